@@ -1,0 +1,55 @@
+# Thin wrappers over the CMake presets. `make help` lists them.
+#   JOBS=1                                   one compiler at a time (a file may need 2 GB)
+#   CMAKE_ARGS=-DTANREN_LIBTORCH=/path/torch a libtorch that is already there
+JOBS ?= $(shell nproc)
+CMAKE_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test bench asan tidy format format-check mutants gpu-bundle clean
+.DELETE_ON_ERROR:
+
+help: ## This list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup: ## Install the system packages that are missing
+	@scripts/setup
+
+# Configured once per preset; ninja configures again by itself when a CMake file changes.
+build/%/build.ninja: CMakePresets.json | setup
+	cmake --preset $* $(CMAKE_ARGS)
+	@touch $@
+
+run: build/release/build.ninja ## Build, and train examples/digits
+	cmake --build build/release --parallel $(JOBS) --target tanren_cli
+	@scripts/run-digits
+
+test: build/release/build.ninja ## Build everything and run all tests but gpu
+	cmake --build build/release --parallel $(JOBS)
+	cd build/release && ctest --output-on-failure -LE gpu -j2
+
+bench: build/release/build.ninja ## Run the benchmarks
+	cmake --build build/release --parallel $(JOBS)
+	scripts/bench build/release
+
+asan: build/asan/build.ninja ## All tests but gpu under Address- and UndefinedBehaviorSanitizer
+	cmake --build build/asan --parallel $(JOBS)
+	cd build/asan && ctest --output-on-failure -LE gpu -j2
+
+tidy: build/tidy/build.ninja ## clang-tidy over our files, warnings are errors
+	scripts/lint tidy --jobs $(JOBS)
+
+format: ## clang-format our files in place
+	scripts/lint format
+
+format-check: ## Say which files clang-format would change
+	scripts/lint format-check
+
+mutants: build/release/build.ninja ## Break the code on purpose: a named test must fail each time
+	scripts/mutants --jobs $(JOBS)
+
+gpu-bundle: build/release/build.ninja ## Pack what a GPU machine without registries needs
+	cmake --build build/release --parallel $(JOBS)
+	scripts/gpu-bundle
+
+clean: ## Remove build/ (not runs/)
+	rm -rf build

@@ -1,0 +1,47 @@
+#include "cli/verbs.h"
+#include "tanren/base/text.h"
+#include "tanren/config/describe.h"
+#include "tanren/plan/probe_machine.h"
+#include "tanren/run/device.h"
+
+#include <nlohmann/json.hpp>
+#include <torch/headeronly/version.h>
+
+#include <iostream>
+
+namespace tanren::cli {
+
+int doctor(const Arguments& arguments) {
+  Machine machine = probe_machine();
+  probe_accelerators(machine, "auto");
+  if (arguments.json) {
+    std::cout << nlohmann::ordered_json{{"tanren", TANREN_VERSION},
+                                        {"libtorch", TORCH_VERSION},
+                                        {"cpu", machine.cpu},
+                                        {"cores", machine.cores},
+                                        {"memory_bytes", machine.memory_bytes},
+                                        {"cpu_bf16", machine.cpu_bf16},
+                                        {"cpu_fp16", machine.cpu_fp16},
+                                        {"num_cuda", machine.num_cuda}}
+                     .dump()
+              << "\n";
+    return 0;
+  }
+  std::cout << "tanren " TANREN_VERSION " on libtorch " << TORCH_VERSION << "\n"
+            << "cpu      " << machine.cpu << ", " << machine.cores << " cores for this process\n"
+            << "memory   " << bytes_text(static_cast<double>(machine.memory_bytes)) << "\n"
+            << "bf16     " << (machine.cpu_bf16 ? "in hardware" : "emulated: slower than fp32") << "\n"
+            << "fp16     " << (machine.cpu_fp16 ? "in hardware" : "emulated: slower than fp32") << "\n"
+            << "cuda     "
+            << (machine.num_cuda > 0 ? std::to_string(machine.num_cuda) + " devices"
+                                     : std::string("none usable"))
+            << "\n";
+  return 0;
+}
+
+int help(const Arguments& arguments) {
+  std::cout << help_text(arguments.file) << "\n";
+  return 0;
+}
+
+}  // namespace tanren::cli

@@ -1,0 +1,5 @@
+#include "cli/verbs.h"
+
+int main(int argc, char** argv) {
+  return tanren::cli::main(argc, argv, tanren::ModelRegistry());
+}

@@ -1,0 +1,91 @@
+#include "cli/verbs.h"
+#include "tanren/base/error.h"
+#include "tanren/config/read_config.h"
+#include "tanren/run/run_folder.h"
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+namespace tanren::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+constexpr const char* kFooter =
+    "Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 130 stopped and resumable.\n"
+    "Every key of a config: tanren help [KEY].";
+
+struct Verb {
+  const char* name;
+  const char* what;
+  const char* file;  // what FILE is; null: none
+};
+constexpr Verb kVerbs[] = {
+    {"run", "Train from a config file, or go on in a run folder", "config.toml or run folder"},
+    {"plan", "Say what a run would do, and why; start nothing", "config.toml or run folder"},
+    {"eval", "Evaluate a run folder's newest checkpoint", "run folder"},
+    {"doctor", "Say what this machine offers to a run", nullptr},
+    {"help", "Explain the config's keys", "key or section (all if left out)"},
+};
+}  // namespace
+
+Named read_named(const Arguments& arguments, const ModelRegistry& models) {
+  Named named;
+  const fs::path file = arguments.file;
+  if (fs::is_directory(file)) {
+    named.config = config_of_folder(file, arguments.sets, models.kinds());
+    named.folder = arguments.out.empty() ? file : fs::path(arguments.out);
+  } else {
+    named.config = read_config(file, arguments.sets, models.kinds());
+    named.folder = arguments.out.empty() ? fs::path("runs") / named.config.run.name
+                                         : fs::path(arguments.out);
+  }
+  return named;
+}
+
+int main(int argc, char** argv, const ModelRegistry& models) {
+  CLI::App app{"tanren " TANREN_VERSION ": trains a model from one file, exactly", "tanren"};
+  app.footer(kFooter);
+  app.set_version_flag("--version", TANREN_VERSION);
+  app.require_subcommand(1);
+  Arguments arguments;
+  for (const auto& verb : kVerbs) {
+    auto* command = app.add_subcommand(verb.name, verb.what);
+    command->callback([&arguments, &verb] { arguments.verb = verb.name; });
+    const bool is_help = std::string(verb.name) == "help";
+    if (verb.file != nullptr) {
+      auto* file = command->add_option("FILE", arguments.file, verb.file);
+      if (!is_help) file->required();
+    }
+    if (is_help) continue;
+    command->add_flag("--json", arguments.json, "Print JSON instead of text");
+    if (verb.file == nullptr) continue;
+    command->add_option("--set", arguments.sets, "key=value: overrides the file (repeatable)")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    command->add_option("--out", arguments.out, "Folder of the run (default: runs/<run.name>)");
+    command->add_flag("--quiet", arguments.quiet, "Print errors only");
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error, std::cout, std::cerr);
+    return code == 0 ? 0 : 2;
+  }
+  try {
+    if (arguments.verb == "run") return run(arguments, models);
+    if (arguments.verb == "plan") return plan(arguments, models);
+    if (arguments.verb == "eval") return eval(arguments, models);
+    if (arguments.verb == "doctor") return doctor(arguments);
+    return help(arguments);
+  } catch (const InputError& error) {
+    std::cerr << error.what() << "\n";
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << "\n";
+    return 1;
+  }
+}
+
+}  // namespace tanren::cli

@@ -1,0 +1,88 @@
+#include "cli/verbs.h"
+#include "tanren/base/text.h"
+#include "tanren/metrics/console_sink.h"
+#include "tanren/plan/print.h"
+#include "tanren/run/run.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <ctime>
+#include <iostream>
+
+namespace tanren::cli {
+
+namespace {
+
+// A handler can only reach static storage. The second signal ends the process at once.
+std::atomic<bool> stop_requested{false};
+
+void on_signal(int signal) {
+  stop_requested.store(true);
+  std::signal(signal, SIG_DFL);
+}
+
+// Processor seconds spent before main: loading libraries counts as start-up too.
+double seconds_before_main() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+void print_end(const Summary& summary, const LoopResult& loop, const std::string& folder) {
+  if (loop.ending == Ending::finished) {
+    std::cout << "finished: " << summary.steps << " steps, loss " << to_text(summary.final_loss);
+    for (const auto& [name, value] : summary.evaluate) {
+      std::cout << ", evaluate." << name << " " << to_text(value);
+    }
+    std::cout << ", " << seconds_text(summary.wall_seconds) << "\n"
+              << "run folder: " << folder << "\n"
+              << "next: tanren eval " << folder << "  |  more steps: tanren run " << folder
+              << " --set run.epochs=…  |  the log: " << folder << "/log.jsonl\n";
+  } else {
+    std::cout << "stopped at step " << summary.steps << "; go on with: tanren run " << folder << "\n";
+  }
+}
+
+}  // namespace
+
+int run(const Arguments& arguments, const ModelRegistry& models) {
+  const double started_at = seconds_before_main();
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  const Named named = read_named(arguments, models);
+
+  RunInput input{.config = named.config, .folder = named.folder, .stop = &stop_requested};
+  input.started_at = started_at;
+  const bool talk = !arguments.quiet && !arguments.json;
+  std::unique_ptr<Sink> console;
+  if (talk) {
+    // Made when the plan is known: it needs the total number of steps.
+    struct Late final : Sink {
+      std::unique_ptr<Sink> sink;
+      void step(const StepReport& report) override { sink->step(report); }
+      void evaluation(const EvaluationReport& report) override { sink->evaluation(report); }
+      void flush() override { sink->flush(); }
+    };
+    auto late = std::make_unique<Late>();
+    input.started = [late = late.get()](const Plan& plan, const auto& resumed_from) {
+      if (resumed_from) std::cout << "going on from " << resumed_from->string() << "\n";
+      late->sink = make_console_sink(std::cout, {.total_steps = plan.length.total_steps,
+                                                 .console_every = plan.metrics.console_every,
+                                                 .terminal = ::isatty(STDOUT_FILENO) == 1});
+    };
+    console = std::move(late);
+    input.sinks.push_back(console.get());
+  }
+  const RunOutput output = tanren::run(input, models);
+  if (arguments.json) std::cout << to_json(output.summary) << "\n";
+  if (talk) print_end(output.summary, output.loop, named.folder.string());
+  return output.loop.ending == Ending::interrupted ? 130 : 0;
+}
+
+int plan(const Arguments& arguments, const ModelRegistry& models) {
+  const Plan plan = plan_only(read_named(arguments, models).config, models);
+  std::cout << (arguments.json ? plan_json(plan) : plan_text(plan)) << "\n";
+  return 0;
+}
+
+}  // namespace tanren::cli

@@ -1,0 +1,41 @@
+// The command line: one function per verb, one file each. The only place that prints.
+// `tanren <verb> FILE [--set key=value]… [--out DIR]`; exit codes 0 done, 1 the run failed,
+// 2 the input was wrong, 130 stopped by a signal and resumable.
+#pragma once
+
+#include "tanren/config/run_config.h"
+#include "tanren/model/registry.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tanren::cli {
+
+struct Arguments {
+  std::string verb;
+  std::string file;                // config file, run folder, or the key for help
+  std::vector<std::string> sets;   // --set key=value
+  std::string out;                 // --out: folder of the run
+  bool quiet = false;
+  bool json = false;
+};
+
+int run(const Arguments& arguments, const ModelRegistry& models);
+int plan(const Arguments& arguments, const ModelRegistry& models);
+int eval(const Arguments& arguments, const ModelRegistry& models);
+int doctor(const Arguments& arguments);
+int help(const Arguments& arguments);
+
+// The config that `arguments` name: a TOML file, or a run folder's config.toml; and the folder of
+// its run.
+struct Named {
+  RunConfig config;
+  std::filesystem::path folder;
+};
+Named read_named(const Arguments& arguments, const ModelRegistry& models);
+
+// The whole program for `models`; an own binary calls it from its main.
+int main(int argc, char** argv, const ModelRegistry& models);
+
+}  // namespace tanren::cli

@@ -1,0 +1,77 @@
+# Finds libtorch and defines the target `libtorch` (headers, libtorch_cpu, libc10, flags).
+#
+# Order: -DTANREN_LIBTORCH=<folder that holds lib/ and include/, or its parent>, then
+# CMAKE_PREFIX_PATH, then a `torch` of a tested version that python3 can import, then the pinned
+# wheels, fetched once into the user cache (scripts/fetch-libtorch).
+# find_package(Torch) is avoided: for a CUDA wheel it demands a CUDA toolkit.
+
+set(TANREN_LIBTORCH "" CACHE PATH "Folder of a libtorch 2.11 (the `torch` folder of a wheel)")
+set(TANREN_LIBTORCH_TESTED "2.11.0") # the tested range: exactly the pinned version
+
+function(_tanren_libtorch_accept folder result)
+  set(${result} "" PARENT_SCOPE)
+  foreach(candidate IN ITEMS "${folder}" "${folder}/torch")
+    set(header "${candidate}/include/torch/headeronly/version.h")
+    if(EXISTS "${candidate}/lib/libtorch_cpu.so" AND EXISTS "${header}")
+      file(STRINGS "${header}" numbers REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+      list(TRANSFORM numbers REPLACE ".* ([0-9]+)$" "\\1")
+      list(JOIN numbers "." version)
+      if(version IN_LIST TANREN_LIBTORCH_TESTED)
+        set(${result} "${candidate}" PARENT_SCOPE)
+        return()
+      endif()
+      message(STATUS "libtorch ${version} in ${candidate} passed over: "
+                     "tested is ${TANREN_LIBTORCH_TESTED}")
+    endif()
+  endforeach()
+endfunction()
+
+set(torch_root "")
+if(TANREN_LIBTORCH)
+  _tanren_libtorch_accept("${TANREN_LIBTORCH}" torch_root)
+  if(NOT torch_root)
+    message(FATAL_ERROR "TANREN_LIBTORCH=${TANREN_LIBTORCH} holds no libtorch "
+                        "${TANREN_LIBTORCH_TESTED}; name the `torch` folder of such a wheel")
+  endif()
+endif()
+foreach(prefix IN LISTS CMAKE_PREFIX_PATH)
+  if(NOT torch_root)
+    _tanren_libtorch_accept("${prefix}" torch_root)
+  endif()
+endforeach()
+if(NOT torch_root)
+  execute_process(
+    COMMAND python3 -c "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
+    OUTPUT_VARIABLE from_python OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(from_python)
+    _tanren_libtorch_accept("${from_python}" torch_root)
+  endif()
+endif()
+if(NOT torch_root)
+  execute_process(
+    COMMAND ${CMAKE_CURRENT_LIST_DIR}/../scripts/fetch-libtorch
+    OUTPUT_VARIABLE fetched OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
+  if(failed)
+    message(FATAL_ERROR "libtorch could not be fetched; pass -DTANREN_LIBTORCH=<folder>")
+  endif()
+  _tanren_libtorch_accept("${fetched}" torch_root)
+endif()
+if(NOT torch_root)
+  message(FATAL_ERROR "no libtorch ${TANREN_LIBTORCH_TESTED} found")
+endif()
+message(STATUS "libtorch: ${torch_root}")
+
+set(torch_lib "${torch_root}/lib")
+get_filename_component(torch_site "${torch_root}/.." ABSOLUTE)
+add_library(libtorch INTERFACE)
+target_include_directories(libtorch SYSTEM INTERFACE "${torch_root}/include"
+                                                     "${torch_root}/include/torch/csrc/api/include")
+# libtorch_cpu and libc10 by path, never libtorch.so: that one needs every CUDA library.
+target_link_libraries(libtorch INTERFACE "${torch_lib}/libtorch_cpu.so" "${torch_lib}/libc10.so"
+                                         "${torch_lib}/libgomp.so.1")
+target_link_options(
+  libtorch INTERFACE "-Wl,-rpath,${torch_lib}" "-Wl,--enable-new-dtags"
+  "-Wl,-rpath-link,${torch_lib}:${torch_site}/nvidia/cu13/lib")
+# NDEBUG is part of the ABI (a member of RecordFunction hangs on it); fmt is the wheel's own.
+target_compile_definitions(libtorch INTERFACE NDEBUG FMT_HEADER_ONLY=1 USE_DISTRIBUTED
+                                              USE_C10D_GLOO)

@@ -1,0 +1,40 @@
+# tanren_room(NAME DEPENDS rooms… SOURCES files… TESTS files… [TORCH_FREE] [LINK targets…])
+#
+# Declares one room: a static library tanren_<NAME> and, where there are tests, one test binary
+# tanren_<NAME>_test (a unity build). DEPENDS may only name rooms further down; layers_test reads
+# the same list from the #include lines.
+function(tanren_room name)
+  cmake_parse_arguments(room "TORCH_FREE" "" "DEPENDS;SOURCES;TESTS;LINK" ${ARGN})
+  set(target tanren_${name})
+  add_library(${target} STATIC ${room_SOURCES})
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PUBLIC tanren_flags ${room_LINK})
+  foreach(dependency IN LISTS room_DEPENDS)
+    target_link_libraries(${target} PUBLIC tanren_${dependency})
+  endforeach()
+  if(NOT room_TORCH_FREE)
+    target_link_libraries(${target} PUBLIC libtorch)
+    target_precompile_headers(${target} REUSE_FROM tanren_pch)
+  endif()
+  if(room_TESTS AND TANREN_TESTS)
+    tanren_test(${target}_test LABEL unit SOURCES ${room_TESTS} LINK ${target})
+  endif()
+endfunction()
+
+# tanren_test(NAME LABEL unit|whole|distributed|gpu SOURCES files… LINK targets…)
+# One GoogleTest binary; ctest runs it as one test per suite list entry, in any order.
+function(tanren_test name)
+  cmake_parse_arguments(test "" "LABEL" "SOURCES;LINK;DEFINE" ${ARGN})
+  add_executable(${name} ${test_SOURCES})
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+  target_link_libraries(${name} PRIVATE ${test_LINK} GTest::gtest GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE TANREN_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                                             ${test_DEFINE})
+  get_target_property(links ${name} LINK_LIBRARIES)
+  if(TARGET tanren_pch AND NOT "${test_LINK}" MATCHES "^tanren_(config|plan)$")
+    target_link_libraries(${name} PRIVATE libtorch)
+    target_precompile_headers(${name} REUSE_FROM tanren_pch)
+  endif()
+  add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+  set_tests_properties(${name} PROPERTIES LABELS ${test_LABEL} TIMEOUT 600 ENVIRONMENT "${TANREN_TEST_ENV}")
+endfunction()

@@ -1,0 +1,1 @@
+// Home of the precompiled header.

@@ -1,0 +1,34 @@
+#include "tanren/accumulation/loss_meter.h"
+
+#include "tanren/base/error.h"
+
+namespace tanren {
+
+void LossMeter::add(const Terms& terms) {
+  if (microsteps_ == 0) {
+    for (const auto& term : terms) {
+      names_.push_back(term.name);
+      count_names_.push_back(term.count_name);
+    }
+  }
+  if (terms.size() != names_.size()) {
+    throw Error("[accumulation] a microstep returned " + std::to_string(terms.size()) +
+                " loss terms, the first one " + std::to_string(names_.size()) +
+                "; return the same terms for every batch");
+  }
+  for (size_t i = 0; i < terms.size(); ++i) {
+    if (terms[i].name != names_[i]) {
+      throw Error("[accumulation] loss term " + terms[i].name + " stands where the first microstep had " +
+                  names_[i] + "; return the same terms in the same order for every batch");
+    }
+    if (terms[i].sum.dim() != 0) {
+      throw Error("[accumulation] loss term " + names_[i] +
+                  " is no scalar; return its sum over the samples (it is divided once, by the "
+                  "global count)");
+    }
+    sums_.push_back(terms[i].sum.detach());
+  }
+  ++microsteps_;
+}
+
+}  // namespace tanren

@@ -1,0 +1,31 @@
+// LossMeter: the term sums of one update, microstep by microstep. The sums stay on the device; they
+// are read once, with everything else, by the step's one device read. Keeping each microstep's sum
+// apart costs nothing and lets a non-finite loss name its microbatch without a second read.
+#pragma once
+
+#include "tanren/base/terms.h"
+
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+class LossMeter {
+ public:
+  // Detached sums of one microstep. Every microstep must bring the same terms; Error otherwise.
+  void add(const Terms& terms);
+
+  int64_t microsteps() const { return microsteps_; }
+  const std::vector<std::string>& names() const { return names_; }
+  const std::vector<std::string>& count_names() const { return count_names_; }
+  // [microsteps × terms] 0-dim tensors, microstep-major.
+  const std::vector<at::Tensor>& sums() const { return sums_; }
+
+ private:
+  int64_t microsteps_ = 0;
+  std::vector<std::string> names_;
+  std::vector<std::string> count_names_;
+  std::vector<at::Tensor> sums_;
+};
+
+}  // namespace tanren

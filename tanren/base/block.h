@@ -1,0 +1,25 @@
+// run_block: the one seam inside a model. A model wraps each block's computation in it; recompute,
+// placement, per-block time and memory attach here, so a model needs no change to gain them.
+// Invariant: the result is fn()'s. Today it names the block to a profiler, if one listens, and
+// otherwise costs one look at a flag. Thread-safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
+
+#include <string_view>
+#include <utility>
+
+namespace tanren {
+
+// Calls `fn() -> at::Tensor` as the block called `name` (its path in the module: "stages.0").
+// `fn` must depend only on what it captures: a later recompute may call it twice.
+template <class F>
+at::Tensor run_block(std::string_view name, F&& fn) {
+  if (!at::hasCallbacks()) return std::forward<F>(fn)();
+  at::RecordFunction scope(at::RecordScope::USER_SCOPE);
+  if (scope.isActive()) scope.before(name);
+  return std::forward<F>(fn)();
+}
+
+}  // namespace tanren

@@ -1,0 +1,15 @@
+// What a model needs to know of the data to build itself.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace tanren {
+
+struct DataInfo {
+  std::vector<int64_t> input_shape;  // of one sample's "inputs"
+  int64_t outputs = 0;               // number of classes, or of regressed values
+  bool class_labels = true;          // "labels" are int64 classes; else floating values
+};
+
+}  // namespace tanren

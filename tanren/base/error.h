@@ -1,0 +1,47 @@
+// Errors that end a run. One line each: `[room] what, with the values; what to do`.
+// Expected outcomes (a skipped step, a retried microstep) are values, never exceptions.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace tanren {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The user's input is wrong (config, data, checkpoint, folder): the command line exits with 2.
+class InputError : public Error {
+ public:
+  using Error::Error;
+};
+class ConfigError : public InputError {
+ public:
+  using InputError::InputError;
+};
+class DataError : public InputError {
+ public:
+  using InputError::InputError;
+};
+class CheckpointError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+// The run itself failed (non-finite loss, lost peer, no memory): exit code 1.
+class RunError : public Error {
+ public:
+  using Error::Error;
+};
+class CommError : public RunError {
+ public:
+  using RunError::RunError;
+};
+class MemoryError : public RunError {
+ public:
+  using RunError::RunError;
+};
+
+}  // namespace tanren

@@ -1,0 +1,18 @@
+// Names people type: glob patterns for parameters, and the nearest known name for a misspelt one.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tanren {
+
+// `*` any run of characters, `?` one; the whole name must match.
+bool matches(std::string_view pattern, std::string_view name);
+bool matches_any(const std::vector<std::string>& patterns, std::string_view name);
+// The closest of `known` by edit distance (ties: the first); empty if nothing is near.
+std::string nearest(std::string_view name, const std::vector<std::string>& known);
+// "a, b, c"
+std::string join(const std::vector<std::string>& words, std::string_view separator = ", ");
+
+}  // namespace tanren

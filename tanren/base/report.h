@@ -1,0 +1,61 @@
+// What a run tells its readers: plain data. Sinks get const references; they cannot reach the run.
+#pragma once
+
+#include "tanren/base/verdict.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tanren {
+
+using NamedValues = std::vector<std::pair<std::string, double>>;
+
+struct ObjectiveReport {
+  std::string name;
+  int64_t step = 0;          // applied updates of this objective, this one included if applied
+  double loss = 0;           // weighted sum of the terms, each divided by its global count
+  NamedValues terms;         // each term divided by its global count
+  double grad_norm = 0;      // unscaled, before clipping
+  double learning_rate = 0;  // of this update
+  double loss_scale = 1;     // that this update ran with
+  Verdict verdict;
+  std::optional<double> flush_share;     // gradient elements that fp16 would flush to zero
+  std::optional<double> overflow_share;  // and that it would overflow
+};
+
+struct StepReport {
+  int64_t attempt = 0;  // global batches consumed, this one included
+  int64_t step = 0;     // applied updates of the first objective, this one included if applied
+  int64_t epoch = 0;
+  int64_t samples = 0;     // in this global batch
+  int64_t microsteps = 0;  // on this rank
+  std::vector<ObjectiveReport> objectives;
+  std::string culprit;  // non-finite: microbatch and parameter, in words
+
+  // Not part of what is repeatable.
+  double seconds = 0;       // the whole step, waiting for data included
+  double wait_seconds = 0;  // of it, waiting for data
+  int64_t memory_bytes = 0; // peak resident memory so far (CPU), peak allocated (CUDA)
+};
+
+struct EvaluationReport {
+  int64_t step = 0;
+  int64_t samples = 0;
+  NamedValues values;  // "loss", "accuracy", "top5", …
+  double seconds = 0;
+};
+
+// A reader of reports; the only thing the loop calls that a user may plug in.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void step(const StepReport& report) = 0;
+  virtual void evaluation(const EvaluationReport&) {}
+  // Everything reported so far is on disk when it returns (called before a checkpoint is complete).
+  virtual void flush() {}
+};
+
+}  // namespace tanren

@@ -1,0 +1,1 @@
+#include "tanren/base/safetensors.h"

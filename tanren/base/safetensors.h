@@ -1,0 +1,26 @@
+// safetensors files: 8-byte little-endian header length, JSON header, raw little-endian data.
+// Read and written whole and in order; names and shapes are checked against the file's size, so a
+// truncated or hostile header is a one-line DataError, never a crash. Format: huggingface/safetensors.
+#pragma once
+
+#include "tanren/base/tensor_map.h"
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace tanren {
+
+using Metadata = std::map<std::string, std::string>;
+
+struct SafetensorsFile {
+  TensorMap tensors;  // contiguous CPU tensors
+  Metadata metadata;
+};
+
+SafetensorsFile read_safetensors(const std::filesystem::path& path);
+// Atomic (see file.h). Tensors may be on any device and strided; they are written contiguous.
+void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
+                       const Metadata& metadata = {});
+
+}  // namespace tanren

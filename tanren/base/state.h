@@ -1,0 +1,25 @@
+// State: what a part of a run saves and loads, by name: tensors and plain values. The checkpoint
+// room turns it into files and back; it never learns what the parts are.
+#pragma once
+
+#include "tanren/base/tensor_map.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+
+namespace tanren {
+
+using Value = std::variant<bool, int64_t, double, std::string>;
+
+struct State {
+  TensorMap tensors;
+  std::map<std::string, Value> values;
+};
+
+// values[name] as T (an integer also serves as a double); CheckpointError where missing or other.
+template <typename T>
+T value_of(const State& state, const std::string& name);
+
+}  // namespace tanren

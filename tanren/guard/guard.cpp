@@ -1,0 +1,35 @@
+#include "tanren/guard/guard.h"
+
+namespace tanren {
+
+Guard::Guard(const GuardOptions& options)
+    : stop_on_loss_(options.nan_loss == "stop"),
+      stop_on_gradient_(options.nan_gradient == "stop"),
+      max_skips_(options.max_skips) {}
+
+Verdict Guard::judge(const Evidence& evidence) {
+  if (!evidence.loss_finite) return {answer(stop_on_loss_), Cause::nan_loss};
+  if (!evidence.gradients_finite) {
+    if (evidence.can_back_off) return {Action::skip, Cause::overflow};
+    return {answer(stop_on_gradient_), Cause::nan_gradient};
+  }
+  skips_in_a_row_ = 0;
+  return {};
+}
+
+Action Guard::answer(bool stop) {
+  ++skips_in_a_row_;
+  return stop || skips_in_a_row_ >= max_skips_ ? Action::halt : Action::skip;
+}
+
+State Guard::state() const {
+  State state;
+  state.values["skips_in_a_row"] = skips_in_a_row_;
+  return state;
+}
+
+void Guard::load(const State& state) {
+  skips_in_a_row_ = value_of<int64_t>(state, "skips_in_a_row");
+}
+
+}  // namespace tanren

@@ -1,0 +1,175 @@
+#include "tanren/metrics/console_sink.h"
+
+#include "tanren/base/text.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+namespace tanren {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string number(double value, int digits = 4) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
+  return buffer;
+}
+
+// samples/s: whole above 100, three digits below.
+std::string rate_text(double rate) {
+  return rate >= 100 ? std::to_string(std::llround(rate)) : number(rate, 3);
+}
+
+// Recent speed: sums over this session's reports in which older ones fade.
+class Rate {
+ public:
+  void add(const StepReport& report, bool applied) {
+    constexpr double kFade = 0.99;
+    samples_ = samples_ * kFade + static_cast<double>(report.samples);
+    steps_ = steps_ * kFade + (applied ? 1 : 0);
+    seconds_ = seconds_ * kFade + report.seconds;
+  }
+  double samples_per_second() const { return seconds_ > 0 ? samples_ / seconds_ : 0; }
+  // Infinite until a step was applied.
+  double seconds_per_step() const { return steps_ > 0 ? seconds_ / steps_ : INFINITY; }
+
+ private:
+  double samples_ = 0;
+  double steps_ = 0;
+  double seconds_ = 0;
+};
+
+class ConsoleSink final : public Sink {
+ public:
+  ConsoleSink(std::ostream& out, const ConsoleOptions& options) : out_(out), options_(options) {}
+
+  ~ConsoleSink() override {
+    if (drawn_) out_ << '\n';
+    out_.flush();
+  }
+  ConsoleSink(const ConsoleSink&) = delete;
+  ConsoleSink& operator=(const ConsoleSink&) = delete;
+
+  void step(const StepReport& report) override {
+    if (report.objectives.empty()) return;
+    const bool applied = std::all_of(
+        report.objectives.begin(), report.objectives.end(),
+        [](const auto& objective) { return objective.verdict.action == Action::apply; });
+    rate_.add(report, report.objectives.front().verdict.action == Action::apply);
+    if (!applied) {
+      line(position(report) + "  " + troubles(report));
+      return;
+    }
+    const bool last = report.step == options_.total_steps;
+    if (!last && report.step % std::max<int64_t>(1, options_.console_every) != 0) return;
+    if (!options_.terminal) {
+      line(position(report) + "  " + facts(report));
+    } else if (last || is_time()) {
+      draw(report);
+    }
+  }
+
+  void evaluation(const EvaluationReport& report) override {
+    std::string text = "evaluation at step " + std::to_string(report.step) + ":";
+    for (const auto& [name, value] : report.values) text += "  " + name + " " + number(value);
+    line(text + "  (" + std::to_string(report.samples) + " samples, " +
+         seconds_text(report.seconds) + ")");
+    out_.flush();
+  }
+
+  void flush() override { out_.flush(); }
+
+ private:
+  std::string position(const StepReport& report) const {
+    std::string text = "step " + std::to_string(report.step);
+    if (options_.total_steps > 0) text += "/" + std::to_string(options_.total_steps);
+    return text;
+  }
+
+  std::string facts(const StepReport& report) const {
+    std::string text;
+    const bool several = report.objectives.size() > 1;
+    for (const auto& objective : report.objectives) {
+      text += (several ? objective.name : std::string("loss")) + " " + number(objective.loss) + "  ";
+    }
+    text += "lr " + number(report.objectives.front().learning_rate, 3);
+    text += "  " + rate_text(rate_.samples_per_second()) + " samples/s";
+    const auto left = static_cast<double>(options_.total_steps - report.step);
+    const double eta = left * rate_.seconds_per_step();
+    if (left > 0 && std::isfinite(eta)) text += "  eta " + seconds_text(eta);
+    if (report.memory_bytes > 0) {
+      text += "  " + bytes_text(static_cast<double>(report.memory_bytes));
+    }
+    return text;
+  }
+
+  static std::string troubles(const StepReport& report) {
+    std::string text;
+    for (const auto& objective : report.objectives) {
+      if (objective.verdict.action == Action::apply) continue;
+      if (!text.empty()) text += "  ";
+      if (report.objectives.size() > 1) text += objective.name + " ";
+      text += objective.verdict.action == Action::skip ? "skipped: " : "halted: ";
+      text += name(objective.verdict.cause);
+      text += "  loss " + number(objective.loss);
+      if (objective.loss_scale != 1) text += "  loss_scale " + number(objective.loss_scale, 8);
+    }
+    text += "  (attempt " + std::to_string(report.attempt) + ")";
+    if (!report.culprit.empty()) text += "  " + report.culprit;
+    return text;
+  }
+
+  // A whole line of its own; on a terminal it takes the bar's place and the bar moves down.
+  void line(const std::string& text) {
+    if (drawn_) out_ << "\r\x1b[K";
+    drawn_ = false;
+    out_ << text << '\n';
+    if (is_time()) out_.flush();
+  }
+
+  // The bar takes what the facts leave of the line; a line never wraps.
+  void draw(const StepReport& report) {
+    std::string text = position(report) + "  " + facts(report);
+    const auto width = static_cast<size_t>(std::max<int64_t>(10, options_.width - 1));
+    if (options_.total_steps > 0 && text.size() + 12 <= width) {
+      const size_t cells = std::min<size_t>(30, width - text.size() - 4);
+      const double share = std::clamp(
+          static_cast<double>(report.step) / static_cast<double>(options_.total_steps), 0.0, 1.0);
+      const auto full = static_cast<size_t>(share * static_cast<double>(cells));
+      text = "[" + std::string(full, '#') + std::string(cells - full, '.') + "]  " + text;
+    }
+    out_ << '\r' << text.substr(0, width) << "\x1b[K";
+    out_.flush();
+    drawn_ = true;
+  }
+
+  bool is_time() {
+    const auto now = Clock::now();
+    if (shown_ && std::chrono::duration<double>(now - at_).count() < options_.refresh_seconds) {
+      return false;
+    }
+    shown_ = true;
+    at_ = now;
+    return true;
+  }
+
+  std::ostream& out_;
+  ConsoleOptions options_;
+  Rate rate_;
+  bool drawn_ = false;  // the cursor stands behind a bar
+  bool shown_ = false;
+  Clock::time_point at_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_console_sink(std::ostream& out, const ConsoleOptions& options) {
+  return std::make_unique<ConsoleSink>(out, options);
+}
+
+}  // namespace tanren

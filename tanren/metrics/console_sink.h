@@ -1,0 +1,25 @@
+// The run on a console: a progress bar on a terminal, plain lines otherwise. Writes to the stream it
+// is given and nowhere else; the command line owns the terminal. Rates come from this session's
+// reports alone, so a resumed run does not count what was trained before. One thread.
+#pragma once
+
+#include "tanren/base/report.h"
+
+#include <cstdint>
+#include <memory>
+#include <ostream>
+
+namespace tanren {
+
+struct ConsoleOptions {
+  int64_t total_steps = 0;       // of the whole run; 0: unknown, no bar and no eta
+  int64_t console_every = 1;     // applied steps between lines; skips and evaluations always show
+  bool terminal = false;         // redraw one line
+  int64_t width = 100;           // columns of the terminal
+  double refresh_seconds = 0.1;  // the bar is redrawn, and lines pushed out, at most so often
+};
+
+// `out` must outlive the sink. The destructor ends a drawn bar with a line feed.
+std::unique_ptr<Sink> make_console_sink(std::ostream& out, const ConsoleOptions& options);
+
+}  // namespace tanren

@@ -1,0 +1,125 @@
+#include "tanren/metrics/json_line.h"
+
+#include <charconv>
+#include <cmath>
+
+namespace tanren {
+
+void append_json(std::string& out, std::string_view text) {
+  constexpr char kHex[] = "0123456789abcdef";
+  out += '"';
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (code < 0x20) {
+      out += "\\u00";
+      out += kHex[code >> 4];
+      out += kHex[code & 15];
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+void append_json(std::string& out, double value) {
+  if (!std::isfinite(value)) {
+    out += "null";
+    return;
+  }
+  char buffer[32];
+  out.append(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
+}
+
+namespace {
+
+void append_key(std::string& out, std::string_view key) {
+  if (out.back() != '{') out += ',';
+  append_json(out, key);
+  out += ':';
+}
+
+void append(std::string& out, std::string_view key, double value) {
+  append_key(out, key);
+  append_json(out, value);
+}
+
+void append(std::string& out, std::string_view key, int64_t value) {
+  append_key(out, key);
+  out += std::to_string(value);
+}
+
+void append(std::string& out, std::string_view key, std::string_view text) {
+  append_key(out, key);
+  append_json(out, text);
+}
+
+void append(std::string& out, std::string_view key, const NamedValues& values) {
+  append_key(out, key);
+  out += '{';
+  for (const auto& [name, value] : values) append(out, name, value);
+  out += '}';
+}
+
+// From "loss" on: what the top level and each entry of "objectives" have in common.
+void append_objective(std::string& out, const ObjectiveReport& objective) {
+  append(out, "loss", objective.loss);
+  append(out, "terms", objective.terms);
+  append(out, "grad_norm", objective.grad_norm);
+  append(out, "learning_rate", objective.learning_rate);
+  append(out, "loss_scale", objective.loss_scale);
+  append(out, "verdict", name(objective.verdict.action));
+  append(out, "cause", name(objective.verdict.cause));
+  if (objective.flush_share) append(out, "flush_share", *objective.flush_share);
+  if (objective.overflow_share) append(out, "overflow_share", *objective.overflow_share);
+}
+
+}  // namespace
+
+std::string json_line(const StepReport& report) {
+  std::string out = "{";
+  out.reserve(512);
+  append(out, "attempt", report.attempt);
+  append(out, "step", report.step);
+  append(out, "epoch", report.epoch);
+  append(out, "samples", report.samples);
+  append(out, "microsteps", report.microsteps);
+  if (!report.objectives.empty()) append_objective(out, report.objectives.front());
+  if (!report.culprit.empty()) append(out, "culprit", report.culprit);
+  if (report.objectives.size() > 1) {
+    append_key(out, "objectives");
+    out += '[';
+    for (const auto& objective : report.objectives) {
+      if (out.back() != '[') out += ',';
+      out += '{';
+      append(out, "name", objective.name);
+      append(out, "step", objective.step);
+      append_objective(out, objective);
+      out += '}';
+    }
+    out += ']';
+  }
+  append_key(out, "timing");
+  out += '{';
+  append(out, "seconds", report.seconds);
+  append(out, "wait_seconds", report.wait_seconds);
+  append(out, "memory_bytes", report.memory_bytes);
+  out += "}}";
+  return out;
+}
+
+std::string json_line(const EvaluationReport& report) {
+  std::string out = "{";
+  append(out, "evaluation", report.values);
+  append(out, "step", report.step);
+  append(out, "samples", report.samples);
+  append_key(out, "timing");
+  out += '{';
+  append(out, "seconds", report.seconds);
+  out += "}}";
+  return out;
+}
+
+}  // namespace tanren

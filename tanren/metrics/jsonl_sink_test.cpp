@@ -1,0 +1,177 @@
+#include "tanren/metrics/jsonl_sink.h"
+
+#include "tanren/base/error.h"
+#include "tanren/metrics/json_line.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <sys/resource.h>
+
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+
+namespace tanren {
+namespace {
+
+// A folder of its own for each test, removed afterwards.
+class JsonlSinkFolder : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "tanren_log_XXXXXX").string();
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder = name;
+    file = folder / "log.jsonl";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder); }
+
+  std::string content() const {
+    std::ifstream in(file, std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+  void put(const std::string& text) const { std::ofstream(file, std::ios::binary) << text; }
+
+  std::filesystem::path folder;
+  std::filesystem::path file;
+};
+using JsonlSink = JsonlSinkFolder;
+using TruncateLog = JsonlSinkFolder;
+
+StepReport step_report(int64_t attempt) {
+  StepReport report;
+  report.attempt = attempt;
+  report.step = attempt;
+  report.objectives.resize(1);
+  report.objectives[0].loss = 1.0 / static_cast<double>(attempt);
+  return report;
+}
+
+std::string step_lines(int64_t first, int64_t last) {
+  std::string text;
+  for (int64_t i = first; i <= last; ++i) text += json_line(step_report(i)) + "\n";
+  return text;
+}
+
+TEST_F(JsonlSink, names_a_file_that_cannot_be_opened) {
+  try {
+    make_jsonl_sink(folder / "absent" / "log.jsonl");
+    FAIL() << "no error";
+  } catch (const RunError& error) {
+    EXPECT_NE(std::string(error.what()).find("absent/log.jsonl"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("No such file"), std::string::npos);
+  }
+}
+
+TEST_F(JsonlSink, reports_a_full_device_at_the_next_calls_and_stays_silent_never) {
+  const auto sink = make_jsonl_sink("/dev/full");
+  sink->step(step_report(1));
+  EXPECT_THROW(sink->flush(), RunError);
+  EXPECT_THROW(sink->step(step_report(2)), RunError);
+  EXPECT_THROW(sink->flush(), RunError);
+}
+
+TEST_F(JsonlSink, leaves_only_whole_lines_when_the_disk_fills_in_the_middle_of_one) {
+  const std::string before = step_lines(1, 3);
+  const size_t line = json_line(step_report(4)).size() + 1;
+  rlimit old{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const auto sink = make_jsonl_sink(file);
+  for (int64_t i = 1; i <= 3; ++i) sink->step(step_report(i));
+  sink->flush();
+  const rlimit small{before.size() + line + line / 2, old.rlim_max};  // room for one line and a half
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  sink->step(step_report(4));
+  sink->step(step_report(5));
+  EXPECT_THROW(sink->flush(), RunError);
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, old_handler);
+  const auto text = content();
+  ASSERT_FALSE(text.empty());
+  EXPECT_EQ(text.back(), '\n');
+  EXPECT_EQ(step_lines(1, 5).substr(0, text.size()), text);
+  EXPECT_GE(text.size(), before.size());
+}
+
+TEST_F(JsonlSink, has_everything_in_the_file_when_flush_returns) {
+  const auto sink = make_jsonl_sink(file);
+  sink->step(step_report(1));
+  sink->evaluation({.step = 1, .samples = 4, .values = {{"accuracy", 0.5}}});
+  sink->step(step_report(2));
+  sink->flush();
+  const auto evaluation =
+      json_line(EvaluationReport{.step = 1, .samples = 4, .values = {{"accuracy", 0.5}}});
+  EXPECT_EQ(content(), step_lines(1, 1) + evaluation + "\n" + step_lines(2, 2));
+}
+
+TEST_F(JsonlSink, keeps_every_line_in_order_when_told_faster_than_it_writes) {
+  {
+    const auto sink = make_jsonl_sink(file);
+    for (int64_t i = 1; i <= 5000; ++i) sink->step(step_report(i));
+  }  // no flush: the destructor writes what is left
+  EXPECT_EQ(content(), step_lines(1, 5000));
+}
+
+TEST_F(JsonlSink, does_not_carry_a_slot_s_old_text_into_a_later_report) {
+  const auto sink = make_jsonl_sink(file);
+  std::string expected;
+  for (int64_t i = 1; i <= 600; ++i) {  // more than twice around the ring
+    auto report = step_report(i);
+    if (i < 300) report.culprit = "a long text that needs memory of its own, microbatch 3";
+    if (i < 300) report.objectives.push_back(report.objectives[0]);
+    expected += json_line(report) + "\n";
+    sink->step(report);
+  }
+  sink->flush();
+  EXPECT_EQ(content(), expected);
+}
+
+TEST_F(JsonlSink, appends_after_a_cut_and_first_removes_a_torn_line) {
+  put(step_lines(1, 2) + R"({"attempt":3,"ste)");
+  const auto sink = make_jsonl_sink(file);
+  sink->step(step_report(3));
+  sink->flush();
+  EXPECT_EQ(content(), step_lines(1, 3));
+}
+
+TEST_F(TruncateLog, does_nothing_without_a_file) {
+  EXPECT_NO_THROW(truncate_log(file, 5));
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+TEST_F(TruncateLog, removes_the_lines_of_later_attempts_and_the_evaluations_after_them) {
+  const std::string evaluation = json_line(EvaluationReport{}) + "\n";
+  put(step_lines(1, 2) + evaluation + step_lines(3, 4) + evaluation);
+  truncate_log(file, 2);
+  EXPECT_EQ(content(), step_lines(1, 2) + evaluation);
+}
+
+TEST_F(TruncateLog, removes_a_torn_last_line_even_of_an_earlier_attempt) {
+  put(step_lines(1, 3) + R"({"attempt":4,"step":4)");
+  truncate_log(file, 9);
+  EXPECT_EQ(content(), step_lines(1, 3));
+}
+
+TEST_F(TruncateLog, compares_attempts_as_numbers_and_empties_the_log_for_attempt_0) {
+  put(step_lines(8, 12));
+  truncate_log(file, 10);
+  EXPECT_EQ(content(), step_lines(8, 10));
+  truncate_log(file, 0);
+  EXPECT_EQ(content(), "");
+}
+
+TEST_F(TruncateLog, refuses_a_file_it_may_not_write) {
+  put(step_lines(1, 2));
+  std::filesystem::permissions(file, std::filesystem::perms::owner_read);
+  if (::access(file.c_str(), W_OK) == 0) GTEST_SKIP() << "this user may write everything";
+  EXPECT_THROW(truncate_log(file, 1), RunError);
+  EXPECT_EQ(content(), step_lines(1, 2));
+}
+
+}  // namespace
+}  // namespace tanren

@@ -1,0 +1,29 @@
+// Summary: a run in ten numbers, as summary.json has them. Plain data, filled by run.
+#pragma once
+
+#include "tanren/base/report.h"
+
+#include <cstdint>
+#include <string>
+
+namespace tanren {
+
+struct Summary {
+  int64_t steps = 0;              // applied updates of the run, earlier sessions included
+  int64_t attempts = 0;           // global batches consumed, likewise
+  double samples_per_second = 0;  // of this session, as are the next two
+  double wall_seconds = 0;
+  double startup_seconds = 0;     // from the process's start to the end of its first step
+  double final_loss = 0;
+  NamedValues evaluate;           // of the last evaluation
+  int64_t peak_memory_bytes = 0;
+  int64_t skipped_steps = 0;      // attempts that were not applied
+  double device_reads_per_step = 0;
+  std::string status;             // finished, stopped
+};
+
+// One JSON object, a key a line, keys named as the fields (evaluate: "evaluate.<metric>" each),
+// without a closing line feed. A value that is not finite is null.
+std::string to_json(const Summary& summary);
+
+}  // namespace tanren

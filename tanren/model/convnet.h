@@ -1,0 +1,45 @@
+// convnet: a small residual network for images [c, h, w] or [h, w], from 8×8 to 64×64: a 3×3 stem,
+// one residual block of two 3×3 convolutions per entry of options.channels (each but the first
+// halves the image), global average, dropout, linear head (He et al., 2015).
+// Parameters `stem.conv.weight`, `stages.<i>.conv1.weight`, `stages.<i>.norm1.weight`, `head.bias`, ….
+#pragma once
+
+#include "tanren/model/layers.h"
+
+#include "tanren/base/data_info.h"
+#include "tanren/config/run_config.h"
+
+namespace tanren {
+
+class Convnet : public Module {
+ public:
+  // `info.outputs` values come out; ConfigError for inputs that are no images, no or non-positive
+  // channels, unknown names.
+  Convnet(const ModelOptions& options, const DataInfo& info);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  // A convolution and its norm; the convolution has a bias only without one.
+  struct Unit {
+    std::shared_ptr<Conv2d> conv;
+    Norm norm;
+    at::Tensor operator()(const at::Tensor& x) const { return norm.forward(conv->forward(x)); }
+  };
+  struct Stage {
+    std::string name;
+    Unit first, second;
+    std::shared_ptr<Conv2d> shortcut;  // null where the input fits as it is
+  };
+
+  static Unit make_unit(Module& owner, const std::string& suffix, const std::string& norm,
+                        const Conv2dOptions& options);
+  at::Tensor stage_forward(const Stage& stage, const at::Tensor& x) const;
+
+  Activation activation_;
+  double dropout_;
+  Unit stem_;
+  std::vector<Stage> stages_;
+  std::shared_ptr<Linear> head_;
+};
+
+}  // namespace tanren

@@ -1,0 +1,95 @@
+#include "tanren/model/layers.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace tanren {
+namespace {
+
+// torch's default for linear and convolution: kaiming_uniform(a = √5), which is this bound, drawn
+// for the weight and then for the bias.
+at::Tensor uniform(at::IntArrayRef sizes, int64_t fan_in) {
+  const double bound = fan_in > 0 ? 1 / std::sqrt(static_cast<double>(fan_in)) : 0;
+  return at::empty(sizes).uniform_(-bound, bound);
+}
+
+at::Tensor relu(const at::Tensor& x) { return at::relu(x); }
+at::Tensor gelu(const at::Tensor& x) { return at::gelu(x); }
+at::Tensor tanh(const at::Tensor& x) { return at::tanh(x); }
+
+[[noreturn]] void throw_unknown(const std::string& key, const std::string& value,
+                                const std::vector<std::string>& known) {
+  const std::string near = nearest(value, known);
+  throw ConfigError("[model] " + key + " '" + value + "' is unknown; " +
+                    (near.empty() ? "there are " + join(known) : "did you mean '" + near + "'?"));
+}
+
+}  // namespace
+
+Linear::Linear(int64_t in, int64_t out)
+    : Module("Linear"),
+      weight_(register_parameter("weight", uniform({out, in}, in))),
+      bias_(register_parameter("bias", uniform({out}, in))) {}
+
+at::Tensor Linear::forward(const at::Tensor& x) const { return at::linear(x, weight_, bias_); }
+
+Conv2d::Conv2d(const Conv2dOptions& options) : Module("Conv2d"), options_(options) {
+  const int64_t fan_in = options.in * options.kernel * options.kernel;
+  weight_ = register_parameter(
+      "weight", uniform({options.out, options.in, options.kernel, options.kernel}, fan_in));
+  if (options.bias) bias_ = register_parameter("bias", uniform({options.out}, fan_in));
+}
+
+at::Tensor Conv2d::forward(const at::Tensor& x) const {
+  return at::conv2d(x, weight_, bias_, options_.stride, options_.padding);
+}
+
+GroupNorm::GroupNorm(int64_t groups, int64_t channels)
+    : Module("GroupNorm"),
+      groups_(groups),
+      weight_(register_parameter("weight", at::ones({channels}))),
+      bias_(register_parameter("bias", at::zeros({channels}))) {}
+
+at::Tensor GroupNorm::forward(const at::Tensor& x) const {
+  return at::group_norm(x, groups_, weight_, bias_, /*eps=*/1e-5);
+}
+
+BatchNorm2d::BatchNorm2d(int64_t channels)
+    : Module("BatchNorm2d"),
+      weight_(register_parameter("weight", at::ones({channels}))),
+      bias_(register_parameter("bias", at::zeros({channels}))),
+      running_mean_(register_buffer("running_mean", at::zeros({channels}))),
+      running_var_(register_buffer("running_var", at::ones({channels}))),
+      num_batches_tracked_(register_buffer("num_batches_tracked", at::zeros({}, at::kLong))) {}
+
+at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
+  if (is_training()) num_batches_tracked_.add_(1);
+  return at::batch_norm(x, weight_, bias_, running_mean_, running_var_, is_training(),
+                        /*momentum=*/0.1, /*eps=*/1e-5, at::globalContext().userEnabledCuDNN());
+}
+
+Activation activation_named(const std::string& name) {
+  if (name == "relu") return relu;
+  if (name == "gelu") return gelu;
+  if (name == "tanh") return tanh;
+  throw_unknown("activation", name, {"relu", "gelu", "tanh"});
+}
+
+Norm make_norm(const std::string& kind, int64_t channels) {
+  if (kind == "none") return {nullptr, [](const at::Tensor& x) { return x; }};
+  if (kind == "batch") {
+    const auto norm = std::make_shared<BatchNorm2d>(channels);
+    return {norm, [norm = norm.get()](const at::Tensor& x) { return norm->forward(x); }};
+  }
+  if (kind != "group") throw_unknown("norm", kind, {"batch", "group", "none"});
+  int64_t groups = std::min<int64_t>(8, channels);
+  while (channels % groups != 0) --groups;
+  const auto norm = std::make_shared<GroupNorm>(groups, channels);
+  return {norm, [norm = norm.get()](const at::Tensor& x) { return norm->forward(x); }};
+}
+
+}  // namespace tanren

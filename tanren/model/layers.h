@@ -1,0 +1,80 @@
+// The layers that the zoo is made of, over at:: functions: torch's parameter and buffer names,
+// torch's default initialisation (the same values from the same generator state), and nothing of
+// torch/nn but Module, whose other headers cost seconds a file. Modules are not thread-safe.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace tanren {
+
+using Module = torch::nn::Module;
+
+// y = x Wᵀ + b over the last dim. `weight` [out, in], `bias` [out].
+class Linear : public Module {
+ public:
+  Linear(int64_t in, int64_t out);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  at::Tensor weight_, bias_;
+};
+
+struct Conv2dOptions {
+  int64_t in = 0;
+  int64_t out = 0;
+  int64_t kernel = 3;
+  int64_t stride = 1;
+  int64_t padding = 0;
+  bool bias = true;
+};
+
+// [n, in, h, w] → [n, out, h', w']. `weight` [out, in, kernel, kernel], `bias` [out].
+class Conv2d : public Module {
+ public:
+  explicit Conv2d(const Conv2dOptions& options);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  Conv2dOptions options_;
+  at::Tensor weight_, bias_;
+};
+
+// Normalises groups of channels of each sample (Wu & He, 2018). `weight`, `bias` [channels].
+class GroupNorm : public Module {
+ public:
+  GroupNorm(int64_t groups, int64_t channels);  // groups must divide channels
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  int64_t groups_;
+  at::Tensor weight_, bias_;
+};
+
+// Normalises each channel over the batch (Ioffe & Szegedy, 2015), so it couples samples. Buffers
+// `running_mean`, `running_var`, `num_batches_tracked` change in a training forward.
+class BatchNorm2d : public Module {
+ public:
+  explicit BatchNorm2d(int64_t channels);
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
+};
+
+// A function of one tensor: "relu", "gelu" (exact), "tanh". ConfigError for another name.
+using Activation = at::Tensor (*)(const at::Tensor&);
+Activation activation_named(const std::string& name);
+
+// A norm over `channels` channels and what applies it.
+struct Norm {
+  std::shared_ptr<Module> module;  // null for "none"
+  std::function<at::Tensor(const at::Tensor&)> forward;
+};
+// "batch", "group" (the most groups up to 8 that divide `channels`), "none"; ConfigError otherwise.
+Norm make_norm(const std::string& kind, int64_t channels);
+
+}  // namespace tanren

@@ -1,0 +1,21 @@
+// Losses as summed terms (base/terms.h): a mean over what one sample holds, summed over samples,
+// counted by "samples". So one sample weighs the same whatever batch it stands in.
+// Computed in fp32 at least (16-bit outputs are cast up; fp64 stays). Called by supervised.h, users.
+#pragma once
+
+#include "tanren/base/terms.h"
+
+namespace tanren {
+
+// logits [n, classes] with int64 labels [n], or [n, classes, …] with [n, …] (mean over positions).
+// label_smoothing in [0, 1) as torch's.
+Term cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double label_smoothing = 0);
+// Binary cross entropy of sigmoid(logits); targets in [0, 1], any dtype.
+Term bce(const at::Tensor& logits, const at::Tensor& targets);
+// Squared and absolute difference.
+Term mse(const at::Tensor& outputs, const at::Tensor& targets);
+Term l1(const at::Tensor& outputs, const at::Tensor& targets);
+// The last three: outputs [n, …], and as many targets as outputs (a [n] target fits [n, 1]); Error
+// otherwise. Mean over a sample's outputs.
+
+}  // namespace tanren

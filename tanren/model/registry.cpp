@@ -1,0 +1,44 @@
+#include "tanren/model/registry.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/model/convnet.h"
+#include "tanren/model/mlp.h"
+#include "tanren/model/supervised.h"
+
+namespace tanren {
+namespace {
+
+template <typename Model>
+Task make_zoo(const ModelOptions& options, const DataInfo& info) {
+  DataInfo shape = info;
+  shape.outputs = num_outputs(options, info);
+  return supervised(std::make_shared<Model>(options, shape), options, info);
+}
+
+}  // namespace
+
+ModelRegistry::ModelRegistry() : factories_{{"mlp", make_zoo<Mlp>}, {"convnet", make_zoo<Convnet>}} {}
+
+void ModelRegistry::add(std::string kind, Factory factory) {
+  const auto [place, is_new] = factories_.try_emplace(kind, std::move(factory));
+  if (!is_new) throw Error("[model] kind '" + kind + "' is registered already; choose another name");
+}
+
+Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) const {
+  const auto found = factories_.find(options.kind);
+  if (found == factories_.end()) {
+    const std::string near = nearest(options.kind, kinds());
+    throw ConfigError("[model] kind '" + options.kind + "' is unknown; " +
+                      (near.empty() ? "there are " + join(kinds()) : "did you mean '" + near + "'?"));
+  }
+  return found->second(options, info);
+}
+
+std::vector<std::string> ModelRegistry::kinds() const {
+  std::vector<std::string> names;
+  for (const auto& [kind, factory] : factories_) names.push_back(kind);
+  return names;
+}
+
+}  // namespace tanren

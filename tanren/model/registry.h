@@ -1,0 +1,31 @@
+// ModelRegistry: which model kinds a config may name. The zoo is in it from the start; a program
+// adds its own before it runs. A plain value, no global; read-only use is thread-safe.
+#pragma once
+
+#include "tanren/base/data_info.h"
+#include "tanren/base/task.h"
+#include "tanren/config/run_config.h"
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+class ModelRegistry {
+ public:
+  using Factory = std::function<Task(const ModelOptions&, const DataInfo&)>;
+
+  ModelRegistry();  // mlp, convnet
+  // Error if `kind` is there already.
+  void add(std::string kind, Factory factory);
+  // The task of options.kind; ConfigError naming the nearest kind, or what does not fit the data.
+  Task make(const ModelOptions& options, const DataInfo& info) const;
+  std::vector<std::string> kinds() const;  // sorted
+
+ private:
+  std::map<std::string, Factory> factories_;
+};
+
+}  // namespace tanren

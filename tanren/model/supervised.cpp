@@ -1,0 +1,117 @@
+#include "tanren/model/supervised.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/model/losses.h"
+
+#include <ATen/ATen.h>
+
+#include <fmt/format.h>
+
+namespace tanren {
+namespace {
+
+using Loss = std::function<Term(const at::Tensor& outputs, const at::Tensor& labels)>;
+
+Loss loss_named(const ModelOptions& options) {
+  if (options.loss == "cross_entropy") {
+    return [smoothing = options.label_smoothing](const at::Tensor& outputs,
+                                                 const at::Tensor& labels) {
+      return cross_entropy(outputs, labels, smoothing);
+    };
+  }
+  if (options.loss == "bce") return bce;
+  return options.loss == "mse" ? mse : l1;
+}
+
+void check_loss(const ModelOptions& options, const DataInfo& info) {
+  const std::vector<std::string> known = {"cross_entropy", "bce", "mse", "l1"};
+  const std::string& loss = options.loss;
+  if (std::find(known.begin(), known.end(), loss) == known.end()) {
+    const std::string near = nearest(loss, known);
+    throw ConfigError(
+        fmt::format("[model] loss '{}' is unknown; {}", loss,
+                    near.empty() ? "there are " + join(known) : "did you mean '" + near + "'?"));
+  }
+  const bool is_cross_entropy = loss == "cross_entropy";
+  if (is_cross_entropy && !info.class_labels) {
+    throw ConfigError("[model] loss cross_entropy needs class labels, the data has values; set "
+                      "model.loss = \"mse\", or data.train.label_type = \"class\"");
+  }
+  if (!is_cross_entropy && loss != "bce" && info.class_labels) {
+    throw ConfigError(fmt::format("[model] loss {} needs values as labels, the data has classes; "
+                                  "set model.loss = \"cross_entropy\", or data.train.label_type = "
+                                  "\"value\"",
+                                  loss));
+  }
+  if (loss == "bce" && info.class_labels && info.outputs > 2) {
+    throw ConfigError(fmt::format("[model] loss bce needs two classes, the data has {}; set "
+                                  "model.loss = \"cross_entropy\"",
+                                  info.outputs));
+  }
+  if (!(options.label_smoothing >= 0 && options.label_smoothing < 1)) {
+    throw ConfigError(fmt::format("[model] label_smoothing = {} is outside [0, 1)",
+                                  options.label_smoothing));
+  }
+  if (options.label_smoothing != 0 && !is_cross_entropy) {
+    throw ConfigError(fmt::format("[model] label_smoothing = {} is for cross_entropy, the loss is "
+                                  "{}; set it to 0",
+                                  options.label_smoothing, loss));
+  }
+}
+
+// Class scores, one column per class, so that accuracy is an argmax for every loss.
+at::Tensor scores(const at::Tensor& outputs, bool binary) {
+  if (!binary) return outputs;
+  const at::Tensor logit = outputs.reshape({-1, 1});
+  return at::cat({at::zeros_like(logit), logit}, 1);
+}
+
+}  // namespace
+
+int64_t num_outputs(const ModelOptions& options, const DataInfo& info) {
+  check_loss(options, info);
+  const bool binary = options.loss == "bce" && info.class_labels;
+  const int64_t needed = binary ? 1 : info.outputs;
+  const int64_t outputs = options.outputs != 0 ? options.outputs : needed;
+  const bool may_exceed = options.loss == "cross_entropy";
+  if (outputs < 1 || outputs < needed || (outputs > needed && !may_exceed)) {
+    throw ConfigError(fmt::format("[model] outputs = {}: loss {} on this data needs {}{}; set "
+                                  "model.outputs = 0 to take it from the data",
+                                  outputs, options.loss, may_exceed ? "at least " : "",
+                                  std::max<int64_t>(needed, 1)));
+  }
+  return outputs;
+}
+
+Task supervised(std::shared_ptr<torch::nn::Module> module,
+                std::function<at::Tensor(const at::Tensor&)> forward, const ModelOptions& options,
+                const DataInfo& info) {
+  num_outputs(options, info);
+  at::Tensor reference;  // tells the module's dtype, whatever it is moved to later
+  for (const at::Tensor& parameter : module->parameters()) {
+    if (!reference.defined() && parameter.is_floating_point()) reference = parameter;
+  }
+  const auto run = [forward = std::move(forward), reference](const Batch& batch) {
+    const at::Tensor& inputs = batch["inputs"];
+    const bool casts = reference.defined() && inputs.is_floating_point();
+    return forward(casts ? inputs.to(reference.scalar_type()) : inputs);
+  };
+  const Loss loss = loss_named(options);
+  const bool binary = options.loss == "bce" && info.class_labels;
+
+  Task task;
+  task.module = std::move(module);
+  PhaseSpec phase;
+  phase.forward = [run, loss](const Batch& batch) { return Terms{loss(run(batch), batch["labels"])}; };
+  task.phases.push_back(std::move(phase));
+  task.predict = [run, loss, binary](const Batch& batch) {
+    const at::Tensor outputs = run(batch);
+    const at::Tensor& labels = batch["labels"];
+    return Prediction{{loss(outputs, labels)}, scores(outputs, binary), labels};
+  };
+  if (info.class_labels) task.metrics = {"accuracy"};
+  return task;
+}
+
+}  // namespace tanren

@@ -1,0 +1,34 @@
+// supervised: makes a Task of one module and the loss that the config names:
+// batch["inputs"] → forward → loss against batch["labels"]. Called by the zoo, and by programs for
+// their own modules.
+#pragma once
+
+#include "tanren/base/data_info.h"
+#include "tanren/base/task.h"
+#include "tanren/config/run_config.h"
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+namespace tanren {
+
+// How many values per sample the model must give: options.outputs, or as many as the data has
+// (1 for bce with two classes). ConfigError where loss, label type and counts do not fit.
+int64_t num_outputs(const ModelOptions& options, const DataInfo& info);
+
+// One phase, one objective. Floating inputs take the dtype of the module's first parameter.
+// Class labels are measured by "accuracy"; predictions then are class scores [n, classes] (for bce
+// with two classes: {0, logit}). ConfigError as num_outputs.
+Task supervised(std::shared_ptr<torch::nn::Module> module,
+                std::function<at::Tensor(const at::Tensor&)> forward, const ModelOptions& options,
+                const DataInfo& info);
+
+// The same for a module with `at::Tensor forward(at::Tensor)`.
+template <typename M>
+Task supervised(std::shared_ptr<M> module, const ModelOptions& options, const DataInfo& info) {
+  return supervised(module, [module](const at::Tensor& x) { return module->forward(x); }, options,
+                    info);
+}
+
+}  // namespace tanren

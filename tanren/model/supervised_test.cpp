@@ -1,0 +1,135 @@
+#include "tanren/model/supervised.h"
+
+#include "tanren/base/error.h"
+#include "tanren/model/layers.h"
+#include "tanren/model/registry.h"
+
+#include <ATen/ATen.h>
+
+#include <gtest/gtest.h>
+
+namespace tanren {
+namespace {
+
+const DataInfo kClasses{.input_shape = {4}, .outputs = 3};
+const DataInfo kValues{.input_shape = {4}, .outputs = 2, .class_labels = false};
+
+class OwnModule : public torch::nn::Module {
+ public:
+  OwnModule() : linear_(register_module("linear", std::make_shared<Linear>(4, 3))) {}
+  at::Tensor forward(at::Tensor x) { return linear_->forward(x); }
+
+ private:
+  std::shared_ptr<Linear> linear_;
+};
+
+Batch batch_of(const at::Tensor& inputs, const at::Tensor& labels) {
+  Batch batch;
+  batch.fields.set("inputs", inputs);
+  batch.fields.set("labels", labels);
+  batch.ids = at::arange(inputs.size(0));
+  return batch;
+}
+
+std::string refusal(const ModelOptions& options, const DataInfo& info) {
+  try {
+    ModelRegistry().make(options, info);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Registry, an_unknown_kind_names_the_nearest) {
+  const auto message = refusal({.kind = "convnte"}, kClasses);
+  EXPECT_NE(message.find("did you mean 'convnet'"), std::string::npos) << message;
+}
+
+TEST(Registry, a_kind_is_registered_once) {
+  ModelRegistry registry;
+  const auto factory = [](const ModelOptions& options, const DataInfo& info) {
+    return supervised(std::make_shared<OwnModule>(), options, info);
+  };
+  registry.add("own", factory);
+  EXPECT_THROW(registry.add("own", factory), Error);
+  EXPECT_THROW(registry.add("mlp", factory), Error);
+  EXPECT_EQ(registry.kinds(), (std::vector<std::string>{"convnet", "mlp", "own"}));
+  EXPECT_EQ(ModelRegistry().kinds(), (std::vector<std::string>{"convnet", "mlp"}));
+  const Task task = registry.make({.kind = "own"}, kClasses);
+  EXPECT_NE(dynamic_cast<OwnModule*>(task.module.get()), nullptr);
+}
+
+TEST(Supervised, a_loss_that_does_not_fit_the_labels_is_a_config_error) {
+  const ModelOptions mlp{.kind = "mlp"};
+  const auto with = [&](const std::string& loss, int64_t outputs = 0, double smoothing = 0) {
+    ModelOptions options = mlp;
+    options.loss = loss;
+    options.outputs = outputs;
+    options.label_smoothing = smoothing;
+    return options;
+  };
+  EXPECT_NE(refusal(with("cross_entropy"), kValues).find("needs class labels"), std::string::npos);
+  EXPECT_NE(refusal(with("mse"), kClasses).find("needs values"), std::string::npos);
+  EXPECT_NE(refusal(with("bce"), kClasses).find("two classes"), std::string::npos);
+  EXPECT_NE(refusal(with("crossentropy"), kClasses).find("'cross_entropy'"), std::string::npos);
+  EXPECT_NE(refusal(with("cross_entropy", 2), kClasses).find("at least 3"), std::string::npos);
+  EXPECT_NE(refusal(with("mse", 5), kValues).find("outputs = 5"), std::string::npos);
+  EXPECT_NE(refusal(with("cross_entropy", 0, 1.0), kClasses).find("label_smoothing"), std::string::npos);
+  EXPECT_NE(refusal(with("mse", 0, 0.1), kValues).find("label_smoothing"), std::string::npos);
+  EXPECT_EQ(refusal(with("cross_entropy", 7), kClasses), "");
+  EXPECT_EQ(refusal(with("l1"), kValues), "");
+}
+
+TEST(Supervised, makes_one_phase_whose_term_is_the_summed_loss) {
+  const Task task = ModelRegistry().make({.kind = "mlp", .hidden = {8}}, kClasses);
+  ASSERT_EQ(task.phases.size(), 1u);
+  ASSERT_EQ(task.phases[0].objectives.size(), 1u);
+  const Batch batch = batch_of(at::randn({5, 4}), at::randint(3, {5}, at::kLong));
+  const Terms terms = task.phases[0].forward(batch);
+  ASSERT_EQ(terms.size(), 1u);
+  const Prediction prediction = task.predict(batch);
+  EXPECT_EQ(prediction.outputs.sizes(), at::IntArrayRef({5, 3}));
+  EXPECT_TRUE(at::equal(prediction.targets, batch["labels"]));
+  const at::Tensor rows = prediction.outputs.log_softmax(1).gather(1, batch["labels"].unsqueeze(1));
+  EXPECT_NEAR(terms[0].sum.item<double>(), -rows.sum().item<double>(), 1e-5);
+  EXPECT_NEAR(prediction.terms[0].sum.item<double>(), terms[0].sum.item<double>(), 1e-5);
+  EXPECT_EQ(task.metrics, std::vector<std::string>{"accuracy"});
+}
+
+TEST(Supervised, binary_classes_get_one_output_and_two_scores) {
+  const DataInfo two{.input_shape = {4}, .outputs = 2};
+  const Task task = ModelRegistry().make({.kind = "mlp", .loss = "bce"}, two);
+  const Batch batch = batch_of(at::randn({6, 4}), at::randint(2, {6}, at::kLong));
+  const at::Tensor scores = task.predict(batch).outputs;
+  EXPECT_EQ(scores.sizes(), at::IntArrayRef({6, 2}));
+  EXPECT_TRUE(at::equal(scores.select(1, 0), at::zeros({6})));
+  EXPECT_EQ(task.module->named_parameters()["head.bias"].numel(), 1);
+}
+
+TEST(Supervised, values_have_no_accuracy) {
+  const Task task = ModelRegistry().make({.kind = "mlp", .loss = "mse"}, kValues);
+  EXPECT_TRUE(task.metrics.empty());
+  const Prediction prediction = task.predict(batch_of(at::randn({3, 4}), at::randn({3, 2})));
+  EXPECT_EQ(prediction.outputs.sizes(), at::IntArrayRef({3, 2}));
+}
+
+TEST(Supervised, inputs_follow_the_modules_dtype) {
+  const Task task = ModelRegistry().make({.kind = "mlp"}, kClasses);
+  const Batch batch = batch_of(at::randn({2, 4}), at::zeros({2}, at::kLong));
+  task.module->to(at::kDouble);
+  EXPECT_EQ(task.phases[0].forward(batch)[0].sum.scalar_type(), at::kDouble);
+  task.module->to(at::kFloat);
+  EXPECT_EQ(task.phases[0].forward(batch)[0].sum.scalar_type(), at::kFloat);
+}
+
+TEST(Supervised, keeps_an_own_module_alive_in_its_phase) {
+  std::function<Terms(const Batch&)> forward;
+  {
+    const Task task = supervised(std::make_shared<OwnModule>(), ModelOptions{}, kClasses);
+    forward = task.phases[0].forward;
+  }
+  EXPECT_TRUE(forward(batch_of(at::randn({2, 4}), at::zeros({2}, at::kLong)))[0].sum.requires_grad());
+}
+
+}  // namespace
+}  // namespace tanren

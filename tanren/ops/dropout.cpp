@@ -1,0 +1,146 @@
+#include "tanren/ops/dropout.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/random.h"
+#include "tanren/ops/dropout_kernel.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+namespace tanren {
+namespace {
+
+const RandomScope& scope_for(at::IntArrayRef sizes, double p) {
+  if (!(p >= 0 && p < 1)) {
+    throw Error(fmt::format("[ops] dropout probability {} is outside [0, 1)", p));
+  }
+  const RandomScope* scope = RandomScope::current();
+  if (scope == nullptr) {
+    throw Error("[ops] dropout outside a RandomScope; open tanren::RandomScope(seed, attempt, ids) "
+                "around the forward, or call eval() on the module");
+  }
+  const int64_t samples = scope->ids().size(0);
+  if (sizes.empty() || sizes[0] != samples) {
+    throw Error(fmt::format("[ops] dropout of a tensor of shape [{}] in a RandomScope of {} "
+                            "samples; dim 0 must be the samples",
+                            fmt::join(sizes, ", "), samples));
+  }
+  if (samples > 0 && c10::multiply_integers(sizes) / samples > (int64_t{1} << 34)) {
+    throw Error(fmt::format("[ops] dropout of samples of {} elements; at most 2^34 are supported",
+                            c10::multiply_integers(sizes) / samples));
+  }
+  return *scope;
+}
+
+// `ids` must outlive the draw: contiguous int64 on the CPU.
+DropoutDraw make_draw(const RandomScope& scope, const at::Tensor& ids, at::IntArrayRef sizes,
+                      double p, uint64_t site) {
+  const uint64_t key = random_bits(scope.seed(), static_cast<uint64_t>(scope.attempt()), site);
+  const double threshold = std::min(std::round(p * 4294967296.0), 4294967295.0);
+  return {{static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)},
+          static_cast<uint32_t>(threshold),
+          ids.const_data_ptr<int64_t>(),
+          sizes[0],
+          sizes[0] == 0 ? 0 : c10::multiply_integers(sizes) / sizes[0]};
+}
+
+// {out, mask}. A contiguous CPU tensor takes one pass; others draw the mask and multiply.
+std::pair<at::Tensor, at::Tensor> dropout_with_mask(const at::Tensor& x, double p, uint64_t site) {
+  const RandomScope& scope = scope_for(x.sizes(), p);
+  const double scale = 1 / (1 - p);
+  if (!x.device().is_cpu() || !x.is_contiguous()) {
+    const at::Tensor mask = x.device().is_cpu()
+                                ? dropout_mask(x.sizes(), p, site)
+                                : dropout_mask_reference(x.sizes(), p, site, x.device());
+    return {at::native_dropout_backward(x, mask, scale), mask};
+  }
+  const at::Tensor ids = scope.ids().contiguous();
+  const DropoutDraw draw = make_draw(scope, ids, x.sizes(), p, site);
+  at::Tensor out = at::empty_like(x);
+  at::Tensor mask = at::empty(x.sizes(), x.options().dtype(at::kBool));
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "dropout", [&] {
+    apply_dropout<scalar_t>(draw, scale, x.const_data_ptr<scalar_t>(),
+                            out.mutable_data_ptr<scalar_t>(), mask.mutable_data_ptr<bool>());
+  });
+  return {out, mask};
+}
+
+class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            double p, int64_t site) {
+    auto [out, mask] = dropout_with_mask(x, p, static_cast<uint64_t>(site));
+    context->save_for_backward({mask});
+    context->saved_data["scale"] = 1 / (1 - p);
+    return out;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const at::Tensor mask = context->get_saved_variables()[0];
+    const double scale = context->saved_data["scale"].toDouble();
+    return {at::native_dropout_backward(gradients[0], mask, scale), {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor dropout(const at::Tensor& x, double p, uint64_t site, bool training) {
+  if (!training || p == 0) return x;
+  if (at::GradMode::is_enabled() && x.requires_grad()) {
+    return DropoutFunction::apply(x, p, static_cast<int64_t>(site));
+  }
+  return dropout_with_mask(x, p, site).first;
+}
+
+at::Tensor dropout_mask(at::IntArrayRef sizes, double p, uint64_t site) {
+  const RandomScope& scope = scope_for(sizes, p);
+  const at::Tensor ids = scope.ids().contiguous();
+  at::Tensor mask = at::empty(sizes, at::kBool);
+  draw_mask(make_draw(scope, ids, sizes, p, site), mask.mutable_data_ptr<bool>());
+  return mask;
+}
+
+at::Tensor dropout_mask_reference(at::IntArrayRef sizes, double p, uint64_t site,
+                                  at::Device device) {
+  const RandomScope& scope = scope_for(sizes, p);
+  const at::Tensor ids = scope.ids().contiguous();
+  const DropoutDraw draw = make_draw(scope, ids, sizes, p, site);
+  const auto options = at::TensorOptions(at::kLong).device(device);
+  constexpr int64_t kLow = 0xFFFFFFFF;
+  const int64_t blocks = (draw.sample_size + 3) / 4;
+  // int64 products wrap modulo 2^64, so the upper half is right after the mask.
+  const auto high = [](const at::Tensor& t) { return at::bitwise_right_shift(t, 32) & kLow; };
+  const at::Tensor id = ids.to(device).unsqueeze(1);
+  at::Tensor c0 = at::arange(blocks, options).unsqueeze(0).expand({draw.samples, blocks});
+  at::Tensor c1 = at::zeros({1, 1}, options);
+  at::Tensor c2 = id & kLow;
+  at::Tensor c3 = high(id);
+  uint32_t key0 = draw.key[0];
+  uint32_t key1 = draw.key[1];
+  for (int round = 0; round < 10; ++round) {
+    const at::Tensor a = c0 * int64_t{0xD2511F53};
+    const at::Tensor b = c2 * int64_t{0xCD9E8D57};
+    c0 = high(b) ^ c1 ^ static_cast<int64_t>(key0);
+    c1 = b & kLow;
+    c2 = high(a) ^ c3 ^ static_cast<int64_t>(key1);
+    c3 = a & kLow;
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  std::vector<at::Tensor> lanes = {c0, c1, c2, c3};
+  for (at::Tensor& lane : lanes) lane = lane.expand({draw.samples, blocks});
+  return at::stack(lanes, 2)
+      .reshape({draw.samples, blocks * 4})
+      .narrow(1, 0, draw.sample_size)
+      .ge(static_cast<int64_t>(draw.threshold))
+      .reshape(sizes);
+}
+
+}  // namespace tanren

@@ -1,0 +1,27 @@
+// The loops of dropout.h over raw memory; no tensors, so that the file builds fast and vectorises.
+// Parallel over samples and chunks where there is enough work. Called by dropout.cpp alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace tanren {
+
+// Everything that decides a mask. Element e of a sample is kept iff lane e % 4 of
+// philox({e / 4, 0, id low, id high}, key) is at least `threshold`.
+struct DropoutDraw {
+  std::array<uint32_t, 2> key;
+  uint32_t threshold;
+  const int64_t* ids;
+  int64_t samples;
+  int64_t sample_size;  // elements of one sample, at most 2^34
+};
+
+// mask[i] = kept.
+void draw_mask(const DropoutDraw& draw, bool* mask);
+// mask[i] = kept; out[i] = x[i] * (kept ? scale : 0), computed in float or double, rounded to T.
+// T: float, double, c10::Half, c10::BFloat16.
+template <typename T>
+void apply_dropout(const DropoutDraw& draw, double scale, const T* x, T* out, bool* mask);
+
+}  // namespace tanren

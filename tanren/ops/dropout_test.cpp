@@ -1,0 +1,200 @@
+#include "tanren/ops/dropout.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/random.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <gtest/gtest.h>
+
+namespace tanren {
+namespace {
+
+constexpr uint64_t kSite = site_id("hidden.0");
+
+at::Tensor ids_of(std::vector<int64_t> ids) { return at::tensor(ids); }
+
+at::Tensor dropped(const at::Tensor& x, const at::Tensor& ids, double p = 0.3,
+                   uint64_t site = kSite, uint64_t seed = 5, int64_t attempt = 2) {
+  const RandomScope scope(seed, attempt, ids);
+  return dropout(x, p, site, true);
+}
+
+std::string message_of(const std::function<void()>& fn) {
+  try {
+    fn();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Dropout, outside_a_scope_says_to_open_one) {
+  const auto message = message_of([] { dropout(at::ones({2, 3}), 0.5, kSite, true); });
+  EXPECT_NE(message.find("open tanren::RandomScope"), std::string::npos) << message;
+}
+
+TEST(Dropout, refuses_a_tensor_whose_first_dim_is_not_the_samples) {
+  const auto message = message_of([] { dropped(at::ones({2, 3}), ids_of({1, 2, 3})); });
+  EXPECT_NE(message.find("[2, 3] in a RandomScope of 3"), std::string::npos) << message;
+  EXPECT_NE(message_of([] { dropped(at::ones({}), ids_of({1})); }), "");
+}
+
+TEST(Dropout, refuses_probabilities_outside_zero_to_one) {
+  for (const double p : {1.0, -0.1, 2.0, std::nan("")}) {
+    EXPECT_NE(message_of([&] { dropped(at::ones({1, 3}), ids_of({0}), p); }), "") << p;
+  }
+}
+
+TEST(Dropout, is_the_identity_in_evaluation_and_at_zero) {
+  const at::Tensor x = at::randn({2, 3});
+  EXPECT_TRUE(dropout(x, 0.5, kSite, false).is_same(x));
+  EXPECT_TRUE(dropout(x, 0.0, kSite, true).is_same(x));
+}
+
+TEST(Dropout, keeps_the_promised_share_and_the_mean) {
+  for (const double p : {0.1, 0.5, 0.9}) {
+    const at::Tensor out = dropped(at::ones({64, 4096}), at::arange(64), p);
+    const double kept = (out != 0).to(at::kDouble).mean().item<double>();
+    EXPECT_NEAR(kept, 1 - p, 0.005);
+    EXPECT_NEAR(out.mean().item<double>(), 1.0, 0.03);
+  }
+}
+
+TEST(Dropout, matches_the_plain_philox_of_base) {
+  const at::Tensor ids = ids_of({7, (int64_t{3} << 32) + 9});
+  const RandomScope scope(5, 2, ids);
+  const at::Tensor mask = dropout_mask({2, 150}, 0.3, kSite);
+  const uint64_t key = random_bits(5, 2, kSite);
+  const auto threshold = static_cast<uint32_t>(std::round(0.3 * 4294967296.0));
+  for (int64_t i = 0; i < 2; ++i) {
+    const auto id = static_cast<uint64_t>(ids[i].item<int64_t>());
+    for (int64_t e = 0; e < 150; ++e) {
+      const auto block = philox({static_cast<uint32_t>(e / 4), 0, static_cast<uint32_t>(id),
+                                 static_cast<uint32_t>(id >> 32)},
+                                {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
+      ASSERT_EQ(mask[i][e].item<bool>(), block[e % 4] >= threshold) << i << " " << e;
+    }
+  }
+}
+
+TEST(Dropout, fused_mask_equals_the_reference_bitwise) {
+  for (const std::vector<int64_t>& sizes :
+       {std::vector<int64_t>{3}, {3, 1}, {3, 5}, {3, 64}, {3, 7, 11}, {3, 5000}, {3, 2, 40, 77}}) {
+    const RandomScope scope(11, 4, ids_of({100, 3, -8}));
+    EXPECT_TRUE(at::equal(dropout_mask(sizes, 0.4, kSite),
+                          dropout_mask_reference(sizes, 0.4, kSite, at::kCPU)));
+  }
+}
+
+TEST(Dropout, any_split_and_order_of_the_samples_draws_the_same) {
+  const at::Tensor x = at::rand({30, 37}) + 1;
+  const at::Tensor ids = at::randperm(1000).slice(0, 0, 30);
+  const at::Tensor whole = dropped(x, ids);
+  for (const int64_t size : {30, 15, 10, 7, 1}) {
+    std::vector<at::Tensor> parts;
+    for (int64_t i = 0; i < 30; i += size) {
+      const int64_t end = std::min<int64_t>(i + size, 30);
+      parts.push_back(dropped(x.slice(0, i, end), ids.slice(0, i, end)));
+    }
+    EXPECT_TRUE(at::equal(at::cat(parts), whole)) << size;
+  }
+  const at::Tensor order = at::randperm(30);
+  EXPECT_TRUE(at::equal(dropped(x.index({order}), ids.index({order})), whole.index({order})));
+}
+
+TEST(Dropout, seed_attempt_site_and_sample_each_change_the_draw) {
+  const at::Tensor x = at::ones({1, 256});
+  const at::Tensor base = dropped(x, ids_of({1}), 0.5, 1, 5, 2);
+  EXPECT_TRUE(at::equal(dropped(x, ids_of({1}), 0.5, 1, 5, 2), base));
+  EXPECT_FALSE(at::equal(dropped(x, ids_of({2}), 0.5, 1, 5, 2), base));
+  EXPECT_FALSE(at::equal(dropped(x, ids_of({1}), 0.5, 2, 5, 2), base));
+  EXPECT_FALSE(at::equal(dropped(x, ids_of({1}), 0.5, 1, 6, 2), base));
+  EXPECT_FALSE(at::equal(dropped(x, ids_of({1}), 0.5, 1, 5, 3), base));
+}
+
+TEST(Dropout, thread_count_does_not_change_the_draw) {
+  const int threads = at::get_num_threads();
+  const at::Tensor x = at::ones({40, 30000});
+  at::set_num_threads(1);
+  const at::Tensor one = dropped(x, at::arange(40));
+  at::set_num_threads(4);
+  const at::Tensor four = dropped(x, at::arange(40));
+  at::set_num_threads(threads);
+  EXPECT_TRUE(at::equal(one, four));
+}
+
+TEST(Dropout, strides_do_not_change_the_draw_and_are_kept) {
+  const at::Tensor x = at::randn({4, 6, 5, 3});
+  const at::Tensor last = x.contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor out = dropped(last, at::arange(4));
+  EXPECT_TRUE(at::equal(out, dropped(x, at::arange(4))));
+  EXPECT_EQ(out.strides(), last.strides());
+  const at::Tensor transposed = at::randn({9, 4}).t();
+  EXPECT_TRUE(at::equal(dropped(transposed, at::arange(4)),
+                        dropped(transposed.contiguous(), at::arange(4))));
+}
+
+TEST(Dropout, every_floating_dtype_has_the_same_mask_and_rounds_once) {
+  const at::Tensor x = at::randn({3, 129});
+  const at::Tensor kept = dropped(at::ones({3, 129}), at::arange(3)) != 0;
+  for (const auto dtype : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
+    const at::Tensor typed = x.to(dtype);
+    const at::Tensor out = dropped(typed, at::arange(3));
+    EXPECT_EQ(out.scalar_type(), dtype);
+    EXPECT_TRUE(at::equal(out, at::native_dropout_backward(typed, kept, 1 / (1 - 0.3))));
+  }
+}
+
+TEST(Dropout, keeps_the_dtype_and_the_mask_under_autocast) {
+  const at::Tensor x = at::randn({3, 65}, at::kBFloat16).requires_grad_();
+  const at::Tensor plain = dropped(x, at::arange(3));
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  const at::Tensor cast = dropped(x, at::arange(3));
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  EXPECT_EQ(cast.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(at::equal(cast, plain));
+}
+
+TEST(Dropout, a_nan_stays_visible_even_where_it_is_dropped) {
+  const at::Tensor x = at::full({1, 64}, std::nan(""));
+  EXPECT_TRUE(dropped(x, ids_of({3}), 0.9).isnan().all().item<bool>());
+}
+
+TEST(Dropout, gradient_equals_finite_differences) {
+  for (const bool channels_last : {false, true}) {
+    at::Tensor x = at::randn({2, 3, 2, 2}, at::kDouble);
+    if (channels_last) x = x.contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor weight = at::randn({2, 3, 2, 2}, at::kDouble);  // a non-uniform gradient
+    const auto value = [&](const at::Tensor& at) {
+      return (dropped(at, ids_of({4, 9})).pow(2) * weight).sum();
+    };
+    const at::Tensor leaf = x.clone().requires_grad_();
+    const at::Tensor gradient = torch::autograd::grad({value(leaf)}, {leaf})[0];
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      const at::Tensor step = at::zeros({x.numel()}, at::kDouble).index_fill_(0, at::scalar_tensor(i, at::kLong), 1e-6).view(x.sizes());
+      const double slope = ((value(x + step) - value(x - step)) / 2e-6).item<double>();
+      EXPECT_NEAR(gradient.reshape({-1})[i].item<double>(), slope, 1e-6);
+    }
+  }
+}
+
+TEST(Dropout, is_twice_differentiable) {
+  const at::Tensor x = at::randn({2, 5}, at::kDouble).requires_grad_();
+  const at::Tensor out = dropped(x, ids_of({4, 9}));
+  const at::Tensor first = torch::autograd::grad({out.pow(3).sum()}, {x}, {}, true, true)[0];
+  const at::Tensor second = torch::autograd::grad({first.sum()}, {x})[0];
+  const at::Tensor factor = dropped(at::ones({2, 5}, at::kDouble), ids_of({4, 9}));
+  EXPECT_TRUE(at::allclose(second, 6 * x.detach() * factor.pow(3)));
+}
+
+TEST(Dropout, an_empty_batch_passes) {
+  EXPECT_EQ(dropped(at::ones({0, 8}), at::empty({0}, at::kLong)).numel(), 0);
+}
+
+}  // namespace
+}  // namespace tanren

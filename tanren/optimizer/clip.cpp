@@ -1,0 +1,32 @@
+#include "tanren/optimizer/clip.h"
+
+#include <ATen/ATen.h>
+
+namespace tanren {
+
+at::Tensor global_norm(at::TensorList gradients) {
+  if (gradients.empty()) return at::zeros({}, at::kFloat);
+  const at::NoGradGuard no_grad;
+  std::optional<at::ScalarType> dtype;  // 16-bit gradients are measured in fp32
+  for (const at::Tensor& gradient : gradients) {
+    if (gradient.element_size() < 4) dtype = at::kFloat;
+  }
+  const std::vector<at::Tensor> norms = at::_foreach_norm(gradients, 2, dtype);
+  return at::linalg_vector_norm(at::stack(norms), 2);
+}
+
+at::Tensor clip_norm_(at::TensorList gradients, double max_norm) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor norm = global_norm(gradients);
+  if (gradients.empty()) return norm;
+  const at::Tensor factor = at::reciprocal(norm + 1e-6).mul_(max_norm).clamp_max_(1.0);
+  at::_foreach_mul_(gradients, factor);
+  return norm;
+}
+
+double clip_factor(double norm, double max_norm) {
+  const double factor = max_norm / (norm + 1e-6);
+  return factor > 1 ? 1 : factor;
+}
+
+}  // namespace tanren

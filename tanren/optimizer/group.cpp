@@ -1,0 +1,201 @@
+#include "tanren/optimizer/group.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+
+#include <ATen/ATen.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <tuple>
+#include <unordered_map>
+
+namespace tanren {
+namespace {
+
+std::string numbers(at::IntArrayRef values) { return fmt::format("[{}]", fmt::join(values, ", ")); }
+
+void check_parameter(const NamedParameter& parameter) {
+  const at::Tensor& tensor = parameter.tensor;
+  if (!tensor.defined() || tensor.layout() != at::kStrided ||
+      !tensor.is_non_overlapping_and_dense()) {
+    throw Error(fmt::format("[optimizer] parameter '{}' is not a dense tensor of its own memory; "
+                            "make it contiguous",
+                            parameter.name));
+  }
+  if (!at::isFloatingType(tensor.scalar_type())) {
+    throw Error(fmt::format("[optimizer] parameter '{}' has dtype {}; only floating dtypes train",
+                            parameter.name, c10::toString(tensor.scalar_type())));
+  }
+}
+
+[[noreturn]] void throw_layout(const std::string& name, const at::Tensor& parameter,
+                               const at::Tensor& gradient) {
+  throw Error(fmt::format(
+      "[optimizer] the gradient of '{}' has shape {}, strides {}, dtype {}, its parameter {}, {}, "
+      "{}; allocate it with at::empty_like(parameter)",
+      name, numbers(gradient.sizes()),
+      gradient.layout() == at::kStrided ? numbers(gradient.strides()) : "sparse",
+      c10::toString(gradient.scalar_type()), numbers(parameter.sizes()),
+      numbers(parameter.strides()), c10::toString(parameter.scalar_type())));
+}
+
+void check_patterns(const OptimizerOptions& options, const std::vector<std::string>& names) {
+  for (const GroupOptions& group : options.groups) {
+    for (const std::string& pattern : group.parameters) {
+      bool found = false;
+      for (const std::string& name : names) found = found || matches(pattern, name);
+      if (found) continue;
+      std::string plain;
+      for (const char c : pattern) {
+        if (c != '*' && c != '?') plain += c;
+      }
+      const std::string near = nearest(plain, names);
+      throw ConfigError(fmt::format(
+          "[optimizer] groups: the pattern '{}' matches no parameter; {}", pattern,
+          near.empty() ? "the parameters are " + join(names) : "the nearest is '" + near + "'"));
+    }
+  }
+}
+
+// Learning-rate scale and weight decay of one parameter.
+std::pair<double, double> hyper_parameters(const OptimizerOptions& options,
+                                           const NamedParameter& parameter) {
+  const bool decays = options.decay_norms_and_biases || parameter.tensor.dim() > 1;
+  const double weight_decay = decays ? options.weight_decay : 0.0;
+  for (const GroupOptions& group : options.groups) {
+    if (matches_any(group.parameters, parameter.name)) {
+      return {group.learning_rate_scale.value_or(1.0), group.weight_decay.value_or(weight_decay)};
+    }
+  }
+  return {1.0, weight_decay};
+}
+
+}  // namespace
+
+void TensorLists::clear() {
+  for (TensorVector* list : {&parameters, &gradients, &first, &second, &steps}) list->clear();
+}
+
+void TensorLists::append(const TensorLists& from, size_t i) {
+  parameters.push_back(from.parameters[i]);
+  gradients.push_back(from.gradients[i]);
+  if (!from.first.empty()) first.push_back(from.first[i]);
+  if (!from.second.empty()) second.push_back(from.second[i]);
+  if (!from.steps.empty()) steps.push_back(from.steps[i]);
+}
+
+size_t Group::refresh(const StepInput& input) {
+  size_t count = 0;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const at::Tensor& gradient = all.parameters[i].grad();
+    if (!gradient.is_same(all.gradients[i])) {
+      if (gradient.defined() && !same_layout(gradient, all.parameters[i])) {
+        throw_layout(names[i], all.parameters[i], gradient);
+      }
+      all.gradients[i] = gradient;
+    }
+    present[i] = gradient.defined() && (input.active == nullptr || (*input.active)[index[i]] != 0);
+    count += present[i];
+  }
+  return count;
+}
+
+const TensorLists& Group::select(const std::vector<uint8_t>& flags) {
+  if (std::find(flags.begin(), flags.end(), 0) == flags.end()) return all;
+  some_.clear();
+  for (size_t i = 0; i < flags.size(); ++i) {
+    if (flags[i] != 0) some_.append(all, i);
+  }
+  return some_;
+}
+
+std::vector<Group> make_groups(const OptimizerOptions& options,
+                               const std::vector<NamedParameter>& parameters) {
+  std::vector<std::string> names;
+  for (const NamedParameter& parameter : parameters) {
+    check_parameter(parameter);
+    names.push_back(parameter.name);
+  }
+  check_patterns(options, names);
+  using Key = std::tuple<double, double, at::ScalarType, std::string>;
+  std::map<Key, size_t> known;
+  std::vector<Group> groups;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto [scale, decay] = hyper_parameters(options, parameters[i]);
+    const at::Tensor& tensor = parameters[i].tensor;
+    const Key key{scale, decay, tensor.scalar_type(), tensor.device().str()};
+    const auto [place, is_new] = known.try_emplace(key, groups.size());
+    if (is_new) {
+      groups.emplace_back().learning_rate_scale = scale;
+      groups.back().weight_decay = decay;
+    }
+    Group& group = groups[place->second];
+    group.index.push_back(i);
+    group.names.push_back(names[i]);
+    group.all.parameters.push_back(tensor);
+    group.all.gradients.emplace_back();
+    group.present.push_back(0);
+  }
+  return groups;
+}
+
+TensorVector zeros_like_all(const TensorVector& parameters) {
+  TensorVector zeros;
+  for (const at::Tensor& parameter : parameters) {
+    zeros.push_back(at::zeros_like(parameter.detach()));
+    if (!same_layout(zeros.back(), parameter)) {
+      throw Error("[optimizer] the state of a parameter has other strides than the parameter; "
+                  "make the parameter contiguous or channels-last");
+    }
+  }
+  return zeros;
+}
+
+bool same_layout(const at::Tensor& a, const at::Tensor& b) {
+  if (a.layout() != at::kStrided || b.layout() != at::kStrided ||
+      a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes() || a.device() != b.device()) {
+    return false;
+  }
+  for (int64_t dim = 0; dim < a.dim(); ++dim) {
+    if (a.size(dim) != 1 && a.stride(dim) != b.stride(dim)) return false;
+  }
+  return true;
+}
+
+void load_tensors(const NamedTensors& into, const TensorMap& from) {
+  std::unordered_map<std::string_view, const at::Tensor*> given;
+  for (const auto& [name, tensor] : from) given.emplace(name, &tensor);
+  for (const auto& [name, own] : into) {
+    const auto found = given.find(name);
+    if (found == given.end()) {
+      throw CheckpointError(fmt::format(
+          "[optimizer] the checkpoint lacks '{}' ({} tensors needed, {} given); it is of another "
+          "model or optimizer",
+          name, into.size(), from.size()));
+    }
+    const at::Tensor& tensor = *found->second;
+    if (tensor.sizes() != own.sizes() || tensor.scalar_type() != own.scalar_type()) {
+      throw CheckpointError(fmt::format(
+          "[optimizer] '{}' is {} {} in the checkpoint, {} {} here; it is of another model", name,
+          c10::toString(tensor.scalar_type()), numbers(tensor.sizes()),
+          c10::toString(own.scalar_type()), numbers(own.sizes())));
+    }
+  }
+  if (from.size() != into.size()) {
+    std::unordered_map<std::string_view, bool> own_names;
+    for (const auto& [name, own] : into) own_names.emplace(name, true);
+    for (const auto& [name, tensor] : from) {
+      if (own_names.count(name) == 0) {
+        throw CheckpointError(fmt::format("[optimizer] the checkpoint's '{}' has no place here; it "
+                                          "is of another model or optimizer",
+                                          name));
+      }
+    }
+  }
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, own] : into) at::Tensor(own).copy_(*given.at(name));
+}
+
+}  // namespace tanren

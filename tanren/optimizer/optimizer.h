@@ -1,0 +1,51 @@
+// Optimizers: one update of named parameters from their `grad`, on torch's fused kernels.
+// Invariant: state is allocated at build, and has exactly its parameter's strides, because the
+// fused kernels pair elements by memory order and check nothing. Not thread-safe: one per thread.
+// Called by train_step once per applied update, and by own loops.
+#pragma once
+
+#include "tanren/base/state.h"
+#include "tanren/config/run_config.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+struct NamedParameter {
+  std::string name;
+  at::Tensor tensor;
+};
+
+struct StepInput {
+  double learning_rate = 0;  // of this update; a group's learning_rate_scale multiplies it
+  // One flag per parameter, in the order given at build; null: all. A parameter that is not active,
+  // or has no gradient, is skipped as in torch: neither it nor its state changes.
+  const std::vector<uint8_t>* active = nullptr;
+  // Optional 1-element fp32 flag on the parameters' device: 1 leaves parameters and state bitwise.
+  at::Tensor found_inf;
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  // Updates the parameters in place. Error where a gradient's layout is not its parameter's.
+  virtual void step(const StepInput& input) = 0;
+  // State under torch's names (`<parameter>.exp_avg`, `.exp_avg_sq`, `.step`, `.momentum_buffer`).
+  // The tensors are the optimizer's own: copy what must survive the next step.
+  virtual State state() const = 0;
+  // Copies `state` in; CheckpointError where a name, shape or dtype is not what state() has.
+  virtual void load(const State& state) = 0;
+};
+
+// Builds the optimizer named by options.kind ("adamw", "sgd"). A parameter takes the hyper-parameters
+// of the first group with a matching pattern; a weight decay written in a group also holds for
+// 1-dim parameters. ConfigError for an unknown kind, or a pattern that matches no parameter.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
+                                          const std::vector<NamedParameter>& parameters);
+
+}  // namespace tanren

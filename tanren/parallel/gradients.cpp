@@ -1,0 +1,90 @@
+#include "tanren/parallel/gradients.h"
+
+#include "tanren/base/error.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tanren {
+
+struct Gradients::Fired {
+  std::vector<uint8_t> flags;
+  size_t count = 0;
+};
+
+namespace {
+
+template <typename Fired>
+class MarkFired final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  MarkFired(std::shared_ptr<Fired> fired, size_t index) : fired_(std::move(fired)), index_(index) {}
+  void operator()(const at::Tensor&) override {
+    auto& flag = fired_->flags[index_];
+    fired_->count += flag == 0 ? 1 : 0;
+    flag = 1;
+  }
+
+ private:
+  std::shared_ptr<Fired> fired_;
+  size_t index_;
+};
+
+}  // namespace
+
+Gradients::Gradients(std::vector<at::Tensor> parameters)
+    : parameters_(std::move(parameters)), fired_(std::make_shared<Fired>()) {
+  fired_->flags.assign(parameters_.size(), 0);
+  std::map<at::ScalarType, int64_t> sizes;
+  for (const auto& parameter : parameters_) {
+    if (!parameter.is_leaf() || !parameter.requires_grad()) {
+      throw Error("[parallel] a trained parameter must be a leaf that requires grad; create it "
+                  "with register_parameter");
+    }
+    if (!parameter.is_non_overlapping_and_dense()) {
+      throw Error("[parallel] a trained parameter's memory has gaps or overlaps; make it contiguous");
+    }
+    sizes[parameter.scalar_type()] += parameter.numel();
+  }
+  std::map<at::ScalarType, at::Tensor> buffers;
+  for (const auto& [dtype, size] : sizes) {
+    buffers[dtype] = at::zeros({size}, parameters_[0].options().dtype(dtype).requires_grad(false));
+    flat_.push_back(buffers[dtype]);
+  }
+  std::map<at::ScalarType, int64_t> offsets;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    auto& parameter = parameters_[i];
+    auto& offset = offsets[parameter.scalar_type()];
+    parameter.mutable_grad() = buffers[parameter.scalar_type()].as_strided(
+        parameter.sizes(), parameter.strides(), offset);
+    offset += parameter.numel();
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        parameter, std::make_unique<MarkFired<Fired>>(fired_, i));
+  }
+}
+
+Gradients::~Gradients() = default;
+Gradients::Gradients(Gradients&&) noexcept = default;
+Gradients& Gradients::operator=(Gradients&&) noexcept = default;
+
+void Gradients::zero() {
+  for (auto& flat : flat_) flat.zero_();
+  std::fill(fired_->flags.begin(), fired_->flags.end(), 0);
+  fired_->count = 0;
+}
+
+const std::vector<uint8_t>* Gradients::active() const {
+  return fired_->count == parameters_.size() ? nullptr : &fired_->flags;
+}
+
+int64_t Gradients::first_non_finite() const {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!at::isfinite(parameters_[i].grad()).all().item<bool>()) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+}  // namespace tanren

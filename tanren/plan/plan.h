@@ -1,0 +1,105 @@
+// Plan: what will happen. Made once by make_plan (planner.h) from the config, the machine and the
+// model's and data's facts; nobody after it sees "auto" or a missing value. Torch-free data: rooms
+// build themselves from their slice, `tanren plan` prints it and starts nothing.
+#pragma once
+
+#include "tanren/config/run_config.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+// Probed hardware, as data (so that every pass can be tested without it).
+struct Machine {
+  int64_t cores = 1;              // this process may use (affinity and cgroup quota)
+  int64_t memory_bytes = 0;
+  std::string cpu;                // "AMD EPYC …"
+  bool cpu_bf16 = false;          // avx512_bf16 or amx_bf16
+  bool cpu_fp16 = false;          // avx512_fp16 or amx_fp16
+  int64_t num_cuda = 0;           // usable CUDA devices
+  std::string cuda_name;
+  int64_t cuda_capability = 0;    // 80 = sm_80
+};
+
+// Facts of the model and the data that planning needs.
+struct ModelProfile {
+  int64_t num_parameters = 0;
+  int64_t num_trainable = 0;
+  bool couples_samples = false;   // batch norm: equality over splits does not hold
+  int64_t train_samples = 0;
+  int64_t eval_samples = 0;
+};
+
+struct DevicePlan {
+  std::string device = "cpu";  // cpu, cuda:<i>
+  int64_t threads = 1;
+  bool deterministic = false;
+};
+
+struct BatchPlan {
+  int64_t world_size = 1;
+  int64_t global_batch = 0;        // samples per full step
+  int64_t per_rank = 0;
+  int64_t microbatch = 0;          // samples per full microstep
+  int64_t accumulation_steps = 0;  // microsteps of a full step
+  int64_t last_microbatch = 0;     // samples of its last microstep (smaller if it does not divide)
+  bool keep_last = true;           // the short last batch of an epoch is trained on
+  int64_t steps_per_epoch = 0;
+};
+
+struct LengthPlan {
+  int64_t total_steps = 0;   // applied updates that drive the schedule (epochs × steps_per_epoch if by epochs)
+  std::optional<int64_t> steps;   // stop after so many applied steps
+  std::optional<int64_t> epochs;  // or once so many epochs are consumed
+};
+
+enum class Mode { fp32, bf16, fp16, fp64 };
+enum class Scaling { none, fixed, dynamic };
+
+struct PrecisionPlan {
+  Mode mode = Mode::fp32;
+  Scaling scaling = Scaling::none;
+  bool find_initial_scale = false;
+  double initial_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  int64_t growth_interval = 2000;
+  double min_scale = 1;
+  bool report_flush = false;
+  std::string matmul = "highest";
+  bool cudnn_benchmark = false;
+};
+
+enum class Source { asked, by_default, planned };
+
+// One printed line: `key  value  source  reason`.
+struct PlanLine {
+  std::string key;
+  std::string value;
+  Source source = Source::by_default;
+  std::string reason;
+};
+
+struct Plan {
+  DevicePlan device;
+  BatchPlan batch;
+  LengthPlan length;
+  PrecisionPlan precision;
+  // Slices that need no planning: as asked.
+  RunOptions run;
+  ModelOptions model;
+  DataOptions data;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  ClipOptions clip;
+  GuardOptions guard;
+  EvaluateOptions evaluate;
+  CheckpointOptions checkpoint;
+  MetricsOptions metrics;
+  std::vector<PlanLine> lines;
+};
+
+}  // namespace tanren

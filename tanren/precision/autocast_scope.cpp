@@ -1,0 +1,56 @@
+#include "tanren/precision/autocast_scope.h"
+
+#include <ATen/autocast_mode.h>
+
+namespace tanren {
+
+namespace autocast = at::autocast;
+
+c10::ScalarType compute_dtype(Mode mode) {
+  switch (mode) {
+    case Mode::bf16: return c10::kBFloat16;
+    case Mode::fp16: return c10::kHalf;
+    case Mode::fp64: return c10::kDouble;
+    case Mode::fp32: break;
+  }
+  return c10::kFloat;
+}
+
+c10::ScalarType parameter_dtype(Mode mode) {
+  return mode == Mode::fp64 ? c10::kDouble : c10::kFloat;
+}
+
+bool uses_autocast(Mode mode) { return mode == Mode::bf16 || mode == Mode::fp16; }
+
+AutocastScope::AutocastScope(c10::DeviceType device, Mode mode)
+    : device_(device),
+      enabled_before_(autocast::is_autocast_enabled(device)),
+      cache_before_(autocast::is_autocast_cache_enabled()),
+      dtype_before_(autocast::get_autocast_dtype(device)) {
+  const bool on = uses_autocast(mode);
+  autocast::increment_nesting();
+  autocast::set_autocast_enabled(device_, on);
+  if (on) {
+    autocast::set_autocast_dtype(device_, compute_dtype(mode));
+    autocast::set_autocast_cache_enabled(true);
+  }
+}
+
+AutocastScope::~AutocastScope() {
+  if (autocast::decrement_nesting() == 0) autocast::clear_cache();
+  autocast::set_autocast_enabled(device_, enabled_before_);
+  autocast::set_autocast_dtype(device_, dtype_before_);
+  autocast::set_autocast_cache_enabled(cache_before_);
+}
+
+WindowScope::WindowScope(Mode mode) : active_(uses_autocast(mode)) {
+  if (active_) autocast::increment_nesting();
+}
+
+WindowScope::~WindowScope() {
+  if (!active_) return;
+  autocast::decrement_nesting();
+  autocast::clear_cache();
+}
+
+}  // namespace tanren

@@ -1,0 +1,47 @@
+// LossScaler: the factor that lifts fp16 gradients out of the range that fp16 flushes to zero.
+// Invariant: the scale is constant within a window; update() is called once per judged update and
+// reacts to overflow only (a non-finite loss says nothing about the scale). After
+// Micikevicius et al. 2018 (arXiv 1710.03740), with PyTorch's defaults.
+#pragma once
+
+#include "tanren/base/state.h"
+#include "tanren/base/verdict.h"
+#include "tanren/plan/plan.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace tanren {
+
+class LossScaler {
+ public:
+  explicit LossScaler(const PrecisionPlan& plan);
+
+  // The current factor; 1 where there is no scaling.
+  double scale() const { return scale_; }
+  // `loss` times the factor, for own loops (train_step puts the factor into the backward's seed).
+  at::Tensor scaled(const at::Tensor& loss) const;
+  // True while an overflow can still be answered by a smaller scale.
+  bool can_back_off() const;
+  // Overflow: the scale backs off, never below the floor. None: after growth_interval quiet updates
+  // it grows. Other causes: nothing.
+  void update(Cause cause);
+
+  // True until the first window has been searched (precision.initial_scale = "auto").
+  bool wants_search() const { return wants_search_; }
+  void set_searched(double scale);
+
+  State state() const;
+  void load(const State& state);
+
+ private:
+  Scaling scaling_;
+  double growth_factor_;
+  double backoff_factor_;
+  int64_t growth_interval_;
+  double min_scale_;
+  double scale_;
+  int64_t quiet_steps_ = 0;
+  bool wants_search_;
+};
+
+}  // namespace tanren

@@ -1,0 +1,89 @@
+#include "tanren/precision/loss_scaler.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+namespace tanren {
+namespace {
+
+PrecisionPlan dynamic_plan() {
+  PrecisionPlan plan;
+  plan.mode = Mode::fp16;
+  plan.scaling = Scaling::dynamic;
+  plan.initial_scale = 8;
+  plan.growth_interval = 3;
+  plan.min_scale = 2;
+  return plan;
+}
+
+TEST(LossScaler, halves_on_overflow_and_stops_at_its_floor) {
+  LossScaler scaler(dynamic_plan());
+  scaler.update(Cause::overflow);
+  EXPECT_EQ(scaler.scale(), 4);
+  EXPECT_TRUE(scaler.can_back_off());
+  for (int i = 0; i < 50; ++i) scaler.update(Cause::overflow);  // apex went to 1e-317 here
+  EXPECT_EQ(scaler.scale(), 2);
+  EXPECT_FALSE(scaler.can_back_off());
+}
+
+TEST(LossScaler, a_non_finite_loss_or_gradient_does_not_change_the_scale) {
+  LossScaler scaler(dynamic_plan());
+  scaler.update(Cause::nan_loss);
+  scaler.update(Cause::nan_gradient);
+  EXPECT_EQ(scaler.scale(), 8);
+}
+
+TEST(LossScaler, grows_after_the_interval_of_quiet_steps_and_an_overflow_restarts_it) {
+  LossScaler scaler(dynamic_plan());
+  for (int i = 0; i < 3; ++i) scaler.update(Cause::none);
+  EXPECT_EQ(scaler.scale(), 16);
+  scaler.update(Cause::none);
+  scaler.update(Cause::none);
+  scaler.update(Cause::overflow);
+  EXPECT_EQ(scaler.scale(), 8);
+  scaler.update(Cause::none);
+  scaler.update(Cause::none);
+  EXPECT_EQ(scaler.scale(), 8);
+  scaler.update(Cause::none);
+  EXPECT_EQ(scaler.scale(), 16);
+}
+
+TEST(LossScaler, grows_no_further_than_fp32_can_carry) {
+  auto plan = dynamic_plan();
+  plan.growth_interval = 1;
+  LossScaler scaler(plan);
+  for (int i = 0; i < 500; ++i) scaler.update(Cause::none);
+  EXPECT_TRUE(std::isfinite(static_cast<float>(scaler.scale())));
+}
+
+TEST(LossScaler, static_and_absent_scales_never_move) {
+  auto plan = dynamic_plan();
+  plan.scaling = Scaling::fixed;
+  LossScaler fixed(plan);
+  plan.scaling = Scaling::none;
+  LossScaler none(plan);
+  for (const auto cause : {Cause::overflow, Cause::none, Cause::none, Cause::none}) {
+    fixed.update(cause);
+    none.update(cause);
+  }
+  EXPECT_EQ(fixed.scale(), 8);
+  EXPECT_FALSE(fixed.can_back_off());
+  EXPECT_EQ(none.scale(), 1);
+}
+
+TEST(LossScaler, state_round_trip_keeps_the_quiet_count) {
+  LossScaler scaler(dynamic_plan());
+  scaler.update(Cause::none);
+  scaler.update(Cause::none);
+  LossScaler other(dynamic_plan());
+  other.load(scaler.state());
+  other.update(Cause::none);
+  EXPECT_EQ(other.scale(), 16);
+}
+
+TEST(LossScaler, scaled_multiplies_a_loss_for_own_loops) {
+  EXPECT_EQ(LossScaler(dynamic_plan()).scaled(at::ones({})).item<float>(), 8.0f);
+}
+
+}  // namespace
+}  // namespace tanren

@@ -1,0 +1,54 @@
+#include "tanren/precision/measure.h"
+
+#include <ATen/ATen.h>
+
+namespace tanren {
+
+namespace {
+constexpr double kHalfMax = 65520.0;    // rounds to infinity from here on
+constexpr double kHalfTiny = 0x1p-25;   // rounds to zero up to here
+
+at::Tensor norm_of(const std::vector<at::Tensor>& gradients) {
+  if (gradients.size() == 1) return at::linalg_vector_norm(gradients[0], 2);
+  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
+}
+}  // namespace
+
+Measured unscale_and_measure(const std::vector<at::Tensor>& gradients, double scale,
+                             bool report_flush) {
+  const at::NoGradGuard no_grad;
+  Measured measured;
+  if (gradients.empty()) {
+    measured.norm = at::zeros({});
+    return measured;
+  }
+  if (report_flush) {
+    at::Tensor flushed = at::zeros({}, gradients[0].options().dtype(at::kDouble));
+    at::Tensor overflown = flushed.clone();
+    int64_t total = 0;
+    for (const auto& gradient : gradients) {
+      const at::Tensor size = gradient.abs();
+      flushed += ((size > 0) & (size <= kHalfTiny)).sum();
+      overflown += (size >= kHalfMax).sum();
+      total += gradient.numel();
+    }
+    measured.flush_share = flushed / static_cast<double>(total);
+    measured.overflow_share = overflown / static_cast<double>(total);
+  }
+  if (scale != 1.0) {
+    // A gradient that overflowed in fp16 is infinite or NaN and stays so under the division.
+    at::_foreach_mul_(gradients, 1.0 / scale);
+  }
+  measured.norm = norm_of(gradients);
+  return measured;
+}
+
+double exact_norm(const std::vector<at::Tensor>& gradients) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> wide;
+  wide.reserve(gradients.size());
+  for (const auto& gradient : gradients) wide.push_back(gradient.to(at::kDouble));
+  return norm_of(wide).item<double>();
+}
+
+}  // namespace tanren

@@ -1,0 +1,29 @@
+// What one update's gradients are worth: unscaled in place, then measured, in that order and in one
+// call (clipping a scaled gradient is the peers' classic mistake). Everything stays on the device.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace tanren {
+
+// 0-dim tensors in the gradients' dtype. `norm` is non-finite if any gradient is; it may also be
+// infinite because the sum of squares overflowed, which exact_norm() settles.
+struct Measured {
+  at::Tensor norm;            // 2-norm over all gradients
+  at::Tensor flush_share;     // undefined unless asked for
+  at::Tensor overflow_share;  // undefined unless asked for
+};
+
+// Divides `gradients` (flat or not, one dtype and device) by `scale` in place, then measures.
+// Works in every precision: bf16 and fp32 are checked for non-finite values just like fp16.
+// report_flush: the share of non-zero elements that fp16 would flush to zero and the share it would
+// overflow, at this scale.
+Measured unscale_and_measure(const std::vector<at::Tensor>& gradients, double scale,
+                             bool report_flush = false);
+
+// The 2-norm in double, for the rare update whose fp32 norm is not finite. Reads the device.
+double exact_norm(const std::vector<at::Tensor>& gradients);
+
+}  // namespace tanren

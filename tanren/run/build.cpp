@@ -1,0 +1,48 @@
+#include "tanren/run/build.h"
+
+#include "tanren/precision/autocast_scope.h"
+#include "tanren/run/device.h"
+
+#include <ATen/ATen.h>
+
+namespace tanren {
+
+Datasets open_datasets(const DataOptions& options) {
+  Datasets datasets;
+  datasets.train = open_dataset(options.train, "data.train");
+  if (!options.eval.kind.empty()) datasets.eval = open_dataset(options.eval, "data.eval");
+  return datasets;
+}
+
+Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train) {
+  at::manual_seed(static_cast<uint64_t>(config.run.seed));
+  return models.make(config.model, train.info());
+}
+
+ModelProfile profile(const Task& task, const Datasets& datasets) {
+  ModelProfile profile;
+  for (const auto& parameter : task.module->parameters()) {
+    profile.num_parameters += parameter.numel();
+    if (parameter.requires_grad()) profile.num_trainable += parameter.numel();
+  }
+  profile.couples_samples = couples_samples(*task.module);
+  profile.train_samples = datasets.train->size();
+  if (datasets.eval) profile.eval_samples = datasets.eval->size();
+  return profile;
+}
+
+Parts build_parts(const Plan& plan, const std::atomic<bool>* stop) {
+  return Parts{plan, apply_device_plan(plan), stop};
+}
+
+RunState build_run_state(Task task, const Parts& parts) {
+  task.module->to(parts.device, parameter_dtype(parts.plan.precision.mode));
+  RunState run;
+  run.phases = make_phases(task, parts.plan);
+  run.task = std::move(task);
+  run.seed = static_cast<uint64_t>(parts.plan.run.seed);
+  run.microbatch = parts.plan.batch.microbatch;
+  return run;
+}
+
+}  // namespace tanren

@@ -1,0 +1,33 @@
+// Build: Plan → RunState and Parts. One line per room, no logic: each builds itself from its slice.
+#pragma once
+
+#include "tanren/data/dataset.h"
+#include "tanren/model/registry.h"
+#include "tanren/train/parts.h"
+#include "tanren/train/run_state.h"
+
+#include <atomic>
+#include <memory>
+
+namespace tanren {
+
+struct Datasets {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> eval;  // null if there is none
+};
+
+Datasets open_datasets(const DataOptions& options);
+
+// The task, initialised from run.seed, on the CPU in fp32.
+Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train);
+
+// What planning needs to know of task and data.
+ModelProfile profile(const Task& task, const Datasets& datasets);
+
+// Sets the process's switches for `plan` and returns the behaviour.
+Parts build_parts(const Plan& plan, const std::atomic<bool>* stop);
+
+// Moves the task to the plan's device and dtype and allocates gradients and optimizer state.
+RunState build_run_state(Task task, const Parts& parts);
+
+}  // namespace tanren

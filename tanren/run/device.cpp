@@ -1,0 +1,49 @@
+#include "tanren/run/device.h"
+
+#include "tanren/base/log.h"
+#include "tanren/precision/half_convolution.h"
+
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace tanren {
+
+void probe_accelerators(Machine& machine, const std::string& asked_device) {
+  if (asked_device == "cpu" || ::access("/dev/nvidiactl", F_OK) != 0) return;
+  if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    log(std::string("[device] an NVIDIA driver is here, but libtorch_cuda.so does not load (") +
+        ::dlerror() + "); scripts/setup --cuda fetches what it needs");
+    return;
+  }
+  const auto& hooks = at::detail::getCUDAHooks();
+  if (!at::globalContext().hasCUDA()) return;
+  machine.num_cuda = hooks.deviceCount();
+  if (machine.num_cuda > 0) machine.cuda_name = "cuda:0";
+  // The capability itself needs CUDA headers; bf16 matrix products tell what planning needs.
+  machine.cuda_capability = hooks.supportsBFloat16ConvolutionWithCuDNNv8() ? 80 : 70;
+}
+
+at::Device apply_device_plan(const Plan& plan) {
+  auto& context = at::globalContext();
+  at::set_num_threads(static_cast<int>(plan.device.threads));
+  if (plan.device.deterministic) {
+    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+    context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+    context.setDeterministicCuDNN(true);
+  }
+  context.setBenchmarkCuDNN(plan.precision.cudnn_benchmark);
+  if (plan.precision.matmul == "high") context.setFloat32MatmulPrecision(at::Float32MatmulPrecision::HIGH);
+  if (plan.precision.matmul == "medium") context.setFloat32MatmulPrecision(at::Float32MatmulPrecision::MEDIUM);
+  const at::Device device(plan.device.device);
+  if (device.is_cpu() && plan.precision.mode == Mode::fp16) enable_half_convolution();
+  return device;
+}
+
+}  // namespace tanren

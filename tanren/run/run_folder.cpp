@@ -1,0 +1,102 @@
+#include "tanren/run/run_folder.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/file.h"
+#include "tanren/base/names.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/config/identity.h"
+#include "tanren/config/read_config.h"
+#include "tanren/config/write_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace tanren {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// True if the folder's run reached its end and `config` asks for no more than it did.
+bool is_finished(const fs::path& folder, const RunConfig& before, const RunConfig& now) {
+  const auto summary = folder / "summary.json";
+  if (!fs::exists(summary)) return false;
+  const auto json = nlohmann::json::parse(read_file(summary), nullptr, false);
+  if (json.is_discarded() || json.value("status", "") != "finished") return false;
+  const bool grown = now.run.steps.value_or(0) > before.run.steps.value_or(0) ||
+                     now.run.epochs.value_or(0) > before.run.epochs.value_or(0);
+  return !grown;
+}
+
+}  // namespace
+
+RunFolder::RunFolder(fs::path folder, const RunConfig& config) : path_(std::move(folder)) {
+  std::error_code error;
+  const bool existed = fs::exists(path_);
+  if (existed && !fs::is_directory(path_)) {
+    throw InputError("[run] " + path_.string() + " is a file; name another folder with --out");
+  }
+  if (existed && !fs::exists(path_ / "config.toml") && !fs::is_empty(path_)) {
+    throw InputError("[run] " + path_.string() +
+                     " holds other files and no run; name another folder with --out");
+  }
+  fs::create_directories(path_, error);
+  lock_ = error ? -1 : ::open((path_ / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock_ < 0) {
+    throw InputError("[run] cannot write to " + path_.string() + " (" +
+                     (error ? error.message() : std::string(std::strerror(errno))) +
+                     "); name another folder with --out");
+  }
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(lock_);
+    throw InputError("[run] " + path_.string() +
+                     " is in use by another process; wait for it or name another folder with --out");
+  }
+  try {
+    if (fs::exists(path_ / "config.toml")) {
+      const RunConfig before = config_of_folder(path_, {}, {config.model.kind});
+      const auto differing = differing_keys(before, config);
+      if (!differing.empty()) {
+        throw ConfigError("[run] " + path_.string() + " was made with another config (" +
+                          join(differing, "; ") +
+                          "); go back to it, or name another run.name or --out");
+      }
+      if (is_finished(path_, before, config)) {
+        throw ConfigError("[run] " + path_.string() +
+                          " is finished; raise run.steps or run.epochs to go on, or name another "
+                          "run.name or --out");
+      }
+      resume_from_ = latest_checkpoint(checkpoints());
+    }
+    write("config.toml", to_toml(config));
+  } catch (...) {
+    ::close(lock_);
+    throw;
+  }
+}
+
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void RunFolder::write(const std::string& file, const std::string& text) const {
+  write_file(path_ / file, text);
+}
+
+RunConfig config_of_folder(const fs::path& folder, const std::vector<std::string>& sets,
+                           const std::vector<std::string>& known_model_kinds) {
+  const auto file = folder / "config.toml";
+  if (!fs::exists(file)) {
+    throw ConfigError("[run] " + folder.string() +
+                      " is no run folder (no config.toml in it); give a config file or a run folder");
+  }
+  return read_config(file, sets, known_model_kinds);
+}
+
+}  // namespace tanren

@@ -1,0 +1,16 @@
+// Evaluation: each sample exactly once, without gradients, in eval mode; the loss is the sum of the
+// terms over all samples divided by their counts, so the batch size cannot change it.
+#pragma once
+
+#include "tanren/base/report.h"
+#include "tanren/data/dataset.h"
+#include "tanren/train/parts.h"
+#include "tanren/train/run_state.h"
+
+namespace tanren {
+
+// Module modes and the generator are as before when it returns. Empty `samples` = 0 if the dataset
+// is empty. A stop request ends it early and returns a report of what was seen (samples < size).
+EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset);
+
+}  // namespace tanren

@@ -1,0 +1,185 @@
+#include "tanren/train/run_state.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+#include <set>
+
+namespace tanren {
+
+namespace {
+
+void copy_in(at::Tensor target, const at::Tensor& source, const std::string& name) {
+  if (target.sizes() != source.sizes() || target.scalar_type() != source.scalar_type()) {
+    throw CheckpointError("[checkpoint] " + name + " has another shape or dtype than this model");
+  }
+  const at::NoGradGuard no_grad;
+  target.copy_(source);
+}
+
+// Moves every entry of `part` into `whole` under "prefix.".
+void merge(State& whole, const std::string& prefix, const State& part) {
+  for (const auto& [name, tensor] : part.tensors) whole.tensors.set(prefix + "." + name, tensor);
+  for (const auto& [name, value] : part.values) whole.values[prefix + "." + name] = value;
+}
+
+State extract(const State& whole, const std::string& prefix) {
+  State part;
+  const std::string start = prefix + ".";
+  for (const auto& [name, tensor] : whole.tensors) {
+    if (name.rfind(start, 0) == 0) part.tensors.set(name.substr(start.size()), tensor);
+  }
+  for (const auto& [name, value] : whole.values) {
+    if (name.rfind(start, 0) == 0) part.values[name.substr(start.size())] = value;
+  }
+  return part;
+}
+
+std::string module_of(const std::string& name) {
+  const auto dot = name.rfind('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+
+void check_same_names(const TensorMap& model, const TensorMap& found) {
+  std::vector<std::string> wrong;
+  for (const auto& [name, tensor] : model) {
+    const auto* other = found.find(name);
+    if (other == nullptr) {
+      wrong.push_back("missing " + name);
+    } else if (other->sizes() != tensor.sizes()) {
+      wrong.push_back(name + " is " + c10::str(other->sizes()) + ", this model has " +
+                      c10::str(tensor.sizes()));
+    }
+  }
+  for (const auto& [name, tensor] : found) {
+    if (!model.contains(name)) wrong.push_back("unexpected " + name + " " + c10::str(tensor.sizes()));
+  }
+  if (wrong.empty()) return;
+  const size_t all = wrong.size();
+  if (all > 8) wrong.resize(8);
+  throw CheckpointError("[checkpoint] belongs to another model, " + std::to_string(all) +
+                        " tensors differ: " + join(wrong, "; ") +
+                        "; use the model section it was written with");
+}
+
+}  // namespace
+
+TensorMap RunState::model_tensors() const {
+  TensorMap tensors;
+  for (const auto& item : task.module->named_parameters()) tensors.set(item.key(), item.value().detach());
+  for (const auto& item : task.module->named_buffers()) tensors.set(item.key(), item.value());
+  return tensors;
+}
+
+State RunState::optimizer_state() const {
+  State state;
+  for (const auto& phase : phases) {
+    for (const auto& objective : phase.objectives) {
+      merge(state, phase.spec.name + "." + objective.spec.name, objective.optimizer->state());
+    }
+  }
+  return state;
+}
+
+State RunState::run_state() const {
+  State state;
+  state.values["seed"] = static_cast<int64_t>(seed);
+  state.values["attempt"] = attempt;
+  state.values["epoch"] = epoch;
+  state.values["consumed"] = consumed;
+  for (const auto& phase : phases) {
+    for (const auto& objective : phase.objectives) {
+      const auto prefix = "objective." + phase.spec.name + "." + objective.spec.name;
+      merge(state, prefix + ".scaler", objective.scaler.state());
+      merge(state, prefix + ".guard", objective.guard.state());
+      state.values[prefix + ".step"] = objective.step;
+    }
+  }
+  for (const auto& item : task.module->named_parameters()) {
+    state.values["requires_grad." + item.key()] = item.value().requires_grad();
+  }
+  for (const auto& item : task.module->named_modules()) {
+    state.values["training." + item.key()] = item.value()->is_training();
+  }
+  auto generator = at::globalContext().defaultGenerator(at::kCPU);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  state.tensors.set("generator.cpu", generator.get_state());
+  return state;
+}
+
+void RunState::load(const State& model, const State& optimizer, const State& run) {
+  const auto mine = model_tensors();
+  check_same_names(mine, model.tensors);
+  for (const auto& [name, tensor] : mine) copy_in(tensor, model.tensors.at(name), name);
+  for (auto& phase : phases) {
+    for (auto& objective : phase.objectives) {
+      const auto path = phase.spec.name + "." + objective.spec.name;
+      objective.optimizer->load(extract(optimizer, path));
+      objective.scaler.load(extract(run, "objective." + path + ".scaler"));
+      objective.guard.load(extract(run, "objective." + path + ".guard"));
+      objective.step = value_of<int64_t>(run, "objective." + path + ".step");
+    }
+  }
+  for (auto& item : task.module->named_parameters()) {
+    item.value().set_requires_grad(value_of<bool>(run, "requires_grad." + item.key()));
+  }
+  for (auto& item : task.module->named_modules()) {
+    // Only this module's own flag: train() would set its children's too.
+    const bool training = value_of<bool>(run, "training." + item.key());
+    if (item.value()->is_training() != training && item.value()->children().empty()) {
+      item.value()->train(training);
+    }
+  }
+  seed = static_cast<uint64_t>(value_of<int64_t>(run, "seed"));
+  attempt = value_of<int64_t>(run, "attempt");
+  epoch = value_of<int64_t>(run, "epoch");
+  consumed = value_of<int64_t>(run, "consumed");
+  auto generator = at::globalContext().defaultGenerator(at::kCPU);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(run.tensors.at("generator.cpu"));
+}
+
+std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
+  std::vector<Phase> phases;
+  std::set<std::string> taken;
+  const auto named = task.module->named_parameters();
+  for (const auto& phase_spec : task.phases) {
+    Phase phase{phase_spec, {}};
+    for (const auto& spec : phase_spec.objectives) {
+      std::vector<NamedParameter> parameters;
+      std::vector<at::Tensor> tensors;
+      std::set<std::string> modules;
+      for (const auto& item : named) {
+        if (!matches_any(spec.parameters, item.key())) continue;
+        modules.insert(module_of(item.key()));
+        if (!item.value().requires_grad()) continue;
+        if (!taken.insert(item.key()).second) {
+          throw ConfigError("[train] parameter " + item.key() + " belongs to two objectives (" +
+                            spec.name + " is the second); make their patterns disjoint");
+        }
+        parameters.push_back({item.key(), item.value()});
+        tensors.push_back(item.value());
+      }
+      if (parameters.empty()) {
+        throw ConfigError("[train] objective " + spec.name + " has no parameter to train (patterns " +
+                          join(spec.parameters) + "); unfreeze some or mend the patterns");
+      }
+      std::vector<at::Tensor> buffers;
+      for (const auto& item : task.module->named_buffers()) {
+        if (modules.count(module_of(item.key())) > 0) buffers.push_back(item.value());
+      }
+      Gradients gradients(tensors);
+      auto optimizer = make_optimizer(plan.optimizer, parameters);
+      phase.objectives.push_back({spec, std::move(parameters), std::move(buffers),
+                                  std::move(gradients), std::move(optimizer),
+                                  LossScaler(plan.precision), Guard(plan.guard)});
+    }
+    phases.push_back(std::move(phase));
+  }
+  return phases;
+}
+
+}  // namespace tanren

@@ -1,0 +1,60 @@
+// RunState: everything of a run that is persisted, and nothing else: module (weights, buffers,
+// requires_grad and train/eval flags), objectives (optimizer, scaler, guard, step), counters, data
+// cursor, generator. Behaviour lives in Parts. Not thread-safe; owned by the loop's thread.
+#pragma once
+
+#include "tanren/base/state.h"
+#include "tanren/base/task.h"
+#include "tanren/guard/guard.h"
+#include "tanren/optimizer/optimizer.h"
+#include "tanren/parallel/gradients.h"
+#include "tanren/precision/loss_scaler.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+// One loss with the parameters it may change, and all that belongs to their update.
+struct Objective {
+  ObjectiveSpec spec;
+  std::vector<NamedParameter> parameters;
+  std::vector<at::Tensor> buffers;  // that belong to its parameters' modules
+  Gradients gradients;
+  std::unique_ptr<Optimizer> optimizer;
+  LossScaler scaler;
+  Guard guard;
+  int64_t step = 0;  // applied updates: drives its schedule
+};
+
+struct Phase {
+  PhaseSpec spec;
+  std::vector<Objective> objectives;
+};
+
+struct RunState {
+  Task task;
+  std::vector<Phase> phases;
+  uint64_t seed = 0;
+  int64_t attempt = 0;     // global batches consumed, applied or not
+  int64_t epoch = 0;       // the data cursor: epoch,
+  int64_t consumed = 0;    // and samples of it consumed
+  int64_t microbatch = 0;  // samples per microstep
+
+  // Applied updates of the first objective.
+  int64_t step() const { return phases.front().objectives.front().step; }
+
+  // Weights and buffers by name.
+  TensorMap model_tensors() const;
+  State optimizer_state() const;
+  State run_state() const;
+  // Loads in place. CheckpointError listing names and shapes where the model differs.
+  void load(const State& model, const State& optimizer, const State& run);
+};
+
+// Turns a task into phases with objectives: selects parameters by pattern (ConfigError for a
+// pattern without match or a parameter of two objectives), allocates gradients and optimizer state.
+std::vector<Phase> make_phases(const Task& task, const Plan& plan);
+
+}  // namespace tanren

@@ -1,0 +1,151 @@
+#include "tanren/train/train_loop.h"
+
+#include "tanren/base/device_reads.h"
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/train/evaluate.h"
+#include "tanren/train/memory_now.h"
+#include "tanren/train/train_step.h"
+
+#include <chrono>
+
+namespace tanren {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset) {
+  const auto& plan = parts.plan;
+  LoaderOptions options;
+  options.global_batch = plan.batch.global_batch;
+  options.keep_last = plan.batch.keep_last;
+  options.shuffle = plan.data.shuffle;
+  options.seed = run.seed;
+  options.workers = plan.data.workers;
+  options.prefetch = plan.data.prefetch;
+  return Loader(dataset, options, Cursor{run.epoch, run.consumed});
+}
+
+// True once the plan's steps are applied or its epochs consumed.
+bool finished(const RunState& run, const Plan& plan) {
+  if (plan.length.steps && run.step() >= *plan.length.steps) return true;
+  if (!plan.length.epochs) return false;
+  const auto& batch = plan.batch;
+  const int64_t usable = batch.steps_per_epoch;  // batches per epoch, the short one if kept
+  const int64_t used = (run.consumed + batch.global_batch - 1) / batch.global_batch;
+  return run.epoch + (used >= usable ? 1 : 0) >= *plan.length.epochs;
+}
+
+[[noreturn]] void halt(const StepReport& report, const ObjectiveReport& objective, const Plan& plan,
+                       const std::filesystem::path& checkpoint) {
+  const bool loss = objective.verdict.cause == Cause::nan_loss;
+  const bool stop = (loss ? plan.guard.nan_loss : plan.guard.nan_gradient) == "stop";
+  std::string line = "[guard] step " + std::to_string(objective.step + 1) + " (attempt " +
+                     std::to_string(report.attempt) + "): " +
+                     std::string(name(objective.verdict.cause));
+  if (!stop) line += ", " + std::to_string(plan.guard.max_skips) + " skips in a row (guard.max_skips)";
+  if (!report.culprit.empty()) line += " in " + report.culprit;
+  line += "; nothing was applied; last checkpoint: " +
+          (checkpoint.empty() ? std::string("none") : checkpoint.string());
+  throw RunError(line + "; lower the learning rate, clip, or look at that data");
+}
+
+bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
+
+}  // namespace
+
+std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
+                                      const Surroundings& surroundings) {
+  for (Sink* sink : surroundings.sinks) sink->flush();
+  Snapshot snapshot;
+  snapshot.model.tensors = run.model_tensors();
+  snapshot.optimizer = run.optimizer_state();
+  snapshot.run = run.run_state();
+  snapshot.config_toml = surroundings.config_toml;
+  snapshot.plan_text = surroundings.plan_text;
+  return write_checkpoint(surroundings.checkpoints, run.step(), snapshot,
+                          parts.plan.checkpoint.keep);
+}
+
+LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& surroundings) {
+  const auto& plan = parts.plan;
+  const auto start = Clock::now();
+  LoopResult result;
+  if (const auto latest = surroundings.checkpoints.empty()
+                              ? std::nullopt
+                              : latest_checkpoint(surroundings.checkpoints)) {
+    result.checkpoint = *latest;
+  }
+  const auto tell = [&](const auto& report, auto method) {
+    for (Sink* sink : surroundings.sinks) (sink->*method)(report);
+  };
+  const auto checkpoint = [&] {
+    if (!surroundings.checkpoints.empty()) {
+      result.checkpoint = save_checkpoint(run, parts, surroundings);
+    }
+  };
+  int64_t evaluated_at = -1;
+  const auto evaluation = [&] {
+    if (surroundings.eval == nullptr || evaluated_at == run.step()) return;
+    auto report = evaluate(run, parts, *surroundings.eval);
+    if (report.samples < surroundings.eval->size()) return;  // stopped in the middle
+    evaluated_at = run.step();
+    tell(report, &Sink::evaluation);
+    result.evaluation = std::move(report);
+  };
+
+  Loader loader = make_loader(run, parts, surroundings.train);
+  int64_t saved_at = -1;
+  while (!finished(run, plan)) {
+    if (parts.stop_requested()) {
+      result.ending = Ending::interrupted;
+      break;
+    }
+    if (plan.run.stop_after && result.session_steps >= *plan.run.stop_after) {
+      result.ending = Ending::stopped;
+      break;
+    }
+    const auto step_start = Clock::now();
+    const int64_t reads = num_device_reads();
+    const GlobalBatch batch = loader.next();
+    const int64_t step_before = run.step();
+    auto report = update(run.phases.front(), run, parts, batch);
+    if (!report) continue;  // abandoned: a stop was requested
+    report->seconds = seconds_since(step_start);
+    report->memory_bytes = memory_now(parts.device);
+    result.train_seconds += report->seconds;
+    result.device_reads += num_device_reads() - reads;
+    ++result.session_attempts;
+    result.session_samples += report->samples;
+    if (result.session_attempts == 1) result.first_step_seconds = seconds_since(start);
+    tell(*report, &Sink::step);
+    for (const auto& objective : report->objectives) {
+      if (objective.verdict.action == Action::halt) {
+        for (Sink* sink : surroundings.sinks) sink->flush();
+        halt(*report, objective, plan, result.checkpoint);
+      }
+    }
+    const bool applied = run.step() > step_before;
+    result.skipped_steps += applied ? 0 : 1;
+    result.session_steps += applied ? 1 : 0;
+    result.last = std::move(report);
+    if (!applied) continue;
+    if (due(plan.evaluate.every, run.step())) evaluation();
+    if (due(plan.checkpoint.every, run.step())) {
+      checkpoint();
+      saved_at = run.attempt;
+    }
+  }
+  if (result.ending == Ending::finished) evaluation();
+  if (saved_at != run.attempt) checkpoint();
+  for (Sink* sink : surroundings.sinks) sink->flush();
+  return result;
+}
+
+}  // namespace tanren

@@ -1,0 +1,51 @@
+// The loop: batches from the loader, updates, reports to the sinks, evaluation and checkpoints at
+// applied steps, until the plan's length is reached or a stop is requested. Public and without
+// privileges: copy it where it does not fit.
+#pragma once
+
+#include "tanren/base/report.h"
+#include "tanren/data/loader.h"
+#include "tanren/train/parts.h"
+#include "tanren/train/run_state.h"
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace tanren {
+
+struct Surroundings {
+  const Dataset& train;
+  const Dataset* eval = nullptr;                 // null: no evaluation
+  std::filesystem::path checkpoints;             // empty: none are written
+  std::string config_toml;                       // stored in each checkpoint
+  std::string plan_text;
+  std::vector<Sink*> sinks;
+};
+
+enum class Ending { finished, stopped, interrupted };  // length reached, run.stop_after, stop flag
+
+struct LoopResult {
+  Ending ending = Ending::finished;
+  int64_t session_steps = 0;    // applied updates of this session
+  int64_t session_attempts = 0;
+  int64_t session_samples = 0;
+  int64_t skipped_steps = 0;
+  double first_step_seconds = 0;  // from the loop's start to the end of its first update
+  double train_seconds = 0;       // updates and waiting for data, without evaluation and checkpoints
+  int64_t device_reads = 0;       // made by updates
+  std::optional<StepReport> last;
+  std::optional<EvaluationReport> evaluation;  // the last one
+  std::filesystem::path checkpoint;            // the last one written
+};
+
+// Writes run's checkpoint under surroundings.checkpoints and returns its folder.
+std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
+                                      const Surroundings& surroundings);
+
+// Throws RunError when the guard halts: the line names step, cause, culprit and last checkpoint.
+LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& surroundings);
+
+}  // namespace tanren

@@ -1,0 +1,270 @@
+#include "tanren/train/train_step.h"
+
+#include "tanren/accumulation/loss_meter.h"
+#include "tanren/base/device_reads.h"
+#include "tanren/base/error.h"
+#include "tanren/base/random.h"
+#include "tanren/optimizer/clip.h"
+#include "tanren/optimizer/schedule.h"
+#include "tanren/precision/autocast_scope.h"
+#include "tanren/precision/measure.h"
+#include "tanren/train/undo.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace tanren {
+
+namespace {
+
+// The sum of a term divided by its global count, times weight and loss scale, is the loss; as a
+// seed of backward it costs no operation and no graph.
+void backward(Objective& objective, const Terms& terms, const GlobalBatch& batch, bool shared_graph,
+              bool retain_graph) {
+  std::vector<at::Tensor> roots, seeds;
+  const auto add = [&](const Term& term, double weight) {
+    if (!term.sum.requires_grad()) return;
+    const double seed = weight * objective.scaler.scale() / batch.count(term.count_name);
+    roots.push_back(term.sum);
+    seeds.push_back(at::scalar_tensor(seed, term.sum.options().requires_grad(false)));
+  };
+  if (objective.spec.terms.empty()) {
+    for (const auto& term : terms) add(term, 1.0);
+  }
+  for (const auto& [name, weight] : objective.spec.terms) {
+    for (const auto& term : terms) {
+      if (term.name == name) add(term, weight);
+    }
+  }
+  if (roots.empty()) return;
+  // To torch an empty list of inputs means all leaves; naming them costs a little, so only where
+  // another objective's parameters hang on the same graph.
+  const auto& inputs = objective.gradients.parameters();
+  torch::autograd::backward(roots, seeds, retain_graph, /*create_graph=*/false,
+                            shared_graph ? inputs : std::vector<at::Tensor>{});
+}
+
+// Forward and backward over the window. False if a stop was requested in between.
+bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch,
+                LossMeter& losses) {
+  const WindowScope window(parts.plan.precision.mode);  // each weight is cast once per window
+  for (auto& objective : phase.objectives) objective.gradients.zero();
+  const Batch local = prepared(batch.local, parts);
+  const int64_t microbatch = run.microbatch > 0 ? run.microbatch : local.size();
+  for (int64_t begin = 0; begin < local.size(); begin += microbatch) {
+    if (begin > 0 && parts.stop_requested()) return false;
+    const Batch piece = begin == 0 && microbatch >= local.size()
+                            ? local
+                            : local.slice(begin, std::min(begin + microbatch, local.size()));
+    const RandomScope random(run.seed, run.attempt, piece.ids);
+    Terms terms;
+    {
+      const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
+      terms = phase.spec.forward(piece);
+    }
+    losses.add(terms);
+    for (auto& objective : phase.objectives) {
+      backward(objective, terms, batch, phase.objectives.size() > 1,
+               &objective != &phase.objectives.back());
+    }
+  }
+  return true;
+}
+
+// What the host learns of a window, for one objective.
+struct Status {
+  double loss = 0;
+  NamedValues terms;
+  double norm = 0;
+  int64_t bad_microstep = -1;  // first with a non-finite term
+  std::optional<double> flush_share, overflow_share;
+};
+
+// Measures every objective on the device, then reads all of it at once.
+std::vector<Status> measure_and_read(Phase& phase, const Parts& parts, const GlobalBatch& batch,
+                                     const LossMeter& losses) {
+  std::vector<at::Tensor> values(losses.sums());
+  const bool report_flush = parts.plan.precision.report_flush;
+  for (auto& objective : phase.objectives) {
+    const auto measured = unscale_and_measure(objective.gradients.flat(), objective.scaler.scale(),
+                                              report_flush);
+    values.push_back(measured.norm);
+    if (report_flush) {
+      values.push_back(measured.flush_share);
+      values.push_back(measured.overflow_share);
+    }
+  }
+  for (auto& value : values) {
+    if (value.scalar_type() != values[0].scalar_type()) {
+      for (auto& other : values) other = other.to(at::kDouble);
+      break;
+    }
+  }
+  const auto host = read_to_host(at::stack(values));
+
+  const auto& names = losses.names();
+  const size_t num_terms = names.size();
+  std::vector<double> means(num_terms, 0.0);
+  int64_t bad_microstep = -1;
+  for (int64_t microstep = 0; microstep < losses.microsteps(); ++microstep) {
+    for (size_t i = 0; i < num_terms; ++i) {
+      const double sum = host[microstep * num_terms + i];
+      if (!std::isfinite(sum) && bad_microstep < 0) bad_microstep = microstep;
+      means[i] += sum;
+    }
+  }
+  for (size_t i = 0; i < num_terms; ++i) means[i] /= batch.count(losses.count_names()[i]);
+
+  std::vector<Status> all;
+  size_t next = losses.sums().size();
+  for (const auto& objective : phase.objectives) {
+    Status status;
+    for (size_t i = 0; i < num_terms; ++i) {
+      double weight = objective.spec.terms.empty() ? 1.0 : 0.0;
+      for (const auto& term : objective.spec.terms) weight += term.name == names[i] ? term.weight : 0;
+      if (weight == 0.0) continue;
+      status.loss += weight * means[i];
+      status.terms.emplace_back(names[i], means[i]);
+    }
+    status.bad_microstep = bad_microstep;
+    status.norm = host[next++];
+    if (report_flush) {
+      status.flush_share = host[next++];
+      status.overflow_share = host[next++];
+    }
+    all.push_back(std::move(status));
+  }
+  return all;
+}
+
+void apply(Objective& objective, double norm, double learning_rate, const Parts& parts) {
+  const double max_norm = parts.plan.clip.norm;
+  const double factor = max_norm > 0 ? clip_factor(norm, max_norm) : 1.0;
+  if (factor < 1.0) {
+    const at::NoGradGuard no_grad;
+    for (at::Tensor flat : objective.gradients.flat()) flat.mul_(factor);
+  }
+  objective.optimizer->step({.learning_rate = learning_rate, .active = objective.gradients.active()});
+  ++objective.step;
+}
+
+// precision.initial_scale = "auto": the largest power of two whose window stays finite, halved once
+// for headroom, by bisection over the first window. Leaves no trace but the scale.
+void find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch) {
+  bool wanted = false;
+  for (const auto& objective : phase.objectives) wanted |= objective.scaler.wants_search();
+  if (!wanted) return;
+  const Undo undo(phase, /*with_generator=*/true);
+  int low = 0, high = 32;  // 2^low is taken to be fine, 2^high not
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    for (auto& objective : phase.objectives) objective.scaler.set_searched(std::ldexp(1.0, middle));
+    LossMeter losses;
+    accumulate(phase, run, parts, batch, losses);
+    bool finite = true;
+    for (const auto& status : measure_and_read(phase, parts, batch, losses)) {
+      finite = finite && std::isfinite(status.norm);
+    }
+    (finite ? low : high) = middle;
+    undo.restore_all(phase);
+  }
+  for (auto& objective : phase.objectives) {
+    objective.scaler.set_searched(std::ldexp(1.0, std::max(low - 1, 0)));
+  }
+}
+
+std::string culprit(const Objective& objective, const Status& status, const GlobalBatch& batch,
+                    int64_t microbatch) {
+  std::string text;
+  if (status.bad_microstep >= 0) {
+    const int64_t first = microbatch > 0 ? status.bad_microstep * microbatch : 0;
+    const int64_t last = std::min(microbatch > 0 ? first + microbatch : batch.local.size(),
+                                  batch.local.size());
+    text = "microbatch " + std::to_string(status.bad_microstep) + " (samples at " +
+           std::to_string(first) + " to " + std::to_string(last - 1) + " of the batch, first sample id " +
+           std::to_string(batch.local.ids[first].item<int64_t>()) + ")";
+  }
+  const auto index = objective.gradients.first_non_finite();
+  if (index >= 0) {
+    text += (text.empty() ? "" : ", ") + std::string("first non-finite gradient ") +
+            objective.parameters[index].name;
+  }
+  return text;
+}
+
+}  // namespace
+
+Batch prepared(const Batch& batch, const Parts& parts) {
+  const bool wide = parts.plan.precision.mode == Mode::fp64;
+  if (!wide && parts.device.is_cpu()) return batch;
+  Batch moved = batch.to(parts.device);
+  if (!wide) return moved;
+  Batch result;
+  result.ids = moved.ids;
+  for (const auto& [name, field] : moved.fields) {
+    result.fields.set(name, field.is_floating_point() ? field.to(at::kDouble) : field);
+  }
+  return result;
+}
+
+std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts,
+                                 const GlobalBatch& batch) {
+  find_initial_scale(phase, run, parts, batch);
+  const bool many = run.microbatch > 0 && run.microbatch < batch.local.size();
+  const Undo undo(phase, /*with_generator=*/many);
+  LossMeter losses;
+  if (!accumulate(phase, run, parts, batch, losses)) {
+    undo.restore_all(phase);
+    return std::nullopt;
+  }
+  const auto statuses = measure_and_read(phase, parts, batch, losses);
+
+  StepReport report;
+  for (size_t i = 0; i < phase.objectives.size(); ++i) {
+    auto& objective = phase.objectives[i];
+    const auto& status = statuses[i];
+    double norm = status.norm;
+    if (!std::isfinite(norm) && std::isfinite(status.loss)) {
+      norm = exact_norm(objective.gradients.flat());  // the sum of squares may just not fit fp32
+    }
+    const Verdict verdict = objective.guard.judge({.loss_finite = std::isfinite(status.loss),
+                                                   .gradients_finite = std::isfinite(norm),
+                                                   .can_back_off = objective.scaler.can_back_off()});
+    ObjectiveReport told{.name = objective.spec.name,
+                         .step = objective.step,
+                         .loss = status.loss,
+                         .terms = status.terms,
+                         .grad_norm = norm,
+                         .learning_rate = learning_rate(parts.plan.schedule,
+                                                        parts.plan.optimizer.learning_rate,
+                                                        objective.step, parts.plan.length.total_steps),
+                         .loss_scale = objective.scaler.scale(),
+                         .verdict = verdict,
+                         .flush_share = status.flush_share,
+                         .overflow_share = status.overflow_share};
+    if (verdict.action == Action::apply) {
+      apply(objective, norm, told.learning_rate, parts);
+    } else {
+      undo.restore(objective);
+      if (verdict.cause != Cause::overflow) {
+        report.culprit = culprit(objective, status, batch, run.microbatch);
+      }
+    }
+    objective.scaler.update(verdict.cause);
+    told.step = objective.step;
+    report.objectives.push_back(std::move(told));
+  }
+  ++run.attempt;
+  run.epoch = batch.epoch;
+  run.consumed = batch.consumed;
+  report.attempt = run.attempt;
+  report.step = run.step();
+  report.epoch = batch.epoch;
+  report.samples = batch.local.size();
+  report.microsteps = losses.microsteps();
+  report.wait_seconds = batch.wait_seconds;
+  return report;
+}
+
+}  // namespace tanren

@@ -1,0 +1,22 @@
+// The step: one update of one phase over one global batch. Order is the algorithm: accumulate →
+// unscale and measure → read (the one device read) → judge → apply or undo → rescale. Written once.
+#pragma once
+
+#include "tanren/base/report.h"
+#include "tanren/train/parts.h"
+#include "tanren/train/run_state.h"
+
+#include <optional>
+
+namespace tanren {
+
+// Runs the update. An objective whose verdict is `skip` or `halt` is left as it was: weights,
+// optimizer state, step counter and buffers. Advances run.attempt and the data cursor.
+// Empty if a stop was requested between microsteps: then nothing has changed at all.
+std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts,
+                                 const GlobalBatch& batch);
+
+// The batch on the run's device, floating fields in the parameters' dtype in mode fp64.
+Batch prepared(const Batch& batch, const Parts& parts);
+
+}  // namespace tanren
