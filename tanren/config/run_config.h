@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -141,6 +142,7 @@ struct RunConfig {
   EvaluateOptions evaluate;
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
+  std::set<std::string> asked;  // full keys that the file or --set gave
 };
 
 }  // namespace tanren

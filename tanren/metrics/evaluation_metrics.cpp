@@ -4,6 +4,7 @@
 #include "tanren/base/error.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <charconv>

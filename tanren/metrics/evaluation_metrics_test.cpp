@@ -16,7 +16,7 @@ namespace {
 TEST(EvaluationMetrics, refuses_an_unknown_name_and_says_what_there_is) {
   for (const std::string name : {"acuracy", "top", "top0", "top-1", "top5x", "f1"}) {
     try {
-      EvaluationMetrics({name}, at::kCPU);
+      const EvaluationMetrics metrics({name}, at::kCPU);
       ADD_FAILURE() << name << " was taken";
     } catch (const ConfigError& error) {
       EXPECT_NE(std::string(error.what()).find("\"" + name + "\""), std::string::npos);

@@ -4,6 +4,7 @@
 #include "tanren/base/safetensors.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
 
@@ -92,7 +93,6 @@ TEST(Layers, work_under_autocast_in_both_16_bit_dtypes) {
 }
 
 TEST(Layers, group_norm_takes_the_most_groups_that_divide_the_channels) {
-  // Channels 7 apart are normalised together only in one group of 7 (7 is prime: 7 groups of 1).
   for (const int64_t channels : {1, 6, 7, 12, 32}) {
     const Norm norm = make_norm("group", channels);
     const at::Tensor out = norm.forward(at::randn({2, channels, 5, 5}) * 3 + 1);

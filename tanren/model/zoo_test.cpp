@@ -102,7 +102,6 @@ TEST(Zoo, dropout_makes_any_split_equal_the_whole_batch) {
   const ModelOptions options{.hidden = {16, 16}, .channels = {4, 8}, .dropout = 0.4};
   const Mlp mlp(options, kDigits);
   const Convnet convnet(options, kDigits);
-  mlp.parameters()[0].options();
   const at::Tensor x = at::randn({30, 1, 8, 8});
   const at::Tensor ids = at::arange(100, 130);
   const auto run = [&](const auto& net, int64_t begin, int64_t end) {

@@ -5,12 +5,14 @@
 #include "tanren/ops/dropout_kernel.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/Dispatch.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tanren {

@@ -1,5 +1,7 @@
 #include "tanren/ops/dropout_kernel.h"
 
+#include "tanren/ops/philox_group.h"
+
 #include <ATen/Parallel.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -10,75 +12,24 @@
 namespace tanren {
 namespace {
 
-constexpr int64_t kLanes = 16;            // Philox blocks drawn side by side
-constexpr int64_t kGroup = 4 * kLanes;    // elements of such a group
-constexpr int64_t kChunk = 16 * kGroup;   // elements of one unit of parallel work
-constexpr int64_t kGrain = 32;            // units below which one thread is faster
+constexpr int64_t kChunk = 16 * kGroup;  // elements of one unit of parallel work
+constexpr int64_t kGrain = 32;           // units below which one thread is faster
 
-// kGroup draws from block `first` on, in element order; the same numbers as philox() of
-// base/random.h, with the lanes as the inner loop so that the compiler vectorises them.
-[[gnu::always_inline]] inline void draw_group(const DropoutDraw& draw, uint32_t first, int64_t id,
-                                              uint32_t* __restrict values) {
-  uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
-  for (int64_t lane = 0; lane < kLanes; ++lane) {
-    c0[lane] = first + static_cast<uint32_t>(lane);
-    c1[lane] = 0;
-    c2[lane] = static_cast<uint32_t>(id);
-    c3[lane] = static_cast<uint32_t>(static_cast<uint64_t>(id) >> 32);
-  }
-  uint32_t key0 = draw.key[0];
-  uint32_t key1 = draw.key[1];
-  for (int round = 0; round < 10; ++round) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const uint64_t a = 0xD2511F53ull * c0[lane];
-      const uint64_t b = 0xCD9E8D57ull * c2[lane];
-      c0[lane] = static_cast<uint32_t>(b >> 32) ^ c1[lane] ^ key0;
-      c1[lane] = static_cast<uint32_t>(b);
-      c2[lane] = static_cast<uint32_t>(a >> 32) ^ c3[lane] ^ key1;
-      c3[lane] = static_cast<uint32_t>(a);
-    }
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
-  for (int64_t lane = 0; lane < kLanes; ++lane) {
-    values[4 * lane] = c0[lane];
-    values[4 * lane + 1] = c1[lane];
-    values[4 * lane + 2] = c2[lane];
-    values[4 * lane + 3] = c3[lane];
-  }
-}
-
-// Elements [begin, end) of sample `i`; begin is a multiple of kGroup. `write(element, value)`.
+// Calls write(first, count, values) for every run of up to kGroup elements that lie side by side:
+// `values` are the draws of the elements first … first + count - 1 of the whole tensor.
 template <typename Write>
-[[gnu::always_inline]] inline void draw_chunk(const DropoutDraw& draw, int64_t i, int64_t begin,
-                                              int64_t end, const Write& write) {
-  alignas(64) uint32_t values[kGroup];
-  const int64_t offset = i * draw.sample_size;
-  for (int64_t at = begin; at < end; at += kGroup) {
-    draw_group(draw, static_cast<uint32_t>(at / 4), draw.ids[i], values);
-    const int64_t count = std::min(kGroup, end - at);
-    for (int64_t e = 0; e < count; ++e) write(offset + at + e, values[e]);
-  }
-}
-
-template <typename Write>
-[[gnu::target("avx2")]] void draw_chunk_avx2(const DropoutDraw& draw, int64_t i, int64_t begin,
-                                             int64_t end, const Write& write) {
-  draw_chunk(draw, i, begin, end, write);
-}
-
-template <typename Write>
-void for_each_draw(const DropoutDraw& draw, const Write& write) {
-  static const bool has_avx2 = __builtin_cpu_supports("avx2") > 0;
+void for_each_group(const DropoutDraw& draw, const Write& write) {
+  const DrawGroup draw_group = best_draw_group();
   const int64_t units = (draw.sample_size + kChunk - 1) / kChunk;
   at::parallel_for(0, draw.samples * units, kGrain, [&](int64_t first, int64_t last) {
+    alignas(64) uint32_t values[kGroup];
     for (int64_t unit = first; unit < last; ++unit) {
+      const int64_t sample = unit / units;
       const int64_t begin = unit % units * kChunk;
       const int64_t end = std::min(begin + kChunk, draw.sample_size);
-      if (has_avx2) {
-        draw_chunk_avx2(draw, unit / units, begin, end, write);
-      } else {
-        draw_chunk(draw, unit / units, begin, end, write);
+      for (int64_t at = begin; at < end; at += kGroup) {
+        draw_group(draw.key, static_cast<uint32_t>(at / 4), draw.ids[sample], values);
+        write(sample * draw.sample_size + at, std::min(kGroup, end - at), values);
       }
     }
   });
@@ -88,7 +39,9 @@ void for_each_draw(const DropoutDraw& draw, const Write& write) {
 
 void draw_mask(const DropoutDraw& draw, bool* mask) {
   const uint32_t threshold = draw.threshold;
-  for_each_draw(draw, [=](int64_t at, uint32_t value) { mask[at] = value >= threshold; });
+  for_each_group(draw, [=](int64_t first, int64_t count, const uint32_t* values) {
+    for (int64_t e = 0; e < count; ++e) mask[first + e] = values[e] >= threshold;
+  });
 }
 
 template <typename T>
@@ -96,11 +49,16 @@ void apply_dropout(const DropoutDraw& draw, double scale, const T* x, T* out, bo
   using Number = std::conditional_t<std::is_same_v<T, double>, double, float>;
   const auto factor = static_cast<Number>(scale);
   const uint32_t threshold = draw.threshold;
-  for_each_draw(draw, [=](int64_t at, uint32_t value) {
-    const bool kept = value >= threshold;
-    mask[at] = kept;
+  for_each_group(draw, [=](int64_t first, int64_t count, const uint32_t* values) {
+    const T* __restrict from = x + first;
+    T* __restrict to = out + first;
+    bool* __restrict kept = mask + first;
+    for (int64_t e = 0; e < count; ++e) kept[e] = values[e] >= threshold;
     // A product, not a choice: a NaN or inf must stay visible to the guard.
-    out[at] = static_cast<T>(static_cast<Number>(x[at]) * (kept ? factor : Number{0}));
+    for (int64_t e = 0; e < count; ++e) {
+      const Number keep = values[e] >= threshold ? factor : Number{0};
+      to[e] = static_cast<T>(static_cast<Number>(from[e]) * keep);
+    }
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
+#include "tanren/ops/philox_group.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -9,6 +10,9 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
 
 namespace tanren {
 namespace {
@@ -77,6 +81,23 @@ TEST(Dropout, matches_the_plain_philox_of_base) {
                                  static_cast<uint32_t>(id >> 32)},
                                 {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
       ASSERT_EQ(mask[i][e].item<bool>(), block[e % 4] >= threshold) << i << " " << e;
+    }
+  }
+}
+
+TEST(PhiloxGroup, every_implementation_gives_the_numbers_of_base) {
+  for (const int64_t id : {int64_t{0}, int64_t{-5}, (int64_t{7} << 40) + 1}) {
+    for (const uint32_t first : {0u, 16u, 0xFFFFFFF8u}) {  // the last one wraps around
+      const std::array<uint32_t, 2> key = {0xDEADBEEFu, 42};
+      std::array<uint32_t, kGroup> best;
+      std::array<uint32_t, kGroup> portable;
+      best_draw_group()(key, first, id, best.data());
+      draw_group_portable(key, first, id, portable.data());
+      EXPECT_EQ(best, portable);
+      const auto block = philox({first + 3, 0, static_cast<uint32_t>(id),
+                                 static_cast<uint32_t>(static_cast<uint64_t>(id) >> 32)},
+                                key);
+      for (size_t word = 0; word < 4; ++word) EXPECT_EQ(portable[12 + word], block[word]);
     }
   }
 }
@@ -176,8 +197,9 @@ TEST(Dropout, gradient_equals_finite_differences) {
     const at::Tensor leaf = x.clone().requires_grad_();
     const at::Tensor gradient = torch::autograd::grad({value(leaf)}, {leaf})[0];
     for (int64_t i = 0; i < x.numel(); ++i) {
-      const at::Tensor step = at::zeros({x.numel()}, at::kDouble).index_fill_(0, at::scalar_tensor(i, at::kLong), 1e-6).view(x.sizes());
-      const double slope = ((value(x + step) - value(x - step)) / 2e-6).item<double>();
+      const at::Tensor step = at::zeros({x.numel()}, at::kDouble);
+      step[i] = 1e-6;
+      const double slope = ((value(x + step.view(x.sizes())) - value(x - step.view(x.sizes()))) / 2e-6).item<double>();
       EXPECT_NEAR(gradient.reshape({-1})[i].item<double>(), slope, 1e-6);
     }
   }

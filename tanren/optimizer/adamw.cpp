@@ -4,6 +4,9 @@
 #include "tanren/optimizer/group.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <optional>
 
 namespace tanren {
 namespace {

@@ -1,6 +1,10 @@
 #include "tanren/optimizer/clip.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <optional>
+#include <vector>
 
 namespace tanren {
 

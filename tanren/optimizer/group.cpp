@@ -4,10 +4,13 @@
 #include "tanren/base/names.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
 #include <tuple>
 #include <unordered_map>
 

@@ -27,7 +27,7 @@ struct StepInput {
   // or has no gradient, is skipped as in torch: neither it nor its state changes.
   const std::vector<uint8_t>* active = nullptr;
   // Optional 1-element fp32 flag on the parameters' device: 1 leaves parameters and state bitwise.
-  at::Tensor found_inf;
+  at::Tensor found_inf = {};
 };
 
 class Optimizer {

@@ -6,6 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <limits>
+
 namespace tanren {
 namespace {
 
@@ -206,7 +209,8 @@ TEST(Optimizer, a_channels_last_parameter_equals_the_contiguous_run) {
       last_optimizer->step({.learning_rate = 0.02});
     }
     for (const auto& [name, tensor] : last_optimizer->state().tensors) {
-      if (tensor.dim() == 4) EXPECT_EQ(tensor.strides(), last.tensor.strides()) << name;
+      if (tensor.dim() != 4) continue;
+      EXPECT_EQ(tensor.strides(), last.tensor.strides()) << name;
     }
     // The kernels vectorise along memory, so a fused multiply-add may round differently at an end.
     EXPECT_LT(difference(last.tensor.detach(), plain.tensor.detach()), 1e-6) << test.name;
@@ -225,7 +229,8 @@ TEST(Optimizer, a_parameter_without_gradient_is_skipped_with_its_state) {
     EXPECT_TRUE(at::equal(after[2], before[2]));
     EXPECT_FALSE(at::equal(after[1], before[1]));
     for (const auto& [name, tensor] : optimizer->state().tensors) {
-      if (name.starts_with("conv.weight.")) EXPECT_EQ(tensor.abs().sum().item<double>(), 0) << name;
+      if (!name.starts_with("conv.weight.")) continue;
+      EXPECT_EQ(tensor.abs().sum().item<double>(), 0) << name;
     }
   }
 }

@@ -5,6 +5,10 @@
 #include "tanren/optimizer/group.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <optional>
 
 namespace tanren {
 namespace {

@@ -1,0 +1,36 @@
+// Checkpoints: step folders that are complete or invisible. Written under a temporary name, every
+// file flushed, renamed; the marker COMPLETE is the last file, the manifest has sizes and checksums.
+//   step-<n>/ model.safetensors optimizer.safetensors random.safetensors state.json config.toml
+//             plan.txt manifest.json COMPLETE
+// One writer at a time (the run folder's lock sees to it).
+#pragma once
+
+#include "tanren/base/state.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace tanren {
+
+struct Snapshot {
+  State model;      // weights and buffers
+  State optimizer;
+  State run;        // counters, cursor, scaler, guard, generator
+  std::string config_toml;
+  std::string plan_text;
+};
+
+// Writes folder/step-<step> and keeps the newest `keep` complete ones. Returns the step folder.
+// RunError where the disk refuses; then nothing is visible and older checkpoints are untouched.
+std::filesystem::path write_checkpoint(const std::filesystem::path& folder, int64_t step,
+                                       const Snapshot& snapshot, int64_t keep);
+
+// The complete step folder with the highest step; nothing if there is none.
+std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& folder);
+
+// Reads and verifies a step folder. CheckpointError naming the file and what is wrong with it.
+Snapshot read_checkpoint(const std::filesystem::path& step_folder);
+
+}  // namespace tanren

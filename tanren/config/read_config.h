@@ -1,0 +1,24 @@
+// Text → RunConfig: TOML and --set, typed by fields.h. All problems come in one ConfigError, a line
+// each, with file and line. After this nobody sees text.
+#pragma once
+
+#include "tanren/config/run_config.h"
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tanren {
+
+// Reads `file`, applies `sets` ("key=value", in order), validates the whole (validate.h).
+// run.name defaults to the file's stem; data paths become absolute, relative to the file's folder.
+RunConfig read_config(const std::filesystem::path& file, const std::vector<std::string>& sets,
+                      const std::vector<std::string>& known_model_kinds);
+
+// The same on text; `source` stands in the error texts, `folder` is what paths are relative to.
+RunConfig parse_config(std::string_view toml, const std::string& source,
+                       const std::filesystem::path& folder, const std::vector<std::string>& sets,
+                       const std::vector<std::string>& known_model_kinds);
+
+}  // namespace tanren

@@ -1,0 +1,19 @@
+// Checks a whole config: every range and every pair that does not go together.
+#pragma once
+
+#include "tanren/config/run_config.h"
+
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+// All problems, one line each ("key value …; what to do"); empty: fine. Facts that need the data or
+// the machine are the plan's to check.
+std::vector<std::string> validate(const RunConfig& config,
+                                  const std::vector<std::string>& known_model_kinds);
+
+// "accuracy" → 1, "top5" → 5, anything else → 0.
+int64_t top_k_of(const std::string& metric);
+
+}  // namespace tanren

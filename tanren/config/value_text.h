@@ -1,0 +1,72 @@
+// Values of config fields as TOML text, and their types' names for error texts.
+#pragma once
+
+#include "tanren/base/text.h"
+#include "tanren/config/run_config.h"
+
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+inline std::string toml_text(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    if (c == '\n') {
+      text += "\\n";
+      continue;
+    }
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text + "\"";
+}
+inline std::string toml_text(bool value) { return value ? "true" : "false"; }
+inline std::string toml_text(int64_t value) { return std::to_string(value); }
+inline std::string toml_text(double value) {
+  std::string text = to_text(value);
+  // A TOML float needs a point or an exponent to read back as one.
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text;
+}
+template <typename T>
+std::string toml_text(const std::vector<T>& values) {
+  std::string text = "[";
+  for (size_t i = 0; i < values.size(); ++i) text += (i > 0 ? ", " : "") + toml_text(values[i]);
+  return text + "]";
+}
+template <typename T>
+std::string toml_text(const std::optional<T>& value) {
+  return value ? toml_text(*value) : "";
+}
+inline std::string toml_text(const std::map<std::string, std::string>& table) {
+  std::string text = "{";
+  for (const auto& [key, value] : table) {
+    text += (text.size() > 1 ? ", " : "") + toml_text(key) + " = " + toml_text(value);
+  }
+  return text + "}";
+}
+inline std::string toml_text(const GroupOptions& group) {
+  std::string text = "{parameters = " + toml_text(group.parameters);
+  if (group.learning_rate_scale) {
+    text += ", learning_rate_scale = " + toml_text(*group.learning_rate_scale);
+  }
+  if (group.weight_decay) text += ", weight_decay = " + toml_text(*group.weight_decay);
+  return text + "}";
+}
+
+inline const char* type_name(const std::string&) { return "text"; }
+inline const char* type_name(bool) { return "true or false"; }
+inline const char* type_name(int64_t) { return "a whole number"; }
+inline const char* type_name(double) { return "a number"; }
+inline const char* type_name(const std::optional<int64_t>&) { return "a whole number"; }
+inline const char* type_name(const std::optional<double>&) { return "a number"; }
+inline const char* type_name(const std::vector<int64_t>&) { return "a list of whole numbers"; }
+inline const char* type_name(const std::vector<std::string>&) { return "a list of texts"; }
+inline const char* type_name(const std::map<std::string, std::string>&) { return "a table"; }
+inline const char* type_name(const std::vector<GroupOptions>&) { return "a list of tables"; }
+
+}  // namespace tanren

@@ -1,0 +1,60 @@
+#include "tanren/data/dataset.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+
+#include <ATen/ATen.h>
+
+#include <cstring>
+
+namespace tanren {
+
+TensorDataset::TensorDataset(TensorMap fields, DataInfo info, const std::string& what)
+    : info_(std::move(info)) {
+  for (const auto& [name, tensor] : fields) {
+    if (tensor.dim() == 0) {
+      throw DataError("[" + what + "] tensor " + name + " is a scalar; dim 0 must count samples");
+    }
+    if (fields_.empty()) size_ = tensor.size(0);
+    if (tensor.size(0) != size_) {
+      throw DataError("[" + what + "] tensor " + name + " has " + std::to_string(tensor.size(0)) +
+                      " samples, the ones before it " + std::to_string(size_) +
+                      "; dim 0 must be the same in all");
+    }
+    fields_.set(name, tensor.contiguous());
+  }
+  if (size_ == 0) throw DataError("[" + what + "] has no samples; give it some");
+}
+
+Collated TensorDataset::collate(const std::vector<int64_t>& indices) const {
+  const auto count = static_cast<int64_t>(indices.size());
+  Collated collated;
+  for (const auto& [name, field] : fields_) {
+    auto sizes = field.sizes().vec();
+    sizes[0] = count;
+    at::Tensor rows = at::empty(sizes, field.options());
+    const auto bytes = static_cast<size_t>(field.nbytes()) / static_cast<size_t>(size_);
+    auto* target = static_cast<char*>(rows.mutable_data_ptr());
+    const auto* source = static_cast<const char*>(field.const_data_ptr());
+    for (const int64_t index : indices) {
+      std::memcpy(target, source + static_cast<size_t>(index) * bytes, bytes);
+      target += bytes;
+    }
+    collated.batch.fields.set(name, std::move(rows));
+  }
+  collated.batch.ids = at::empty({count}, at::kLong);
+  std::memcpy(collated.batch.ids.mutable_data_ptr<int64_t>(), indices.data(),
+              indices.size() * sizeof(int64_t));
+  collated.counts["samples"] = static_cast<double>(count);
+  return collated;
+}
+
+std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::string& what) {
+  if (options.kind == "csv") return open_csv(options, what);
+  if (options.kind == "tensors") return open_tensors(options, what);
+  if (options.kind == "synthetic") return open_synthetic(options, what);
+  throw ConfigError("[" + what + "] unknown kind \"" + options.kind + "\"; nearest: " +
+                    nearest(options.kind, {"csv", "tensors", "synthetic"}));
+}
+
+}  // namespace tanren

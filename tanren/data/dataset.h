@@ -1,0 +1,54 @@
+// Dataset: indexed samples that collate into batches. Invariant: collate is a pure function of the
+// indices and safe to call from several threads. Called by the loader and by evaluation.
+#pragma once
+
+#include "tanren/base/batch.h"
+#include "tanren/base/data_info.h"
+#include "tanren/config/run_config.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+struct Collated {
+  Batch batch;
+  Counts counts;  // "samples" at least; what the loss terms are divided by
+};
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  virtual DataInfo info() const = 0;
+  // The samples at `indices`, in that order, ids filled.
+  virtual Collated collate(const std::vector<int64_t>& indices) const = 0;
+};
+
+// Samples held in memory, dim 0 of every field. Rows are gathered by memcpy: loader threads must not
+// open OpenMP teams, which torch's index_select would.
+class TensorDataset : public Dataset {
+ public:
+  // DataError if the fields' first dimensions differ or there are none.
+  TensorDataset(TensorMap fields, DataInfo info, const std::string& what);
+  int64_t size() const override { return size_; }
+  DataInfo info() const override { return info_; }
+  Collated collate(const std::vector<int64_t>& indices) const override;
+
+ private:
+  TensorMap fields_;
+  DataInfo info_;
+  int64_t size_ = 0;
+};
+
+// Opens the source that `options` describe; `what` ("data.train") stands in the error texts.
+// DataError naming file, row and column for unusable data; ConfigError for unusable options.
+std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::string& what);
+
+// Kinds of dataset, one file each.
+std::unique_ptr<Dataset> open_csv(const SourceOptions& options, const std::string& what);
+std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::string& what);
+std::unique_ptr<Dataset> open_synthetic(const SourceOptions& options, const std::string& what);
+
+}  // namespace tanren

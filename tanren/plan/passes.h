@@ -1,0 +1,26 @@
+// The planning passes, in the order in which they run. Each reads the request and the parts filled
+// before it, and fills its own.
+#pragma once
+
+#include "tanren/plan/plan.h"
+
+namespace tanren {
+
+struct Request {
+  const RunConfig& config;
+  const Machine& machine;
+  const ModelProfile& profile;
+
+  // "asked" if the file or --set gave the key, else the default.
+  Source source(const std::string& key) const {
+    return config.asked.count(key) > 0 ? Source::asked : Source::by_default;
+  }
+};
+
+void plan_device(const Request& request, Plan& plan);
+void plan_batch(const Request& request, Plan& plan);
+void plan_length(const Request& request, Plan& plan);
+void plan_precision(const Request& request, Plan& plan);
+void plan_determinism(const Request& request, Plan& plan);
+
+}  // namespace tanren

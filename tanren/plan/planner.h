@@ -1,0 +1,12 @@
+// make_plan: config, machine and facts → Plan, by a list of pure passes, each filling its own part
+// and one printed line per decision. No hardware is touched, so every pass is a table test.
+#pragma once
+
+#include "tanren/plan/plan.h"
+
+namespace tanren {
+
+// ConfigError where the config asks for what this machine or this data cannot give.
+Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfile& profile);
+
+}  // namespace tanren

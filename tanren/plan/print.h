@@ -1,0 +1,15 @@
+// The plan as people and programs read it.
+#pragma once
+
+#include "tanren/plan/plan.h"
+
+#include <string>
+
+namespace tanren {
+
+// Columns: key, value, source (asked, default, planned), reason.
+std::string plan_text(const Plan& plan);
+// {"<key>": {"value": …, "source": …, "reason": …}, …}
+std::string plan_json(const Plan& plan);
+
+}  // namespace tanren
