@@ -96,7 +96,8 @@ void check_includes(const Tree& tree, const std::string& path, std::vector<std::
   const std::string from = layer_of(path);
   for (const auto& include : includes_of(tree.at(path))) {
     if (include.path == "torch/torch.h") {
-      problems.push_back(path + " includes torch/torch.h, which costs 30 s; take the lightest header");
+      problems.push_back(path +
+                         " includes torch/torch.h, which costs 30 s; take the lightest header");
     }
     if (!is_ours(include.path)) continue;
     if (include.angled) problems.push_back(path + " includes <" + include.path + ">; use quotes");
@@ -219,9 +220,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Breach{"tanren/data/loader.h", "std::cout << \"loaded\";"},
                     Breach{"tanren/data/loader.h", "std::exit(1);"}));
 
-TEST(Layers, a_sound_tree_has_no_problem) {
-  EXPECT_EQ(joined(problems_of(sound_tree())), "");
-}
+TEST(Layers, a_sound_tree_has_no_problem) { EXPECT_EQ(joined(problems_of(sound_tree())), ""); }
 
 TEST(Layers, torch_is_found_through_headers_in_between) {
   Tree tree = sound_tree();
@@ -237,7 +236,8 @@ TEST(Layers, a_long_file_is_reported_and_a_test_may_be_longer) {
   Tree tree = sound_tree();
   tree["tanren/base/long.cpp"] = Lines(kMaxLines + 1, "x");
   tree["tanren/base/long_test.cpp"] = Lines(kMaxTestLines, "x");
-  EXPECT_EQ(joined(problems_of(tree)), "tanren/base/long.cpp has 401 lines, more than 400; split it\n");
+  EXPECT_EQ(joined(problems_of(tree)),
+            "tanren/base/long.cpp has 401 lines, more than 400; split it\n");
 }
 
 TEST(Layers, a_header_without_pragma_once_is_reported) {

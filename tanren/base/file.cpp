@@ -5,10 +5,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
+#include <utility>
 
 namespace tanren {
 
@@ -36,33 +36,59 @@ class Descriptor {
   int fd_;
 };
 
+void write_all(int descriptor, std::string_view bytes, const fs::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(path, "write");
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
 }  // namespace
 
-std::string read_file(const fs::path& path) {
-  if (fs::is_directory(path)) {
+OpenFile open_file(const fs::path& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
     throw InputError("[file] " + path.string() + " is a folder; name a file");
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
+  OpenFile file{std::ifstream(path, std::ios::binary), 0};
+  if (!file.stream) {
     throw InputError("[file] cannot read " + path.string() + " (" + std::strerror(errno) +
                      "); check the path");
   }
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return std::move(bytes).str();
+  const auto size = fs::file_size(path, error);
+  if (!error) file.size = size;
+  return file;
+}
+
+std::string read_file(const fs::path& path) {
+  OpenFile file = open_file(path);
+  std::string bytes(file.size, '\0');
+  file.stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  bytes.resize(static_cast<size_t>(file.stream.gcount()));
+  std::array<char, 1 << 14> more;  // pipes and /proc do not say their size
+  while (file.stream) {
+    file.stream.read(more.data(), more.size());
+    bytes.append(more.data(), static_cast<size_t>(file.stream.gcount()));
+  }
+  if (file.stream.bad()) {
+    throw InputError("[file] cannot read " + path.string() + " to its end (" +
+                     std::strerror(errno) + "); check the disk");
+  }
+  return bytes;
 }
 
 void write_file(const fs::path& path, std::string_view bytes) {
+  write_file(path, std::vector<std::string_view>{bytes});
+}
+
+void write_file(const fs::path& path, const std::vector<std::string_view>& pieces) {
   const fs::path temporary = path.string() + ".tmp-" + std::to_string(::getpid());
   try {
     {
       const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-      while (!bytes.empty()) {
-        const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0) fail(path, "write");
-        bytes.remove_prefix(static_cast<size_t>(written));
-      }
+      for (const auto& piece : pieces) write_all(file.get(), piece, path);
       if (::fsync(file.get()) != 0) fail(path, "flush");
     }
     if (::rename(temporary.c_str(), path.c_str()) != 0) fail(path, "replace");
@@ -75,7 +101,8 @@ void write_file(const fs::path& path, std::string_view bytes) {
 
 void sync_folder(const fs::path& folder) {
   const Descriptor directory(folder, O_RDONLY | O_DIRECTORY);
-  if (::fsync(directory.get()) != 0) fail(folder, "flush");
+  // Some network and FUSE file systems cannot flush a folder; they say EINVAL.
+  if (::fsync(directory.get()) != 0 && errno != EINVAL) fail(folder, "flush");
 }
 
 }  // namespace tanren

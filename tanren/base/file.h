@@ -1,17 +1,29 @@
 // Files that are either whole or absent: written to a temporary name, flushed, renamed.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tanren {
 
+struct OpenFile {
+  std::ifstream stream;  // binary, at the start
+  uint64_t size = 0;     // bytes; 0 where the system does not say (pipes, /proc)
+};
+
+// Opens for reading; InputError naming the path and the reason.
+OpenFile open_file(const std::filesystem::path& path);
 // The file's bytes; InputError naming the path and the reason.
 std::string read_file(const std::filesystem::path& path);
 // Writes `path` atomically: temporary name beside it, fsync, rename, fsync of the folder.
 // On failure the old file is untouched and the temporary one gone. Throws RunError.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
+// The same from pieces, in order, without joining them in memory.
+void write_file(const std::filesystem::path& path, const std::vector<std::string_view>& pieces);
 // Flushes a folder's entries (after a rename in it).
 void sync_folder(const std::filesystem::path& folder);
 

@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <set>
 
 namespace tanren {
 
@@ -20,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::pair<const char*, at::ScalarType>, 11> kTypes = {{
+constexpr std::array<std::pair<const char*, at::ScalarType>, 15> kTypes = {{
     {"F64", at::kDouble},
     {"F32", at::kFloat},
     {"F16", at::kHalf},
@@ -32,6 +33,10 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 11> kTypes = {{
     {"U8", at::kByte},
     {"BOOL", at::kBool},
     {"U16", at::kUInt16},
+    {"U32", at::kUInt32},
+    {"U64", at::kUInt64},
+    {"F8_E4M3", at::kFloat8_e4m3fn},
+    {"F8_E5M2", at::kFloat8_e5m2},
 }};
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& problem) {
@@ -68,15 +73,19 @@ Entry entry_of(const std::string& name, const Json& json, uint64_t available,
     fail(path, "tensor " + name + " is not described by dtype, shape and data_offsets");
   }
   Entry entry{name, dtype_of(json["dtype"], name, path), {}};
-  uint64_t elements = 1;
+  uint64_t extent = 1;
+  bool empty = false;
   for (const auto& size : json["shape"]) {
     const uint64_t value = unsigned_of(size, name, path);
-    if (value != 0 && elements > std::numeric_limits<int64_t>::max() / 8 / value) {
+    const uint64_t factor = std::max<uint64_t>(value, 1);  // strides count an empty dim as one
+    if (extent > std::numeric_limits<int64_t>::max() / 8 / factor) {
       fail(path, "tensor " + name + " is impossibly large");
     }
-    elements *= value;
+    extent *= factor;
+    empty = empty || value == 0;
     entry.shape.push_back(static_cast<int64_t>(value));
   }
+  const uint64_t elements = empty ? 0 : extent;
   entry.begin = unsigned_of(json["data_offsets"][0], name, path);
   entry.end = unsigned_of(json["data_offsets"][1], name, path);
   if (entry.begin > entry.end || entry.end > available) {
@@ -88,45 +97,83 @@ Entry entry_of(const std::string& name, const Json& json, uint64_t available,
   return entry;
 }
 
+// The header as JSON; the stream stands at the data then, of which `available` bytes follow.
+Json read_header(OpenFile& file, uint64_t& available, const std::filesystem::path& path) {
+  uint64_t size = 0;
+  if (file.size < sizeof size) fail(path, "is too short");
+  file.stream.read(reinterpret_cast<char*>(&size), sizeof size);
+  if (!file.stream || size > file.size - sizeof size) fail(path, "its header is cut off");
+  std::string text(size, '\0');
+  file.stream.read(text.data(), static_cast<std::streamsize>(size));
+  if (!file.stream) fail(path, "its header is cut off");
+  available = file.size - sizeof size - size;
+
+  // A name that comes twice would silently replace the first.
+  std::set<std::string> names;
+  std::string twice;
+  const auto note_names = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth == 1 && event == Json::parse_event_t::key &&
+        !names.insert(parsed.get<std::string>()).second) {
+      twice = parsed.get<std::string>();
+    }
+    return true;
+  };
+  Json json = Json::parse(text, note_names, /*allow_exceptions=*/false);
+  if (!json.is_object()) fail(path, "its header is no JSON object");
+  if (!twice.empty()) fail(path, "tensor " + twice + " stands in it twice");
+  return json;
+}
+
+Metadata metadata_of(const Json& json, const std::filesystem::path& path) {
+  if (!json.is_object()) fail(path, "its metadata is no object");
+  Metadata metadata;
+  for (const auto& [key, text] : json.items()) {
+    if (!text.is_string()) fail(path, "its metadata " + key + " is no text");
+    metadata[key] = text.get<std::string>();
+  }
+  return metadata;
+}
+
+// The entries, in the order of the header, lie side by side and fill the data.
+void check_cover(std::vector<Entry> entries, uint64_t available, const std::filesystem::path& path) {
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  uint64_t covered = 0;
+  for (const auto& entry : entries) {
+    if (entry.begin != covered) fail(path, "tensor " + entry.name + " overlaps or leaves a gap");
+    covered = entry.end;
+  }
+  if (covered != available) fail(path, "its data is longer than its tensors");
+}
+
 }  // namespace
 
 SafetensorsFile read_safetensors(const std::filesystem::path& path) {
-  const std::string bytes = read_file(path);
-  uint64_t header_size = 0;
-  if (bytes.size() < sizeof header_size) fail(path, "is too short");
-  std::memcpy(&header_size, bytes.data(), sizeof header_size);
-  if (header_size > bytes.size() - sizeof header_size) fail(path, "its header is cut off");
-  const char* header = bytes.data() + sizeof header_size;
-  const Json json = Json::parse(header, header + header_size, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) fail(path, "its header is no JSON object");
-
-  const char* data = header + header_size;
-  const uint64_t available = bytes.size() - sizeof header_size - header_size;
+  OpenFile input = open_file(path);
+  uint64_t available = 0;
+  const Json header = read_header(input, available, path);
   SafetensorsFile file;
-  std::vector<std::pair<uint64_t, uint64_t>> used;
-  for (const auto& [name, value] : json.items()) {
+  std::vector<Entry> entries;
+  for (const auto& [name, value] : header.items()) {
     if (name == "__metadata__") {
-      if (!value.is_object()) fail(path, "its metadata is no object");
-      for (const auto& [key, text] : value.items()) {
-        if (!text.is_string()) fail(path, "its metadata " + key + " is no text");
-        file.metadata[key] = text.get<std::string>();
-      }
-      continue;
+      file.metadata = metadata_of(value, path);
+    } else {
+      entries.push_back(entry_of(name, value, available, path));
     }
-    const Entry entry = entry_of(name, value, available, path);
-    if (file.tensors.contains(name)) fail(path, "tensor " + name + " stands in it twice");
-    if (entry.end > entry.begin) used.emplace_back(entry.begin, entry.end);
+  }
+  check_cover(entries, available, path);
+  const std::streamoff data = input.stream.tellg();
+  for (const auto& entry : entries) {
     at::Tensor tensor = at::empty(entry.shape, at::TensorOptions(entry.dtype));
-    std::memcpy(tensor.mutable_data_ptr(), data + entry.begin, entry.end - entry.begin);
-    file.tensors.set(name, std::move(tensor));
+    if (entry.end > entry.begin) {
+      input.stream.seekg(data + static_cast<std::streamoff>(entry.begin));
+      input.stream.read(static_cast<char*>(tensor.mutable_data_ptr()),
+                        static_cast<std::streamsize>(entry.end - entry.begin));
+      if (!input.stream) fail(path, "tensor " + entry.name + " could not be read");
+    }
+    file.tensors.set(entry.name, std::move(tensor));
   }
-  std::sort(used.begin(), used.end());
-  uint64_t covered = 0;
-  for (const auto& [begin, end] : used) {
-    if (begin != covered) fail(path, "its tensors overlap or leave gaps");
-    covered = end;
-  }
-  if (covered != available) fail(path, "its data is longer than its tensors");
   return file;
 }
 
@@ -141,7 +188,11 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
     for (const auto& [key, type] : kTypes) {
       if (tensor.scalar_type() == type) dtype = key;
     }
-    if (dtype == nullptr) fail(path, "tensor " + name + " has a dtype that safetensors lacks");
+    if (dtype == nullptr) {
+      throw DataError("[safetensors] " + path.string() + ": tensor " + name + " has the dtype " +
+                      c10::toString(tensor.scalar_type()) +
+                      ", which the format lacks; convert it first");
+    }
     contiguous.push_back(tensor.detach().to(at::kCPU).contiguous());
     const uint64_t end = offset + static_cast<uint64_t>(contiguous.back().nbytes());
     header[name] = {{"dtype", dtype}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
@@ -150,14 +201,11 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');  // data starts aligned
   const uint64_t size = text.size();
-  std::string bytes;
-  bytes.reserve(sizeof size + text.size() + offset);
-  bytes.append(reinterpret_cast<const char*>(&size), sizeof size);
-  bytes += text;
+  std::vector<std::string_view> pieces{{reinterpret_cast<const char*>(&size), sizeof size}, text};
   for (const auto& tensor : contiguous) {
-    bytes.append(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
+    pieces.emplace_back(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
   }
-  write_file(path, bytes);
+  write_file(path, pieces);
 }
 
 }  // namespace tanren

@@ -1,6 +1,7 @@
 // safetensors files: 8-byte little-endian header length, JSON header, raw little-endian data.
-// Read and written whole and in order; names and shapes are checked against the file's size, so a
-// truncated or hostile header is a one-line DataError, never a crash. Format: huggingface/safetensors.
+// Tensors are read straight into their storage and written from it. Names, shapes and offsets are
+// checked against the file's size first, so a truncated or hostile file is a one-line DataError,
+// never a crash or a huge allocation. Format: huggingface/safetensors.
 #pragma once
 
 #include "tanren/base/tensor_map.h"

@@ -1,18 +1,24 @@
-// csv: a header line, one label column by name, every other column a number.
+// csv: a header line, one label column by name, every other column a number. Read once, into one
+// tensor of inputs [rows, shape…] and one of labels [rows].
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/data/dataset.h"
 
-#include <ATen/ATen.h>
-
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <string_view>
 
+#include <ATen/ATen.h>
+
 namespace tanren {
 
 namespace {
+
+// A larger class without data.*.classes is a wrong column sooner than a model of that width.
+constexpr double kMaxUnannouncedClass = 1e6;
 
 // Splits off the next line, without its line end.
 std::string_view take_line(std::string_view& text) {
@@ -23,13 +29,33 @@ std::string_view take_line(std::string_view& text) {
   return line;
 }
 
-// Splits off the next cell, without quotes and spaces around it.
-std::string_view take_cell(std::string_view& line) {
-  const auto end = line.find(',');
-  auto cell = line.substr(0, end);
-  line.remove_prefix(end == std::string_view::npos ? line.size() : end + 1);
-  while (!cell.empty() && (cell.front() == ' ' || cell.front() == '"')) cell.remove_prefix(1);
-  while (!cell.empty() && (cell.back() == ' ' || cell.back() == '"')) cell.remove_suffix(1);
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  return text;
+}
+
+// Splits off the next cell and the comma after it; quotes are taken off ("" inside is one quote).
+std::string take_cell(std::string_view& line) {
+  line = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
+  std::string cell;
+  size_t end = 0;
+  if (!line.empty() && line.front() == '"') {
+    for (end = 1; end < line.size(); ++end) {
+      if (line[end] != '"') {
+        cell += line[end];
+      } else if (end + 1 < line.size() && line[end + 1] == '"') {
+        cell += line[++end];
+      } else {
+        break;
+      }
+    }
+    end = std::min(line.find(',', end), line.size());
+  } else {
+    end = std::min(line.find(','), line.size());
+    cell = trimmed(line.substr(0, end));
+  }
+  line.remove_prefix(std::min(end + 1, line.size()));
   return cell;
 }
 
@@ -40,16 +66,24 @@ class CsvReader {
 
   std::unique_ptr<Dataset> read() {
     std::string_view rest = text_;
+    if (rest.substr(0, 3) == "\xEF\xBB\xBF") rest.remove_prefix(3);  // byte order mark
     read_header(take_line(rest));
-    std::vector<float> features;
-    std::vector<float> labels;
+    const std::vector<int64_t> shape = checked_shape();
+    const auto width = static_cast<int64_t>(columns_.size()) - 1;
+    // A row has at least one character and one separator a cell.
+    const auto longest = std::min(std::count(rest.begin(), rest.end(), '\n') + 1,
+                                  static_cast<std::ptrdiff_t>(rest.size() / columns_.size() / 2 + 1));
+    at::Tensor inputs = at::empty({longest, width}, at::kFloat);
+    float* row = inputs.mutable_data_ptr<float>();
     for (int64_t line_number = 2; !rest.empty(); ++line_number) {
       const auto line = take_line(rest);
-      if (line.empty()) continue;
-      read_row(line, line_number, features, labels);
+      if (trimmed(line).empty()) continue;
+      check_cells(line, line_number);
+      read_row(line, line_number, row);
+      row += width;
     }
-    if (labels.empty()) fail(1, "there are no rows below the header");
-    return make(std::move(features), std::move(labels));
+    if (labels_.empty()) fail(1, "there are no rows below the header; add some");
+    return make(inputs.narrow(0, 0, static_cast<int64_t>(labels_.size())), shape);
   }
 
  private:
@@ -58,89 +92,151 @@ class CsvReader {
   }
 
   void read_header(std::string_view line) {
-    if (line.empty()) fail(1, "the file is empty; it needs a header line that names the columns");
-    std::string_view rest = line;
-    while (!rest.empty()) columns_.emplace_back(take_cell(rest));
-    if (line.back() == ',') columns_.emplace_back();
-    for (size_t i = 0; i < columns_.size(); ++i) {
-      if (columns_[i] == options_.label) label_column_ = i;
+    if (trimmed(line).empty()) {
+      fail(1, "the file is empty or starts with an empty line; it needs a header line that names "
+              "the columns");
     }
-    if (label_column_ == SIZE_MAX) {
-      const std::vector<std::string> shown(
-          columns_.begin(), columns_.begin() + static_cast<long>(std::min<size_t>(columns_.size(), 8)));
-      fail(1, "there is no column \"" + options_.label + "\" (" + what_ + ".label); the columns are " +
-                  join(shown) + (columns_.size() > shown.size() ? ", …" : ""));
+    const bool open_end = trimmed(line).back() == ',';
+    while (!line.empty()) columns_.push_back(take_cell(line));
+    if (open_end) columns_.emplace_back();
+    const auto found = std::find(columns_.begin(), columns_.end(), options_.label);
+    if (found == columns_.end()) {
+      std::vector<std::string> shown(columns_.begin(),
+                                     columns_.begin() + std::min<std::ptrdiff_t>(8, columns_.size()));
+      if (columns_.size() > shown.size()) shown.emplace_back("…");
+      fail(1, "there is no column \"" + options_.label + "\"; the columns are " + join(shown) +
+                  "; set " + what_ + ".label to one of them");
     }
-    if (columns_.size() < 2) fail(1, "there is no feature column beside the label");
+    label_column_ = static_cast<size_t>(found - columns_.begin());
+    if (std::find(found + 1, columns_.end(), options_.label) != columns_.end()) {
+      fail(1, "two columns are called \"" + options_.label + "\"; rename one");
+    }
+    if (columns_.size() < 2) fail(1, "there is no feature column beside the label; add some");
   }
 
-  void read_row(std::string_view line, int64_t number, std::vector<float>& features,
-                std::vector<float>& labels) const {
-    std::string_view rest = line;
-    size_t column = 0;
-    bool more = true;
-    for (; more; ++column) {
-      more = rest.find(',') != std::string_view::npos;
-      const auto cell = take_cell(rest);
-      if (column >= columns_.size()) break;
-      float value = 0;
-      const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-      if (error != std::errc() || end != cell.data() + cell.size()) {
-        fail(number, "column " + columns_[column] + ": \"" + std::string(cell) + "\" is not a number");
-      }
-      if (!std::isfinite(value)) {
-        fail(number, "column " + columns_[column] + " is " + std::string(cell) +
-                         "; replace or drop non-finite values");
+  std::vector<int64_t> checked_shape() const {
+    const auto width = static_cast<int64_t>(columns_.size()) - 1;
+    if (options_.shape.empty()) return {width};
+    std::vector<std::string> sizes;
+    double product = 1;
+    for (const auto size : options_.shape) {
+      product *= static_cast<double>(size);
+      sizes.push_back(std::to_string(size));
+    }
+    const bool positive = *std::min_element(options_.shape.begin(), options_.shape.end()) > 0;
+    if (!positive || product != static_cast<double>(width)) {
+      fail(1, "there are " + std::to_string(width) + " feature columns, " + what_ + ".shape = [" +
+                  join(sizes) + "] asks for " + to_text(product) + "; make them agree");
+    }
+    return options_.shape;
+  }
+
+  // As many cells as columns. Quoted commas make the count an upper bound; read_row sees those.
+  void check_cells(std::string_view line, int64_t number) const {
+    const auto cells = static_cast<size_t>(std::count(line.begin(), line.end(), ',')) + 1;
+    if (cells == columns_.size()) return;
+    if (cells > columns_.size() && line.find('"') != std::string_view::npos) return;
+    fail(number, "has " + std::to_string(cells) + " cells, the header names " +
+                     std::to_string(columns_.size()) +
+                     (cells < columns_.size() ? "; is the line cut off?" : "; drop the extra ones"));
+  }
+
+  void read_row(std::string_view line, int64_t number, float* row) {
+    const char* at = line.data();
+    const char* const end = at + line.size();
+    for (size_t column = 0; column < columns_.size(); ++column) {
+      double value = 0;
+      const char* const start = at;
+      at = parse(at, end, value);
+      if (at == nullptr || !std::isfinite(value)) {
+        fail_cell(std::string_view(start, static_cast<size_t>(end - start)), number, column);
       }
       if (column == label_column_) {
-        labels.push_back(checked_label(value, number));
+        labels_.push_back(checked_label(value, number));
       } else {
-        features.push_back(static_cast<float>(value * options_.scale + options_.offset));
+        *row = static_cast<float>(value * options_.scale + options_.offset);
+        if (!std::isfinite(*row)) {
+          fail(number, "column " + columns_[column] + ": " + to_text(value) + " (times " + what_ +
+                           ".scale) is too large for a 32-bit float; scale it down");
+        }
+        ++row;
       }
+      if (at < end) ++at;  // the comma
     }
-    if (column != columns_.size() || more) {
-      fail(number, "has " + std::string(column < columns_.size() ? "only " : "more than ") +
-                       std::to_string(std::min(column, columns_.size())) + " cells, the header names " +
-                       std::to_string(columns_.size()) + "; is the line cut off or a comma missing?");
-    }
+    if (at < end) fail(number, "has more cells than the header; drop the extra ones");
   }
 
-  float checked_label(float value, int64_t line) const {
+  // Reads a number that may be quoted; returns the comma or `end` after it, null if it is none.
+  static const char* parse(const char* at, const char* end, double& value) {
+    const auto skip_blanks = [&] {
+      while (at < end && (*at == ' ' || *at == '\t')) ++at;
+    };
+    skip_blanks();
+    const bool quoted = at < end && *at == '"';
+    if (quoted) {
+      ++at;
+      skip_blanks();
+    }
+    if (at + 1 < end && *at == '+' && at[1] != '-') ++at;  // from_chars takes no plus
+    const auto parsed = std::from_chars(at, end, value);
+    if (parsed.ec != std::errc()) return nullptr;
+    at = parsed.ptr;
+    skip_blanks();
+    if (quoted) {
+      if (at == end || *at != '"') return nullptr;
+      ++at;
+      skip_blanks();
+    }
+    return at == end || *at == ',' ? at : nullptr;
+  }
+
+  [[noreturn]] void fail_cell(std::string_view rest, int64_t line, size_t column) const {
+    const std::string cell = take_cell(rest);
+    const std::string where = "column " + columns_[column];
+    double value = 0;
+    const char* const end = cell.data() + cell.size();
+    if (cell.empty()) fail(line, where + " is empty; fill it or drop the row");
+    const auto parsed = std::from_chars(cell.data(), end, value);
+    if (parsed.ec == std::errc::result_out_of_range) {
+      fail(line, where + ": " + cell + " is too large or too small for a number here; scale it");
+    }
+    if (parsed.ec == std::errc() && parsed.ptr == end && !std::isfinite(value)) {
+      fail(line, where + " is " + cell + "; replace or drop non-finite values");
+    }
+    fail(line, where + ": \"" + cell.substr(0, 40) + "\" is not a number; mend the cell");
+  }
+
+  double checked_label(double value, int64_t line) const {
     if (options_.label_type != "class") return value;
-    if (value != std::floor(value) || value < 0) {
-      fail(line, "label " + std::to_string(value) + " is no class (0, 1, …); set " + what_ +
+    const std::string label = "label " + to_text(value);
+    if (value != std::floor(value)) {
+      fail(line, label + " is no class (0, 1, …); set " + what_ +
                      ".label_type = \"value\" for regression");
     }
-    if (options_.classes > 0 && value >= static_cast<float>(options_.classes)) {
-      fail(line, "label " + std::to_string(static_cast<int64_t>(value)) + " is out of range [0, " +
-                     std::to_string(options_.classes) + ") (" + what_ + ".classes)");
+    const double bound = options_.classes > 0 ? static_cast<double>(options_.classes)
+                                              : kMaxUnannouncedClass;
+    if (value < 0 || value >= bound) {
+      fail(line, label + " is out of range [0, " + to_text(static_cast<int64_t>(bound)) +
+                     "); mend it or set " + what_ + ".classes");
     }
     return value;
   }
 
-  std::unique_ptr<Dataset> make(std::vector<float> features, std::vector<float> labels) const {
-    const auto rows = static_cast<int64_t>(labels.size());
-    const auto width = static_cast<int64_t>(columns_.size()) - 1;
-    std::vector<int64_t> shape = options_.shape.empty() ? std::vector<int64_t>{width} : options_.shape;
-    int64_t product = 1;
-    for (const auto size : shape) product *= size;
-    if (product != width) {
-      throw DataError("[" + what_ + "] " + options_.path + " has " + std::to_string(width) +
-                      " feature columns, " + what_ + ".shape asks for " + std::to_string(product) +
-                      "; make them agree");
-    }
-    DataInfo info{shape, options_.classes, options_.label_type == "class"};
-    at::Tensor label_tensor = at::tensor(labels);
+  std::unique_ptr<Dataset> make(const at::Tensor& inputs, std::vector<int64_t> shape) const {
+    DataInfo info{shape, 1, options_.label_type == "class"};
+    const auto rows = static_cast<int64_t>(labels_.size());
+    at::Tensor labels = at::empty({rows}, info.class_labels ? at::kLong : at::kFloat);
     if (info.class_labels) {
-      label_tensor = label_tensor.to(at::kLong);
-      if (info.outputs == 0) info.outputs = label_tensor.max().item<int64_t>() + 1;
+      std::copy(labels_.begin(), labels_.end(), labels.mutable_data_ptr<int64_t>());
+      const double largest = *std::max_element(labels_.begin(), labels_.end());
+      info.outputs = options_.classes > 0 ? options_.classes : static_cast<int64_t>(largest) + 1;
     } else {
-      info.outputs = 1;
+      std::copy(labels_.begin(), labels_.end(), labels.mutable_data_ptr<float>());
     }
     shape.insert(shape.begin(), rows);
     TensorMap fields;
-    fields.set("inputs", at::tensor(features).view(shape));
-    fields.set("labels", label_tensor);
+    fields.set("inputs", inputs.view(shape));
+    fields.set("labels", labels);
     return std::make_unique<TensorDataset>(std::move(fields), info, what_);
   }
 
@@ -148,7 +244,8 @@ class CsvReader {
   std::string what_;
   std::string text_;
   std::vector<std::string> columns_;
-  size_t label_column_ = SIZE_MAX;
+  std::vector<double> labels_;
+  size_t label_column_ = 0;
 };
 
 }  // namespace

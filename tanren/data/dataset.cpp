@@ -1,11 +1,11 @@
 #include "tanren/data/dataset.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/names.h"
+
+#include <algorithm>
+#include <cstring>
 
 #include <ATen/ATen.h>
-
-#include <cstring>
 
 namespace tanren {
 
@@ -23,28 +23,33 @@ TensorDataset::TensorDataset(TensorMap fields, DataInfo info, const std::string&
     }
     fields_.set(name, tensor.contiguous());
   }
-  if (size_ == 0) throw DataError("[" + what + "] has no samples; give it some");
+  if (size_ == 0) throw DataError("[" + what + "] holds no samples; give it some");
 }
 
 Collated TensorDataset::collate(const std::vector<int64_t>& indices) const {
   const auto count = static_cast<int64_t>(indices.size());
+  for (const int64_t index : indices) {
+    if (index < 0 || index >= size_) {
+      throw DataError("[data] there is no sample " + std::to_string(index) + "; there are " +
+                      std::to_string(size_) + ", counted from 0");
+    }
+  }
   Collated collated;
   for (const auto& [name, field] : fields_) {
-    auto sizes = field.sizes().vec();
+    c10::SmallVector<int64_t, 8> sizes(field.sizes().begin(), field.sizes().end());
     sizes[0] = count;
     at::Tensor rows = at::empty(sizes, field.options());
     const auto bytes = static_cast<size_t>(field.nbytes()) / static_cast<size_t>(size_);
-    auto* target = static_cast<char*>(rows.mutable_data_ptr());
+    auto* target = bytes > 0 ? static_cast<char*>(rows.mutable_data_ptr()) : nullptr;
     const auto* source = static_cast<const char*>(field.const_data_ptr());
-    for (const int64_t index : indices) {
-      std::memcpy(target, source + static_cast<size_t>(index) * bytes, bytes);
+    for (size_t i = 0; i < indices.size() && bytes > 0; ++i) {
+      std::memcpy(target, source + static_cast<size_t>(indices[i]) * bytes, bytes);
       target += bytes;
     }
     collated.batch.fields.set(name, std::move(rows));
   }
   collated.batch.ids = at::empty({count}, at::kLong);
-  std::memcpy(collated.batch.ids.mutable_data_ptr<int64_t>(), indices.data(),
-              indices.size() * sizeof(int64_t));
+  std::copy(indices.begin(), indices.end(), collated.batch.ids.mutable_data_ptr<int64_t>());
   collated.counts["samples"] = static_cast<double>(count);
   return collated;
 }
@@ -53,8 +58,8 @@ std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::s
   if (options.kind == "csv") return open_csv(options, what);
   if (options.kind == "tensors") return open_tensors(options, what);
   if (options.kind == "synthetic") return open_synthetic(options, what);
-  throw ConfigError("[" + what + "] unknown kind \"" + options.kind + "\"; nearest: " +
-                    nearest(options.kind, {"csv", "tensors", "synthetic"}));
+  throw ConfigError("[" + what + "] there is no kind \"" + options.kind +
+                    "\"; set " + what + ".kind to csv, tensors or synthetic");
 }
 
 }  // namespace tanren

@@ -3,14 +3,18 @@
 #include "tanren/base/error.h"
 #include "tanren/data/order.h"
 
-#include <ATen/core/grad_mode.h>
-
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <thread>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+
+// Of libgomp; without -fopenmp there is no omp.h to rely on.
+extern "C" void omp_set_num_threads(int);
 
 namespace tanren {
 
@@ -23,39 +27,70 @@ struct Ticket {
   int64_t count = 0;
 };
 
+// Keeps what a dataset does with torch on this thread: every thread that enters a parallel region
+// would otherwise start an OpenMP team of its own beside the step's.
+void stay_single_threaded() {
+  at::get_num_threads();  // does torch's own set-up of this thread, which would undo ours later
+  omp_set_num_threads(1);
+}
+
 }  // namespace
 
 struct Loader::State {
-  struct Result {
+  // A place for one finished batch; ticket n waits in slot n mod slots.size().
+  struct Slot {
+    bool full = false;
     GlobalBatch batch;
     std::exception_ptr error;
   };
 
-  State(const Dataset& dataset, const LoaderOptions& options, Cursor start)
-      : dataset(dataset), options(options) {
-    const int64_t size = dataset.size();
-    per_epoch = options.keep_last ? (size + options.global_batch - 1) / options.global_batch
-                                  : size / options.global_batch;
-    if (options.global_batch < 1 || per_epoch < 1) {
-      throw DataError("[data] " + std::to_string(size) + " samples give no batch of " +
-                      std::to_string(options.global_batch) + "; lower batch.global_batch or keep the last");
-    }
-    const int64_t used = (start.consumed + options.global_batch - 1) / options.global_batch;
-    first = start.epoch * per_epoch + std::min(used, per_epoch);
-    next_ticket = next_result = first;
+  State(const Dataset& source, const LoaderOptions& asked, Cursor from)
+      : dataset(source), options(asked), start(from), size(source.size()) {
+    check();
+    per_epoch = batches_in(size);
+    rest_of_first = batches_in(size - start.consumed);
+    slots.resize(static_cast<size_t>(std::max<int64_t>(options.prefetch, 1)));
     for (int64_t i = 0; i < options.workers; ++i) {
       threads.emplace_back([this](const std::stop_token& stop) { work(stop); });
     }
   }
 
+  ~State() {
+    for (auto& thread : threads) thread.request_stop();  // all at once, then join one by one
+  }
+
+  void check() const {
+    if (options.global_batch < 1 || batches_in(size) < 1) {
+      throw DataError("[data] " + std::to_string(size) + " samples give no batch of " +
+                      std::to_string(options.global_batch) +
+                      "; lower batch.global_batch or set data.last = \"keep\"");
+    }
+    if (start.epoch < 0 || start.consumed < 0 || start.consumed > size) {
+      throw DataError("[data] cannot go on after " + std::to_string(start.consumed) + " of " +
+                      std::to_string(size) + " samples in epoch " + std::to_string(start.epoch) +
+                      "; use the data that the run was started with");
+    }
+  }
+
+  int64_t batches_in(int64_t samples) const {
+    return (samples + (options.keep_last ? options.global_batch - 1 : 0)) / options.global_batch;
+  }
+
+  // Ticket 0 is the first batch after `start`.
   Ticket ticket(int64_t number) const {
-    const int64_t begin = number % per_epoch * options.global_batch;
-    return {number / per_epoch, begin, std::min(options.global_batch, dataset.size() - begin)};
+    Ticket t{start.epoch, start.consumed + number * options.global_batch, 0};
+    if (number >= rest_of_first) {
+      number -= rest_of_first;
+      t.epoch = start.epoch + 1 + number / per_epoch;
+      t.begin = number % per_epoch * options.global_batch;
+    }
+    t.count = std::min(options.global_batch, size - t.begin);
+    return t;
   }
 
   GlobalBatch make(int64_t number) const {
     const Ticket t = ticket(number);
-    const Order order(dataset.size(), options.seed, t.epoch, options.shuffle);
+    const Order order(size, options.seed, t.epoch, options.shuffle);
     const int64_t from = options.rank * t.count / options.world_size;
     const int64_t to = (options.rank + 1) * t.count / options.world_size;
     std::vector<int64_t> indices;
@@ -65,6 +100,7 @@ struct Loader::State {
     GlobalBatch batch;
     batch.local = std::move(collated.batch);
     batch.counts = std::move(collated.counts);
+    batch.counts["samples"] = static_cast<double>(t.count);
     batch.epoch = t.epoch;
     batch.consumed = t.begin + t.count;
     return batch;
@@ -72,53 +108,59 @@ struct Loader::State {
 
   void work(const std::stop_token& stop) {
     const at::NoGradGuard no_grad;
+    stay_single_threaded();
     while (true) {
       int64_t number = 0;
       {
         std::unique_lock lock(mutex);
         const bool go = room.wait(lock, stop, [this] {
-          return next_ticket < next_result + std::max<int64_t>(options.prefetch, 1);
+          return next_ticket < next_result + static_cast<int64_t>(slots.size());
         });
-        if (!go) return;
+        // A stop wins over room for another batch, so that ending never waits for one.
+        if (!go || stop.stop_requested()) return;
         number = next_ticket++;
       }
-      Result result;
+      Slot made{true, {}, nullptr};
       try {
-        result.batch = make(number);
+        made.batch = make(number);
       } catch (...) {
-        result.error = std::current_exception();
+        made.error = std::current_exception();
       }
       const std::lock_guard lock(mutex);
-      results.emplace(number, std::move(result));
-      ready.notify_one();
+      slots[static_cast<size_t>(number) % slots.size()] = std::move(made);
+      if (number == next_result) ready.notify_one();
     }
   }
 
   GlobalBatch take() {
     if (threads.empty()) return make(next_result++);
-    Result result;
+    Slot taken;
     {
       std::unique_lock lock(mutex);
-      ready.wait(lock, [this] { return results.count(next_result) > 0; });
-      auto node = results.extract(next_result++);
-      result = std::move(node.mapped());
-      room.notify_one();
+      Slot& slot = slots[static_cast<size_t>(next_result) % slots.size()];
+      ready.wait(lock, [&] { return slot.full; });
+      taken = std::move(slot);
+      slot.full = false;
+      ++next_result;
     }
-    if (result.error) std::rethrow_exception(result.error);
-    return std::move(result.batch);
+    room.notify_one();
+    if (taken.error) std::rethrow_exception(taken.error);
+    return std::move(taken.batch);
   }
 
   const Dataset& dataset;
   const LoaderOptions options;
+  const Cursor start;
+  const int64_t size;
   int64_t per_epoch = 0;
-  int64_t first = 0;
+  int64_t rest_of_first = 0;  // batches from `start` to the end of its epoch
 
   std::mutex mutex;
   std::condition_variable_any room;
   std::condition_variable ready;
   int64_t next_ticket = 0;  // to be claimed by a worker
   int64_t next_result = 0;  // to be handed out
-  std::map<int64_t, Result> results;
+  std::vector<Slot> slots;
   std::vector<std::jthread> threads;  // last member: joined before the rest goes
 };
 

@@ -29,13 +29,15 @@ struct LoaderOptions {
 
 class Loader {
  public:
-  // The dataset must outlive the loader. Starts at `start`, in O(1).
+  // The dataset must outlive the loader. Starts at `start`, in O(1); batches are cut from there on.
+  // DataError where the options give no batch or `start` lies outside the data.
   Loader(const Dataset& dataset, const LoaderOptions& options, Cursor start);
   ~Loader();
   Loader(Loader&&) noexcept;
 
-  // The next global batch, endlessly over the epochs; batches never cross an epoch. An exception of
-  // a worker comes out here, at the batch it belongs to.
+  // The next global batch, endlessly over the epochs; batches never cross an epoch. `local` is this
+  // rank's share; of the counts, "samples" is global, others are this rank's until ranks sum them.
+  // An exception of a worker comes out here, at the batch it belongs to.
   GlobalBatch next();
 
  private:

@@ -2,32 +2,38 @@
 
 #include "tanren/base/random.h"
 
-#include <cstddef>
-
 namespace tanren {
 
 namespace {
+
 constexpr uint64_t kStream = 0x0de2000000000000;  // apart from every other use of the seed
-constexpr int kRounds = 6;
+
+// The finaliser of splitmix64: every input bit reaches every output bit.
+constexpr uint64_t mix(uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9ull;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EBull;
+  return value ^ (value >> 31);
+}
+
 }  // namespace
 
 Order::Order(int64_t size, uint64_t seed, int64_t epoch, bool shuffle)
-    : size_(static_cast<uint64_t>(size)),
-      seed_(seed),
-      epoch_(static_cast<uint64_t>(epoch)),
-      shuffle_(shuffle) {
+    : size_(static_cast<uint64_t>(size)), shuffle_(shuffle && size > 1) {
+  if (!shuffle_) return;
   while ((uint64_t{1} << (2 * half_bits_)) < size_) ++half_bits_;
+  for (int round = 0; round < kRounds; ++round) {
+    keys_[round] = random_bits(seed, kStream + static_cast<uint64_t>(epoch), round);
+  }
 }
 
 int64_t Order::operator()(int64_t position) const {
-  if (!shuffle_ || size_ < 2) return position;
+  if (!shuffle_) return position;
   const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
   auto value = static_cast<uint64_t>(position);
   do {
     uint64_t left = value >> half_bits_, right = value & mask;
-    for (uint64_t round = 0; round < kRounds; ++round) {
-      const uint64_t mixed = random_bits(seed_, kStream + epoch_, (round << 56) | right) & mask;
-      const uint64_t next = left ^ mixed;
+    for (const uint64_t key : keys_) {
+      const uint64_t next = left ^ (mix(right + key) & mask);
       left = right;
       right = next;
     }

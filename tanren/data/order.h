@@ -1,7 +1,8 @@
 // Order: in which order an epoch visits its samples. A pure function of (size, seed, epoch): any
-// position is known at once, without state or memory, so a resume costs nothing.
+// position is known at once, without state or memory, so a resume costs nothing. Thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace tanren {
@@ -10,16 +11,17 @@ class Order {
  public:
   // shuffle = false: the identity.
   Order(int64_t size, uint64_t seed, int64_t epoch, bool shuffle);
-  // Sample index at `position` in [0, size). A bijection: a six-round Feistel network over the
-  // next power of four, walked until it lands inside [0, size).
+  // Sample index at `position` in [0, size). A bijection: a six-round Feistel network with Philox
+  // keys over the next power of four, walked until it lands inside [0, size) (Black and Rogaway,
+  // CT-RSA 2002).
   int64_t operator()(int64_t position) const;
 
  private:
+  static constexpr int kRounds = 6;
   uint64_t size_;
-  uint64_t seed_;
-  uint64_t epoch_;
   int half_bits_ = 0;
   bool shuffle_;
+  std::array<uint64_t, kRounds> keys_{};
 };
 
 }  // namespace tanren

@@ -1,104 +1,172 @@
 // synthetic: fields by description, values a pure function of (field, sample index, element).
 //   "inputs: float[1,8,8] in [-1, 1]"   uniform
 //   "labels: int[] in [0, 9]"           uniform, both ends included
+// Small sets are made once; larger ones sample by sample, so that any size costs no memory.
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
+#include "tanren/base/text.h"
 #include "tanren/data/dataset.h"
 
-#include <ATen/ATen.h>
-
+#include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <regex>
+#include <sstream>
+
+#include <ATen/ATen.h>
 
 namespace tanren {
 
 namespace {
 
+constexpr double kMadeOnceBytes = 64.0 * (1 << 20);
+constexpr double kMaxSampleElements = 1e9;
+
 struct Field {
   std::string name;
   bool integer = false;
   std::vector<int64_t> shape;
+  int64_t width = 1;  // elements of one sample
   double low = 0, high = 1;
 };
 
-Field parse(const std::string& text, const std::string& what) {
-  static const std::regex form(
-      R"(\s*(\w+)\s*:\s*(int|float)\s*\[([0-9,\s]*)\]\s*in\s*\[\s*([-+.0-9eE]+)\s*,\s*([-+.0-9eE]+)\s*\]\s*)");
-  std::smatch match;
-  const auto fail = [&](const std::string& why) {
-    throw ConfigError("[" + what + "] field \"" + text + "\" " + why +
-                      "; write for example \"inputs: float[1,8,8] in [-1, 1]\"");
-  };
-  if (!std::regex_match(text, match, form)) fail("is not understood");
-  Field field{match[1], match[2] == "int", {}, 0, 0};
-  std::stringstream sizes(match[3]);
-  for (std::string size; std::getline(sizes, size, ',');) {
-    try {
-      field.shape.push_back(std::stoll(size));
-    } catch (const std::exception&) {
-      fail("has an unreadable shape");
+class FieldParser {
+ public:
+  FieldParser(const std::string& text, const std::string& what) : text_(text), what_(what) {}
+
+  Field parse() const {
+    static const std::regex form(
+        R"(\s*(\w+)\s*:\s*(int|float)\s*\[([0-9,\s]*)\]\s*in\s*\[\s*([-+.0-9eE]+)\s*,\s*([-+.0-9eE]+)\s*\]\s*)");
+    std::smatch match;
+    if (!std::regex_match(text_, match, form)) fail("is not understood");
+    Field field{match[1], match[2] == "int", {}, 1, number(match[4]), number(match[5])};
+    double elements = 1;
+    std::stringstream sizes(match[3]);
+    for (std::string size; std::getline(sizes, size, ',');) {
+      const double value = number(size);
+      elements *= value;
+      if (value < 1) fail("has an empty shape");
+      if (elements > kMaxSampleElements) fail("has more than a billion elements a sample");
+      field.shape.push_back(static_cast<int64_t>(value));
+      field.width *= field.shape.back();
     }
-    if (field.shape.back() <= 0) fail("has an empty shape");
+    if (field.low > field.high) fail("has an empty range");
+    const double reach = std::max(std::abs(field.low), std::abs(field.high));
+    if (field.integer && (field.low != std::floor(field.low) ||
+                          field.high != std::floor(field.high) || reach > 0x1p52)) {
+      fail("has a range that is not of whole numbers");
+    }
+    return field;
   }
-  try {
-    field.low = std::stod(match[4]);
-    field.high = std::stod(match[5]);
-  } catch (const std::exception&) {
-    fail("has an unreadable range");
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const {
+    throw ConfigError("[" + what_ + "] field \"" + text_ + "\" " + why +
+                      "; write for example \"inputs: float[1,8,8] in [-1, 1]\"");
   }
-  if (!(field.low <= field.high)) fail("has an empty range");
-  if (field.integer && (field.low != std::floor(field.low) || field.high != std::floor(field.high))) {
-    fail("has a range that is not of integers");
+
+  double number(const std::string& text) const {
+    try {
+      return std::stod(text);
+    } catch (const std::exception&) {
+      fail("holds \"" + text + "\", which is no number");
+    }
   }
-  return field;
+
+  const std::string& text_;
+  const std::string& what_;
+};
+
+// Sample `index` of field number `stream`. One Philox draw an element.
+void fill(const Field& field, uint64_t stream, int64_t index, at::Tensor& values, int64_t row) {
+  const auto sample = static_cast<uint64_t>(index);
+  if (field.integer) {
+    auto* target = values.mutable_data_ptr<int64_t>() + row * field.width;
+    const auto span = static_cast<uint64_t>(field.high - field.low) + 1;
+    for (int64_t i = 0; i < field.width; ++i) {
+      const uint64_t bits = random_bits(sample, stream, static_cast<uint64_t>(i));
+      target[i] = static_cast<int64_t>(field.low) + static_cast<int64_t>(bits % span);
+    }
+    return;
+  }
+  auto* target = values.mutable_data_ptr<float>() + row * field.width;
+  for (int64_t i = 0; i < field.width; ++i) {
+    const uint64_t bits = random_bits(sample, stream, static_cast<uint64_t>(i));
+    const double unit = static_cast<double>(bits >> 11) * 0x1p-53;
+    target[i] = static_cast<float>(field.low + unit * (field.high - field.low));
+  }
 }
 
-at::Tensor generate(const Field& field, uint64_t stream, int64_t samples) {
-  auto sizes = field.shape;
-  sizes.insert(sizes.begin(), samples);
-  at::Tensor values = at::empty(sizes, field.integer ? at::kLong : at::kFloat);
-  const int64_t total = values.numel();
-  const int64_t width = samples > 0 ? total / samples : 0;
-  for (int64_t i = 0; i < total; ++i) {
-    // One draw an element: its index within the sample, the sample, the field.
-    const uint64_t bits = random_bits(static_cast<uint64_t>(i / width), stream,
-                                      static_cast<uint64_t>(i % width));
-    if (field.integer) {
-      const auto span = static_cast<uint64_t>(field.high - field.low) + 1;
-      values.mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(field.low) +
-                                              static_cast<int64_t>(bits % span);
-    } else {
-      const double unit = static_cast<double>(bits >> 11) * 0x1p-53;
-      values.mutable_data_ptr<float>()[i] =
-          static_cast<float>(field.low + unit * (field.high - field.low));
+class SyntheticDataset : public Dataset {
+ public:
+  SyntheticDataset(std::vector<Field> fields, DataInfo info, int64_t samples)
+      : fields_(std::move(fields)), info_(std::move(info)), samples_(samples) {}
+  int64_t size() const override { return samples_; }
+  DataInfo info() const override { return info_; }
+
+  Collated collate(const std::vector<int64_t>& indices) const override {
+    const auto count = static_cast<int64_t>(indices.size());
+    Collated collated;
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      auto sizes = fields_[i].shape;
+      sizes.insert(sizes.begin(), count);
+      at::Tensor values = at::empty(sizes, fields_[i].integer ? at::kLong : at::kFloat);
+      for (int64_t row = 0; row < count; ++row) fill(fields_[i], i, indices[row], values, row);
+      collated.batch.fields.set(fields_[i].name, std::move(values));
+    }
+    collated.batch.ids = at::empty({count}, at::kLong);
+    std::copy(indices.begin(), indices.end(), collated.batch.ids.mutable_data_ptr<int64_t>());
+    collated.counts["samples"] = static_cast<double>(count);
+    return collated;
+  }
+
+ private:
+  std::vector<Field> fields_;
+  DataInfo info_;
+  int64_t samples_;
+};
+
+DataInfo info_of(const std::vector<Field>& fields, const std::string& what) {
+  DataInfo info;
+  for (const auto& field : fields) {
+    if (field.name == "inputs") info.input_shape = field.shape;
+    if (field.name != "labels") continue;
+    info.class_labels = field.integer;
+    info.outputs = field.integer ? static_cast<int64_t>(field.high) + 1 : field.width;
+    if (field.integer && field.low < 0) {
+      throw ConfigError("[" + what + "] labels start at " + to_text(field.low) +
+                        "; classes are 0, 1, …");
     }
   }
-  return values;
+  return info;
 }
 
 }  // namespace
 
 std::unique_ptr<Dataset> open_synthetic(const SourceOptions& options, const std::string& what) {
-  TensorMap fields;
-  DataInfo info;
-  uint64_t stream = 0;
+  std::vector<Field> fields;
+  double sample_bytes = 0;
   for (const auto& text : options.fields) {
-    const Field field = parse(text, what);
-    if (fields.contains(field.name)) {
-      throw ConfigError("[" + what + "] field " + field.name + " is given twice; drop one");
-    }
-    fields.set(field.name, generate(field, stream++, options.samples));
-    if (field.name == "inputs") info.input_shape = field.shape;
-    if (field.name == "labels") {
-      info.class_labels = field.integer;
-      info.outputs = field.integer ? static_cast<int64_t>(field.high) + 1
-                                   : std::max<int64_t>(1, fields.at("labels")[0].numel());
-      if (field.integer && field.low < 0) {
-        throw ConfigError("[" + what + "] labels start at " + std::to_string(field.low) +
-                          "; classes are 0, 1, …");
+    Field field = FieldParser(text, what).parse();
+    for (const auto& other : fields) {
+      if (other.name == field.name) {
+        throw ConfigError("[" + what + "] field " + field.name + " is given twice; drop one");
       }
     }
+    sample_bytes += static_cast<double>(field.width) * (field.integer ? 8 : 4);
+    fields.push_back(std::move(field));
   }
-  return std::make_unique<TensorDataset>(std::move(fields), info, what);
+  if (fields.empty() || options.samples < 1) {
+    throw ConfigError("[" + what + "] synthetic data has " + std::to_string(options.samples) +
+                      " samples of " + std::to_string(fields.size()) + " fields; set " + what +
+                      ".samples and " + what + ".fields");
+  }
+  const DataInfo info = info_of(fields, what);
+  auto dataset = std::make_unique<SyntheticDataset>(std::move(fields), info, options.samples);
+  if (sample_bytes * static_cast<double>(options.samples) > kMadeOnceBytes) return dataset;
+  std::vector<int64_t> all(static_cast<size_t>(options.samples));
+  std::iota(all.begin(), all.end(), 0);
+  return std::make_unique<TensorDataset>(dataset->collate(all).batch.fields, info, what);
 }
 
 }  // namespace tanren

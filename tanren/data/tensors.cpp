@@ -7,34 +7,56 @@
 
 namespace tanren {
 
+namespace {
+
+// Samples (dim 0) that hold a true in `bad`: the first one; -1 if there is none.
+int64_t first_row(const at::Tensor& bad) {
+  if (bad.numel() == 0 || !bad.any().item<bool>()) return -1;
+  return bad.reshape({bad.size(0), -1}).any(1).to(at::kByte).argmax().item<int64_t>();
+}
+
+void check_finite(const std::string& name, const at::Tensor& tensor, const std::string& where) {
+  const int64_t row = first_row(at::isfinite(tensor).logical_not());
+  if (row < 0) return;
+  throw DataError(where + ": tensor " + name + " holds NaN or infinity in row " +
+                  std::to_string(row) + "; replace or drop non-finite values");
+}
+
+// Classes as int64, all in [0, outputs); outputs is one more than the largest where not given.
+at::Tensor checked_classes(const at::Tensor& labels, int64_t& outputs, const std::string& what,
+                           const std::string& where) {
+  const at::Tensor classes = labels.to(at::kLong);
+  if (outputs <= 0) outputs = classes.max().item<int64_t>() + 1;
+  const at::Tensor bad = (classes < 0).logical_or(classes >= outputs);
+  const int64_t row = first_row(bad);
+  if (row < 0) return classes;
+  const auto value = classes[row].masked_select(bad[row])[0].item<int64_t>();
+  throw DataError(where + ": label " + std::to_string(value) + " of row " + std::to_string(row) +
+                  " is out of range [0, " + std::to_string(std::max<int64_t>(outputs, 0)) +
+                  "); mend it or set " + what + ".classes");
+}
+
+}  // namespace
+
 std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::string& what) {
-  TensorMap fields = read_safetensors(options.path).tensors;
+  const std::string where = "[" + what + "] " + options.path;
+  TensorMap fields;
   DataInfo info;
-  for (const auto& [name, tensor] : fields) {
-    if (tensor.is_floating_point() && !at::isfinite(tensor).all().item<bool>()) {
-      throw DataError("[" + what + "] " + options.path + ": tensor " + name +
-                      " holds non-finite values; replace or drop those samples");
-    }
+  const SafetensorsFile file = read_safetensors(options.path);
+  for (const auto& [name, tensor] : file.tensors) {
+    const bool floating = tensor.is_floating_point();
+    fields.set(name, floating ? tensor.to(at::kFloat) : tensor);
+    if (floating && tensor.dim() > 0) check_finite(name, fields.at(name), where);
   }
   if (const auto* inputs = fields.find("inputs"); inputs != nullptr && inputs->dim() > 0) {
     info.input_shape = inputs->sizes().slice(1).vec();
   }
-  if (const auto* labels = fields.find("labels"); labels != nullptr && labels->dim() > 0) {
+  const auto* labels = fields.find("labels");
+  if (labels != nullptr && labels->dim() > 0 && labels->numel() > 0) {
     info.class_labels = !labels->is_floating_point();
-    if (!info.class_labels) {
-      info.outputs = labels->size(0) > 0 ? labels->numel() / labels->size(0) : 1;
-    } else if (labels->numel() > 0) {
-      const auto low = labels->min().item<int64_t>(), high = labels->max().item<int64_t>();
-      info.outputs = options.classes > 0 ? options.classes : high + 1;
-      if (low < 0 || high >= info.outputs) {
-        const auto bad = ((*labels < 0) | (*labels >= info.outputs)).flatten().to(at::kByte).argmax();
-        const auto row = bad.item<int64_t>();
-        throw DataError("[" + what + "] " + options.path + ": label " +
-                        std::to_string(labels->flatten()[row].item<int64_t>()) + " of row " +
-                        std::to_string(row) + " is out of range [0, " + std::to_string(info.outputs) +
-                        "); mend it or set " + what + ".classes");
-      }
-      fields.set("labels", labels->to(at::kLong));
+    info.outputs = info.class_labels ? options.classes : labels->numel() / labels->size(0);
+    if (info.class_labels) {
+      fields.set("labels", checked_classes(*labels, info.outputs, what, where));
     }
   }
   return std::make_unique<TensorDataset>(std::move(fields), info, what);

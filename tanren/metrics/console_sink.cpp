@@ -95,7 +95,8 @@ class ConsoleSink final : public Sink {
     std::string text;
     const bool several = report.objectives.size() > 1;
     for (const auto& objective : report.objectives) {
-      text += (several ? objective.name : std::string("loss")) + " " + number(objective.loss) + "  ";
+      text +=
+          (several ? objective.name : std::string("loss")) + " " + number(objective.loss) + "  ";
     }
     text += "lr " + number(report.objectives.front().learning_rate, 3);
     text += "  " + rate_text(rate_.samples_per_second()) + " samples/s";

@@ -55,15 +55,15 @@ TEST(ConsoleSink, shows_every_kth_applied_step_and_the_last) {
   for (int64_t i = 1; i <= 25; ++i) sink->step(console_report(i));
   const auto text = out.str();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
-  EXPECT_TRUE(has(text, "step 10/25") && has(text, "step 20/25") && has(text, "step 25/25")) << text;
+  EXPECT_TRUE(has(text, "step 10/25") && has(text, "step 20/25") && has(text, "step 25/25"))
+      << text;
 }
 
 TEST(ConsoleSink, shows_loss_rate_eta_and_memory_of_a_plain_line) {
   std::ostringstream out;
   const auto sink = make_console_sink(out, {.total_steps = 101});
   sink->step(console_report(1));
-  EXPECT_EQ(out.str(),
-            "step 1/101  loss 0.5  lr 0.001  300 samples/s  eta 10.0s  3.0 MiB\n");
+  EXPECT_EQ(out.str(), "step 1/101  loss 0.5  lr 0.001  300 samples/s  eta 10.0s  3.0 MiB\n");
 }
 
 TEST(ConsoleSink, counts_only_this_session_after_a_resume) {  // transformers#40560

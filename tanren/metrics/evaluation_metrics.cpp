@@ -92,8 +92,10 @@ void EvaluationMetrics::add_binary(const at::Tensor& outputs, const at::Tensor& 
     throw RunError(text("[metrics] outputs ", outputs.sizes(), " do not fit targets ",
                         targets.sizes(), "; predict must return one value per target"));
   }
-  const auto hit = outputs.detach().gt(0).eq(targets.gt(0.5)).logical_and_(
-      outputs.detach().isnan().logical_not_());
+  const auto hit = outputs.detach()
+                       .gt(0)
+                       .eq(targets.gt(0.5))
+                       .logical_and_(outputs.detach().isnan().logical_not_());
   hits_.add_(hit.sum());
 }
 

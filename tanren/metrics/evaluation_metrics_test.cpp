@@ -3,8 +3,8 @@
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 #include <limits>
@@ -70,8 +70,7 @@ TEST(EvaluationMetrics, agrees_with_topk_whatever_the_batches_and_the_dtype) {
   const auto outputs = at::randn({101, 10}, at::kBFloat16);
   const auto targets = at::randint(10, {101}, at::kLong);
   const auto top3 = std::get<1>(outputs.to(at::kFloat).topk(3, 1));
-  const double expected_1 =
-      outputs.to(at::kFloat).argmax(1).eq(targets).sum().item<double>() / 101;
+  const double expected_1 = outputs.to(at::kFloat).argmax(1).eq(targets).sum().item<double>() / 101;
   const double expected_3 = top3.eq(targets.unsqueeze(1)).any(1).sum().item<double>() / 101;
   ASSERT_GT(expected_3, expected_1);
   for (const int64_t size : {101, 32, 7}) {

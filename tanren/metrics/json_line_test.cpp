@@ -76,7 +76,8 @@ TEST(JsonLine, differs_only_in_timing_between_two_equal_runs) {
 }
 
 TEST(JsonLine, numbers_read_back_to_the_same_double) {
-  for (const double value : {1.0 / 3, 1e-310, 5e-324, 1.7976931348623157e308, -0.0, 65536.0, 1e22}) {
+  for (const double value :
+       {1.0 / 3, 1e-310, 5e-324, 1.7976931348623157e308, -0.0, 65536.0, 1e22}) {
     std::string text;
     append_json(text, value);
     ASSERT_TRUE(nlohmann::json::accept(text)) << text;

@@ -30,7 +30,8 @@ constexpr auto kRhythm = std::chrono::milliseconds(100);  // the writer looks so
 
 std::string failure(std::string_view what, const std::filesystem::path& file, int code) {
   return "[metrics] cannot " + std::string(what) + " " + file.string() + ": " +
-         std::strerror(code) + "; free the disk or correct its rights, then go on with the run folder";
+         std::strerror(code) +
+         "; free the disk or correct its rights, then go on with the run folder";
 }
 
 // Waking a thread costs more than a small step may: the writer wakes by the clock, and is called

@@ -84,7 +84,8 @@ TEST_F(JsonlSink, leaves_only_whole_lines_when_the_disk_fills_in_the_middle_of_o
   const auto sink = make_jsonl_sink(file);
   for (int64_t i = 1; i <= 3; ++i) sink->step(step_report(i));
   sink->flush();
-  const rlimit small{before.size() + line + line / 2, old.rlim_max};  // room for one line and a half
+  const rlimit small{before.size() + line + line / 2,
+                     old.rlim_max};  // room for one line and a half
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   sink->step(step_report(4));
   sink->step(step_report(5));

@@ -13,13 +13,13 @@ struct Summary {
   int64_t attempts = 0;           // global batches consumed, likewise
   double samples_per_second = 0;  // of this session, as are the next two
   double wall_seconds = 0;
-  double startup_seconds = 0;     // from the process's start to the end of its first step
+  double startup_seconds = 0;  // from the process's start to the end of its first step
   double final_loss = 0;
-  NamedValues evaluate;           // of the last evaluation
+  NamedValues evaluate;  // of the last evaluation
   int64_t peak_memory_bytes = 0;
-  int64_t skipped_steps = 0;      // attempts that were not applied
+  int64_t skipped_steps = 0;  // attempts that were not applied
   double device_reads_per_step = 0;
-  std::string status;             // finished, stopped
+  std::string status;  // finished, stopped
 };
 
 // One JSON object, a key a line, keys named as the fields (evaluate: "evaluate.<metric>" each),

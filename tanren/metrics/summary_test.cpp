@@ -17,17 +17,32 @@ TEST(Summary, writes_null_for_a_loss_that_is_not_finite) {
 }
 
 TEST(Summary, has_exactly_the_documented_keys) {
-  Summary summary{.steps = 90, .attempts = 92, .samples_per_second = 1234.5, .wall_seconds = 3,
-                  .startup_seconds = 0.25, .final_loss = 0.125,
-                  .evaluate = {{"loss", 0.5}, {"accuracy", 0.98}}, .peak_memory_bytes = 1 << 20,
-                  .skipped_steps = 2, .device_reads_per_step = 1, .status = "finished"};
+  Summary summary{.steps = 90,
+                  .attempts = 92,
+                  .samples_per_second = 1234.5,
+                  .wall_seconds = 3,
+                  .startup_seconds = 0.25,
+                  .final_loss = 0.125,
+                  .evaluate = {{"loss", 0.5}, {"accuracy", 0.98}},
+                  .peak_memory_bytes = 1 << 20,
+                  .skipped_steps = 2,
+                  .device_reads_per_step = 1,
+                  .status = "finished"};
   const auto json = nlohmann::ordered_json::parse(to_json(summary));
   std::vector<std::string> keys;
   for (const auto& item : json.items()) keys.push_back(item.key());
-  const std::vector<std::string> expected{
-      "steps",       "attempts",      "samples_per_second", "wall_seconds",
-      "startup_seconds", "final_loss", "evaluate.loss",      "evaluate.accuracy",
-      "peak_memory_bytes", "skipped_steps", "device_reads_per_step", "status"};
+  const std::vector<std::string> expected{"steps",
+                                          "attempts",
+                                          "samples_per_second",
+                                          "wall_seconds",
+                                          "startup_seconds",
+                                          "final_loss",
+                                          "evaluate.loss",
+                                          "evaluate.accuracy",
+                                          "peak_memory_bytes",
+                                          "skipped_steps",
+                                          "device_reads_per_step",
+                                          "status"};
   EXPECT_EQ(keys, expected);
   EXPECT_EQ(json.at("steps"), 90);
   EXPECT_EQ(json.at("attempts"), 92);

@@ -16,9 +16,10 @@ namespace {
 
 void check(const ModelOptions& options, const DataInfo& info) {
   if (info.input_shape.size() != 2 && info.input_shape.size() != 3) {
-    throw ConfigError(fmt::format("[model] convnet needs images [channels, height, width] or "
-                                  "[height, width], inputs have shape [{}]; set data.train.shape",
-                                  fmt::join(info.input_shape, ", ")));
+    throw ConfigError(
+        fmt::format("[model] convnet needs images [channels, height, width] or "
+                    "[height, width], inputs have shape [{}]; set data.train.shape",
+                    fmt::join(info.input_shape, ", ")));
   }
   const bool positive = std::all_of(options.channels.begin(), options.channels.end(),
                                     [](int64_t channels) { return channels > 0; });
@@ -48,8 +49,8 @@ Convnet::Convnet(const ModelOptions& options, const DataInfo& info)
   const bool bias = options.norm == "none";
   const int64_t planes = info.input_shape.size() == 3 ? info.input_shape[0] : 1;
   const auto stem = register_module("stem", std::make_shared<Module>("Stem"));
-  stem_ = make_unit(*stem, "", options.norm,
-                    {.in = planes, .out = width, .padding = 1, .bias = bias});
+  stem_ =
+      make_unit(*stem, "", options.norm, {.in = planes, .out = width, .padding = 1, .bias = bias});
   const auto stages = register_module("stages", std::make_shared<Module>("Stages"));
   for (size_t i = 0; i < options.channels.size(); ++i) {
     const std::string index = std::to_string(i);
@@ -58,11 +59,11 @@ Convnet::Convnet(const ModelOptions& options, const DataInfo& info)
     const auto owner = stages->register_module(index, std::make_shared<Module>("Stage"));
     Stage stage;
     stage.name = "stages." + index;
-    stage.first = make_unit(
-        *owner, "1", options.norm,
-        {.in = width, .out = next, .stride = stride, .padding = 1, .bias = bias});
-    stage.second = make_unit(*owner, "2", options.norm,
-                             {.in = next, .out = next, .padding = 1, .bias = bias});
+    stage.first =
+        make_unit(*owner, "1", options.norm,
+                  {.in = width, .out = next, .stride = stride, .padding = 1, .bias = bias});
+    stage.second =
+        make_unit(*owner, "2", options.norm, {.in = next, .out = next, .padding = 1, .bias = bias});
     if (stride != 1 || next != width) {
       stage.shortcut = owner->register_module(
           "shortcut", std::make_shared<Conv2d>(Conv2dOptions{

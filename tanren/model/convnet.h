@@ -1,7 +1,7 @@
 // convnet: a small residual network for images [c, h, w] or [h, w], from 8×8 to 64×64: a 3×3 stem,
 // one residual block of two 3×3 convolutions per entry of options.channels (each but the first
 // halves the image), global average, dropout, linear head (He et al., 2015).
-// Parameters `stem.conv.weight`, `stages.<i>.conv1.weight`, `stages.<i>.norm1.weight`, `head.bias`, ….
+// Parameters: `stem.conv.weight`, `stages.0.conv1.weight`, `stages.0.norm1.weight`, `head.bias`, ….
 #pragma once
 
 #include "tanren/model/layers.h"

@@ -4,9 +4,9 @@
 #include "tanren/base/safetensors.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 
 #include <gtest/gtest.h>
 
@@ -51,14 +51,17 @@ TEST(Layers, linear_and_convolution_equal_torch) {
   at::manual_seed(11);
   const Linear linear(6, 4);
   const Conv2d conv({.in = 3, .out = 4, .kernel = 3, .stride = 2, .padding = 1});
-  EXPECT_TRUE(at::allclose(linear.forward(fixture().at("rows")), fixture().at("linear_out"), 1e-6, 1e-6));
-  EXPECT_TRUE(at::allclose(conv.forward(fixture().at("images")), fixture().at("conv_out"), 1e-6, 1e-6));
+  EXPECT_TRUE(
+      at::allclose(linear.forward(fixture().at("rows")), fixture().at("linear_out"), 1e-6, 1e-6));
+  EXPECT_TRUE(
+      at::allclose(conv.forward(fixture().at("images")), fixture().at("conv_out"), 1e-6, 1e-6));
 }
 
 TEST(Layers, group_norm_equals_torch) {
   GroupNorm norm(2, 4);
   set_affine(norm);
-  EXPECT_TRUE(at::allclose(norm.forward(fixture().at("maps")), fixture().at("group_out"), 1e-6, 1e-6));
+  EXPECT_TRUE(
+      at::allclose(norm.forward(fixture().at("maps")), fixture().at("group_out"), 1e-6, 1e-6));
 }
 
 TEST(Layers, batch_norm_equals_torch_in_training_and_evaluation) {

@@ -21,10 +21,10 @@ double positions(at::IntArrayRef dims) { return static_cast<double>(c10::multipl
 at::Tensor fit(const at::Tensor& targets, const at::Tensor& outputs, const char* loss) {
   if (outputs.dim() == 0 || targets.dim() == 0 || targets.size(0) != outputs.size(0) ||
       targets.numel() != outputs.numel()) {
-    throw Error(fmt::format("[model] {}: outputs of shape [{}] do not fit targets of shape [{}]; "
-                            "the model's outputs must be as many as the labels",
-                            loss, fmt::join(outputs.sizes(), ", "),
-                            fmt::join(targets.sizes(), ", ")));
+    throw Error(
+        fmt::format("[model] {}: outputs of shape [{}] do not fit targets of shape [{}]; "
+                    "the model's outputs must be as many as the labels",
+                    loss, fmt::join(outputs.sizes(), ", "), fmt::join(targets.sizes(), ", ")));
   }
   return targets.to(outputs.scalar_type()).reshape(outputs.sizes());
 }

@@ -1,6 +1,6 @@
 // Losses as summed terms (base/terms.h): a mean over what one sample holds, summed over samples,
-// counted by "samples". So one sample weighs the same whatever batch it stands in.
-// Computed in fp32 at least (16-bit outputs are cast up; fp64 stays). Called by supervised.h, users.
+// counted by "samples". So one sample weighs the same whatever batch it stands in. Computed in fp32
+// at least (16-bit outputs are cast up; fp64 stays). Called by supervised.h and users.
 #pragma once
 
 #include "tanren/base/terms.h"

@@ -12,7 +12,8 @@
 namespace tanren {
 namespace {
 
-using LossFunction = std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)>;
+using LossFunction =
+    std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)>;
 
 struct Case {
   std::string name;
@@ -55,8 +56,8 @@ TEST(Losses, outputs_that_do_not_fit_the_labels_are_named_with_shapes) {
 
 TEST(Losses, have_the_values_of_their_definitions) {
   const at::Tensor logits = at::tensor({1.0, 2.0, 0.5, -1.0}, at::kDouble).reshape({2, 2});
-  const double first = std::log(1 + std::exp(1.0));          // class 0 of (1, 2)
-  const double second = std::log(1 + std::exp(1.5));         // class 1 of (0.5, -1)
+  const double first = std::log(1 + std::exp(1.0));   // class 0 of (1, 2)
+  const double second = std::log(1 + std::exp(1.5));  // class 1 of (0.5, -1)
   const Term term = cross_entropy(logits, at::tensor({0, 1}, at::kLong));
   EXPECT_NEAR(term.sum.item<double>(), first + second, 1e-12);
   EXPECT_EQ(term.name, "cross_entropy");
@@ -71,9 +72,9 @@ TEST(Losses, have_the_values_of_their_definitions) {
 TEST(Losses, of_parts_add_up_to_the_loss_of_the_whole) {
   for (const Case& test : cases()) {
     const double whole = test.loss(test.outputs, test.targets).item<double>();
-    const double parts =
-        (test.loss(test.outputs.slice(0, 0, 1), test.targets.slice(0, 0, 1)) +
-         test.loss(test.outputs.slice(0, 1, 6), test.targets.slice(0, 1, 6))).item<double>();
+    const double parts = (test.loss(test.outputs.slice(0, 0, 1), test.targets.slice(0, 0, 1)) +
+                          test.loss(test.outputs.slice(0, 1, 6), test.targets.slice(0, 1, 6)))
+                             .item<double>();
     EXPECT_NEAR(parts, whole, 1e-12 * std::abs(whole)) << test.name;
   }
 }

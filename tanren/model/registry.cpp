@@ -18,19 +18,22 @@ Task make_zoo(const ModelOptions& options, const DataInfo& info) {
 
 }  // namespace
 
-ModelRegistry::ModelRegistry() : factories_{{"mlp", make_zoo<Mlp>}, {"convnet", make_zoo<Convnet>}} {}
+ModelRegistry::ModelRegistry()
+    : factories_{{"mlp", make_zoo<Mlp>}, {"convnet", make_zoo<Convnet>}} {}
 
 void ModelRegistry::add(std::string kind, Factory factory) {
   const auto [place, is_new] = factories_.try_emplace(kind, std::move(factory));
-  if (!is_new) throw Error("[model] kind '" + kind + "' is registered already; choose another name");
+  if (!is_new)
+    throw Error("[model] kind '" + kind + "' is registered already; choose another name");
 }
 
 Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) const {
   const auto found = factories_.find(options.kind);
   if (found == factories_.end()) {
     const std::string near = nearest(options.kind, kinds());
-    throw ConfigError("[model] kind '" + options.kind + "' is unknown; " +
-                      (near.empty() ? "there are " + join(kinds()) : "did you mean '" + near + "'?"));
+    throw ConfigError(
+        "[model] kind '" + options.kind + "' is unknown; " +
+        (near.empty() ? "there are " + join(kinds()) : "did you mean '" + near + "'?"));
   }
   return found->second(options, info);
 }

@@ -17,10 +17,10 @@ using Loss = std::function<Term(const at::Tensor& outputs, const at::Tensor& lab
 
 Loss loss_named(const ModelOptions& options) {
   if (options.loss == "cross_entropy") {
-    return [smoothing = options.label_smoothing](const at::Tensor& outputs,
-                                                 const at::Tensor& labels) {
-      return cross_entropy(outputs, labels, smoothing);
-    };
+    return
+        [smoothing = options.label_smoothing](const at::Tensor& outputs, const at::Tensor& labels) {
+          return cross_entropy(outputs, labels, smoothing);
+        };
   }
   if (options.loss == "bce") return bce;
   return options.loss == "mse" ? mse : l1;
@@ -37,28 +37,32 @@ void check_loss(const ModelOptions& options, const DataInfo& info) {
   }
   const bool is_cross_entropy = loss == "cross_entropy";
   if (is_cross_entropy && !info.class_labels) {
-    throw ConfigError("[model] loss cross_entropy needs class labels, the data has values; set "
-                      "model.loss = \"mse\", or data.train.label_type = \"class\"");
+    throw ConfigError(
+        "[model] loss cross_entropy needs class labels, the data has values; set "
+        "model.loss = \"mse\", or data.train.label_type = \"class\"");
   }
   if (!is_cross_entropy && loss != "bce" && info.class_labels) {
-    throw ConfigError(fmt::format("[model] loss {} needs values as labels, the data has classes; "
-                                  "set model.loss = \"cross_entropy\", or data.train.label_type = "
-                                  "\"value\"",
-                                  loss));
+    throw ConfigError(
+        fmt::format("[model] loss {} needs values as labels, the data has classes; "
+                    "set model.loss = \"cross_entropy\", or data.train.label_type = "
+                    "\"value\"",
+                    loss));
   }
   if (loss == "bce" && info.class_labels && info.outputs > 2) {
-    throw ConfigError(fmt::format("[model] loss bce needs two classes, the data has {}; set "
-                                  "model.loss = \"cross_entropy\"",
-                                  info.outputs));
+    throw ConfigError(
+        fmt::format("[model] loss bce needs two classes, the data has {}; set "
+                    "model.loss = \"cross_entropy\"",
+                    info.outputs));
   }
   if (!(options.label_smoothing >= 0 && options.label_smoothing < 1)) {
-    throw ConfigError(fmt::format("[model] label_smoothing = {} is outside [0, 1)",
-                                  options.label_smoothing));
+    throw ConfigError(
+        fmt::format("[model] label_smoothing = {} is outside [0, 1)", options.label_smoothing));
   }
   if (options.label_smoothing != 0 && !is_cross_entropy) {
-    throw ConfigError(fmt::format("[model] label_smoothing = {} is for cross_entropy, the loss is "
-                                  "{}; set it to 0",
-                                  options.label_smoothing, loss));
+    throw ConfigError(
+        fmt::format("[model] label_smoothing = {} is for cross_entropy, the loss is "
+                    "{}; set it to 0",
+                    options.label_smoothing, loss));
   }
 }
 
@@ -78,10 +82,10 @@ int64_t num_outputs(const ModelOptions& options, const DataInfo& info) {
   const int64_t outputs = options.outputs != 0 ? options.outputs : needed;
   const bool may_exceed = options.loss == "cross_entropy";
   if (outputs < 1 || outputs < needed || (outputs > needed && !may_exceed)) {
-    throw ConfigError(fmt::format("[model] outputs = {}: loss {} on this data needs {}{}; set "
-                                  "model.outputs = 0 to take it from the data",
-                                  outputs, options.loss, may_exceed ? "at least " : "",
-                                  std::max<int64_t>(needed, 1)));
+    throw ConfigError(fmt::format(
+        "[model] outputs = {}: loss {} on this data needs {}{}; set "
+        "model.outputs = 0 to take it from the data",
+        outputs, options.loss, may_exceed ? "at least " : "", std::max<int64_t>(needed, 1)));
   }
   return outputs;
 }
@@ -105,7 +109,9 @@ Task supervised(std::shared_ptr<torch::nn::Module> module,
   Task task;
   task.module = std::move(module);
   PhaseSpec phase;
-  phase.forward = [run, loss](const Batch& batch) { return Terms{loss(run(batch), batch["labels"])}; };
+  phase.forward = [run, loss](const Batch& batch) {
+    return Terms{loss(run(batch), batch["labels"])};
+  };
   task.phases.push_back(std::move(phase));
   task.predict = [run, loss, binary](const Batch& batch) {
     const at::Tensor outputs = run(batch);

@@ -27,8 +27,8 @@ Task supervised(std::shared_ptr<torch::nn::Module> module,
 // The same for a module with `at::Tensor forward(at::Tensor)`.
 template <typename M>
 Task supervised(std::shared_ptr<M> module, const ModelOptions& options, const DataInfo& info) {
-  return supervised(module, [module](const at::Tensor& x) { return module->forward(x); }, options,
-                    info);
+  return supervised(
+      module, [module](const at::Tensor& x) { return module->forward(x); }, options, info);
 }
 
 }  // namespace tanren

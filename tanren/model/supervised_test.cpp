@@ -74,7 +74,8 @@ TEST(Supervised, a_loss_that_does_not_fit_the_labels_is_a_config_error) {
   EXPECT_NE(refusal(with("crossentropy"), kClasses).find("'cross_entropy'"), std::string::npos);
   EXPECT_NE(refusal(with("cross_entropy", 2), kClasses).find("at least 3"), std::string::npos);
   EXPECT_NE(refusal(with("mse", 5), kValues).find("outputs = 5"), std::string::npos);
-  EXPECT_NE(refusal(with("cross_entropy", 0, 1.0), kClasses).find("label_smoothing"), std::string::npos);
+  EXPECT_NE(refusal(with("cross_entropy", 0, 1.0), kClasses).find("label_smoothing"),
+            std::string::npos);
   EXPECT_NE(refusal(with("mse", 0, 0.1), kValues).find("label_smoothing"), std::string::npos);
   EXPECT_EQ(refusal(with("cross_entropy", 7), kClasses), "");
   EXPECT_EQ(refusal(with("l1"), kValues), "");
@@ -128,7 +129,8 @@ TEST(Supervised, keeps_an_own_module_alive_in_its_phase) {
     const Task task = supervised(std::make_shared<OwnModule>(), ModelOptions{}, kClasses);
     forward = task.phases[0].forward;
   }
-  EXPECT_TRUE(forward(batch_of(at::randn({2, 4}), at::zeros({2}, at::kLong)))[0].sum.requires_grad());
+  EXPECT_TRUE(
+      forward(batch_of(at::randn({2, 4}), at::zeros({2}, at::kLong)))[0].sum.requires_grad());
 }
 
 }  // namespace

@@ -51,7 +51,8 @@ TEST(Zoo, mlp_without_hidden_layers_is_a_linear_model) {
 
 TEST(Zoo, mlp_equals_the_chain_of_its_layers) {
   for (const char* activation : {"relu", "gelu", "tanh"}) {
-    Mlp mlp({.hidden = {7, 5}, .activation = activation}, DataInfo{.input_shape = {2, 3}, .outputs = 4});
+    Mlp mlp({.hidden = {7, 5}, .activation = activation},
+            DataInfo{.input_shape = {2, 3}, .outputs = 4});
     const auto p = mlp.named_parameters();
     const auto act = activation_named(activation);
     const at::Tensor x = at::randn({6, 2, 3});
@@ -66,7 +67,7 @@ TEST(Zoo, convnet_has_the_expected_parameters_for_each_norm) {
     return num_parameters(Convnet({.channels = {4, 6}, .norm = norm}, kDigits));
   };
   const int64_t weights = 4 * 9 + 2 * 4 * 4 * 9 + 6 * 4 * 9 + 6 * 6 * 9 + 6 * 4 + 6 * 10 + 10;
-  const int64_t per_conv = 4 + 4 + 4 + 6 + 6;  // stem, conv1 and conv2 of both stages
+  const int64_t per_conv = 4 + 4 + 4 + 6 + 6;        // stem, conv1 and conv2 of both stages
   EXPECT_EQ(count("none"), weights + per_conv + 6);  // a bias each, the shortcut's included
   EXPECT_EQ(count("group"), weights + 2 * per_conv);
   EXPECT_EQ(count("batch"), weights + 2 * per_conv);
@@ -112,7 +113,8 @@ TEST(Zoo, dropout_makes_any_split_equal_the_whole_batch) {
     const at::Tensor whole = run(net, 0, 30);
     for (const int64_t size : {15, 7, 1}) {
       std::vector<at::Tensor> parts;
-      for (int64_t i = 0; i < 30; i += size) parts.push_back(run(net, i, std::min<int64_t>(i + size, 30)));
+      for (int64_t i = 0; i < 30; i += size)
+        parts.push_back(run(net, i, std::min<int64_t>(i + size, 30)));
       EXPECT_TRUE(at::allclose(at::cat(parts), whole, 1e-5, 1e-5)) << size;
     }
     const RandomScope other(1, 3, ids);
@@ -143,7 +145,8 @@ TEST(Block, is_named_to_a_profiler_and_otherwise_just_called) {
   seen.clear();
   EXPECT_EQ(run_block("a", [] { return at::ones({}); }).item<double>(), 1);
   const auto handle = at::addThreadLocalCallback(
-      at::RecordFunctionCallback([](const at::RecordFunction& fn) -> std::unique_ptr<at::ObserverContext> {
+      at::RecordFunctionCallback([](const at::RecordFunction& fn)
+                                     -> std::unique_ptr<at::ObserverContext> {
         seen += std::string(fn.name()) + " ";
         return nullptr;
       }).scopes({at::RecordScope::USER_SCOPE}));

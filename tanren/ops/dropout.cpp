@@ -5,8 +5,8 @@
 #include "tanren/ops/dropout_kernel.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/Dispatch.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <fmt/format.h>
@@ -24,14 +24,16 @@ const RandomScope& scope_for(at::IntArrayRef sizes, double p) {
   }
   const RandomScope* scope = RandomScope::current();
   if (scope == nullptr) {
-    throw Error("[ops] dropout outside a RandomScope; open tanren::RandomScope(seed, attempt, ids) "
-                "around the forward, or call eval() on the module");
+    throw Error(
+        "[ops] dropout outside a RandomScope; open tanren::RandomScope(seed, attempt, ids) "
+        "around the forward, or call eval() on the module");
   }
   const int64_t samples = scope->ids().size(0);
   if (sizes.empty() || sizes[0] != samples) {
-    throw Error(fmt::format("[ops] dropout of a tensor of shape [{}] in a RandomScope of {} "
-                            "samples; dim 0 must be the samples",
-                            fmt::join(sizes, ", "), samples));
+    throw Error(
+        fmt::format("[ops] dropout of a tensor of shape [{}] in a RandomScope of {} "
+                    "samples; dim 0 must be the samples",
+                    fmt::join(sizes, ", "), samples));
   }
   if (samples > 0 && c10::multiply_integers(sizes) / samples > (int64_t{1} << 34)) {
     throw Error(fmt::format("[ops] dropout of samples of {} elements; at most 2^34 are supported",

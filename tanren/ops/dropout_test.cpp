@@ -199,7 +199,9 @@ TEST(Dropout, gradient_equals_finite_differences) {
     for (int64_t i = 0; i < x.numel(); ++i) {
       const at::Tensor step = at::zeros({x.numel()}, at::kDouble);
       step[i] = 1e-6;
-      const double slope = ((value(x + step.view(x.sizes())) - value(x - step.view(x.sizes()))) / 2e-6).item<double>();
+      const double slope =
+          ((value(x + step.view(x.sizes())) - value(x - step.view(x.sizes()))) / 2e-6)
+              .item<double>();
       EXPECT_NEAR(gradient.reshape({-1})[i].item<double>(), slope, 1e-6);
     }
   }

@@ -14,8 +14,7 @@ constexpr int64_t kGroup = 64;  // draws: 16 Philox blocks of 4
 using DrawGroup = void (*)(std::array<uint32_t, 2> key, uint32_t first, int64_t id,
                            uint32_t* values);
 
-void draw_group_portable(std::array<uint32_t, 2> key, uint32_t first, int64_t id,
-                         uint32_t* values);
+void draw_group_portable(std::array<uint32_t, 2> key, uint32_t first, int64_t id, uint32_t* values);
 // The fastest that this processor runs (philox_group_x86.cpp, or philox_group_any.cpp elsewhere).
 DrawGroup best_draw_group();
 

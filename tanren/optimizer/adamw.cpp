@@ -19,8 +19,8 @@ class AdamW final : public Optimizer {
       group.all.first = zeros_like_all(group.all.parameters);
       group.all.second = zeros_like_all(group.all.parameters);
       const int64_t members = static_cast<int64_t>(group.names.size());
-      group.all_steps =
-          at::zeros({members}, group.all.parameters[0].options().dtype(at::kFloat).requires_grad(false));
+      group.all_steps = at::zeros(
+          {members}, group.all.parameters[0].options().dtype(at::kFloat).requires_grad(false));
       group.all.steps = group.all_steps.unbind();
     }
   }

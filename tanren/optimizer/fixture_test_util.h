@@ -36,8 +36,9 @@ inline std::vector<NamedParameter> fixture_parameters(at::ScalarType dtype = at:
 }
 
 inline at::Tensor fixture_gradient(const NamedParameter& parameter, int64_t step) {
-  return fixture("optimizer_inputs").at("gradient/" + parameter.name)[step].to(
-      parameter.tensor.scalar_type());
+  return fixture("optimizer_inputs")
+      .at("gradient/" + parameter.name)[step]
+      .to(parameter.tensor.scalar_type());
 }
 
 // Copies the gradients of `step` into each parameter's gradient, in the parameter's layout.

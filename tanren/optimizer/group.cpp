@@ -23,9 +23,10 @@ void check_parameter(const NamedParameter& parameter) {
   const at::Tensor& tensor = parameter.tensor;
   if (!tensor.defined() || tensor.layout() != at::kStrided ||
       !tensor.is_non_overlapping_and_dense()) {
-    throw Error(fmt::format("[optimizer] parameter '{}' is not a dense tensor of its own memory; "
-                            "make it contiguous",
-                            parameter.name));
+    throw Error(
+        fmt::format("[optimizer] parameter '{}' is not a dense tensor of its own memory; "
+                    "make it contiguous",
+                    parameter.name));
   }
   if (!at::isFloatingType(tensor.scalar_type())) {
     throw Error(fmt::format("[optimizer] parameter '{}' has dtype {}; only floating dtypes train",
@@ -149,8 +150,9 @@ TensorVector zeros_like_all(const TensorVector& parameters) {
   for (const at::Tensor& parameter : parameters) {
     zeros.push_back(at::zeros_like(parameter.detach()));
     if (!same_layout(zeros.back(), parameter)) {
-      throw Error("[optimizer] the state of a parameter has other strides than the parameter; "
-                  "make the parameter contiguous or channels-last");
+      throw Error(
+          "[optimizer] the state of a parameter has other strides than the parameter; "
+          "make the parameter contiguous or channels-last");
     }
   }
   return zeros;
@@ -191,9 +193,10 @@ void load_tensors(const NamedTensors& into, const TensorMap& from) {
     for (const auto& [name, own] : into) own_names.emplace(name, true);
     for (const auto& [name, tensor] : from) {
       if (own_names.count(name) == 0) {
-        throw CheckpointError(fmt::format("[optimizer] the checkpoint's '{}' has no place here; it "
-                                          "is of another model or optimizer",
-                                          name));
+        throw CheckpointError(
+            fmt::format("[optimizer] the checkpoint's '{}' has no place here; it "
+                        "is of another model or optimizer",
+                        name));
       }
     }
   }

@@ -28,11 +28,11 @@ struct TensorLists {
 struct Group {
   double learning_rate_scale = 1;
   double weight_decay = 0;
-  std::vector<size_t> index;        // of each member among the parameters given at build
+  std::vector<size_t> index;  // of each member among the parameters given at build
   std::vector<std::string> names;
   TensorLists all;
-  at::Tensor all_steps;             // fp32 [members], so that advancing them is one operation
-  std::vector<uint8_t> present;     // who takes part in this step
+  at::Tensor all_steps;          // fp32 [members], so that advancing them is one operation
+  std::vector<uint8_t> present;  // who takes part in this step
 
   // Fills `present` and the gradients; returns how many take part. Error on a wrong layout.
   size_t refresh(const StepInput& input);
@@ -43,7 +43,8 @@ struct Group {
   TensorLists some_;
 };
 
-// The groups of `options`, merged where their hyper-parameters are equal; ConfigError as make_optimizer.
+// The groups of `options`, merged where their hyper-parameters are equal. ConfigError as
+// make_optimizer.
 std::vector<Group> make_groups(const OptimizerOptions& options,
                                const std::vector<NamedParameter>& parameters);
 

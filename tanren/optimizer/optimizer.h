@@ -42,8 +42,8 @@ class Optimizer {
   virtual void load(const State& state) = 0;
 };
 
-// Builds the optimizer named by options.kind ("adamw", "sgd"). A parameter takes the hyper-parameters
-// of the first group with a matching pattern; a weight decay written in a group also holds for
+// Builds the optimizer named by options.kind ("adamw", "sgd"). A parameter takes the values of the
+// first group with a matching pattern; a weight decay written in a group also holds for
 // 1-dim parameters. ConfigError for an unknown kind, or a pattern that matches no parameter.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           const std::vector<NamedParameter>& parameters);

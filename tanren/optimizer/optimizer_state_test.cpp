@@ -73,8 +73,7 @@ TEST(OptimizerState, has_torchs_names_from_the_build_on) {
   const auto sgd = make_optimizer({.kind = "sgd", .momentum = 0.9}, parameters);
   const auto plain = make_optimizer({.kind = "sgd"}, parameters);
   EXPECT_EQ(adamw->state().tensors.size(), 12u);
-  EXPECT_EQ(adamw->state().tensors.at("conv.weight.exp_avg").sizes(),
-            parameters[2].tensor.sizes());
+  EXPECT_EQ(adamw->state().tensors.at("conv.weight.exp_avg").sizes(), parameters[2].tensor.sizes());
   EXPECT_TRUE(adamw->state().tensors.contains("conv.weight.exp_avg_sq"));
   EXPECT_EQ(adamw->state().tensors.at("conv.weight.step").dim(), 0);
   EXPECT_EQ(sgd->state().tensors.size(), 4u);

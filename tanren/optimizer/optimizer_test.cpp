@@ -65,8 +65,7 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 TEST(Optimizer, an_unknown_kind_names_the_nearest) {
-  const auto message =
-      message_of([] { make_optimizer({.kind = "adamv"}, fixture_parameters()); });
+  const auto message = message_of([] { make_optimizer({.kind = "adamv"}, fixture_parameters()); });
   EXPECT_NE(message.find("did you mean 'adamw'"), std::string::npos) << message;
 }
 
@@ -143,7 +142,8 @@ TEST(Optimizer, runs_in_float64_and_agrees_with_float32) {
     }
     for (size_t i = 0; i < wide.size(); ++i) {
       EXPECT_EQ(wide[i].tensor.scalar_type(), at::kDouble);
-      const double error = difference(narrow[i].tensor.detach().to(at::kDouble), wide[i].tensor.detach());
+      const double error =
+          difference(narrow[i].tensor.detach().to(at::kDouble), wide[i].tensor.detach());
       EXPECT_LT(error, 1e-5);
       EXPECT_GT(error, 0);
     }
@@ -197,8 +197,7 @@ TEST(Optimizer, a_channels_last_parameter_equals_the_contiguous_run) {
     if (!test.options.groups.empty()) continue;
     const at::Tensor initial = at::randn({4, 3, 3, 3});
     const NamedParameter plain{"w", initial.clone().requires_grad_()};
-    const NamedParameter last{
-        "w", initial.clone(at::MemoryFormat::ChannelsLast).requires_grad_()};
+    const NamedParameter last{"w", initial.clone(at::MemoryFormat::ChannelsLast).requires_grad_()};
     const auto plain_optimizer = make_optimizer(test.options, {plain});
     const auto last_optimizer = make_optimizer(test.options, {last});
     for (int64_t step = 0; step < 3; ++step) {

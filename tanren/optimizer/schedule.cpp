@@ -25,8 +25,7 @@ double learning_rate(const ScheduleOptions& options, double peak, int64_t step,
   if (constant) return peak;
   const double length = std::max(1.0, static_cast<double>(total_steps) - warmup);
   const double progress = std::clamp((now - warmup) / length, 0.0, 1.0);
-  const double left =
-      linear ? 1 - progress : 0.5 * (1 + std::cos(std::numbers::pi * progress));
+  const double left = linear ? 1 - progress : 0.5 * (1 + std::cos(std::numbers::pi * progress));
   return peak * (options.final_fraction + (1 - options.final_fraction) * left);
 }
 

@@ -1,8 +1,8 @@
 // Learning-rate schedules as pure functions of the applied step.
 // learning_rate(0) belongs to the first update, and no update of a run has rate 0: a warm-up of w
 // steps gives peak × 1/w, 2/w, … w/w to the updates 0 … w-1, one step ahead of transformers'
-// get_*_schedule_with_warmup (whose first update is 0 and moves nothing); from update w on the rates
-// equal theirs, and without a warm-up they equal them throughout. Called by train_step, own loops.
+// get_*_schedule_with_warmup (whose first update is 0 and moves nothing). From update w on the
+// rates equal theirs; without a warm-up they all do. Called by train_step, own loops.
 #pragma once
 
 #include "tanren/config/run_config.h"

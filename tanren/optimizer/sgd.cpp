@@ -109,8 +109,9 @@ class Sgd final : public Optimizer {
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options,
                                     const std::vector<NamedParameter>& parameters) {
   if (options.nesterov && (options.momentum <= 0 || options.dampening != 0)) {
-    throw ConfigError("[optimizer] nesterov needs momentum > 0 and dampening = 0; set them or "
-                      "nesterov = false");
+    throw ConfigError(
+        "[optimizer] nesterov needs momentum > 0 and dampening = 0; set them or "
+        "nesterov = false");
   }
   return std::make_unique<Sgd>(options, parameters);
 }

@@ -1,5 +1,6 @@
 #include "tanren/run/build.h"
 
+#include "tanren/model/couples_samples.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/run/device.h"
 

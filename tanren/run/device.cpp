@@ -39,8 +39,7 @@ at::Device apply_device_plan(const Plan& plan) {
     context.setDeterministicCuDNN(true);
   }
   context.setBenchmarkCuDNN(plan.precision.cudnn_benchmark);
-  if (plan.precision.matmul == "high") context.setFloat32MatmulPrecision(at::Float32MatmulPrecision::HIGH);
-  if (plan.precision.matmul == "medium") context.setFloat32MatmulPrecision(at::Float32MatmulPrecision::MEDIUM);
+  context.setFloat32MatmulPrecision(plan.precision.matmul);
   const at::Device device(plan.device.device);
   if (device.is_cpu() && plan.precision.mode == Mode::fp16) enable_half_convolution();
   return device;

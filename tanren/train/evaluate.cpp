@@ -50,7 +50,7 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
   std::vector<at::Tensor> sums;
   Counts counts;
   std::vector<std::string> count_names;
-  for (int64_t begin = 0; begin < dataset.size() && !parts.stop_requested(); begin += size) {
+  for (int64_t begin = 0; begin < dataset.size(); begin += size) {
     std::vector<int64_t> indices(std::min(size, dataset.size() - begin));
     std::iota(indices.begin(), indices.end(), begin);
     const auto collated = dataset.collate(indices);

@@ -10,7 +10,8 @@
 namespace tanren {
 
 // Module modes and the generator are as before when it returns. Empty `samples` = 0 if the dataset
-// is empty. A stop request ends it early and returns a report of what was seen (samples < size).
+// is empty. A stop request
+// does not cut it short: a resumed run would lack it.
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset);
 
 }  // namespace tanren

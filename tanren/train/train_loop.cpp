@@ -94,7 +94,6 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
   const auto evaluation = [&] {
     if (surroundings.eval == nullptr || evaluated_at == run.step()) return;
     auto report = evaluate(run, parts, *surroundings.eval);
-    if (report.samples < surroundings.eval->size()) return;  // stopped in the middle
     evaluated_at = run.step();
     tell(report, &Sink::evaluation);
     result.evaluation = std::move(report);

@@ -1,0 +1,132 @@
+#include "tanren/checkpoint/manifest.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/file.h"
+
+#define XXH_INLINE_ALL
+#include <nlohmann/json.hpp>
+#include <xxhash.h>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+
+namespace tanren {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr const char* kMarker = "COMPLETE";
+constexpr const char* kManifest = "manifest.json";
+constexpr int kFormat = 1;
+constexpr size_t kChunk = size_t{1} << 20;
+
+struct Facts {
+  uint64_t bytes = 0;
+  std::string checksum;  // 16 hexadecimal digits
+};
+
+// Reads piece by piece: a model may be larger than the memory that is left.
+Facts facts_of(const fs::path& path) {
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
+                                                                              XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  OpenFile file = open_file(path);
+  std::string chunk(kChunk, '\0');
+  Facts facts;
+  while (file.stream) {
+    file.stream.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+    const auto got = static_cast<size_t>(file.stream.gcount());
+    XXH3_64bits_update(state.get(), chunk.data(), got);
+    facts.bytes += got;
+  }
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx",
+                static_cast<unsigned long long>(XXH3_64bits_digest(state.get())));
+  facts.checksum = text;
+  return facts;
+}
+
+[[noreturn]] void fail(const fs::path& file, const std::string& what) {
+  throw CheckpointError("[checkpoint] " + file.string() + " " + what +
+                        "; use an older step folder, or a copy of this one");
+}
+
+Facts checked_facts(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) fail(path, "is missing");
+  return facts_of(path);
+}
+
+// The manifest's list; every irregularity is an error, since the file itself is checked first.
+std::map<std::string, Facts> read_manifest(const fs::path& path) {
+  const Json json = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("format") || !json["format"].is_number_integer() ||
+      !json.contains("files") || !json["files"].is_object()) {
+    fail(path, "is no manifest");
+  }
+  if (json["format"] != kFormat) {
+    fail(path, "has format " + json["format"].dump() + ", this program reads " +
+                   std::to_string(kFormat));
+  }
+  std::map<std::string, Facts> files;
+  for (const auto& [name, facts] : json["files"].items()) {
+    if (!facts.is_object() || !facts.contains("bytes") || !facts["bytes"].is_number_unsigned() ||
+        !facts.contains("xxh3") || !facts["xxh3"].is_string() ||
+        name.find('/') != std::string::npos) {
+      fail(path, "describes " + name + " wrongly");
+    }
+    files[name] = {facts["bytes"].get<uint64_t>(), facts["xxh3"].get<std::string>()};
+  }
+  return files;
+}
+
+}  // namespace
+
+void write_manifest(const fs::path& folder) {
+  std::map<std::string, Facts> sorted;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    sorted[entry.path().filename().string()] = facts_of(entry.path());
+  }
+  Json files = Json::object();
+  for (const auto& [name, facts] : sorted) {
+    files[name] = {{"bytes", facts.bytes}, {"xxh3", facts.checksum}};
+  }
+  const Json manifest{{"format", kFormat}, {"tanren", TANREN_VERSION}, {"files", files}};
+  write_file(folder / kManifest, manifest.dump(1) + "\n");
+  write_file(folder / kMarker, facts_of(folder / kManifest).checksum + "\n");
+}
+
+bool is_complete(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_regular_file(folder / kMarker, error);
+}
+
+void verify_manifest(const fs::path& folder, const std::vector<std::string>& required) {
+  if (!is_complete(folder)) {
+    throw CheckpointError("[checkpoint] " + folder.string() +
+                          " is no complete checkpoint (no marker in it); use another step folder");
+  }
+  if (checked_facts(folder / kManifest).checksum + "\n" != read_file(folder / kMarker)) {
+    fail(folder / kManifest, "has changed (its checksum is not the marker's)");
+  }
+  const auto files = read_manifest(folder / kManifest);
+  for (const auto& name : required) {
+    if (files.count(name) == 0) fail(folder / kManifest, "does not list " + name);
+  }
+  for (const auto& [name, facts] : files) {
+    const Facts found = checked_facts(folder / name);
+    if (found.bytes != facts.bytes) {
+      fail(folder / name, "has " + std::to_string(found.bytes) + " bytes, the manifest says " +
+                              std::to_string(facts.bytes));
+    }
+    if (found.checksum != facts.checksum) {
+      fail(folder / name, "has changed (checksum " + found.checksum + ", the manifest says " +
+                              facts.checksum + ")");
+    }
+  }
+}
+
+}  // namespace tanren
