@@ -93,8 +93,11 @@ void put_in_place(const fs::path& made, const fs::path& target) {
     return;
   }
   // Nothing there, or a file system that cannot exchange.
-  fs::remove_all(target);
+  const fs::path before = made.string() + "-before";
+  std::error_code ignored;
+  fs::rename(target, before, ignored);
   fs::rename(made, target);
+  fs::remove_all(before, ignored);
 }
 
 TensorMap read_tensors(const fs::path& path) {

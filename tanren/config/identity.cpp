@@ -28,4 +28,17 @@ std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig
   return differing;
 }
 
+std::set<std::string> changed_keys(const RunConfig& config) {
+  RunConfig defaults, copy = config;
+  std::map<std::string, std::string> values;
+  visit_config(defaults, [&](const std::string& key, auto& member, const FieldInfo&) {
+    values[key] = toml_text(member);
+  });
+  std::set<std::string> changed;
+  visit_config(copy, [&](const std::string& key, auto& member, const FieldInfo&) {
+    if (toml_text(member) != values[key]) changed.insert(key);
+  });
+  return changed;
+}
+
 }  // namespace tanren

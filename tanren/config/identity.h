@@ -3,6 +3,7 @@
 
 #include "tanren/config/run_config.h"
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,5 +12,8 @@ namespace tanren {
 // "key: before → now" for each key that defines the run and differs. run.steps and run.epochs may
 // grow; keys that change nothing that is trained are passed over.
 std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig& now);
+
+// Keys whose value is not the default.
+std::set<std::string> changed_keys(const RunConfig& config);
 
 }  // namespace tanren

@@ -100,7 +100,7 @@ struct OptimizerOptions {
 struct ScheduleOptions {
   std::string kind = "constant";  // constant, linear, cosine
   int64_t warmup_steps = 0;       // linear from 0 to the learning rate
-  double final_fraction = 0.0;    // learning rate at the last step, as a share of the peak
+  double final_fraction = 0.0;    // learning rate once the run is over, as a share of the peak
 };
 
 struct ClipOptions {

@@ -145,8 +145,7 @@ void check_precision(Problems& p, const PrecisionOptions& o) {
           "precision.loss_scale with mode fp64 makes no sense; drop it");
 }
 
-void check_optimizer(Problems& p, const RunConfig& config) {
-  const auto& o = config.optimizer;
+void check_optimizer(Problems& p, const OptimizerOptions& o) {
   p.one_of("optimizer.kind", o.kind, {"adamw", "sgd"});
   p.positive("optimizer.learning_rate", o.learning_rate);
   p.check(o.learning_rate < 1e6, "optimizer.learning_rate is absurd; lower it");
@@ -158,12 +157,17 @@ void check_optimizer(Problems& p, const RunConfig& config) {
   p.within("optimizer.dampening", o.dampening, 0, 1, true);
   p.check(!o.nesterov || (o.momentum > 0 && o.dampening == 0),
           "optimizer.nesterov needs a momentum and no dampening");
-  const auto other = o.kind == "sgd" ? std::vector<std::string>{"beta1", "beta2", "eps"}
-                                     : std::vector<std::string>{"momentum", "dampening", "nesterov"};
-  for (const auto& key : other) {
-    p.check(config.asked.count("optimizer." + key) == 0,
-            "optimizer." + key + " has no meaning for optimizer.kind \"" + o.kind + "\"; drop it");
-  }
+  const OptimizerOptions defaults;
+  const auto meaningless = [&](const char* key, bool changed, const char* kind) {
+    p.check(!changed || o.kind != kind, std::string("optimizer.") + key +
+                                            " has no meaning for optimizer.kind \"" + o.kind + "\"; drop it");
+  };
+  meaningless("beta1", o.beta1 != defaults.beta1, "sgd");
+  meaningless("beta2", o.beta2 != defaults.beta2, "sgd");
+  meaningless("eps", o.eps != defaults.eps, "sgd");
+  meaningless("momentum", o.momentum != defaults.momentum, "adamw");
+  meaningless("dampening", o.dampening != defaults.dampening, "adamw");
+  meaningless("nesterov", o.nesterov != defaults.nesterov, "adamw");
   for (const auto& group : o.groups) {
     p.check(!group.parameters.empty(), "an entry of optimizer.groups has no parameters; give patterns");
     if (group.learning_rate_scale) p.at_least("optimizer.groups.learning_rate_scale", *group.learning_rate_scale, 0.0);
@@ -187,7 +191,7 @@ std::vector<std::string> validate(const RunConfig& config,
   check_data(p, config.data);
   check_batch(p, config.batch);
   check_precision(p, config.precision);
-  check_optimizer(p, config);
+  check_optimizer(p, config.optimizer);
   p.one_of("schedule.kind", config.schedule.kind, {"constant", "linear", "cosine"});
   p.at_least("schedule.warmup_steps", config.schedule.warmup_steps, int64_t{0});
   p.within("schedule.final_fraction", config.schedule.final_fraction, 0, 1, true);

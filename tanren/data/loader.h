@@ -1,6 +1,7 @@
 // Loader: the stream of global batches. Worker threads claim tickets, collate, and the batches come
 // out in ticket order, so the stream is the same for any number of workers and any prefetch depth.
-// The cursor counts what was *consumed*: a batch carries the position after itself.
+// The cursor counts what was *consumed*: a batch carries the position after itself. While collating
+// is cheaper than handing a batch from thread to thread, it happens on the caller's.
 // next() is for one thread; everything else is inside.
 #pragma once
 
@@ -25,6 +26,8 @@ struct LoaderOptions {
   int64_t prefetch = 2;  // batches ready ahead
   int64_t rank = 0;
   int64_t world_size = 1;
+  // The workers start once collating on the caller's thread has cost it so much; 0: at once.
+  double patience_seconds = 1e-3;
 };
 
 class Loader {

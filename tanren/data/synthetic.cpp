@@ -8,6 +8,7 @@
 #include "tanren/data/dataset.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <regex>
@@ -65,12 +66,15 @@ class FieldParser {
                       "; write for example \"inputs: float[1,8,8] in [-1, 1]\"");
   }
 
-  double number(const std::string& text) const {
-    try {
-      return std::stod(text);
-    } catch (const std::exception&) {
+  double number(std::string text) const {
+    std::erase_if(text, [](char c) { return c == ' ' || c == '+'; });
+    double value = 0;
+    const char* const end = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data(), end, value);
+    if (parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(value)) {
       fail("holds \"" + text + "\", which is no number");
     }
+    return value;
   }
 
   const std::string& text_;

@@ -96,7 +96,10 @@ RunConfig config_of_folder(const fs::path& folder, const std::vector<std::string
     throw ConfigError("[run] " + folder.string() +
                       " is no run folder (no config.toml in it); give a config file or a run folder");
   }
-  return read_config(file, sets, known_model_kinds);
+  RunConfig config = read_config(file, sets, known_model_kinds);
+  // The file holds every key; what was asked is what differs from the defaults.
+  config.asked = changed_keys(config);
+  return config;
 }
 
 }  // namespace tanren

@@ -127,11 +127,8 @@ void RunState::load(const State& model, const State& optimizer, const State& run
     item.value().set_requires_grad(value_of<bool>(run, "requires_grad." + item.key()));
   }
   for (auto& item : task.module->named_modules()) {
-    // Only this module's own flag: train() would set its children's too.
-    const bool training = value_of<bool>(run, "training." + item.key());
-    if (item.value()->is_training() != training && item.value()->children().empty()) {
-      item.value()->train(training);
-    }
+    // train() sets the children too; they come later in the list and get their own flag then.
+    item.value()->train(value_of<bool>(run, "training." + item.key()));
   }
   seed = static_cast<uint64_t>(value_of<int64_t>(run, "seed"));
   attempt = value_of<int64_t>(run, "attempt");

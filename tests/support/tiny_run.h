@@ -1,0 +1,94 @@
+// Small runs for the whole-run tests: a config → plan → state in one line, on a machine that is
+// data, one thread.
+#pragma once
+
+#include "tanren/base/device_reads.h"
+#include "tanren/data/loader.h"
+#include "tanren/model/couples_samples.h"
+#include "tanren/model/registry.h"
+#include "tanren/plan/planner.h"
+#include "tanren/run/build.h"
+#include "tanren/train/train_step.h"
+
+#include <ATen/ATen.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tanren::testing {
+
+inline RunConfig tiny_config(const std::string& kind) {
+  RunConfig config;
+  config.run.steps = 100;
+  config.run.threads = 1;
+  config.run.seed = 7;
+  config.model.kind = kind;
+  config.model.hidden = {16, 16};
+  config.model.channels = {4, 8};
+  config.data.train.kind = "synthetic";
+  config.data.train.fields = {"inputs: float[1,8,8] in [-1, 1]", "labels: int[] in [0, 4]"};
+  config.data.train.samples = 64;
+  config.data.workers = 0;
+  config.batch.global_batch = "30";
+  config.precision.mode = "fp64";
+  config.optimizer.learning_rate = 0.01;
+  return config;
+}
+
+// A run that a test drives update by update.
+struct TinyRun {
+  std::unique_ptr<Dataset> owned;
+  const Dataset* dataset;
+  Parts parts;
+  RunState state;
+  std::unique_ptr<Loader> loader;
+
+  explicit TinyRun(const RunConfig& config) : TinyRun(config, nullptr, std::nullopt) {}
+
+  // With an own dataset and task where they are given.
+  TinyRun(const RunConfig& config, const Dataset* own_data, std::optional<Task> own_task) {
+    if (own_data == nullptr) owned = open_dataset(config.data.train, "data.train");
+    dataset = own_data != nullptr ? own_data : owned.get();
+    Task task = own_task ? *own_task : build_task(config, ModelRegistry(), *dataset);
+    ModelProfile profile;
+    profile.train_samples = dataset->size();
+    profile.couples_samples = couples_samples(*task.module);
+    parts = build_parts(make_plan(config, Machine{}, profile), nullptr);
+    state = build_run_state(std::move(task), parts);
+    LoaderOptions options;
+    options.global_batch = parts.plan.batch.global_batch;
+    options.shuffle = parts.plan.data.shuffle;
+    options.keep_last = parts.plan.batch.keep_last;
+    options.seed = state.seed;
+    options.workers = 0;
+    loader = std::make_unique<Loader>(*dataset, options, Cursor{});
+  }
+
+  StepReport step() { return step(loader->next()); }
+  StepReport step(const GlobalBatch& batch) {
+    return *update(state.phases.front(), state, parts, batch);
+  }
+  std::vector<StepReport> steps(int count) {
+    std::vector<StepReport> reports;
+    for (int i = 0; i < count; ++i) reports.push_back(step());
+    return reports;
+  }
+  // All weights in one vector, a copy.
+  at::Tensor weights() const {
+    std::vector<at::Tensor> all;
+    for (const auto& p : state.task.module->parameters()) all.push_back(p.detach().flatten());
+    return at::cat(all).clone();
+  }
+  at::Tensor gradients() const {
+    return at::cat(state.phases.front().objectives.front().gradients.flat()).clone();
+  }
+  Objective& objective() { return state.phases.front().objectives.front(); }
+};
+
+inline double relative(const at::Tensor& a, const at::Tensor& b) {
+  return ((a - b).norm() / b.norm()).item<double>();
+}
+
+}  // namespace tanren::testing
