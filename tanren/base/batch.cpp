@@ -8,7 +8,8 @@ namespace tanren {
 
 Batch Batch::slice(int64_t begin, int64_t end) const {
   Batch part;
-  for (const auto& [name, field] : fields) part.fields.set(name, field.narrow(0, begin, end - begin));
+  for (const auto& [name, field] : fields)
+    part.fields.set(name, field.narrow(0, begin, end - begin));
   part.ids = ids.narrow(0, begin, end - begin);
   return part;
 }

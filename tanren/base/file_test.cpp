@@ -36,8 +36,7 @@ TEST(File, a_full_disk_leaves_the_old_file_and_no_temporary_one) {
 TEST(File, writing_below_something_that_is_no_folder_fails_in_one_line) {
   const TemporaryFolder folder;
   const auto blocked = folder.file("blocked", "a file");
-  const auto error =
-      testing::error_of<RunError>([&] { write_file(blocked + "/inside", "bytes"); });
+  const auto error = testing::error_of<RunError>([&] { write_file(blocked + "/inside", "bytes"); });
   TANREN_EXPECT_CONTAINS(error, "blocked/inside");
   EXPECT_EQ(error.find('\n'), std::string::npos);
 }

@@ -9,7 +9,7 @@ namespace tanren {
 
 using LogSink = std::function<void(std::string_view)>;
 
-// Replaces the sink (null restores stderr) and returns the one before. Not thread-safe: set it first.
+// Replaces the sink (null restores stderr) and returns the one before. Thread-safe.
 LogSink set_log_sink(LogSink sink);
 // Hands one line, without line feed, to the sink. Thread-safe.
 void log(std::string_view line);

@@ -3,8 +3,8 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 
-#include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <array>
@@ -135,7 +135,8 @@ Metadata metadata_of(const Json& json, const std::filesystem::path& path) {
 }
 
 // The entries, in the order of the header, lie side by side and fill the data.
-void check_cover(std::vector<Entry> entries, uint64_t available, const std::filesystem::path& path) {
+void check_cover(std::vector<Entry> entries, uint64_t available,
+                 const std::filesystem::path& path) {
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
@@ -195,7 +196,8 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
     }
     contiguous.push_back(tensor.detach().to(at::kCPU).contiguous());
     const uint64_t end = offset + static_cast<uint64_t>(contiguous.back().nbytes());
-    header[name] = {{"dtype", dtype}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
+    header[name] = {
+        {"dtype", dtype}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.dump();

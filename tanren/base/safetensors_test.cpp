@@ -71,14 +71,12 @@ TEST(Safetensors, refuses_hostile_shapes_dtypes_and_offsets) {
 }
 
 TEST(Safetensors, refuses_tensors_that_overlap_leave_gaps_or_share_a_name) {
-  const std::string two =
-      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-      R"("b":{"dtype":"F32","shape":[1],"data_offsets":)";
+  const std::string two = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                          R"("b":{"dtype":"F32","shape":[1],"data_offsets":)";
   TANREN_EXPECT_CONTAINS(refusal(raw_safetensors(two + "[0,4]}}", 4)), "tensor b overlaps");
   TANREN_EXPECT_CONTAINS(refusal(raw_safetensors(two + "[8,12]}}", 12)), "leaves a gap");
-  const std::string twice =
-      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-      R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  const std::string twice = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                            R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   TANREN_EXPECT_CONTAINS(refusal(raw_safetensors(twice, 4)), "tensor a stands in it twice");
 }
 

@@ -15,7 +15,8 @@ T value_of(const State& state, const std::string& name) {
   }
   if (const auto* value = std::get_if<T>(&found->second)) return *value;
   if constexpr (std::is_same_v<T, double>) {
-    if (const auto* value = std::get_if<int64_t>(&found->second)) return static_cast<double>(*value);
+    if (const auto* value = std::get_if<int64_t>(&found->second))
+      return static_cast<double>(*value);
   }
   throw CheckpointError("[checkpoint] the saved value " + name + " has another type than expected");
 }

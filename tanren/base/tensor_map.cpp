@@ -25,8 +25,8 @@ const at::Tensor& TensorMap::at(std::string_view name) const {
   if (const auto* tensor = find(name)) return *tensor;
   std::string known;
   for (const auto& item : items_) known += (known.empty() ? "" : ", ") + item.first;
-  throw DataError("[data] there is no tensor " + std::string(name) + "; there are: " +
-                  (known.empty() ? "none" : known));
+  throw DataError("[data] there is no tensor " + std::string(name) +
+                  "; there are: " + (known.empty() ? "none" : known));
 }
 
 }  // namespace tanren

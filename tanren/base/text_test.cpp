@@ -11,8 +11,8 @@ namespace {
 TEST(Text, a_double_reads_back_as_itself_and_is_short) {
   EXPECT_EQ(to_text(0.1), "0.1");
   EXPECT_EQ(to_text(3.0), "3");
-  for (const double value : {1.0 / 3, 1e-8, 1e300, -0.0, 5e-324,
-                             std::numeric_limits<double>::max()}) {
+  for (const double value :
+       {1.0 / 3, 1e-8, 1e300, -0.0, 5e-324, std::numeric_limits<double>::max()}) {
     EXPECT_EQ(std::strtod(to_text(value).c_str(), nullptr), value);
   }
 }

@@ -51,9 +51,9 @@ void check_names_and_shapes(const TensorMap& expected, const TensorMap& found,
     if (saved.count(name) > 0) unexpected.push_back(name + " " + shape_text(tensor));
   }
   if (missing.empty() && unexpected.empty() && different.empty()) return;
-  throw CheckpointError("[checkpoint] " + what + " belongs to another model: " +
-                        part("missing", missing) + part("unexpected", unexpected) +
-                        part("different", different) +
+  throw CheckpointError("[checkpoint] " + what +
+                        " belongs to another model: " + part("missing", missing) +
+                        part("unexpected", unexpected) + part("different", different) +
                         "use the [model] section that it was written with");
 }
 

@@ -39,8 +39,8 @@ TEST(CheckTensors, another_dtype_differs_too) {
 TEST(CheckTensors, a_long_list_is_cut_at_ten_and_says_how_long_it_is) {
   TensorMap many;
   for (int i = 0; i < 25; ++i) many.set("w" + std::to_string(i), at::zeros({1}));
-  const auto error = testing::error_of<CheckpointError>(
-      [&] { check_names_and_shapes(many, {}, "step-5"); });
+  const auto error =
+      testing::error_of<CheckpointError>([&] { check_names_and_shapes(many, {}, "step-5"); });
   TANREN_EXPECT_CONTAINS(error, "25 missing");
   TANREN_EXPECT_CONTAINS(error, "w9 [1]");
   TANREN_EXPECT_CONTAINS(error, "and 15 more");

@@ -7,10 +7,10 @@
 #include "tanren/checkpoint/values_json.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 
 namespace tanren {
 

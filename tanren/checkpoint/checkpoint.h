@@ -1,5 +1,5 @@
 // Checkpoints: step folders that are complete or invisible. Written under a temporary name, every
-// file flushed, renamed; the marker COMPLETE is the last file, the manifest has sizes and checksums.
+// file flushed, renamed; the manifest has sizes and checksums, the marker COMPLETE comes last.
 //   step-<n>/ model.safetensors optimizer.safetensors random.safetensors state.json config.toml
 //             plan.txt manifest.json COMPLETE
 // One writer at a time (the run folder's lock sees to it).
@@ -15,9 +15,9 @@
 namespace tanren {
 
 struct Snapshot {
-  State model;      // weights and buffers
+  State model;  // weights and buffers
   State optimizer;
-  State run;        // counters, cursor, scaler, guard, generator
+  State run;  // counters, cursor, scaler, guard, generator
   std::string config_toml;
   std::string plan_text;
 };

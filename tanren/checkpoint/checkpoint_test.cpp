@@ -63,9 +63,9 @@ std::string error_after(const std::function<void(const fs::path&)>& ruin) {
   return error;
 }
 
-const std::vector<std::string> kFiles = {"model.safetensors", "optimizer.safetensors",
-                                         "random.safetensors", "state.json", "config.toml",
-                                         "plan.txt", "manifest.json"};
+const std::vector<std::string> kFiles = {
+    "model.safetensors", "optimizer.safetensors", "random.safetensors", "state.json", "config.toml",
+    "plan.txt",          "manifest.json"};
 
 TEST(Checkpoint, a_folder_without_the_marker_is_none) {
   TANREN_EXPECT_CONTAINS(error_after([](const fs::path& step) { fs::remove(step / "COMPLETE"); }),
@@ -180,7 +180,8 @@ TEST(Checkpoint, the_latest_is_the_last_complete_one_by_number) {
   const TemporaryFolder folder;
   EXPECT_EQ(latest_checkpoint(folder.path()), std::nullopt);
   EXPECT_EQ(latest_checkpoint(folder.path() / "absent"), std::nullopt);
-  for (const int64_t step : {9, 10, 100}) write_checkpoint(folder.path(), step, snapshot_of(step), 9);
+  for (const int64_t step : {9, 10, 100})
+    write_checkpoint(folder.path(), step, snapshot_of(step), 9);
   EXPECT_EQ(latest_checkpoint(folder.path()), folder.path() / "step-100");
   fs::remove(folder.path() / "step-100" / "COMPLETE");  // HF#41723: a half-written one is none
   fs::create_directory(folder.path() / "step-999");
@@ -190,7 +191,8 @@ TEST(Checkpoint, the_latest_is_the_last_complete_one_by_number) {
 
 TEST(Checkpoint, keeps_the_last_k_and_always_the_newest) {
   const TemporaryFolder folder;
-  for (int64_t step = 1; step <= 5; ++step) write_checkpoint(folder.path(), step, snapshot_of(step), 2);
+  for (int64_t step = 1; step <= 5; ++step)
+    write_checkpoint(folder.path(), step, snapshot_of(step), 2);
   EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"step-4", "step-5"}));
   write_checkpoint(folder.path(), 6, snapshot_of(6), 0);
   EXPECT_EQ(names_in(folder.path()), std::set<std::string>{"step-6"});

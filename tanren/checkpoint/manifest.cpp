@@ -68,8 +68,8 @@ std::map<std::string, Facts> read_manifest(const fs::path& path) {
     fail(path, "is no manifest");
   }
   if (json["format"] != kFormat) {
-    fail(path, "has format " + json["format"].dump() + ", this program reads " +
-                   std::to_string(kFormat));
+    fail(path,
+         "has format " + json["format"].dump() + ", this program reads " + std::to_string(kFormat));
   }
   std::map<std::string, Facts> files;
   for (const auto& [name, facts] : json["files"].items()) {

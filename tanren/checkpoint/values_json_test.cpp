@@ -23,14 +23,19 @@ TEST(ValuesJson, refuses_what_is_no_plain_value) {
 
 TEST(ValuesJson, values_keep_their_type_and_every_bit) {
   using Limits = std::numeric_limits<double>;
-  std::map<std::string, Value> values = {
-      {"true", true},          {"text", std::string("a \"b\"\n ü")},
-      {"zero", int64_t{0}},    {"min", std::numeric_limits<int64_t>::min()},
-      {"odd", int64_t{9007199254740993}}, {"max", std::numeric_limits<int64_t>::max()},
-      {"one", 1.0},            {"third", 1.0 / 3},
-      {"tiny", Limits::denorm_min()}, {"huge", Limits::max()},
-      {"scale", 65536.0},      {"infinite", Limits::infinity()},
-      {"negative", -Limits::infinity()}};
+  std::map<std::string, Value> values = {{"true", true},
+                                         {"text", std::string("a \"b\"\n ü")},
+                                         {"zero", int64_t{0}},
+                                         {"min", std::numeric_limits<int64_t>::min()},
+                                         {"odd", int64_t{9007199254740993}},
+                                         {"max", std::numeric_limits<int64_t>::max()},
+                                         {"one", 1.0},
+                                         {"third", 1.0 / 3},
+                                         {"tiny", Limits::denorm_min()},
+                                         {"huge", Limits::max()},
+                                         {"scale", 65536.0},
+                                         {"infinite", Limits::infinity()},
+                                         {"negative", -Limits::infinity()}};
   EXPECT_EQ(there_and_back(values), values);
 }
 

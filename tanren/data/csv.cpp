@@ -71,8 +71,9 @@ class CsvReader {
     const std::vector<int64_t> shape = checked_shape();
     const auto width = static_cast<int64_t>(columns_.size()) - 1;
     // A row has at least one character and one separator a cell.
-    const auto longest = std::min(std::count(rest.begin(), rest.end(), '\n') + 1,
-                                  static_cast<std::ptrdiff_t>(rest.size() / columns_.size() / 2 + 1));
+    const auto longest =
+        std::min(std::count(rest.begin(), rest.end(), '\n') + 1,
+                 static_cast<std::ptrdiff_t>(rest.size() / columns_.size() / 2 + 1));
     at::Tensor inputs = at::empty({longest, width}, at::kFloat);
     float* row = inputs.mutable_data_ptr<float>();
     for (int64_t line_number = 2; !rest.empty(); ++line_number) {
@@ -88,21 +89,23 @@ class CsvReader {
 
  private:
   [[noreturn]] void fail(int64_t line, const std::string& problem) const {
-    throw DataError("[" + what_ + "] " + options_.path + ":" + std::to_string(line) + ": " + problem);
+    throw DataError("[" + what_ + "] " + options_.path + ":" + std::to_string(line) + ": " +
+                    problem);
   }
 
   void read_header(std::string_view line) {
     if (trimmed(line).empty()) {
-      fail(1, "the file is empty or starts with an empty line; it needs a header line that names "
-              "the columns");
+      fail(1,
+           "the file is empty or starts with an empty line; it needs a header line that names "
+           "the columns");
     }
     const bool open_end = trimmed(line).back() == ',';
     while (!line.empty()) columns_.push_back(take_cell(line));
     if (open_end) columns_.emplace_back();
     const auto found = std::find(columns_.begin(), columns_.end(), options_.label);
     if (found == columns_.end()) {
-      std::vector<std::string> shown(columns_.begin(),
-                                     columns_.begin() + std::min<std::ptrdiff_t>(8, columns_.size()));
+      std::vector<std::string> shown(
+          columns_.begin(), columns_.begin() + std::min<std::ptrdiff_t>(8, columns_.size()));
       if (columns_.size() > shown.size()) shown.emplace_back("…");
       fail(1, "there is no column \"" + options_.label + "\"; the columns are " + join(shown) +
                   "; set " + what_ + ".label to one of them");
@@ -136,9 +139,10 @@ class CsvReader {
     const auto cells = static_cast<size_t>(std::count(line.begin(), line.end(), ',')) + 1;
     if (cells == columns_.size()) return;
     if (cells > columns_.size() && line.find('"') != std::string_view::npos) return;
-    fail(number, "has " + std::to_string(cells) + " cells, the header names " +
-                     std::to_string(columns_.size()) +
-                     (cells < columns_.size() ? "; is the line cut off?" : "; drop the extra ones"));
+    fail(number,
+         "has " + std::to_string(cells) + " cells, the header names " +
+             std::to_string(columns_.size()) +
+             (cells < columns_.size() ? "; is the line cut off?" : "; drop the extra ones"));
   }
 
   void read_row(std::string_view line, int64_t number, float* row) {
@@ -213,8 +217,8 @@ class CsvReader {
       fail(line, label + " is no class (0, 1, …); set " + what_ +
                      ".label_type = \"value\" for regression");
     }
-    const double bound = options_.classes > 0 ? static_cast<double>(options_.classes)
-                                              : kMaxUnannouncedClass;
+    const double bound =
+        options_.classes > 0 ? static_cast<double>(options_.classes) : kMaxUnannouncedClass;
     if (value < 0 || value >= bound) {
       fail(line, label + " is out of range [0, " + to_text(static_cast<int64_t>(bound)) +
                      "); mend it or set " + what_ + ".classes");

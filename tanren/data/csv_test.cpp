@@ -126,9 +126,10 @@ TEST(Csv, values_are_floating_labels) {
 TEST(Csv, line_ends_quotes_blanks_and_a_byte_order_mark_are_taken_as_people_write_them) {
   const auto plain = all_of(*open_text("label,a,b\n1,2,3\n0,5,6\n"));
   for (const char* text :
-       {"label,a,b\r\n1,2,3\r\n0,5,6\r\n", "label,a,b\n1,2,3\n0,5,6", "label,a,b\n\n1,2,3\n\n0,5,6\n\n",
-        "\"label\",\"a\",\"b\"\n\"1\",2,\"3\"\n0,\" 5 \",6\n", " label , a , b \n 1 ,\t2, 3 \n0,+5,6 \n",
-        "\xEF\xBB\xBFlabel,a,b\n1,2,3\n0,5,6\n", "label,\"a, \"\"x\"\"\",b\n1,2,3\n0,5,6\n"}) {
+       {"label,a,b\r\n1,2,3\r\n0,5,6\r\n", "label,a,b\n1,2,3\n0,5,6",
+        "label,a,b\n\n1,2,3\n\n0,5,6\n\n", "\"label\",\"a\",\"b\"\n\"1\",2,\"3\"\n0,\" 5 \",6\n",
+        " label , a , b \n 1 ,\t2, 3 \n0,+5,6 \n", "\xEF\xBB\xBFlabel,a,b\n1,2,3\n0,5,6\n",
+        "label,\"a, \"\"x\"\"\",b\n1,2,3\n0,5,6\n"}) {
     const auto batch = all_of(*open_text(text));
     EXPECT_TRUE(at::equal(batch["inputs"], plain["inputs"])) << text;
     EXPECT_TRUE(at::equal(batch["labels"], plain["labels"])) << text;

@@ -58,8 +58,8 @@ std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::s
   if (options.kind == "csv") return open_csv(options, what);
   if (options.kind == "tensors") return open_tensors(options, what);
   if (options.kind == "synthetic") return open_synthetic(options, what);
-  throw ConfigError("[" + what + "] there is no kind \"" + options.kind +
-                    "\"; set " + what + ".kind to csv, tensors or synthetic");
+  throw ConfigError("[" + what + "] there is no kind \"" + options.kind + "\"; set " + what +
+                    ".kind to csv, tensors or synthetic");
 }
 
 }  // namespace tanren

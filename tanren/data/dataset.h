@@ -26,8 +26,8 @@ class Dataset {
   virtual Collated collate(const std::vector<int64_t>& indices) const = 0;
 };
 
-// Samples held in memory, dim 0 of every field. Rows are gathered by memcpy: loader threads must not
-// open OpenMP teams, which torch's index_select would.
+// Samples held in memory, dim 0 of every field. Rows are gathered by memcpy: loader threads must
+// not open OpenMP teams, which torch's index_select would.
 class TensorDataset : public Dataset {
  public:
   // DataError if the fields' first dimensions differ or there are none.

@@ -33,8 +33,8 @@ TensorMap fields_of(const at::Tensor& inputs, const at::Tensor& labels) {
 }
 
 TEST(Dataset, an_unknown_kind_names_the_known_ones) {
-  const auto error = testing::error_of<ConfigError>(
-      [] { open_dataset({.kind = "cvs"}, "data.train"); });
+  const auto error =
+      testing::error_of<ConfigError>([] { open_dataset({.kind = "cvs"}, "data.train"); });
   TANREN_EXPECT_CONTAINS(error, "\"cvs\"");
   TANREN_EXPECT_CONTAINS(error, "csv, tensors or synthetic");
 }
@@ -67,7 +67,8 @@ TEST(TensorDataset, collates_strided_fields_empty_fields_and_no_samples) {
 }
 
 TEST(Tensors, refuses_fields_that_do_not_share_their_samples) {
-  TANREN_EXPECT_CONTAINS(tensors_error(fields_of(at::zeros({3, 2}), at::arange(4))), "labels has 4");
+  TANREN_EXPECT_CONTAINS(tensors_error(fields_of(at::zeros({3, 2}), at::arange(4))),
+                         "labels has 4");
   TANREN_EXPECT_CONTAINS(tensors_error(fields_of(at::zeros({3}), at::scalar_tensor(1))), "scalar");
   TANREN_EXPECT_CONTAINS(tensors_error(fields_of(at::zeros({0, 2}), at::zeros({0}))), "no samples");
   TANREN_EXPECT_CONTAINS(tensors_error({}), "no samples");
@@ -126,8 +127,8 @@ SourceOptions synthetic(std::vector<std::string> fields, int64_t samples) {
 
 TEST(Synthetic, a_field_that_is_not_understood_is_quoted_with_an_example) {
   const auto error_of_field = [](const std::string& field) {
-    const auto error = testing::error_of<ConfigError>(
-        [&] { open_dataset(synthetic({field}, 4), "data.train"); });
+    const auto error =
+        testing::error_of<ConfigError>([&] { open_dataset(synthetic({field}, 4), "data.train"); });
     TANREN_EXPECT_CONTAINS(error, "\"" + field + "\"");
     TANREN_EXPECT_CONTAINS(error, "float[1,8,8] in [-1, 1]");
     return error;
@@ -138,6 +139,8 @@ TEST(Synthetic, a_field_that_is_not_understood_is_quoted_with_an_example) {
   TANREN_EXPECT_CONTAINS(error_of_field("a: float[2] in [1, 0]"), "empty range");
   TANREN_EXPECT_CONTAINS(error_of_field("a: int[2] in [0, 1.5]"), "whole numbers");
   TANREN_EXPECT_CONTAINS(error_of_field("a: float[2,,3] in [0, 1]"), "no number");
+  TANREN_EXPECT_CONTAINS(error_of_field("a: float[2 3] in [0, 1]"), "no number");
+  TANREN_EXPECT_CONTAINS(error_of_field("a: float[2, ] in [0, 1]"), "no number");
   TANREN_EXPECT_CONTAINS(error_of_field("a: float[2] in [0, 1e]"), "\"1e\", which is no");
   TANREN_EXPECT_CONTAINS(error_of_field("a: float[100000,100000] in [0, 1]"), "billion");
 }
@@ -169,9 +172,11 @@ TEST(Synthetic, values_lie_in_their_range_and_reach_its_ends) {
 }
 
 TEST(Synthetic, a_sample_is_a_function_of_its_index_however_many_there_are) {
-  const std::vector<std::string> fields = {"inputs: float[64] in [0, 1]", "labels: int[] in [0, 9]"};
+  const std::vector<std::string> fields = {"inputs: float[64] in [0, 1]",
+                                           "labels: int[] in [0, 9]"};
   const auto few = open_dataset(synthetic(fields, 10), "data.train");
-  const auto many = open_dataset(synthetic(fields, int64_t{1} << 40), "data.train");  // not made at once
+  const auto many =
+      open_dataset(synthetic(fields, int64_t{1} << 40), "data.train");  // not made at once
   EXPECT_EQ(many->size(), int64_t{1} << 40);
   const Batch a = few->collate({7, 2}).batch;
   const Batch b = many->collate({2, 7, 123456789012}).batch;

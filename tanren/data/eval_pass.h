@@ -1,5 +1,5 @@
-// EvalPass: every sample of a dataset once, in order, in batches. Ranks share it without padding, so
-// that no sample counts twice (pytorch#25162). For one thread; collates on it.
+// EvalPass: every sample of a dataset once, in order, in batches. Ranks share it without padding,
+// so that no sample counts twice (pytorch#25162). For one thread; collates on it.
 #pragma once
 
 #include "tanren/data/dataset.h"

@@ -180,7 +180,7 @@ struct Loader::State {
   int64_t per_epoch = 0;
   int64_t rest_of_first = 0;  // batches from `start` to the end of its epoch
 
-  double cost = 0;            // seconds that make_here took beyond what a handover would
+  double cost = 0;  // seconds that make_here took beyond what a handover would
 
   std::mutex mutex;
   std::condition_variable_any room;

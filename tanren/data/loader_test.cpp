@@ -18,7 +18,8 @@ namespace {
 // `size` numbered samples; collate does whatever the test says first.
 class ProbeDataset : public Dataset {
  public:
-  explicit ProbeDataset(int64_t size, std::function<void(const std::vector<int64_t>&)> on_collate = {})
+  explicit ProbeDataset(int64_t size,
+                        std::function<void(const std::vector<int64_t>&)> on_collate = {})
       : data_(fields(size), {}, "data.train"), on_collate_(std::move(on_collate)) {}
   int64_t size() const override { return data_.size(); }
   DataInfo info() const override { return data_.info(); }
@@ -77,9 +78,10 @@ TEST(Loader, options_that_give_no_batch_and_cursors_outside_the_data_are_refused
   drop.keep_last = false;
   TANREN_EXPECT_CONTAINS(testing::error_of<DataError>([&] { Loader(dataset, drop, {}); }),
                          "10 samples give no batch of 11");
-  TANREN_EXPECT_CONTAINS(
-      testing::error_of<DataError>([&] { Loader(dataset, options_of(4, 1, 1), {2, 11}); }),
-      "11 of 10 samples in epoch 2");
+  TANREN_EXPECT_CONTAINS(testing::error_of<DataError>([&] {
+                           Loader(dataset, options_of(4, 1, 1), {2, 11});
+                         }),
+                         "11 of 10 samples in epoch 2");
   EXPECT_THROW(Loader(dataset, options_of(4, 1, 1), {-1, 0}), DataError);
   EXPECT_THROW(Loader(dataset, options_of(4, 1, 1), {0, -1}), DataError);
 }
@@ -160,7 +162,8 @@ TEST(Loader, resumes_at_the_consumed_sample_whatever_was_prefetched) {
         options.prefetch = prefetch;
         options.workers = 2 + prefetch % 2;
         auto joined = stream(dataset, options, {}, stop);
-        const Cursor cursor = stop == 0 ? Cursor{} : Cursor{joined.back().epoch, joined.back().consumed};
+        const Cursor cursor =
+            stop == 0 ? Cursor{} : Cursor{joined.back().epoch, joined.back().consumed};
         const auto rest = stream(dataset, options, cursor, kBatches - stop);
         joined.insert(joined.end(), rest.begin(), rest.end());
         EXPECT_EQ(joined, whole) << "stopped after " << stop << ", prefetch " << prefetch;

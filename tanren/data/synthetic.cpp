@@ -11,8 +11,7 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
-#include <regex>
-#include <sstream>
+#include <string_view>
 
 #include <ATen/ATen.h>
 
@@ -31,26 +30,30 @@ struct Field {
   double low = 0, high = 1;
 };
 
+std::string_view trimmed(std::string_view text) {
+  const auto begin = std::min(text.find_first_not_of(" \t"), text.size());
+  text.remove_prefix(begin);
+  return text.substr(0, text.find_last_not_of(" \t") + 1);
+}
+
+// name ":" ("int" | "float") "[" sizes "]" "in" "[" low "," high "]"
 class FieldParser {
  public:
-  FieldParser(const std::string& text, const std::string& what) : text_(text), what_(what) {}
+  FieldParser(const std::string& text, const std::string& what)
+      : text_(text), what_(what), rest_(text) {}
 
-  Field parse() const {
-    static const std::regex form(
-        R"(\s*(\w+)\s*:\s*(int|float)\s*\[([0-9,\s]*)\]\s*in\s*\[\s*([-+.0-9eE]+)\s*,\s*([-+.0-9eE]+)\s*\]\s*)");
-    std::smatch match;
-    if (!std::regex_match(text_, match, form)) fail("is not understood");
-    Field field{match[1], match[2] == "int", {}, 1, number(match[4]), number(match[5])};
-    double elements = 1;
-    std::stringstream sizes(match[3]);
-    for (std::string size; std::getline(sizes, size, ',');) {
-      const double value = number(size);
-      elements *= value;
-      if (value < 1) fail("has an empty shape");
-      if (elements > kMaxSampleElements) fail("has more than a billion elements a sample");
-      field.shape.push_back(static_cast<int64_t>(value));
-      field.width *= field.shape.back();
-    }
+  Field parse() {
+    Field field;
+    field.name = take(":");
+    const auto type = take("[");
+    if (field.name.empty() || (type != "int" && type != "float")) fail("is not understood");
+    field.integer = type == "int";
+    read_shape(take("]"), field);
+    if (take("[") != "in") fail("is not understood");
+    field.low = number(take(","));
+    field.high = number(take("]"));
+    if (!trimmed(rest_).empty()) fail("is not understood");
+
     if (field.low > field.high) fail("has an empty range");
     const double reach = std::max(std::abs(field.low), std::abs(field.high));
     if (field.integer && (field.low != std::floor(field.low) ||
@@ -66,19 +69,43 @@ class FieldParser {
                       "; write for example \"inputs: float[1,8,8] in [-1, 1]\"");
   }
 
-  double number(std::string text) const {
-    std::erase_if(text, [](char c) { return c == ' ' || c == '+'; });
+  // What stands before `mark`, which is taken off too.
+  std::string_view take(std::string_view mark) {
+    const auto end = rest_.find(mark);
+    if (end == std::string_view::npos) fail("is not understood");
+    const auto taken = trimmed(rest_.substr(0, end));
+    rest_.remove_prefix(end + mark.size());
+    return taken;
+  }
+
+  void read_shape(std::string_view sizes, Field& field) const {
+    double elements = 1;
+    while (!sizes.empty()) {
+      const auto comma = sizes.find(',');
+      const double size = number(trimmed(sizes.substr(0, comma)));
+      sizes.remove_prefix(comma == std::string_view::npos ? sizes.size() : comma + 1);
+      if (size < 1) fail("has an empty shape");
+      if (size != std::floor(size)) fail("has a shape that is not of whole numbers");
+      elements *= size;
+      if (elements > kMaxSampleElements) fail("has more than a billion elements a sample");
+      field.shape.push_back(static_cast<int64_t>(size));
+    }
+    field.width = static_cast<int64_t>(elements);
+  }
+
+  double number(std::string_view text) const {
     double value = 0;
     const char* const end = text.data() + text.size();
     const auto parsed = std::from_chars(text.data(), end, value);
     if (parsed.ec != std::errc() || parsed.ptr != end || !std::isfinite(value)) {
-      fail("holds \"" + text + "\", which is no number");
+      fail("holds \"" + std::string(text) + "\", which is no number");
     }
     return value;
   }
 
   const std::string& text_;
   const std::string& what_;
+  std::string_view rest_;
 };
 
 // Sample `index` of field number `stream`. One Philox draw an element.

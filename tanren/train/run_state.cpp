@@ -2,6 +2,8 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/checkpoint/check_tensors.h"
+#include "tanren/train/generators.h"
 
 #include <ATen/ATen.h>
 
@@ -11,14 +13,6 @@
 namespace tanren {
 
 namespace {
-
-void copy_in(at::Tensor target, const at::Tensor& source, const std::string& name) {
-  if (target.sizes() != source.sizes() || target.scalar_type() != source.scalar_type()) {
-    throw CheckpointError("[checkpoint] " + name + " has another shape or dtype than this model");
-  }
-  const at::NoGradGuard no_grad;
-  target.copy_(source);
-}
 
 // Moves every entry of `part` into `whole` under "prefix.".
 void merge(State& whole, const std::string& prefix, const State& part) {
@@ -43,29 +37,11 @@ std::string module_of(const std::string& name) {
   return dot == std::string::npos ? "" : name.substr(0, dot);
 }
 
-void check_same_names(const TensorMap& model, const TensorMap& found) {
-  std::vector<std::string> wrong;
-  for (const auto& [name, tensor] : model) {
-    const auto* other = found.find(name);
-    if (other == nullptr) {
-      wrong.push_back("missing " + name);
-    } else if (other->sizes() != tensor.sizes()) {
-      wrong.push_back(name + " is " + c10::str(other->sizes()) + ", this model has " +
-                      c10::str(tensor.sizes()));
-    }
-  }
-  for (const auto& [name, tensor] : found) {
-    if (!model.contains(name)) wrong.push_back("unexpected " + name + " " + c10::str(tensor.sizes()));
-  }
-  if (wrong.empty()) return;
-  const size_t all = wrong.size();
-  if (all > 8) wrong.resize(8);
-  throw CheckpointError("[checkpoint] belongs to another model, " + std::to_string(all) +
-                        " tensors differ: " + join(wrong, "; ") +
-                        "; use the model section it was written with");
-}
-
 }  // namespace
+
+at::Device RunState::device() const {
+  return phases.front().objectives.front().parameters.front().tensor.device();
+}
 
 TensorMap RunState::model_tensors() const {
   TensorMap tensors;
@@ -104,16 +80,19 @@ State RunState::run_state() const {
   for (const auto& item : task.module->named_modules()) {
     state.values["training." + item.key()] = item.value()->is_training();
   }
-  auto generator = at::globalContext().defaultGenerator(at::kCPU);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  state.tensors.set("generator.cpu", generator.get_state());
+  for (const auto& [name, generator] : generator_states(device())) {
+    state.tensors.set("generator." + name, generator);
+  }
   return state;
 }
 
 void RunState::load(const State& model, const State& optimizer, const State& run) {
   const auto mine = model_tensors();
-  check_same_names(mine, model.tensors);
-  for (const auto& [name, tensor] : mine) copy_in(tensor, model.tensors.at(name), name);
+  check_names_and_shapes(mine, model.tensors, "the checkpoint");
+  {
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(model.tensors.at(name));
+  }
   for (auto& phase : phases) {
     for (auto& objective : phase.objectives) {
       const auto path = phase.spec.name + "." + objective.spec.name;
@@ -134,9 +113,7 @@ void RunState::load(const State& model, const State& optimizer, const State& run
   attempt = value_of<int64_t>(run, "attempt");
   epoch = value_of<int64_t>(run, "epoch");
   consumed = value_of<int64_t>(run, "consumed");
-  auto generator = at::globalContext().defaultGenerator(at::kCPU);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_state(run.tensors.at("generator.cpu"));
+  set_generator_states(device(), extract(run, "generator").tensors);
 }
 
 std::vector<Phase> make_phases(const Task& task, const Plan& plan) {

@@ -45,6 +45,7 @@ struct RunState {
   // Applied updates of the first objective.
   int64_t step() const { return phases.front().objectives.front().step; }
 
+  at::Device device() const;
   // Weights and buffers by name.
   TensorMap model_tensors() const;
   State optimizer_state() const;

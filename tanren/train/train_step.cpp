@@ -155,7 +155,7 @@ void find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const G
   bool wanted = false;
   for (const auto& objective : phase.objectives) wanted |= objective.scaler.wants_search();
   if (!wanted) return;
-  const Undo undo(phase, /*with_generator=*/true);
+  const Undo undo(phase, /*with_generators=*/true);
   int low = 0, high = 32;  // 2^low is taken to be fine, 2^high not
   while (high - low > 1) {
     const int middle = (low + high) / 2;
@@ -212,7 +212,7 @@ std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts
                                  const GlobalBatch& batch) {
   find_initial_scale(phase, run, parts, batch);
   const bool many = run.microbatch > 0 && run.microbatch < batch.local.size();
-  const Undo undo(phase, /*with_generator=*/many);
+  const Undo undo(phase, /*with_generators=*/many);
   LossMeter losses;
   if (!accumulate(phase, run, parts, batch, losses)) {
     undo.restore_all(phase);

@@ -1,17 +1,17 @@
 #include "tanren/train/undo.h"
 
+#include "tanren/train/generators.h"
+
 #include <ATen/ATen.h>
 
 namespace tanren {
 
-Undo::Undo(const Phase& phase, bool with_generator) {
+Undo::Undo(const Phase& phase, bool with_generators) {
   for (const auto& objective : phase.objectives) {
     for (const auto& buffer : objective.buffers) buffers_.emplace_back(buffer, buffer.clone());
   }
-  if (with_generator) {
-    auto generator = at::globalContext().defaultGenerator(at::kCPU);
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    generator_ = generator.get_state();
+  if (with_generators) {
+    generators_ = generator_states(phase.objectives.front().parameters.front().tensor.device());
   }
 }
 
@@ -26,11 +26,7 @@ void Undo::restore(const Objective& objective) const {
 
 void Undo::restore_all(const Phase& phase) const {
   for (const auto& objective : phase.objectives) restore(objective);
-  if (generator_.defined()) {
-    auto generator = at::globalContext().defaultGenerator(at::kCPU);
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    generator.set_state(generator_);
-  }
+  set_generator_states(phase.objectives.front().parameters.front().tensor.device(), generators_);
 }
 
 }  // namespace tanren

@@ -173,9 +173,9 @@ TEST(Accumulation, leaves_parameters_without_gradient_and_frozen_ones_alone_even
   TinyRun run(ragged_config(), &data, ragged_task());
   run.steps(2);
   const auto named = run.state.task.module->named_parameters();
-  EXPECT_TRUE(at::equal(named["unused"], at::ones({3}, at::kDouble)));
-  EXPECT_TRUE(at::equal(named["frozen"], at::ones({6}, at::kDouble)));
-  EXPECT_FALSE(at::equal(named["weight"], at::full({6}, 0.3, at::kFloat).to(at::kDouble)));
+  EXPECT_TRUE(at::equal(named["unused"].cpu(), at::ones({3}, at::kDouble)));
+  EXPECT_TRUE(at::equal(named["frozen"].cpu(), at::ones({6}, at::kDouble)));
+  EXPECT_FALSE(at::equal(named["weight"].cpu(), at::full({6}, 0.3, at::kFloat).to(at::kDouble)));
   EXPECT_EQ(run.objective().parameters.size(), 2u);
 }
 

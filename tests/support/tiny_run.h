@@ -8,10 +8,12 @@
 #include "tanren/model/registry.h"
 #include "tanren/plan/planner.h"
 #include "tanren/run/build.h"
+#include "tanren/run/device.h"
 #include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>
 
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,10 +21,17 @@
 
 namespace tanren::testing {
 
+// cpu, or what the gpu-labelled twins of these tests set.
+inline std::string test_device() {
+  const char* device = std::getenv("TANREN_TEST_DEVICE");
+  return device != nullptr ? device : "cpu";
+}
+
 inline RunConfig tiny_config(const std::string& kind) {
   RunConfig config;
   config.run.steps = 100;
   config.run.threads = 1;
+  config.run.device = test_device();
   config.run.seed = 7;
   config.model.kind = kind;
   config.model.hidden = {16, 16};
@@ -55,7 +64,9 @@ struct TinyRun {
     ModelProfile profile;
     profile.train_samples = dataset->size();
     profile.couples_samples = couples_samples(*task.module);
-    parts = build_parts(make_plan(config, Machine{}, profile), nullptr);
+    Machine machine;
+    probe_accelerators(machine, config.run.device);
+    parts = build_parts(make_plan(config, machine, profile), nullptr);
     state = build_run_state(std::move(task), parts);
     LoaderOptions options;
     options.global_batch = parts.plan.batch.global_batch;
@@ -79,16 +90,16 @@ struct TinyRun {
   at::Tensor weights() const {
     std::vector<at::Tensor> all;
     for (const auto& p : state.task.module->parameters()) all.push_back(p.detach().flatten());
-    return at::cat(all).clone();
+    return at::cat(all).to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
   }
   at::Tensor gradients() const {
-    return at::cat(state.phases.front().objectives.front().gradients.flat()).clone();
+    return at::cat(state.phases.front().objectives.front().gradients.flat()).clone().cpu();
   }
   Objective& objective() { return state.phases.front().objectives.front(); }
 };
 
 inline double relative(const at::Tensor& a, const at::Tensor& b) {
-  return ((a - b).norm() / b.norm()).item<double>();
+  return ((a.cpu() - b.cpu()).norm() / b.cpu().norm()).item<double>();
 }
 
 }  // namespace tanren::testing
