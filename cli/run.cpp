@@ -4,6 +4,7 @@
 #include "tanren/plan/print.h"
 #include "tanren/run/run.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -26,6 +27,12 @@ void on_signal(int signal) {
 // Processor seconds spent before main: loading libraries counts as start-up too.
 double seconds_before_main() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+int terminal_width() {
+  winsize size{};
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 100;
 }
 
 void print_end(const Summary& summary, const LoopResult& loop, const std::string& folder) {
@@ -68,7 +75,8 @@ int run(const Arguments& arguments, const ModelRegistry& models) {
       if (resumed_from) std::cout << "going on from " << resumed_from->string() << "\n";
       late->sink = make_console_sink(std::cout, {.total_steps = plan.length.total_steps,
                                                  .console_every = plan.metrics.console_every,
-                                                 .terminal = ::isatty(STDOUT_FILENO) == 1});
+                                                 .terminal = ::isatty(STDOUT_FILENO) == 1,
+                                                 .width = terminal_width()});
     };
     console = std::move(late);
     input.sinks.push_back(console.get());

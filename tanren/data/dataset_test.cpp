@@ -140,7 +140,7 @@ TEST(Synthetic, a_field_that_is_not_understood_is_quoted_with_an_example) {
   TANREN_EXPECT_CONTAINS(error_of_field("a: int[2] in [0, 1.5]"), "whole numbers");
   TANREN_EXPECT_CONTAINS(error_of_field("a: float[2,,3] in [0, 1]"), "no number");
   TANREN_EXPECT_CONTAINS(error_of_field("a: float[2 3] in [0, 1]"), "no number");
-  TANREN_EXPECT_CONTAINS(error_of_field("a: float[2, ] in [0, 1]"), "no number");
+  TANREN_EXPECT_CONTAINS(error_of_field("a: float[,2] in [0, 1]"), "no number");
   TANREN_EXPECT_CONTAINS(error_of_field("a: float[2] in [0, 1e]"), "\"1e\", which is no");
   TANREN_EXPECT_CONTAINS(error_of_field("a: float[100000,100000] in [0, 1]"), "billion");
 }

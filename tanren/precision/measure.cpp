@@ -1,6 +1,7 @@
 #include "tanren/precision/measure.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 namespace tanren {
 

@@ -2,14 +2,15 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/random.h"
+#include "tanren/data/eval_pass.h"
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <chrono>
-#include <numeric>
 
 namespace tanren {
 
@@ -50,11 +51,9 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
   std::vector<at::Tensor> sums;
   Counts counts;
   std::vector<std::string> count_names;
-  for (int64_t begin = 0; begin < dataset.size(); begin += size) {
-    std::vector<int64_t> indices(std::min(size, dataset.size() - begin));
-    std::iota(indices.begin(), indices.end(), begin);
-    const auto collated = dataset.collate(indices);
-    const Batch batch = prepared(collated.batch, parts);
+  EvalPass pass(dataset, size);
+  while (const auto collated = pass.next()) {
+    const Batch batch = prepared(collated->batch, parts);
     const RandomScope random(run.seed, run.attempt, batch.ids);
     const WindowScope window(parts.plan.precision.mode);
     const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
@@ -68,7 +67,7 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
       }
       sums[i] += term.sum;
     }
-    for (const auto& [name, count] : collated.counts) counts[name] += count;
+    for (const auto& [name, count] : collated->counts) counts[name] += count;
     metrics.add(prediction.outputs, prediction.targets);
     report.samples += batch.size();
   }

@@ -6,6 +6,7 @@
 #include "tanren/train/generators.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <map>
 #include <set>

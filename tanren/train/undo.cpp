@@ -3,6 +3,7 @@
 #include "tanren/train/generators.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 namespace tanren {
 

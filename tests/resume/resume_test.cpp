@@ -234,9 +234,27 @@ TEST_F(Resume, a_generator_drawn_from_by_the_model_goes_on_too) {
   at::manual_seed(99);
   TinyRun second(config, nullptr, with_noise());
   second.state.load(model, optimizer, run_values);
-  for (int i = 0; i < 3; ++i) second.loader->next();
+  second.use_loader(0, 1);
   second.steps(3);
   EXPECT_TRUE(at::equal(second.weights(), whole.weights()));
+}
+
+TEST_F(Resume, with_loader_threads_at_work_is_bitwise_at_any_workers_and_prefetch_depth) {
+  auto config = resumable_config();
+  TinyRun whole(config);
+  whole.steps(12);
+  TinyRun first(config);
+  first.use_loader(2, 5);  // has fetched up to five batches more than were consumed
+  first.steps(5);
+  State model;
+  model.tensors = first.state.model_tensors();
+  TinyRun second(config);
+  second.state.load(model, first.state.optimizer_state(), first.state.run_state());
+  second.use_loader(3, 2);
+  second.steps(7);
+  EXPECT_TRUE(at::equal(second.weights(), whole.weights()));
+  EXPECT_EQ(second.state.epoch, whole.state.epoch);
+  EXPECT_EQ(second.state.consumed, whole.state.consumed);
 }
 
 // The real program and a real signal.

@@ -68,13 +68,20 @@ struct TinyRun {
     probe_accelerators(machine, config.run.device);
     parts = build_parts(make_plan(config, machine, profile), nullptr);
     state = build_run_state(std::move(task), parts);
+    use_loader(0, 1);
+  }
+
+  // A loader at the state's cursor, its threads started at once.
+  void use_loader(int64_t workers, int64_t prefetch) {
     LoaderOptions options;
     options.global_batch = parts.plan.batch.global_batch;
     options.shuffle = parts.plan.data.shuffle;
     options.keep_last = parts.plan.batch.keep_last;
     options.seed = state.seed;
-    options.workers = 0;
-    loader = std::make_unique<Loader>(*dataset, options, Cursor{});
+    options.workers = workers;
+    options.prefetch = prefetch;
+    options.patience_seconds = 0;
+    loader = std::make_unique<Loader>(*dataset, options, Cursor{state.epoch, state.consumed});
   }
 
   StepReport step() { return step(loader->next()); }
