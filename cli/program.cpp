@@ -1,10 +1,12 @@
 #include "cli/verbs.h"
 #include "tanren/base/error.h"
+#include "tanren/base/names.h"
 #include "tanren/config/read_config.h"
 #include "tanren/run/run_folder.h"
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <iostream>
 
 namespace tanren::cli {
@@ -66,6 +68,16 @@ int main(int argc, char** argv, const ModelRegistry& models) {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     command->add_option("--out", arguments.out, "Folder of the run (default: runs/<run.name>)");
     command->add_flag("--quiet", arguments.quiet, "Print errors only");
+  }
+  if (argc > 1 && argv[1][0] != '-') {
+    std::vector<std::string> verbs;
+    for (const auto& verb : kVerbs) verbs.emplace_back(verb.name);
+    if (std::find(verbs.begin(), verbs.end(), argv[1]) == verbs.end()) {
+      const std::string best = nearest(argv[1], verbs);
+      std::cerr << "[cli] unknown verb \"" << argv[1] << "\"; verbs are " << join(verbs)
+                << (best.empty() ? "" : " (nearest: " + best + ")") << "\n";
+      return 2;
+    }
   }
   try {
     app.parse(argc, argv);
