@@ -1,1 +1,168 @@
+#include "tanren/plan/planner.h"
+
+#include "tanren/base/error.h"
+#include "tanren/plan/print.h"
+#include "tanren/plan/probe_machine.h"
+
+#include <nlohmann/json.hpp>
+
 #include <gtest/gtest.h>
+
+namespace tanren {
+namespace {
+
+struct Given {
+  RunConfig config;
+  Machine machine;
+  ModelProfile profile;
+
+  Given() {
+    config.run.epochs = 2;
+    config.model.kind = "mlp";
+    profile.train_samples = 100;
+    machine.cores = 4;
+  }
+  Plan plan() const { return make_plan(config, machine, profile); }
+  // The printed line of `key` as "value|source|reason".
+  std::string line(const std::string& key) const {
+    for (const auto& line : plan().lines) {
+      if (line.key != key) continue;
+      const char* source = line.source == Source::asked     ? "asked"
+                           : line.source == Source::planned ? "planned"
+                                                            : "default";
+      return line.value + "|" + source + "|" + line.reason;
+    }
+    return "no line " + key;
+  }
+};
+
+void expect_contains(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "in: " << text << "\nmissing: " << part;
+}
+
+TEST(DevicePass, refuses_a_device_that_is_not_there) {
+  Given given;
+  given.config.run.device = "cuda:1";
+  given.machine.num_cuda = 1;
+  EXPECT_THROW(given.plan(), ConfigError);
+  given.config.run.device = "cuda";
+  EXPECT_EQ(given.plan().device.device, "cuda:0");
+  given.config.run.device = "auto";
+  EXPECT_EQ(given.plan().device.device, "cuda:0");
+  given.machine.num_cuda = 0;
+  EXPECT_EQ(given.plan().device.device, "cpu");
+}
+
+TEST(DevicePass, takes_the_cores_of_the_process_unless_asked) {
+  Given given;
+  EXPECT_EQ(given.plan().device.threads, 4);
+  given.config.run.threads = 3;
+  EXPECT_EQ(given.plan().device.threads, 3);
+}
+
+TEST(BatchPass, prints_the_arithmetic) {
+  Given given;
+  given.config.batch.global_batch = "30";
+  expect_contains(given.line("global_batch"), "30 = 1 rank × 30; 30 = 1 microstep × 30");
+  given.config.batch.microbatch = 5;
+  expect_contains(given.line("global_batch"), "30 = 6 microsteps × 5");
+  given.config.batch.microbatch = 7;
+  expect_contains(given.line("global_batch"), "30 = 4 microsteps × 7 + 1 × 2");
+  EXPECT_EQ(given.plan().batch.last_microbatch, 2);
+  EXPECT_EQ(given.plan().batch.accumulation_steps, 5);
+  EXPECT_EQ(given.plan().batch.steps_per_epoch, 4);
+  given.config.data.last = "drop";
+  EXPECT_EQ(given.plan().batch.steps_per_epoch, 3);
+}
+
+TEST(BatchPass, accumulates_an_epoch_and_never_asks_for_more_than_there_is) {
+  Given given;
+  given.config.batch.global_batch = "epoch";
+  EXPECT_EQ(given.plan().batch.global_batch, 100);
+  given.config.batch.global_batch = "1000";
+  EXPECT_EQ(given.plan().batch.global_batch, 100);
+  expect_contains(given.line("global_batch"), "planned");
+  given.config.data.last = "drop";
+  EXPECT_THROW(given.plan(), ConfigError);
+}
+
+TEST(BatchPass, says_where_batch_norm_breaks_equality) {
+  Given given;
+  given.config.batch.microbatch = 5;
+  expect_contains(given.line("microbatch"), "equals the whole batch's");
+  given.profile.couples_samples = true;
+  expect_contains(given.line("microbatch"), "batch norm couples");
+}
+
+TEST(LengthPass, counts_steps_by_epochs_or_as_asked) {
+  Given given;
+  given.config.batch.global_batch = "30";
+  EXPECT_EQ(given.plan().length.total_steps, 8);
+  given.config.run.epochs.reset();
+  given.config.run.steps = 5;
+  EXPECT_EQ(given.plan().length.total_steps, 5);
+  given.config.schedule.warmup_steps = 9;
+  expect_contains(given.line("warmup_steps"), "ends before its warm-up");
+}
+
+TEST(PrecisionPass, picks_by_hardware_and_says_why) {
+  Given given;
+  EXPECT_EQ(given.plan().precision.mode, Mode::fp32);
+  given.machine.cpu_bf16 = true;
+  EXPECT_EQ(given.plan().precision.mode, Mode::bf16);
+  given.machine.num_cuda = 1;
+  given.machine.cuda_capability = 70;
+  EXPECT_EQ(given.plan().precision.mode, Mode::fp16);
+  EXPECT_EQ(given.plan().precision.scaling, Scaling::dynamic);
+  given.machine.cuda_capability = 90;
+  EXPECT_EQ(given.plan().precision.mode, Mode::bf16);
+  expect_contains(given.line("precision"), "bf16|planned|");
+}
+
+TEST(PrecisionPass, plans_the_loss_scale) {
+  Given given;
+  given.config.precision.mode = "fp16";
+  EXPECT_EQ(given.plan().precision.initial_scale, 65536);
+  given.config.precision.initial_scale = "auto";
+  EXPECT_TRUE(given.plan().precision.find_initial_scale);
+  given.config.precision.initial_scale = "128";
+  given.config.precision.loss_scale = "static";
+  EXPECT_EQ(given.plan().precision.scaling, Scaling::fixed);
+  EXPECT_EQ(given.plan().precision.initial_scale, 128);
+  given.config.precision.loss_scale = "none";
+  EXPECT_EQ(given.plan().precision.initial_scale, 1);
+  given.config.precision.mode = "bf16";
+  given.config.precision.loss_scale = "dynamic";
+  EXPECT_EQ(given.plan().precision.scaling, Scaling::dynamic);
+  expect_contains(given.line("loss_scale"), "changes nothing outside fp16");
+}
+
+TEST(DeterminismPass, resolves_benchmark_against_deterministic_and_explains_it) {
+  Given given;
+  given.machine.num_cuda = 1;
+  given.config.precision.cudnn_benchmark = true;
+  EXPECT_TRUE(given.plan().precision.cudnn_benchmark);
+  expect_contains(given.line("cudnn_benchmark"), "may differ");
+  given.config.run.deterministic = true;
+  EXPECT_FALSE(given.plan().precision.cudnn_benchmark);
+  expect_contains(given.line("cudnn_benchmark"), "false|planned|asked for, but run.deterministic wins");
+}
+
+TEST(Print, text_has_a_line_a_decision_and_json_parses) {
+  const Given given;
+  const auto plan = given.plan();
+  const auto text = plan_text(plan);
+  EXPECT_EQ(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')), plan.lines.size());
+  const auto json = nlohmann::json::parse(plan_json(plan));
+  EXPECT_EQ(json["global_batch"]["value"], "32");
+  EXPECT_EQ(json["precision"]["source"], "planned");
+}
+
+TEST(ProbeMachine, finds_at_least_a_core_and_some_memory) {
+  const auto machine = probe_machine();
+  EXPECT_GE(machine.cores, 1);
+  EXPECT_GT(machine.memory_bytes, int64_t{1} << 28);
+}
+
+}  // namespace
+}  // namespace tanren

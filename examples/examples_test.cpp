@@ -1,0 +1,108 @@
+// Runs every example as its README says, shortened by its ci.toml, in a folder of its own.
+#include "tanren/base/file.h"
+#include "tanren/base/testing.h"
+#include "tests/support/shell.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+namespace tanren::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kExamples = fs::path(TANREN_SOURCE_DIR) / "examples";
+const std::string kTanren = TANREN_BUILD_DIR "/tanren";
+const std::string kOwnModel = TANREN_BUILD_DIR "/own_model";
+const std::string kOwnLoop = "OMP_NUM_THREADS=1 " TANREN_BUILD_DIR "/own_loop";
+
+class Examples : public ::testing::Test {
+ protected:
+  ShellResult go(const std::string& line) { return shell(line, temporary_.path()); }
+
+  // Trains examples/<config> into the folder "run"; returns its summary.
+  nlohmann::json trained(const std::string& program, const std::string& config) {
+    const fs::path file = kExamples / config;
+    const auto result = go(program + " run " + file.string() + " --out run" +
+                           ci_options(file.parent_path() / "ci.toml"));
+    EXPECT_EQ(result.code, 0) << result.output;
+    if (result.code != 0) return {};
+    return nlohmann::json::parse(read_file(temporary_.path() / "run" / "summary.json"));
+  }
+
+  TemporaryFolder temporary_;
+};
+
+TEST_F(Examples, own_model_refuses_a_wrong_option_in_one_line) {
+  const auto result = go(kOwnModel + " plan " + (kExamples / "own_model/run.toml").string() +
+                         " --set model.options.width=wide");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.output, "[row_mixer] width is wide; give a number of 1 or more\n");
+}
+
+TEST_F(Examples, own_model_is_unknown_to_the_plain_program) {
+  const auto result = go(kTanren + " plan " + (kExamples / "own_model/run.toml").string());
+  EXPECT_EQ(result.code, 2);
+  TANREN_EXPECT_CONTAINS(result.output, "row_mixer");
+}
+
+TEST_F(Examples, own_model_trains_from_its_config_and_evaluates_its_checkpoint) {
+  const auto summary = trained(kOwnModel, "own_model/run.toml");
+  ASSERT_TRUE(summary.is_object());
+  EXPECT_EQ(summary["status"], "finished");
+  EXPECT_GT(summary["evaluate.accuracy"].get<double>(), 0.7);
+  const auto again = go(kOwnModel + " eval run --json");
+  ASSERT_EQ(again.code, 0) << again.output;
+  EXPECT_EQ(nlohmann::json::parse(again.output)["evaluate.accuracy"], summary["evaluate.accuracy"]);
+}
+
+TEST_F(Examples, own_model_takes_fewer_than_60_lines) {
+  const std::string text = read_file(kExamples / "own_model/main.cpp");
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 60);
+}
+
+TEST_F(Examples, own_loop_says_in_one_line_what_it_cannot_read) {
+  const auto result = go(kOwnLoop + " absent.csv run");
+  EXPECT_EQ(result.code, 1);
+  TANREN_EXPECT_CONTAINS(result.output, "absent.csv");
+  EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
+}
+
+TEST_F(Examples, own_loop_stopped_and_gone_on_with_equals_one_that_was_not_stopped) {
+  const std::string line = kOwnLoop + " " + (kExamples / "digits/train.csv").string();
+  const auto whole = go(line + " whole");
+  const auto first = go(line + " parts 70");
+  const auto second = go(line + " parts");
+  ASSERT_EQ(whole.code, 0) << whole.output;
+  ASSERT_EQ(first.code, 0) << first.output;
+  ASSERT_EQ(second.code, 0) << second.output;
+  EXPECT_TRUE(fs::exists(temporary_.path() / "parts/step-70"));
+  TANREN_EXPECT_CONTAINS(second.output, "going on from parts/step-70\n");
+  for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
+    EXPECT_EQ(read_file(temporary_.path() / "whole/step-200" / file),
+              read_file(temporary_.path() / "parts/step-200" / file))
+        << file;
+  }
+  const std::string last = "step 200 loss ";
+  const auto at = whole.output.rfind(last);
+  ASSERT_NE(at, std::string::npos) << whole.output;
+  EXPECT_LT(std::stod(whole.output.substr(at + last.size())), 1.0) << "ten classes start at 2.3";
+}
+
+TEST_F(Examples, digits_trains_with_group_norm) {
+  const auto summary = trained(kTanren, "digits/run.toml");
+  ASSERT_TRUE(summary.is_object());
+  EXPECT_GT(summary["evaluate.accuracy"].get<double>(), 0.5);
+}
+
+TEST_F(Examples, digits_trains_with_batch_norm) {
+  const auto summary = trained(kTanren, "digits/batch_norm.toml");
+  ASSERT_TRUE(summary.is_object());
+  EXPECT_GT(summary["evaluate.accuracy"].get<double>(), 0.5);
+}
+
+}  // namespace
+}  // namespace tanren::testing
