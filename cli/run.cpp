@@ -89,7 +89,7 @@ int run(const Arguments& arguments, const ModelRegistry& models) {
 
 int plan(const Arguments& arguments, const ModelRegistry& models) {
   const Plan plan = plan_only(read_named(arguments, models).config, models);
-  std::cout << (arguments.json ? plan_json(plan) : plan_text(plan)) << "\n";
+  std::cout << (arguments.json ? plan_json(plan) + "\n" : plan_text(plan));
   return 0;
 }
 

@@ -74,7 +74,9 @@ RunFolder::RunFolder(fs::path folder, const RunConfig& config) : path_(std::move
       }
       resume_from_ = latest_checkpoint(checkpoints());
     }
-    write("config.toml", to_toml(config));
+    RunConfig kept = config;
+    kept.run.stop_after.reset();  // of that session only
+    write("config.toml", to_toml(kept));
   } catch (...) {
     ::close(lock_);
     throw;
