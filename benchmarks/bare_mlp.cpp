@@ -13,7 +13,8 @@ int main() {
   std::vector<at::Tensor> parameters, gradients, first, second, steps;
   for (size_t i = 0; i + 1 < sizes.size(); ++i) {
     const double bound = 1.0 / std::sqrt(static_cast<double>(sizes[i]));
-    parameters.push_back(at::empty({sizes[i + 1], sizes[i]}).uniform_(-bound, bound).requires_grad_());
+    parameters.push_back(
+        at::empty({sizes[i + 1], sizes[i]}).uniform_(-bound, bound).requires_grad_());
     parameters.push_back(at::empty({sizes[i + 1]}).uniform_(-bound, bound).requires_grad_());
   }
   at::Tensor x = at::rand({32, 64});
@@ -30,7 +31,7 @@ int main() {
     steps.push_back(at::ones({}));
   }
   const at::NoGradGuard no_grad;
-  at::_fused_adamw_(parameters, gradients, first, second, {}, steps, 1e-3, 0.9, 0.999, 0.01, 1e-8, false,
-                    false);
+  at::_fused_adamw_(parameters, gradients, first, second, {}, steps, 1e-3, 0.9, 0.999, 0.01, 1e-8,
+                    false, false);
   std::printf("%g\n", loss.item<double>());
 }

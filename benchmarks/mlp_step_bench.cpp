@@ -2,7 +2,6 @@
 // checks finiteness and reads once, and against the same loop with torch::optim::AdamW.
 // MLP 64-128-128-10, batch 32, AdamW, fp32, batches collated in memory.
 //   mlp_step_bench [threads] [pairs]
-#include "benchmarks/paired.h"
 #include "tanren/base/random.h"
 #include "tanren/data/dataset.h"
 #include "tanren/metrics/jsonl_sink.h"
@@ -11,6 +10,7 @@
 #include "tanren/run/build.h"
 #include "tanren/train/memory_now.h"
 #include "tanren/train/train_step.h"
+#include "benchmarks/paired.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/api/include/torch/optim/adamw.h>
@@ -47,7 +47,8 @@ class HandLoop {
   HandLoop(const RunConfig& config, const Dataset& data, bool torch_optimizer)
       : task_(build_task(config, ModelRegistry(), data)), parameters_(task_.module->parameters()) {
     if (torch_optimizer) {
-      optimizer_ = std::make_unique<torch::optim::AdamW>(parameters_, torch::optim::AdamWOptions(1e-3));
+      optimizer_ =
+          std::make_unique<torch::optim::AdamW>(parameters_, torch::optim::AdamWOptions(1e-3));
     }
     for (const auto& parameter : parameters_) {
       first_.push_back(at::zeros_like(parameter));
@@ -59,7 +60,8 @@ class HandLoop {
   void step(const Batch& batch) {
     for (auto& parameter : parameters_) parameter.mutable_grad().reset();
     const RandomScope random(0, 0, batch.ids);
-    const at::Tensor loss = task_.phases[0].forward(batch)[0].sum / static_cast<double>(batch.size());
+    const at::Tensor loss =
+        task_.phases[0].forward(batch)[0].sum / static_cast<double>(batch.size());
     loss.backward();
     std::vector<at::Tensor> gradients;
     for (const auto& parameter : parameters_) gradients.push_back(parameter.grad());
@@ -75,8 +77,8 @@ class HandLoop {
     if (!std::isfinite(host[0]) || !std::isfinite(host[1])) return;
     if (host[1] > 1.0f) at::_foreach_mul_(gradients, 1.0 / (host[1] + 1e-6));
     at::_foreach_add_(steps_, 1);
-    at::_fused_adamw_(parameters_, gradients, first_, second_, {}, steps_, 1e-3, 0.9, 0.999, 0.01, 1e-8,
-                      false, false);
+    at::_fused_adamw_(parameters_, gradients, first_, second_, {}, steps_, 1e-3, 0.9, 0.999, 0.01,
+                      1e-8, false, false);
   }
 
  private:
@@ -99,7 +101,8 @@ class TanrenLoop {
   void step(const GlobalBatch& batch) {
     const auto start = std::chrono::steady_clock::now();
     auto report = *update(state_.phases.front(), state_, parts_, batch);
-    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    report.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report.memory_bytes = memory_now(parts_.device);
     sink_.step(report);
   }
@@ -127,13 +130,15 @@ int main(int argc, char** argv) {
   const auto log = std::filesystem::temp_directory_path() / "tanren-mlp-step-bench.jsonl";
   const auto sink = make_jsonl_sink(log);
   TanrenLoop ours(config, *data, *sink);
-  HandLoop hand(config, *data, false), hand_too(config, *data, false), torch_loop(config, *data, true);
+  HandLoop hand(config, *data, false), hand_too(config, *data, false),
+      torch_loop(config, *data, true);
 
   const auto block = [&](auto&& step) {
     return [&, step] {
       return bench::seconds([&] {
                for (int i = 0; i < kStepsPerBlock; ++i) step(batches[i % batches.size()]);
-             }) / kStepsPerBlock;
+             }) /
+             kStepsPerBlock;
     };
   };
   const auto tanren_block = block([&](const GlobalBatch& batch) { ours.step(batch); });
@@ -154,7 +159,8 @@ int main(int argc, char** argv) {
   std::printf("overhead over the hand-written loop %+.1f us, allowed %.1f us: %s\n",
               against_hand.difference.median * 1e6, allowed * 1e6,
               against_hand.difference.median <= allowed ? "kept" : "NOT KEPT");
-  std::printf("against torch::optim::AdamW: %s\n", against_torch.ratio.median < 1 ? "faster" : "NOT FASTER");
+  std::printf("against torch::optim::AdamW: %s\n",
+              against_torch.ratio.median < 1 ? "faster" : "NOT FASTER");
   std::filesystem::remove(log);
   return 0;
 }

@@ -33,7 +33,8 @@ struct Paired {
 };
 
 // `pairs` times a() then b(), each returning one figure; one uncounted pair first.
-inline Paired pair_up(int pairs, const std::function<double()>& a, const std::function<double()>& b) {
+inline Paired pair_up(int pairs, const std::function<double()>& a,
+                      const std::function<double()>& b) {
   a();
   b();
   std::vector<double> ratios, differences, seconds_of_b;
@@ -46,7 +47,8 @@ inline Paired pair_up(int pairs, const std::function<double()>& a, const std::fu
   return {spread(ratios), spread(differences), spread(seconds_of_b)};
 }
 
-inline void print(const std::string& what, const Paired& result, double unit, const char* unit_name) {
+inline void print(const std::string& what, const Paired& result, double unit,
+                  const char* unit_name) {
   std::printf("%-44s ratio min %.3f median %.3f max %.3f; difference median %+.1f %s (of %.1f)\n",
               what.c_str(), result.ratio.min, result.ratio.median, result.ratio.max,
               result.difference.median * unit, unit_name, result.b.median * unit);

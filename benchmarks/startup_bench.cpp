@@ -52,13 +52,15 @@ int main(int argc, char** argv) {
   const auto folder = std::filesystem::temp_directory_path() / "tanren-startup-bench";
   std::filesystem::create_directories(folder);
   const auto config = folder / "mlp.toml";
-  std::ofstream(config) << "[run]\nsteps = 1\n[model]\nkind = \"mlp\"\n[precision]\nmode = \"fp32\"\n"
-                           "[data.train]\nkind = \"synthetic\"\nsamples = 64\n"
-                           "fields = [\"inputs: float[64] in [-1, 1]\", \"labels: int[] in [0, 9]\"]\n";
+  std::ofstream(config)
+      << "[run]\nsteps = 1\n[model]\nkind = \"mlp\"\n[precision]\nmode = \"fp32\"\n"
+         "[data.train]\nkind = \"synthetic\"\nsamples = 64\n"
+         "fields = [\"inputs: float[64] in [-1, 1]\", \"labels: int[] in [0, 9]\"]\n";
   Usage ours, bare;
   const auto tanren = [&] {
     std::filesystem::remove_all(folder / "run");
-    ours = run({TANREN_BINARY, "run", config.string(), "--quiet", "--out", (folder / "run").string()});
+    ours =
+        run({TANREN_BINARY, "run", config.string(), "--quiet", "--out", (folder / "run").string()});
     return ours.seconds;
   };
   const auto other = [&] {
@@ -66,11 +68,12 @@ int main(int argc, char** argv) {
     return bare.seconds;
   };
   std::printf("%d pairs of whole processes\n", pairs);
-  tanren::bench::print("bare / itself (the A/A spread)", tanren::bench::pair_up(pairs, other, other), 1e3, "ms");
+  tanren::bench::print("bare / itself (the A/A spread)",
+                       tanren::bench::pair_up(pairs, other, other), 1e3, "ms");
   const auto result = tanren::bench::pair_up(pairs, tanren, other);
   tanren::bench::print("tanren run, one step / bare libtorch", result, 1e3, "ms");
-  std::printf("peak resident memory %.0f MB against %.0f MB, ratio %.3f\n", ours.megabytes, bare.megabytes,
-              ours.megabytes / bare.megabytes);
+  std::printf("peak resident memory %.0f MB against %.0f MB, ratio %.3f\n", ours.megabytes,
+              bare.megabytes, ours.megabytes / bare.megabytes);
   std::printf("start-up %s (at most 1.3), memory %s (at most 1.1 plus buffers)\n",
               result.ratio.median <= 1.3 ? "kept" : "NOT KEPT",
               ours.megabytes <= 1.1 * bare.megabytes ? "kept" : "NOT KEPT");

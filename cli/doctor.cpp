@@ -1,8 +1,8 @@
-#include "cli/verbs.h"
 #include "tanren/base/text.h"
 #include "tanren/config/describe.h"
 #include "tanren/plan/probe_machine.h"
 #include "tanren/run/device.h"
+#include "cli/verbs.h"
 
 #include <nlohmann/json.hpp>
 #include <torch/headeronly/version.h>
@@ -30,8 +30,10 @@ int doctor(const Arguments& arguments) {
   std::cout << "tanren " TANREN_VERSION " on libtorch " << TORCH_VERSION << "\n"
             << "cpu      " << machine.cpu << ", " << machine.cores << " cores for this process\n"
             << "memory   " << bytes_text(static_cast<double>(machine.memory_bytes)) << "\n"
-            << "bf16     " << (machine.cpu_bf16 ? "in hardware" : "emulated: slower than fp32") << "\n"
-            << "fp16     " << (machine.cpu_fp16 ? "in hardware" : "emulated: slower than fp32") << "\n"
+            << "bf16     " << (machine.cpu_bf16 ? "in hardware" : "emulated: slower than fp32")
+            << "\n"
+            << "fp16     " << (machine.cpu_fp16 ? "in hardware" : "emulated: slower than fp32")
+            << "\n"
             << "cuda     "
             << (machine.num_cuda > 0 ? std::to_string(machine.num_cuda) + " devices"
                                      : std::string("none usable"))

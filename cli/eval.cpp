@@ -1,8 +1,8 @@
-#include "cli/verbs.h"
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/run/run.h"
+#include "cli/verbs.h"
 
 #include <nlohmann/json.hpp>
 
@@ -19,15 +19,15 @@ int eval(const Arguments& arguments, const ModelRegistry& models) {
   }
   const auto report = evaluate_checkpoint(named.config, *checkpoint, models, nullptr);
   if (arguments.json) {
-    nlohmann::ordered_json json{{"checkpoint", checkpoint->string()},
-                                {"step", report.step},
-                                {"samples", report.samples}};
+    nlohmann::ordered_json json{
+        {"checkpoint", checkpoint->string()}, {"step", report.step}, {"samples", report.samples}};
     for (const auto& [name, value] : report.values) json["evaluate." + name] = value;
     std::cout << json.dump() << "\n";
     return 0;
   }
   std::cout << checkpoint->string() << ", " << report.samples << " samples";
-  for (const auto& [name, value] : report.values) std::cout << ", " << name << " " << to_text(value);
+  for (const auto& [name, value] : report.values)
+    std::cout << ", " << name << " " << to_text(value);
   std::cout << "\n";
   return 0;
 }

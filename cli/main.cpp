@@ -1,5 +1,3 @@
 #include "cli/verbs.h"
 
-int main(int argc, char** argv) {
-  return tanren::cli::main(argc, argv, tanren::ModelRegistry());
-}
+int main(int argc, char** argv) { return tanren::cli::main(argc, argv, tanren::ModelRegistry()); }

@@ -1,8 +1,8 @@
-#include "cli/verbs.h"
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/config/read_config.h"
 #include "tanren/run/run_folder.h"
+#include "cli/verbs.h"
 
 #include <CLI/CLI.hpp>
 
@@ -40,8 +40,8 @@ Named read_named(const Arguments& arguments, const ModelRegistry& models) {
     named.folder = arguments.out.empty() ? file : fs::path(arguments.out);
   } else {
     named.config = read_config(file, arguments.sets, models.kinds());
-    named.folder = arguments.out.empty() ? fs::path("runs") / named.config.run.name
-                                         : fs::path(arguments.out);
+    named.folder =
+        arguments.out.empty() ? fs::path("runs") / named.config.run.name : fs::path(arguments.out);
   }
   return named;
 }

@@ -1,8 +1,8 @@
-#include "cli/verbs.h"
+#include "tanren/run/run.h"
 #include "tanren/base/text.h"
 #include "tanren/metrics/console_sink.h"
 #include "tanren/plan/print.h"
-#include "tanren/run/run.h"
+#include "cli/verbs.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -25,9 +25,7 @@ void on_signal(int signal) {
 }
 
 // Processor seconds spent before main: loading libraries counts as start-up too.
-double seconds_before_main() {
-  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
-}
+double seconds_before_main() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 int terminal_width() {
   winsize size{};
@@ -46,7 +44,8 @@ void print_end(const Summary& summary, const LoopResult& loop, const std::string
               << "next: tanren eval " << folder << "  |  more steps: tanren run " << folder
               << " --set run.epochs=…  |  the log: " << folder << "/log.jsonl\n";
   } else {
-    std::cout << "stopped at step " << summary.steps << "; go on with: tanren run " << folder << "\n";
+    std::cout << "stopped at step " << summary.steps << "; go on with: tanren run " << folder
+              << "\n";
   }
 }
 

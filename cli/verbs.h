@@ -14,9 +14,9 @@ namespace tanren::cli {
 
 struct Arguments {
   std::string verb;
-  std::string file;                // config file, run folder, or the key for help
-  std::vector<std::string> sets;   // --set key=value
-  std::string out;                 // --out: folder of the run
+  std::string file;               // config file, run folder, or the key for help
+  std::vector<std::string> sets;  // --set key=value
+  std::string out;                // --out: folder of the run
   bool quiet = false;
   bool json = false;
 };

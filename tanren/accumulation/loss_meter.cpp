@@ -18,8 +18,9 @@ void LossMeter::add(const Terms& terms) {
   }
   for (size_t i = 0; i < terms.size(); ++i) {
     if (terms[i].name != names_[i]) {
-      throw Error("[accumulation] loss term " + terms[i].name + " stands where the first microstep had " +
-                  names_[i] + "; return the same terms in the same order for every batch");
+      throw Error("[accumulation] loss term " + terms[i].name +
+                  " stands where the first microstep had " + names_[i] +
+                  "; return the same terms in the same order for every batch");
     }
     if (terms[i].sum.dim() != 0) {
       throw Error("[accumulation] loss term " + names_[i] +

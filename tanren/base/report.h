@@ -36,9 +36,9 @@ struct StepReport {
   std::string culprit;  // non-finite: microbatch and parameter, in words
 
   // Not part of what is repeatable.
-  double seconds = 0;       // the whole step, waiting for data included
-  double wait_seconds = 0;  // of it, waiting for data
-  int64_t memory_bytes = 0; // peak resident memory so far (CPU), peak allocated (CUDA)
+  double seconds = 0;        // the whole step, waiting for data included
+  double wait_seconds = 0;   // of it, waiting for data
+  int64_t memory_bytes = 0;  // peak resident memory so far (CPU), peak allocated (CUDA)
 };
 
 struct EvaluationReport {

@@ -22,7 +22,7 @@ struct WeightedTerm {
 
 struct ObjectiveSpec {
   std::string name = "loss";
-  std::vector<WeightedTerm> terms;             // empty: every term, weight 1
+  std::vector<WeightedTerm> terms;              // empty: every term, weight 1
   std::vector<std::string> parameters = {"*"};  // glob patterns of the parameters it may change
 };
 

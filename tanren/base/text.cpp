@@ -1,7 +1,7 @@
 #include "tanren/base/text.h"
 
-#include <charconv>
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 

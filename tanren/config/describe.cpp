@@ -11,40 +11,73 @@ namespace tanren {
 std::vector<std::string> all_keys() {
   RunConfig config;
   std::vector<std::string> keys;
-  visit_config(config, [&](const std::string& key, auto&, const FieldInfo&) { keys.push_back(key); });
+  visit_config(config,
+               [&](const std::string& key, auto&, const FieldInfo&) { keys.push_back(key); });
   return keys;
 }
 
-std::string help_text(const std::string& asked) {
+namespace {
+
+// Every key, and after optimizer.groups the keys of one of its tables.
+template <class F>
+void each_described(F&& f) {
   RunConfig config;
-  std::string text;
   visit_config(config, [&](const std::string& key, auto& member, const FieldInfo& info) {
+    f(key, key.rfind('.'), member, info);
+    if (key != "optimizer.groups") return;
+    GroupOptions group;
+    auto with_prefix = [&](const char* name, auto& part, const FieldInfo& part_info) {
+      f(key + "." + name, key.rfind('.'), part, part_info);
+    };
+    fields(with_prefix, group);
+  });
+}
+
+// "a number, default 0.0"
+template <typename T>
+std::string type_text(const T& member, const FieldInfo& info) {
+  return std::string(type_name(member)) + (info.number_or_word ? " or a number" : "");
+}
+
+// Names such as cuda:<i> are no HTML.
+std::string markdown_text(const std::string& help) {
+  std::string text;
+  for (const char c : help) text += c == '<' ? "&lt;" : c == '|' ? "&#124;" : std::string(1, c);
+  return text;
+}
+
+}  // namespace
+
+std::string help_text(const std::string& asked) {
+  std::string text;
+  each_described([&](const std::string& key, size_t, auto& member, const FieldInfo& info) {
     if (!asked.empty() && key != asked && key.rfind(asked + ".", 0) != 0) return;
     const std::string value = toml_text(member);
-    text += key + " (" + type_name(member) + (info.number_or_word ? " or a number" : "") +
-            ", default " + (value.empty() ? "not set" : value) + ")\n    " + info.help + "\n";
+    text += key + " (" + type_text(member, info) + ", default " +
+            (value.empty() ? "not set" : value) + ")\n    " + info.help;
+    if (info.identity == Identity::free) text += " May change when a run goes on.";
+    if (info.identity == Identity::may_grow) text += " May grow when a run goes on.";
+    text += "\n";
   });
-  if (!text.empty()) {
-    text.pop_back();
-    return text;
+  if (text.empty()) {
+    const auto section = nearest_section(asked, all_keys());
+    const auto more = synonym(asked) || section.empty() ? advice(asked, all_keys())
+                                                        : "; nearest: " + section;
+    throw ConfigError("[config] there is no key " + asked +
+                      (asked.find('.') == std::string::npos ? more : advice(asked, all_keys())));
   }
-  if (const auto known = synonym(asked)) {
-    throw ConfigError("[config] there is no key " + asked + "; here it is " + *known);
-  }
-  const auto best = nearest(asked, all_keys());
-  throw ConfigError("[config] there is no key " + asked +
-                    (best.empty() ? "; see tanren help" : "; nearest: " + best));
+  text.pop_back();
+  return text;
 }
 
 std::string config_markdown() {
-  RunConfig config;
   std::string text =
-      "# Config reference\n\nGenerated from `tanren/config/fields.h`; the same text as `tanren help`.\n"
-      "A config is TOML; `--set key=value` overrides a key. Keys marked ∘ do not define the run: a\n"
-      "run folder goes on with another value of them; ↑ may only grow.\n";
+      "# Config reference\n\nGenerated from `tanren/config/fields.h`; the same text as `tanren "
+      "help`.\nA config is TOML; `--set key=value` overrides a key (texts need no quotes, `none` "
+      "takes an\noptional number back). Keys marked ∘ do not define the run: a run folder goes on "
+      "with another\nvalue of them; ↑ may only grow.\n";
   std::string section;
-  visit_config(config, [&](const std::string& key, auto& member, const FieldInfo& info) {
-    const auto dot = key.rfind('.');
+  each_described([&](const std::string& key, size_t dot, auto& member, const FieldInfo& info) {
     if (key.substr(0, dot) != section) {
       section = key.substr(0, dot);
       text += "\n## [" + section + "]\n\n| key | type | default | meaning |\n|---|---|---|---|\n";
@@ -53,9 +86,9 @@ std::string config_markdown() {
     const char* mark = info.identity == Identity::free       ? " ∘"
                        : info.identity == Identity::may_grow ? " ↑"
                                                              : "";
-    text += "| `" + key.substr(dot + 1) + "`" + mark + " | " + type_name(member) +
-            (info.number_or_word ? " or a number" : "") + " | " +
-            (value.empty() ? "not set" : "`" + value + "`") + " | " + info.help + " |\n";
+    text += "| `" + key.substr(dot + 1) + "`" + mark + " | " + type_text(member, info) + " | " +
+            (value.empty() ? "not set" : "`" + value + "`") + " | " + markdown_text(info.help) +
+            " |\n";
   });
   return text;
 }

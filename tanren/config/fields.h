@@ -24,27 +24,34 @@ struct FieldInfo {
 
 template <class V>
 void fields(V& v, RunOptions& o) {
-  v("name", o.name, {"Name of the run and of its folder under runs/. Default: the file's stem.", Identity::free});
+  v("name", o.name,
+    {"Name of the run and of its folder under runs/. Default: the file's stem.", Identity::free});
   v("seed", o.seed, {"Seed of initialisation, order, dropout. 0 or more."});
-  v("steps", o.steps, {"Length in applied updates. This or run.epochs.", Identity::may_grow});
-  v("epochs", o.epochs, {"Length in passes over the training data. This or run.steps.", Identity::may_grow});
+  v("steps", o.steps, {"Length in applied updates, ≥ 1. This or run.epochs.", Identity::may_grow});
+  v("epochs", o.epochs,
+    {"Length in passes over the training data, ≥ 1. This or run.steps.", Identity::may_grow});
   v("device", o.device, {"auto, cpu, cuda, cuda:<i>.", Identity::free});
-  v("threads", o.threads, {"Threads of the step; 0: the cores this process may use.", Identity::free});
-  v("deterministic", o.deterministic, {"Only kernels that repeat bitwise (CUDA; the CPU ones always do)."});
-  v("stop_after", o.stop_after, {"Save and stop after so many applied steps of this session; the run can go on.", Identity::free});
+  v("threads", o.threads,
+    {"Threads of the step, 0 to 4096; 0: the cores this process may use.", Identity::free});
+  v("deterministic", o.deterministic,
+    {"Only kernels that repeat bitwise (CUDA; the CPU ones always do)."});
+  v("stop_after", o.stop_after,
+    {"Save and stop after so many applied steps of this start (≥ 1); the run can go on.",
+     Identity::free});
 }
 
 template <class V>
 void fields(V& v, ModelOptions& o) {
   v("kind", o.kind, {"mlp, convnet, or a name that the program registered."});
-  v("hidden", o.hidden, {"mlp: widths of the hidden layers."});
-  v("channels", o.channels, {"convnet: channels per stage; each stage halves the image."});
+  v("hidden", o.hidden, {"mlp: widths of the hidden layers, each ≥ 1; [] is a linear model."});
+  v("channels", o.channels, {"convnet: channels per stage, each ≥ 1; each stage halves the image."});
   v("norm", o.norm, {"convnet: group, batch, none. batch couples the samples of a microbatch."});
   v("activation", o.activation, {"relu, gelu, tanh."});
-  v("dropout", o.dropout, {"Probability, [0, 1); counter-based: the split cannot change it."});
+  v("dropout", o.dropout, {"Probability in [0, 1); counter-based: the split cannot change it."});
   v("outputs", o.outputs, {"Classes or regressed values; 0: as many as the data has."});
   v("loss", o.loss, {"cross_entropy, bce, mse, l1."});
-  v("label_smoothing", o.label_smoothing, {"cross_entropy: share of the target spread evenly, [0, 1)."});
+  v("label_smoothing", o.label_smoothing,
+    {"cross_entropy: share of the target spread evenly, in [0, 1)."});
   v("options", o.options, {"Table of options for a registered kind, handed on as text."});
 }
 
@@ -55,73 +62,91 @@ void fields(V& v, SourceOptions& o) {
   v("label", o.label, {"csv: name of the label column."});
   v("label_type", o.label_type, {"csv: class (0, 1, …) or value (regression)."});
   v("shape", o.shape, {"csv: shape of one sample's inputs; empty: a row of features."});
-  v("scale", o.scale, {"csv: inputs are multiplied by it."});
+  v("scale", o.scale, {"csv: inputs are multiplied by it; not 0."});
   v("offset", o.offset, {"csv: and this is added."});
-  v("classes", o.classes, {"Labels must lie in [0, classes); 0: one more than the largest."});
-  v("fields", o.fields, {"synthetic: such as \"inputs: float[1,8,8] in [-1, 1]\", \"labels: int[] in [0, 9]\"."});
-  v("samples", o.samples, {"synthetic: how many."});
+  v("classes", o.classes, {"csv: labels must lie in [0, classes); 0: one more than the largest."});
+  v("fields", o.fields,
+    {"synthetic: such as \"inputs: float[1,8,8] in [-1, 1]\", \"labels: int[] in [0, 9]\"."});
+  v("samples", o.samples, {"synthetic: how many, ≥ 1."});
 }
 
 template <class V>
 void fields(V& v, DataOptions& o) {
-  v("workers", o.workers, {"Loader threads; 0: the step's own thread collates.", Identity::free});
-  v("prefetch", o.prefetch, {"Batches ready ahead of the step.", Identity::free});
+  v("workers", o.workers, {"Loader threads, 0 to 256; 0: the step's own thread collates.", Identity::free});
+  v("prefetch", o.prefetch, {"Batches ready ahead of the step, 1 to 4096.", Identity::free});
   v("shuffle", o.shuffle, {"Order drawn anew each epoch, a pure function of seed and epoch."});
   v("last", o.last, {"The short last batch of an epoch: keep, drop."});
 }
 
 template <class V>
 void fields(V& v, BatchOptions& o) {
-  v("global_batch", o.global_batch, {"Samples per update over all ranks, or \"epoch\".", Identity::defines, true});
-  v("microbatch", o.microbatch, {"Samples per forward and backward; 0: a rank's whole share.", Identity::free});
+  v("global_batch", o.global_batch,
+    {"Samples per update over all ranks, or \"epoch\".", Identity::defines, true});
+  v("microbatch", o.microbatch,
+    {"Samples per forward and backward; 0: a rank's whole share.", Identity::free});
 }
 
 template <class V>
 void fields(V& v, PrecisionOptions& o) {
   v("mode", o.mode, {"auto, fp32, bf16, fp16 (autocast, fp32 parameters), fp64 (proofs)."});
   v("loss_scale", o.loss_scale, {"auto (dynamic for fp16, else none), dynamic, static, none."});
-  v("initial_scale", o.initial_scale, {"First loss scale, or \"auto\": found on the first window.", Identity::defines, true});
-  v("growth_factor", o.growth_factor, {"Dynamic scale: factor after growth_interval quiet updates, > 1."});
-  v("backoff_factor", o.backoff_factor, {"Dynamic scale: factor after an overflow, (0, 1)."});
-  v("growth_interval", o.growth_interval, {"Quiet updates before the scale grows."});
-  v("min_scale", o.min_scale, {"Floor; at it an overflow counts as a non-finite gradient."});
-  v("report_flush", o.report_flush, {"Log the share of gradient elements that fp16 would flush or overflow."});
+  v("initial_scale", o.initial_scale,
+    {"First loss scale, or \"auto\": found on the first window.", Identity::defines, true});
+  v("growth_factor", o.growth_factor,
+    {"Dynamic scale: factor after growth_interval quiet updates, in (1, 65536]."});
+  v("backoff_factor", o.backoff_factor, {"Dynamic scale: factor after an overflow, in (0, 1)."});
+  v("growth_interval", o.growth_interval, {"Quiet updates before the scale grows, ≥ 1."});
+  v("min_scale", o.min_scale, {"Floor, > 0; at it an overflow counts as a non-finite gradient."});
+  v("report_flush", o.report_flush,
+    {"Log the share of gradient elements that fp16 would flush or overflow."});
   v("matmul", o.matmul, {"fp32 matrix products on CUDA: highest, high (TF32), medium."});
-  v("cudnn_benchmark", o.cudnn_benchmark, {"Let cuDNN time its algorithms; such runs do not repeat bitwise."});
+  v("cudnn_benchmark", o.cudnn_benchmark,
+    {"Let cuDNN time its algorithms; such runs do not repeat bitwise."});
+}
+
+// One table of optimizer.groups; not keys of their own, so visit_config does not show them.
+template <class V>
+void fields(V& v, GroupOptions& o) {
+  v("parameters", o.parameters, {"Patterns of parameter names (* any run, ? one character)."});
+  v("learning_rate_scale", o.learning_rate_scale, {"Factor on the learning rate, ≥ 0."});
+  v("weight_decay", o.weight_decay, {"Instead of optimizer.weight_decay, ≥ 0."});
 }
 
 template <class V>
 void fields(V& v, OptimizerOptions& o) {
   v("kind", o.kind, {"adamw, sgd."});
-  v("learning_rate", o.learning_rate, {"Peak learning rate, > 0."});
+  v("learning_rate", o.learning_rate, {"Peak learning rate, in (0, 1e6)."});
   v("weight_decay", o.weight_decay, {"adamw: decoupled; sgd: added to the gradient. ≥ 0."});
-  v("beta1", o.beta1, {"adamw, [0, 1)."});
-  v("beta2", o.beta2, {"adamw, [0, 1)."});
+  v("beta1", o.beta1, {"adamw, in [0, 1)."});
+  v("beta2", o.beta2, {"adamw, in [0, 1)."});
   v("eps", o.eps, {"adamw, > 0."});
-  v("momentum", o.momentum, {"sgd, [0, 1)."});
-  v("dampening", o.dampening, {"sgd, [0, 1]."});
+  v("momentum", o.momentum, {"sgd, in [0, 1)."});
+  v("dampening", o.dampening, {"sgd, in [0, 1]."});
   v("nesterov", o.nesterov, {"sgd; needs momentum and no dampening."});
-  v("decay_norms_and_biases", o.decay_norms_and_biases, {"false: no weight decay on 1-dim parameters."});
-  v("groups", o.groups, {"[[optimizer.groups]]: parameters (patterns), learning_rate_scale, weight_decay."});
+  v("decay_norms_and_biases", o.decay_norms_and_biases,
+    {"false: no weight decay on 1-dim parameters."});
+  v("groups", o.groups,
+    {"Tables [[optimizer.groups]]; a parameter belongs to the first that matches it."});
 }
 
 template <class V>
 void fields(V& v, ScheduleOptions& o) {
   v("kind", o.kind, {"constant, linear, cosine."});
-  v("warmup_steps", o.warmup_steps, {"Updates over which the rate rises linearly to its peak."});
-  v("final_fraction", o.final_fraction, {"Rate at the end, as a share of the peak, [0, 1]."});
+  v("warmup_steps", o.warmup_steps, {"Updates over which the rate rises linearly to its peak, ≥ 0."});
+  v("final_fraction", o.final_fraction, {"Rate at the end, as a share of the peak, in [0, 1]."});
 }
 
 template <class V>
 void fields(V& v, ClipOptions& o) {
-  v("norm", o.norm, {"Largest global gradient norm of an update; 0: no clipping."});
+  v("norm", o.norm, {"Largest global gradient norm of an update, ≥ 0; 0: no clipping."});
 }
 
 template <class V>
 void fields(V& v, GuardOptions& o) {
   v("nan_loss", o.nan_loss, {"A non-finite loss: stop (exit 1) or skip the update."});
-  v("nan_gradient", o.nan_gradient, {"A non-finite gradient that is no fp16 overflow: stop or skip."});
-  v("max_skips", o.max_skips, {"Stop after so many skips in a row that are no overflow."});
+  v("nan_gradient", o.nan_gradient,
+    {"A non-finite gradient that is no fp16 overflow: stop or skip."});
+  v("max_skips", o.max_skips, {"Stop after so many skips in a row that are no overflow, ≥ 1."});
 }
 
 template <class V>
@@ -133,13 +158,15 @@ void fields(V& v, EvaluateOptions& o) {
 
 template <class V>
 void fields(V& v, CheckpointOptions& o) {
-  v("every", o.every, {"Applied steps between checkpoints; 0: only at the end or when stopped.", Identity::free});
+  v("every", o.every,
+    {"Applied steps between checkpoints; 0: only at the end or when stopped.", Identity::free});
   v("keep", o.keep, {"Newest checkpoints that stay, ≥ 1.", Identity::free});
 }
 
 template <class V>
 void fields(V& v, MetricsOptions& o) {
-  v("console_every", o.console_every, {"Steps between console lines; the log has every one.", Identity::free});
+  v("console_every", o.console_every,
+    {"Steps between console lines, ≥ 1; the log has every one.", Identity::free});
   v("jsonl", o.jsonl, {"Write log.jsonl, one line per attempt.", Identity::free});
 }
 

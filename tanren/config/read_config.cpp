@@ -4,6 +4,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/names.h"
 #include "tanren/config/fields.h"
+#include "tanren/config/set_text.h"
 #include "tanren/config/synonyms.h"
 #include "tanren/config/validate.h"
 #include "tanren/config/value_text.h"
@@ -12,7 +13,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <type_traits>
 
@@ -70,28 +73,6 @@ bool assign(const toml::node& node, std::optional<T>& member, bool flag) {
   return true;
 }
 
-bool assign(const toml::node& node, GroupOptions& group, bool) {
-  const auto* table = node.as_table();
-  if (table == nullptr) return false;
-  const toml::array* patterns = (*table)["parameters"].as_array();
-  if (patterns == nullptr) return false;
-  for (const auto& pattern : *patterns) {
-    const auto* text = pattern.as_string();
-    if (text == nullptr) return false;
-    group.parameters.push_back(text->get());
-  }
-  size_t known = 1;
-  const auto number = [&](const char* key, std::optional<double>& member) {
-    const auto* value = table->get(key);
-    if (value == nullptr) return true;
-    ++known;
-    return assign(*value, member, false);
-  };
-  const bool fine = number("learning_rate_scale", group.learning_rate_scale) &&
-                    number("weight_decay", group.weight_decay);
-  return fine && known == table->size();
-}
-
 template <typename T>
 bool assign(const toml::node& node, std::vector<T>& member, bool) {
   const auto* array = node.as_array();
@@ -109,6 +90,7 @@ bool assign(const toml::node& node, std::vector<T>& member, bool) {
 bool assign(const toml::node& node, std::map<std::string, std::string>& member, bool) {
   const auto* table = node.as_table();
   if (table == nullptr) return false;
+  member.clear();
   for (const auto& [key, value] : *table) {
     std::string text;
     if (!assign(value, text, true)) {
@@ -121,137 +103,226 @@ bool assign(const toml::node& node, std::map<std::string, std::string>& member, 
   return true;
 }
 
-// Reads one source (the file or one --set) into a config and gathers its problems.
+// Where a value was written: "run.toml:12" or "--set run.steps=0".
+struct Place {
+  std::string name;
+  bool is_file = true;
+  toml::source_index line = 0;
+
+  Place at(const toml::node& node) const { return {name, is_file, node.source().begin.line}; }
+  std::string text() const { return is_file ? name + ":" + std::to_string(line) : name; }
+};
+
+// Reads the file and each --set into a config and gathers the problems, a line each.
 class Reader {
  public:
-  Reader(RunConfig& config, std::vector<std::string>& problems)
-      : config_(config), problems_(problems) {
-    visit_config(config_, [&](const std::string& key, auto&, const FieldInfo&) { keys_.push_back(key); });
+  explicit Reader(RunConfig& config) : config_(config) {
+    visit_config(config_,
+                 [&](const std::string& key, auto&, const FieldInfo&) { keys_.push_back(key); });
   }
 
-  void read(const toml::table& table, const std::string& source) { walk(table, "", source); }
+  void read(const toml::table& table, const std::string& source) {
+    walk(table, "", {source});
+    std::stable_sort(problems_.begin(), problems_.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+  }
 
   void set(const std::string& text) {
     const auto equals = text.find('=');
-    const std::string where = "--set " + text;
+    const Place place{"--set " + text, false};
     if (equals == std::string::npos || equals == 0) {
-      problems_.push_back("[config] " + where + ": is no key=value; write --set batch.global_batch=64");
-      return;
+      return report(place, "is no key=value; write --set batch.global_batch=64");
     }
-    std::string key = text.substr(0, equals), value = text.substr(equals + 1);
+    const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
     if (key.rfind("model.options.", 0) == 0) {
       config_.model.options[key.substr(14)] = value;
       config_.asked.insert("model.options");
       return;
     }
-    // A bare word is text; everything else is what TOML says it is.
-    std::unique_ptr<toml::table> parsed = parse("v = " + value);
-    if (!parsed || is_text(key)) parsed = parse("v = " + (quoted(value) ? value : toml_text(value)));
-    if (parsed && parsed->size() == 1) {
-      take(key, *parsed->get("v"), where);
-    } else {
-      problems_.push_back("[config] " + where + ": the value is not understood; quote texts");
+    if (value == "none" && take_back(key)) return;
+    const auto parsed = parse_value(key, value);
+    if (!parsed) return report(place, "the value is no TOML; quote texts");
+    take(key, *parsed->get("v"), place);
+  }
+
+  // Adds what validate found, with the place where its key (the problem's first word) was written.
+  void add_invalid(const std::vector<std::string>& found, const std::string& source) {
+    for (const auto& problem : found) {
+      const std::string key = problem.substr(0, problem.find_first_of(" ["));
+      if (refused_.count(key) > 0) continue;
+      const auto place = places_.find(key);
+      report({place == places_.end() ? source : place->second, false}, problem);
     }
   }
 
-  const std::vector<std::string>& keys() const { return keys_; }
+  std::vector<std::string> problems() const {
+    std::vector<std::string> lines;
+    for (const auto& [line, text] : problems_) lines.push_back(text);
+    return lines;
+  }
 
  private:
-  // Null where the text is no TOML.
-  static std::unique_ptr<toml::table> parse(const std::string& text) {
-    try {
-      return std::make_unique<toml::table>(toml::parse(text));
-    } catch (const toml::parse_error&) {
-      return nullptr;
-    }
+  void report(const Place& place, const std::string& problem) {
+    problems_.emplace_back(place.line, "[config] " + place.text() + ": " + problem);
   }
 
-  static bool quoted(const std::string& value) {
-    return value.size() > 1 && value.front() == '"' && value.back() == '"';
-  }
-
-  // Whether `key` is a plain text field, for which --set needs no quotes.
-  bool is_text(const std::string& key) {
-    bool text = false;
+  // The table {v = value}; null where the value is no TOML. A bare word is a text.
+  std::unique_ptr<toml::table> parse_value(const std::string& key, const std::string& value) {
+    bool is_text = false, is_list = false;
     visit_config(config_, [&](const std::string& name, auto& member, const FieldInfo& info) {
       using Member = std::remove_reference_t<decltype(member)>;
-      if (name == key) text = std::is_same_v<Member, std::string> && !info.number_or_word;
+      if (name != key) return;
+      is_text = std::is_same_v<Member, std::string> && !info.number_or_word;
+      is_list = std::is_same_v<Member, std::vector<std::string>>;
     });
-    return text;
+    std::vector<std::string> readings = {value, toml_text(value)};
+    if (is_text) readings = {as_toml_text(value)};
+    if (is_list) readings = {value, as_toml_list(value), toml_text(value)};
+    for (const auto& reading : readings) {
+      try {
+        auto table = std::make_unique<toml::table>(toml::parse("v = " + reading));
+        if (table->size() == 1) return table;
+      } catch (const toml::parse_error&) {
+        continue;
+      }
+    }
+    return nullptr;
   }
 
-  void walk(const toml::table& table, const std::string& prefix, const std::string& source) {
+  // --set key=none: an optional key is as if nobody had given it.
+  bool take_back(const std::string& key) {
+    bool taken = false;
+    visit_config(config_, [&](const std::string& name, auto& member, const FieldInfo&) {
+      using Member = std::remove_reference_t<decltype(member)>;
+      if constexpr (std::is_same_v<Member, std::optional<int64_t>>) {
+        if (name != key) return;
+        member.reset();
+        taken = true;
+      }
+    });
+    if (taken) config_.asked.erase(key);
+    return taken;
+  }
+
+  void walk(const toml::table& table, const std::string& prefix, const Place& source) {
     for (const auto& [name, node] : table) {
       const std::string key = prefix + std::string(name.str());
-      const std::string where = source + ":" + std::to_string(node.source().begin.line);
-      const bool is_section = is_prefix(key);
-      if (node.is_table() && is_section) {
+      const Place place = source.at(node);
+      const bool section = is_section(key);
+      if (node.is_table() && section) {
         walk(*node.as_table(), key + ".", source);
-      } else if (is_section && !is_key(key)) {
-        problems_.push_back("[config] " + where + ": " + key + " is a section; write [" + key + "]" +
-                            advice(key));
+      } else if (section) {
+        const auto known = synonym(key, node.value_or(std::string_view()));
+        report(place, key + " is a section; write [" + key + "]" + (known ? ", or " + *known : ""));
+      } else if (node.is_table() && !is_key(key)) {
+        unknown_section(key, *node.as_table(), source, place);
       } else {
-        take(key, node, where);
+        take(key, node, place);
       }
     }
   }
 
-  static std::string advice(const std::string& key) {
-    const auto known = synonym(key);
-    return known ? ", or " + *known : "";
+  // A misspelt section is one problem; of a foreign one each key is translated.
+  void unknown_section(const std::string& key, const toml::table& table, const Place& source,
+                       const Place& place) {
+    const auto best = nearest_section(key, keys_);
+    if (!best.empty() || table.empty()) {
+      report(place, "unknown section [" + key + "]" +
+                        (best.empty() ? "; see tanren help" : "; nearest: [" + best + "]"));
+    } else {
+      walk(table, key + ".", source);
+    }
   }
 
   bool is_key(const std::string& key) const {
     return std::find(keys_.begin(), keys_.end(), key) != keys_.end();
   }
-  bool is_prefix(const std::string& key) const {
+  bool is_section(const std::string& name) const {
     return std::any_of(keys_.begin(), keys_.end(),
-                       [&](const auto& known) { return known.rfind(key + ".", 0) == 0; });
+                       [&](const auto& key) { return key.rfind(name + ".", 0) == 0; });
   }
 
-  void take(const std::string& key, const toml::node& node, const std::string& where) {
+  void take(const std::string& key, const toml::node& node, const Place& place) {
     bool found = false;
     visit_config(config_, [&](const std::string& name, auto& member, const FieldInfo& info) {
       if (name != key) return;
       found = true;
-      if (assign(node, member, info.number_or_word)) {
-        config_.asked.insert(key);
-        return;
+      using Member = std::remove_reference_t<decltype(member)>;
+      bool fine = false;
+      if constexpr (std::is_same_v<Member, std::vector<GroupOptions>>) {
+        fine = read_groups(key, node, member, place);
+      } else {
+        fine = assign(node, member, info.number_or_word);
+        if (!fine) mismatch(key, member, info, node, place);
       }
-      problems_.push_back("[config] " + where + ": " + key + " must be " + type_name(member) +
-                          (info.number_or_word ? " or a number" : "") + ", not " + shown(node));
+      if (!fine) refused_.insert(key);
+      config_.asked.insert(key);
+      places_[key] = place.text();
     });
-    if (!found) problems_.push_back(unknown(key, where));
-  }
-
-  static std::string shown(const toml::node& node) {
-    std::ostringstream text;
-    node.visit([&](const auto& value) { text << value; });
-    std::string result = text.str();
-    if (result.size() > 40) result = result.substr(0, 40) + "…";
-    return result;
-  }
-
-  std::string unknown(const std::string& key, const std::string& where) const {
-    std::string line = "[config] " + where + ": unknown key " + key;
-    if (const auto known = synonym(key)) return line + "; here it is " + *known;
-    const auto dot = key.rfind('.');
-    const std::string last = dot == std::string::npos ? key : key.substr(dot + 1);
-    std::string best = nearest(key, keys_);
-    for (const auto& candidate : keys_) {  // the right name in the wrong section comes first
-      if (candidate.size() > last.size() && candidate.ends_with("." + last)) best = candidate;
+    if (!found) {
+      report(place, "unknown key " + key + advice(key, keys_, node.value_or(std::string_view())));
     }
-    return line + (best.empty() ? "; see tanren help" : "; nearest: " + best);
+  }
+
+  template <typename T>
+  void mismatch(const std::string& key, const T& member, const FieldInfo& info,
+                const toml::node& node, const Place& place) {
+    report(place, key + " must be " + type_name(member) +
+                      (info.number_or_word ? " or a number" : "") + ", not " + shown(node));
+  }
+
+  bool read_groups(const std::string& key, const toml::node& node,
+                   std::vector<GroupOptions>& groups, const Place& place) {
+    const auto* array = node.as_array();
+    if (array == nullptr || (!array->empty() && !array->is_homogeneous<toml::table>())) {
+      report(place, key + " must be a list of tables, not " + shown(node) + "; write [[" + key + "]]");
+      return false;
+    }
+    const size_t before = problems_.size();
+    groups.clear();
+    for (const auto& item : *array) {
+      read_group(key + ".", *item.as_table(), groups.emplace_back(), place);
+    }
+    return problems_.size() == before;
+  }
+
+  void read_group(const std::string& prefix, const toml::table& table, GroupOptions& group,
+                  const Place& place) {
+    std::vector<std::string> known;
+    auto gather = [&](const char* name, auto&, const FieldInfo&) { known.push_back(prefix + name); };
+    fields(gather, group);
+    for (const auto& [name, node] : table) {
+      const std::string key = prefix + std::string(name.str());
+      const Place here = place.at(node);
+      bool found = false;
+      auto take_field = [&](const char* field, auto& member, const FieldInfo& info) {
+        if (key != prefix + field) return;
+        found = true;
+        if (!assign(node, member, false)) mismatch(key, member, info, node, here);
+      };
+      fields(take_field, group);
+      if (!found) report(here, "unknown key " + key + "; one of " + join(known));
+    }
+  }
+
+  // The value on one short line.
+  static std::string shown(const toml::node& node) {
+    std::ostringstream stream;
+    node.visit([&](const auto& value) { stream << value; });
+    std::string text = stream.str();
+    std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+    if (text.size() <= 40) return text;
+    size_t end = 40;
+    while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not inside a UTF-8 character
+    return text.substr(0, end) + "…";
   }
 
   RunConfig& config_;
-  std::vector<std::string>& problems_;
   std::vector<std::string> keys_;
+  std::vector<std::pair<toml::source_index, std::string>> problems_;  // line (0: none), text
+  std::map<std::string, std::string> places_;                         // key → where it was given
+  std::set<std::string> refused_;                                     // of a wrong type
 };
-
-[[noreturn]] void fail(const std::vector<std::string>& problems) {
-  throw ConfigError(join(problems, "\n"));
-}
 
 void resolve(std::string& path, const fs::path& folder) {
   if (!path.empty() && fs::path(path).is_relative()) {
@@ -265,35 +336,37 @@ RunConfig parse_config(std::string_view text, const std::string& source, const f
                        const std::vector<std::string>& sets,
                        const std::vector<std::string>& known_model_kinds) {
   RunConfig config;
-  std::vector<std::string> problems;
-  Reader reader(config, problems);
+  Reader reader(config);
   try {
     reader.read(toml::parse(text, source), source);
   } catch (const toml::parse_error& error) {
     std::string what(error.description());
-    fail({"[config] " + source + ":" + std::to_string(error.source().begin.line) + ": " + what +
-          "; mend the TOML"});
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    throw ConfigError("[config] " + source + ":" + std::to_string(error.source().begin.line) +
+                      ": " + what + "; mend the TOML");
   }
   for (const auto& set : sets) reader.set(set);
   resolve(config.data.train.path, folder);
   resolve(config.data.eval.path, folder);
-  for (auto& problem : validate(config, known_model_kinds)) {
-    problems.push_back("[config] " + source + ": " + std::move(problem));
-  }
-  if (!problems.empty()) fail(problems);
+  reader.add_invalid(validate(config, known_model_kinds), source);
+  if (!reader.problems().empty()) throw ConfigError(join(reader.problems(), "\n"));
   return config;
 }
 
 RunConfig read_config(const fs::path& file, const std::vector<std::string>& sets,
                       const std::vector<std::string>& known_model_kinds) {
   std::error_code error;
+  if (fs::is_directory(file, error)) {
+    throw ConfigError("[config] " + file.string() + " is a folder; give a config file");
+  }
   if (!fs::exists(file, error)) {
     throw ConfigError("[config] " + file.string() +
                       " does not exist; give a config file or a run folder");
   }
   const std::string text = read_file(file);
   if (text.find_first_not_of(" \t\r\n") == std::string::npos && sets.empty()) {
-    throw ConfigError("[config] " + file.string() + " is empty; examples/digits/run.toml is a start");
+    throw ConfigError("[config] " + file.string() +
+                      " is empty; examples/digits/run.toml is a start");
   }
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
   RunConfig config = parse_config(text, file.string(), folder, sets, known_model_kinds);

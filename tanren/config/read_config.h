@@ -11,7 +11,8 @@
 
 namespace tanren {
 
-// Reads `file`, applies `sets` ("key=value", in order), validates the whole (validate.h).
+// Reads `file`, applies `sets` ("key=value", in order; texts need no quotes, "key=none" takes an
+// optional key back), validates the whole (validate.h).
 // run.name defaults to the file's stem; data paths become absolute, relative to the file's folder.
 RunConfig read_config(const std::filesystem::path& file, const std::vector<std::string>& sets,
                       const std::vector<std::string>& known_model_kinds);

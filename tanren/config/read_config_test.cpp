@@ -59,22 +59,23 @@ TEST(ReadConfig, names_the_nearest_key_and_the_line_of_an_unknown_one) {
 }
 
 TEST(ReadConfig, translates_the_names_people_bring) {
-  for (const auto& [key, advice] : std::map<std::string, std::string>{
-           {"fp16 = true", "precision.mode = \"fp16\""},
-           {"gradient_accumulation_steps = 4", "batch.microbatch"},
-           {"per_device_train_batch_size = 8", "batch.microbatch"},
-           {"lr = 0.1", "optimizer.learning_rate"},
-           {"max_grad_norm = 1.0", "clip.norm"},
-           {"num_train_epochs = 3", "run.epochs"},
-           {"save_total_limit = 2", "checkpoint.keep"},
-           {"precision = \"16-mixed\"", "precision.mode"}}) {
+  for (const auto& [key, advice] :
+       std::map<std::string, std::string>{{"fp16 = true", "precision.mode = \"fp16\""},
+                                          {"gradient_accumulation_steps = 4", "batch.microbatch"},
+                                          {"per_device_train_batch_size = 8", "batch.microbatch"},
+                                          {"lr = 0.1", "optimizer.learning_rate"},
+                                          {"max_grad_norm = 1.0", "clip.norm"},
+                                          {"num_train_epochs = 3", "run.epochs"},
+                                          {"save_total_limit = 2", "checkpoint.keep"},
+                                          {"precision = \"16-mixed\"", "precision.mode"}}) {
     expect_contains(error_of(key + "\n" + kGood), advice);
   }
   expect_contains(error_of(kGood, {"optimizer.lr=1"}), "optimizer.learning_rate");
 }
 
 TEST(ReadConfig, tells_all_problems_at_once) {
-  const auto text = error_of("[run]\nsteps = 0\n[model]\nkind = \"mpl\"\n[clip]\nnorm = \"x\"\n[x]\ny=1\n");
+  const auto text =
+      error_of("[run]\nsteps = 0\n[model]\nkind = \"mpl\"\n[clip]\nnorm = \"x\"\n[x]\ny=1\n");
   expect_contains(text, "run.steps is 0");
   expect_contains(text, "nearest: mlp");
   expect_contains(text, "clip.norm must be a number");
@@ -124,9 +125,10 @@ TEST(ReadConfig, refuses_wrong_types_and_absurd_numbers) {
 }
 
 TEST(ReadConfig, types_set_values_by_their_field) {
-  const auto config = parse(kGood, {"model.hidden=[4, 5]", "data.shuffle=false", "optimizer.kind=sgd",
-                                    "optimizer.momentum=0.5", "run.name=my run", "batch.global_batch=epoch",
-                                    "model.options.width=7"});
+  const auto config =
+      parse(kGood, {"model.hidden=[4, 5]", "data.shuffle=false", "optimizer.kind=sgd",
+                    "optimizer.momentum=0.5", "run.name=my run", "batch.global_batch=epoch",
+                    "model.options.width=7"});
   EXPECT_EQ(config.model.hidden, (std::vector<int64_t>{4, 5}));
   EXPECT_FALSE(config.data.shuffle);
   EXPECT_EQ(config.optimizer.kind, "sgd");
@@ -143,8 +145,9 @@ TEST(ReadConfig, reads_optimizer_groups_and_refuses_others) {
                             "[[optimizer.groups]]\nparameters = [\"*.bias\"]\nweight_decay = 0\n");
   ASSERT_EQ(config.optimizer.groups.size(), 1u);
   EXPECT_EQ(*config.optimizer.groups[0].weight_decay, 0.0);
-  expect_contains(error_of(std::string(kGood) + "[[optimizer.groups]]\nparameters = [\"*\"]\nlr = 1\n"),
-                  "optimizer.groups");
+  expect_contains(
+      error_of(std::string(kGood) + "[[optimizer.groups]]\nparameters = [\"*\"]\nlr = 1\n"),
+      "optimizer.groups");
   expect_contains(error_of(std::string(kGood) + "[optimizer.groups]\nparameters = [\"*\"]\n"),
                   "optimizer.groups");
 }
@@ -154,7 +157,8 @@ TEST(ReadConfig, makes_data_paths_absolute_from_the_files_folder) {
 }
 
 TEST(ReadConfig, refuses_missing_and_empty_files_and_folders) {
-  const auto folder = std::filesystem::temp_directory_path() / ("config-" + std::to_string(::getpid()));
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("config-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   EXPECT_THROW(read_config(folder / "no.toml", {}, kKinds), InputError);
   EXPECT_THROW(read_config(folder, {}, kKinds), InputError);
@@ -170,31 +174,56 @@ template <typename T>
 void change(const std::string&, T& value);
 template <>
 void change(const std::string& key, std::string& value) {
-  static const std::map<std::string, std::string> others = {
-      {"run.device", "cpu"}, {"model.norm", "none"}, {"model.activation", "tanh"},
-      {"model.loss", "mse"}, {"data.last", "drop"}, {"batch.global_batch", "64"},
-      {"precision.mode", "bf16"}, {"precision.loss_scale", "static"},
-      {"precision.initial_scale", "128"}, {"precision.matmul", "high"}, {"optimizer.kind", "sgd"},
-      {"schedule.kind", "cosine"}, {"guard.nan_loss", "skip"}, {"guard.nan_gradient", "skip"},
-      {"data.train.label_type", "value"}, {"data.eval.label_type", "value"},
-      {"data.eval.kind", "csv"}, {"data.train.kind", "tensors"}, {"model.kind", "convnet"}};
+  static const std::map<std::string, std::string> others = {{"run.device", "cpu"},
+                                                            {"model.norm", "none"},
+                                                            {"model.activation", "tanh"},
+                                                            {"model.loss", "mse"},
+                                                            {"data.last", "drop"},
+                                                            {"batch.global_batch", "64"},
+                                                            {"precision.mode", "bf16"},
+                                                            {"precision.loss_scale", "static"},
+                                                            {"precision.initial_scale", "128"},
+                                                            {"precision.matmul", "high"},
+                                                            {"optimizer.kind", "sgd"},
+                                                            {"schedule.kind", "cosine"},
+                                                            {"guard.nan_loss", "skip"},
+                                                            {"guard.nan_gradient", "skip"},
+                                                            {"data.train.label_type", "value"},
+                                                            {"data.eval.label_type", "value"},
+                                                            {"data.eval.kind", "csv"},
+                                                            {"data.train.kind", "tensors"},
+                                                            {"model.kind", "convnet"}};
   const auto found = others.find(key);
   value = found != others.end() ? found->second : value + "x";
 }
 template <>
-void change(const std::string&, bool& value) { value = !value; }
+void change(const std::string&, bool& value) {
+  value = !value;
+}
 template <>
-void change(const std::string&, int64_t& value) { value += 3; }
+void change(const std::string&, int64_t& value) {
+  value += 3;
+}
 template <>
-void change(const std::string&, double& value) { value = value * 0.5 + 0.2; }
+void change(const std::string&, double& value) {
+  value = value * 0.5 + 0.2;
+}
 template <>
-void change(const std::string&, std::optional<int64_t>& value) { value = value.value_or(0) + 3; }
+void change(const std::string&, std::optional<int64_t>& value) {
+  value = value.value_or(0) + 3;
+}
 template <>
-void change(const std::string&, std::vector<int64_t>& value) { value.push_back(3); }
+void change(const std::string&, std::vector<int64_t>& value) {
+  value.push_back(3);
+}
 template <>
-void change(const std::string&, std::vector<std::string>& value) { value.emplace_back("top5"); }
+void change(const std::string&, std::vector<std::string>& value) {
+  value.emplace_back("top5");
+}
 template <>
-void change(const std::string&, std::map<std::string, std::string>& value) { value["a"] = "b"; }
+void change(const std::string&, std::map<std::string, std::string>& value) {
+  value["a"] = "b";
+}
 template <>
 void change(const std::string&, std::vector<GroupOptions>& value) {
   value.push_back({{"*.bias"}, 0.5, 0.0});

@@ -16,47 +16,50 @@ namespace tanren {
 struct RunOptions {
   std::string name;  // folder runs/<name>; required (default: the config file's stem)
   int64_t seed = 0;
-  std::optional<int64_t> steps;       // applied updates; this or epochs
-  std::optional<int64_t> epochs;      // passes over the training data
-  std::string device = "auto";        // auto, cpu, cuda, cuda:<i>
-  int64_t threads = 0;                // 0: the cores this process may use
-  bool deterministic = false;         // deterministic kernels only
-  std::optional<int64_t> stop_after;  // stop (resumable) after so many applied steps of this session
+  std::optional<int64_t> steps;   // applied updates; this or epochs
+  std::optional<int64_t> epochs;  // passes over the training data
+  std::string device = "auto";    // auto, cpu, cuda, cuda:<i>
+  int64_t threads = 0;            // 0: the cores this process may use
+  bool deterministic = false;     // deterministic kernels only
+  std::optional<int64_t>
+      stop_after;  // stop (resumable) after so many applied steps of this session
 };
 
 struct ModelOptions {
-  std::string kind;                // mlp, convnet, or a name that the program registered
-  std::vector<int64_t> hidden = {128, 128};    // mlp: widths of the hidden layers
-  std::vector<int64_t> channels = {32, 64};    // convnet: channels per stage
-  std::string norm = "group";      // convnet: batch, group, none
-  std::string activation = "relu"; // relu, gelu, tanh
-  double dropout = 0.0;            // before the last layer of an mlp / the head of a convnet, and between mlp layers
-  int64_t outputs = 0;             // classes or regressed values; 0: as many as the data has
+  std::string kind;                          // mlp, convnet, or a name that the program registered
+  std::vector<int64_t> hidden = {128, 128};  // mlp: widths of the hidden layers
+  std::vector<int64_t> channels = {32, 64};  // convnet: channels per stage
+  std::string norm = "group";                // convnet: batch, group, none
+  std::string activation = "relu";           // relu, gelu, tanh
+  double dropout =
+      0.0;  // before the last layer of an mlp / the head of a convnet, and between mlp layers
+  int64_t outputs = 0;                 // classes or regressed values; 0: as many as the data has
   std::string loss = "cross_entropy";  // cross_entropy, bce, mse, l1
-  double label_smoothing = 0.0;    // cross_entropy only
+  double label_smoothing = 0.0;        // cross_entropy only
   std::map<std::string, std::string> options;  // [model.options]: for registered kinds, verbatim
 };
 
-struct SourceOptions {      // [data.train], [data.eval]
-  std::string kind;         // csv, tensors, synthetic
-  std::string path;         // csv, tensors; relative to the config file
-  std::string label = "label";   // csv: column (by name) that holds the label
+struct SourceOptions {               // [data.train], [data.eval]
+  std::string kind;                  // csv, tensors, synthetic
+  std::string path;                  // csv, tensors; relative to the config file
+  std::string label = "label";       // csv: column (by name) that holds the label
   std::string label_type = "class";  // csv: class (integer) or value (float)
-  std::vector<int64_t> shape;    // csv: shape of one sample's inputs; empty: one row of features
-  double scale = 1.0;            // csv: inputs are multiplied by it
-  double offset = 0.0;           // csv: and this is added
-  int64_t classes = 0;           // csv: labels must lie in [0, classes); 0: one more than the largest
-  std::vector<std::string> fields;  // synthetic: "inputs: float[1,8,8] in [-1, 1]", "labels: int[] in [0, 9]"
-  int64_t samples = 0;           // synthetic: how many
+  std::vector<int64_t> shape;  // csv: shape of one sample's inputs; empty: one row of features
+  double scale = 1.0;          // csv: inputs are multiplied by it
+  double offset = 0.0;         // csv: and this is added
+  int64_t classes = 0;         // csv: labels must lie in [0, classes); 0: one more than the largest
+  std::vector<std::string>
+      fields;           // synthetic: "inputs: float[1,8,8] in [-1, 1]", "labels: int[] in [0, 9]"
+  int64_t samples = 0;  // synthetic: how many
 };
 
 struct DataOptions {
-  int64_t workers = 1;       // loader threads; 0: collate on the step's own thread
-  int64_t prefetch = 2;      // batches ready ahead of the step
-  bool shuffle = true;       // training order: a pure function of (seed, epoch)
-  std::string last = "keep"; // the short last batch of an epoch: keep, drop
+  int64_t workers = 1;        // loader threads; 0: collate on the step's own thread
+  int64_t prefetch = 2;       // batches ready ahead of the step
+  bool shuffle = true;        // training order: a pure function of (seed, epoch)
+  std::string last = "keep";  // the short last batch of an epoch: keep, drop
   SourceOptions train;
-  SourceOptions eval;        // kind empty: no evaluation data
+  SourceOptions eval;  // kind empty: no evaluation data
 };
 
 struct BatchOptions {
@@ -65,34 +68,35 @@ struct BatchOptions {
 };
 
 struct PrecisionOptions {
-  std::string mode = "auto";          // auto, fp32, bf16, fp16, fp64
-  std::string loss_scale = "auto";    // auto (dynamic for fp16, none otherwise), dynamic, static, none
+  std::string mode = "auto";  // auto, fp32, bf16, fp16, fp64
+  std::string loss_scale =
+      "auto";  // auto (dynamic for fp16, none otherwise), dynamic, static, none
   std::string initial_scale = "65536";  // a number, or "auto": found on the first window
   double growth_factor = 2.0;
   double backoff_factor = 0.5;
-  int64_t growth_interval = 2000;     // quiet steps before the scale grows
-  double min_scale = 1.0;             // floor: below it an overflow counts as a non-finite gradient
-  bool report_flush = false;          // log the share of gradient elements fp16 would lose
-  std::string matmul = "highest";     // fp32 matrix products: highest, high (TF32), medium
-  bool cudnn_benchmark = false;       // time cuDNN's algorithms; not bitwise repeatable
+  int64_t growth_interval = 2000;  // quiet steps before the scale grows
+  double min_scale = 1.0;          // floor: below it an overflow counts as a non-finite gradient
+  bool report_flush = false;       // log the share of gradient elements fp16 would lose
+  std::string matmul = "highest";  // fp32 matrix products: highest, high (TF32), medium
+  bool cudnn_benchmark = false;    // time cuDNN's algorithms; not bitwise repeatable
 };
 
-struct GroupOptions {                 // [[optimizer.groups]]
+struct GroupOptions {                   // [[optimizer.groups]]
   std::vector<std::string> parameters;  // glob patterns; a parameter goes to its first match
   std::optional<double> learning_rate_scale;
   std::optional<double> weight_decay;
 };
 
 struct OptimizerOptions {
-  std::string kind = "adamw";   // adamw, sgd
+  std::string kind = "adamw";  // adamw, sgd
   double learning_rate = 1e-3;
   double weight_decay = 0.01;
-  double beta1 = 0.9;           // adamw
-  double beta2 = 0.999;         // adamw
-  double eps = 1e-8;            // adamw
-  double momentum = 0.0;        // sgd
-  double dampening = 0.0;       // sgd
-  bool nesterov = false;        // sgd
+  double beta1 = 0.9;                  // adamw
+  double beta2 = 0.999;                // adamw
+  double eps = 1e-8;                   // adamw
+  double momentum = 0.0;               // sgd
+  double dampening = 0.0;              // sgd
+  bool nesterov = false;               // sgd
   bool decay_norms_and_biases = true;  // false: no weight decay on 1-dim parameters
   std::vector<GroupOptions> groups;
 };
@@ -114,8 +118,8 @@ struct GuardOptions {
 };
 
 struct EvaluateOptions {
-  int64_t every = 0;                  // steps between evaluations; 0: only at the end
-  int64_t batch = 0;                  // samples per evaluation batch; 0: as training's microbatch
+  int64_t every = 0;  // steps between evaluations; 0: only at the end
+  int64_t batch = 0;  // samples per evaluation batch; 0: as training's microbatch
   std::vector<std::string> metrics = {"accuracy"};  // accuracy, top<k>
 };
 

@@ -1,10 +1,16 @@
 #include "tanren/config/synonyms.h"
 
+#include "tanren/base/names.h"
+
+#include <algorithm>
 #include <utility>
 
 namespace tanren {
 
 namespace {
+constexpr std::string_view kAccumulation =
+    "batch.microbatch (batch.global_batch / batch.microbatch microsteps accumulate to one update)";
+
 constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"fp16", "precision.mode = \"fp16\""},
     {"bf16", "precision.mode = \"bf16\""},
@@ -13,18 +19,33 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"tf32", "precision.matmul = \"high\""},
     {"precision", "precision.mode"},
     {"dtype", "precision.mode"},
+    {"torch_dtype", "precision.mode"},
+    {"half_precision_backend", "precision.mode"},
+    {"fp16_full_eval", "precision.mode = \"fp16\""},
+    {"bf16_full_eval", "precision.mode = \"bf16\""},
+    {"float32_matmul_precision", "precision.matmul"},
+    {"allow_tf32", "precision.matmul = \"high\""},
     {"opt_level", "precision.mode"},
-    {"gradient_accumulation_steps", "batch.global_batch with batch.microbatch (their ratio)"},
-    {"accumulate_grad_batches", "batch.global_batch with batch.microbatch (their ratio)"},
+    {"gradient_accumulation_steps", kAccumulation},
+    {"accumulate_grad_batches", kAccumulation},
+    {"accumulation_steps", kAccumulation},
+    {"grad_accum_steps", kAccumulation},
     {"per_device_train_batch_size", "batch.microbatch"},
     {"per_device_eval_batch_size", "evaluate.batch"},
     {"train_micro_batch_size_per_gpu", "batch.microbatch"},
     {"micro_batch_size", "batch.microbatch"},
     {"train_batch_size", "batch.global_batch"},
     {"batch_size", "batch.global_batch"},
+    {"eval_batch_size", "evaluate.batch"},
+    {"effective_batch_size", "batch.global_batch"},
     {"lr", "optimizer.learning_rate"},
     {"learning_rate", "optimizer.learning_rate"},
+    {"base_lr", "optimizer.learning_rate"},
+    {"max_lr", "optimizer.learning_rate"},
     {"optim", "optimizer.kind"},
+    {"optimizer_type", "optimizer.kind"},
+    {"wd", "optimizer.weight_decay"},
+    {"epsilon", "optimizer.eps"},
     {"adam_beta1", "optimizer.beta1"},
     {"adam_beta2", "optimizer.beta2"},
     {"betas", "optimizer.beta1 and optimizer.beta2"},
@@ -34,6 +55,11 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"lr_scheduler_type", "schedule.kind"},
     {"lr_scheduler", "schedule.kind"},
     {"warmup_steps", "schedule.warmup_steps"},
+    {"warmup_ratio", "schedule.warmup_steps (a count of updates)"},
+    {"num_warmup_steps", "schedule.warmup_steps"},
+    {"scheduler", "schedule.kind"},
+    {"min_lr", "schedule.final_fraction (a share of the learning rate)"},
+    {"min_lr_rate", "schedule.final_fraction"},
     {"warmup", "schedule.warmup_steps"},
     {"max_grad_norm", "clip.norm"},
     {"gradient_clip_val", "clip.norm"},
@@ -46,6 +72,20 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"max_steps", "run.steps"},
     {"steps", "run.steps"},
     {"seed", "run.seed"},
+    {"random_seed", "run.seed"},
+    {"manual_seed", "run.seed"},
+    {"run_name", "run.name"},
+    {"experiment_name", "run.name"},
+    {"accelerator", "run.device"},
+    {"use_cpu", "run.device = \"cpu\""},
+    {"no_cuda", "run.device = \"cpu\""},
+    {"num_threads", "run.threads"},
+    {"full_determinism", "run.deterministic"},
+    {"label_smoothing_factor", "model.label_smoothing"},
+    {"criterion", "model.loss"},
+    {"hidden_size", "model.hidden (a list of widths)"},
+    {"train_file", "data.train.path"},
+    {"validation_file", "data.eval.path"},
     {"device", "run.device"},
     {"output_dir", "--out on the command line"},
     {"default_root_dir", "--out on the command line"},
@@ -63,20 +103,128 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"save_top_k", "checkpoint.keep"},
     {"eval_steps", "evaluate.every"},
     {"val_check_interval", "evaluate.every"},
+    {"eval_interval", "evaluate.every"},
+    {"save_interval", "checkpoint.every"},
+    {"log_interval", "metrics.console_every"},
+    {"resume_from_checkpoint", "no key: tanren run on the run folder goes on"},
+    {"initial_scale_power", "precision.initial_scale (the scale itself, not its power)"},
+    {"loss_scale_window", "precision.growth_interval"},
+    {"min_loss_scale", "precision.min_scale"},
     {"init_scale", "precision.initial_scale"},
     {"loss_scale", "precision.loss_scale and precision.initial_scale"},
     {"num_classes", "model.outputs"},
     {"benchmark", "precision.cudnn_benchmark"},
 };
+
+struct Word {
+  std::string_view key, word, ours;
+};
+constexpr Word kWords[] = {
+    {"precision.mode", "16", "fp16"},
+    {"precision.mode", "16-mixed", "fp16"},
+    {"precision.mode", "16-true", "fp16"},
+    {"precision.mode", "float16", "fp16"},
+    {"precision.mode", "half", "fp16"},
+    {"precision.mode", "bf16-mixed", "bf16"},
+    {"precision.mode", "bf16-true", "bf16"},
+    {"precision.mode", "bfloat16", "bf16"},
+    {"precision.mode", "32", "fp32"},
+    {"precision.mode", "32-true", "fp32"},
+    {"precision.mode", "float32", "fp32"},
+    {"precision.mode", "float", "fp32"},
+    {"precision.mode", "no", "fp32"},
+    {"precision.mode", "64", "fp64"},
+    {"precision.mode", "64-true", "fp64"},
+    {"precision.mode", "float64", "fp64"},
+    {"precision.mode", "double", "fp64"},
+    {"precision.matmul", "tf32", "high"},
+    {"run.device", "gpu", "cuda"},
+    {"optimizer.kind", "adam", "adamw"},
+    {"optimizer.kind", "adamw_torch", "adamw"},
+    {"optimizer.kind", "adamw_torch_fused", "adamw"},
+    {"schedule.kind", "constant_with_warmup", "constant"},
+    {"schedule.kind", "cosineannealinglr", "cosine"},
+    {"model.loss", "ce", "cross_entropy"},
+    {"model.loss", "crossentropyloss", "cross_entropy"},
+    {"model.loss", "bce_with_logits", "bce"},
+    {"model.loss", "l2", "mse"},
+    {"model.loss", "mae", "l1"},
+    {"model.norm", "batchnorm", "batch"},
+    {"model.norm", "groupnorm", "group"},
+};
+
+std::string_view last_part(std::string_view key) {
+  const auto dot = key.rfind('.');
+  return dot == std::string_view::npos ? key : key.substr(dot + 1);
+}
+
+std::string folded(std::string_view text, bool dashes) {
+  std::string result(text);
+  for (char& c : result) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c == '-' && dashes) c = '_';
+  }
+  return result;
+}
+
+// The key of `keys` that people mean by `key`; empty if none is near.
+std::string nearest_key(const std::string& key, const std::vector<std::string>& keys) {
+  const std::string last(last_part(key));
+  const std::string prefix = key.substr(0, key.size() - last.size());
+  std::vector<std::string> same_name, in_section, last_parts;
+  for (const auto& known : keys) {
+    last_parts.emplace_back(last_part(known));
+    if (last_parts.back() == last) same_name.push_back(known);
+    if (known == prefix + last_parts.back()) in_section.push_back(last_parts.back());
+  }
+  // A slip within its section; the right name in a wrong section; a slip anywhere.
+  if (const auto best = nearest(last, in_section); !best.empty()) return prefix + best;
+  if (!same_name.empty()) {
+    const auto best = nearest(key, same_name);
+    return best.empty() ? same_name.front() : best;
+  }
+  if (const auto best = nearest(key, keys); !best.empty()) return best;
+  const auto best = nearest(last, last_parts);
+  const auto found = std::find(last_parts.begin(), last_parts.end(), best);
+  return found == last_parts.end() ? "" : keys[static_cast<size_t>(found - last_parts.begin())];
+}
+
 }  // namespace
 
-std::optional<std::string> synonym(std::string_view key) {
-  const auto dot = key.rfind('.');
-  const auto last = dot == std::string_view::npos ? key : key.substr(dot + 1);
-  for (const auto& [name, advice] : kSynonyms) {
-    if (name == last) return std::string(advice);
+std::optional<std::string> word_synonym(std::string_view key, std::string_view word) {
+  const std::string said = folded(word, false);
+  for (const auto& [known_key, known, ours] : kWords) {
+    if (known_key == key && known == said) return std::string(ours);
   }
   return std::nullopt;
+}
+
+std::optional<std::string> synonym(std::string_view key, std::string_view value) {
+  const std::string last = folded(last_part(key), true);
+  for (const auto& [name, ours] : kSynonyms) {
+    if (name != last) continue;
+    if (const auto word = word_synonym(ours, value)) {
+      return std::string(ours) + " = \"" + *word + "\"";
+    }
+    return std::string(ours);
+  }
+  return std::nullopt;
+}
+
+std::string advice(const std::string& key, const std::vector<std::string>& keys,
+                   std::string_view value) {
+  if (const auto known = synonym(key, value)) return "; here it is " + *known;
+  const auto best = nearest_key(folded(key, true), keys);
+  return best.empty() ? "; see tanren help" : "; nearest: " + best;
+}
+
+std::string nearest_section(const std::string& name, const std::vector<std::string>& keys) {
+  std::vector<std::string> sections;
+  for (const auto& key : keys) {
+    const auto section = key.substr(0, key.rfind('.'));
+    if (sections.empty() || sections.back() != section) sections.push_back(section);
+  }
+  return nearest(folded(name, true), sections);
 }
 
 }  // namespace tanren

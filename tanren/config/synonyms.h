@@ -1,13 +1,27 @@
-// Names that people bring from other trainers, and what they are called here.
+// Names that people bring from other trainers, and what they are called here; the one place that
+// words an unknown key. Upper case and dashes do not matter.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tanren {
 
 // Advice for `key` (full key or last part), such as "precision.mode = \"fp16\""; nothing if unknown.
-std::optional<std::string> synonym(std::string_view key);
+// `value` (as text) makes it exact where the value tells more: precision = "16-mixed".
+std::optional<std::string> synonym(std::string_view key, std::string_view value = {});
+
+// What the value `word` of our key is called here ("precision.mode", "float16" → "fp16").
+std::optional<std::string> word_synonym(std::string_view key, std::string_view word);
+
+// "; here it is …", "; nearest: …" or "; see tanren help": the second half of a line about a key
+// that is none of `keys`.
+std::string advice(const std::string& key, const std::vector<std::string>& keys,
+                   std::string_view value = {});
+
+// The section of `keys` that `name` is a misspelling of; empty if none is near.
+std::string nearest_section(const std::string& name, const std::vector<std::string>& keys);
 
 }  // namespace tanren

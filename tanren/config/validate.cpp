@@ -15,7 +15,8 @@ class Problems {
   void check(bool fine, const std::string& problem) {
     if (!fine) found.push_back(problem);
   }
-  void one_of(const std::string& key, const std::string& value, const std::vector<std::string>& known) {
+  void one_of(const std::string& key, const std::string& value,
+              const std::vector<std::string>& known) {
     for (const auto& word : known) {
       if (word == value) return;
     }
@@ -30,8 +31,8 @@ class Problems {
   // [low, high) or [low, high]
   void within(const std::string& key, double value, double low, double high, bool closed) {
     check(value >= low && (closed ? value <= high : value < high),
-          key + " is " + to_text(value) + "; it must lie in [" + to_text(low) + ", " + to_text(high) +
-              (closed ? "]" : ")"));
+          key + " is " + to_text(value) + "; it must lie in [" + to_text(low) + ", " +
+              to_text(high) + (closed ? "]" : ")"));
   }
   void positive(const std::string& key, double value) {
     check(value > 0, key + " is " + to_text(value) + "; it must be positive");
@@ -59,7 +60,8 @@ void check_run(Problems& p, const RunOptions& o) {
   if (o.epochs) p.at_least("run.epochs", *o.epochs, int64_t{1});
   if (o.stop_after) p.at_least("run.stop_after", *o.stop_after, int64_t{1});
   for (const auto& length : {o.steps, o.epochs}) {
-    if (length) p.check(*length < kAbsurd, "the run's length " + to_text(*length) + " is absurd; lower it");
+    if (length)
+      p.check(*length < kAbsurd, "the run's length " + to_text(*length) + " is absurd; lower it");
   }
   p.at_least("run.seed", o.seed, int64_t{0});
   p.at_least("run.threads", o.threads, int64_t{0});
@@ -67,7 +69,8 @@ void check_run(Problems& p, const RunOptions& o) {
   int64_t index = 0;
   const bool numbered = o.device.rfind("cuda:", 0) == 0 && whole_number(o.device.substr(5), index);
   if (!numbered) p.one_of("run.device", o.device, {"auto", "cpu", "cuda", "cuda:0"});
-  p.check(o.name.find('/') == std::string::npos, "run.name \"" + o.name + "\" has a slash; it names a folder under runs/");
+  p.check(o.name.find('/') == std::string::npos,
+          "run.name \"" + o.name + "\" has a slash; it names a folder under runs/");
 }
 
 void check_model(Problems& p, const ModelOptions& o, const std::vector<std::string>& known) {
@@ -75,7 +78,8 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
   if (!o.kind.empty()) p.one_of("model.kind", o.kind, known);
   for (const auto width : o.hidden) p.at_least("model.hidden", width, int64_t{1});
   for (const auto width : o.channels) p.at_least("model.channels", width, int64_t{1});
-  p.check(o.kind != "convnet" || !o.channels.empty(), "model.channels is empty; a convnet needs a stage");
+  p.check(o.kind != "convnet" || !o.channels.empty(),
+          "model.channels is empty; a convnet needs a stage");
   p.one_of("model.norm", o.norm, {"group", "batch", "none"});
   p.one_of("model.activation", o.activation, {"relu", "gelu", "tanh"});
   p.one_of("model.loss", o.loss, {"cross_entropy", "bce", "mse", "l1"});
@@ -92,7 +96,9 @@ void check_source(Problems& p, const std::string& key, const SourceOptions& o) {
     p.check(!o.path.empty(), key + ".path is missing; name the " + o.kind + " file");
   }
   if (o.kind == "synthetic") {
-    p.check(!o.fields.empty(), key + ".fields is missing; for example [\"inputs: float[64] in [-1, 1]\", \"labels: int[] in [0, 9]\"]");
+    p.check(!o.fields.empty(), key +
+                                   ".fields is missing; for example [\"inputs: float[64] in [-1, "
+                                   "1]\", \"labels: int[] in [0, 9]\"]");
     p.at_least(key + ".samples", o.samples, int64_t{1});
     p.check(o.samples < kAbsurd, key + ".samples is absurd; lower it");
   }
@@ -108,7 +114,8 @@ void check_data(Problems& p, const DataOptions& o) {
     check_source(p, "data.train", o.train);
   }
   if (!o.eval.kind.empty()) check_source(p, "data.eval", o.eval);
-  p.check(!o.eval.kind.empty() || o.eval.path.empty(), "data.eval.path is set, data.eval.kind is not");
+  p.check(!o.eval.kind.empty() || o.eval.path.empty(),
+          "data.eval.path is set, data.eval.kind is not");
   p.within("data.workers", static_cast<double>(o.workers), 0, 256, true);
   p.within("data.prefetch", static_cast<double>(o.prefetch), 1, 4096, true);
   p.one_of("data.last", o.last, {"keep", "drop"});
@@ -118,10 +125,11 @@ void check_batch(Problems& p, const BatchOptions& o) {
   int64_t size = 0;
   if (o.global_batch != "epoch") {
     const bool fine = whole_number(o.global_batch, size) && size > 0 && size < kAbsurd;
-    p.check(fine, "batch.global_batch is \"" + o.global_batch + "\"; give a positive whole number or \"epoch\"");
+    p.check(fine, "batch.global_batch is \"" + o.global_batch +
+                      "\"; give a positive whole number or \"epoch\"");
     p.check(!fine || o.microbatch <= size, "batch.microbatch " + to_text(o.microbatch) +
-                                               " is larger than batch.global_batch " + to_text(size) +
-                                               "; lower it");
+                                               " is larger than batch.global_batch " +
+                                               to_text(size) + "; lower it");
   }
   p.at_least("batch.microbatch", o.microbatch, int64_t{0});
 }
@@ -132,15 +140,18 @@ void check_precision(Problems& p, const PrecisionOptions& o) {
   p.one_of("precision.matmul", o.matmul, {"highest", "high", "medium"});
   double scale = 0;
   p.check(o.initial_scale == "auto" || positive_number(o.initial_scale, scale),
-          "precision.initial_scale is \"" + o.initial_scale + "\"; give a positive number below 1e38 or \"auto\"");
+          "precision.initial_scale is \"" + o.initial_scale +
+              "\"; give a positive number below 1e38 or \"auto\"");
   p.check(o.initial_scale != "auto" || o.loss_scale != "static",
           "precision.initial_scale = \"auto\" needs a dynamic loss scale; give a number");
-  p.check(o.growth_factor > 1, "precision.growth_factor is " + to_text(o.growth_factor) + "; it must be above 1");
+  p.check(o.growth_factor > 1,
+          "precision.growth_factor is " + to_text(o.growth_factor) + "; it must be above 1");
   p.check(o.backoff_factor > 0 && o.backoff_factor < 1,
           "precision.backoff_factor is " + to_text(o.backoff_factor) + "; it must lie in (0, 1)");
   p.at_least("precision.growth_interval", o.growth_interval, int64_t{1});
   p.positive("precision.min_scale", o.min_scale);
-  p.check(scale == 0 || o.min_scale <= scale, "precision.min_scale is above precision.initial_scale; lower it");
+  p.check(scale == 0 || o.min_scale <= scale,
+          "precision.min_scale is above precision.initial_scale; lower it");
   p.check(o.mode != "fp64" || o.loss_scale == "auto" || o.loss_scale == "none",
           "precision.loss_scale with mode fp64 makes no sense; drop it");
 }
@@ -160,7 +171,8 @@ void check_optimizer(Problems& p, const OptimizerOptions& o) {
   const OptimizerOptions defaults;
   const auto meaningless = [&](const char* key, bool changed, const char* kind) {
     p.check(!changed || o.kind != kind, std::string("optimizer.") + key +
-                                            " has no meaning for optimizer.kind \"" + o.kind + "\"; drop it");
+                                            " has no meaning for optimizer.kind \"" + o.kind +
+                                            "\"; drop it");
   };
   meaningless("beta1", o.beta1 != defaults.beta1, "sgd");
   meaningless("beta2", o.beta2 != defaults.beta2, "sgd");
@@ -169,8 +181,10 @@ void check_optimizer(Problems& p, const OptimizerOptions& o) {
   meaningless("dampening", o.dampening != defaults.dampening, "adamw");
   meaningless("nesterov", o.nesterov != defaults.nesterov, "adamw");
   for (const auto& group : o.groups) {
-    p.check(!group.parameters.empty(), "an entry of optimizer.groups has no parameters; give patterns");
-    if (group.learning_rate_scale) p.at_least("optimizer.groups.learning_rate_scale", *group.learning_rate_scale, 0.0);
+    p.check(!group.parameters.empty(),
+            "an entry of optimizer.groups has no parameters; give patterns");
+    if (group.learning_rate_scale)
+      p.at_least("optimizer.groups.learning_rate_scale", *group.learning_rate_scale, 0.0);
     if (group.weight_decay) p.at_least("optimizer.groups.weight_decay", *group.weight_decay, 0.0);
   }
 }
@@ -202,7 +216,8 @@ std::vector<std::string> validate(const RunConfig& config,
   p.at_least("evaluate.every", config.evaluate.every, int64_t{0});
   p.at_least("evaluate.batch", config.evaluate.batch, int64_t{0});
   for (const auto& metric : config.evaluate.metrics) {
-    p.check(top_k_of(metric) > 0, "evaluate.metrics has \"" + metric + "\"; known are accuracy and top<k> (top5)");
+    p.check(top_k_of(metric) > 0,
+            "evaluate.metrics has \"" + metric + "\"; known are accuracy and top<k> (top5)");
   }
   p.at_least("checkpoint.every", config.checkpoint.every, int64_t{0});
   p.at_least("checkpoint.keep", config.checkpoint.keep, int64_t{1});

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tanren/base/text.h"
-#include "tanren/config/run_config.h"
+#include "tanren/config/fields.h"
 
 #include <cmath>
 #include <map>
@@ -15,12 +15,15 @@ namespace tanren {
 inline std::string toml_text(const std::string& value) {
   std::string text = "\"";
   for (const char c : value) {
-    if (c == '\n') {
-      text += "\\n";
-      continue;
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      text += {'\\', c};
+    } else if (code < 0x20 || code == 0x7f) {  // TOML takes no control character as it is
+      constexpr char kHex[] = "0123456789ABCDEF";
+      text += {'\\', 'u', '0', '0', kHex[code / 16], kHex[code % 16]};
+    } else {
+      text += c;
     }
-    if (c == '"' || c == '\\') text += '\\';
-    text += c;
   }
   return text + "\"";
 }
@@ -32,6 +35,7 @@ inline std::string toml_text(double value) {
   if (text.find_first_of(".en") == std::string::npos) text += ".0";
   return text;
 }
+inline std::string toml_text(const GroupOptions& group);
 template <typename T>
 std::string toml_text(const std::vector<T>& values) {
   std::string text = "[";
@@ -50,12 +54,14 @@ inline std::string toml_text(const std::map<std::string, std::string>& table) {
   return text + "}";
 }
 inline std::string toml_text(const GroupOptions& group) {
-  std::string text = "{parameters = " + toml_text(group.parameters);
-  if (group.learning_rate_scale) {
-    text += ", learning_rate_scale = " + toml_text(*group.learning_rate_scale);
-  }
-  if (group.weight_decay) text += ", weight_decay = " + toml_text(*group.weight_decay);
-  return text + "}";
+  GroupOptions copy = group;
+  std::string text;
+  auto write = [&](const char* key, const auto& member, const FieldInfo&) {
+    const std::string value = toml_text(member);
+    if (!value.empty()) text += (text.empty() ? "" : ", ") + std::string(key) + " = " + value;
+  };
+  fields(write, copy);
+  return "{" + text + "}";
 }
 
 inline const char* type_name(const std::string&) { return "text"; }
@@ -66,7 +72,7 @@ inline const char* type_name(const std::optional<int64_t>&) { return "a whole nu
 inline const char* type_name(const std::optional<double>&) { return "a number"; }
 inline const char* type_name(const std::vector<int64_t>&) { return "a list of whole numbers"; }
 inline const char* type_name(const std::vector<std::string>&) { return "a list of texts"; }
-inline const char* type_name(const std::map<std::string, std::string>&) { return "a table"; }
+inline const char* type_name(const std::map<std::string, std::string>&) { return "a table of plain values"; }
 inline const char* type_name(const std::vector<GroupOptions>&) { return "a list of tables"; }
 
 }  // namespace tanren

@@ -41,11 +41,13 @@ Gradients::Gradients(std::vector<at::Tensor> parameters)
   std::map<at::ScalarType, int64_t> sizes;
   for (const auto& parameter : parameters_) {
     if (!parameter.is_leaf() || !parameter.requires_grad()) {
-      throw Error("[parallel] a trained parameter must be a leaf that requires grad; create it "
-                  "with register_parameter");
+      throw Error(
+          "[parallel] a trained parameter must be a leaf that requires grad; create it "
+          "with register_parameter");
     }
     if (!parameter.is_non_overlapping_and_dense()) {
-      throw Error("[parallel] a trained parameter's memory has gaps or overlaps; make it contiguous");
+      throw Error(
+          "[parallel] a trained parameter's memory has gaps or overlaps; make it contiguous");
     }
     sizes[parameter.scalar_type()] += parameter.numel();
   }
@@ -58,11 +60,11 @@ Gradients::Gradients(std::vector<at::Tensor> parameters)
   for (size_t i = 0; i < parameters_.size(); ++i) {
     auto& parameter = parameters_[i];
     auto& offset = offsets[parameter.scalar_type()];
-    parameter.mutable_grad() = buffers[parameter.scalar_type()].as_strided(
-        parameter.sizes(), parameter.strides(), offset);
+    parameter.mutable_grad() =
+        buffers[parameter.scalar_type()].as_strided(parameter.sizes(), parameter.strides(), offset);
     offset += parameter.numel();
-    torch::autograd::impl::set_post_acc_grad_hooks(
-        parameter, std::make_unique<MarkFired<Fired>>(fired_, i));
+    torch::autograd::impl::set_post_acc_grad_hooks(parameter,
+                                                   std::make_unique<MarkFired<Fired>>(fired_, i));
   }
 }
 

@@ -2,8 +2,8 @@
 
 #include "tanren/base/error.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <ATen/ATen.h>
 
 #include <limits>
 

@@ -15,7 +15,8 @@ std::string arithmetic(const BatchPlan& batch) {
                      "; " + to_text(batch.per_rank) + " = ";
   const bool uneven = batch.last_microbatch != batch.microbatch;
   const int64_t full = batch.accumulation_steps - (uneven ? 1 : 0);
-  text += to_text(full) + (full == 1 ? " microstep × " : " microsteps × ") + to_text(batch.microbatch);
+  text +=
+      to_text(full) + (full == 1 ? " microstep × " : " microsteps × ") + to_text(batch.microbatch);
   if (uneven) text += " + 1 × " + to_text(batch.last_microbatch);
   return text;
 }
@@ -36,9 +37,10 @@ void plan_batch(const Request& request, Plan& plan) {
     batch.global_batch = std::stoll(config.batch.global_batch);
     if (batch.global_batch > samples) {
       if (!batch.keep_last) {
-        throw ConfigError("[plan] batch.global_batch " + to_text(batch.global_batch) +
-                          " is more than the " + to_text(samples) +
-                          " samples and data.last is \"drop\": no update is left; lower it or keep the last");
+        throw ConfigError(
+            "[plan] batch.global_batch " + to_text(batch.global_batch) + " is more than the " +
+            to_text(samples) +
+            " samples and data.last is \"drop\": no update is left; lower it or keep the last");
       }
       batch.global_batch = samples;
       source = Source::planned;
@@ -52,13 +54,15 @@ void plan_batch(const Request& request, Plan& plan) {
   batch.last_microbatch = batch.per_rank - (batch.accumulation_steps - 1) * batch.microbatch;
   batch.steps_per_epoch = batch.keep_last ? (samples + batch.global_batch - 1) / batch.global_batch
                                           : samples / batch.global_batch;
-  plan.lines.push_back({"global_batch", to_text(batch.global_batch), source, reason + arithmetic(batch)});
+  plan.lines.push_back(
+      {"global_batch", to_text(batch.global_batch), source, reason + arithmetic(batch)});
 
-  std::string why = batch.accumulation_steps > 1
-                        ? to_text(batch.accumulation_steps) +
-                              " microsteps accumulate; losses are summed and divided once by the global "
-                              "count, so the update equals the whole batch's"
-                        : "a rank's whole share at once";
+  std::string why =
+      batch.accumulation_steps > 1
+          ? to_text(batch.accumulation_steps) +
+                " microsteps accumulate; losses are summed and divided once by the global "
+                "count, so the update equals the whole batch's"
+          : "a rank's whole share at once";
   if (request.profile.couples_samples && batch.accumulation_steps > 1) {
     why = to_text(batch.accumulation_steps) +
           " microsteps accumulate; batch norm couples the samples of a microbatch, so the numbers "
@@ -67,28 +71,29 @@ void plan_batch(const Request& request, Plan& plan) {
   plan.lines.push_back({"microbatch", to_text(batch.microbatch),
                         asked ? Source::asked : request.source("batch.microbatch"), why});
   const int64_t short_batch = samples % batch.global_batch;
-  plan.lines.push_back(
-      {"steps_per_epoch", to_text(batch.steps_per_epoch), Source::planned,
-       to_text(samples) + " samples; " +
-           (short_batch == 0       ? std::string("they divide evenly")
-            : batch.keep_last ? "the last update has " + to_text(short_batch)
-                              : "the last " + to_text(short_batch) + " of each epoch's order are dropped")});
+  plan.lines.push_back({"steps_per_epoch", to_text(batch.steps_per_epoch), Source::planned,
+                        to_text(samples) + " samples; " +
+                            (short_batch == 0  ? std::string("they divide evenly")
+                             : batch.keep_last ? "the last update has " + to_text(short_batch)
+                                               : "the last " + to_text(short_batch) +
+                                                     " of each epoch's order are dropped")});
 }
 
 void plan_length(const Request& request, Plan& plan) {
   const auto& run = request.config.run;
   plan.length.steps = run.steps;
   plan.length.epochs = run.epochs;
-  plan.length.total_steps = run.steps ? *run.steps : run.epochs.value_or(1) * plan.batch.steps_per_epoch;
-  plan.lines.push_back(
-      {"total_steps", to_text(plan.length.total_steps), run.steps ? Source::asked : Source::planned,
-       run.steps ? "applied updates"
-                 : to_text(run.epochs.value_or(1)) + " epochs × " +
-                       to_text(plan.batch.steps_per_epoch) +
-                       " batches; a skipped update uses up its batch"});
+  plan.length.total_steps =
+      run.steps ? *run.steps : run.epochs.value_or(1) * plan.batch.steps_per_epoch;
+  plan.lines.push_back({"total_steps", to_text(plan.length.total_steps),
+                        run.steps ? Source::asked : Source::planned,
+                        run.steps ? "applied updates"
+                                  : to_text(run.epochs.value_or(1)) + " epochs × " +
+                                        to_text(plan.batch.steps_per_epoch) +
+                                        " batches; a skipped update uses up its batch"});
   if (request.config.schedule.warmup_steps >= plan.length.total_steps) {
-    plan.lines.push_back({"warmup_steps", to_text(request.config.schedule.warmup_steps), Source::asked,
-                          "the run ends before its warm-up does"});
+    plan.lines.push_back({"warmup_steps", to_text(request.config.schedule.warmup_steps),
+                          Source::asked, "the run ends before its warm-up does"});
   }
 }
 

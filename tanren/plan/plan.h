@@ -14,21 +14,21 @@ namespace tanren {
 
 // Probed hardware, as data (so that every pass can be tested without it).
 struct Machine {
-  int64_t cores = 1;              // this process may use (affinity and cgroup quota)
+  int64_t cores = 1;  // this process may use (affinity and cgroup quota)
   int64_t memory_bytes = 0;
-  std::string cpu;                // "AMD EPYC …"
-  bool cpu_bf16 = false;          // avx512_bf16 or amx_bf16
-  bool cpu_fp16 = false;          // avx512_fp16 or amx_fp16
-  int64_t num_cuda = 0;           // usable CUDA devices
+  std::string cpu;        // "AMD EPYC …"
+  bool cpu_bf16 = false;  // avx512_bf16 or amx_bf16
+  bool cpu_fp16 = false;  // avx512_fp16 or amx_fp16
+  int64_t num_cuda = 0;   // usable CUDA devices
   std::string cuda_name;
-  int64_t cuda_capability = 0;    // 80 = sm_80
+  int64_t cuda_capability = 0;  // 80 = sm_80
 };
 
 // Facts of the model and the data that planning needs.
 struct ModelProfile {
   int64_t num_parameters = 0;
   int64_t num_trainable = 0;
-  bool couples_samples = false;   // batch norm: equality over splits does not hold
+  bool couples_samples = false;  // batch norm: equality over splits does not hold
   int64_t train_samples = 0;
   int64_t eval_samples = 0;
 };
@@ -41,7 +41,7 @@ struct DevicePlan {
 
 struct BatchPlan {
   int64_t world_size = 1;
-  int64_t global_batch = 0;        // samples per full step
+  int64_t global_batch = 0;  // samples per full step
   int64_t per_rank = 0;
   int64_t microbatch = 0;          // samples per full microstep
   int64_t accumulation_steps = 0;  // microsteps of a full step
@@ -51,7 +51,8 @@ struct BatchPlan {
 };
 
 struct LengthPlan {
-  int64_t total_steps = 0;   // applied updates that drive the schedule (epochs × steps_per_epoch if by epochs)
+  int64_t total_steps =
+      0;  // applied updates that drive the schedule (epochs × steps_per_epoch if by epochs)
   std::optional<int64_t> steps;   // stop after so many applied steps
   std::optional<int64_t> epochs;  // or once so many epochs are consumed
 };

@@ -145,7 +145,8 @@ TEST(DeterminismPass, resolves_benchmark_against_deterministic_and_explains_it) 
   expect_contains(given.line("cudnn_benchmark"), "may differ");
   given.config.run.deterministic = true;
   EXPECT_FALSE(given.plan().precision.cudnn_benchmark);
-  expect_contains(given.line("cudnn_benchmark"), "false|planned|asked for, but run.deterministic wins");
+  expect_contains(given.line("cudnn_benchmark"),
+                  "false|planned|asked for, but run.deterministic wins");
 }
 
 TEST(Print, text_has_a_line_a_decision_and_json_parses) {

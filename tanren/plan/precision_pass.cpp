@@ -10,7 +10,8 @@ namespace {
 constexpr const char* kNames[] = {"fp32", "bf16", "fp16", "fp64"};
 
 std::pair<Mode, std::string> choose(const Machine& machine, bool cuda) {
-  if (cuda && machine.cuda_capability >= 80) return {Mode::bf16, "the GPU computes bf16 in hardware and it needs no loss scale"};
+  if (cuda && machine.cuda_capability >= 80)
+    return {Mode::bf16, "the GPU computes bf16 in hardware and it needs no loss scale"};
   if (cuda) return {Mode::fp16, "the GPU has fp16 units and no bf16 ones; the loss is scaled"};
   if (machine.cpu_bf16) return {Mode::bf16, "the CPU has bf16 instructions (avx512_bf16 or amx)"};
   return {Mode::fp32, "the CPU has no bf16 instructions; emulating them would be slower"};
@@ -20,23 +21,24 @@ void plan_scaling(const Request& request, Plan& plan) {
   const auto& asked = request.config.precision;
   auto& precision = plan.precision;
   const bool fp16 = precision.mode == Mode::fp16;
-  const std::string kind = asked.loss_scale == "auto" ? (fp16 ? "dynamic" : "none") : asked.loss_scale;
+  const std::string kind =
+      asked.loss_scale == "auto" ? (fp16 ? "dynamic" : "none") : asked.loss_scale;
   precision.scaling = kind == "dynamic"  ? Scaling::dynamic
                       : kind == "static" ? Scaling::fixed
                                          : Scaling::none;
-  precision.find_initial_scale = precision.scaling == Scaling::dynamic && asked.initial_scale == "auto";
-  precision.initial_scale =
-      precision.scaling == Scaling::none ? 1.0
-      : asked.initial_scale == "auto"    ? 65536.0
-                                         : std::stod(asked.initial_scale);
+  precision.find_initial_scale =
+      precision.scaling == Scaling::dynamic && asked.initial_scale == "auto";
+  precision.initial_scale = precision.scaling == Scaling::none ? 1.0
+                            : asked.initial_scale == "auto"    ? 65536.0
+                                                               : std::stod(asked.initial_scale);
   std::string reason;
   if (precision.scaling == Scaling::none) {
     reason = fp16 ? "as asked; small gradients may flush to zero"
-                  : std::string(kNames[static_cast<int>(precision.mode)]) + " has fp32's exponent range or more";
+                  : std::string(kNames[static_cast<int>(precision.mode)]) +
+                        " has fp32's exponent range or more";
   } else {
-    reason = precision.find_initial_scale
-                 ? "the first scale is found on the first window"
-                 : "starts at " + to_text(precision.initial_scale);
+    reason = precision.find_initial_scale ? "the first scale is found on the first window"
+                                          : "starts at " + to_text(precision.initial_scale);
     if (precision.scaling == Scaling::dynamic) {
       reason += "; × " + to_text(asked.growth_factor) + " after " + to_text(asked.growth_interval) +
                 " quiet updates, × " + to_text(asked.backoff_factor) + " on overflow, floor " +
@@ -44,9 +46,10 @@ void plan_scaling(const Request& request, Plan& plan) {
     }
     if (!fp16) reason += "; a power of two changes nothing outside fp16";
   }
-  plan.lines.push_back({"loss_scale", kind,
-                        asked.loss_scale == "auto" ? Source::planned : request.source("precision.loss_scale"),
-                        reason});
+  plan.lines.push_back(
+      {"loss_scale", kind,
+       asked.loss_scale == "auto" ? Source::planned : request.source("precision.loss_scale"),
+       reason});
 }
 
 }  // namespace
@@ -83,9 +86,10 @@ void plan_precision(const Request& request, Plan& plan) {
                         asked.mode == "auto" ? Source::planned : Source::asked, reason});
   plan_scaling(request, plan);
   plan.lines.push_back({"matmul", precision.matmul, request.source("precision.matmul"),
-                        !cuda                          ? "fp32 products; matters on CUDA only"
-                        : precision.matmul == "highest" ? "fp32 products in full fp32"
-                                                        : "fp32 products may use TF32 (10-bit mantissa)"});
+                        !cuda ? "fp32 products; matters on CUDA only"
+                        : precision.matmul == "highest"
+                            ? "fp32 products in full fp32"
+                            : "fp32 products may use TF32 (10-bit mantissa)"});
 }
 
 void plan_determinism(const Request& request, Plan& plan) {
@@ -96,15 +100,18 @@ void plan_determinism(const Request& request, Plan& plan) {
   // Timed algorithm choice may differ after a resume, so it breaks bitwise repetition.
   const bool conflict = wanted && config.run.deterministic;
   plan.precision.cudnn_benchmark = wanted && !conflict && cuda;
-  plan.lines.push_back({"deterministic", config.run.deterministic ? "true" : "false",
-                        request.source("run.deterministic"),
-                        !cuda ? "on one kind of CPU and with this thread count a run repeats bitwise anyway"
-                        : config.run.deterministic ? "only kernels that repeat bitwise"
-                                                   : "some CUDA kernels add in no fixed order"});
+  plan.lines.push_back(
+      {"deterministic", config.run.deterministic ? "true" : "false",
+       request.source("run.deterministic"),
+       !cuda ? "on one kind of CPU and with this thread count a run repeats bitwise anyway"
+       : config.run.deterministic ? "only kernels that repeat bitwise"
+                                  : "some CUDA kernels add in no fixed order"});
   plan.lines.push_back(
       {"cudnn_benchmark", plan.precision.cudnn_benchmark ? "true" : "false",
-       conflict || (wanted && !cuda) ? Source::planned : request.source("precision.cudnn_benchmark"),
-       conflict  ? "asked for, but run.deterministic wins: timed algorithms can differ after a resume"
+       conflict || (wanted && !cuda) ? Source::planned
+                                     : request.source("precision.cudnn_benchmark"),
+       conflict
+           ? "asked for, but run.deterministic wins: timed algorithms can differ after a resume"
        : !wanted ? "resume stays bitwise"
        : cuda    ? "algorithms are timed: faster, but a resumed run may differ in the last bits"
                  : "there is no cuDNN on the CPU"});

@@ -38,9 +38,8 @@ std::string plan_text(const Plan& plan) {
 std::string plan_json(const Plan& plan) {
   auto json = nlohmann::ordered_json::object();
   for (const auto& line : plan.lines) {
-    json[line.key] = {{"value", line.value},
-                      {"source", source_name(line.source)},
-                      {"reason", line.reason}};
+    json[line.key] = {
+        {"value", line.value}, {"source", source_name(line.source)}, {"reason", line.reason}};
   }
   return json.dump(2);
 }

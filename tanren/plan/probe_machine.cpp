@@ -56,7 +56,9 @@ Machine probe_machine() {
     const std::string value = line.substr(colon + 2) + " ";
     if (line.rfind("model name", 0) == 0) machine.cpu = line.substr(colon + 2);
     if (line.rfind("flags", 0) != 0) continue;
-    const auto has = [&](const char* flag) { return value.find(std::string(flag) + " ") != std::string::npos; };
+    const auto has = [&](const char* flag) {
+      return value.find(std::string(flag) + " ") != std::string::npos;
+    };
     machine.cpu_bf16 = has("avx512_bf16") || has("amx_bf16");
     machine.cpu_fp16 = has("avx512_fp16") || has("amx_fp16");
   }

@@ -1,9 +1,9 @@
 #include "tanren/precision/autocast_scope.h"
 
+#include <gtest/gtest.h>
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/record_function.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 
@@ -16,7 +16,8 @@ class CastCounter {
   CastCounter() {
     count() = 0;
     handle_ = at::addThreadLocalCallback(
-        at::RecordFunctionCallback([](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
+        at::RecordFunctionCallback([](const at::RecordFunction& call)
+                                       -> std::unique_ptr<at::ObserverContext> {
           if (std::string(call.name()) == "aten::_to_copy") ++count();
           return nullptr;
         }).scopes({at::RecordScope::FUNCTION}));

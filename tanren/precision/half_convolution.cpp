@@ -28,10 +28,9 @@ Gradients convolution_backward(const at::Tensor& grad_output, const at::Tensor& 
   if (wanted[0] || wanted[2]) {
     gradients = plain(grad_output, input, weight, {wanted[0], false, wanted[2]});
   }
-  std::get<1>(gradients) =
-      std::get<1>(plain(grad_output.to(at::kFloat), input.to(at::kFloat), weight.to(at::kFloat),
-                        {false, true, false}))
-          .to(at::kHalf);
+  std::get<1>(gradients) = std::get<1>(plain(grad_output.to(at::kFloat), input.to(at::kFloat),
+                                             weight.to(at::kFloat), {false, true, false}))
+                               .to(at::kHalf);
   return gradients;
 }
 

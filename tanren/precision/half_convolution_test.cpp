@@ -1,7 +1,7 @@
 #include "tanren/precision/half_convolution.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <ATen/ATen.h>
 
 namespace tanren {
 namespace {

@@ -6,8 +6,8 @@
 namespace tanren {
 
 namespace {
-constexpr double kHalfMax = 65520.0;    // rounds to infinity from here on
-constexpr double kHalfTiny = 0x1p-25;   // rounds to zero up to here
+constexpr double kHalfMax = 65520.0;   // rounds to infinity from here on
+constexpr double kHalfTiny = 0x1p-25;  // rounds to zero up to here
 
 at::Tensor norm_of(const std::vector<at::Tensor>& gradients) {
   if (gradients.size() == 1) return at::linalg_vector_norm(gradients[0], 2);

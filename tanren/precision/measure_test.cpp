@@ -1,7 +1,7 @@
 #include "tanren/precision/measure.h"
 
-#include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <ATen/ATen.h>
 
 #include <cmath>
 #include <limits>

@@ -25,7 +25,8 @@ struct RunInput {
   std::vector<Sink*> sinks;                 // beside the log file's
   const std::atomic<bool>* stop = nullptr;  // set: save and stop
   // Told once the plan is made and before the first step.
-  std::function<void(const Plan&, const std::optional<std::filesystem::path>& resumed_from)> started;
+  std::function<void(const Plan&, const std::optional<std::filesystem::path>& resumed_from)>
+      started;
   double started_at = 0;  // seconds this process has lived before run() was called
 };
 
@@ -41,7 +42,8 @@ RunOutput run(const RunInput& input, const ModelRegistry& models);
 Plan plan_only(const RunConfig& config, const ModelRegistry& models);
 
 // Evaluates the newest checkpoint (or `checkpoint`) of the run folder on its evaluation data.
-EvaluationReport evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
+EvaluationReport evaluate_checkpoint(const RunConfig& config,
+                                     const std::filesystem::path& checkpoint,
                                      const ModelRegistry& models, const std::atomic<bool>* stop);
 
 }  // namespace tanren

@@ -55,8 +55,9 @@ RunFolder::RunFolder(fs::path folder, const RunConfig& config) : path_(std::move
   }
   if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     ::close(lock_);
-    throw InputError("[run] " + path_.string() +
-                     " is in use by another process; wait for it or name another folder with --out");
+    throw InputError(
+        "[run] " + path_.string() +
+        " is in use by another process; wait for it or name another folder with --out");
   }
   try {
     if (fs::exists(path_ / "config.toml")) {
@@ -95,8 +96,9 @@ RunConfig config_of_folder(const fs::path& folder, const std::vector<std::string
                            const std::vector<std::string>& known_model_kinds) {
   const auto file = folder / "config.toml";
   if (!fs::exists(file)) {
-    throw ConfigError("[run] " + folder.string() +
-                      " is no run folder (no config.toml in it); give a config file or a run folder");
+    throw ConfigError(
+        "[run] " + folder.string() +
+        " is no run folder (no config.toml in it); give a config file or a run folder");
   }
   RunConfig config = read_config(file, sets, known_model_kinds);
   // The file holds every key; what was asked is what differs from the defaults.

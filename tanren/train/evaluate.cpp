@@ -78,8 +78,7 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
     report.values.emplace_back("loss", loss);
     for (auto& value : metrics.result()) report.values.push_back(std::move(value));
   }
-  report.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }
 

@@ -46,7 +46,8 @@ at::Device RunState::device() const {
 
 TensorMap RunState::model_tensors() const {
   TensorMap tensors;
-  for (const auto& item : task.module->named_parameters()) tensors.set(item.key(), item.value().detach());
+  for (const auto& item : task.module->named_parameters())
+    tensors.set(item.key(), item.value().detach());
   for (const auto& item : task.module->named_buffers()) tensors.set(item.key(), item.value());
   return tensors;
 }
@@ -139,8 +140,9 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
         tensors.push_back(item.value());
       }
       if (parameters.empty()) {
-        throw ConfigError("[train] objective " + spec.name + " has no parameter to train (patterns " +
-                          join(spec.parameters) + "); unfreeze some or mend the patterns");
+        throw ConfigError("[train] objective " + spec.name +
+                          " has no parameter to train (patterns " + join(spec.parameters) +
+                          "); unfreeze some or mend the patterns");
       }
       std::vector<at::Tensor> buffers;
       for (const auto& item : task.module->named_buffers()) {

@@ -47,9 +47,10 @@ bool finished(const RunState& run, const Plan& plan) {
   const bool loss = objective.verdict.cause == Cause::nan_loss;
   const bool stop = (loss ? plan.guard.nan_loss : plan.guard.nan_gradient) == "stop";
   std::string line = "[guard] step " + std::to_string(objective.step + 1) + " (attempt " +
-                     std::to_string(report.attempt) + "): " +
-                     std::string(name(objective.verdict.cause));
-  if (!stop) line += ", " + std::to_string(plan.guard.max_skips) + " skips in a row (guard.max_skips)";
+                     std::to_string(report.attempt) +
+                     "): " + std::string(name(objective.verdict.cause));
+  if (!stop)
+    line += ", " + std::to_string(plan.guard.max_skips) + " skips in a row (guard.max_skips)";
   if (!report.culprit.empty()) line += " in " + report.culprit;
   line += "; nothing was applied; last checkpoint: " +
           (checkpoint.empty() ? std::string("none") : checkpoint.string());

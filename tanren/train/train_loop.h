@@ -18,9 +18,9 @@ namespace tanren {
 
 struct Surroundings {
   const Dataset& train;
-  const Dataset* eval = nullptr;                 // null: no evaluation
-  std::filesystem::path checkpoints;             // empty: none are written
-  std::string config_toml;                       // stored in each checkpoint
+  const Dataset* eval = nullptr;      // null: no evaluation
+  std::filesystem::path checkpoints;  // empty: none are written
+  std::string config_toml;            // stored in each checkpoint
   std::string plan_text;
   std::vector<Sink*> sinks;
 };
@@ -29,13 +29,13 @@ enum class Ending { finished, stopped, interrupted };  // length reached, run.st
 
 struct LoopResult {
   Ending ending = Ending::finished;
-  int64_t session_steps = 0;    // applied updates of this session
+  int64_t session_steps = 0;  // applied updates of this session
   int64_t session_attempts = 0;
   int64_t session_samples = 0;
   int64_t skipped_steps = 0;
   double first_step_seconds = 0;  // from the loop's start to the end of its first update
-  double train_seconds = 0;       // updates and waiting for data, without evaluation and checkpoints
-  int64_t device_reads = 0;       // made by updates
+  double train_seconds = 0;  // updates and waiting for data, without evaluation and checkpoints
+  int64_t device_reads = 0;  // made by updates
   std::optional<StepReport> last;
   std::optional<EvaluationReport> evaluation;  // the last one
   std::filesystem::path checkpoint;            // the last one written

@@ -89,8 +89,8 @@ std::vector<Status> measure_and_read(Phase& phase, const Parts& parts, const Glo
   std::vector<at::Tensor> values(losses.sums());
   const bool report_flush = parts.plan.precision.report_flush;
   for (auto& objective : phase.objectives) {
-    const auto measured = unscale_and_measure(objective.gradients.flat(), objective.scaler.scale(),
-                                              report_flush);
+    const auto measured =
+        unscale_and_measure(objective.gradients.flat(), objective.scaler.scale(), report_flush);
     values.push_back(measured.norm);
     if (report_flush) {
       values.push_back(measured.flush_share);
@@ -124,7 +124,8 @@ std::vector<Status> measure_and_read(Phase& phase, const Parts& parts, const Glo
     Status status;
     for (size_t i = 0; i < num_terms; ++i) {
       double weight = objective.spec.terms.empty() ? 1.0 : 0.0;
-      for (const auto& term : objective.spec.terms) weight += term.name == names[i] ? term.weight : 0;
+      for (const auto& term : objective.spec.terms)
+        weight += term.name == names[i] ? term.weight : 0;
       if (weight == 0.0) continue;
       status.loss += weight * means[i];
       status.terms.emplace_back(names[i], means[i]);
@@ -147,7 +148,8 @@ void apply(Objective& objective, double norm, double learning_rate, const Parts&
     const at::NoGradGuard no_grad;
     for (at::Tensor flat : objective.gradients.flat()) flat.mul_(factor);
   }
-  objective.optimizer->step({.learning_rate = learning_rate, .active = objective.gradients.active()});
+  objective.optimizer->step(
+      {.learning_rate = learning_rate, .active = objective.gradients.active()});
   ++objective.step;
 }
 
@@ -181,10 +183,11 @@ std::string culprit(const Objective& objective, const Status& status, const Glob
   std::string text;
   if (status.bad_microstep >= 0) {
     const int64_t first = microbatch > 0 ? status.bad_microstep * microbatch : 0;
-    const int64_t last = std::min(microbatch > 0 ? first + microbatch : batch.local.size(),
-                                  batch.local.size());
+    const int64_t last =
+        std::min(microbatch > 0 ? first + microbatch : batch.local.size(), batch.local.size());
     text = "microbatch " + std::to_string(status.bad_microstep) + " (samples at " +
-           std::to_string(first) + " to " + std::to_string(last - 1) + " of the batch, first sample id " +
+           std::to_string(first) + " to " + std::to_string(last - 1) +
+           " of the batch, first sample id " +
            std::to_string(batch.local.ids[first].item<int64_t>()) + ")";
   }
   const auto index = objective.gradients.first_non_finite();
@@ -230,21 +233,22 @@ std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts
     if (!std::isfinite(norm) && std::isfinite(status.loss)) {
       norm = exact_norm(objective.gradients.flat());  // the sum of squares may just not fit fp32
     }
-    const Verdict verdict = objective.guard.judge({.loss_finite = std::isfinite(status.loss),
-                                                   .gradients_finite = std::isfinite(norm),
-                                                   .can_back_off = objective.scaler.can_back_off()});
-    ObjectiveReport told{.name = objective.spec.name,
-                         .step = objective.step,
-                         .loss = status.loss,
-                         .terms = status.terms,
-                         .grad_norm = norm,
-                         .learning_rate = learning_rate(parts.plan.schedule,
-                                                        parts.plan.optimizer.learning_rate,
-                                                        objective.step, parts.plan.length.total_steps),
-                         .loss_scale = objective.scaler.scale(),
-                         .verdict = verdict,
-                         .flush_share = status.flush_share,
-                         .overflow_share = status.overflow_share};
+    const Verdict verdict =
+        objective.guard.judge({.loss_finite = std::isfinite(status.loss),
+                               .gradients_finite = std::isfinite(norm),
+                               .can_back_off = objective.scaler.can_back_off()});
+    ObjectiveReport told{
+        .name = objective.spec.name,
+        .step = objective.step,
+        .loss = status.loss,
+        .terms = status.terms,
+        .grad_norm = norm,
+        .learning_rate = learning_rate(parts.plan.schedule, parts.plan.optimizer.learning_rate,
+                                       objective.step, parts.plan.length.total_steps),
+        .loss_scale = objective.scaler.scale(),
+        .verdict = verdict,
+        .flush_share = status.flush_share,
+        .overflow_share = status.overflow_share};
     if (verdict.action == Action::apply) {
       apply(objective, norm, told.learning_rate, parts);
     } else {

@@ -229,7 +229,8 @@ TEST(Objectives, on_one_forward_change_only_their_own_parameters) {
   TinyRun run(config, &data, task);
   run.step();
   const auto& objectives = run.state.phases[0].objectives;
-  EXPECT_LT(relative(objectives[1].gradients.flat()[0], -2 * objectives[0].gradients.flat()[0]), 1e-12);
+  EXPECT_LT(relative(objectives[1].gradients.flat()[0], -2 * objectives[0].gradients.flat()[0]),
+            1e-12);
   phase.objectives[1].parameters = {"*"};
   task.phases = {phase};
   EXPECT_THROW(make_phases(task, run.parts.plan), ConfigError);

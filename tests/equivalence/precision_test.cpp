@@ -4,8 +4,8 @@
 #include "tanren/base/text.h"
 #include "tanren/optimizer/schedule.h"
 
-#include <ATen/record_function.h>
 #include <gtest/gtest.h>
+#include <ATen/record_function.h>
 
 #include <atomic>
 #include <cmath>
@@ -34,7 +34,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(Overflow, backs_off_and_leaves_weights_state_buffers_counters_and_schedule_as_they_were) {
   auto config = fp16_config();
-  config.model.norm = "batch";  // has buffers that a forward moves
+  config.model.norm = "batch";                       // has buffers that a forward moves
   config.precision.initial_scale = "1099511627776";  // 2^40
   TinyRun run(config);
   const auto weights = run.weights();
@@ -104,7 +104,8 @@ TEST(Scale, by_a_power_of_two_is_bitwise_nothing_in_fp32_fp64_and_bf16) {
     config.precision.loss_scale = "dynamic";
     TinyRun scaled(config);
     for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(plain.step().objectives[0].grad_norm, scaled.step().objectives[0].grad_norm) << mode;
+      EXPECT_EQ(plain.step().objectives[0].grad_norm, scaled.step().objectives[0].grad_norm)
+          << mode;
     }
     EXPECT_TRUE(at::equal(plain.weights(), scaled.weights())) << mode;
   }
@@ -213,8 +214,8 @@ class HostReads {
               const std::string name = call.name();
               // On the CPU the fused kernel reads its own step counter; on CUDA it does not.
               if (name.rfind("aten::_fused_", 0) == 0) ++inside_fused();
-              if (inside_fused() == 0 && (name == "aten::_local_scalar_dense" || name == "aten::nonzero" ||
-                                          name == "aten::equal")) {
+              if (inside_fused() == 0 && (name == "aten::_local_scalar_dense" ||
+                                          name == "aten::nonzero" || name == "aten::equal")) {
                 ++count();
               }
               return nullptr;

@@ -183,7 +183,8 @@ TEST_F(Resume, refuses_another_config_and_names_the_keys) {
     go(config, "run");
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_NE(std::string(error.what()).find("optimizer.learning_rate: 0.01 → 0.5"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("optimizer.learning_rate: 0.01 → 0.5"),
+              std::string::npos)
         << error.what();
   }
 }
@@ -215,8 +216,9 @@ TEST_F(Resume, a_generator_drawn_from_by_the_model_goes_on_too) {
     task.module = net;
     PhaseSpec phase;
     phase.forward = [net](const Batch& batch) -> Terms {
-      return {{"noise", (at::dropout(net->weight, 0.5, true) * batch["inputs"].mean()).pow(2).sum() *
-                            static_cast<double>(batch.size())}};
+      return {
+          {"noise", (at::dropout(net->weight, 0.5, true) * batch["inputs"].mean()).pow(2).sum() *
+                        static_cast<double>(batch.size())}};
     };
     task.phases = {phase};
     return task;
@@ -288,9 +290,9 @@ int run_program(const std::vector<std::string>& arguments, const fs::path& log, 
 TEST_F(Resume, of_the_program_after_sigint_in_mid_epoch_joins_the_log_bit_for_bit) {
   const std::string config = TANREN_SOURCE_DIR "/examples/digits/run.toml";
   const auto arguments = [&](const std::string& folder) {
-    return std::vector<std::string>{"run",   config,  "--quiet", "--out", (root_ / folder).string(),
-                                    "--set", "run.epochs=2", "--set", "run.threads=1",
-                                    "--set", "precision.mode=bf16"};
+    return std::vector<std::string>{
+        "run",          config,  "--quiet",       "--out", (root_ / folder).string(), "--set",
+        "run.epochs=2", "--set", "run.threads=1", "--set", "precision.mode=bf16"};
   };
   ASSERT_EQ(run_program(arguments("whole"), {}, 0), 0);
   ASSERT_EQ(run_program(arguments("cut"), root_ / "cut" / "log.jsonl", 20), 130);

@@ -1,0 +1,61 @@
+#include "tanren/config/set_text.h"
+
+#include "tanren/base/names.h"
+#include "tanren/config/value_text.h"
+
+namespace tanren {
+
+namespace {
+
+std::string trimmed(std::string_view text) {
+  const auto begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  return std::string(text.substr(begin, text.find_last_not_of(" \t") - begin + 1));
+}
+
+bool is_quoted(const std::string& value) {
+  const char first = value.empty() ? ' ' : value.front();
+  return value.size() > 1 && (first == '"' || first == '\'') && value.back() == first;
+}
+
+}  // namespace
+
+std::vector<std::string> list_items(std::string_view value) {
+  const std::string list = trimmed(value);
+  if (list.size() < 2 || list.front() != '[' || list.back() != ']') return {};
+  std::vector<std::string> items;
+  std::string item;
+  int depth = 0;
+  char quote = 0;
+  for (const char c : std::string_view(list).substr(1, list.size() - 2)) {
+    if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '[') {
+      ++depth;
+    } else if (c == ']') {
+      --depth;
+    } else if (c == ',' && depth == 0) {
+      items.push_back(trimmed(item));
+      item.clear();
+      continue;
+    }
+    item += c;
+  }
+  if (!trimmed(item).empty() || !items.empty()) items.push_back(trimmed(item));
+  return items;
+}
+
+std::string as_toml_text(const std::string& value) {
+  return is_quoted(value) ? value : toml_text(value);
+}
+
+std::string as_toml_list(const std::string& value) {
+  std::vector<std::string> items = list_items(value);
+  if (items.empty()) return value;
+  for (auto& item : items) item = as_toml_text(item);
+  return "[" + join(items) + "]";
+}
+
+}  // namespace tanren
