@@ -34,6 +34,14 @@ bool is_finished(const fs::path& folder, const RunConfig& before, const RunConfi
   return !grown;
 }
 
+// An empty folder, or one whose first file could not be written.
+bool holds_only_a_lock(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename() != "lock") return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 RunFolder::RunFolder(fs::path folder, const RunConfig& config) : path_(std::move(folder)) {
@@ -42,7 +50,7 @@ RunFolder::RunFolder(fs::path folder, const RunConfig& config) : path_(std::move
   if (existed && !fs::is_directory(path_)) {
     throw InputError("[run] " + path_.string() + " is a file; name another folder with --out");
   }
-  if (existed && !fs::exists(path_ / "config.toml") && !fs::is_empty(path_)) {
+  if (existed && !fs::exists(path_ / "config.toml") && !holds_only_a_lock(path_)) {
     throw InputError("[run] " + path_.string() +
                      " holds other files and no run; name another folder with --out");
   }

@@ -1,0 +1,237 @@
+// The program as a user meets it: bad input gets one clear line and exit code 2, and nothing is
+// lost or half-written; verbs, flags and exit codes stay as they are.
+#include "tanren/base/testing.h"
+#include "tests/support/shell.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include <regex>
+
+namespace tanren::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Cli : public ::testing::Test {
+ protected:
+  Cli() {
+    folder_.file("run.toml", R"([run]
+steps = 4
+threads = 1
+[model]
+kind = "mlp"
+hidden = [8]
+[data.train]
+kind = "csv"
+path = "train.csv"
+classes = 3
+[data.eval]
+kind = "csv"
+path = "train.csv"
+classes = 3
+[batch]
+global_batch = 4
+[precision]
+mode = "fp32"
+[checkpoint]
+every = 2
+)");
+    std::string rows = "label,a,b\n";
+    for (int i = 0; i < 12; ++i) {
+      rows += std::to_string(i % 3) + "," + std::to_string(i) + ",0.5\n";
+    }
+    folder_.file("train.csv", rows);
+  }
+
+  ShellResult tanren(const std::string& arguments) const {
+    return shell(std::string(TANREN_BINARY) + " " + arguments, folder_.path());
+  }
+
+  // Exit code 2, one line (or one a problem), every `part` in it, and no run folder made.
+  void refuses(const std::string& arguments, const std::vector<std::string>& parts) const {
+    const auto result = tanren(arguments);
+    EXPECT_EQ(result.code, 2) << arguments << "\n" << result.output;
+    for (const auto& part : parts) {
+      EXPECT_NE(result.output.find(part), std::string::npos) << part << " in:\n" << result.output;
+    }
+    EXPECT_EQ(result.output.find("terminate called"), std::string::npos);
+  }
+
+  bool exists(const std::string& name) const { return fs::exists(folder_.path() / name); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Cli, refuses_unusable_config_files_and_makes_no_folder) {
+  folder_.file("empty.toml", "");
+  folder_.file("cut.toml", "[run]\nsteps = 4\n[mod");
+  folder_.file("wrong.toml", "fp16 = true\n[run]\nsteps = \"many\"\n");
+  refuses("run no.toml --out out", {"[config] no.toml does not exist"});
+  refuses("run empty.toml --out out", {"[config] empty.toml is empty"});
+  refuses("run cut.toml --out out", {"[config] cut.toml:3"});
+  refuses("run wrong.toml --out out",
+          {"precision.mode = \"fp16\"", "run.steps must be a whole number"});
+  refuses("run . --out out", {"is no run folder"});
+  refuses("run run.toml --out out --set batch.global_batch=-1", {"batch.global_batch is \"-1\""});
+  EXPECT_FALSE(exists("out"));
+  EXPECT_FALSE(exists("runs"));
+}
+
+TEST_F(Cli, refuses_unusable_data_naming_row_value_and_bound) {
+  folder_.file("label.csv", "label,a,b\n0,1,2\n7,1,2\n");
+  folder_.file("nan.csv", "label,a,b\n0,1,nan\n");
+  folder_.file("cut.csv", "label,a,b\n0,1\n");
+  folder_.file("empty.csv", "");
+  folder_.file("short.safetensors", "abc");
+  const std::string set = "run run.toml --out out --set data.train.path=";
+  refuses(set + "label.csv", {"label.csv:3", "7", "[0, 3)"});
+  refuses(set + "nan.csv", {"nan.csv:2", "column b"});
+  refuses(set + "cut.csv", {"cut.csv:2", "cells"});
+  refuses(set + "empty.csv", {"empty"});
+  refuses(set + "none.csv", {"none.csv"});
+  refuses(set + "short.safetensors --set data.train.kind=tensors", {"short.safetensors"});
+  EXPECT_FALSE(exists("out"));
+}
+
+TEST_F(Cli, refuses_an_output_folder_that_cannot_be_or_is_not_a_runs) {
+  folder_.file("file", "x");
+  fs::create_directory(folder_.path() / "other");
+  std::ofstream(folder_.path() / "other" / "precious.txt") << "x";
+  refuses("run run.toml --out file", {"is a file"});
+  refuses("run run.toml --out file/below", {"cannot write to"});
+  refuses("run run.toml --out other", {"holds other files and no run"});
+  EXPECT_TRUE(exists("other/precious.txt"));
+  EXPECT_FALSE(exists("other/config.toml"));
+}
+
+TEST_F(Cli, a_full_disk_fails_the_run_and_leaves_nothing_that_looks_complete) {
+  // Files may not grow past 8 KiB: the first checkpoint does not fit.
+  const auto result = shell("ulimit -f 8; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
+                                " run run.toml --out full --quiet --set metrics.jsonl=false "
+                                "--set model.hidden=[2000]",
+                            folder_.path());
+  EXPECT_EQ(result.code, 1) << result.output;
+  EXPECT_NE(result.output.find("cannot"), std::string::npos) << result.output;
+  for (const auto& entry : fs::directory_iterator(folder_.path() / "full" / "checkpoints")) {
+    ADD_FAILURE() << entry.path();
+  }
+  EXPECT_EQ(tanren("run run.toml --out full --quiet --set metrics.jsonl=false "
+                   "--set model.hidden=[2000]")
+                .code,
+            0);
+}
+
+TEST_F(Cli, trains_evaluates_and_refuses_the_finished_folder) {
+  ASSERT_EQ(tanren("run run.toml --quiet").code, 0);
+  for (const char* file : {"config.toml", "plan.txt", "log.jsonl", "summary.json",
+                           "checkpoints/step-2/COMPLETE", "checkpoints/step-4/COMPLETE"}) {
+    EXPECT_TRUE(exists(std::string("runs/run/") + file)) << file;
+  }
+  refuses("run run.toml", {"is finished", "run.steps"});
+  refuses("run runs/run", {"is finished"});
+  refuses("run run.toml --set model.hidden=[9]", {"model.hidden: [8] → [9]"});
+  const auto eval = tanren("eval runs/run --json");
+  ASSERT_EQ(eval.code, 0) << eval.output;
+  EXPECT_EQ(nlohmann::json::parse(eval.output)["samples"], 12);
+  EXPECT_EQ(tanren("run runs/run --quiet --set run.steps=6").code, 0);
+  const auto log = shell("grep -c attempt runs/run/log.jsonl", folder_.path());
+  EXPECT_EQ(log.output, "6\n");
+}
+
+TEST_F(Cli, stop_after_is_of_one_session) {
+  EXPECT_EQ(tanren("run run.toml --quiet --set run.stop_after=1").code, 0);
+  EXPECT_EQ(tanren("run runs/run --quiet").code, 0);
+  EXPECT_TRUE(exists("runs/run/checkpoints/step-4/COMPLETE"));
+}
+
+TEST_F(Cli, refuses_damaged_and_foreign_checkpoints) {
+  ASSERT_EQ(tanren("run run.toml --quiet --set run.stop_after=3").code, 0);
+  const auto model = folder_.path() / "runs/run/checkpoints/step-3/model.safetensors";
+  const auto size = fs::file_size(model);
+  fs::resize_file(model, size - 1);
+  refuses("run run.toml", {"model.safetensors", "bytes"});
+  refuses("eval runs/run", {"model.safetensors"});
+  fs::remove(model);
+  refuses("run run.toml", {"model.safetensors", "missing"});
+  // Without its marker it is no checkpoint: the run goes on from the one before.
+  fs::remove(folder_.path() / "runs/run/checkpoints/step-3/COMPLETE");
+  const auto result = tanren("run run.toml");
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_NE(result.output.find("step-2"), std::string::npos) << result.output;
+}
+
+TEST_F(Cli, lists_names_and_shapes_of_another_models_checkpoint) {
+  ASSERT_EQ(tanren("run run.toml --quiet --set run.stop_after=1 --out a").code, 0);
+  ASSERT_EQ(
+      tanren("run run.toml --quiet --set run.stop_after=1 --out b --set model.hidden=[9]").code, 0);
+  fs::remove_all(folder_.path() / "a/checkpoints");
+  fs::copy(folder_.path() / "b/checkpoints", folder_.path() / "a/checkpoints",
+           fs::copy_options::recursive);
+  refuses("run a", {"another model", "[9, 2]", "[8, 2]"});
+}
+
+TEST_F(Cli, a_non_finite_loss_ends_the_run_with_1_and_names_step_and_checkpoint) {
+  std::string rows = "label,a,b\n";
+  for (int i = 0; i < 12; ++i) rows += "0,3e38,3e38\n";
+  folder_.file("huge.csv", rows);
+  const auto result = tanren(
+      "run run.toml --quiet --set data.train.path=huge.csv "
+      "--set model.loss=mse --set data.train.label_type=value "
+      "--set data.eval.label_type=value");
+  EXPECT_EQ(result.code, 1) << result.output;
+  EXPECT_NE(result.output.find("[guard] step 1 (attempt 1): non-finite loss in microbatch 0"),
+            std::string::npos)
+      << result.output;
+  EXPECT_NE(result.output.find("last checkpoint: none"), std::string::npos) << result.output;
+}
+
+TEST_F(Cli, a_second_process_on_a_run_folder_is_refused) {
+  const auto result =
+      shell("B=" + std::string(TANREN_BINARY) +
+                "; $B run run.toml --quiet --out r --set run.steps=1000000 & P=$!; "
+                "for i in $(seq 200); do [ -s r/log.jsonl ] && break; sleep 0.05; done; "
+                "$B run run.toml --out r --set run.steps=1000000; echo second $?; kill -TERM $P; "
+                "wait $P; "
+                "echo first $?",
+            folder_.path());
+  EXPECT_NE(result.output.find("in use by another process"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("second 2"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("first 130"), std::string::npos) << result.output;
+}
+
+TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
+  refuses("rnu run.toml", {"unknown verb \"rnu\"", "run, plan, eval, doctor, help"});
+  refuses("", {});
+  refuses("run", {"FILE"});
+  refuses("run run.toml --fast", {"--fast"});
+  std::string flags = tanren("--help").output;
+  for (const char* verb : {"run", "plan", "eval", "doctor", "help"}) {
+    flags += tanren(std::string(verb) + " --help").output;
+  }
+  std::set<std::string> found;
+  const std::regex flag("--[a-z]+");
+  for (std::sregex_iterator at(flags.begin(), flags.end(), flag), end; at != end; ++at) {
+    found.insert(at->str());
+  }
+  EXPECT_EQ(found,
+            (std::set<std::string>{"--help", "--json", "--out", "--quiet", "--set", "--version"}));
+}
+
+TEST_F(Cli, explains_and_plans_as_text_and_json) {
+  EXPECT_NE(tanren("help clip.norm").output.find("clip.norm"), std::string::npos);
+  refuses("help clip.nrom", {"nearest: clip.norm"});
+  const auto plan = tanren("plan run.toml --json");
+  EXPECT_EQ(nlohmann::json::parse(plan.output)["global_batch"]["value"], "4");
+  EXPECT_NE(tanren("plan run.toml").output.find("4 = 1 rank × 4"), std::string::npos);
+  EXPECT_FALSE(exists("runs"));
+  EXPECT_TRUE(nlohmann::json::parse(tanren("doctor --json").output).contains("cores"));
+  const auto summary = nlohmann::json::parse(tanren("run run.toml --json").output);
+  EXPECT_EQ(summary["steps"], 4);
+  EXPECT_EQ(summary["device_reads_per_step"], 1);
+  EXPECT_TRUE(summary.contains("evaluate.accuracy"));
+}
+
+}  // namespace
+}  // namespace tanren::testing
