@@ -12,7 +12,9 @@ namespace {
 
 TEST(Help, refuses_unknown_keys_with_the_nearest_or_the_translation) {
   for (const auto& [key, part] :
-       {std::pair{"clip.nrom", "clip.norm"}, {"lr", "optimizer.learning_rate"}}) {
+       {std::pair{"clip.nrom", "clip.norm"}, {"lr", "optimizer.learning_rate"},
+                                  {"modle", "nearest: model"},
+                                  {"optimizer.groups.lr", "optimizer.learning_rate"}}) {
     try {
       help_text(key);
       FAIL() << key;
@@ -25,6 +27,9 @@ TEST(Help, refuses_unknown_keys_with_the_nearest_or_the_translation) {
 TEST(Help, explains_a_key_a_section_and_everything) {
   EXPECT_NE(help_text("clip.norm").find("default 0.0"), std::string::npos);
   EXPECT_NE(help_text("optimizer").find("optimizer.momentum"), std::string::npos);
+  EXPECT_NE(help_text("optimizer.groups.weight_decay").find("a number, default not set"),
+            std::string::npos);
+  EXPECT_NE(help_text("data.workers").find("May change when a run goes on"), std::string::npos);
   const auto all = help_text("");
   for (const auto& key : all_keys()) EXPECT_NE(all.find(key + " ("), std::string::npos) << key;
 }

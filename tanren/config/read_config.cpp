@@ -103,6 +103,11 @@ bool assign(const toml::node& node, std::map<std::string, std::string>& member, 
   return true;
 }
 
+std::string one_line(std::string text) {
+  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+  return text;
+}
+
 // Where a value was written: "run.toml:12" or "--set run.steps=0".
 struct Place {
   std::string name;
@@ -129,7 +134,7 @@ class Reader {
 
   void set(const std::string& text) {
     const auto equals = text.find('=');
-    const Place place{"--set " + text, false};
+    const Place place{"--set " + one_line(text), false};
     if (equals == std::string::npos || equals == 0) {
       return report(place, "is no key=value; write --set batch.global_batch=64");
     }
@@ -212,7 +217,7 @@ class Reader {
       if (node.is_table() && section) {
         walk(*node.as_table(), key + ".", source);
       } else if (section) {
-        const auto known = synonym(key, node.value_or(std::string_view()));
+        const auto known = synonym(key, word_of(node));
         report(place, key + " is a section; write [" + key + "]" + (known ? ", or " + *known : ""));
       } else if (node.is_table() && !is_key(key)) {
         unknown_section(key, *node.as_table(), source, place);
@@ -260,7 +265,7 @@ class Reader {
       places_[key] = place.text();
     });
     if (!found) {
-      report(place, "unknown key " + key + advice(key, keys_, node.value_or(std::string_view())));
+      report(place, "unknown key " + key + advice(key, keys_, word_of(node)));
     }
   }
 
@@ -305,12 +310,21 @@ class Reader {
     }
   }
 
+  static std::string word_of(const toml::node& node) {
+    std::string word;
+    assign(node, word, true);
+    return word;
+  }
+
   // The value on one short line.
   static std::string shown(const toml::node& node) {
     std::ostringstream stream;
-    node.visit([&](const auto& value) { stream << value; });
-    std::string text = stream.str();
-    std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+    if (node.is_string()) {
+      stream << "'" << word_of(node) << "'";
+    } else {
+      node.visit([&](const auto& value) { stream << value; });
+    }
+    std::string text = one_line(stream.str());
     if (text.size() <= 40) return text;
     size_t end = 40;
     while (end > 0 && (text[end] & 0xC0) == 0x80) --end;  // not inside a UTF-8 character
@@ -340,8 +354,7 @@ RunConfig parse_config(std::string_view text, const std::string& source, const f
   try {
     reader.read(toml::parse(text, source), source);
   } catch (const toml::parse_error& error) {
-    std::string what(error.description());
-    std::replace(what.begin(), what.end(), '\n', ' ');
+    const std::string what = one_line(std::string(error.description()));
     throw ConfigError("[config] " + source + ":" + std::to_string(error.source().begin.line) +
                       ": " + what + "; mend the TOML");
   }

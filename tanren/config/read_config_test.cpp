@@ -1,13 +1,6 @@
 #include "tanren/config/read_config.h"
 
-#include "tanren/base/error.h"
-#include "tanren/config/describe.h"
-#include "tanren/config/fields.h"
-#include "tanren/config/identity.h"
-#include "tanren/config/value_text.h"
-#include "tanren/config/write_config.h"
-
-#include <gtest/gtest.h>
+#include "tanren/config/config_test_util.h"
 
 #include <filesystem>
 #include <fstream>
@@ -17,267 +10,186 @@
 namespace tanren {
 namespace {
 
-const std::vector<std::string> kKinds = {"mlp", "convnet"};
-
-constexpr const char* kGood = R"([run]
-epochs = 2
-[model]
-kind = "mlp"
-[data.train]
-kind = "csv"
-path = "train.csv"
-)";
-
-RunConfig parse(const std::string& text, const std::vector<std::string>& sets = {}) {
-  return parse_config(text, "run.toml", "/data", sets, kKinds);
-}
-
-// The error text of a config that must be refused.
-std::string error_of(const std::string& text, const std::vector<std::string>& sets = {}) {
-  try {
-    parse(text, sets);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
-
-void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "in: " << text << "\nmissing: " << part;
-}
+using config_test::error_of;
+using config_test::expect_contains;
+using config_test::kGood;
+using config_test::lines_of;
+using config_test::parse;
 
 TEST(ReadConfig, names_file_and_line_of_malformed_toml) {
   expect_contains(error_of("[run]\nepochs = 2\n[model\n"), "run.toml:3");
   expect_contains(error_of("[run]\nepochs = 1\nepochs = 2\n"), "run.toml:3");
-  expect_contains(error_of(std::string("\x01\x02\xff garbage", 13)), "[config] run.toml:1");
+  expect_contains(error_of(std::string("\x01\x02\xff garbage", 11)), "[config] run.toml:1");
+  expect_contains(error_of("[run]\nseed = 99999999999999999999\n"), "run.toml:2");
+  expect_contains(error_of("[run]\nname = \"a\nb\"\n"), "run.toml:2");
+}
+
+TEST(ReadConfig, a_truncated_file_is_one_clear_line_wherever_it_ends) {
+  const std::string whole = std::string(kGood) + "[batch]\nglobal_batch = 4\n";
+  for (size_t length = 0; length < std::string(kGood).size() - 1; ++length) {
+    const auto error = error_of(whole.substr(0, length));
+    EXPECT_EQ(error.rfind("[config] run.toml", 0), 0u) << length << ": " << error;
+  }
 }
 
 TEST(ReadConfig, names_the_nearest_key_and_the_line_of_an_unknown_one) {
-  const auto text = error_of(std::string(kGood) + "[batch]\nmicro_batch = 4\n");
-  expect_contains(text, "run.toml:9: unknown key batch.micro_batch; nearest: batch.microbatch");
-  expect_contains(error_of(std::string(kGood) + "[run2]\nx = 1\n"), "unknown key run2");
+  EXPECT_EQ(error_of(std::string(kGood) + "[batch]\nmicro_batch = 4\n"),
+            "[config] run.toml:9: unknown key batch.micro_batch; nearest: batch.microbatch");
+  expect_contains(error_of(std::string(kGood) + "[modle]\nnorm = 1\n"),
+                  "run.toml:8: unknown section [modle]; nearest: [model]");
+  expect_contains(error_of(std::string(kGood) + "[data.evl]\nkind = \"csv\"\n"),
+                  "nearest: [data.eval]");
+  expect_contains(error_of(std::string(kGood) + "[wholly_other_things]\n"), "see tanren help");
 }
 
-TEST(ReadConfig, translates_the_names_people_bring) {
-  for (const auto& [key, advice] :
-       std::map<std::string, std::string>{{"fp16 = true", "precision.mode = \"fp16\""},
-                                          {"gradient_accumulation_steps = 4", "batch.microbatch"},
-                                          {"per_device_train_batch_size = 8", "batch.microbatch"},
-                                          {"lr = 0.1", "optimizer.learning_rate"},
-                                          {"max_grad_norm = 1.0", "clip.norm"},
-                                          {"num_train_epochs = 3", "run.epochs"},
-                                          {"save_total_limit = 2", "checkpoint.keep"},
-                                          {"precision = \"16-mixed\"", "precision.mode"}}) {
-    expect_contains(error_of(key + "\n" + kGood), advice);
-  }
-  expect_contains(error_of(kGood, {"optimizer.lr=1"}), "optimizer.learning_rate");
+TEST(ReadConfig, translates_the_sections_of_other_trainers_key_by_key) {
+  const auto text = error_of(std::string(kGood) + "[fit_options]\nmax_epochs = 3\nlr = 0.1\n");
+  expect_contains(text, "run.toml:9: unknown key fit_options.max_epochs; here it is run.epochs");
+  expect_contains(text, "run.toml:10: unknown key fit_options.lr; here it is");
 }
 
-TEST(ReadConfig, tells_all_problems_at_once) {
-  const auto text =
-      error_of("[run]\nsteps = 0\n[model]\nkind = \"mpl\"\n[clip]\nnorm = \"x\"\n[x]\ny=1\n");
-  expect_contains(text, "run.steps is 0");
-  expect_contains(text, "nearest: mlp");
-  expect_contains(text, "clip.norm must be a number");
-  expect_contains(text, "unknown key x");
-  expect_contains(text, "data.train.kind is missing");
+TEST(ReadConfig, tells_all_problems_at_once_in_the_order_of_the_file) {
+  const auto lines = lines_of(error_of(
+      "[x]\ny=1\n[run]\nsteps = 0\nnmae = \"a\"\n[model]\nkind = \"mpl\"\n[clip]\nnorm = \"x\"\n",
+      {"data.shuffle=2"}));
+  ASSERT_EQ(lines.size(), 7u);
+  expect_contains(lines[0], "run.toml:2: unknown key x.y");
+  expect_contains(lines[1], "run.toml:5: unknown key run.nmae; nearest: run.name");
+  expect_contains(lines[2], "run.toml:9: clip.norm must be a number, not 'x'");
+  expect_contains(lines[3], "--set data.shuffle=2: data.shuffle must be true or false, not 2");
+  expect_contains(lines[4], "run.toml:4: run.steps is 0; it must be at least 1");
+  expect_contains(lines[5], "run.toml:7: model.kind \"mpl\" is unknown");
+  expect_contains(lines[6], "run.toml: data.train.kind is missing");
 }
 
-TEST(ReadConfig, refuses_wrong_types_and_absurd_numbers) {
+TEST(ReadConfig, tells_a_problem_of_one_key_once) {
+  EXPECT_EQ(error_of(kGood, {"optimizer.learning_rate=nan"}),
+            "[config] --set optimizer.learning_rate=nan: optimizer.learning_rate must be a "
+            "number, not nan");
+  EXPECT_EQ(lines_of(error_of("[run]\nepochs = 1\n[model]\nkind = 5\n[data.train]\nkind = 6\n"))
+                .size(),
+            2u);
+}
+
+TEST(ReadConfig, refuses_values_of_another_type_and_says_which_is_expected) {
   for (const auto& [line, part] : std::map<std::string, std::string>{
-           {"run.seed=-1", "run.seed is -1"},
-           {"run.threads=1000000", "run.threads"},
-           {"run.device=tpu", "run.device"},
-           {"run.device=cuda:99999999999999999999", "run.device"},
-           {"run.epochs=1.5", "a whole number"},
-           {"run.deterministic=1", "true or false"},
-           {"model.hidden=128", "a list of whole numbers"},
-           {"model.hidden=[0]", "model.hidden is 0"},
-           {"model.dropout=1", "model.dropout"},
-           {"optimizer.learning_rate=0", "must be positive"},
-           {"optimizer.learning_rate=nan", "a number"},
-           {"optimizer.learning_rate=inf", "a number"},
-           {"optimizer.beta1=1", "optimizer.beta1"},
-           {"optimizer.momentum=0.9", "no meaning"},
-           {"optimizer.nesterov=true", "nesterov needs"},
-           {"batch.global_batch=0", "batch.global_batch"},
-           {"batch.global_batch=1.5", "batch.global_batch"},
-           {"batch.global_batch=many", "batch.global_batch"},
-           {"batch.microbatch=64", "larger than batch.global_batch"},
-           {"precision.mode=fp8", "one of auto, fp32, bf16, fp16, fp64"},
-           {"precision.initial_scale=-1", "initial_scale"},
-           {"precision.initial_scale=1e300", "initial_scale"},
-           {"precision.backoff_factor=1", "backoff_factor"},
-           {"precision.growth_factor=1", "growth_factor"},
-           {"precision.min_scale=1e9", "min_scale"},
-           {"evaluate.metrics=[\"topx\"]", "top<k>"},
-           {"checkpoint.keep=0", "checkpoint.keep"},
-           {"data.prefetch=0", "data.prefetch"},
-           {"data.last=some", "data.last"},
-           {"schedule.final_fraction=2", "final_fraction"},
-           {"run", "key=value"},
-           {"=3", "key=value"},
-           {"run.steps=5", "both set"}}) {
+           {"run.epochs=1.5", "run.epochs must be a whole number, not 1.5"},
+           {"run.epochs=99999999999999999999", "run.epochs must be a whole number"},
+           {"run.deterministic=1", "run.deterministic must be true or false, not 1"},
+           {"run.deterministic=True", "run.deterministic must be true or false, not 'True'"},
+           {"model.hidden=128", "model.hidden must be a list of whole numbers, not 128"},
+           {"model.hidden=[1, x]", "model.hidden must be a list of whole numbers"},
+           {"evaluate.metrics=top5", "evaluate.metrics must be a list of texts, not 'top5'"},
+           {"evaluate.metrics=[1]x", "evaluate.metrics must be a list of texts"},
+           {"optimizer.learning_rate=fast", "optimizer.learning_rate must be a number"},
+           {"optimizer.learning_rate=nan", "optimizer.learning_rate must be a number, not nan"},
+           {"optimizer.learning_rate=inf", "optimizer.learning_rate must be a number, not inf"},
+           {"batch.global_batch=[3]", "batch.global_batch must be text or a number, not [ 3 ]"},
+           {"model.options=3", "model.options must be a table of plain values, not 3"},
+           {"optimizer.groups=3", "optimizer.groups must be a list of tables, not 3"},
+           {"run.seed=", "run.seed must be a whole number, not ''"},
+           {"run.seed=1\nx = 2", "run.seed must be a whole number, not '1 x = 2'"},
+           {"run", "--set run: is no key=value"},
+           {"=3", "--set =3: is no key=value"}}) {
     expect_contains(error_of(kGood, {line}), part);
   }
-  expect_contains(error_of(std::string("run = 5\n") + kGood), "run");
-  expect_contains(error_of("[run]\nname = 5\nepochs = 1\n"), "run.name must be text");
+  expect_contains(error_of(std::string("run = 5\n")), "run.toml:1: run is a section; write [run]");
+  expect_contains(error_of("[run]\nname = 5\n"), "run.toml:2: run.name must be text, not 5");
+  expect_contains(error_of("[[model]]\nkind = \"mlp\"\n"), "model is a section");
 }
 
 TEST(ReadConfig, types_set_values_by_their_field) {
-  const auto config =
-      parse(kGood, {"model.hidden=[4, 5]", "data.shuffle=false", "optimizer.kind=sgd",
-                    "optimizer.momentum=0.5", "run.name=my run", "batch.global_batch=epoch",
-                    "model.options.width=7"});
+  const auto config = parse(
+      kGood, {"model.kind=own", "model.hidden=[4, 5]", "data.shuffle=false", "optimizer.kind=sgd",
+              "optimizer.momentum=0.5", "run.name=my run", "batch.global_batch=epoch",
+              "model.options.width=7", "evaluate.metrics=[accuracy, top5]", "clip.norm=2"});
   EXPECT_EQ(config.model.hidden, (std::vector<int64_t>{4, 5}));
   EXPECT_FALSE(config.data.shuffle);
   EXPECT_EQ(config.optimizer.kind, "sgd");
   EXPECT_EQ(config.run.name, "my run");
   EXPECT_EQ(config.batch.global_batch, "epoch");
   EXPECT_EQ(config.model.options.at("width"), "7");
+  EXPECT_EQ(config.evaluate.metrics, (std::vector<std::string>{"accuracy", "top5"}));
+  EXPECT_EQ(config.clip.norm, 2.0);
   EXPECT_EQ(parse(kGood, {"batch.global_batch=64"}).batch.global_batch, "64");
+  EXPECT_EQ(parse(kGood, {"run.name=5"}).run.name, "5");
+  EXPECT_EQ(parse(kGood, {"run.name=\"5\""}).run.name, "5");
   EXPECT_EQ(config.asked.count("optimizer.momentum"), 1u);
   EXPECT_EQ(config.asked.count("optimizer.beta1"), 0u);
 }
 
-TEST(ReadConfig, reads_optimizer_groups_and_refuses_others) {
-  const auto config = parse(std::string(kGood) +
-                            "[[optimizer.groups]]\nparameters = [\"*.bias\"]\nweight_decay = 0\n");
+TEST(ReadConfig, the_last_word_wins_and_none_takes_an_optional_key_back) {
+  EXPECT_EQ(parse(kGood, {"run.seed=1", "run.seed=2"}).run.seed, 2);
+  expect_contains(error_of(kGood, {"run.steps=5"}), "both set");
+  const auto config = parse(kGood, {"run.epochs=none", "run.steps=5"});
+  EXPECT_FALSE(config.run.epochs.has_value());
+  EXPECT_EQ(config.run.steps, 5);
+  EXPECT_EQ(config.asked.count("run.epochs"), 0u);
+  expect_contains(error_of(kGood, {"run.seed=none"}), "run.seed must be a whole number");
+}
+
+TEST(ReadConfig, reads_optimizer_groups_and_says_what_is_wrong_in_one) {
+  const std::string head = std::string(kGood) + "[[optimizer.groups]]\nparameters = [\"*.bias\"]\n";
+  const auto config = parse(head + "weight_decay = 0\n");
   ASSERT_EQ(config.optimizer.groups.size(), 1u);
   EXPECT_EQ(*config.optimizer.groups[0].weight_decay, 0.0);
-  expect_contains(
-      error_of(std::string(kGood) + "[[optimizer.groups]]\nparameters = [\"*\"]\nlr = 1\n"),
-      "optimizer.groups");
+  EXPECT_FALSE(config.optimizer.groups[0].learning_rate_scale.has_value());
+  expect_contains(error_of(head + "lr = 1\n"),
+                  "run.toml:10: unknown key optimizer.groups.lr; one of optimizer.groups."
+                  "parameters, optimizer.groups.learning_rate_scale");
+  expect_contains(error_of(head + "weight_decay = \"no\"\n"),
+                  "run.toml:10: optimizer.groups.weight_decay must be a number, not 'no'");
+  expect_contains(error_of(std::string(kGood) + "[[optimizer.groups]]\nweight_decay = 0\n"),
+                  "optimizer.groups[0] has no parameters");
   expect_contains(error_of(std::string(kGood) + "[optimizer.groups]\nparameters = [\"*\"]\n"),
-                  "optimizer.groups");
+                  "optimizer.groups must be a list of tables");
 }
 
 TEST(ReadConfig, makes_data_paths_absolute_from_the_files_folder) {
   EXPECT_EQ(parse(kGood).data.train.path, "/data/train.csv");
+  EXPECT_EQ(parse(kGood, {"data.train.path=../x.csv"}).data.train.path, "/x.csv");
+  EXPECT_EQ(parse(kGood, {"data.train.path=/y/x.csv"}).data.train.path, "/y/x.csv");
 }
 
-TEST(ReadConfig, refuses_missing_and_empty_files_and_folders) {
-  const auto folder =
-      std::filesystem::temp_directory_path() / ("config-" + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
-  EXPECT_THROW(read_config(folder / "no.toml", {}, kKinds), InputError);
-  EXPECT_THROW(read_config(folder, {}, kKinds), InputError);
-  std::ofstream(folder / "empty.toml").close();
-  EXPECT_THROW(read_config(folder / "empty.toml", {}, kKinds), ConfigError);
-  std::ofstream(folder / "good.toml") << kGood;
-  EXPECT_EQ(read_config(folder / "good.toml", {}, kKinds).run.name, "good");
-  std::filesystem::remove_all(folder);
-}
+class ConfigFile : public ::testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
 
-// A value of each key that differs from its default and is valid on its own.
-template <typename T>
-void change(const std::string&, T& value);
-template <>
-void change(const std::string& key, std::string& value) {
-  static const std::map<std::string, std::string> others = {{"run.device", "cpu"},
-                                                            {"model.norm", "none"},
-                                                            {"model.activation", "tanh"},
-                                                            {"model.loss", "mse"},
-                                                            {"data.last", "drop"},
-                                                            {"batch.global_batch", "64"},
-                                                            {"precision.mode", "bf16"},
-                                                            {"precision.loss_scale", "static"},
-                                                            {"precision.initial_scale", "128"},
-                                                            {"precision.matmul", "high"},
-                                                            {"optimizer.kind", "sgd"},
-                                                            {"schedule.kind", "cosine"},
-                                                            {"guard.nan_loss", "skip"},
-                                                            {"guard.nan_gradient", "skip"},
-                                                            {"data.train.label_type", "value"},
-                                                            {"data.eval.label_type", "value"},
-                                                            {"data.eval.kind", "csv"},
-                                                            {"data.train.kind", "tensors"},
-                                                            {"model.kind", "convnet"}};
-  const auto found = others.find(key);
-  value = found != others.end() ? found->second : value + "x";
-}
-template <>
-void change(const std::string&, bool& value) {
-  value = !value;
-}
-template <>
-void change(const std::string&, int64_t& value) {
-  value += 3;
-}
-template <>
-void change(const std::string&, double& value) {
-  value = value * 0.5 + 0.2;
-}
-template <>
-void change(const std::string&, std::optional<int64_t>& value) {
-  value = value.value_or(0) + 3;
-}
-template <>
-void change(const std::string&, std::vector<int64_t>& value) {
-  value.push_back(3);
-}
-template <>
-void change(const std::string&, std::vector<std::string>& value) {
-  value.emplace_back("top5");
-}
-template <>
-void change(const std::string&, std::map<std::string, std::string>& value) {
-  value["a"] = "b";
-}
-template <>
-void change(const std::string&, std::vector<GroupOptions>& value) {
-  value.push_back({{"*.bias"}, 0.5, 0.0});
-}
-
-TEST(Config, each_key_is_written_and_changes_the_runs_identity_unless_it_is_free) {
-  RunConfig base = parse(kGood);
-  base.data.eval.kind = "tensors";  // so that its section is written
-  std::vector<std::string> seen;
-  visit_config(base, [&](const std::string& key, auto&, const FieldInfo& info) {
-    RunConfig changed = base;
-    visit_config(changed, [&](const std::string& name, auto& member, const FieldInfo&) {
-      if (name == key) change(name, member);
-    });
-    EXPECT_NE(to_toml(changed), to_toml(base)) << key;
-    const auto differing = differing_keys(base, changed);
-    // run.steps from "not set" to a number is a change of kind, not growth.
-    const bool free = info.identity == Identity::free || key == "run.epochs";
-    EXPECT_EQ(differing.empty(), free) << key;
-    if (!free && !differing.empty()) expect_contains(differing[0], key + ": ");
-    EXPECT_EQ(changed_keys(changed).count(key), 1u) << key;
-    seen.push_back(key);
-  });
-  EXPECT_EQ(seen, all_keys());
-  EXPECT_GT(seen.size(), 70u);
-}
-
-TEST(Config, written_toml_reads_back_to_the_same_values_for_every_key) {
-  RunConfig config = parse(kGood);
-  config.data.eval.kind = "csv";
-  visit_config(config, [&](const std::string& key, auto& member, const FieldInfo&) {
-    // What would not go together with the rest stays.
-    if (key == "run.steps" || key == "optimizer.nesterov" || key.rfind("optimizer.beta", 0) == 0 ||
-        key == "optimizer.eps" || key == "model.label_smoothing" || key == "optimizer.dampening") {
-      return;
+  std::string error_of_file(const std::string& name) const {
+    try {
+      read_config(folder_ / name, {}, {"mlp"});
+    } catch (const InputError& error) {
+      return error.what();
     }
-    change(key, member);
-  });
-  config.data.train.path = "/x \"quoted\" \\ path";
-  config.data.eval.path = "/y";
-  const std::string text = to_toml(config);
-  EXPECT_EQ(to_toml(parse(text)).size() > 500, true);
-  RunConfig back = parse(text);
-  back.asked = config.asked;
-  EXPECT_EQ(to_toml(back), text);
+    return "accepted";
+  }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("config-" + std::to_string(::getpid()));
+};
+
+TEST_F(ConfigFile, that_is_missing_empty_blank_or_a_folder_is_one_clear_line) {
+  expect_contains(error_of_file("no.toml"), "no.toml does not exist; give a config file");
+  expect_contains(error_of_file("."), "is a folder; give a config file");
+  write("empty.toml", "");
+  expect_contains(error_of_file("empty.toml"), "empty.toml is empty");
+  write("blank.toml", " \n\t\r\n");
+  expect_contains(error_of_file("blank.toml"), "blank.toml is empty");
+  write("remark.toml", "# nothing\n");
+  expect_contains(error_of_file("remark.toml"), "model.kind is missing");
 }
 
-TEST(Config, a_longer_run_is_the_same_run_and_a_shorter_one_is_not) {
-  const RunConfig base = parse(kGood);
-  RunConfig longer = base, shorter = base;
-  longer.run.epochs = 3;
-  shorter.run.epochs = 1;
-  EXPECT_TRUE(differing_keys(base, longer).empty());
-  EXPECT_EQ(differing_keys(base, shorter).size(), 1u);
+TEST_F(ConfigFile, gives_the_run_its_name_and_its_paths) {
+  write("good.toml", kGood);
+  const auto config = read_config(folder_ / "good.toml", {}, {"mlp"});
+  EXPECT_EQ(config.run.name, "good");
+  EXPECT_EQ(config.asked.count("run.name"), 0u);
+  EXPECT_EQ(config.data.train.path, (folder_ / "train.csv").string());
+  EXPECT_EQ(read_config(folder_ / "good.toml", {"run.name=other"}, {"mlp"}).run.name, "other");
 }
 
 }  // namespace

@@ -177,16 +177,18 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
     if (last_parts.back() == last) same_name.push_back(known);
     if (known == prefix + last_parts.back()) in_section.push_back(last_parts.back());
   }
-  // A slip within its section; the right name in a wrong section; a slip anywhere.
-  if (const auto best = nearest(last, in_section); !best.empty()) return prefix + best;
-  if (!same_name.empty()) {
+  if (!same_name.empty()) {  // the right name in a wrong section
     const auto best = nearest(key, same_name);
     return best.empty() ? same_name.front() : best;
   }
-  if (const auto best = nearest(key, keys); !best.empty()) return best;
-  const auto best = nearest(last, last_parts);
+  // A slip: within its section rather than, equally far, anywhere.
+  const auto best = nearest(last, {nearest(last, in_section), nearest(last, last_parts)});
+  if (best.empty()) return nearest(key, keys);
+  if (std::find(in_section.begin(), in_section.end(), best) != in_section.end()) {
+    return prefix + best;
+  }
   const auto found = std::find(last_parts.begin(), last_parts.end(), best);
-  return found == last_parts.end() ? "" : keys[static_cast<size_t>(found - last_parts.begin())];
+  return keys[static_cast<size_t>(found - last_parts.begin())];
 }
 
 }  // namespace

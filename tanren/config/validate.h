@@ -8,7 +8,7 @@
 
 namespace tanren {
 
-// All problems, one line each ("key value …; what to do"); empty: fine. Facts that need the data or
+// All problems, one line each (the key first: "key is …; what to do"); empty: fine. Facts that need the data or
 // the machine are the plan's to check.
 std::vector<std::string> validate(const RunConfig& config,
                                   const std::vector<std::string>& known_model_kinds);

@@ -1,0 +1,149 @@
+#include "tanren/config/identity.h"
+
+#include "tanren/config/config_test_util.h"
+#include "tanren/config/describe.h"
+#include "tanren/config/fields.h"
+#include "tanren/config/write_config.h"
+
+namespace tanren {
+namespace {
+
+using config_test::expect_contains;
+using config_test::kGood;
+using config_test::parse;
+
+// A value of each key that differs from its default and is valid on its own.
+struct Change {
+  const std::string& key;
+
+  void operator()(std::string& value) const {
+    static const std::map<std::string, std::string> others = {
+        {"run.device", "cpu"}, {"model.norm", "none"}, {"model.activation", "tanh"},
+        {"model.kind", "own"}, {"model.loss", "mse"}, {"data.last", "drop"},
+        {"batch.global_batch", "64"}, {"precision.mode", "bf16"},
+        {"precision.loss_scale", "static"}, {"precision.initial_scale", "128"},
+        {"precision.matmul", "high"}, {"optimizer.kind", "sgd"}, {"schedule.kind", "cosine"},
+        {"guard.nan_loss", "skip"}, {"guard.nan_gradient", "skip"},
+        {"data.train.label_type", "value"}, {"data.eval.label_type", "value"},
+        {"data.eval.kind", "csv"}, {"data.train.kind", "tensors"}};
+    const auto found = others.find(key);
+    value = found != others.end() ? found->second : value + "x\n\t\"\\ü";
+    if (key == "run.name") value = "a \"b\" ü";
+    if (key.ends_with(".path")) value = "/x/\"quoted\" \\ \t path";
+  }
+  void operator()(bool& value) const { value = !value; }
+  void operator()(int64_t& value) const { value += 3; }
+  void operator()(double& value) const { value = value * 0.5 + 0.2; }
+  void operator()(std::optional<int64_t>& value) const { value = value.value_or(0) + 3; }
+  void operator()(std::vector<int64_t>& value) const { value.push_back(3); }
+  void operator()(std::vector<std::string>& value) const { value.emplace_back("top5"); }
+  void operator()(std::map<std::string, std::string>& value) const { value["a b\n"] = "\"c\""; }
+  void operator()(std::vector<GroupOptions>& value) const {
+    value.push_back({{"*.bias", "a"}, 0.5, std::nullopt});
+    value.push_back({{"*"}, std::nullopt, 0.0});
+  }
+};
+
+TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
+  RunConfig base = parse(kGood);
+  base.data.eval.kind = "tensors";  // so that its section is written
+  std::vector<std::string> seen, free;
+  visit_config(base, [&](const std::string& key, auto&, const FieldInfo& info) {
+    RunConfig changed = base;
+    visit_config(changed, [&](const std::string& name, auto& member, const FieldInfo&) {
+      if (name == key) Change{key}(member);
+    });
+    EXPECT_NE(to_toml(changed), to_toml(base)) << key;
+    EXPECT_EQ(changed_keys(changed).count(key), 1u) << key;
+    const auto differing = differing_keys(base, changed);
+    // run.steps from "not set" to a number is a change of kind, not growth.
+    const bool same_run = info.identity == Identity::free || key == "run.epochs";
+    EXPECT_EQ(differing.size(), same_run ? 0u : 1u) << key;
+    if (differing.size() == 1) expect_contains(differing[0], key + ": ");
+    if (info.identity == Identity::free) free.push_back(key);
+    seen.push_back(key);
+  });
+  EXPECT_EQ(seen, all_keys());
+  EXPECT_GT(seen.size(), 70u);
+  EXPECT_EQ(free, (std::vector<std::string>{"run.name", "run.device", "run.threads",
+                                            "run.stop_after", "data.workers", "data.prefetch",
+                                            "batch.microbatch", "checkpoint.every",
+                                            "checkpoint.keep", "metrics.console_every",
+                                            "metrics.jsonl"}));
+}
+
+TEST(Identity, a_longer_run_is_the_same_run_and_a_shorter_one_is_not) {
+  const RunConfig base = parse(kGood);
+  RunConfig longer = base, shorter = base, steps = base;
+  longer.run.epochs = 3;
+  shorter.run.epochs = 1;
+  steps.run.epochs.reset();
+  steps.run.steps = 1000000;
+  EXPECT_TRUE(differing_keys(base, longer).empty());
+  EXPECT_EQ(differing_keys(base, shorter), (std::vector<std::string>{"run.epochs: 2 → 1"}));
+  EXPECT_EQ(differing_keys(base, steps),
+            (std::vector<std::string>{"run.steps: not set → 1000000", "run.epochs: 2 → not set"}));
+}
+
+TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
+  // What goes together differs by kind, so each kind of source writes its own keys.
+  const std::vector<std::string> by_kind[] = {{"fields", "samples"},
+                                              {"path", "label", "label_type", "shape", "scale",
+                                               "offset", "classes"}};
+  std::set<std::string> covered;
+  for (const bool synthetic : {false, true}) {
+    RunConfig config = parse(kGood);
+    config.model.kind = "own";
+    config.optimizer.kind = synthetic ? "adamw" : "sgd";
+    config.model.loss = synthetic ? "cross_entropy" : "mse";
+    config.data.train.kind = config.data.eval.kind = synthetic ? "synthetic" : "csv";
+    if (synthetic) config.data.train.path.clear();
+    visit_config(config, [&](const std::string& key, auto& member, const FieldInfo&) {
+      std::set<std::string> left = {"run.steps", "model.kind", "data.train.kind", "data.eval.kind",
+                                    "optimizer.kind", "model.loss"};
+      for (const char* key : {"beta1", "beta2", "eps"}) {
+        if (!synthetic) left.insert(std::string("optimizer.") + key);
+      }
+      for (const char* key : {"momentum", "nesterov", "dampening"}) {
+        if (synthetic) left.insert(std::string("optimizer.") + key);
+      }
+      left.insert("optimizer.dampening");
+      if (!synthetic) left.insert("model.label_smoothing");
+      for (const char* source : {"data.train.", "data.eval."}) {
+        for (const auto& key : by_kind[synthetic ? 1 : 0]) left.insert(source + key);
+        left.insert(std::string(source) + "classes");
+      }
+      if (left.count(key) > 0) return;
+      Change{key}(member);
+      covered.insert(key);
+    });
+    const std::string text = to_toml(config);
+    RunConfig back = parse(text);
+    back.asked = config.asked;
+    EXPECT_EQ(to_toml(back), text);
+    EXPECT_EQ(differing_keys(config, back), std::vector<std::string>());
+    EXPECT_EQ(back.model.options, config.model.options);
+    EXPECT_EQ(back.data.eval.path, config.data.eval.path);
+  }
+  // Set at the top of the loop or alone in its branch.
+  for (const char* key : {"run.steps", "model.kind", "model.loss", "optimizer.kind",
+                          "optimizer.dampening", "data.train.kind", "data.eval.kind",
+                          "data.train.classes", "data.eval.classes"}) {
+    covered.insert(key);
+  }
+  for (const auto& key : all_keys()) EXPECT_EQ(covered.count(key), 1u) << key;
+  RunConfig rest = parse(kGood, {"run.epochs=none", "run.steps=7", "optimizer.kind=sgd",
+                                 "optimizer.dampening=0.25", "data.train.classes=4",
+                                 "data.eval.kind=csv", "data.eval.path=e", "data.eval.classes=5"});
+  EXPECT_EQ(differing_keys(rest, parse(to_toml(rest))), std::vector<std::string>());
+}
+
+TEST(WriteConfig, marks_what_nobody_asked_for) {
+  const auto text = to_toml(parse(kGood, {"clip.norm=1"}));
+  expect_contains(text, "norm = 1.0\n");
+  expect_contains(text, "seed = 0  # default\n");
+  EXPECT_EQ(text.find("[data.eval]"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tanren

@@ -1,0 +1,191 @@
+#include "tanren/config/validate.h"
+
+#include "tanren/config/config_test_util.h"
+
+#include <limits>
+
+namespace tanren {
+namespace {
+
+using config_test::error_of;
+using config_test::expect_contains;
+using config_test::kGood;
+using config_test::parse;
+
+using Cases = std::vector<std::pair<std::vector<std::string>, std::string>>;
+
+void expect_refused(const Cases& cases) {
+  for (const auto& [sets, part] : cases) {
+    const auto error = error_of(kGood, sets);
+    expect_contains(error, part);
+    EXPECT_EQ(error.find('\n'), std::string::npos) << "one problem, one line: " << error;
+  }
+}
+
+TEST(Validate, refuses_lengths_seeds_devices_and_names_that_cannot_be) {
+  expect_refused({
+      {{"run.seed=-1"}, "run.seed is -1; it must be at least 0"},
+      {{"run.epochs=0"}, "run.epochs is 0; it must be at least 1"},
+      {{"run.epochs=-3"}, "run.epochs is -3"},
+      {{"run.epochs=9000000000000000000"}, "run.epochs is 9000000000000000000, which is absurd"},
+      {{"run.epochs=none"}, "run.steps and run.epochs are both missing"},
+      {{"run.steps=5"}, "run.steps and run.epochs are both set"},
+      {{"run.stop_after=0"}, "run.stop_after is 0"},
+      {{"run.threads=1000000"}, "run.threads is 1e+06; it must lie in [0, 4096]"},
+      {{"run.threads=-1"}, "run.threads is -1"},
+      {{"run.device=tpu"}, "run.device \"tpu\" is unknown"},
+      {{"run.device=gpu"}, "(here it is cuda)"},
+      {{"run.device=cuda:-1"}, "run.device"},
+      {{"run.device=cuda:99999999999999999999"}, "run.device"},
+      {{"run.device=cuda:1x"}, "run.device"},
+      {{"run.name=a/b"}, "run.name \"a/b\""},
+      {{"run.name=.."}, "run.name \"..\""},
+      {{"run.name=\"a\\nb\""}, "run.name has control characters"},
+  });
+}
+
+TEST(Validate, refuses_models_that_cannot_be_built) {
+  expect_refused({
+      {{"model.kind=mpl"}, "model.kind \"mpl\" is unknown; one of mlp, convnet, own (nearest: mlp)"},
+      {{"model.kind="}, "model.kind is missing; one of mlp, convnet, own"},
+      {{"model.hidden=[8, 0]"}, "model.hidden is 0; it must be at least 1"},
+      {{"model.hidden=[99999999999]"}, "model.hidden has 99999999999, which is absurd"},
+      {{"model.kind=convnet", "model.channels=[]"}, "model.channels is empty"},
+      {{"model.kind=convnet", "model.norm=layer"}, "model.norm \"layer\" is unknown"},
+      {{"model.activation=swish"}, "model.activation"},
+      {{"model.dropout=1"}, "model.dropout is 1; it must lie in [0, 1)"},
+      {{"model.dropout=-0.1"}, "model.dropout is -0.1"},
+      {{"model.outputs=-1"}, "model.outputs is -1"},
+      {{"model.loss=mse", "model.label_smoothing=0.1"}, "model.label_smoothing needs"},
+      {{"model.channels=[8]"}, "model.channels has no meaning for model.kind \"mlp\"; drop it"},
+      {{"model.options.a=1"}, "model.options has no meaning for model.kind \"mlp\""},
+      {{"model.kind=convnet", "model.hidden=[8]"}, "model.hidden has no meaning"},
+  });
+  EXPECT_EQ(parse(kGood, {"model.kind=own", "model.channels=[8]"}).model.channels.size(), 1u);
+}
+
+TEST(Validate, refuses_data_that_cannot_be_read_or_would_be_ignored) {
+  const std::string synthetic = "data.train.kind=synthetic", pathless = "data.train.path=";
+  expect_refused({
+      {{"data.train.kind=json"}, "data.train.kind \"json\" is unknown; one of csv, tensors"},
+      {{pathless}, "data.train.path is missing; name the csv file"},
+      {{synthetic, pathless, "data.train.samples=5"}, "data.train.fields is missing"},
+      {{synthetic, pathless, "data.train.fields=[a]"}, "data.train.samples is 0"},
+      {{synthetic, "data.train.samples=5", "data.train.fields=[a]"},
+       "data.train.path has no meaning for data.train.kind \"synthetic\""},
+      {{"data.train.samples=5"}, "data.train.samples has no meaning"},
+      {{"data.train.kind=tensors", "data.train.scale=2"}, "data.train.scale has no meaning"},
+      {{"data.train.shape=[1, -8]"}, "data.train.shape is -8"},
+      {{"data.train.shape=[9000000, 9000000]"}, "numbers a sample, which is absurd"},
+      {{"data.train.classes=-1"}, "data.train.classes is -1"},
+      {{"data.train.scale=0"}, "data.train.scale is 0; it must be finite and not 0"},
+      {{"data.train.label_type=value"}, "does not go with model.loss \"cross_entropy\""},
+      {{"data.train.label_type=text"}, "data.train.label_type \"text\" is unknown"},
+      {{"data.eval.path=e.csv"}, "data.eval.path is set, data.eval.kind is not"},
+      {{"data.eval.label=y"}, "data.eval.label is set, data.eval.kind is not"},
+      {{"data.workers=-1"}, "data.workers"},
+      {{"data.workers=257"}, "data.workers"},
+      {{"data.prefetch=0"}, "data.prefetch is 0; it must lie in [1, 4096]"},
+      {{"data.last=some"}, "data.last \"some\" is unknown; one of keep, drop"},
+  });
+}
+
+TEST(Validate, refuses_batches_that_are_no_batches) {
+  expect_refused({
+      {{"batch.global_batch=0"}, "batch.global_batch is \"0\"; give a positive whole number"},
+      {{"batch.global_batch=-4"}, "batch.global_batch is \"-4\""},
+      {{"batch.global_batch=1.5"}, "batch.global_batch is \"1.5\""},
+      {{"batch.global_batch=many"}, "batch.global_batch is \"many\""},
+      {{"batch.global_batch=9000000000000"}, "batch.global_batch"},
+      {{"batch.microbatch=-1"}, "batch.microbatch is -1"},
+      {{"batch.microbatch=33"}, "batch.microbatch 33 is larger than batch.global_batch 32"},
+  });
+  EXPECT_EQ(parse(kGood, {"batch.microbatch=32"}).batch.microbatch, 32);
+  EXPECT_EQ(parse(kGood, {"batch.global_batch=epoch", "batch.microbatch=64"}).batch.microbatch, 64);
+}
+
+TEST(Validate, refuses_loss_scales_that_cannot_work) {
+  expect_refused({
+      {{"precision.mode=fp8"}, "one of auto, fp32, bf16, fp16, fp64"},
+      {{"precision.initial_scale=-1"}, "precision.initial_scale is \"-1\""},
+      {{"precision.initial_scale=0"}, "precision.initial_scale is \"0\""},
+      {{"precision.initial_scale=nan"}, "precision.initial_scale is \"nan\""},
+      {{"precision.initial_scale=1e300"}, "precision.initial_scale"},
+      {{"precision.loss_scale=static", "precision.initial_scale=auto"}, "needs a dynamic"},
+      {{"precision.backoff_factor=1"}, "precision.backoff_factor is 1"},
+      {{"precision.backoff_factor=0"}, "precision.backoff_factor is 0"},
+      {{"precision.growth_factor=1"}, "precision.growth_factor is 1"},
+      {{"precision.growth_factor=1e30"}, "precision.growth_factor"},
+      {{"precision.growth_interval=0"}, "precision.growth_interval is 0"},
+      {{"precision.min_scale=0"}, "precision.min_scale is 0"},
+      {{"precision.min_scale=1e9"}, "precision.min_scale 1e+09 is above"},
+      {{"precision.mode=fp64", "precision.loss_scale=dynamic"}, "with precision.mode \"fp64\""},
+      {{"precision.matmul=low"}, "precision.matmul \"low\" is unknown"},
+  });
+}
+
+TEST(Validate, refuses_optimizer_settings_that_diverge_or_do_nothing) {
+  expect_refused({
+      {{"optimizer.kind=lion"}, "optimizer.kind \"lion\" is unknown; one of adamw, sgd"},
+      {{"optimizer.learning_rate=0"}, "optimizer.learning_rate is 0; it must be positive"},
+      {{"optimizer.learning_rate=-1"}, "optimizer.learning_rate is -1"},
+      {{"optimizer.learning_rate=1e9"}, "optimizer.learning_rate is 1e+09"},
+      {{"optimizer.weight_decay=-1"}, "optimizer.weight_decay is -1"},
+      {{"optimizer.beta1=1"}, "optimizer.beta1 is 1; it must lie in [0, 1)"},
+      {{"optimizer.beta2=-0.5"}, "optimizer.beta2 is -0.5"},
+      {{"optimizer.eps=0"}, "optimizer.eps is 0"},
+      {{"optimizer.momentum=0.9"}, "optimizer.momentum has no meaning for optimizer.kind \"adamw\""},
+      {{"optimizer.kind=sgd", "optimizer.beta1=0.5"}, "optimizer.beta1 has no meaning"},
+      {{"optimizer.kind=sgd", "optimizer.momentum=1"}, "optimizer.momentum is 1"},
+      {{"optimizer.kind=sgd", "optimizer.nesterov=true"}, "optimizer.nesterov needs a momentum"},
+      {{"optimizer.kind=sgd", "optimizer.nesterov=true", "optimizer.momentum=0.9",
+        "optimizer.dampening=0.1"},
+       "optimizer.nesterov needs a momentum and no dampening"},
+      {{"optimizer.groups=[{parameters=[\"*\"], weight_decay=-1}]"},
+       "optimizer.groups[0].weight_decay is -1"},
+  });
+}
+
+TEST(Validate, refuses_the_rest_out_of_range) {
+  expect_refused({
+      {{"schedule.kind=step"}, "schedule.kind \"step\" is unknown"},
+      {{"schedule.warmup_steps=-1"}, "schedule.warmup_steps is -1"},
+      {{"schedule.final_fraction=2"}, "schedule.final_fraction is 2; it must lie in [0, 1]"},
+      {{"clip.norm=-1"}, "clip.norm is -1"},
+      {{"guard.nan_loss=ignore"}, "guard.nan_loss \"ignore\" is unknown; one of stop, skip"},
+      {{"guard.nan_gradient=ignore"}, "guard.nan_gradient"},
+      {{"guard.max_skips=0"}, "guard.max_skips is 0"},
+      {{"evaluate.every=-1"}, "evaluate.every is -1"},
+      {{"evaluate.batch=-1"}, "evaluate.batch is -1"},
+      {{"evaluate.metrics=[topx]"}, "evaluate.metrics has \"topx\""},
+      {{"evaluate.metrics=[top0]"}, "evaluate.metrics has \"top0\""},
+      {{"evaluate.metrics=[top5, top5]"}, "evaluate.metrics has \"top5\" twice"},
+      {{"checkpoint.every=-1"}, "checkpoint.every is -1"},
+      {{"checkpoint.keep=0"}, "checkpoint.keep is 0"},
+      {{"metrics.console_every=0"}, "metrics.console_every is 0"},
+  });
+}
+
+// Programs fill the struct themselves, past the reader's check of numbers.
+TEST(Validate, finds_numbers_that_are_not_in_a_config_made_by_a_program) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const double bad : {nan, inf}) {
+    RunConfig config = parse(kGood);
+    config.model.dropout = config.optimizer.learning_rate = config.optimizer.weight_decay = bad;
+    config.optimizer.eps = config.optimizer.beta1 = config.clip.norm = bad;
+    config.schedule.final_fraction = config.precision.growth_factor = bad;
+    config.precision.backoff_factor = config.data.train.scale = config.data.train.offset = bad;
+    EXPECT_EQ(validate(config, {"mlp"}).size(), 11u);
+  }
+  EXPECT_TRUE(validate(parse(kGood), {"mlp"}).empty());
+}
+
+TEST(Validate, reads_the_k_of_a_metric) {
+  EXPECT_EQ(top_k_of("accuracy"), 1);
+  EXPECT_EQ(top_k_of("top5"), 5);
+  for (const char* wrong : {"top", "top-1", "top5x", "5", ""}) EXPECT_EQ(top_k_of(wrong), 0);
+}
+
+}  // namespace
+}  // namespace tanren
