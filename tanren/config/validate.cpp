@@ -76,8 +76,8 @@ class Problems {
               const std::vector<std::string>& keys, const std::string& kind_key,
               const std::string& kind) {
     for (const auto& key : keys) {
-      check(changed.count(section + key) == 0, section + key + " has no meaning for " + kind_key +
-                                                   " \"" + kind + "\"; drop it");
+      check(changed.count(section + key) == 0,
+            section + key + " has no meaning for " + kind_key + " \"" + kind + "\"; drop it");
     }
   }
 
@@ -150,13 +150,15 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
     unused({"fields", "samples"});
   }
   if (o.kind == "tensors" || o.kind == "synthetic") {
-    unused({"label", "label_type", "shape", "scale", "offset", "classes"});
+    unused({"label", "label_type", "shape", "scale", "offset"});
+    if (o.kind == "synthetic") unused({"classes"});
   }
   if (o.kind == "synthetic") {
     unused({"path"});
     p.check(!o.fields.empty(),
-            section + "fields is missing; for example [\"inputs: float[64] in [-1, 1]\", "
-                      "\"labels: int[] in [0, 9]\"]");
+            section +
+                "fields is missing; for example [\"inputs: float[64] in [-1, 1]\", "
+                "\"labels: int[] in [0, 9]\"]");
     p.count(section + "samples", o.samples, 1);
   }
   p.sizes(section + "shape", o.shape);
@@ -166,8 +168,9 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
           section + "scale is " + to_text(o.scale) + "; it must be finite and not 0");
   p.check(std::isfinite(o.offset), section + "offset is " + to_text(o.offset) + "; give a number");
   p.check(o.kind != "csv" || o.label_type != "value" || model.loss != "cross_entropy",
-          section + "label_type \"value\" does not go with model.loss \"cross_entropy\"; take "
-                    "mse, l1 or bce");
+          section +
+              "label_type \"value\" does not go with model.loss \"cross_entropy\"; take "
+              "mse, l1 or bce");
   p.check(o.label_type != "value" || o.classes == 0,
           section + "classes has no meaning for " + section + "label_type \"value\"; drop it");
 }
@@ -199,8 +202,8 @@ void check_batch(Problems& p, const BatchOptions& o) {
   p.check(fine, "batch.global_batch is \"" + o.global_batch +
                     "\"; give a positive whole number or \"epoch\"");
   p.check(!fine || o.microbatch <= size, "batch.microbatch " + to_text(o.microbatch) +
-                                             " is larger than batch.global_batch " +
-                                             to_text(size) + "; lower it");
+                                             " is larger than batch.global_batch " + to_text(size) +
+                                             "; lower it");
 }
 
 void check_precision(Problems& p, const PrecisionOptions& o) {
@@ -208,22 +211,21 @@ void check_precision(Problems& p, const PrecisionOptions& o) {
   p.one_of("precision.loss_scale", o.loss_scale, {"auto", "dynamic", "static", "none"});
   p.one_of("precision.matmul", o.matmul, {"highest", "high", "medium"});
   double scale = 0;
-  p.check(o.initial_scale == "auto" ||
-              (reads_as(o.initial_scale, scale) && scale > 0 && scale < 1e38),
-          "precision.initial_scale is \"" + o.initial_scale +
-              "\"; give a positive number below 1e38 or \"auto\"");
+  p.check(
+      o.initial_scale == "auto" || (reads_as(o.initial_scale, scale) && scale > 0 && scale < 1e38),
+      "precision.initial_scale is \"" + o.initial_scale +
+          "\"; give a positive number below 1e38 or \"auto\"");
   p.check(o.initial_scale != "auto" || o.loss_scale != "static",
           "precision.initial_scale \"auto\" needs a dynamic loss scale; give a number");
   p.check(o.growth_factor > 1 && o.growth_factor <= 65536,
-          "precision.growth_factor is " + to_text(o.growth_factor) +
-              "; it must lie in (1, 65536]");
+          "precision.growth_factor is " + to_text(o.growth_factor) + "; it must lie in (1, 65536]");
   p.check(o.backoff_factor > 0 && o.backoff_factor < 1,
           "precision.backoff_factor is " + to_text(o.backoff_factor) + "; it must lie in (0, 1)");
   p.count("precision.growth_interval", o.growth_interval, 1);
   p.positive("precision.min_scale", o.min_scale);
-  p.check(!(scale > 0) || !(o.min_scale > scale),
-          "precision.min_scale " + to_text(o.min_scale) + " is above precision.initial_scale " +
-              o.initial_scale + "; lower it");
+  p.check(!(scale > 0) || !(o.min_scale > scale), "precision.min_scale " + to_text(o.min_scale) +
+                                                      " is above precision.initial_scale " +
+                                                      o.initial_scale + "; lower it");
   p.check(o.mode != "fp64" || o.loss_scale == "auto" || o.loss_scale == "none",
           "precision.loss_scale \"" + o.loss_scale +
               "\" makes no sense with precision.mode \"fp64\"; drop it");
@@ -231,9 +233,9 @@ void check_precision(Problems& p, const PrecisionOptions& o) {
 
 void check_optimizer(Problems& p, const OptimizerOptions& o, const std::set<std::string>& changed) {
   p.one_of("optimizer.kind", o.kind, {"adamw", "sgd"});
-  p.check(o.learning_rate > 0 && o.learning_rate < 1e6,
-          "optimizer.learning_rate is " + to_text(o.learning_rate) +
-              "; it must be positive and below 1e6");
+  p.check(o.learning_rate > 0 && o.learning_rate < 1e6, "optimizer.learning_rate is " +
+                                                            to_text(o.learning_rate) +
+                                                            "; it must be positive and below 1e6");
   p.not_negative("optimizer.weight_decay", o.weight_decay);
   p.within("optimizer.beta1", o.beta1, 0, 1, false);
   p.within("optimizer.beta2", o.beta2, 0, 1, false);

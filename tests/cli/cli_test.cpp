@@ -176,10 +176,19 @@ TEST_F(Cli, a_non_finite_loss_ends_the_run_with_1_and_names_step_and_checkpoint)
   std::string rows = "label,a,b\n";
   for (int i = 0; i < 12; ++i) rows += "0,3e38,3e38\n";
   folder_.file("huge.csv", rows);
-  const auto result = tanren(
-      "run run.toml --quiet --set data.train.path=huge.csv "
-      "--set model.loss=mse --set data.train.label_type=value "
-      "--set data.eval.label_type=value");
+  folder_.file("value.toml", R"([run]
+steps = 4
+[model]
+kind = "mlp"
+loss = "mse"
+[data.train]
+kind = "csv"
+path = "huge.csv"
+label_type = "value"
+[batch]
+global_batch = 4
+)");
+  const auto result = tanren("run value.toml --quiet");
   EXPECT_EQ(result.code, 1) << result.output;
   EXPECT_NE(result.output.find("[guard] step 1 (attempt 1): non-finite loss in microbatch 0"),
             std::string::npos)

@@ -34,8 +34,8 @@ inline RunConfig tiny_config(const std::string& kind) {
   config.run.device = test_device();
   config.run.seed = 7;
   config.model.kind = kind;
-  config.model.hidden = {16, 16};
-  config.model.channels = {4, 8};
+  if (kind == "mlp") config.model.hidden = {16, 16};
+  if (kind == "convnet") config.model.channels = {4, 8};
   config.data.train.kind = "synthetic";
   config.data.train.fields = {"inputs: float[1,8,8] in [-1, 1]", "labels: int[] in [0, 4]"};
   config.data.train.samples = 64;
