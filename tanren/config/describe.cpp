@@ -61,8 +61,8 @@ std::string help_text(const std::string& asked) {
   });
   if (text.empty()) {
     const auto section = nearest_section(asked, all_keys());
-    const auto more = synonym(asked) || section.empty() ? advice(asked, all_keys())
-                                                        : "; nearest: " + section;
+    const auto more =
+        synonym(asked) || section.empty() ? advice(asked, all_keys()) : "; nearest: " + section;
     throw ConfigError("[config] there is no key " + asked +
                       (asked.find('.') == std::string::npos ? more : advice(asked, all_keys())));
   }

@@ -11,8 +11,8 @@ namespace tanren {
 namespace {
 
 TEST(Help, refuses_unknown_keys_with_the_nearest_or_the_translation) {
-  for (const auto& [key, part] :
-       {std::pair{"clip.nrom", "clip.norm"}, {"lr", "optimizer.learning_rate"},
+  for (const auto& [key, part] : {std::pair{"clip.nrom", "clip.norm"},
+                                  {"lr", "optimizer.learning_rate"},
                                   {"modle", "nearest: model"},
                                   {"optimizer.groups.lr", "optimizer.learning_rate"}}) {
     try {

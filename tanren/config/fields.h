@@ -44,7 +44,8 @@ template <class V>
 void fields(V& v, ModelOptions& o) {
   v("kind", o.kind, {"mlp, convnet, or a name that the program registered."});
   v("hidden", o.hidden, {"mlp: widths of the hidden layers, each ≥ 1; [] is a linear model."});
-  v("channels", o.channels, {"convnet: channels per stage, each ≥ 1; each stage halves the image."});
+  v("channels", o.channels,
+    {"convnet: channels per stage, each ≥ 1; each stage halves the image."});
   v("norm", o.norm, {"convnet: group, batch, none. batch couples the samples of a microbatch."});
   v("activation", o.activation, {"relu, gelu, tanh."});
   v("dropout", o.dropout, {"Probability in [0, 1); counter-based: the split cannot change it."});
@@ -72,7 +73,8 @@ void fields(V& v, SourceOptions& o) {
 
 template <class V>
 void fields(V& v, DataOptions& o) {
-  v("workers", o.workers, {"Loader threads, 0 to 256; 0: the step's own thread collates.", Identity::free});
+  v("workers", o.workers,
+    {"Loader threads, 0 to 256; 0: the step's own thread collates.", Identity::free});
   v("prefetch", o.prefetch, {"Batches ready ahead of the step, 1 to 4096.", Identity::free});
   v("shuffle", o.shuffle, {"Order drawn anew each epoch, a pure function of seed and epoch."});
   v("last", o.last, {"The short last batch of an epoch: keep, drop."});
@@ -132,7 +134,8 @@ void fields(V& v, OptimizerOptions& o) {
 template <class V>
 void fields(V& v, ScheduleOptions& o) {
   v("kind", o.kind, {"constant, linear, cosine."});
-  v("warmup_steps", o.warmup_steps, {"Updates over which the rate rises linearly to its peak, ≥ 0."});
+  v("warmup_steps", o.warmup_steps,
+    {"Updates over which the rate rises linearly to its peak, ≥ 0."});
   v("final_fraction", o.final_fraction, {"Rate at the end, as a share of the peak, in [0, 1]."});
 }
 

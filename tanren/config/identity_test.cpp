@@ -17,15 +17,25 @@ struct Change {
   const std::string& key;
 
   void operator()(std::string& value) const {
-    static const std::map<std::string, std::string> others = {
-        {"run.device", "cpu"}, {"model.norm", "none"}, {"model.activation", "tanh"},
-        {"model.kind", "own"}, {"model.loss", "mse"}, {"data.last", "drop"},
-        {"batch.global_batch", "64"}, {"precision.mode", "bf16"},
-        {"precision.loss_scale", "static"}, {"precision.initial_scale", "128"},
-        {"precision.matmul", "high"}, {"optimizer.kind", "sgd"}, {"schedule.kind", "cosine"},
-        {"guard.nan_loss", "skip"}, {"guard.nan_gradient", "skip"},
-        {"data.train.label_type", "value"}, {"data.eval.label_type", "value"},
-        {"data.eval.kind", "csv"}, {"data.train.kind", "tensors"}};
+    static const std::map<std::string, std::string> others = {{"run.device", "cpu"},
+                                                              {"model.norm", "none"},
+                                                              {"model.activation", "tanh"},
+                                                              {"model.kind", "own"},
+                                                              {"model.loss", "mse"},
+                                                              {"data.last", "drop"},
+                                                              {"batch.global_batch", "64"},
+                                                              {"precision.mode", "bf16"},
+                                                              {"precision.loss_scale", "static"},
+                                                              {"precision.initial_scale", "128"},
+                                                              {"precision.matmul", "high"},
+                                                              {"optimizer.kind", "sgd"},
+                                                              {"schedule.kind", "cosine"},
+                                                              {"guard.nan_loss", "skip"},
+                                                              {"guard.nan_gradient", "skip"},
+                                                              {"data.train.label_type", "value"},
+                                                              {"data.eval.label_type", "value"},
+                                                              {"data.eval.kind", "csv"},
+                                                              {"data.train.kind", "tensors"}};
     const auto found = others.find(key);
     value = found != others.end() ? found->second : value + "x\n\t\"\\ü";
     if (key == "run.name") value = "a \"b\" ü";
@@ -65,11 +75,10 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
   });
   EXPECT_EQ(seen, all_keys());
   EXPECT_GT(seen.size(), 70u);
-  EXPECT_EQ(free, (std::vector<std::string>{"run.name", "run.device", "run.threads",
-                                            "run.stop_after", "data.workers", "data.prefetch",
-                                            "batch.microbatch", "checkpoint.every",
-                                            "checkpoint.keep", "metrics.console_every",
-                                            "metrics.jsonl"}));
+  EXPECT_EQ(free, (std::vector<std::string>{
+                      "run.name", "run.device", "run.threads", "run.stop_after", "data.workers",
+                      "data.prefetch", "batch.microbatch", "checkpoint.every", "checkpoint.keep",
+                      "metrics.console_every", "metrics.jsonl"}));
 }
 
 TEST(Identity, a_longer_run_is_the_same_run_and_a_shorter_one_is_not) {
@@ -87,9 +96,9 @@ TEST(Identity, a_longer_run_is_the_same_run_and_a_shorter_one_is_not) {
 
 TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
   // What goes together differs by kind, so each kind of source writes its own keys.
-  const std::vector<std::string> by_kind[] = {{"fields", "samples"},
-                                              {"path", "label", "label_type", "shape", "scale",
-                                               "offset", "classes"}};
+  const std::vector<std::string> by_kind[] = {
+      {"fields", "samples"},
+      {"path", "label", "label_type", "shape", "scale", "offset", "classes"}};
   std::set<std::string> covered;
   for (const bool synthetic : {false, true}) {
     RunConfig config = parse(kGood);
@@ -99,8 +108,8 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
     config.data.train.kind = config.data.eval.kind = synthetic ? "synthetic" : "csv";
     if (synthetic) config.data.train.path.clear();
     visit_config(config, [&](const std::string& key, auto& member, const FieldInfo&) {
-      std::set<std::string> left = {"run.steps", "model.kind", "data.train.kind", "data.eval.kind",
-                                    "optimizer.kind", "model.loss"};
+      std::set<std::string> left = {"run.steps",      "model.kind",     "data.train.kind",
+                                    "data.eval.kind", "optimizer.kind", "model.loss"};
       for (const char* key : {"beta1", "beta2", "eps"}) {
         if (!synthetic) left.insert(std::string("optimizer.") + key);
       }
@@ -126,9 +135,9 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
     EXPECT_EQ(back.data.eval.path, config.data.eval.path);
   }
   // Set at the top of the loop or alone in its branch.
-  for (const char* key : {"run.steps", "model.kind", "model.loss", "optimizer.kind",
-                          "optimizer.dampening", "data.train.kind", "data.eval.kind",
-                          "data.train.classes", "data.eval.classes"}) {
+  for (const char* key :
+       {"run.steps", "model.kind", "model.loss", "optimizer.kind", "optimizer.dampening",
+        "data.train.kind", "data.eval.kind", "data.train.classes", "data.eval.classes"}) {
     covered.insert(key);
   }
   for (const auto& key : all_keys()) EXPECT_EQ(covered.count(key), 1u) << key;

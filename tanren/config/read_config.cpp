@@ -104,7 +104,8 @@ bool assign(const toml::node& node, std::map<std::string, std::string>& member, 
 }
 
 std::string one_line(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
   return text;
 }
 
@@ -280,7 +281,8 @@ class Reader {
                    std::vector<GroupOptions>& groups, const Place& place) {
     const auto* array = node.as_array();
     if (array == nullptr || (!array->empty() && !array->is_homogeneous<toml::table>())) {
-      report(place, key + " must be a list of tables, not " + shown(node) + "; write [[" + key + "]]");
+      report(place,
+             key + " must be a list of tables, not " + shown(node) + "; write [[" + key + "]]");
       return false;
     }
     const size_t before = problems_.size();
@@ -294,7 +296,9 @@ class Reader {
   void read_group(const std::string& prefix, const toml::table& table, GroupOptions& group,
                   const Place& place) {
     std::vector<std::string> known;
-    auto gather = [&](const char* name, auto&, const FieldInfo&) { known.push_back(prefix + name); };
+    auto gather = [&](const char* name, auto&, const FieldInfo&) {
+      known.push_back(prefix + name);
+    };
     fields(gather, group);
     for (const auto& [name, node] : table) {
       const std::string key = prefix + std::string(name.str());

@@ -66,9 +66,9 @@ TEST(ReadConfig, tells_a_problem_of_one_key_once) {
   EXPECT_EQ(error_of(kGood, {"optimizer.learning_rate=nan"}),
             "[config] --set optimizer.learning_rate=nan: optimizer.learning_rate must be a "
             "number, not nan");
-  EXPECT_EQ(lines_of(error_of("[run]\nepochs = 1\n[model]\nkind = 5\n[data.train]\nkind = 6\n"))
-                .size(),
-            2u);
+  EXPECT_EQ(
+      lines_of(error_of("[run]\nepochs = 1\n[model]\nkind = 5\n[data.train]\nkind = 6\n")).size(),
+      2u);
 }
 
 TEST(ReadConfig, refuses_values_of_another_type_and_says_which_is_expected) {

@@ -50,11 +50,29 @@ TEST(Synonyms, translate_the_lines_people_bring_into_our_keys) {
 
 TEST(Synonyms, name_only_keys_that_there_are) {
   const auto keys = all_keys();
-  for (const char* theirs :
-       {"fp16", "amp", "gradient_accumulation_steps", "batch_size", "lr", "betas", "optim",
-        "max_grad_norm", "num_workers", "seed", "logging_steps", "val_check_interval",
-        "save_top_k", "warmup_ratio", "min_lr", "accelerator", "label_smoothing_factor",
-        "criterion", "train_file", "loss_scale_window", "allow_tf32", "benchmark", "drop_last"}) {
+  for (const char* theirs : {"fp16",
+                             "amp",
+                             "gradient_accumulation_steps",
+                             "batch_size",
+                             "lr",
+                             "betas",
+                             "optim",
+                             "max_grad_norm",
+                             "num_workers",
+                             "seed",
+                             "logging_steps",
+                             "val_check_interval",
+                             "save_top_k",
+                             "warmup_ratio",
+                             "min_lr",
+                             "accelerator",
+                             "label_smoothing_factor",
+                             "criterion",
+                             "train_file",
+                             "loss_scale_window",
+                             "allow_tf32",
+                             "benchmark",
+                             "drop_last"}) {
     const auto ours = synonym(theirs);
     ASSERT_TRUE(ours.has_value()) << theirs;
     const auto key = ours->substr(0, ours->find_first_of(" :"));

@@ -46,7 +46,8 @@ TEST(Validate, refuses_lengths_seeds_devices_and_names_that_cannot_be) {
 
 TEST(Validate, refuses_models_that_cannot_be_built) {
   expect_refused({
-      {{"model.kind=mpl"}, "model.kind \"mpl\" is unknown; one of mlp, convnet, own (nearest: mlp)"},
+      {{"model.kind=mpl"},
+       "model.kind \"mpl\" is unknown; one of mlp, convnet, own (nearest: mlp)"},
       {{"model.kind="}, "model.kind is missing; one of mlp, convnet, own"},
       {{"model.hidden=[8, 0]"}, "model.hidden is 0; it must be at least 1"},
       {{"model.hidden=[99999999999]"}, "model.hidden has 99999999999, which is absurd"},
@@ -134,7 +135,8 @@ TEST(Validate, refuses_optimizer_settings_that_diverge_or_do_nothing) {
       {{"optimizer.beta1=1"}, "optimizer.beta1 is 1; it must lie in [0, 1)"},
       {{"optimizer.beta2=-0.5"}, "optimizer.beta2 is -0.5"},
       {{"optimizer.eps=0"}, "optimizer.eps is 0"},
-      {{"optimizer.momentum=0.9"}, "optimizer.momentum has no meaning for optimizer.kind \"adamw\""},
+      {{"optimizer.momentum=0.9"},
+       "optimizer.momentum has no meaning for optimizer.kind \"adamw\""},
       {{"optimizer.kind=sgd", "optimizer.beta1=0.5"}, "optimizer.beta1 has no meaning"},
       {{"optimizer.kind=sgd", "optimizer.momentum=1"}, "optimizer.momentum is 1"},
       {{"optimizer.kind=sgd", "optimizer.nesterov=true"}, "optimizer.nesterov needs a momentum"},

@@ -2,8 +2,6 @@
 #include "tanren/base/text.h"
 #include "tanren/plan/passes.h"
 
-#include <algorithm>
-
 namespace tanren {
 
 namespace {
@@ -26,6 +24,9 @@ std::string arithmetic(const BatchPlan& batch) {
 void plan_batch(const Request& request, Plan& plan) {
   const auto& config = request.config;
   const int64_t samples = request.profile.train_samples;
+  if (samples < 1) {
+    throw ConfigError("[plan] data.train has no samples; check its file or data.train.samples");
+  }
   auto& batch = plan.batch;
   batch.keep_last = config.data.last == "keep";
   std::string reason;
@@ -47,8 +48,10 @@ void plan_batch(const Request& request, Plan& plan) {
       reason = "no more samples than that in an epoch; ";
     }
   }
-  batch.per_rank = batch.global_batch / batch.world_size;
-  const bool asked = config.batch.microbatch > 0 && config.batch.microbatch < batch.per_rank;
+  // Rank r takes samples [r B / W, (r + 1) B / W): this is the largest share.
+  batch.per_rank = (batch.global_batch + batch.world_size - 1) / batch.world_size;
+  const bool asked = config.batch.microbatch > 0 && config.batch.microbatch <= batch.per_rank;
+  const bool too_large = config.batch.microbatch > batch.per_rank;
   batch.microbatch = asked ? config.batch.microbatch : batch.per_rank;
   batch.accumulation_steps = (batch.per_rank + batch.microbatch - 1) / batch.microbatch;
   batch.last_microbatch = batch.per_rank - (batch.accumulation_steps - 1) * batch.microbatch;
@@ -63,13 +66,17 @@ void plan_batch(const Request& request, Plan& plan) {
                 " microsteps accumulate; losses are summed and divided once by the global "
                 "count, so the update equals the whole batch's"
           : "a rank's whole share at once";
+  if (too_large) why += "; " + to_text(config.batch.microbatch) + " is more than there is";
   if (request.profile.couples_samples && batch.accumulation_steps > 1) {
     why = to_text(batch.accumulation_steps) +
           " microsteps accumulate; batch norm couples the samples of a microbatch, so the numbers "
           "equal the whole batch's only at the same split (norm = \"group\" has no such limit)";
   }
   plan.lines.push_back({"microbatch", to_text(batch.microbatch),
-                        asked ? Source::asked : request.source("batch.microbatch"), why});
+                        too_large ? Source::planned
+                        : asked   ? Source::asked
+                                  : request.source("batch.microbatch"),
+                        why});
   const int64_t short_batch = samples % batch.global_batch;
   plan.lines.push_back({"steps_per_epoch", to_text(batch.steps_per_epoch), Source::planned,
                         to_text(samples) + " samples; " +
@@ -77,24 +84,6 @@ void plan_batch(const Request& request, Plan& plan) {
                              : batch.keep_last ? "the last update has " + to_text(short_batch)
                                                : "the last " + to_text(short_batch) +
                                                      " of each epoch's order are dropped")});
-}
-
-void plan_length(const Request& request, Plan& plan) {
-  const auto& run = request.config.run;
-  plan.length.steps = run.steps;
-  plan.length.epochs = run.epochs;
-  plan.length.total_steps =
-      run.steps ? *run.steps : run.epochs.value_or(1) * plan.batch.steps_per_epoch;
-  plan.lines.push_back({"total_steps", to_text(plan.length.total_steps),
-                        run.steps ? Source::asked : Source::planned,
-                        run.steps ? "applied updates"
-                                  : to_text(run.epochs.value_or(1)) + " epochs × " +
-                                        to_text(plan.batch.steps_per_epoch) +
-                                        " batches; a skipped update uses up its batch"});
-  if (request.config.schedule.warmup_steps >= plan.length.total_steps) {
-    plan.lines.push_back({"warmup_steps", to_text(request.config.schedule.warmup_steps),
-                          Source::asked, "the run ends before its warm-up does"});
-  }
 }
 
 }  // namespace tanren

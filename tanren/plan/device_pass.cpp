@@ -30,7 +30,8 @@ void plan_device(const Request& request, Plan& plan) {
   plan.device.threads = asked ? config.run.threads : machine.cores;
   plan.lines.push_back({"threads", to_text(plan.device.threads),
                         asked ? Source::asked : Source::planned,
-                        asked ? "as asked; this process may use " + to_text(machine.cores)
+                        asked ? "as asked; this process may use " + to_text(machine.cores) +
+                                    (config.run.threads > machine.cores ? ": they take turns" : "")
                               : "the cores this process may use"});
 }
 

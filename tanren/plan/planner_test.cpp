@@ -1,12 +1,18 @@
 #include "tanren/plan/planner.h"
 
 #include "tanren/base/error.h"
+#include "tanren/plan/passes.h"
 #include "tanren/plan/print.h"
 #include "tanren/plan/probe_machine.h"
 
 #include <nlohmann/json.hpp>
 
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
 
 namespace tanren {
 namespace {
@@ -157,6 +163,60 @@ TEST(Print, text_has_a_line_a_decision_and_json_parses) {
   const auto json = nlohmann::json::parse(plan_json(plan));
   EXPECT_EQ(json["global_batch"]["value"], "32");
   EXPECT_EQ(json["precision"]["source"], "planned");
+}
+
+TEST(BatchPass, refuses_no_samples_and_lengths_that_are_no_number) {
+  Given given;
+  given.config.run.epochs = int64_t{1} << 62;
+  EXPECT_THROW(given.plan(), ConfigError);
+  given.config.run.epochs = 1;
+  given.profile.train_samples = 0;
+  EXPECT_THROW(given.plan(), ConfigError);
+}
+
+TEST(BatchPass, takes_no_larger_microbatch_than_there_are_samples_and_says_so) {
+  Given given;
+  given.config.batch.global_batch = "1000";
+  given.config.batch.microbatch = 500;
+  given.config.asked = {"batch.microbatch"};
+  expect_contains(given.line("microbatch"), "100|planned|");
+  expect_contains(given.line("microbatch"), "500 is more than there is");
+}
+
+TEST(BatchPass, gives_a_rank_the_largest_share) {
+  Given given;
+  given.profile.train_samples = 10000;
+  given.config.batch.global_batch = "512";
+  Plan plan;
+  plan.batch.world_size = 4;
+  plan_batch({given.config, given.machine, given.profile}, plan);
+  EXPECT_EQ(plan.lines.at(0).reason, "512 = 4 ranks × 128; 128 = 1 microstep × 128");
+  given.config.batch.global_batch = "30";
+  plan_batch({given.config, given.machine, given.profile}, plan);
+  EXPECT_EQ(plan.batch.per_rank, 8);
+}
+
+TEST(ProbeMachine, obeys_its_own_cgroup_and_those_above) {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / ("probe-" + std::to_string(::getpid()));
+  const auto file = [&](const std::string& name, const std::string& text) {
+    fs::create_directories((root / name).parent_path());
+    std::ofstream(root / name) << text;
+  };
+  file("proc/cpuinfo", "model name\t: Some CPU\nflags\t\t: fpu amx_bf16 sse\n\n");
+  file("proc/self/cgroup", "4:memory:/a\n0::/jobs/one\n");
+  file("sys/fs/cgroup/jobs/cpu.max", "100000 100000\n");
+  file("sys/fs/cgroup/jobs/one/cpu.max", "max 100000\n");
+  file("sys/fs/cgroup/jobs/one/memory.max", "5000\n");
+  file("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "7000\n");
+  auto machine = probe_machine(root);
+  EXPECT_EQ(machine.cores, 1);
+  EXPECT_EQ(machine.memory_bytes, 5000);
+  EXPECT_EQ(machine.cpu, "Some CPU");
+  EXPECT_TRUE(machine.cpu_bf16 && !machine.cpu_fp16);
+  file("sys/fs/cgroup/jobs/one/memory.max", "max\n");
+  EXPECT_EQ(probe_machine(root).memory_bytes, 7000);
+  fs::remove_all(root);
 }
 
 TEST(ProbeMachine, finds_at_least_a_core_and_some_memory) {

@@ -4,52 +4,82 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace tanren {
 
+namespace fs = std::filesystem;
+
 namespace {
 
-std::string first_line(const char* path) {
+std::string first_line(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);
   return line;
 }
 
-int64_t usable_cores() {
+// This process's cgroup and all above it, in each hierarchy. Inside a container the path that the
+// kernel names may not be there; the roots then are.
+std::vector<fs::path> cgroup_folders(const fs::path& root) {
+  const fs::path base = root / "sys/fs/cgroup";
+  std::vector<fs::path> folders = {base, base / "cpu", base / "memory"};
+  std::ifstream file(root / "proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {  // "4:cpu,cpuacct:/a/b"; version 2: "0::/a/b"
+    const auto first = line.find(':'), second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const fs::path top = base / line.substr(first + 1, second - first - 1);
+    fs::path below = fs::path(line.substr(second + 1)).relative_path();
+    for (; !below.empty(); below = below.parent_path()) folders.push_back(top / below);
+    folders.push_back(top);
+  }
+  return folders;
+}
+
+int64_t usable_cores(const std::vector<fs::path>& folders) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  int64_t cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  double quota = -1, period = 0;
-  std::istringstream version2(first_line("/sys/fs/cgroup/cpu.max"));
-  if (!(version2 >> quota >> period)) {  // "max 100000" fails at max: no quota
-    std::istringstream(first_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")) >> quota;
-    std::istringstream(first_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us")) >> period;
+  int64_t cores = sched_getaffinity(0, sizeof set, &set) == 0
+                      ? CPU_COUNT(&set)
+                      : std::thread::hardware_concurrency();  // more cores than a set holds
+  for (const auto& folder : folders) {
+    double quota = -1, period = 0;
+    std::istringstream version2(first_line(folder / "cpu.max"));
+    if (!(version2 >> quota >> period)) {  // "max 100000" fails at max: no quota
+      quota = -1;
+      std::istringstream(first_line(folder / "cpu.cfs_quota_us")) >> quota;
+      std::istringstream(first_line(folder / "cpu.cfs_period_us")) >> period;
+    }
+    if (quota > 0 && period > 0) cores = std::min<int64_t>(cores, std::lround(quota / period));
   }
-  if (quota > 0 && period > 0) cores = std::min(cores, static_cast<int64_t>(quota / period + 0.5));
   return std::max<int64_t>(cores, 1);
 }
 
-int64_t usable_memory() {
+int64_t usable_memory(const std::vector<fs::path>& folders) {
   int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
-  for (const char* path :
-       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    int64_t limit = 0;
-    if (std::istringstream(first_line(path)) >> limit && limit > 0) bytes = std::min(bytes, limit);
+  for (const auto& folder : folders) {
+    for (const char* name : {"memory.max", "memory.limit_in_bytes"}) {
+      int64_t limit = 0;
+      const bool is_number = bool(std::istringstream(first_line(folder / name)) >> limit);
+      if (is_number && limit > 0) bytes = std::min(bytes, limit);
+    }
   }
   return bytes;
 }
 
 }  // namespace
 
-Machine probe_machine() {
+Machine probe_machine(const fs::path& root) {
+  const auto folders = cgroup_folders(root);
   Machine machine;
-  machine.cores = usable_cores();
-  machine.memory_bytes = usable_memory();
-  std::ifstream cpuinfo("/proc/cpuinfo");
+  machine.cores = usable_cores(folders);
+  machine.memory_bytes = usable_memory(folders);
+  std::ifstream cpuinfo(root / "proc/cpuinfo");
   for (std::string line; std::getline(cpuinfo, line) && !line.empty();) {
     const auto colon = line.find(": ");
     if (colon == std::string::npos) continue;
