@@ -35,8 +35,8 @@ struct PhaseSpec {
 // What evaluation needs of one batch: the terms, and predictions for the metrics.
 struct Prediction {
   Terms terms;
-  at::Tensor outputs;  // [n, …] (class scores for accuracy)
-  at::Tensor targets;  // [n, …]
+  at::Tensor outputs;  // [n, …]; class scores [n, classes, …]
+  at::Tensor targets;  // [n, …]; a class target of -100 is ignored
 };
 
 struct Task {

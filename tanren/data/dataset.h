@@ -17,6 +17,12 @@ struct Collated {
   Counts counts;  // "samples" at least; what the loss terms are divided by
 };
 
+// What random augmentation may depend on, besides the sample's id.
+struct Draw {
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -24,6 +30,10 @@ class Dataset {
   virtual DataInfo info() const = 0;
   // The samples at `indices`, in that order, ids filled.
   virtual Collated collate(const std::vector<int64_t>& indices) const = 0;
+  // The same for training: augmented, as a pure function of each sample's index and `draw`.
+  virtual Collated collate_training(const std::vector<int64_t>& indices, const Draw&) const {
+    return collate(indices);
+  }
 };
 
 // Samples held in memory, dim 0 of every field. Rows are gathered by memcpy: loader threads must

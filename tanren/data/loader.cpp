@@ -113,7 +113,7 @@ struct Loader::State {
     std::vector<int64_t> indices;
     indices.reserve(static_cast<size_t>(to - from));
     for (int64_t i = from; i < to; ++i) indices.push_back(order(t.begin + i));
-    Collated collated = dataset.collate(indices);
+    Collated collated = dataset.collate_training(indices, {options.seed, t.epoch});
     GlobalBatch batch;
     batch.local = std::move(collated.batch);
     batch.counts = std::move(collated.counts);
