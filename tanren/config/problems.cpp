@@ -1,0 +1,75 @@
+#include "tanren/config/problems.h"
+
+#include "tanren/base/names.h"
+#include "tanren/base/text.h"
+#include "tanren/config/synonyms.h"
+
+#include <cmath>
+
+namespace tanren {
+
+void Problems::check(bool fine, const std::string& problem) {
+  if (!fine) found.push_back(problem);
+}
+
+void Problems::one_of(const std::string& key, const std::string& value,
+                      const std::vector<std::string>& known) {
+  for (const auto& word : known) {
+    if (word == value) return;
+  }
+  const auto ours = word_synonym(key, value);
+  const auto best = nearest(value, known);
+  found.push_back(key + " \"" + value + "\" is unknown; one of " + join(known) +
+                  (ours           ? " (here it is " + *ours + ")"
+                   : best.empty() ? ""
+                                  : " (nearest: " + best + ")"));
+}
+
+void Problems::count(const std::string& key, int64_t value, int64_t low) {
+  at_least(key, value, low);
+  check(value < kAbsurd, key + " is " + to_text(value) + ", which is absurd; lower it");
+}
+
+void Problems::sizes(const std::string& key, const std::vector<int64_t>& values) {
+  double product = 1;
+  for (const auto value : values) {
+    at_least(key, value, 1);
+    check(value < kAbsurdWidth, key + " has " + to_text(value) + ", which is absurd; lower it");
+    product *= static_cast<double>(value);
+  }
+  check(product < static_cast<double>(kAbsurd) || key.find("shape") == std::string::npos,
+        key + " is " + to_text(product) + " numbers a sample, which is absurd; lower it");
+  check(values.size() <= 64, key + " has " + to_text(static_cast<int64_t>(values.size())) +
+                                 " entries, which is absurd; at most 64");
+}
+
+void Problems::at_least(const std::string& key, int64_t value, int64_t low) {
+  check(value >= low, key + " is " + to_text(value) + "; it must be at least " + to_text(low));
+}
+
+void Problems::within(const std::string& key, double value, double low, double high, bool closed) {
+  check(value >= low && (closed ? value <= high : value < high),
+        key + " is " + to_text(value) + "; it must lie in [" + to_text(low) + ", " + to_text(high) +
+            (closed ? "]" : ")"));
+}
+
+void Problems::positive(const std::string& key, double value) {
+  check(value > 0 && std::isfinite(value),
+        key + " is " + to_text(value) + "; it must be positive and finite");
+}
+
+void Problems::not_negative(const std::string& key, double value) {
+  check(value >= 0 && std::isfinite(value),
+        key + " is " + to_text(value) + "; it must be 0 or more and finite");
+}
+
+void Problems::unused(const std::set<std::string>& changed, const std::string& section,
+                      const std::vector<std::string>& keys, const std::string& kind_key,
+                      const std::string& kind) {
+  for (const auto& key : keys) {
+    check(changed.count(section + key) == 0,
+          section + key + " has no meaning for " + kind_key + " \"" + kind + "\"; drop it");
+  }
+}
+
+}  // namespace tanren

@@ -1,0 +1,68 @@
+#include "tanren/config/problems.h"
+
+#include "tanren/base/text.h"
+
+#include <cmath>
+
+namespace tanren {
+
+namespace {
+
+void check_source(Problems& p, const std::string& section, const SourceOptions& o,
+                  const ModelOptions& model, const std::set<std::string>& changed) {
+  const auto unused = [&](const std::vector<std::string>& keys) {
+    p.unused(changed, section, keys, section + "kind", o.kind);
+  };
+  p.one_of(section + "kind", o.kind, {"csv", "tensors", "synthetic"});
+  if (o.kind == "csv" || o.kind == "tensors") {
+    p.check(!o.path.empty(), section + "path is missing; name the " + o.kind + " file");
+    unused({"fields", "samples"});
+  }
+  if (o.kind == "tensors" || o.kind == "synthetic") {
+    unused({"label", "label_type", "shape", "scale", "offset"});
+    if (o.kind == "synthetic") unused({"classes"});
+  }
+  if (o.kind == "synthetic") {
+    unused({"path"});
+    p.check(!o.fields.empty(),
+            section +
+                "fields is missing; for example [\"inputs: float[64] in [-1, 1]\", "
+                "\"labels: int[] in [0, 9]\"]");
+    p.count(section + "samples", o.samples, 1);
+  }
+  p.sizes(section + "shape", o.shape);
+  p.one_of(section + "label_type", o.label_type, {"class", "value"});
+  p.within(section + "classes", static_cast<double>(o.classes), 0, kAbsurdWidth, false);
+  p.check(o.scale != 0 && std::isfinite(o.scale),
+          section + "scale is " + to_text(o.scale) + "; it must be finite and not 0");
+  p.check(std::isfinite(o.offset), section + "offset is " + to_text(o.offset) + "; give a number");
+  p.check(o.kind != "csv" || o.label_type != "value" || model.loss != "cross_entropy",
+          section +
+              "label_type \"value\" does not go with model.loss \"cross_entropy\"; take "
+              "mse, l1 or bce");
+  p.check(o.label_type != "value" || o.classes == 0,
+          section + "classes has no meaning for " + section + "label_type \"value\"; drop it");
+}
+
+}  // namespace
+
+void check_data(Problems& p, const RunConfig& config, const std::set<std::string>& changed) {
+  const DataOptions& o = config.data;
+  if (o.train.kind.empty()) {
+    p.check(false, "data.train.kind is missing; one of csv, tensors, synthetic");
+  } else {
+    check_source(p, "data.train.", o.train, config.model, changed);
+  }
+  if (!o.eval.kind.empty()) {
+    check_source(p, "data.eval.", o.eval, config.model, changed);
+  } else {
+    for (const auto& key : changed) {
+      p.check(key.rfind("data.eval.", 0) != 0, key + " is set, data.eval.kind is not; set it too");
+    }
+  }
+  p.within("data.workers", static_cast<double>(o.workers), 0, 256, true);
+  p.within("data.prefetch", static_cast<double>(o.prefetch), 1, 4096, true);
+  p.one_of("data.last", o.last, {"keep", "drop"});
+}
+
+}  // namespace tanren
