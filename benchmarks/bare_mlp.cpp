@@ -1,6 +1,7 @@
 // The bare libtorch program that start-up is measured against: the MLP 64-128-128-10, one AdamW
 // step on 32 samples, nothing else.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>

@@ -21,9 +21,9 @@
 #include <filesystem>
 #include <numeric>
 
-namespace {
+namespace tanren {
 
-using namespace tanren;
+namespace {
 
 constexpr int kStepsPerBlock = 200;
 
@@ -113,9 +113,7 @@ class TanrenLoop {
   RunState state_;
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int benchmark(int argc, char** argv) {
   const int64_t threads = argc > 1 ? std::atoll(argv[1]) : 1;
   const int pairs = argc > 2 ? std::atoi(argv[2]) : 40;
   const RunConfig config = config_of(threads);
@@ -164,3 +162,9 @@ int main(int argc, char** argv) {
   std::filesystem::remove(log);
   return 0;
 }
+
+}  // namespace
+
+}  // namespace tanren
+
+int main(int argc, char** argv) { return tanren::benchmark(argc, argv); }

@@ -27,6 +27,7 @@ Usage run(const std::vector<std::string>& command) {
     const pid_t child = ::fork();
     if (child == 0) {
       std::vector<char*> argv;
+      argv.reserve(command.size() + 1);
       for (const auto& word : command) argv.push_back(const_cast<char*>(word.c_str()));
       argv.push_back(nullptr);
       const int null = ::open("/dev/null", O_WRONLY);

@@ -86,7 +86,7 @@ std::string torch_reached(const Tree& tree, const std::string& path, std::set<st
   if (file == tree.end() || !seen.insert(path).second) return "";
   for (const auto& include : includes_of(file->second)) {
     if (is_torch(include.path)) return include.path + " (in " + path + ")";
-    const auto found = torch_reached(tree, include.path, seen);
+    auto found = torch_reached(tree, include.path, seen);
     if (!found.empty()) return found;
   }
   return "";

@@ -24,7 +24,7 @@ std::string raw_safetensors(const std::string& header, size_t data, int64_t leng
 std::string refusal(const std::string& bytes) {
   const TemporaryFolder folder;
   const auto path = folder.file("bad.safetensors", bytes);
-  const auto error = testing::error_of<DataError>([&] { read_safetensors(path); });
+  auto error = testing::error_of<DataError>([&] { read_safetensors(path); });
   EXPECT_EQ(error.find('\n'), std::string::npos) << error;
   TANREN_EXPECT_CONTAINS(error, "bad.safetensors");
   return error;

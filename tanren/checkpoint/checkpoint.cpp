@@ -120,7 +120,7 @@ State read_part(const fs::path& tensors, const Json& state, const char* part) {
 
 fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& snapshot,
                           int64_t keep) {
-  const fs::path target = folder / ("step-" + std::to_string(step));
+  fs::path target = folder / ("step-" + std::to_string(step));
   const fs::path temporary = folder / (kTemporary + target.filename().string());
   const auto fail = [&](const std::string& why) {
     throw RunError("[checkpoint] cannot write " + target.string() + " (" + why +

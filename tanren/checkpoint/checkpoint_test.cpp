@@ -57,7 +57,7 @@ std::string error_after(const std::function<void(const fs::path&)>& ruin) {
   const TemporaryFolder folder;
   const auto step = write_checkpoint(folder.path(), 7, snapshot_of(7), 2);
   ruin(step);
-  const auto error = testing::error_of<CheckpointError>([&] { read_checkpoint(step); });
+  auto error = testing::error_of<CheckpointError>([&] { read_checkpoint(step); });
   EXPECT_EQ(error.find('\n'), std::string::npos) << error;
   TANREN_EXPECT_CONTAINS(error, "step-7");
   return error;

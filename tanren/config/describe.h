@@ -7,7 +7,7 @@
 namespace tanren {
 
 // Help on a key, on a section, or (empty) on all; ConfigError naming the nearest for an unknown one.
-std::string help_text(const std::string& key);
+std::string help_text(const std::string& asked);
 // The page docs/config.md.
 std::string config_markdown();
 // All full keys, in order.

@@ -300,8 +300,9 @@ class Reader {
       known.push_back(prefix + name);
     };
     fields(gather, group);
-    for (const auto& [name, node] : table) {
-      const std::string key = prefix + std::string(name.str());
+    for (const auto& item : table) {
+      const toml::node& node = item.second;
+      const std::string key = prefix + std::string(item.first.str());
       const Place here = place.at(node);
       bool found = false;
       auto take_field = [&](const char* field, auto& member, const FieldInfo& info) {

@@ -18,7 +18,7 @@ RunConfig read_config(const std::filesystem::path& file, const std::vector<std::
                       const std::vector<std::string>& known_model_kinds);
 
 // The same on text; `source` stands in the error texts, `folder` is what paths are relative to.
-RunConfig parse_config(std::string_view toml, const std::string& source,
+RunConfig parse_config(std::string_view text, const std::string& source,
                        const std::filesystem::path& folder, const std::vector<std::string>& sets,
                        const std::vector<std::string>& known_model_kinds);
 

@@ -20,7 +20,7 @@ std::unique_ptr<Dataset> open_text(const std::string& text, SourceOptions option
 }
 
 std::string csv_error(const std::string& text, const SourceOptions& options = {}) {
-  const auto error = testing::error_of<DataError>([&] { open_text(text, options); });
+  auto error = testing::error_of<DataError>([&] { open_text(text, options); });
   TANREN_EXPECT_CONTAINS(error, "[data.train] ");
   TANREN_EXPECT_CONTAINS(error, "rows.csv:");
   EXPECT_EQ(error.find('\n'), std::string::npos) << error;

@@ -127,7 +127,7 @@ SourceOptions synthetic(std::vector<std::string> fields, int64_t samples) {
 
 TEST(Synthetic, a_field_that_is_not_understood_is_quoted_with_an_example) {
   const auto error_of_field = [](const std::string& field) {
-    const auto error =
+    auto error =
         testing::error_of<ConfigError>([&] { open_dataset(synthetic({field}, 4), "data.train"); });
     TANREN_EXPECT_CONTAINS(error, "\"" + field + "\"");
     TANREN_EXPECT_CONTAINS(error, "float[1,8,8] in [-1, 1]");

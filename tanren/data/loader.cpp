@@ -9,6 +9,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -164,8 +165,7 @@ struct Loader::State {
       std::unique_lock lock(mutex);
       Slot& slot = slots[static_cast<size_t>(next_result) % slots.size()];
       ready.wait(lock, [&] { return slot.full; });
-      taken = std::move(slot);
-      slot.full = false;
+      taken = std::exchange(slot, {});
       ++next_result;
     }
     room.notify_one();

@@ -25,7 +25,7 @@ void check_finite(const std::string& name, const at::Tensor& tensor, const std::
 // Classes as int64, all in [0, outputs); outputs is one more than the largest where not given.
 at::Tensor checked_classes(const at::Tensor& labels, int64_t& outputs, const std::string& what,
                            const std::string& where) {
-  const at::Tensor classes = labels.to(at::kLong);
+  at::Tensor classes = labels.to(at::kLong);
   if (outputs <= 0) outputs = classes.max().item<int64_t>() + 1;
   const at::Tensor bad = (classes < 0).logical_or(classes >= outputs);
   const int64_t row = first_row(bad);

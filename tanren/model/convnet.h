@@ -16,7 +16,7 @@ class Convnet : public Module {
   // `info.outputs` values come out; ConfigError for inputs that are no images, no or non-positive
   // channels, unknown names.
   Convnet(const ModelOptions& options, const DataInfo& info);
-  at::Tensor forward(const at::Tensor& x) const;
+  at::Tensor forward(const at::Tensor& input) const;
 
  private:
   // A convolution and its norm; the convolution has a bias only without one.

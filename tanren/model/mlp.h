@@ -13,7 +13,7 @@ class Mlp : public Module {
  public:
   // `info.outputs` values come out; ConfigError for widths below 1 or unknown names.
   Mlp(const ModelOptions& options, const DataInfo& info);
-  at::Tensor forward(const at::Tensor& x) const;
+  at::Tensor forward(const at::Tensor& input) const;
 
  private:
   struct Hidden {

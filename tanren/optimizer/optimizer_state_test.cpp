@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
-namespace tanren {
-namespace {
+#include <ATen/core/grad_mode.h>
 
-using namespace tanren::testing;
+namespace tanren::testing {
+namespace {
 
 std::vector<OptimizerOptions> kinds() {
   OptimizerOptions dampened{.kind = "sgd", .momentum = 0.9};
@@ -134,4 +134,4 @@ TEST(OptimizerState, a_contiguous_state_loads_into_a_channels_last_parameter) {
 }
 
 }  // namespace
-}  // namespace tanren
+}  // namespace tanren::testing

@@ -9,10 +9,8 @@
 #include <functional>
 #include <limits>
 
-namespace tanren {
+namespace tanren::testing {
 namespace {
-
-using namespace tanren::testing;
 
 struct Case {
   std::string name;
@@ -249,4 +247,4 @@ TEST(Optimizer, a_replaced_gradient_tensor_is_noticed) {
 }
 
 }  // namespace
-}  // namespace tanren
+}  // namespace tanren::testing

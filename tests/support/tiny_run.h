@@ -90,6 +90,7 @@ struct TinyRun {
   }
   std::vector<StepReport> steps(int count) {
     std::vector<StepReport> reports;
+    reports.reserve(static_cast<size_t>(count));
     for (int i = 0; i < count; ++i) reports.push_back(step());
     return reports;
   }
