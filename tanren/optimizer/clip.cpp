@@ -21,7 +21,7 @@ at::Tensor global_norm(at::TensorList gradients) {
 
 at::Tensor clip_norm_(at::TensorList gradients, double max_norm) {
   const at::NoGradGuard no_grad;
-  const at::Tensor norm = global_norm(gradients);
+  at::Tensor norm = global_norm(gradients);
   if (gradients.empty()) return norm;
   const at::Tensor factor = at::reciprocal(norm + 1e-6).mul_(max_norm).clamp_max_(1.0);
   at::_foreach_mul_(gradients, factor);

@@ -21,7 +21,7 @@ LossScaler::LossScaler(const PrecisionPlan& plan)
       wants_search_(plan.scaling == Scaling::dynamic && plan.find_initial_scale) {}
 
 at::Tensor LossScaler::scaled(const at::Tensor& loss) const {
-  return scale_ == 1.0 ? loss : loss * scale_;
+  return scale_ == 1.0 ? loss : at::mul(loss, scale_);
 }
 
 bool LossScaler::can_back_off() const {

@@ -23,8 +23,8 @@ void probe_accelerators(Machine& machine, const std::string& asked_device) {
     return;
   }
   const auto& hooks = at::detail::getCUDAHooks();
-  if (!at::globalContext().hasCUDA()) return;
-  machine.num_cuda = hooks.deviceCount();
+  if (!at::Context::hasCUDA()) return;
+  machine.num_cuda = static_cast<unsigned char>(hooks.deviceCount());
   if (machine.num_cuda > 0) machine.cuda_name = "cuda:0";
   // The capability itself needs CUDA headers; bf16 matrix products tell what planning needs.
   machine.cuda_capability = hooks.supportsBFloat16ConvolutionWithCuDNNv8() ? 80 : 70;
