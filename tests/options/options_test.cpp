@@ -1,0 +1,266 @@
+// No option is read and ignored: for every key there is a row that sets it and shows that the plan's
+// values, the training, the log, the checkpoints or the error of a run differ. A key without a row
+// fails the test.
+#include "tanren/base/error.h"
+#include "tanren/base/file.h"
+#include "tanren/base/testing.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/config/describe.h"
+#include "tanren/config/read_config.h"
+#include "tanren/plan/planner.h"
+#include "tanren/run/run.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+namespace tanren::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Sets = std::vector<std::string>;
+
+// What a run is seen by: its log without times, weights and optimizer of its last checkpoint, which
+// checkpoints there are, how it ended.
+std::string outcome_of_run(const RunConfig& config) {
+  const TemporaryFolder folder;
+  std::ostringstream seen;
+  try {
+    const auto output = run({.config = config, .folder = folder.path() / "run"}, ModelRegistry());
+    seen << output.summary.status << ' ' << output.summary.steps << '\n';
+  } catch (const Error& error) {
+    const static std::regex place("/[^ ]*/");
+    seen << std::regex_replace(error.what(), place, "") << '\n';
+  }
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder.path() / "run", none)) {
+    seen << entry.path().filename().string() << '\n';
+  }
+  const auto log = folder.path() / "run" / "log.jsonl";
+  if (fs::exists(log)) {
+    static const std::regex timing(R"(,"timing":\{[^}]*\})");
+    seen << std::regex_replace(read_file(log), timing, "");
+  }
+  const auto checkpoints = folder.path() / "run" / "checkpoints";
+  if (!fs::exists(checkpoints)) return seen.str();
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(checkpoints)) {
+    names.insert(entry.path().filename().string());
+  }
+  for (const auto& name : names) seen << name << ' ';
+  if (const auto latest = latest_checkpoint(checkpoints)) {
+    const auto snapshot = read_checkpoint(*latest);
+    for (const auto* state : {&snapshot.model, &snapshot.optimizer}) {
+      for (const auto& [name, tensor] : state->tensors) {
+        seen << name << ' ' << tensor.to(at::kDouble).abs().sum().item<double>() << '\n';
+      }
+    }
+  }
+  return seen.str();
+}
+
+// The values that the plan prints, without sources and reasons, on a machine that is data.
+std::string outcome_of_plan(const RunConfig& config, const Machine& machine) {
+  const ModelProfile profile{
+      .num_parameters = 100, .num_trainable = 100, .train_samples = 12, .eval_samples = 12};
+  std::string seen;
+  try {
+    for (const auto& line : make_plan(config, machine, profile).lines) {
+      seen += line.key + " " + line.value + "\n";
+    }
+  } catch (const Error& error) {
+    seen = error.what();
+  }
+  return seen;
+}
+
+struct Row {
+  std::string key;
+  Sets base;           // what makes the key matter, beside the base config
+  std::string change;  // its value
+  enum class Seen { run, plan, plan_cuda } seen = Seen::run;
+};
+
+constexpr auto kPlan = Row::Seen::plan;
+constexpr auto kPlanCuda = Row::Seen::plan_cuda;
+
+const Sets kConvnet = {"model.kind=convnet", "model.hidden=[128,128]", "model.channels=[4]",
+                       "data.train.shape=[1,2,3]", "data.eval.shape=[1,2,3]"};
+const Sets kSynthetic = {"data.train.kind=synthetic",
+                         "data.train.path=",
+                         "data.train.classes=0",
+                         "data.train.fields=[\"inputs: float[6] in [-1, 1]\", \"labels: int[] in "
+                         "[0, 2]\"]",
+                         "data.train.samples=12",
+                         "data.eval.kind=",
+                         "data.eval.path=",
+                         "data.eval.classes=0"};
+const Sets kValues = {"data.train.label_type=value", "data.train.classes=0", "model.loss=mse",
+                      "data.eval.label_type=value",  "data.eval.classes=0",  "evaluate.metrics=[]"};
+const Sets kHalf = {"precision.mode=fp16"};
+const Sets kOverflowing = {"precision.mode=fp16", "precision.initial_scale=1.6e31"};
+const Sets kSgd = {"optimizer.kind=sgd", "optimizer.learning_rate=0.01"};
+const Sets kMomentum = {"optimizer.kind=sgd", "optimizer.learning_rate=0.01",
+                        "optimizer.momentum=0.9"};
+const Sets kCosine = {"schedule.kind=cosine"};
+
+Sets operator+(const Sets& a, const Sets& b) {
+  Sets both = a;
+  both.insert(both.end(), b.begin(), b.end());
+  return both;
+}
+
+// Targets of 1e30: squared, the loss is infinite.
+Sets infinite_loss() { return kValues + Sets{"data.train.scale=1e30", "model.hidden=[]"}; }
+// A finite loss whose gradients are not: the scale cannot fall below its floor.
+Sets infinite_gradient() {
+  return kOverflowing + Sets{"precision.loss_scale=static", "precision.growth_interval=2000"};
+}
+
+std::vector<Row> rows() {
+  return {
+      {"run.seed", {}, "1"},
+      {"run.steps", {}, "5"},
+      {"run.epochs", {"run.steps=none", "run.epochs=1"}, "2"},
+      {"run.device", {"run.device=cpu"}, "cuda", kPlanCuda},
+      {"run.threads", {}, "2", kPlan},
+      {"run.deterministic", {}, "true", kPlan},
+      {"run.stop_after", {}, "2"},
+      {"model.kind",
+       {"data.train.shape=[1,2,3]", "data.eval.shape=[1,2,3]", "model.hidden=[128,128]"},
+       "convnet"},
+      {"model.hidden", {}, "[7]"},
+      {"model.channels", kConvnet, "[8]"},
+      {"model.norm", kConvnet, "batch"},
+      {"model.activation", {}, "tanh"},
+      {"model.dropout", {}, "0.4"},
+      {"model.outputs", {}, "4"},
+      {"model.loss", kValues, "l1"},
+      {"model.label_smoothing", {}, "0.1"},
+      {"data.train.kind", {}, "tensors"},
+      {"data.train.label", {}, "f"},
+      {"data.train.label_type",
+       {"model.loss=mse", "data.train.classes=0", "data.eval.classes=0", "evaluate.metrics=[]"},
+       "value"},
+      {"data.train.shape", kConvnet, "[1,3,2]"},
+      {"data.train.scale", {}, "2"},
+      {"data.train.offset", {}, "1"},
+      {"data.train.classes", {}, "4"},
+      {"data.train.fields", kSynthetic,
+       "[\"inputs: float[5] in [-1, 1]\", \"labels: int[] in [0, 2]\"]"},
+      {"data.train.samples", kSynthetic, "8"},
+      {"data.shuffle", {}, "false"},
+      {"data.last", {"run.steps=none", "run.epochs=1"}, "drop"},
+      {"batch.global_batch", {}, "6"},
+      {"batch.microbatch", {}, "2"},
+      {"precision.mode", {}, "bf16"},
+      {"precision.loss_scale", kOverflowing, "static"},
+      {"precision.initial_scale", kHalf, "1024"},
+      {"precision.growth_factor", kHalf + Sets{"precision.growth_interval=1"}, "4"},
+      {"precision.backoff_factor", kOverflowing, "0.25"},
+      {"precision.growth_interval", kHalf, "1"},
+      {"precision.min_scale", kOverflowing, "1e31"},
+      {"precision.report_flush", {}, "true"},
+      {"precision.matmul", {}, "high", kPlan},
+      {"precision.cudnn_benchmark", {"run.device=cuda"}, "true", kPlanCuda},
+      {"optimizer.kind", {}, "sgd"},
+      {"optimizer.learning_rate", {}, "0.002"},
+      {"optimizer.weight_decay", {}, "0.5"},
+      {"optimizer.beta1", {}, "0.5"},
+      {"optimizer.beta2", {}, "0.5"},
+      {"optimizer.eps", {}, "0.1"},
+      {"optimizer.momentum", kSgd, "0.9"},
+      {"optimizer.dampening", kMomentum, "0.5"},
+      {"optimizer.nesterov", kMomentum, "true"},
+      {"optimizer.decay_norms_and_biases", {"optimizer.weight_decay=0.5"}, "false"},
+      {"optimizer.groups", {}, "[{parameters = [\"*\"], learning_rate_scale = 0.1}]"},
+      {"schedule.kind", {}, "linear"},
+      {"schedule.warmup_steps", {}, "3"},
+      {"schedule.final_fraction", kCosine, "0.5"},
+      {"clip.norm", {}, "0.01"},
+      {"guard.nan_loss", infinite_loss(), "skip"},
+      {"guard.nan_gradient", infinite_gradient(), "skip"},
+      {"guard.max_skips", infinite_loss() + Sets{"guard.nan_loss=skip"}, "2"},
+      {"evaluate.every", {}, "2"},
+      {"evaluate.metrics", {}, "[top2]"},
+      {"checkpoint.every", {}, "2"},
+      {"checkpoint.keep", {"checkpoint.every=1"}, "1"},
+      {"metrics.jsonl", {}, "false"},
+  };
+}
+
+// Keys whose effect no run or plan of this file can show, and the test that shows it.
+const std::map<std::string, std::string> kElsewhere = {
+    {"run.name", "cli_test: names the folder"},
+    {"model.options", "readme_test and own_model: handed to registered kinds"},
+    {"data.workers", "loader_test: changes no batch, by promise"},
+    {"data.prefetch", "loader_test: changes no batch, by promise"},
+    {"data.train.path", "every row but the synthetic ones reads it"},
+    {"evaluate.batch", "evaluation is the same in any batch size, by promise"},
+    {"metrics.console_every", "console_sink_test"},
+};
+
+class Options : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string rows = "a,b,c,d,e,f,label\n";
+    for (int i = 0; i < 12; ++i) {
+      for (int j = 0; j < 6; ++j) rows += std::to_string((i * 7 + j * 5) % 11 % 3) + ",";
+      rows += std::to_string(i % 3) + "\n";
+    }
+    folder_.file("rows.csv", rows);
+  }
+
+  RunConfig config_of(const Sets& sets) const {
+    const std::string text =
+        "[run]\nname = \"options\"\nsteps = 4\nthreads = 1\n"
+        "[model]\nkind = \"mlp\"\nhidden = [8]\n"
+        "[data.train]\nkind = \"csv\"\npath = \"rows.csv\"\nclasses = 3\n"
+        "[data.eval]\nkind = \"csv\"\npath = \"rows.csv\"\nclasses = 3\n"
+        "[batch]\nglobal_batch = 5\n[precision]\nmode = \"fp32\"\n";
+    return parse_config(text, "options.toml", folder_.path(), sets, ModelRegistry().kinds());
+  }
+
+  static std::string outcome(const RunConfig& config, Row::Seen seen) {
+    Machine machine;
+    machine.num_cuda = seen == kPlanCuda ? 1 : 0;
+    machine.cuda_capability = 90;
+    return seen == Row::Seen::run ? outcome_of_run(config) : outcome_of_plan(config, machine);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Options, the_same_config_has_the_same_outcome) {
+  const auto config = config_of({});
+  EXPECT_EQ(outcome(config, Row::Seen::run), outcome(config, Row::Seen::run));
+}
+
+TEST_F(Options, every_key_changes_something) {
+  std::set<std::string> shown;
+  for (const auto& row : rows()) {
+    SCOPED_TRACE(row.key);
+    shown.insert(row.key);
+    try {
+      const auto before = outcome(config_of(row.base), row.seen);
+      const auto after = outcome(config_of(row.base + Sets{row.key + "=" + row.change}), row.seen);
+      EXPECT_TRUE(before != after) << row.key << " = " << row.change << " changes nothing";
+    } catch (const ConfigError& error) {
+      ADD_FAILURE() << error.what();
+    }
+  }
+  for (const auto& key : all_keys()) {
+    // data.eval has the keys of data.train.
+    if (key.rfind("data.eval.", 0) == 0) continue;
+    EXPECT_TRUE(shown.count(key) + kElsewhere.count(key) == 1)
+        << key << " needs one row here that shows what it changes";
+  }
+}
+
+}  // namespace
+}  // namespace tanren::testing
