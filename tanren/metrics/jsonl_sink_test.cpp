@@ -23,21 +23,21 @@ class JsonlSinkFolder : public testing::Test {
   void SetUp() override {
     std::string name = (std::filesystem::temp_directory_path() / "tanren_log_XXXXXX").string();
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    folder = name;
-    file = folder / "log.jsonl";
+    folder_ = name;
+    file_ = folder_ / "log.jsonl";
   }
-  void TearDown() override { std::filesystem::remove_all(folder); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
 
   std::string content() const {
-    std::ifstream in(file, std::ios::binary);
+    std::ifstream in(file_, std::ios::binary);
     std::ostringstream text;
     text << in.rdbuf();
     return text.str();
   }
-  void put(const std::string& text) const { std::ofstream(file, std::ios::binary) << text; }
+  void put(const std::string& text) const { std::ofstream(file_, std::ios::binary) << text; }
 
-  std::filesystem::path folder;
-  std::filesystem::path file;
+  std::filesystem::path folder_;
+  std::filesystem::path file_;
 };
 using JsonlSink = JsonlSinkFolder;
 using TruncateLog = JsonlSinkFolder;
@@ -59,7 +59,7 @@ std::string step_lines(int64_t first, int64_t last) {
 
 TEST_F(JsonlSink, names_a_file_that_cannot_be_opened) {
   try {
-    make_jsonl_sink(folder / "absent" / "log.jsonl");
+    make_jsonl_sink(folder_ / "absent" / "log.jsonl");
     FAIL() << "no error";
   } catch (const RunError& error) {
     EXPECT_NE(std::string(error.what()).find("absent/log.jsonl"), std::string::npos);
@@ -81,7 +81,7 @@ TEST_F(JsonlSink, leaves_only_whole_lines_when_the_disk_fills_in_the_middle_of_o
   rlimit old{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
   const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
-  const auto sink = make_jsonl_sink(file);
+  const auto sink = make_jsonl_sink(file_);
   for (int64_t i = 1; i <= 3; ++i) sink->step(step_report(i));
   sink->flush();
   const rlimit small{before.size() + line + line / 2,
@@ -100,7 +100,7 @@ TEST_F(JsonlSink, leaves_only_whole_lines_when_the_disk_fills_in_the_middle_of_o
 }
 
 TEST_F(JsonlSink, has_everything_in_the_file_when_flush_returns) {
-  const auto sink = make_jsonl_sink(file);
+  const auto sink = make_jsonl_sink(file_);
   sink->step(step_report(1));
   sink->evaluation({.step = 1, .samples = 4, .values = {{"accuracy", 0.5}}});
   sink->step(step_report(2));
@@ -112,14 +112,14 @@ TEST_F(JsonlSink, has_everything_in_the_file_when_flush_returns) {
 
 TEST_F(JsonlSink, keeps_every_line_in_order_when_told_faster_than_it_writes) {
   {
-    const auto sink = make_jsonl_sink(file);
+    const auto sink = make_jsonl_sink(file_);
     for (int64_t i = 1; i <= 5000; ++i) sink->step(step_report(i));
   }  // no flush: the destructor writes what is left
   EXPECT_EQ(content(), step_lines(1, 5000));
 }
 
 TEST_F(JsonlSink, does_not_carry_a_slot_s_old_text_into_a_later_report) {
-  const auto sink = make_jsonl_sink(file);
+  const auto sink = make_jsonl_sink(file_);
   std::string expected;
   for (int64_t i = 1; i <= 600; ++i) {  // more than twice around the ring
     auto report = step_report(i);
@@ -134,43 +134,43 @@ TEST_F(JsonlSink, does_not_carry_a_slot_s_old_text_into_a_later_report) {
 
 TEST_F(JsonlSink, appends_after_a_cut_and_first_removes_a_torn_line) {
   put(step_lines(1, 2) + R"({"attempt":3,"ste)");
-  const auto sink = make_jsonl_sink(file);
+  const auto sink = make_jsonl_sink(file_);
   sink->step(step_report(3));
   sink->flush();
   EXPECT_EQ(content(), step_lines(1, 3));
 }
 
 TEST_F(TruncateLog, does_nothing_without_a_file) {
-  EXPECT_NO_THROW(truncate_log(file, 5));
-  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_NO_THROW(truncate_log(file_, 5));
+  EXPECT_FALSE(std::filesystem::exists(file_));
 }
 
 TEST_F(TruncateLog, removes_the_lines_of_later_attempts_and_the_evaluations_after_them) {
   const std::string evaluation = json_line(EvaluationReport{}) + "\n";
   put(step_lines(1, 2) + evaluation + step_lines(3, 4) + evaluation);
-  truncate_log(file, 2);
+  truncate_log(file_, 2);
   EXPECT_EQ(content(), step_lines(1, 2) + evaluation);
 }
 
 TEST_F(TruncateLog, removes_a_torn_last_line_even_of_an_earlier_attempt) {
   put(step_lines(1, 3) + R"({"attempt":4,"step":4)");
-  truncate_log(file, 9);
+  truncate_log(file_, 9);
   EXPECT_EQ(content(), step_lines(1, 3));
 }
 
 TEST_F(TruncateLog, compares_attempts_as_numbers_and_empties_the_log_for_attempt_0) {
   put(step_lines(8, 12));
-  truncate_log(file, 10);
+  truncate_log(file_, 10);
   EXPECT_EQ(content(), step_lines(8, 10));
-  truncate_log(file, 0);
+  truncate_log(file_, 0);
   EXPECT_EQ(content(), "");
 }
 
 TEST_F(TruncateLog, refuses_a_file_it_may_not_write) {
   put(step_lines(1, 2));
-  std::filesystem::permissions(file, std::filesystem::perms::owner_read);
-  if (::access(file.c_str(), W_OK) == 0) GTEST_SKIP() << "this user may write everything";
-  EXPECT_THROW(truncate_log(file, 1), RunError);
+  std::filesystem::permissions(file_, std::filesystem::perms::owner_read);
+  if (::access(file_.c_str(), W_OK) == 0) GTEST_SKIP() << "this user may write everything";
+  EXPECT_THROW(truncate_log(file_, 1), RunError);
   EXPECT_EQ(content(), step_lines(1, 2));
 }
 

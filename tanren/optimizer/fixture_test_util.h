@@ -52,12 +52,14 @@ inline void set_gradients(const std::vector<NamedParameter>& parameters, int64_t
 
 inline std::vector<at::Tensor> gradients_of(const std::vector<NamedParameter>& parameters) {
   std::vector<at::Tensor> gradients;
+  gradients.reserve(parameters.size());
   for (const NamedParameter& parameter : parameters) gradients.push_back(parameter.tensor.grad());
   return gradients;
 }
 
 inline std::vector<at::Tensor> values_of(const std::vector<NamedParameter>& parameters) {
   std::vector<at::Tensor> values;
+  values.reserve(parameters.size());
   for (const NamedParameter& parameter : parameters) {
     values.push_back(parameter.tensor.detach().clone());
   }
