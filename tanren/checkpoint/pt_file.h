@@ -1,0 +1,28 @@
+// Files that torch.save wrote (.pt, .pth, .bin): the zip format, the one before torch 1.6, and the
+// archives of TorchScript and of C++ torch::save. Tensors are views of the mapped file, so reading
+// costs no copy; tied tensors share their storage. Nothing in the file is executed: classes are
+// names, of which those that build tensors are known here and the others are opaque records.
+#pragma once
+
+#include "tanren/base/state.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+struct PtFile {
+  // "state_dict", "checkpoint", "module of class …", "TorchScript archive".
+  std::string kind;
+  // Tensors by their path in the file ("model.layer1.0.weight"), in its order, and plain numbers,
+  // truths and texts likewise ("epoch"). A module's weights have the names of its state_dict.
+  State content;
+  std::vector<std::string> opaque;  // paths of records that are neither, with their class
+};
+
+// CheckpointError naming the file for anything malformed, truncated or hostile: no tensor reaches
+// outside its storage, no storage outside the file.
+PtFile read_pt(const std::filesystem::path& path);
+
+}  // namespace tanren
