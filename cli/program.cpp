@@ -27,9 +27,20 @@ constexpr Verb kVerbs[] = {
     {"run", "Train from a config file, or go on in a run folder", "config.toml or run folder"},
     {"plan", "Say what a run would do, and why; start nothing", "config.toml or run folder"},
     {"eval", "Evaluate a run folder's newest checkpoint", "run folder"},
+    {"convert", "Turn weights into another format, or list them", "safetensors or .pt file"},
     {"doctor", "Say what this machine offers to a run", nullptr},
     {"help", "Explain the config's keys", "key or section (all if left out)"},
 };
+
+void add_convert_options(CLI::App& command, Arguments& arguments) {
+  command.add_option("OUT", arguments.target, "File to write: .safetensors, .pt, .pth or .bin");
+  command.add_option("--rename", arguments.renames, "old=new: part of the names (repeatable)")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--dtype", arguments.dtype, "Of floating tensors: fp32, fp16, bf16, fp64");
+  command.add_flag("--list", arguments.list, "Say what the file holds; write nothing");
+  command.add_flag("--quiet", arguments.quiet, "Print errors only");
+}
 }  // namespace
 
 Named read_named(const Arguments& arguments, const ModelRegistry& models) {
@@ -63,6 +74,10 @@ int main(int argc, char** argv, const ModelRegistry& models) {
     if (is_help) continue;
     command->add_flag("--json", arguments.json, "Print JSON instead of text");
     if (verb.file == nullptr) continue;
+    if (std::string(verb.name) == "convert") {
+      add_convert_options(*command, arguments);
+      continue;
+    }
     command->add_option("--set", arguments.sets, "key=value: overrides the file (repeatable)")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -89,6 +104,7 @@ int main(int argc, char** argv, const ModelRegistry& models) {
     if (arguments.verb == "run") return run(arguments, models);
     if (arguments.verb == "plan") return plan(arguments, models);
     if (arguments.verb == "eval") return eval(arguments, models);
+    if (arguments.verb == "convert") return convert(arguments);
     if (arguments.verb == "doctor") return doctor(arguments);
     return help(arguments);
   } catch (const InputError& error) {

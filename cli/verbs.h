@@ -14,9 +14,13 @@ namespace tanren::cli {
 
 struct Arguments {
   std::string verb;
-  std::string file;               // config file, run folder, or the key for help
-  std::vector<std::string> sets;  // --set key=value
-  std::string out;                // --out: folder of the run
+  std::string file;                  // config file, run folder, or the key for help
+  std::vector<std::string> sets;     // --set key=value
+  std::string out;                   // --out: folder of the run
+  std::string target;                // convert: file to write
+  std::vector<std::string> renames;  // convert: old=new
+  std::string dtype;                 // convert: of floating tensors
+  bool list = false;                 // convert: say what the file holds
   bool quiet = false;
   bool json = false;
 };
@@ -24,6 +28,7 @@ struct Arguments {
 int run(const Arguments& arguments, const ModelRegistry& models);
 int plan(const Arguments& arguments, const ModelRegistry& models);
 int eval(const Arguments& arguments, const ModelRegistry& models);
+int convert(const Arguments& arguments);
 int doctor(const Arguments& arguments);
 int help(const Arguments& arguments);
 

@@ -84,11 +84,17 @@ void write_file(const fs::path& path, std::string_view bytes) {
 }
 
 void write_file(const fs::path& path, const std::vector<std::string_view>& pieces) {
+  write_file(path, [&](const Write& write) {
+    for (const auto& piece : pieces) write(piece);
+  });
+}
+
+void write_file(const fs::path& path, const std::function<void(const Write&)>& produce) {
   const fs::path temporary = path.string() + ".tmp-" + std::to_string(::getpid());
   try {
     {
       const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-      for (const auto& piece : pieces) write_all(file.get(), piece, path);
+      produce([&](std::string_view piece) { write_all(file.get(), piece, path); });
       if (::fsync(file.get()) != 0) fail(path, "flush");
     }
     if (::rename(temporary.c_str(), path.c_str()) != 0) fail(path, "replace");

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,10 @@ std::string read_file(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, std::string_view bytes);
 // The same from pieces, in order, without joining them in memory.
 void write_file(const std::filesystem::path& path, const std::vector<std::string_view>& pieces);
+// The same as a stream: `produce` calls `write` with one piece after the other.
+using Write = std::function<void(std::string_view)>;
+void write_file(const std::filesystem::path& path,
+                const std::function<void(const Write&)>& produce);
 // Flushes a folder's entries (after a rename in it).
 void sync_folder(const std::filesystem::path& folder);
 

@@ -25,4 +25,8 @@ struct PtFile {
 // outside its storage, no storage outside the file.
 PtFile read_pt(const std::filesystem::path& path);
 
+// Writes a state_dict that torch.load(path, weights_only=True) opens, atomically. Tensors may be on
+// any device and strided; they are written contiguous, and tied ones (the same elements) once.
+void write_pt(const std::filesystem::path& path, const TensorMap& tensors);
+
 }  // namespace tanren

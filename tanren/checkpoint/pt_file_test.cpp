@@ -147,6 +147,32 @@ TEST(PtFile, that_is_something_else_is_refused_in_one_line) {
   testing::error_of<InputError>([&] { read_pt(folder.path()); });
 }
 
+TEST(PtFile, written_comes_back_bitwise_with_tied_tensors_stored_once) {
+  const TemporaryFolder folder;
+  TensorMap tensors = read_pt(kFixtures + "state_dict.pt").content.tensors;
+  tensors.set("u16", at::ones({3}, at::kUInt16));
+  tensors.set("large", at::rand({64, 1024}));
+  tensors.set("large_tied", tensors.at("large"));
+  const auto path = folder.path() / "out.pt";
+  write_pt(path, tensors);
+  EXPECT_LT(std::filesystem::file_size(path), 64 * 1024 * 4 + 20'000);
+  const PtFile file = read_pt(path);
+  EXPECT_EQ(file.kind, "state_dict");
+  ASSERT_EQ(file.content.tensors.size(), tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    EXPECT_TRUE(at::equal(file.content.tensors.at(name), tensor)) << name;
+  }
+  EXPECT_TRUE(file.content.tensors.at("large").is_alias_of(file.content.tensors.at("large_tied")));
+}
+
+TEST(PtFile, that_cannot_be_written_leaves_nothing_behind) {
+  const TemporaryFolder folder;
+  TensorMap tensors;
+  tensors.set("quantised", at::empty({2}, at::kQInt8));
+  EXPECT_THROW(write_pt(folder.path() / "out.pt", tensors), CheckpointError);
+  EXPECT_EQ(folder.num_entries(), 0u);
+}
+
 // Reads what is left of a damaged file to its last element; an error must be a CheckpointError.
 void expect_sound_or_refused(const std::string& path) {
   try {

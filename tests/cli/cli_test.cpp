@@ -211,12 +211,12 @@ TEST_F(Cli, a_second_process_on_a_run_folder_is_refused) {
 }
 
 TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
-  refuses("rnu run.toml", {"unknown verb \"rnu\"", "run, plan, eval, doctor, help"});
+  refuses("rnu run.toml", {"unknown verb \"rnu\"", "run, plan, eval, convert, doctor, help"});
   refuses("", {});
   refuses("run", {"FILE"});
   refuses("run run.toml --fast", {"--fast"});
   std::string flags = tanren("--help").output;
-  for (const char* verb : {"run", "plan", "eval", "doctor", "help"}) {
+  for (const char* verb : {"run", "plan", "eval", "convert", "doctor", "help"}) {
     flags += tanren(std::string(verb) + " --help").output;
   }
   std::set<std::string> found;
@@ -224,8 +224,28 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   for (std::sregex_iterator at(flags.begin(), flags.end(), flag), end; at != end; ++at) {
     found.insert(at->str());
   }
-  EXPECT_EQ(found,
-            (std::set<std::string>{"--help", "--json", "--out", "--quiet", "--set", "--version"}));
+  EXPECT_EQ(found, (std::set<std::string>{"--dtype", "--help", "--json", "--list", "--out",
+                                          "--quiet", "--rename", "--set", "--version"}));
+}
+
+TEST_F(Cli, converts_weights_both_ways_and_refuses_what_it_cannot) {
+  const std::string fixture = TANREN_SOURCE_DIR "/tests/fixtures/pt/checkpoint.pt";
+  refuses("convert none.pt out.pt", {"[file] cannot read none.pt"});
+  refuses("convert train.csv out.pt", {"train.csv"});
+  refuses("convert " + fixture, {"the file to write is missing"});
+  refuses("convert " + fixture + " out.onnx", {"out.onnx says no format"});
+  refuses("convert " + fixture + " out.pt --rename nothing=x", {"fits no tensor"});
+  refuses("convert " + fixture + " out.pt --rename nothing", {"is no old=new"});
+  refuses("convert " + fixture + " out.pt --dtype int8", {"one of fp32, fp16, bf16, fp64"});
+  EXPECT_FALSE(exists("out.pt"));
+  const auto done = tanren("convert " + fixture + " out.safetensors --rename head=classifier");
+  EXPECT_EQ(done.code, 0) << done.output;
+  EXPECT_NE(done.output.find("took model (9 of 27 tensors)"), std::string::npos) << done.output;
+  EXPECT_EQ(tanren("convert out.safetensors back.pt --dtype bf16").code, 0);
+  const auto list = nlohmann::json::parse(tanren("convert back.pt --list --json").output);
+  EXPECT_EQ(list["kind"], "state_dict");
+  EXPECT_EQ(list["tensors"]["classifier.weight"]["dtype"], "bfloat16");
+  EXPECT_EQ(list["tensors"]["classifier.weight"]["shape"], (std::vector<int>{3, 8}));
 }
 
 TEST_F(Cli, explains_and_plans_as_text_and_json) {

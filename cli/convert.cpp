@@ -1,0 +1,121 @@
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+#include "tanren/checkpoint/weights_file.h"
+#include "cli/verbs.h"
+
+#include <nlohmann/json.hpp>
+#include <ATen/ATen.h>
+
+#include <iostream>
+
+namespace tanren::cli {
+
+namespace {
+
+std::string shape_text(const at::Tensor& tensor) {
+  std::string text = "[";
+  for (const auto size : tensor.sizes())
+    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
+std::string dtype_text(const at::Tensor& tensor) {
+  std::string name = c10::getDtypeNames(tensor.scalar_type()).first;
+  return name;
+}
+
+void list(const WeightsFile& file, bool json) {
+  if (json) {
+    auto tensors = nlohmann::ordered_json::object();
+    for (const auto& [name, tensor] : file.content.tensors) {
+      tensors[name] = {{"shape", tensor.sizes().vec()}, {"dtype", dtype_text(tensor)}};
+    }
+    std::cout << nlohmann::ordered_json{{"kind", file.kind}, {"tensors", tensors}}.dump(2) << "\n";
+    return;
+  }
+  double bytes = 0;
+  int64_t elements = 0;
+  for (const auto& [name, tensor] : file.content.tensors) {
+    std::cout << name << "  " << shape_text(tensor) << "  " << dtype_text(tensor) << "\n";
+    bytes += static_cast<double>(tensor.nbytes());
+    elements += tensor.numel();
+  }
+  for (const auto& record : file.opaque) std::cout << record << "  (not read)\n";
+  std::cout << file.kind << ": " << file.content.tensors.size() << " tensors, " << elements
+            << " elements, " << bytes_text(bytes) << "\n";
+}
+
+std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& renames) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const auto& text : renames) {
+    const auto equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw ConfigError("[convert] --rename " + text +
+                        " is no old=new; write --rename backbone=body");
+    }
+    pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return pairs;
+}
+
+at::ScalarType dtype_of(const std::string& name) {
+  if (name == "fp32") return at::kFloat;
+  if (name == "fp16") return at::kHalf;
+  if (name == "bf16") return at::kBFloat16;
+  if (name == "fp64") return at::kDouble;
+  throw ConfigError("[convert] --dtype " + name + " is unknown; one of fp32, fp16, bf16, fp64");
+}
+
+// Floating tensors in `dtype`; how many finite elements it cannot hold.
+int64_t cast(TensorMap& tensors, at::ScalarType dtype) {
+  int64_t lost = 0;
+  TensorMap result;
+  for (const auto& [name, tensor] : tensors) {
+    if (!tensor.is_floating_point()) {
+      result.set(name, tensor);
+      continue;
+    }
+    const at::Tensor narrow = tensor.to(dtype);
+    lost += (narrow.isinf() & tensor.isfinite()).sum().item<int64_t>();
+    result.set(name, narrow);
+  }
+  tensors = std::move(result);
+  return lost;
+}
+
+}  // namespace
+
+int convert(const Arguments& arguments) {
+  const at::NoGradGuard no_grad;
+  const auto pairs = pairs_of(arguments.renames);
+  const WeightsFile file = read_weights(arguments.file);
+  if (arguments.list) {
+    list(file, arguments.json);
+    return 0;
+  }
+  if (arguments.target.empty()) {
+    throw ConfigError("[convert] the file to write is missing; tanren convert IN OUT, or --list");
+  }
+  StateDict state = state_dict_of(file);
+  state.tensors = renamed(state.tensors, pairs);
+  if (state.tensors.empty()) {
+    throw CheckpointError("[convert] " + arguments.file +
+                          " holds no tensor; see what it holds with "
+                          "--list");
+  }
+  if (!arguments.dtype.empty()) {
+    const int64_t lost = cast(state.tensors, dtype_of(arguments.dtype));
+    if (lost > 0) {
+      throw CheckpointError("[convert] " + std::to_string(lost) + " elements are too large for " +
+                            arguments.dtype + "; convert to bf16 or fp32");
+    }
+  }
+  write_weights(arguments.target, state.tensors);
+  if (arguments.quiet) return 0;
+  for (const auto& remark : state.remarks) std::cout << remark << "\n";
+  std::cout << arguments.target << ": " << state.tensors.size() << " tensors from " << file.kind
+            << "\n";
+  return 0;
+}
+
+}  // namespace tanren::cli
