@@ -1,0 +1,50 @@
+// Tokenizers as Hugging Face keeps them: WordPiece (BERT) and byte-level BPE (GPT-2), with the same
+// ids for the same text. Immutable once loaded; encode and decode are safe from several threads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tanren {
+
+using TokenIds = std::vector<int32_t>;
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  // The ids of UTF-8 text, without the tokens that a model wants around it. Special tokens that stand
+  // in the text ("[MASK]") are themselves. Bytes that are no UTF-8 count as U+FFFD.
+  virtual TokenIds encode(std::string_view text) const = 0;
+  // The text of ids; DataError for an id outside the vocabulary.
+  virtual std::string decode(const TokenIds& ids) const = 0;
+  // The id of a token by its text in the vocabulary.
+  virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
+  virtual int64_t vocab_size() const = 0;  // one more than the largest id
+
+  // What a model wants around one text, or a pair of them: [CLS] a [SEP], [CLS] a [SEP] b [SEP].
+  // Empty where the tokenizer adds nothing.
+  struct Frame {
+    std::optional<int32_t> begin, separator;
+  };
+  const Frame& frame() const { return frame_; }
+  // encode(text) within the frame, cut to max_length ids in all (0: not cut).
+  TokenIds encode_framed(std::string_view text, int64_t max_length = 0) const;
+  // A pair of texts; the longer one is cut first. type_ids: 0 for the first part, 1 for the second.
+  TokenIds encode_pair(std::string_view a, std::string_view b, int64_t max_length,
+                       std::vector<int32_t>* type_ids) const;
+
+ protected:
+  Frame frame_;
+};
+
+// Loads tokenizer.json, vocab.txt (WordPiece, uncased unless a tokenizer_config.json beside it says
+// do_lower_case = false), vocab.json with merges.txt beside it, or the folder that holds them.
+// DataError naming the file and what is missing, malformed, or a kind that is not read here.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
+
+}  // namespace tanren

@@ -1,0 +1,27 @@
+// The facts about code points that tokenizers ask for, after Unicode (through utf8proc).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tanren::unicode {
+
+// The next code point of `text` at `at`, which moves past it; U+FFFD for each byte that is no UTF-8.
+int32_t next(std::string_view text, size_t& at);
+void append(std::string& text, int32_t code);
+
+bool is_letter(int32_t code);       // categories L*
+bool is_number(int32_t code);       // N*
+bool is_space(int32_t code);        // the property White_Space
+bool is_punctuation(int32_t code);  // ASCII punctuation and symbols, and P*
+bool is_other(int32_t code);        // control, format, surrogate, private use
+bool is_mark(int32_t code);         // Mn: accents that stand on another character
+bool is_cjk(int32_t code);          // ideographs that BERT sets apart
+
+// Canonical decomposition (NFD).
+std::u32string decomposed(const std::u32string& text);
+// Lower case of each code point by itself (no context).
+void append_lower(std::u32string& text, int32_t code);
+
+}  // namespace tanren::unicode
