@@ -1,6 +1,8 @@
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/weights_file.h"
+#include "tanren/data/tokenize_file.h"
+#include "tanren/plan/probe_machine.h"
 #include "cli/verbs.h"
 
 #include <nlohmann/json.hpp>
@@ -83,9 +85,26 @@ int64_t cast(TensorMap& tensors, at::ScalarType dtype) {
   return lost;
 }
 
+int tokenize(const Arguments& arguments) {
+  if (arguments.target.empty() || arguments.list || !arguments.dtype.empty() ||
+      !arguments.renames.empty()) {
+    throw ConfigError(
+        "[convert] --tokenizer takes a text and the file to write, and no other option");
+  }
+  const auto tokenizer = load_tokenizer(arguments.tokenizer);
+  const auto done =
+      tokenize_file(arguments.file, arguments.target, *tokenizer, probe_machine().cores);
+  if (arguments.quiet) return 0;
+  std::cout << arguments.target << ": " << done.tokens << " tokens of " << done.bytes
+            << " bytes of text, uint" << 8 * done.width << ", vocabulary "
+            << tokenizer->vocab_size() << "\n";
+  return 0;
+}
+
 }  // namespace
 
 int convert(const Arguments& arguments) {
+  if (!arguments.tokenizer.empty()) return tokenize(arguments);
   const at::NoGradGuard no_grad;
   const auto pairs = pairs_of(arguments.renames);
   const WeightsFile file = read_weights(arguments.file);

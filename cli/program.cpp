@@ -27,17 +27,20 @@ constexpr Verb kVerbs[] = {
     {"run", "Train from a config file, or go on in a run folder", "config.toml or run folder"},
     {"plan", "Say what a run would do, and why; start nothing", "config.toml or run folder"},
     {"eval", "Evaluate a run folder's newest checkpoint", "run folder"},
-    {"convert", "Turn weights into another format, or list them", "safetensors or .pt file"},
+    {"convert", "Turn weights into another format, list them, or tokenize a text",
+     "safetensors, .pt or text file"},
     {"doctor", "Say what this machine offers to a run", nullptr},
     {"help", "Explain the config's keys", "key or section (all if left out)"},
 };
 
 void add_convert_options(CLI::App& command, Arguments& arguments) {
-  command.add_option("OUT", arguments.target, "File to write: .safetensors, .pt, .pth or .bin");
+  command.add_option("OUT", arguments.target, "File to write: .safetensors, .pt, .pth, .bin");
   command.add_option("--rename", arguments.renames, "old=new: part of the names (repeatable)")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command.add_option("--dtype", arguments.dtype, "Of floating tensors: fp32, fp16, bf16, fp64");
+  command.add_option("--tokenizer", arguments.tokenizer,
+                     "FILE is text: write its token ids with this tokenizer (file or folder)");
   command.add_flag("--list", arguments.list, "Say what the file holds; write nothing");
   command.add_flag("--quiet", arguments.quiet, "Print errors only");
 }

@@ -20,6 +20,7 @@ struct Arguments {
   std::string target;                // convert: file to write
   std::vector<std::string> renames;  // convert: old=new
   std::string dtype;                 // convert: of floating tensors
+  std::string tokenizer;             // convert: file or folder, for a text
   bool list = false;                 // convert: say what the file holds
   bool quiet = false;
   bool json = false;

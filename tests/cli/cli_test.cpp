@@ -224,8 +224,9 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   for (std::sregex_iterator at(flags.begin(), flags.end(), flag), end; at != end; ++at) {
     found.insert(at->str());
   }
-  EXPECT_EQ(found, (std::set<std::string>{"--dtype", "--help", "--json", "--list", "--out",
-                                          "--quiet", "--rename", "--set", "--version"}));
+  EXPECT_EQ(found,
+            (std::set<std::string>{"--dtype", "--help", "--json", "--list", "--out", "--quiet",
+                                   "--rename", "--set", "--tokenizer", "--version"}));
 }
 
 TEST_F(Cli, converts_weights_both_ways_and_refuses_what_it_cannot) {
@@ -237,7 +238,9 @@ TEST_F(Cli, converts_weights_both_ways_and_refuses_what_it_cannot) {
   refuses("convert " + fixture + " out.pt --rename nothing=x", {"fits no tensor"});
   refuses("convert " + fixture + " out.pt --rename nothing", {"is no old=new"});
   refuses("convert " + fixture + " out.pt --dtype int8", {"one of fp32, fp16, bf16, fp64"});
+  refuses("convert train.csv out.bin --tokenizer none.json", {"cannot read none.json"});
   EXPECT_FALSE(exists("out.pt"));
+  EXPECT_FALSE(exists("out.bin"));
   const auto done = tanren("convert " + fixture + " out.safetensors --rename head=classifier");
   EXPECT_EQ(done.code, 0) << done.output;
   EXPECT_NE(done.output.find("took model (9 of 27 tensors)"), std::string::npos) << done.output;
@@ -246,6 +249,10 @@ TEST_F(Cli, converts_weights_both_ways_and_refuses_what_it_cannot) {
   EXPECT_EQ(list["kind"], "state_dict");
   EXPECT_EQ(list["tensors"]["classifier.weight"]["dtype"], "bfloat16");
   EXPECT_EQ(list["tensors"]["classifier.weight"]["shape"], (std::vector<int>{3, 8}));
+  const auto ids = tanren("convert train.csv ids.bin --tokenizer " TANREN_SOURCE_DIR
+                          "/tests/fixtures/tokenizer/bpe.json");
+  EXPECT_NE(ids.output.find("uint16, vocabulary 600"), std::string::npos) << ids.output;
+  EXPECT_TRUE(exists("ids.bin"));
 }
 
 TEST_F(Cli, explains_and_plans_as_text_and_json) {
