@@ -1,0 +1,111 @@
+#include "tanren/model/vgg.h"
+
+#include "tanren/base/block.h"
+#include "tanren/model/init.h"
+#include "tanren/ops/dropout.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+
+namespace tanren {
+
+namespace {
+
+struct Preset {
+  std::string_view name;
+  std::array<int, 5> convolutions;  // per stage of 64, 128, 256, 512, 512 channels
+};
+constexpr std::array<Preset, 4> kPresets = {{
+    {"vgg11", {1, 1, 2, 2, 2}},
+    {"vgg13", {2, 2, 2, 2, 2}},
+    {"vgg16", {2, 2, 3, 3, 3}},
+    {"vgg19", {2, 2, 4, 4, 4}},
+}};
+constexpr std::array<int64_t, 5> kWidths = {64, 128, 256, 512, 512};
+constexpr int64_t kPooled = 7, kHidden = 4096;
+
+}  // namespace
+
+std::optional<VggShape> vgg_shape(std::string_view name) {
+  constexpr std::string_view kSuffix = "_bn";
+  const bool batch_norm =
+      name.size() > kSuffix.size() && name.substr(name.size() - kSuffix.size()) == kSuffix;
+  if (batch_norm) name.remove_suffix(kSuffix.size());
+  for (const auto& preset : kPresets) {
+    if (preset.name != name) continue;
+    VggShape shape;
+    shape.batch_norm = batch_norm;
+    for (size_t stage = 0; stage < kWidths.size(); ++stage) {
+      shape.channels.insert(shape.channels.end(), static_cast<size_t>(preset.convolutions[stage]),
+                            kWidths[stage]);
+      shape.channels.push_back(0);
+    }
+    return shape;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> vgg_names() {
+  std::vector<std::string> names;
+  for (const auto& preset : kPresets) {
+    names.emplace_back(preset.name);
+    names.push_back(std::string(preset.name) + "_bn");
+  }
+  return names;
+}
+
+Vgg::Vgg(const VggShape& shape) : Module("VGG"), shape_(shape) {
+  const auto features = register_module("features", std::make_shared<Module>("Features"));
+  int64_t in = shape.in_channels, index = 0;
+  for (const int64_t out : shape.channels) {
+    Stage stage;
+    stage.name = "features." + std::to_string(index);
+    if (out > 0) {
+      stage.conv = features->register_module(
+          std::to_string(index++),
+          std::make_shared<Conv2d>(Conv2dOptions{.in = in, .out = out, .padding = 1}));
+      if (shape.batch_norm) {
+        stage.norm =
+            features->register_module(std::to_string(index++), std::make_shared<BatchNorm2d>(out));
+      }
+      in = out;
+    }
+    ++index;  // the activation, or the pooling
+    features_.push_back(std::move(stage));
+  }
+  // Dropout and activations take places 1, 2, 4 and 5.
+  const auto classifier = register_module("classifier", std::make_shared<Module>("Classifier"));
+  const auto linear = [&](const char* name, int64_t from, int64_t to) {
+    classifier_.push_back(classifier->register_module(name, std::make_shared<Linear>(from, to)));
+  };
+  linear("0", in * kPooled * kPooled, kHidden);
+  linear("3", kHidden, kHidden);
+  linear("6", kHidden, shape.outputs);
+  init_convolutions(*this, /*zero_bias=*/true);
+  init_linears(*this, 0.01);
+}
+
+at::Tensor Vgg::forward(const at::Tensor& input) const {
+  at::Tensor x = input;
+  for (const Stage& stage : features_) {
+    if (stage.conv == nullptr) {
+      x = at::max_pool2d(x, /*kernel_size=*/2, /*stride=*/2);
+      continue;
+    }
+    x = run_block(stage.name, [&] {
+      const at::Tensor y = stage.conv->forward(x);
+      return (stage.norm ? stage.norm->forward(y) : y).relu_();
+    });
+  }
+  return run_block("classifier", [&] {
+    at::Tensor y = at::adaptive_avg_pool2d(x, {kPooled, kPooled}).flatten(1);
+    y = classifier_[0]->forward(y).relu_();
+    y = dropout(y, shape_.dropout, site_id("classifier.2"), is_training());
+    y = classifier_[1]->forward(y).relu_();
+    y = dropout(y, shape_.dropout, site_id("classifier.5"), is_training());
+    return classifier_[2]->forward(y);
+  });
+}
+
+}  // namespace tanren

@@ -1,0 +1,44 @@
+// VGG networks for images (Simonyan & Zisserman, 2014), as torchvision builds them: its parameter
+// names, initialisation (the same values from the same generator state) and numerics. Dropout is
+// counter-based.
+#pragma once
+
+#include "tanren/model/layers.h"
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace tanren {
+
+struct VggShape {
+  std::vector<int64_t> channels;  // of the convolutions in order; 0: halve the image
+  bool batch_norm = false;
+  int64_t in_channels = 3;
+  int64_t outputs = 1000;
+  double dropout = 0.5;
+};
+
+// vgg11, vgg13, vgg16, vgg19, each also with _bn; nothing for another name.
+std::optional<VggShape> vgg_shape(std::string_view name);
+std::vector<std::string> vgg_names();
+
+class Vgg : public Module {
+ public:
+  explicit Vgg(const VggShape& shape);
+  // [n, in_channels, h, w] → [n, outputs]; h and w at least 32.
+  at::Tensor forward(const at::Tensor& input) const;
+
+ private:
+  struct Stage {  // null, null: halve the image
+    std::shared_ptr<Conv2d> conv;
+    std::shared_ptr<BatchNorm2d> norm;
+    std::string name;
+  };
+
+  VggShape shape_;
+  std::vector<Stage> features_;
+  std::vector<std::shared_ptr<Linear>> classifier_;
+};
+
+}  // namespace tanren
