@@ -2,15 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace tanren {
 
 struct DataInfo {
-  std::vector<int64_t> input_shape;  // of one sample's "inputs"
-  int64_t outputs = 0;               // number of classes, or of regressed values
-  bool class_labels = true;          // "labels" are int64 classes; else floating values
-  int64_t vocab_size = 0;    // token data: "inputs" are int64 ids in [0, vocab_size); 0: no tokens
+  std::vector<int64_t> input_shape;      // of one sample's "inputs"
+  int64_t outputs = 0;                   // number of classes, or of regressed values
+  bool class_labels = true;              // "labels" are int64 classes; else floating values
+  std::vector<std::string> class_names;  // of class 0, 1, …; empty where classes have no names
+  int64_t vocab_size = 0;  // token data: "inputs" are int64 ids in [0, vocab_size); 0: no tokens
 };
 
 }  // namespace tanren

@@ -58,8 +58,8 @@ void fields(V& v, ModelOptions& o) {
 
 template <class V>
 void fields(V& v, SourceOptions& o) {
-  v("kind", o.kind, {"csv, tensors, synthetic."});
-  v("path", o.path, {"csv, tensors: the file; relative to the config file."});
+  v("kind", o.kind, {"csv, images (a folder of JPEG and PNG per class), tensors, synthetic."});
+  v("path", o.path, {"csv, tensors: the file; images: the folder; relative to the config file."});
   v("label", o.label, {"csv: name of the label column."});
   v("label_type", o.label_type, {"csv: class (0, 1, …) or value (regression)."});
   v("shape", o.shape, {"csv: shape of one sample's inputs; empty: a row of features."});
@@ -69,6 +69,26 @@ void fields(V& v, SourceOptions& o) {
   v("fields", o.fields,
     {"synthetic: such as \"inputs: float[1,8,8] in [-1, 1]\", \"labels: int[] in [0, 9]\"."});
   v("samples", o.samples, {"synthetic: how many, ≥ 1."});
+  v("size", o.size, {"images: [height, width] that come out; one number is a square."});
+  v("resize", o.resize,
+    {"images: shorter edge before the crop; 0: the smallest that covers the crop."});
+  v("crop", o.crop,
+    {"images: center, none (squeezed to size); in training also random (a random part, resized), "
+     "shift (a random place)."});
+  v("crop_scale", o.crop_scale,
+    {"images, crop random: smallest and largest share of the area, in (0, 1]."});
+  v("crop_ratio", o.crop_ratio, {"images, crop random: smallest and largest width / height."});
+  v("pad", o.pad,
+    {"images, crop shift: black pixels around the image, in its size before the crop."});
+  v("flip", o.flip, {"images: probability that a training image is mirrored, in [0, 1]."});
+  v("color", o.color,
+    {"images: jitter of [brightness, contrast, saturation, hue] in training; hue ≤ 0.5."});
+  v("channels", o.channels, {"images: 3 (RGB) or 1 (grey)."});
+  v("mean", o.mean, {"images: taken off pixels in [0, 1], a number per channel; []: 0."});
+  v("std", o.std, {"images: what is left is divided by it, a number per channel; []: 1."});
+  v("max_pixels", o.max_pixels, {"images: a file with more pixels counts as broken."});
+  v("broken", o.broken,
+    {"images: damaged, empty or unreadable files are an error, or skip: left out and named."});
 }
 
 template <class V>

@@ -46,6 +46,7 @@ struct Change {
   void operator()(double& value) const { value = value * 0.5 + 0.2; }
   void operator()(std::optional<int64_t>& value) const { value = value.value_or(0) + 3; }
   void operator()(std::vector<int64_t>& value) const { value.push_back(3); }
+  void operator()(std::vector<double>& value) const { value.push_back(0.5); }
   void operator()(std::vector<std::string>& value) const { value.emplace_back("top5"); }
   void operator()(std::map<std::string, std::string>& value) const { value["a b\n"] = "\"c\""; }
   void operator()(std::vector<GroupOptions>& value) const {
@@ -99,7 +100,14 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
   const std::vector<std::string> by_kind[] = {
       {"fields", "samples"},
       {"path", "label", "label_type", "shape", "scale", "offset", "classes"}};
+  // Those of images are written and read back in validate_images_test.cpp.
+  const std::vector<std::string> of_images = {
+      "size",  "resize",   "crop", "crop_scale", "crop_ratio", "pad",   "flip",
+      "color", "channels", "mean", "std",        "max_pixels", "broken"};
   std::set<std::string> covered;
+  for (const char* source : {"data.train.", "data.eval."}) {
+    for (const auto& key : of_images) covered.insert(source + key);
+  }
   for (const bool synthetic : {false, true}) {
     RunConfig config = parse(kGood);
     config.model.kind = "own";
@@ -120,6 +128,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
       if (!synthetic) left.insert("model.label_smoothing");
       for (const char* source : {"data.train.", "data.eval."}) {
         for (const auto& key : by_kind[synthetic ? 1 : 0]) left.insert(source + key);
+        for (const auto& key : of_images) left.insert(source + key);
         left.insert(std::string(source) + "classes");
       }
       if (left.count(key) > 0) return;

@@ -40,8 +40,8 @@ struct ModelOptions {
 };
 
 struct SourceOptions {               // [data.train], [data.eval]
-  std::string kind;                  // csv, tensors, synthetic
-  std::string path;                  // csv, tensors; relative to the config file
+  std::string kind;                  // csv, images, tensors, synthetic
+  std::string path;                  // csv, images, tensors; relative to the config file
   std::string label = "label";       // csv: column (by name) that holds the label
   std::string label_type = "class";  // csv: class (integer) or value (float)
   std::vector<int64_t> shape;  // csv: shape of one sample's inputs; empty: one row of features
@@ -51,6 +51,20 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::vector<std::string>
       fields;           // synthetic: "inputs: float[1,8,8] in [-1, 1]", "labels: int[] in [0, 9]"
   int64_t samples = 0;  // synthetic: how many
+  std::vector<int64_t> size = {
+      224};            // images: height and width that come out; one number: a square
+  int64_t resize = 0;  // images: shorter edge before the crop; 0: the smallest that covers the crop
+  std::string crop = "center";  // images: center, none; in training also random, shift
+  std::vector<double> crop_scale = {0.08, 1.0};        // images, random: share of the area
+  std::vector<double> crop_ratio = {0.75, 4.0 / 3.0};  // images, random: width / height
+  int64_t pad = 0;            // images, shift: black pixels around the image before the crop
+  double flip = 0.0;          // images: probability of mirroring a training image
+  std::vector<double> color;  // images: jitter of brightness, contrast, saturation, hue
+  int64_t channels = 3;       // images: 3 colours, or 1: grey
+  std::vector<double> mean;   // images: subtracted from pixels in [0, 1], a number per channel
+  std::vector<double> std;    // images: and then divided by
+  int64_t max_pixels = 100'000'000;  // images: a larger file counts as broken
+  std::string broken = "error";      // images: error, skip
 };
 
 struct DataOptions {

@@ -114,6 +114,18 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"loss_scale", "precision.loss_scale and precision.initial_scale"},
     {"num_classes", "model.outputs"},
     {"benchmark", "precision.cudnn_benchmark"},
+    {"image_size", "data.train.size"},
+    {"img_size", "data.train.size"},
+    {"crop_size", "data.train.size"},
+    {"resize_size", "data.train.resize"},
+    {"hflip", "data.train.flip (a probability)"},
+    {"horizontal_flip", "data.train.flip (a probability)"},
+    {"random_flip", "data.train.flip (a probability)"},
+    {"color_jitter", "data.train.color = [brightness, contrast, saturation, hue]"},
+    {"image_mean", "data.train.mean"},
+    {"image_std", "data.train.std"},
+    {"random_resized_crop", "data.train.crop = \"random\""},
+    {"center_crop", "data.train.crop = \"center\""},
 };
 
 struct Word {
@@ -151,6 +163,12 @@ constexpr Word kWords[] = {
     {"model.loss", "mae", "l1"},
     {"model.norm", "batchnorm", "batch"},
     {"model.norm", "groupnorm", "group"},
+    {"data.train.kind", "imagefolder", "images"},
+    {"data.train.kind", "image_folder", "images"},
+    {"data.eval.kind", "imagefolder", "images"},
+    {"data.eval.kind", "image_folder", "images"},
+    {"data.train.crop", "centre", "center"},
+    {"data.eval.crop", "centre", "center"},
 };
 
 std::string_view last_part(std::string_view key) {

@@ -71,6 +71,7 @@ inline const char* type_name(double) { return "a number"; }
 inline const char* type_name(const std::optional<int64_t>&) { return "a whole number"; }
 inline const char* type_name(const std::optional<double>&) { return "a number"; }
 inline const char* type_name(const std::vector<int64_t>&) { return "a list of whole numbers"; }
+inline const char* type_name(const std::vector<double>&) { return "a list of numbers"; }
 inline const char* type_name(const std::vector<std::string>&) { return "a list of texts"; }
 inline const char* type_name(const std::map<std::string, std::string>&) {
   return "a table of plain values";

@@ -54,12 +54,14 @@ Collated TensorDataset::collate(const std::vector<int64_t>& indices) const {
   return collated;
 }
 
-std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::string& what) {
+std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::string& what,
+                                      const DataInfo* train) {
   if (options.kind == "csv") return open_csv(options, what);
   if (options.kind == "tensors") return open_tensors(options, what);
+  if (options.kind == "images") return open_images(options, what, train);
   if (options.kind == "synthetic") return open_synthetic(options, what);
   throw ConfigError("[" + what + "] there is no kind \"" + options.kind + "\"; set " + what +
-                    ".kind to csv, tensors or synthetic");
+                    ".kind to csv, images, tensors or synthetic");
 }
 
 }  // namespace tanren

@@ -34,6 +34,8 @@ class Dataset {
   virtual Collated collate_training(const std::vector<int64_t>& indices, const Draw&) const {
     return collate(indices);
   }
+  // What has gone wrong so far without ending the run, as one line for the log; empty if nothing.
+  virtual std::string remarks() const { return ""; }
 };
 
 // Samples held in memory, dim 0 of every field. Rows are gathered by memcpy: loader threads must
@@ -53,12 +55,16 @@ class TensorDataset : public Dataset {
 };
 
 // Opens the source that `options` describe; `what` ("data.train") stands in the error texts.
+// An evaluation set takes the class names of `train`, where the data has names for its classes.
 // DataError naming file, row and column for unusable data; ConfigError for unusable options.
-std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::string& what);
+std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::string& what,
+                                      const DataInfo* train = nullptr);
 
 // Kinds of dataset, one file each.
 std::unique_ptr<Dataset> open_csv(const SourceOptions& options, const std::string& what);
 std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::string& what);
+std::unique_ptr<Dataset> open_images(const SourceOptions& options, const std::string& what,
+                                     const DataInfo* train);
 std::unique_ptr<Dataset> open_synthetic(const SourceOptions& options, const std::string& what);
 
 }  // namespace tanren

@@ -19,11 +19,14 @@ EvalPass::EvalPass(const Dataset& dataset, int64_t batch_size, int64_t rank, int
 }
 
 std::optional<Collated> EvalPass::next() {
-  if (begin_ >= end_) return std::nullopt;
-  std::vector<int64_t> indices(static_cast<size_t>(std::min(batch_size_, end_ - begin_)));
-  std::iota(indices.begin(), indices.end(), begin_);
-  begin_ += static_cast<int64_t>(indices.size());
-  return dataset_.collate(indices);
+  while (begin_ < end_) {
+    std::vector<int64_t> indices(static_cast<size_t>(std::min(batch_size_, end_ - begin_)));
+    std::iota(indices.begin(), indices.end(), begin_);
+    begin_ += static_cast<int64_t>(indices.size());
+    Collated collated = dataset_.collate(indices);
+    if (collated.batch.size() > 0) return collated;  // else all its files were broken
+  }
+  return std::nullopt;
 }
 
 }  // namespace tanren

@@ -31,6 +31,7 @@ struct ModelProfile {
   bool couples_samples = false;  // batch norm: equality over splits does not hold
   int64_t train_samples = 0;
   int64_t eval_samples = 0;
+  std::vector<std::string> class_names;  // where the classes of the data have names
 };
 
 struct DevicePlan {

@@ -21,6 +21,12 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   plan.lines.push_back({"model", config.model.kind, Source::asked,
                         to_text(profile.num_trainable) + " of " + to_text(profile.num_parameters) +
                             " parameters are trained"});
+  if (!profile.class_names.empty()) {
+    std::string names;
+    for (const auto& name : profile.class_names) names += (names.empty() ? "" : ", ") + name;
+    plan.lines.push_back({"classes", to_text(static_cast<int64_t>(profile.class_names.size())),
+                          Source::planned, "from 0: " + names});
+  }
   plan_device(request, plan);
   plan_batch(request, plan);
   plan_length(request, plan);

@@ -11,7 +11,8 @@ namespace tanren {
 Datasets open_datasets(const DataOptions& options) {
   Datasets datasets;
   datasets.train = open_dataset(options.train, "data.train");
-  if (!options.eval.kind.empty()) datasets.eval = open_dataset(options.eval, "data.eval");
+  const DataInfo train = datasets.train->info();
+  if (!options.eval.kind.empty()) datasets.eval = open_dataset(options.eval, "data.eval", &train);
   return datasets;
 }
 
@@ -28,6 +29,7 @@ ModelProfile profile(const Task& task, const Datasets& datasets) {
   }
   profile.couples_samples = couples_samples(*task.module);
   profile.train_samples = datasets.train->size();
+  profile.class_names = datasets.train->info().class_names;
   if (datasets.eval) profile.eval_samples = datasets.eval->size();
   return profile;
 }

@@ -2,6 +2,7 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
+#include "tanren/base/log.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/train/evaluate.h"
@@ -57,6 +58,12 @@ bool finished(const RunState& run, const Plan& plan) {
   throw RunError(line + "; lower the learning rate, clip, or look at that data");
 }
 
+// What went wrong with the data without ending the run, at the end of an epoch and of the run.
+void tell_remarks(const Dataset& train, int64_t epoch) {
+  const std::string remarks = train.remarks();
+  if (!remarks.empty()) log(remarks + " (until epoch " + std::to_string(epoch + 1) + ")");
+}
+
 bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
 }  // namespace
@@ -102,6 +109,7 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
 
   Loader loader = make_loader(run, parts, surroundings.train);
   int64_t saved_at = -1;
+  int64_t seen_epoch = -1;
   while (!finished(run, plan)) {
     if (parts.stop_requested()) {
       result.ending = Ending::interrupted;
@@ -114,6 +122,8 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
     const auto step_start = Clock::now();
     const int64_t reads = num_device_reads();
     const GlobalBatch batch = loader.next();
+    if (batch.epoch > seen_epoch && seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
+    seen_epoch = batch.epoch;
     const int64_t step_before = run.step();
     auto report = update(run.phases.front(), run, parts, batch);
     if (!report) continue;  // abandoned: a stop was requested
@@ -142,6 +152,7 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
       saved_at = run.attempt;
     }
   }
+  if (seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
   if (result.ending == Ending::finished) evaluation();
   if (saved_at != run.attempt) checkpoint();
   for (Sink* sink : surroundings.sinks) sink->flush();

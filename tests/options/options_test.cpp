@@ -7,6 +7,7 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/config/describe.h"
 #include "tanren/config/read_config.h"
+#include "tanren/data/image_test_util.h"
 #include "tanren/plan/planner.h"
 #include "tanren/run/run.h"
 
@@ -100,6 +101,9 @@ const Sets kSynthetic = {"data.train.kind=synthetic",
                          "data.eval.kind=",
                          "data.eval.path=",
                          "data.eval.classes=0"};
+const Sets kImages = {"data.train.kind=images", "data.train.path=pictures", "data.train.classes=0",
+                      "data.train.size=[8]",    "data.eval.kind=",          "data.eval.path=",
+                      "data.eval.classes=0"};
 const Sets kValues = {"data.train.label_type=value", "data.train.classes=0", "model.loss=mse",
                       "data.eval.label_type=value",  "data.eval.classes=0",  "evaluate.metrics=[]"};
 const Sets kHalf = {"precision.mode=fp16"};
@@ -154,6 +158,19 @@ std::vector<Row> rows() {
       {"data.train.fields", kSynthetic,
        "[\"inputs: float[5] in [-1, 1]\", \"labels: int[] in [0, 2]\"]"},
       {"data.train.samples", kSynthetic, "8"},
+      {"data.train.size", kImages, "[6]"},
+      {"data.train.resize", kImages, "12"},
+      {"data.train.crop", kImages, "random"},
+      {"data.train.crop_scale", kImages + Sets{"data.train.crop=random"}, "[0.5, 0.6]"},
+      {"data.train.crop_ratio", kImages + Sets{"data.train.crop=random"}, "[1, 1]"},
+      {"data.train.pad", kImages + Sets{"data.train.crop=shift"}, "2"},
+      {"data.train.flip", kImages, "1"},
+      {"data.train.color", kImages, "[0.5, 0, 0, 0]"},
+      {"data.train.channels", kImages, "1"},
+      {"data.train.mean", kImages, "[0.5, 0.5, 0.5]"},
+      {"data.train.std", kImages, "[0.5, 0.5, 0.5]"},
+      {"data.train.max_pixels", kImages, "200"},
+      {"data.train.broken", kImages + Sets{"data.train.path=broken"}, "skip"},
       {"data.shuffle", {}, "false"},
       {"data.last", {"run.steps=none", "run.epochs=1"}, "drop"},
       {"batch.global_batch", {}, "6"},
@@ -214,6 +231,13 @@ class Options : public ::testing::Test {
       rows += std::to_string(i % 3) + "\n";
     }
     folder_.file("rows.csv", rows);
+    for (const std::string name : {"pictures/cat", "pictures/dog", "broken/cat", "broken/dog"}) {
+      fs::create_directories(folder_.path() / name);
+      for (int i = 0; i < 3; ++i) {
+        folder_.file(name + "/" + std::to_string(i) + ".jpg", make_jpeg(17 + i, 12 + 3 * i));
+      }
+    }
+    folder_.file("broken/cat/empty.jpg", "");
   }
 
   RunConfig config_of(const Sets& sets) const {

@@ -1,0 +1,116 @@
+#include "tanren/config/problems.h"
+
+#include "tanren/base/text.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tanren {
+
+namespace {
+
+// {low, high}: 0 < low ≤ high ≤ most.
+void check_range(Problems& p, const std::string& key, const std::vector<double>& range,
+                 double most) {
+  const bool fine = range.size() == 2 && range[0] > 0 && range[0] <= range[1] && range[1] <= most;
+  p.check(fine, key + " must be [smallest, largest], above 0 and at most " + to_text(most));
+}
+
+// A number for each channel, or none.
+void check_per_channel(Problems& p, const std::string& key, const std::vector<double>& values,
+                       int64_t channels, bool positive) {
+  p.check(values.empty() || static_cast<int64_t>(values.size()) == channels,
+          key + " has " + to_text(static_cast<int64_t>(values.size())) + " numbers for " +
+              to_text(channels) + " channels; give one for each");
+  for (const double value : values) {
+    if (positive) {
+      p.positive(key, value);
+    } else {
+      p.check(std::isfinite(value), key + " is " + to_text(value) + "; give a number");
+    }
+  }
+}
+
+void check_geometry(Problems& p, const std::string& section, const SourceOptions& o,
+                    const std::set<std::string>& changed) {
+  const bool training = section == "data.train.";
+  const auto unused = [&](const std::vector<std::string>& keys) {
+    p.unused(changed, section, keys, section + "crop", o.crop);
+  };
+  p.sizes(section + "size", o.size);
+  p.check(o.size.size() == 1 || o.size.size() == 2,
+          section + "size has " + to_text(static_cast<int64_t>(o.size.size())) +
+              " numbers; give [height, width] or one for a square");
+  constexpr double kMostPixels = 1e9;
+  const double pixels =
+      o.size.empty() ? 0 : static_cast<double>(o.size.front()) * static_cast<double>(o.size.back());
+  p.check(pixels <= kMostPixels,
+          section + "size is " + to_text(pixels) + " pixels an image, which is absurd; lower it");
+  const int64_t longest = o.size.empty() ? 1 : *std::max_element(o.size.begin(), o.size.end());
+  p.count(section + "resize", o.resize, 0);
+  p.check(o.resize == 0 || o.resize >= longest,
+          section + "resize is " + to_text(o.resize) + ", too small for a crop of " +
+              to_text(longest) + "; make it at least that, or 0");
+  if (training) {
+    p.one_of(section + "crop", o.crop, {"center", "none", "random", "shift"});
+  } else {
+    p.one_of(section + "crop", o.crop, {"center", "none"});
+  }
+  if (o.crop == "none" || o.crop == "random") unused({"resize"});
+  if (o.crop != "random") unused({"crop_scale", "crop_ratio"});
+  if (o.crop != "shift") unused({"pad"});
+  check_range(p, section + "crop_scale", o.crop_scale, 1);
+  check_range(p, section + "crop_ratio", o.crop_ratio, 1000);
+  const int64_t shortest = o.size.empty() ? 1 : *std::min_element(o.size.begin(), o.size.end());
+  p.check(o.pad >= 0 && o.pad < shortest, section + "pad is " + to_text(o.pad) +
+                                              "; it must be 0 or more and smaller than the crop");
+}
+
+}  // namespace
+
+void check_images(Problems& p, const std::string& section, const SourceOptions& o,
+                  const std::set<std::string>& changed) {
+  if (o.kind != "images") {
+    p.unused(changed, section,
+             {"size", "resize", "crop", "crop_scale", "crop_ratio", "pad", "flip", "color",
+              "channels", "mean", "std", "max_pixels", "broken"},
+             section + "kind", o.kind);
+    return;
+  }
+  p.check(!o.path.empty(), section + "path is missing; name the folder of class folders");
+  check_geometry(p, section, o, changed);
+  p.within(section + "flip", o.flip, 0, 1, true);
+  p.check(o.channels == 1 || o.channels == 3,
+          section + "channels is " + to_text(o.channels) + "; it must be 3 (RGB) or 1 (grey)");
+  p.check(o.color.empty() || o.color.size() == 4,
+          section + "color has " + to_text(static_cast<int64_t>(o.color.size())) +
+              " numbers; give [brightness, contrast, saturation, hue]");
+  for (const double amount : o.color) p.not_negative(section + "color", amount);
+  if (o.color.size() == 4) {
+    p.check(o.color[3] <= 0.5,
+            section + "color has hue " + to_text(o.color[3]) + "; at most 0.5, which is any hue");
+    p.check(o.channels != 1 || (o.color[2] == 0 && o.color[3] == 0),
+            section + "color changes saturation or hue, which grey images lack; set both to 0");
+  }
+  if (section == "data.eval.") {
+    p.check(o.flip == 0 && o.color.empty(),
+            section + "flip and color are for training; evaluation changes no image: drop them");
+  }
+  check_per_channel(p, section + "mean", o.mean, o.channels, false);
+  check_per_channel(p, section + "std", o.std, o.channels, true);
+  p.count(section + "max_pixels", o.max_pixels, 1);
+  p.one_of(section + "broken", o.broken, {"error", "skip"});
+}
+
+void check_image_pair(Problems& p, const DataOptions& o) {
+  if (o.train.kind != "images" || o.eval.kind != "images") return;
+  const auto same = [&](const std::string& key, bool equal) {
+    p.check(equal, "data.eval." + key + " differs from data.train." + key +
+                       "; a model must be evaluated on what it was trained on: make them equal");
+  };
+  same("channels", o.train.channels == o.eval.channels);
+  same("mean", o.train.mean == o.eval.mean);
+  same("std", o.train.std == o.eval.std);
+}
+
+}  // namespace tanren
