@@ -42,17 +42,42 @@ void fields(V& v, RunOptions& o) {
 
 template <class V>
 void fields(V& v, ModelOptions& o) {
-  v("kind", o.kind, {"mlp, convnet, or a name that the program registered."});
+  v("kind", o.kind, {"mlp, convnet, gpt2, or a name that the program registered."});
   v("hidden", o.hidden, {"mlp: widths of the hidden layers, each ≥ 1; [] is a linear model."});
   v("channels", o.channels,
     {"convnet: channels per stage, each ≥ 1; each stage halves the image."});
   v("norm", o.norm, {"convnet: group, batch, none. batch couples the samples of a microbatch."});
   v("activation", o.activation, {"relu, gelu, tanh."});
-  v("dropout", o.dropout, {"Probability in [0, 1); counter-based: the split cannot change it."});
+  v("dropout", o.dropout,
+    {"Probability in [0, 1) of every dropout of the model; counter-based: the split cannot change "
+     "it. "
+     "Unset: 0; gpt2: 0.1."});
   v("outputs", o.outputs, {"Classes or regressed values; 0: as many as the data has."});
   v("loss", o.loss, {"cross_entropy, bce, mse, l1."});
   v("label_smoothing", o.label_smoothing,
     {"cross_entropy: share of the target spread evenly, in [0, 1)."});
+  v("size", o.size,
+    {"Preset of a known model; gpt2: gpt2, distilgpt2, gpt2-medium, gpt2-large, gpt2-xl."});
+  v("num_layers", o.num_layers, {"gpt2: blocks; 0: the preset's."});
+  v("num_heads", o.num_heads,
+    {"gpt2: attention heads, which divide hidden_size; 0: the preset's."});
+  v("hidden_size", o.hidden_size, {"gpt2: width of a token's vector; 0: the preset's."});
+  v("intermediate_size", o.intermediate_size,
+    {"gpt2: width inside a block's MLP; 0: 4 times hidden_size."});
+  v("context_length", o.context_length,
+    {"gpt2: positions, the longest sequence it can see; 0: the preset's."});
+  v("vocab_size", o.vocab_size,
+    {"gpt2: tokens it knows, at least as many as the data has; 0: the data's."});
+  v("embedding_dropout", o.embedding_dropout,
+    {"gpt2: after the embeddings, in [0, 1); unset: model.dropout."});
+  v("attention_dropout", o.attention_dropout,
+    {"gpt2: of attention weights, in [0, 1); unset: model.dropout."});
+  v("residual_dropout", o.residual_dropout,
+    {"gpt2: of what a block adds, in [0, 1); unset: model.dropout."});
+  v("layer_norm_eps", o.layer_norm_eps,
+    {"gpt2: added to a variance, > 0; unset: the preset's, 1e-5."});
+  v("initializer_range", o.initializer_range,
+    {"gpt2: standard deviation of the initial weights, > 0; unset: 0.02."});
   v("options", o.options, {"Table of options for a registered kind, handed on as text."});
 }
 
@@ -193,6 +218,22 @@ void fields(V& v, MetricsOptions& o) {
   v("jsonl", o.jsonl, {"Write log.jsonl, one line per attempt.", Identity::free});
 }
 
+template <class V>
+void fields(V& v, GenerateOptions& o) {
+  v("prompt", o.prompt,
+    {"What the sample of tanren eval goes on from: text for byte data, else token numbers "
+     "(\"15496 11\"); empty: token 0, a new line for text.",
+     Identity::free});
+  v("tokens", o.tokens, {"Tokens to sample, 0 to 2^20; 0: no sample.", Identity::free});
+  v("temperature", o.temperature,
+    {"Logits are divided by it, ≥ 0; 0: the most probable token each time.", Identity::free});
+  v("top_k", o.top_k,
+    {"Sample among the k most probable tokens only; 0: among all.", Identity::free});
+  v("top_p", o.top_p,
+    {"Sample among the fewest tokens that hold this probability, in (0, 1].", Identity::free});
+  v("seed", o.seed, {"Seed of the sample, 0 or more.", Identity::free});
+}
+
 // Calls visitor(full_key, member&, FieldInfo) for every key, in the order of the documentation.
 template <class F>
 void visit_config(RunConfig& config, F&& visitor) {
@@ -216,6 +257,7 @@ void visit_config(RunConfig& config, F&& visitor) {
   section("evaluate", config.evaluate);
   section("checkpoint", config.checkpoint);
   section("metrics", config.metrics);
+  section("generate", config.generate);
 }
 
 }  // namespace tanren

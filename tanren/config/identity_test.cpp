@@ -45,6 +45,7 @@ struct Change {
   void operator()(int64_t& value) const { value += 3; }
   void operator()(double& value) const { value = value * 0.5 + 0.2; }
   void operator()(std::optional<int64_t>& value) const { value = value.value_or(0) + 3; }
+  void operator()(std::optional<double>& value) const { value = value.value_or(0) * 0.5 + 0.2; }
   void operator()(std::vector<int64_t>& value) const { value.push_back(3); }
   void operator()(std::vector<double>& value) const { value.push_back(0.5); }
   void operator()(std::vector<std::string>& value) const { value.emplace_back("top5"); }
@@ -76,10 +77,12 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
   });
   EXPECT_EQ(seen, all_keys());
   EXPECT_GT(seen.size(), 70u);
-  EXPECT_EQ(free, (std::vector<std::string>{
-                      "run.name", "run.device", "run.threads", "run.stop_after", "data.workers",
-                      "data.prefetch", "batch.microbatch", "checkpoint.every", "checkpoint.keep",
-                      "metrics.console_every", "metrics.jsonl"}));
+  EXPECT_EQ(free,
+            (std::vector<std::string>{
+                "run.name", "run.device", "run.threads", "run.stop_after", "data.workers",
+                "data.prefetch", "batch.microbatch", "checkpoint.every", "checkpoint.keep",
+                "metrics.console_every", "metrics.jsonl", "generate.prompt", "generate.tokens",
+                "generate.temperature", "generate.top_k", "generate.top_p", "generate.seed"}));
 }
 
 TEST(Identity, a_longer_run_is_the_same_run_and_a_shorter_one_is_not) {

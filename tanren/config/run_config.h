@@ -26,16 +26,26 @@ struct RunOptions {
 };
 
 struct ModelOptions {
-  std::string kind;                          // mlp, convnet, or a name that the program registered
+  std::string kind;  // mlp, convnet, gpt2, or a name that the program registered
   std::vector<int64_t> hidden = {128, 128};  // mlp: widths of the hidden layers
   std::vector<int64_t> channels = {32, 64};  // convnet: channels per stage
   std::string norm = "group";                // convnet: batch, group, none
   std::string activation = "relu";           // relu, gelu, tanh
-  double dropout =
-      0.0;  // before the last layer of an mlp / the head of a convnet, and between mlp layers
+  std::optional<double> dropout;       // every dropout of the model; unset: 0, or the preset's
   int64_t outputs = 0;                 // classes or regressed values; 0: as many as the data has
   std::string loss = "cross_entropy";  // cross_entropy, bce, mse, l1
   double label_smoothing = 0.0;        // cross_entropy only
+  // Transformers. 0, empty or unset: the preset's.
+  std::string size;               // preset; gpt2: gpt2, distilgpt2, gpt2-medium, -large, -xl
+  int64_t num_layers = 0;         // blocks
+  int64_t num_heads = 0;          // attention heads of a block; they divide hidden_size
+  int64_t hidden_size = 0;        // width of a token's vector
+  int64_t intermediate_size = 0;  // width inside a block's MLP; gpt2: 0 is 4 × hidden_size
+  int64_t context_length = 0;     // positions: the longest sequence it can see
+  int64_t vocab_size = 0;         // 0: as many tokens as the data has
+  std::optional<double> embedding_dropout, attention_dropout, residual_dropout;  // over dropout
+  std::optional<double> layer_norm_eps;
+  std::optional<double> initializer_range;     // standard deviation of the initial weights
   std::map<std::string, std::string> options;  // [model.options]: for registered kinds, verbatim
 };
 
@@ -147,6 +157,15 @@ struct MetricsOptions {
   bool jsonl = true;          // log.jsonl, one line per attempt
 };
 
+struct GenerateOptions {     // the sample that tanren eval prints of a language model
+  std::string prompt;        // text for byte data, else token numbers ("15496 11"); empty: 0
+  int64_t tokens = 200;      // how many to add; 0: no sample
+  double temperature = 1.0;  // 0: the most probable token each time
+  int64_t top_k = 0;         // only among the k most probable; 0: all
+  double top_p = 1.0;        // only among the fewest that hold this probability
+  int64_t seed = 0;
+};
+
 struct RunConfig {
   RunOptions run;
   ModelOptions model;
@@ -160,6 +179,7 @@ struct RunConfig {
   EvaluateOptions evaluate;
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
+  GenerateOptions generate;
   std::set<std::string> asked;  // full keys that the file or --set gave
 };
 

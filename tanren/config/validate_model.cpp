@@ -4,6 +4,45 @@
 
 namespace tanren {
 
+namespace {
+
+const std::vector<std::string> kTransformerKeys = {"size",
+                                                   "num_layers",
+                                                   "num_heads",
+                                                   "hidden_size",
+                                                   "intermediate_size",
+                                                   "context_length",
+                                                   "vocab_size",
+                                                   "embedding_dropout",
+                                                   "attention_dropout",
+                                                   "residual_dropout",
+                                                   "layer_norm_eps",
+                                                   "initializer_range"};
+
+// How the sizes fit together is checked where the preset fills in what is not given.
+void check_transformer(Problems& p, const ModelOptions& o) {
+  p.within("model.num_layers", static_cast<double>(o.num_layers), 0, 4096, true);
+  p.within("model.num_heads", static_cast<double>(o.num_heads), 0, 4096, true);
+  const auto width = [&](const char* key, int64_t value) {
+    p.within(key, static_cast<double>(value), 0, kAbsurdWidth, false);
+  };
+  width("model.hidden_size", o.hidden_size);
+  width("model.intermediate_size", o.intermediate_size);
+  width("model.context_length", o.context_length);
+  width("model.vocab_size", o.vocab_size);
+  const auto probability = [&](const char* key, const std::optional<double>& value) {
+    if (value) p.within(key, *value, 0, 1, false);
+  };
+  probability("model.dropout", o.dropout);
+  probability("model.embedding_dropout", o.embedding_dropout);
+  probability("model.attention_dropout", o.attention_dropout);
+  probability("model.residual_dropout", o.residual_dropout);
+  if (o.layer_norm_eps) p.positive("model.layer_norm_eps", *o.layer_norm_eps);
+  if (o.initializer_range) p.positive("model.initializer_range", *o.initializer_range);
+}
+
+}  // namespace
+
 void check_model(Problems& p, const ModelOptions& o, const std::vector<std::string>& known,
                  const std::set<std::string>& changed) {
   if (o.kind.empty()) {
@@ -18,7 +57,7 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
   p.one_of("model.norm", o.norm, {"group", "batch", "none"});
   p.one_of("model.activation", o.activation, {"relu", "gelu", "tanh"});
   p.one_of("model.loss", o.loss, {"cross_entropy", "bce", "mse", "l1"});
-  p.within("model.dropout", o.dropout, 0, 1, false);
+  check_transformer(p, o);
   p.within("model.label_smoothing", o.label_smoothing, 0, 1, false);
   p.check(o.label_smoothing == 0 || o.loss == "cross_entropy",
           "model.label_smoothing needs model.loss = \"cross_entropy\", not \"" + o.loss + "\"");
@@ -29,6 +68,20 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
   }
   if (o.kind == "convnet") {
     p.unused(changed, "model.", {"hidden", "options"}, "model.kind", o.kind);
+  }
+  if (o.kind == "mlp" || o.kind == "convnet") {
+    p.unused(changed, "model.", kTransformerKeys, "model.kind", o.kind);
+    p.unused(changed, "generate.", {"prompt", "tokens", "temperature", "top_k", "top_p", "seed"},
+             "model.kind", o.kind);
+  }
+  if (o.kind == "gpt2") {
+    if (!o.size.empty()) {
+      p.one_of("model.size", o.size,
+               {"gpt2", "distilgpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"});
+    }
+    p.unused(changed, "model.",
+             {"hidden", "channels", "norm", "activation", "outputs", "loss", "options"},
+             "model.kind", o.kind);
   }
 }
 

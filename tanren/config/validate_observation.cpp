@@ -1,5 +1,6 @@
 #include "tanren/config/problems.h"
 
+#include "tanren/base/text.h"
 #include "tanren/config/validate.h"
 
 namespace tanren {
@@ -13,6 +14,15 @@ void check_metrics(Problems& p, const EvaluateOptions& o) {
             "evaluate.metrics has \"" + metric + "\"; known are accuracy and top<k> (top5)");
     p.check(seen.insert(metric).second, "evaluate.metrics has \"" + metric + "\" twice; drop one");
   }
+}
+
+void check_generate(Problems& p, const GenerateOptions& o) {
+  p.within("generate.tokens", static_cast<double>(o.tokens), 0, 1 << 20, true);
+  p.not_negative("generate.temperature", o.temperature);
+  p.within("generate.top_k", static_cast<double>(o.top_k), 0, kAbsurdWidth, false);
+  p.check(o.top_p > 0 && o.top_p <= 1,
+          "generate.top_p is " + to_text(o.top_p) + "; it must lie in (0, 1]");
+  p.at_least("generate.seed", o.seed, 0);
 }
 
 }  // namespace
@@ -30,6 +40,7 @@ void check_observation(Problems& p, const RunConfig& config) {
   p.count("checkpoint.every", config.checkpoint.every, 0);
   p.count("checkpoint.keep", config.checkpoint.keep, 1);
   p.count("metrics.console_every", config.metrics.console_every, 1);
+  check_generate(p, config.generate);
 }
 
 }  // namespace tanren

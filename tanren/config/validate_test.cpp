@@ -65,6 +65,46 @@ TEST(Validate, refuses_models_that_cannot_be_built) {
   EXPECT_EQ(parse(kGood, {"model.kind=own", "model.channels=[8]"}).model.channels.size(), 1u);
 }
 
+TEST(Validate, refuses_transformers_and_samples_that_cannot_be) {
+  expect_refused({
+      {{"model.num_heads=4"}, "model.num_heads has no meaning for model.kind \"mlp\"; drop it"},
+      {{"generate.tokens=4"}, "generate.tokens has no meaning for model.kind \"mlp\"; drop it"},
+  });
+  const Cases cases = {
+      {{"model.size=gpt3"}, "model.size \"gpt3\" is unknown; one of gpt2, distilgpt2"},
+      {{"model.size=medium"}, "(here it is gpt2-medium)"},
+      {{"model.num_layers=-1"}, "model.num_layers is -1; it must lie in [0, 4096]"},
+      {{"model.num_heads=-2"}, "model.num_heads is -2"},
+      {{"model.hidden_size=-8"}, "model.hidden_size is -8"},
+      {{"model.intermediate_size=99999999999"}, "model.intermediate_size"},
+      {{"model.context_length=-1"}, "model.context_length is -1"},
+      {{"model.vocab_size=-1"}, "model.vocab_size is -1"},
+      {{"model.attention_dropout=1"}, "model.attention_dropout is 1; it must lie in [0, 1)"},
+      {{"model.embedding_dropout=-1"}, "model.embedding_dropout is -1"},
+      {{"model.residual_dropout=2"}, "model.residual_dropout is 2"},
+      {{"model.layer_norm_eps=0"}, "model.layer_norm_eps is 0; it must be positive"},
+      {{"model.initializer_range=0"}, "model.initializer_range is 0; it must be positive"},
+      {{"model.outputs=3"}, "model.outputs has no meaning for model.kind \"gpt2\"; drop it"},
+      {{"model.loss=mse"}, "model.loss has no meaning for model.kind \"gpt2\"; drop it"},
+      {{"model.n_layer=3"}, "unknown key model.n_layer; here it is model.num_layers"},
+      {{"model.block_size=3"}, "unknown key model.block_size; here it is model.context_length"},
+      {{"generate.tokens=-1"}, "generate.tokens is -1"},
+      {{"generate.temperature=-1"}, "generate.temperature is -1"},
+      {{"generate.top_k=-1"}, "generate.top_k is -1"},
+      {{"generate.top_p=0"}, "generate.top_p is 0; it must lie in (0, 1]"},
+      {{"generate.seed=-1"}, "generate.seed is -1"},
+  };
+  for (auto [sets, part] : cases) {
+    sets.insert(sets.begin(), "model.kind=gpt2");
+    try {
+      parse_config(kGood, "run.toml", "/data", sets, {"gpt2"});
+      ADD_FAILURE() << "accepted: " << sets.back();
+    } catch (const ConfigError& error) {
+      expect_contains(error.what(), part);
+    }
+  }
+}
+
 TEST(Validate, refuses_data_that_cannot_be_read_or_would_be_ignored) {
   const std::string synthetic = "data.train.kind=synthetic", pathless = "data.train.path=";
   expect_refused({

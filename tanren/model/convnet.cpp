@@ -43,7 +43,7 @@ Convnet::Unit Convnet::make_unit(Module& owner, const std::string& suffix, const
 Convnet::Convnet(const ModelOptions& options, const DataInfo& info)
     : Module("Convnet"),
       activation_(activation_named(options.activation)),
-      dropout_(options.dropout) {
+      dropout_(options.dropout.value_or(0)) {
   check(options, info);
   int64_t width = options.channels[0];
   const bool bias = options.norm == "none";

@@ -44,6 +44,15 @@ Term cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double la
   return {"cross_entropy", sum};
 }
 
+Term token_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
+                         double label_smoothing) {
+  const at::Tensor scores = at_least_float(logits.reshape({-1, logits.size(-1)}));
+  return {"cross_entropy",
+          at::cross_entropy_loss(scores, labels.reshape({-1}), {}, at::Reduction::Sum, -100,
+                                 label_smoothing),
+          "tokens"};
+}
+
 Term bce(const at::Tensor& logits, const at::Tensor& targets) {
   const at::Tensor scores = at_least_float(logits);
   return {"bce", per_sample(at::binary_cross_entropy_with_logits(

@@ -10,6 +10,10 @@ namespace tanren {
 // logits [n, classes] with int64 labels [n], or [n, classes, …] with [n, …] (mean over positions).
 // label_smoothing in [0, 1) as torch's.
 Term cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double label_smoothing = 0);
+// logits [n, T, tokens] with int64 labels [n, T]; a label of -100 has no loss. Summed over tokens,
+// and counted by "tokens": how many labels of the batch are not -100.
+Term token_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
+                         double label_smoothing = 0);
 // Binary cross entropy of sigmoid(logits); targets in [0, 1], any dtype.
 Term bce(const at::Tensor& logits, const at::Tensor& targets);
 // Squared and absolute difference.

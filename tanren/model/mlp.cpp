@@ -12,7 +12,9 @@
 namespace tanren {
 
 Mlp::Mlp(const ModelOptions& options, const DataInfo& info)
-    : Module("Mlp"), activation_(activation_named(options.activation)), dropout_(options.dropout) {
+    : Module("Mlp"),
+      activation_(activation_named(options.activation)),
+      dropout_(options.dropout.value_or(0)) {
   int64_t width = c10::multiply_integers(info.input_shape);
   const auto layers = register_module("hidden", std::make_shared<Module>("Hidden"));
   for (const int64_t next : options.hidden) {

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/model/convnet.h"
+#include "tanren/model/gpt2.h"
 #include "tanren/model/mlp.h"
 #include "tanren/model/supervised.h"
 
@@ -19,7 +20,7 @@ Task make_zoo(const ModelOptions& options, const DataInfo& info) {
 }  // namespace
 
 ModelRegistry::ModelRegistry()
-    : factories_{{"mlp", make_zoo<Mlp>}, {"convnet", make_zoo<Convnet>}} {}
+    : factories_{{"mlp", make_zoo<Mlp>}, {"convnet", make_zoo<Convnet>}, {"gpt2", gpt2_task}} {}
 
 void ModelRegistry::add(std::string kind, Factory factory) {
   const auto [place, is_new] = factories_.try_emplace(kind, std::move(factory));

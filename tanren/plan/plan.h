@@ -101,6 +101,7 @@ struct Plan {
   EvaluateOptions evaluate;
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
+  GenerateOptions generate;
   std::vector<PlanLine> lines;
 };
 

@@ -17,6 +17,7 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   plan.evaluate = config.evaluate;
   plan.checkpoint = config.checkpoint;
   plan.metrics = config.metrics;
+  plan.generate = config.generate;
   const Request request{config, machine, profile};
   plan.lines.push_back({"model", config.model.kind, Source::asked,
                         to_text(profile.num_trainable) + " of " + to_text(profile.num_parameters) +

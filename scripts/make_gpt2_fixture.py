@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Writes tests/fixtures/gpt2.safetensors from transformers' GPT2LMHeadModel, dropout 0, fp32.
+
+Needs torch, transformers and safetensors; run it by hand when the fixture should change, and commit
+the result.
+"""
+
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from transformers import GPT2Config, GPT2LMHeadModel
+
+TARGET = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "gpt2.safetensors"
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.manual_seed(3)
+    config = GPT2Config(
+        vocab_size=61,
+        n_positions=16,
+        n_embd=24,
+        n_layer=3,
+        n_head=3,
+        n_inner=80,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        resid_pdrop=0.0,
+        layer_norm_epsilon=2e-5,
+        initializer_range=0.2,  # far from the linear regime
+        attn_implementation="eager",
+    )
+    model = GPT2LMHeadModel(config)
+    with torch.no_grad():  # so that biases and norms count
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(0, 0.3)
+            elif "ln_" in name:
+                parameter.normal_(1, 0.3)
+    inputs = torch.randint(61, (3, 13))
+    labels = torch.randint(61, (3, 13))
+    labels[0, 4] = labels[2, 7:] = -100
+    model.train()
+    logits = model(inputs).logits
+    loss = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), ignore_index=-100, reduction="sum"
+    )
+    loss.backward()
+    result = {"inputs": inputs, "labels": labels, "logits": logits.detach(), "loss": loss.detach()}
+    for name, parameter in model.named_parameters():
+        result[f"parameter/{name}"] = parameter.detach()
+        result[f"gradient/{name}"] = parameter.grad
+    model.eval()
+    greedy = model.generate(
+        inputs[:1, :4], attention_mask=torch.ones(1, 4), max_new_tokens=12, do_sample=False, pad_token_id=0
+    )
+    result["greedy"] = greedy[0]
+    save_file({n: t.contiguous() for n, t in result.items()}, TARGET)
+    TARGET.chmod(0o644)
+
+
+if __name__ == "__main__":
+    main()

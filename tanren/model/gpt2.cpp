@@ -1,0 +1,115 @@
+#include "tanren/model/gpt2.h"
+
+#include "tanren/base/block.h"
+#include "tanren/base/error.h"
+#include "tanren/model/losses.h"
+#include "tanren/ops/attention.h"
+#include "tanren/ops/dropout.h"
+
+#include <ATen/ATen.h>
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace tanren {
+
+Gpt2::Block Gpt2::make_block(Module& layers, size_t index, const Gpt2Shape& shape) {
+  const auto owner =
+      layers.register_module(std::to_string(index), std::make_shared<Module>("Block"));
+  const int64_t width = shape.hidden_size;
+  const double std = shape.initializer_range;
+  // What writes into the residual stream starts smaller: 2 such sums a block.
+  const double residual_std = std / std::sqrt(2.0 * static_cast<double>(shape.num_layers));
+  Block block;
+  block.name = "transformer.h." + std::to_string(index);
+  block.attention_site = site_id(block.name + ".attn");
+  block.first_site = site_id(block.name + ".attn.c_proj");
+  block.second_site = site_id(block.name + ".mlp.c_proj");
+  const auto norm = [&] { return std::make_shared<LayerNorm>(width, shape.layer_norm_eps); };
+  const auto projection = [](int64_t in, int64_t out, double initial_std) {
+    return std::make_shared<Projection>(in, out, initial_std);
+  };
+  block.ln_1 = owner->register_module("ln_1", norm());
+  const auto attn = owner->register_module("attn", std::make_shared<Module>("Attention"));
+  block.c_attn = attn->register_module("c_attn", projection(width, 3 * width, std));
+  block.attn_c_proj = attn->register_module("c_proj", projection(width, width, residual_std));
+  block.ln_2 = owner->register_module("ln_2", norm());
+  const auto mlp = owner->register_module("mlp", std::make_shared<Module>("Mlp"));
+  block.c_fc = mlp->register_module("c_fc", projection(width, shape.intermediate_size, std));
+  block.mlp_c_proj =
+      mlp->register_module("c_proj", projection(shape.intermediate_size, width, residual_std));
+  return block;
+}
+
+Gpt2::Gpt2(const Gpt2Shape& shape) : Module("Gpt2"), shape_(shape) {
+  const auto owner = register_module("transformer", std::make_shared<Module>("Transformer"));
+  const double std = shape.initializer_range;
+  wte_ = owner->register_module(
+      "wte", std::make_shared<Embedding>(shape.vocab_size, shape.hidden_size, std));
+  wpe_ = owner->register_module(
+      "wpe", std::make_shared<Embedding>(shape.context_length, shape.hidden_size, std));
+  const auto layers = owner->register_module("h", std::make_shared<Module>("Layers"));
+  for (int64_t i = 0; i < shape.num_layers; ++i) {
+    blocks_.push_back(make_block(*layers, static_cast<size_t>(i), shape));
+  }
+  ln_f_ = owner->register_module(
+      "ln_f", std::make_shared<LayerNorm>(shape.hidden_size, shape.layer_norm_eps));
+}
+
+at::Tensor Gpt2::block_forward(const Block& block, const at::Tensor& x) const {
+  const bool training = is_training();
+  const double p = shape_.residual_dropout;
+  const at::Tensor mixed =
+      causal_attention(block.c_attn->forward(block.ln_1->forward(x)), shape_.num_heads,
+                       shape_.attention_dropout, block.attention_site, training);
+  const at::Tensor middle =
+      x + dropout(block.attn_c_proj->forward(mixed), p, block.first_site, training);
+  const at::Tensor inner =
+      at::gelu(block.c_fc->forward(block.ln_2->forward(middle)), /*approximate=*/"tanh");
+  return middle + dropout(block.mlp_c_proj->forward(inner), p, block.second_site, training);
+}
+
+at::Tensor Gpt2::states(const at::Tensor& ids) const {
+  const int64_t length = ids.size(1);
+  if (length > shape_.context_length) {
+    throw Error(fmt::format("[model] gpt2 was given {} tokens and has {} positions; cut the input",
+                            length, shape_.context_length));
+  }
+  at::Tensor x = run_block("transformer.wte", [&] {
+    constexpr uint64_t kSite = site_id("transformer.wte");
+    const at::Tensor positions = wpe_->weight().narrow(0, 0, length);
+    return dropout(wte_->forward(ids) + positions, shape_.embedding_dropout, kSite, is_training());
+  });
+  for (const Block& block : blocks_) {
+    x = run_block(block.name, [&] { return block_forward(block, x); });
+  }
+  return run_block("transformer.ln_f", [&] { return ln_f_->forward(x); });
+}
+
+at::Tensor Gpt2::logits(const at::Tensor& states) const {
+  return run_block("lm_head", [&] { return at::linear(states, wte_->weight()); });
+}
+
+Task gpt2_task(const ModelOptions& options, const DataInfo& info) {
+  const auto model = std::make_shared<Gpt2>(gpt2_shape(options, info));
+  const double smoothing = options.label_smoothing;
+  Task task;
+  task.module = model;
+  PhaseSpec phase;
+  phase.forward = [model, smoothing](const Batch& batch) {
+    const at::Tensor logits = model->forward(batch["inputs"]);
+    return Terms{token_cross_entropy(logits, batch["labels"], smoothing)};
+  };
+  task.phases.push_back(std::move(phase));
+  task.predict = [model, smoothing](const Batch& batch) {
+    const at::Tensor logits = model->forward(batch["inputs"]);
+    const at::Tensor& labels = batch["labels"];
+    return Prediction{
+        {token_cross_entropy(logits, labels, smoothing)}, logits.transpose(1, 2), labels};
+  };
+  task.metrics = {"accuracy"};
+  return task;
+}
+
+}  // namespace tanren

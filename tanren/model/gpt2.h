@@ -1,0 +1,51 @@
+// gpt2: the decoder-only transformer of Radford et al. (2019), pre-norm, with learned positions and
+// the token embedding as its head. Parameter names, layouts and initialisation are Hugging Face's
+// GPT2LMHeadModel: `transformer.wte.weight`, `transformer.h.0.attn.c_attn.weight` [in, out], ….
+#pragma once
+
+#include "tanren/model/gpt2_shape.h"
+#include "tanren/model/token_layers.h"
+
+#include "tanren/base/task.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+class Gpt2 : public Module {
+ public:
+  explicit Gpt2(const Gpt2Shape& shape);
+
+  // ids int64 [n, T], T up to context_length → the states after the last norm, [n, T, hidden_size].
+  at::Tensor states(const at::Tensor& ids) const;
+  // States → scores of the next token, [n, T, vocab_size].
+  at::Tensor logits(const at::Tensor& states) const;
+  at::Tensor forward(const at::Tensor& ids) const { return logits(states(ids)); }
+
+  const Gpt2Shape& shape() const { return shape_; }
+
+ private:
+  struct Block {
+    std::string name;
+    uint64_t attention_site, first_site, second_site;  // of its dropouts
+    std::shared_ptr<LayerNorm> ln_1, ln_2;
+    std::shared_ptr<Projection> c_attn, attn_c_proj, c_fc, mlp_c_proj;
+  };
+
+  static Block make_block(Module& layers, size_t index, const Gpt2Shape& shape);
+  at::Tensor block_forward(const Block& block, const at::Tensor& x) const;
+
+  Gpt2Shape shape_;
+  std::shared_ptr<Embedding> wte_, wpe_;
+  std::vector<Block> blocks_;
+  std::shared_ptr<LayerNorm> ln_f_;
+};
+
+// The task of model.kind = "gpt2": batch["inputs"] and ["labels"], int64 [n, T], labels shifted by
+// one already; the loss is summed over the labels that are not -100 and counted by "tokens".
+// ConfigError as gpt2_shape.
+Task gpt2_task(const ModelOptions& options, const DataInfo& info);
+
+}  // namespace tanren

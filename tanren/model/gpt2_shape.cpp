@@ -1,0 +1,96 @@
+#include "tanren/model/gpt2_shape.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+
+namespace tanren {
+namespace {
+
+struct Preset {
+  const char* name;
+  int64_t num_layers, num_heads, hidden_size;
+};
+// The config.json files that were published with the weights; all have 1024 positions.
+constexpr Preset kPresets[] = {{"gpt2", 12, 12, 768},
+                               {"distilgpt2", 6, 12, 768},
+                               {"gpt2-medium", 24, 16, 1024},
+                               {"gpt2-large", 36, 20, 1280},
+                               {"gpt2-xl", 48, 25, 1600}};
+
+Gpt2Shape preset_named(const std::string& size) {
+  std::vector<std::string> names;
+  for (const auto& preset : kPresets) {
+    names.emplace_back(preset.name);
+    if (size != preset.name && !(size.empty() && names.size() == 1)) continue;
+    return {.num_layers = preset.num_layers,
+            .num_heads = preset.num_heads,
+            .hidden_size = preset.hidden_size,
+            .intermediate_size = 4 * preset.hidden_size};
+  }
+  throw ConfigError("[model] size '" + size + "' is unknown; there are " + join(names));
+}
+
+void check_data(const Gpt2Shape& shape, const DataInfo& info) {
+  if (info.vocab_size < 1) {
+    throw ConfigError(fmt::format(
+        "[model] gpt2 reads tokens, and the inputs of this data, of shape [{}], are none; set "
+        "data.train.kind = \"text\" or \"tokens\"",
+        fmt::join(info.input_shape, ", ")));
+  }
+  if (info.input_shape.size() != 1) {
+    throw ConfigError(
+        fmt::format("[model] gpt2 reads one sequence of tokens a sample, and the inputs of this "
+                    "data have shape [{}]; give sequences [T]",
+                    fmt::join(info.input_shape, ", ")));
+  }
+  if (info.vocab_size > shape.vocab_size) {
+    throw ConfigError(
+        fmt::format("[model] vocab_size {} is smaller than the data's {} tokens; set "
+                    "model.vocab_size = 0 to take the data's",
+                    shape.vocab_size, info.vocab_size));
+  }
+  if (info.input_shape[0] > shape.context_length) {
+    throw ConfigError(
+        fmt::format("[model] sequences of {} tokens do not fit a context_length of {}; raise "
+                    "model.context_length or shorten the data's",
+                    info.input_shape[0], shape.context_length));
+  }
+}
+
+}  // namespace
+
+Gpt2Shape gpt2_shape(const ModelOptions& options, const DataInfo& info) {
+  Gpt2Shape shape = preset_named(options.size);
+  if (options.num_layers > 0) shape.num_layers = options.num_layers;
+  if (options.num_heads > 0) shape.num_heads = options.num_heads;
+  if (options.hidden_size > 0) shape.hidden_size = options.hidden_size;
+  shape.intermediate_size =
+      options.intermediate_size > 0 ? options.intermediate_size : 4 * shape.hidden_size;
+  if (options.context_length > 0) shape.context_length = options.context_length;
+  shape.vocab_size = options.vocab_size > 0 ? options.vocab_size : info.vocab_size;
+  for (double* dropout :
+       {&shape.embedding_dropout, &shape.attention_dropout, &shape.residual_dropout}) {
+    *dropout = options.dropout.value_or(*dropout);
+  }
+  shape.embedding_dropout = options.embedding_dropout.value_or(shape.embedding_dropout);
+  shape.attention_dropout = options.attention_dropout.value_or(shape.attention_dropout);
+  shape.residual_dropout = options.residual_dropout.value_or(shape.residual_dropout);
+  shape.layer_norm_eps = options.layer_norm_eps.value_or(shape.layer_norm_eps);
+  shape.initializer_range = options.initializer_range.value_or(shape.initializer_range);
+  shape.label_smoothing = options.label_smoothing;
+  check_data(shape, info);
+  if (shape.hidden_size % shape.num_heads != 0) {
+    throw ConfigError(
+        fmt::format("[model] hidden_size {} cannot be divided among num_heads {}; make it a "
+                    "multiple of the heads",
+                    shape.hidden_size, shape.num_heads));
+  }
+  return shape;
+}
+
+}  // namespace tanren

@@ -1,0 +1,30 @@
+// Every hyper-parameter of a GPT-2, from the preset (model.size), the keys over it and the data.
+#pragma once
+
+#include "tanren/base/data_info.h"
+#include "tanren/config/run_config.h"
+
+#include <cstdint>
+
+namespace tanren {
+
+struct Gpt2Shape {
+  int64_t num_layers = 12;
+  int64_t num_heads = 12;
+  int64_t hidden_size = 768;
+  int64_t intermediate_size = 3072;
+  int64_t context_length = 1024;
+  int64_t vocab_size = 50257;
+  double embedding_dropout = 0.1;
+  double attention_dropout = 0.1;
+  double residual_dropout = 0.1;
+  double layer_norm_eps = 1e-5;
+  double initializer_range = 0.02;
+  double label_smoothing = 0;
+};
+
+// ConfigError where the data holds no tokens, more of them than the model, or longer sequences than
+// it has positions, where heads do not divide the width, or for an unknown preset.
+Gpt2Shape gpt2_shape(const ModelOptions& options, const DataInfo& info);
+
+}  // namespace tanren
