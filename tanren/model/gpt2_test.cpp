@@ -53,7 +53,7 @@ Batch fixture_batch(const SafetensorsFile& file) {
   return batch;
 }
 
-double relative_error(const at::Tensor& a, const at::Tensor& b) {
+double distance(const at::Tensor& a, const at::Tensor& b) {
   return ((a.to(at::kDouble) - b).norm() / b.norm()).item<double>();
 }
 
@@ -144,13 +144,13 @@ TEST(Gpt2, equals_transformers_in_names_logits_loss_and_gradients) {
   EXPECT_EQ(task.module->named_parameters().size(), 2u + 3 * 12 + 2);
   const Batch batch = fixture_batch(file);
   const Prediction prediction = task.predict(batch);
-  EXPECT_LT(relative_error(prediction.outputs, file.tensors.at("logits").transpose(1, 2)), 1e-5);
+  EXPECT_LT(distance(prediction.outputs, file.tensors.at("logits").transpose(1, 2)), 1e-5);
   const Term term = task.phases[0].forward(batch)[0];
   EXPECT_EQ(term.count_name, "tokens");
-  EXPECT_LT(relative_error(term.sum.detach(), file.tensors.at("loss")), 1e-5);
+  EXPECT_LT(distance(term.sum.detach(), file.tensors.at("loss")), 1e-5);
   term.sum.backward();
   for (const auto& item : task.module->named_parameters()) {
-    EXPECT_LT(relative_error(item.value().grad(), file.tensors.at("gradient/" + item.key())), 1e-4)
+    EXPECT_LT(distance(item.value().grad(), file.tensors.at("gradient/" + item.key())), 1e-4)
         << item.key();
   }
 }
@@ -214,7 +214,7 @@ TEST(Gpt2, computes_in_bf16_under_autocast_with_a_loss_in_fp32_and_gradients_in_
   const auto expected = exact.module->named_parameters();
   for (const auto& item : task.module->named_parameters()) {
     EXPECT_EQ(item.value().grad().scalar_type(), at::kFloat);
-    EXPECT_LT(relative_error(item.value().grad(), expected[item.key()].grad()), 0.05) << item.key();
+    EXPECT_LT(distance(item.value().grad(), expected[item.key()].grad()), 0.05) << item.key();
   }
 }
 
