@@ -31,7 +31,7 @@ std::string part(const std::string& kind, std::vector<std::string> names) {
 }  // namespace
 
 void check_names_and_shapes(const TensorMap& expected, const TensorMap& found,
-                            const std::string& what) {
+                            const std::string& what, const std::string& advice) {
   std::unordered_map<std::string, const at::Tensor*> saved;
   for (const auto& [name, tensor] : found) saved.emplace(name, &tensor);
   std::vector<std::string> missing, unexpected, different;
@@ -53,8 +53,7 @@ void check_names_and_shapes(const TensorMap& expected, const TensorMap& found,
   if (missing.empty() && unexpected.empty() && different.empty()) return;
   throw CheckpointError("[checkpoint] " + what +
                         " belongs to another model: " + part("missing", missing) +
-                        part("unexpected", unexpected) + part("different", different) +
-                        "use the [model] section that it was written with");
+                        part("unexpected", unexpected) + part("different", different) + advice);
 }
 
 }  // namespace tanren

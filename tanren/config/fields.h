@@ -78,6 +78,15 @@ void fields(V& v, ModelOptions& o) {
     {"gpt2: added to a variance, > 0; unset: the preset's, 1e-5."});
   v("initializer_range", o.initializer_range,
     {"gpt2: standard deviation of the initial weights, > 0; unset: 0.02."});
+  v("init_from", o.init_from,
+    {"Start from these weights: a file (safetensors, its index, .pt, .bin), a checkpoint or a run "
+     "folder; relative to the config file."});
+  v("init_skip", o.init_skip,
+    {"Patterns of tensors not taken from init_from: initialised anew, or left in the file."});
+  v("init_rename", o.init_rename, {"Renames of the file's tensors, each \"old=new\"."});
+  v("freeze", o.freeze,
+    {"Patterns of parameters that are not trained; a module that is frozen "
+     "whole keeps its batch-norm statistics and draws no dropout."});
   v("options", o.options, {"Table of options for a registered kind, handed on as text."});
 }
 

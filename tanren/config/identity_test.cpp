@@ -39,7 +39,7 @@ struct Change {
     const auto found = others.find(key);
     value = found != others.end() ? found->second : value + "x\n\t\"\\ü";
     if (key == "run.name") value = "a \"b\" ü";
-    if (key.ends_with(".path")) value = "/x/\"quoted\" \\ \t path";
+    if (key.ends_with(".path") || key == "model.init_from") value = "/x/\"quoted\" \\ \t path";
   }
   void operator()(bool& value) const { value = !value; }
   void operator()(int64_t& value) const { value += 3; }
@@ -48,7 +48,9 @@ struct Change {
   void operator()(std::optional<double>& value) const { value = value.value_or(0) * 0.5 + 0.2; }
   void operator()(std::vector<int64_t>& value) const { value.push_back(3); }
   void operator()(std::vector<double>& value) const { value.push_back(0.5); }
-  void operator()(std::vector<std::string>& value) const { value.emplace_back("top5"); }
+  void operator()(std::vector<std::string>& value) const {
+    value.emplace_back(key == "model.init_rename" ? "old=new" : "top5");
+  }
   void operator()(std::map<std::string, std::string>& value) const { value["a b\n"] = "\"c\""; }
   void operator()(std::vector<GroupOptions>& value) const {
     value.push_back({{"*.bias", "a"}, 0.5, std::nullopt});

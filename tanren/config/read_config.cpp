@@ -364,6 +364,7 @@ RunConfig parse_config(std::string_view text, const std::string& source, const f
                       ": " + what + "; mend the TOML");
   }
   for (const auto& set : sets) reader.set(set);
+  resolve(config.model.init_from, folder);
   resolve(config.data.train.path, folder);
   resolve(config.data.eval.path, folder);
   reader.add_invalid(validate(config, known_model_kinds), source);

@@ -45,7 +45,11 @@ struct ModelOptions {
   int64_t vocab_size = 0;         // 0: as many tokens as the data has
   std::optional<double> embedding_dropout, attention_dropout, residual_dropout;  // over dropout
   std::optional<double> layer_norm_eps;
-  std::optional<double> initializer_range;     // standard deviation of the initial weights
+  std::optional<double> initializer_range;  // standard deviation of the initial weights
+  std::string init_from;  // weights file, checkpoint or run folder; relative to the config file
+  std::vector<std::string> init_skip;          // patterns of tensors that are not taken from it
+  std::vector<std::string> init_rename;        // old=new: parts of the file's names
+  std::vector<std::string> freeze;             // patterns of parameters that are not trained
   std::map<std::string, std::string> options;  // [model.options]: for registered kinds, verbatim
 };
 

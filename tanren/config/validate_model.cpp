@@ -62,6 +62,14 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
   p.check(o.label_smoothing == 0 || o.loss == "cross_entropy",
           "model.label_smoothing needs model.loss = \"cross_entropy\", not \"" + o.loss + "\"");
   p.within("model.outputs", static_cast<double>(o.outputs), 0, kAbsurdWidth, false);
+  for (const auto& rename : o.init_rename) {
+    const auto equals = rename.find('=');
+    p.check(equals != std::string::npos && equals > 0,
+            "model.init_rename has \"" + rename + "\"; write \"old=new\"");
+  }
+  p.check(
+      !o.init_from.empty() || (o.init_skip.empty() && o.init_rename.empty()),
+      "model.init_skip and model.init_rename have no meaning without model.init_from; drop them");
   // A registered kind may read any of them.
   if (o.kind == "mlp") {
     p.unused(changed, "model.", {"channels", "norm", "options"}, "model.kind", o.kind);

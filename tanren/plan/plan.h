@@ -32,6 +32,7 @@ struct ModelProfile {
   int64_t train_samples = 0;
   int64_t eval_samples = 0;
   std::vector<std::string> class_names;  // where the classes of the data have names
+  std::string initialised;  // from model.init_from, in words; empty: at random
 };
 
 struct DevicePlan {

@@ -28,6 +28,9 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
     plan.lines.push_back({"classes", to_text(static_cast<int64_t>(profile.class_names.size())),
                           Source::planned, "from 0: " + names});
   }
+  if (!config.model.init_from.empty()) {
+    plan.lines.push_back({"init_from", "", Source::asked, profile.initialised});
+  }
   plan_device(request, plan);
   plan_batch(request, plan);
   plan_length(request, plan);

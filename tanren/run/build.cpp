@@ -3,6 +3,7 @@
 #include "tanren/model/couples_samples.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/run/device.h"
+#include "tanren/run/transfer.h"
 
 #include <ATen/ATen.h>
 
@@ -18,7 +19,9 @@ Datasets open_datasets(const DataOptions& options) {
 
 Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train) {
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
-  return models.make(config.model, train.info());
+  Task task = models.make(config.model, train.info());
+  freeze(*task.module, config.model.freeze);
+  return task;
 }
 
 ModelProfile profile(const Task& task, const Datasets& datasets) {
@@ -32,6 +35,12 @@ ModelProfile profile(const Task& task, const Datasets& datasets) {
   profile.class_names = datasets.train->info().class_names;
   if (datasets.eval) profile.eval_samples = datasets.eval->size();
   return profile;
+}
+
+std::string initialise(const Task& task, const ModelOptions& options, bool has_weights) {
+  if (options.init_from.empty()) return "";
+  if (has_weights) return "the checkpoint's weights replace them";
+  return init_from_file(*task.module, options).text(options.init_from);
 }
 
 Parts build_parts(const Plan& plan, const std::atomic<bool>* stop) {

@@ -26,13 +26,16 @@ struct Prepared {
   Plan plan;
 };
 
-Prepared prepare(const RunConfig& config, const ModelRegistry& models) {
+// `has_weights`: a checkpoint will follow, so model.init_from is not read again.
+Prepared prepare(const RunConfig& config, const ModelRegistry& models, bool has_weights) {
   Machine machine = probe_machine();
   probe_accelerators(machine, config.run.device);
   Prepared prepared;
   prepared.datasets = open_datasets(config.data);
   prepared.task = build_task(config, models, *prepared.datasets.train);
-  prepared.plan = make_plan(config, machine, profile(prepared.task, prepared.datasets));
+  ModelProfile facts = profile(prepared.task, prepared.datasets);
+  facts.initialised = initialise(prepared.task, config.model, has_weights);
+  prepared.plan = make_plan(config, machine, facts);
   return prepared;
 }
 
@@ -69,7 +72,8 @@ RunOutput run(const RunInput& input, const ModelRegistry& models) {
     return input.started_at +
            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  Prepared prepared = prepare(input.config, models);
+  const bool goes_on = latest_checkpoint(input.folder / "checkpoints").has_value();
+  Prepared prepared = prepare(input.config, models, goes_on);
   RunFolder folder(input.folder, input.config);
   const std::string plan_text = tanren::plan_text(prepared.plan);
   folder.write("plan.txt", plan_text);
@@ -104,13 +108,13 @@ RunOutput run(const RunInput& input, const ModelRegistry& models) {
 }
 
 Plan plan_only(const RunConfig& config, const ModelRegistry& models) {
-  return prepare(config, models).plan;
+  return prepare(config, models, /*has_weights=*/false).plan;
 }
 
 EvaluationReport evaluate_checkpoint(const RunConfig& config,
                                      const std::filesystem::path& checkpoint,
                                      const ModelRegistry& models, const std::atomic<bool>* stop) {
-  Prepared prepared = prepare(config, models);
+  Prepared prepared = prepare(config, models, /*has_weights=*/true);
   if (!prepared.datasets.eval) {
     throw ConfigError("[evaluate] the config has no [data.eval]; add it, or set data.eval.kind");
   }

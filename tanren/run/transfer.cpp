@@ -1,0 +1,156 @@
+#include "tanren/run/transfer.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/checkpoint/check_tensors.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/weights_file.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+namespace tanren {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path weights_path(const fs::path& path) {
+  if (!fs::is_directory(path)) return path;
+  if (fs::exists(path / "model.safetensors")) return path / "model.safetensors";
+  const auto checkpoint = latest_checkpoint(path / "checkpoints");
+  if (checkpoint) return *checkpoint / "model.safetensors";
+  throw CheckpointError("[model] init_from " + path.string() +
+                        " is a folder without model.safetensors or a complete checkpoint; name a "
+                        "weights file or a run folder");
+}
+
+std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& renames) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const auto& text : renames) {
+    const auto equals = text.find('=');
+    pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return pairs;
+}
+
+TensorMap tensors_of(const torch::nn::Module& module) {
+  TensorMap tensors;
+  for (const auto& item : module.named_parameters()) tensors.set(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) tensors.set(item.key(), item.value());
+  return tensors;
+}
+
+// Moves what matches a pattern into `names`.
+TensorMap without(const TensorMap& tensors, const std::vector<std::string>& patterns,
+                  std::vector<std::string>& names) {
+  TensorMap rest;
+  for (const auto& [name, tensor] : tensors) {
+    if (matches_any(patterns, name)) {
+      names.push_back(name);
+    } else {
+      rest.set(name, tensor);
+    }
+  }
+  return rest;
+}
+
+// The file's tensors with the module's dtypes: weights in bf16 initialise fp32 parameters.
+TensorMap with_dtypes_of(const TensorMap& wanted, const TensorMap& found) {
+  TensorMap cast;
+  for (const auto& [name, tensor] : found) {
+    const at::Tensor* own = wanted.find(name);
+    const bool floats = own != nullptr && own->is_floating_point() && tensor.is_floating_point();
+    cast.set(name, floats ? tensor.to(own->scalar_type()) : tensor);
+  }
+  return cast;
+}
+
+bool has_trainable(const torch::nn::Module& module) {
+  for (const auto& parameter : module.parameters()) {
+    if (parameter.requires_grad()) return true;
+  }
+  return false;
+}
+
+// Parents first, so that a child with something to train is set back after its parent.
+void still_frozen_parts(torch::nn::Module& module, bool is_root) {
+  if (!is_root && !module.parameters().empty()) module.train(has_trainable(module));
+  for (const auto& child : module.children()) still_frozen_parts(*child, false);
+}
+
+}  // namespace
+
+std::string InitReport::text(const std::string& path) const {
+  std::string line = std::to_string(loaded) + " tensors from " + path;
+  for (const auto& remark : remarks) line += "; " + remark;
+  const auto list = [&](const char* what, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    const std::vector<std::string> shown(
+        names.begin(), names.begin() + std::min<std::ptrdiff_t>(4, names.end() - names.begin()));
+    line += std::string("; ") + what + " " + join(shown);
+    if (names.size() > shown.size())
+      line += " and " + std::to_string(names.size() - shown.size()) + " more";
+  };
+  list("initialised anew:", skipped);
+  list("left in the file:", ignored);
+  return line;
+}
+
+InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options) {
+  const fs::path path = weights_path(options.init_from);
+  InitReport report;
+  StateDict state = state_dict_of(read_weights(path));
+  report.remarks = state.remarks;
+  TensorMap found = renamed(state.tensors, pairs_of(options.init_rename));
+  const TensorMap all = tensors_of(module);
+  for (const auto& pattern : options.init_skip) {
+    const auto fits = [&](const auto& item) { return matches(pattern, item.first); };
+    if (std::none_of(all.begin(), all.end(), fits) &&
+        std::none_of(found.begin(), found.end(), fits)) {
+      throw ConfigError("[model] init_skip \"" + pattern +
+                        "\" matches no tensor of the model or of " + path.string() +
+                        "; mend or drop it");
+    }
+  }
+  const TensorMap wanted = without(all, options.init_skip, report.skipped);
+  found = with_dtypes_of(wanted, without(found, options.init_skip, report.ignored));
+  check_names_and_shapes(wanted, found, path.string(),
+                         "leave tensors out with model.init_skip, rename with model.init_rename");
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : wanted) at::Tensor(tensor).copy_(found.at(name));
+  report.loaded = static_cast<int64_t>(wanted.size());
+  return report;
+}
+
+int64_t freeze(torch::nn::Module& module, const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return 0;
+  auto parameters = module.named_parameters();
+  for (const auto& pattern : patterns) {
+    const bool fits = std::any_of(parameters.begin(), parameters.end(),
+                                  [&](const auto& item) { return matches(pattern, item.key()); });
+    if (!fits) {
+      std::vector<std::string> names = parameters.keys();
+      const std::string near = nearest(pattern, names);
+      throw ConfigError("[model] freeze \"" + pattern + "\" matches no parameter" +
+                        (near.empty() ? "" : " (nearest: " + near + ")") + "; mend or drop it");
+    }
+  }
+  int64_t frozen = 0;
+  for (auto& item : parameters) {
+    if (!matches_any(patterns, item.key())) continue;
+    item.value().set_requires_grad(false);
+    ++frozen;
+  }
+  if (!has_trainable(module)) {
+    throw ConfigError("[model] freeze leaves no parameter to train; freeze less");
+  }
+  still_frozen_parts(module, true);
+  return frozen;
+}
+
+}  // namespace tanren

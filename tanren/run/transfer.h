@@ -1,0 +1,35 @@
+// Transfer learning: a module takes its weights from a file, and parts of it are frozen. What does not
+// fit is an error unless the config says to leave it; nothing is dropped in silence.
+#pragma once
+
+#include "tanren/config/run_config.h"
+
+#include <torch/nn/module.h>
+
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+struct InitReport {
+  int64_t loaded = 0;                // tensors
+  std::vector<std::string> skipped;  // of the module: kept as they were initialised
+  std::vector<std::string> ignored;  // of the file: left there
+  std::vector<std::string> remarks;  // what the file is, prefixes taken off
+
+  // "18 of 20 tensors from net.pt (state_dict); kept head.weight, head.bias".
+  std::string text(const std::string& path) const;
+};
+
+// Copies the weights and buffers of options.init_from (a weights file, a checkpoint's folder, or a run
+// folder: its newest checkpoint) into the module, renamed by options.init_rename, without those
+// that match options.init_skip, on either side. CheckpointError listing names and shapes of whatever
+// else is missing, unexpected or of another shape; then nothing was copied.
+InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options);
+
+// Parameters that match a pattern get no gradient, and so no optimizer state; a module whose
+// parameters are all frozen stands still: its batch norm and dropout are in eval mode. Returns how
+// many parameters. ConfigError for a pattern without a match, or if nothing is left to train.
+int64_t freeze(torch::nn::Module& module, const std::vector<std::string>& patterns);
+
+}  // namespace tanren

@@ -1,0 +1,108 @@
+#include "tanren/run/transfer.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/safetensors.h"
+#include "tanren/base/testing.h"
+#include "tanren/checkpoint/weights_file.h"
+#include "tanren/model/convnet.h"
+
+#include <ATen/ATen.h>
+
+namespace tanren {
+namespace {
+
+using testing::TemporaryFolder;
+
+std::shared_ptr<Convnet> convnet(uint64_t seed, int64_t outputs) {
+  at::manual_seed(seed);
+  ModelOptions options;
+  options.channels = {4, 8};
+  options.norm = "batch";
+  return std::make_shared<Convnet>(options, DataInfo{{1, 8, 8}, outputs});
+}
+
+TensorMap weights_of(const torch::nn::Module& module) {
+  TensorMap tensors;
+  for (const auto& item : module.named_parameters()) tensors.set(item.key(), item.value().detach());
+  for (const auto& item : module.named_buffers()) tensors.set(item.key(), item.value());
+  return tensors;
+}
+
+class Transfer : public ::testing::Test {
+ protected:
+  Transfer() {
+    source_ = convnet(1, 5);
+    options_.init_from = (folder_.path() / "source.pt").string();
+    write_weights(options_.init_from, weights_of(*source_));
+  }
+
+  TemporaryFolder folder_;
+  std::shared_ptr<Convnet> source_;
+  ModelOptions options_;
+};
+
+TEST_F(Transfer, what_does_not_fit_is_listed_and_nothing_is_copied) {
+  const auto module = convnet(2, 3);
+  const at::Tensor before = module->named_parameters()["stem.conv.weight"].clone();
+  const auto error = testing::error_of<CheckpointError>([&] { init_from_file(*module, options_); });
+  TANREN_EXPECT_CONTAINS(error, "head.weight is [5, 8] Float, here [3, 8] Float");
+  TANREN_EXPECT_CONTAINS(error, "model.init_skip");
+  EXPECT_TRUE(at::equal(module->named_parameters()["stem.conv.weight"], before));
+  options_.init_skip = {"haed.*"};
+  testing::error_of<ConfigError>([&] { init_from_file(*module, options_); });
+  options_.init_from = folder_.path().string();
+  testing::error_of<CheckpointError>([&] { init_from_file(*module, options_); });
+}
+
+TEST_F(Transfer, a_new_head_keeps_its_initial_values_and_all_else_is_loaded) {
+  const auto module = convnet(2, 3);
+  const at::Tensor head = module->named_parameters()["head.weight"].clone();
+  options_.init_skip = {"head.*"};
+  const auto report = init_from_file(*module, options_);
+  EXPECT_EQ(report.skipped, (std::vector<std::string>{"head.weight", "head.bias"}));
+  EXPECT_EQ(report.ignored, report.skipped);
+  EXPECT_TRUE(at::equal(module->named_parameters()["head.weight"], head));
+  const auto mine = weights_of(*module);
+  auto theirs = weights_of(*source_);
+  theirs.set("head.weight", head + 1);
+  theirs.set("head.bias", at::zeros({3}));
+  for (const auto& [name, tensor] : mine) {
+    EXPECT_EQ(at::equal(tensor, theirs.at(name)), name.rfind("head", 0) != 0) << name;
+  }
+  EXPECT_EQ(report.loaded, static_cast<int64_t>(mine.size()) - 2);
+}
+
+TEST_F(Transfer, names_are_renamed_and_narrow_weights_widened) {
+  const auto body = folder_.path() / "body.safetensors";
+  TensorMap narrow;
+  for (const auto& [name, tensor] : weights_of(*source_)) {
+    narrow.set("net.backbone." + name,
+               tensor.is_floating_point() ? tensor.to(at::kBFloat16) : tensor);
+  }
+  write_weights(body, narrow);
+  options_.init_from = body.string();
+  options_.init_rename = {"net.backbone="};
+  const auto module = convnet(2, 5);
+  init_from_file(*module, options_);
+  const auto theirs = source_->named_parameters()["head.weight"];
+  EXPECT_TRUE(at::allclose(module->named_parameters()["head.weight"], theirs, 1e-2));
+  EXPECT_EQ(module->named_parameters()["head.weight"].scalar_type(), at::kFloat);
+}
+
+TEST_F(Transfer, a_frozen_part_stands_still_and_the_rest_trains) {
+  const auto module = convnet(2, 3);
+  EXPECT_THROW(freeze(*module, {"nothing.*"}), ConfigError);
+  EXPECT_EQ(freeze(*module, {"stem.*", "stages.0.*"}), 9);
+  for (const auto& item : module->named_parameters()) {
+    const bool frozen = item.key().rfind("stem", 0) == 0 || item.key().rfind("stages.0", 0) == 0;
+    EXPECT_EQ(item.value().requires_grad(), !frozen) << item.key();
+  }
+  for (const auto& item : module->named_modules()) {
+    const bool frozen = item.key().rfind("stem", 0) == 0 || item.key().rfind("stages.0", 0) == 0;
+    EXPECT_EQ(item.value()->is_training(), !frozen) << item.key();
+  }
+  EXPECT_THROW(freeze(*module, {"*"}), ConfigError);
+}
+
+}  // namespace
+}  // namespace tanren
