@@ -145,6 +145,8 @@ std::vector<Row> rows() {
       {"model.dropout", {}, "0.4"},
       {"model.outputs", {}, "4"},
       {"model.loss", kValues, "l1"},
+      {"model.init_from", {}, "absent.pt"},
+      {"model.freeze", {}, "[hidden.*]"},
       {"model.label_smoothing", {}, "0.1"},
       {"data.train.kind", {}, "tensors"},
       {"data.train.label", {}, "f"},
@@ -215,6 +217,8 @@ std::vector<Row> rows() {
 const std::map<std::string, std::string> kElsewhere = {
     {"run.name", "cli_test: names the folder"},
     {"model.options", "readme_test and own_model: handed to registered kinds"},
+    {"model.init_skip", "transfer_test"},
+    {"model.init_rename", "transfer_test"},
     {"data.workers", "loader_test: changes no batch, by promise"},
     {"data.prefetch", "loader_test: changes no batch, by promise"},
     {"data.train.path", "every row but the synthetic ones reads it"},
