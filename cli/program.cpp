@@ -27,6 +27,8 @@ constexpr Verb kVerbs[] = {
     {"run", "Train from a config file, or go on in a run folder", "config.toml or run folder"},
     {"plan", "Say what a run would do, and why; start nothing", "config.toml or run folder"},
     {"eval", "Evaluate a run folder's newest checkpoint", "run folder"},
+    {"summary", "Show the model module by module: shapes, parameters, multiply-adds, memory",
+     "config.toml or run folder"},
     {"convert", "Turn weights into another format, list them, or tokenize a text",
      "safetensors, .pt or text file"},
     {"doctor", "Say what this machine offers to a run", nullptr},
@@ -107,6 +109,7 @@ int main(int argc, char** argv, const ModelRegistry& models) {
     if (arguments.verb == "run") return run(arguments, models);
     if (arguments.verb == "plan") return plan(arguments, models);
     if (arguments.verb == "eval") return eval(arguments, models);
+    if (arguments.verb == "summary") return summary(arguments, models);
     if (arguments.verb == "convert") return convert(arguments);
     if (arguments.verb == "doctor") return doctor(arguments);
     return help(arguments);

@@ -29,6 +29,7 @@ struct Arguments {
 int run(const Arguments& arguments, const ModelRegistry& models);
 int plan(const Arguments& arguments, const ModelRegistry& models);
 int eval(const Arguments& arguments, const ModelRegistry& models);
+int summary(const Arguments& arguments, const ModelRegistry& models);
 int convert(const Arguments& arguments);
 int doctor(const Arguments& arguments);
 int help(const Arguments& arguments);

@@ -1,0 +1,50 @@
+// Which module an operator belongs to (Note [Who owns an operator], layer_table.h). Names and
+// tensors in, indices of modules out; knows nothing of shapes and counts. Used by layer_table only.
+#pragma once
+
+#include "tanren/base/meta_scope.h"
+
+#include <torch/nn/module.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+class LayerOwners {
+ public:
+  struct Layer {
+    std::string name;
+    std::string type;
+    size_t parent = 0;  // of the root: itself
+    bool is_plain = false;  // no parameter, no buffer, no module inside
+  };
+
+  explicit LayerOwners(const torch::nn::Module& root);
+
+  const std::vector<Layer>& layers() const { return layers_; }
+  // The module whose parameter or buffer is among the inputs; results that are made of parameters
+  // alone count as theirs.
+  std::optional<size_t> by_parameter(const OperatorCall& call);
+  // The module of an operator without parameters, by its neighbours and the block that it runs in.
+  size_t by_place(const std::string& operator_name, std::optional<size_t> before,
+                  std::optional<size_t> after, std::optional<size_t> block);
+  // The module that a block's name means inside `outer`; none if it names no module.
+  std::optional<size_t> block_named(std::string_view name, std::optional<size_t> outer) const;
+
+  bool is_inside(size_t layer, size_t container) const;
+
+ private:
+  size_t common(size_t a, size_t b) const;
+  std::optional<size_t> plain_layer(const std::string& operator_name, size_t container,
+                                    std::optional<size_t> before, std::optional<size_t> after);
+
+  std::vector<Layer> layers_;
+  std::vector<bool> taken_;                                 // plain layers that had an operator
+  std::map<const at::TensorImpl*, size_t> owner_;           // parameters, buffers, made of them
+  std::vector<at::Tensor> kept_;                            // so that no address is used twice
+};
+
+}  // namespace tanren

@@ -1,0 +1,283 @@
+#include "tanren/model/layer_table.h"
+
+#include "tanren/model/layer_owners.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+namespace tanren {
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+// An operator without parameters waits until the next owner of one is known.
+struct Pending {
+  std::string name;
+  Shape shape;
+  int64_t multiply_adds = 0;
+  int64_t bytes = 0;
+  std::optional<size_t> block;
+};
+
+std::string text(at::IntArrayRef sizes) { return fmt::format("[{}]", fmt::join(sizes, ", ")); }
+
+Shape shape_of(const OperatorCall& call) {
+  return call.outputs.empty() ? Shape() : call.outputs.front().sizes().vec();
+}
+
+// Bytes of the results that are neither views of an input nor an input itself.
+int64_t new_bytes(const OperatorCall& call) {
+  int64_t bytes = 0;
+  for (const at::Tensor& output : call.outputs) {
+    const bool is_alias =
+        std::any_of(call.inputs.begin(), call.inputs.end(), [&](const at::Tensor& input) {
+          return input.unsafeGetTensorImpl() == output.unsafeGetTensorImpl() ||
+                 (input.has_storage() && output.has_storage() &&
+                  input.storage().unsafeGetStorageImpl() ==
+                      output.storage().unsafeGetStorageImpl());
+        });
+    if (!is_alias) bytes += static_cast<int64_t>(output.nbytes());
+  }
+  return bytes;
+}
+
+class Recorder {
+ public:
+  Recorder(const torch::nn::Module& root, const Batch& batch) : owners_(root) {
+    for (const auto& layer : owners_.layers()) {
+      LayerRow row{.name = layer.name, .type = layer.type};
+      row.depth = layer.name.empty() ? 0 : std::count(layer.name.begin(), layer.name.end(), '.') + 1;
+      table_.rows.push_back(std::move(row));
+    }
+    size_t index = 0;
+    count_parameters(root, index);
+    const at::Tensor* inputs = batch.fields.find("inputs");
+    table_.batch = batch.size();
+    if (inputs != nullptr) table_.input_shape = inputs->sizes().vec();
+    for (const auto& [name, field] : batch.fields) {
+      if (inputs == nullptr || name == "inputs") {
+        table_.input_bytes += static_cast<int64_t>(field.nbytes());
+      }
+      if (name == "labels" && inputs != nullptr) of_labels_.insert(field.unsafeGetTensorImpl());
+    }
+  }
+
+  void operator_ran(const OperatorCall& call) {
+    if (starts_loss(call)) return;
+    if (in_loss_) {
+      table_.loss_bytes += new_bytes(call);
+      return;
+    }
+    const auto owner = owners_.by_parameter(call);
+    if (!owner) {
+      pending_.push_back({call.name, shape_of(call), call.multiply_adds, new_bytes(call), block()});
+      return;
+    }
+    if (is_made_of_parameters(call)) return;
+    settle(owner);
+    LayerRow& row = table_.rows[*owner];
+    ++row.uses;
+    charge(*owner, {call.name, shape_of(call), call.multiply_adds, new_bytes(call), {}});
+    before_ = owner;
+  }
+
+  void block_begins(std::string_view name) { blocks_.push_back(owners_.block_named(name, block())); }
+  void block_ends() {
+    if (!blocks_.empty()) blocks_.pop_back();
+  }
+
+  void failed(const OperatorError& error) {
+    settle(std::nullopt);
+    if (!in_loss_) table_.mismatch = mismatch_text(error);
+  }
+
+  LayerTable finish(const Prediction* prediction) {
+    settle(std::nullopt);
+    if (prediction != nullptr && prediction->outputs.defined()) {
+      table_.rows[0].output_shape = prediction->outputs.sizes().vec();
+    }
+    return table_;
+  }
+
+ private:
+  std::optional<size_t> block() const {
+    for (auto it = blocks_.rbegin(); it != blocks_.rend(); ++it) {
+      if (*it) return *it;
+    }
+    return std::nullopt;
+  }
+
+  // Rows stand in the order in which LayerOwners walks the modules.
+  void count_parameters(const torch::nn::Module& module, size_t& index) {
+    LayerRow& row = table_.rows[index++];
+    for (const auto& item : module.named_parameters(/*recurse=*/false)) {
+      if (!seen_.insert(item.value().unsafeGetTensorImpl()).second) continue;
+      row.parameters += item.value().numel();
+      if (item.value().requires_grad()) row.trainable += item.value().numel();
+      table_.parameter_bytes += static_cast<int64_t>(item.value().nbytes());
+    }
+    for (const auto& item : module.named_buffers(/*recurse=*/false)) {
+      if (!seen_.insert(item.value().unsafeGetTensorImpl()).second) continue;
+      table_.buffer_bytes += static_cast<int64_t>(item.value().nbytes());
+    }
+    for (const auto& child : module.children()) count_parameters(*child, index);
+  }
+
+  // The first operator on the labels ends the model; what is made of labels alone is no start.
+  bool starts_loss(const OperatorCall& call) {
+    const auto is_label = [&](const at::Tensor& tensor) {
+      return of_labels_.count(tensor.unsafeGetTensorImpl()) > 0;
+    };
+    const auto labels = std::count_if(call.inputs.begin(), call.inputs.end(), is_label);
+    if (in_loss_ || labels == 0) return false;
+    if (labels == static_cast<int64_t>(call.inputs.size())) {
+      for (const at::Tensor& output : call.outputs) {
+        of_labels_.insert(output.unsafeGetTensorImpl());
+        kept_.push_back(output);
+      }
+      return true;
+    }
+    settle(std::nullopt);
+    in_loss_ = true;
+    return false;
+  }
+
+  static bool is_made_of_parameters(const OperatorCall& call) {
+    return call.multiply_adds == 0 && new_bytes(call) == 0 && call.inputs.size() == 1;
+  }
+
+  void settle(std::optional<size_t> after) {
+    for (const Pending& pending : pending_) {
+      charge(owners_.by_place(pending.name, before_, after, pending.block), pending);
+    }
+    pending_.clear();
+  }
+
+  void charge(size_t owner, const Pending& done) {
+    table_.rows[owner].multiply_adds += done.multiply_adds;
+    table_.rows[owner].activation_bytes += done.bytes;
+    for (size_t i = owner;; i = owners_.layers()[i].parent) {
+      table_.rows[i].output_shape = done.shape;
+      if (i == 0) break;
+    }
+  }
+
+  std::string layer_text(size_t layer) const {
+    const LayerRow& row = table_.rows[layer];
+    return row.name.empty() ? row.type : fmt::format("{} ({})", row.name, row.type);
+  }
+
+  std::string mismatch_text(const OperatorError& error) {
+    const OperatorCall& call = error.call();
+    const auto owner = owners_.by_parameter(call);
+    const std::string before =
+        before_ ? fmt::format("; before it: {} gave {}", layer_text(*before_),
+                              text(table_.rows[*before_].output_shape))
+                : "";
+    std::vector<std::string> shapes;
+    for (const at::Tensor& input : call.inputs) shapes.push_back(text(input.sizes()));
+    if (owner && !error.expected().empty()) {
+      const size_t at = call.name == "embedding" ? 1 : 0;  // embedding(weight, indices)
+      return fmt::format("[summary] {} got an input of shape {} and expects {}{}; make them equal",
+                         layer_text(*owner), shapes.at(at), error.expected(), before);
+    }
+    const size_t place = owner ? *owner : owners_.by_place("", before_, {}, block());
+    return fmt::format("[summary] in {}, {} cannot take inputs of shapes {}: {}{}", layer_text(place),
+                       call.name, fmt::join(shapes, " and "), error.what(), before);
+  }
+
+  LayerOwners owners_;
+  LayerTable table_;
+  std::set<const at::TensorImpl*> seen_;       // parameters and buffers that were counted
+  std::set<const at::TensorImpl*> of_labels_;  // labels, and what is made of them alone
+  std::vector<at::Tensor> kept_;               // so that no address is used twice
+  std::vector<Pending> pending_;
+  std::optional<size_t> before_;                // the last owner of a parameter
+  std::vector<std::optional<size_t>> blocks_;   // those that are open
+  bool in_loss_ = false;
+};
+
+// run_block tells profilers, by plain functions that can reach only static storage.
+thread_local Recorder* listening = nullptr;
+
+std::unique_ptr<at::ObserverContext> on_block_begin(const at::RecordFunction& block) {
+  if (listening != nullptr) listening->block_begins(block.name());
+  return nullptr;
+}
+
+void on_block_end(const at::RecordFunction&, at::ObserverContext*) {
+  if (listening != nullptr) listening->block_ends();
+}
+
+class ListenScope {
+ public:
+  explicit ListenScope(Recorder& recorder)
+      : handle_(at::addThreadLocalCallback(
+            at::RecordFunctionCallback(on_block_begin, on_block_end)
+                .scopes({at::RecordScope::USER_SCOPE}))) {
+    listening = &recorder;
+  }
+  ~ListenScope() {
+    listening = nullptr;
+    at::removeCallback(handle_);
+  }
+  ListenScope(const ListenScope&) = delete;
+  ListenScope& operator=(const ListenScope&) = delete;
+
+ private:
+  at::CallbackHandle handle_;
+};
+
+Batch without_memory(const Batch& batch) {
+  Batch copy;
+  copy.ids = batch.ids;
+  for (const auto& [name, field] : batch.fields) {
+    copy.fields.set(name, meta_tensor(field.sizes(), field.scalar_type()));
+  }
+  return copy;
+}
+
+}  // namespace
+
+LayerRow LayerTable::total() const {
+  LayerRow sum;
+  for (const LayerRow& row : rows) {
+    sum.parameters += row.parameters;
+    sum.trainable += row.trainable;
+    sum.multiply_adds += row.multiply_adds;
+    sum.activation_bytes += row.activation_bytes;
+  }
+  return sum;
+}
+
+LayerTable layer_table(const std::function<Task()>& make_task, const Batch& batch) {
+  Recorder* recorder = nullptr;
+  const MetaScope scope([&recorder](const OperatorCall& call) {
+    if (recorder != nullptr) recorder->operator_ran(call);
+  });
+  const Task task = make_task();
+  task.module->eval();
+  const Batch shapes = without_memory(batch);
+  Recorder recording(*task.module, shapes);
+  recorder = &recording;
+  const ListenScope listen(recording);
+  const at::NoGradGuard no_gradients;
+  try {
+    if (task.predict) {
+      const Prediction prediction = task.predict(shapes);
+      return recording.finish(&prediction);
+    }
+    for (const PhaseSpec& phase : task.phases) phase.forward(shapes);
+  } catch (const OperatorError& error) {
+    recording.failed(error);
+  }
+  return recording.finish(nullptr);
+}
+
+}  // namespace tanren

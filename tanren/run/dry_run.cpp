@@ -1,0 +1,35 @@
+#include "tanren/run/dry_run.h"
+
+#include "tanren/base/meta_scope.h"
+#include "tanren/run/build.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace tanren {
+
+namespace {
+
+// A batch with the fields of one sample for `size` samples, without memory.
+Batch batch_like(const Batch& sample, int64_t size) {
+  Batch batch;
+  for (const auto& [name, field] : sample.fields) {
+    std::vector<int64_t> sizes = field.sizes().vec();
+    sizes.at(0) = size;
+    batch.fields.set(name, meta_tensor(sizes, field.scalar_type()));
+  }
+  batch.ids = at::arange(size, at::kLong);
+  return batch;
+}
+
+}  // namespace
+
+LayerTable dry_run(const RunConfig& config, const ModelRegistry& models) {
+  const Datasets datasets = open_datasets(config.data);
+  const Batch sample = datasets.train->collate({0}).batch;
+  return layer_table([&] { return build_task(config, models, *datasets.train); },
+                     batch_like(sample, std::max<int64_t>(config.batch.microbatch, 1)));
+}
+
+}  // namespace tanren
