@@ -13,15 +13,19 @@ namespace tanren::cli {
 
 namespace {
 
-// "1,234,567"; "-" for none.
+// "1,234,567"
 std::string count_text(int64_t count) {
-  if (count == 0) return "-";
-  std::string text = std::to_string(count);
-  for (auto at = static_cast<int64_t>(text.size()) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<size_t>(at), ",");
+  const std::string digits = std::to_string(count);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
   }
   return text;
 }
+
+// In the table, where most are none.
+std::string cell_text(int64_t count) { return count == 0 ? "-" : count_text(count); }
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   return shape.empty() ? "-" : fmt::format("[{}]", fmt::join(shape, ", "));
@@ -33,10 +37,10 @@ Cells cells_of(const LayerRow& row) {
   return {row.name.empty() ? "(model)" : row.name,
           row.type,
           shape_text(row.output_shape),
-          count_text(row.parameters),
-          count_text(row.trainable),
-          count_text(row.multiply_adds),
-          count_text(row.activation_bytes)};
+          cell_text(row.parameters),
+          cell_text(row.trainable),
+          cell_text(row.multiply_adds),
+          cell_text(row.activation_bytes)};
 }
 
 std::string table_text(const std::vector<Cells>& lines) {
@@ -75,14 +79,13 @@ std::string footer_text(const LayerTable& table) {
       "Total params: {}\nTrainable params: {}\nNon-trainable params: {}\nTotal mult-adds: {}\n"
       "Input size (MB): {:.2f}\nForward/backward pass size (MB): {:.2f}\n"
       "Params size (MB): {:.2f}\nEstimated Total Size (MB): {:.2f}\n"
-      "For {} samples of shape {} in fp32, without optimizer state and loss.\n",
+      "For a batch of {} with samples of shape {}, in fp32; no loss, no optimizer state.\n",
       count_text(total.parameters), count_text(total.trainable),
       count_text(total.parameters - total.trainable), count_text(total.multiply_adds), size.input,
       size.passes, size.parameters, size.total(), table.batch,
-      shape_text(table.input_shape.empty()
-                     ? std::vector<int64_t>()
-                     : std::vector<int64_t>(table.input_shape.begin() + 1,
-                                            table.input_shape.end())));
+      shape_text(table.input_shape.empty() ? std::vector<int64_t>()
+                                           : std::vector<int64_t>(table.input_shape.begin() + 1,
+                                                                  table.input_shape.end())));
 }
 
 nlohmann::ordered_json row_json(const LayerRow& row) {
@@ -101,15 +104,12 @@ std::string table_json(const LayerTable& table) {
   nlohmann::ordered_json json{{"batch", table.batch}, {"input_shape", table.input_shape}};
   json["modules"] = nlohmann::ordered_json::array();
   for (const LayerRow& row : table.rows) json["modules"].push_back(row_json(row));
-  json["total"] = {{"parameters", total.parameters},
-                   {"trainable", total.trainable},
-                   {"multiply_adds", total.multiply_adds},
-                   {"activation_bytes", total.activation_bytes},
-                   {"input_bytes", table.input_bytes},
-                   {"parameter_bytes", table.parameter_bytes},
-                   {"buffer_bytes", table.buffer_bytes},
-                   {"loss_bytes", table.loss_bytes}};
-  json["mismatch"] = table.mismatch.empty() ? nlohmann::ordered_json(nullptr) : table.mismatch;
+  json["total"] = {
+      {"parameters", total.parameters},       {"trainable", total.trainable},
+      {"multiply_adds", total.multiply_adds}, {"activation_bytes", total.activation_bytes},
+      {"input_bytes", table.input_bytes},     {"parameter_bytes", table.parameter_bytes},
+      {"buffer_bytes", table.buffer_bytes},   {"loss_bytes", table.loss_bytes}};
+  if (!table.mismatch.empty()) json["mismatch"] = table.mismatch;
   return json.dump();
 }
 

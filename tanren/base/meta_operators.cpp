@@ -7,6 +7,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
+
 namespace tanren::meta {
 namespace {
 
@@ -68,9 +71,9 @@ at::Tensor convolution(Arguments a) {
     const int64_t in = input.size(i + 2);
     const int64_t reach = entry(dilation, i) * (weight.size(i + 2) - 1) + 1;
     const int64_t pad = 2 * entry(padding, i);
-    const int64_t out = transposed ? (in - 1) * entry(stride, i) - pad + reach +
-                                         entry(output_padding, i)
-                                   : (in + pad - reach) / entry(stride, i) + 1;
+    const int64_t out = transposed
+                            ? (in - 1) * entry(stride, i) - pad + reach + entry(output_padding, i)
+                            : (in + pad - reach) / entry(stride, i) + 1;
     if (in + (transposed ? 0 : pad) < (transposed ? 1 : reach) || out < 1) {
       misfit(fmt::format("at least {} in dim {}", reach - pad, i + 2), input);
     }
@@ -83,6 +86,16 @@ int64_t numel_of_row(const at::Tensor& weight) {
   return weight.size(0) == 0 ? 0 : weight.numel() / weight.size(0);
 }
 
+// Without these, a run on zeros would take the time and memory of the real thing.
+constexpr std::string_view kKeepShape[] = {"batch_norm", "group_norm", "layer_norm", "relu",
+                                           "hardtanh",   "hardswish",  "flip",       "roll"};
+constexpr std::string_view kInPlace[] = {"relu_", "hardtanh_", "hardswish_", "masked_fill_"};
+
+template <size_t n>
+bool is_one_of(std::string_view name, const std::string_view (&names)[n]) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
 }  // namespace
 
 void check(std::string_view name, Arguments arguments) {
@@ -91,6 +104,10 @@ void check(std::string_view name, Arguments arguments) {
   if (input == nullptr) return;
   if (name == "linear" && weight != nullptr && weight->dim() == 2) {
     check_trailing(*input, {weight->size(1)});
+  } else if ((name == "mm" || name == "matmul") && weight != nullptr && weight->dim() == 2) {
+    check_trailing(*input, {weight->size(0)});
+  } else if (name == "addmm" && weight != nullptr) {  // addmm(bias, input, weight transposed)
+    check_trailing(*weight, {arguments[2].toTensor().size(0)});
   } else if (name == "batch_norm") {
     check_channels(*input, weight != nullptr ? weight : tensor_at(arguments, 3));
   } else if (name == "group_norm") {
@@ -108,9 +125,8 @@ std::optional<std::vector<at::Tensor>> results(std::string_view name, Arguments 
     return std::vector<at::Tensor>{meta_tensor(x.sizes(), x.scalar_type())};
   };
   if (name == "convolution") return std::vector<at::Tensor>{convolution(arguments)};
-  if (name == "batch_norm" || name == "group_norm" || name == "layer_norm") {
-    return like(arguments[0].toTensor());
-  }
+  if (is_one_of(name, kKeepShape)) return like(arguments[0].toTensor());
+  if (is_one_of(name, kInPlace)) return std::vector<at::Tensor>{arguments[0].toTensor()};
   if (name == "embedding") {  // embedding(weight, indices, …)
     const at::Tensor& weight = arguments[0].toTensor();
     Sizes sizes(arguments[1].toTensor().sizes());

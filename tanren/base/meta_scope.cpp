@@ -180,8 +180,8 @@ void MetaScope::Impl::execute(const c10::OperatorHandle& op, std::string_view na
                               c10::DispatchKeySet keys, Stack& stack) {
   std::vector<c10::IValue> arguments = torch::jit::pop(stack, op.schema().arguments().size());
   const std::vector<at::Tensor> inputs = tensors_in(arguments);
-  const bool on_meta =
-      std::any_of(inputs.begin(), inputs.end(), [](const auto& tensor) { return tensor.is_meta(); });
+  const bool on_meta = std::any_of(inputs.begin(), inputs.end(),
+                                   [](const auto& tensor) { return tensor.is_meta(); });
   Originals originals;
   if (on_meta) {
     replace_tensors(arguments, [&](const at::Tensor& tensor) {

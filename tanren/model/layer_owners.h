@@ -18,7 +18,7 @@ class LayerOwners {
   struct Layer {
     std::string name;
     std::string type;
-    size_t parent = 0;  // of the root: itself
+    size_t parent = 0;      // of the root: itself
     bool is_plain = false;  // no parameter, no buffer, no module inside
   };
 
@@ -28,6 +28,10 @@ class LayerOwners {
   // The module whose parameter or buffer is among the inputs; results that are made of parameters
   // alone count as theirs.
   std::optional<size_t> by_parameter(const OperatorCall& call);
+  // Whether it is a parameter or buffer, or made of them alone.
+  bool owns(const at::Tensor& tensor) const {
+    return owner_.count(tensor.unsafeGetTensorImpl()) > 0;
+  }
   // The module of an operator without parameters, by its neighbours and the block that it runs in.
   size_t by_place(const std::string& operator_name, std::optional<size_t> before,
                   std::optional<size_t> after, std::optional<size_t> block);
@@ -42,9 +46,9 @@ class LayerOwners {
                                     std::optional<size_t> before, std::optional<size_t> after);
 
   std::vector<Layer> layers_;
-  std::vector<bool> taken_;                                 // plain layers that had an operator
-  std::map<const at::TensorImpl*, size_t> owner_;           // parameters, buffers, made of them
-  std::vector<at::Tensor> kept_;                            // so that no address is used twice
+  std::vector<bool> taken_;                        // plain layers that had an operator
+  std::map<const at::TensorImpl*, size_t> owner_;  // parameters, buffers, made of them
+  std::vector<at::Tensor> kept_;                   // so that no address is used twice
 };
 
 }  // namespace tanren

@@ -52,7 +52,8 @@ class Recorder {
   Recorder(const torch::nn::Module& root, const Batch& batch) : owners_(root) {
     for (const auto& layer : owners_.layers()) {
       LayerRow row{.name = layer.name, .type = layer.type};
-      row.depth = layer.name.empty() ? 0 : std::count(layer.name.begin(), layer.name.end(), '.') + 1;
+      row.depth =
+          layer.name.empty() ? 0 : std::count(layer.name.begin(), layer.name.end(), '.') + 1;
       table_.rows.push_back(std::move(row));
     }
     size_t index = 0;
@@ -87,7 +88,9 @@ class Recorder {
     before_ = owner;
   }
 
-  void block_begins(std::string_view name) { blocks_.push_back(owners_.block_named(name, block())); }
+  void block_begins(std::string_view name) {
+    blocks_.push_back(owners_.block_named(name, block()));
+  }
   void block_ends() {
     if (!blocks_.empty()) blocks_.pop_back();
   }
@@ -176,20 +179,23 @@ class Recorder {
   std::string mismatch_text(const OperatorError& error) {
     const OperatorCall& call = error.call();
     const auto owner = owners_.by_parameter(call);
-    const std::string before =
-        before_ ? fmt::format("; before it: {} gave {}", layer_text(*before_),
-                              text(table_.rows[*before_].output_shape))
-                : "";
+    const std::string before = before_
+                                   ? fmt::format("; before it: {} gave {}", layer_text(*before_),
+                                                 text(table_.rows[*before_].output_shape))
+                                   : "";
     std::vector<std::string> shapes;
     for (const at::Tensor& input : call.inputs) shapes.push_back(text(input.sizes()));
     if (owner && !error.expected().empty()) {
-      const size_t at = call.name == "embedding" ? 1 : 0;  // embedding(weight, indices)
+      const auto input = std::find_if(call.inputs.begin(), call.inputs.end(),
+                                      [&](const auto& x) { return !owners_.owns(x); });
       return fmt::format("[summary] {} got an input of shape {} and expects {}{}; make them equal",
-                         layer_text(*owner), shapes.at(at), error.expected(), before);
+                         layer_text(*owner), input != call.inputs.end() ? text(input->sizes()) : "",
+                         error.expected(), before);
     }
     const size_t place = owner ? *owner : owners_.by_place("", before_, {}, block());
-    return fmt::format("[summary] in {}, {} cannot take inputs of shapes {}: {}{}", layer_text(place),
-                       call.name, fmt::join(shapes, " and "), error.what(), before);
+    return fmt::format("[summary] in {}, {} cannot take inputs of shapes {}: {}{}",
+                       layer_text(place), call.name, fmt::join(shapes, " and "), error.what(),
+                       before);
   }
 
   LayerOwners owners_;
@@ -198,8 +204,8 @@ class Recorder {
   std::set<const at::TensorImpl*> of_labels_;  // labels, and what is made of them alone
   std::vector<at::Tensor> kept_;               // so that no address is used twice
   std::vector<Pending> pending_;
-  std::optional<size_t> before_;                // the last owner of a parameter
-  std::vector<std::optional<size_t>> blocks_;   // those that are open
+  std::optional<size_t> before_;               // the last owner of a parameter
+  std::vector<std::optional<size_t>> blocks_;  // those that are open
   bool in_loss_ = false;
 };
 
@@ -218,9 +224,8 @@ void on_block_end(const at::RecordFunction&, at::ObserverContext*) {
 class ListenScope {
  public:
   explicit ListenScope(Recorder& recorder)
-      : handle_(at::addThreadLocalCallback(
-            at::RecordFunctionCallback(on_block_begin, on_block_end)
-                .scopes({at::RecordScope::USER_SCOPE}))) {
+      : handle_(at::addThreadLocalCallback(at::RecordFunctionCallback(on_block_begin, on_block_end)
+                                               .scopes({at::RecordScope::USER_SCOPE}))) {
     listening = &recorder;
   }
   ~ListenScope() {

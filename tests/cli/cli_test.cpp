@@ -211,12 +211,12 @@ TEST_F(Cli, a_second_process_on_a_run_folder_is_refused) {
 }
 
 TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
-  refuses("rnu run.toml", {"unknown verb \"rnu\"", "run, plan, eval, convert, doctor, help"});
+  refuses("rnu run.toml", {"unknown verb \"rnu\"", "run, plan, eval, summary, convert, doctor, help"});
   refuses("", {});
   refuses("run", {"FILE"});
   refuses("run run.toml --fast", {"--fast"});
   std::string flags = tanren("--help").output;
-  for (const char* verb : {"run", "plan", "eval", "convert", "doctor", "help"}) {
+  for (const char* verb : {"run", "plan", "eval", "summary", "convert", "doctor", "help"}) {
     flags += tanren(std::string(verb) + " --help").output;
   }
   std::set<std::string> found;
@@ -227,6 +227,23 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   EXPECT_EQ(found,
             (std::set<std::string>{"--dtype", "--help", "--json", "--list", "--out", "--quiet",
                                    "--rename", "--set", "--tokenizer", "--version"}));
+}
+
+TEST_F(Cli, summary_shows_modules_and_totals_without_weights_or_a_run_folder) {
+  refuses("summary none.toml", {"[config] none.toml does not exist"});
+  const auto text = tanren("summary run.toml");
+  EXPECT_EQ(text.code, 0) << text.output;
+  for (const char* part : {"hidden.0  Linear  [1, 8]", "\nTotal params: 51\n",
+                           "\nTotal mult-adds: 40\n", "Params size (MB): 0.00"}) {
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in:\n" << text.output;
+  }
+  const auto huge = tanren(
+      "summary run.toml --json --set model.hidden=[1000000,1000000] --set batch.microbatch=3");
+  ASSERT_EQ(huge.code, 0) << huge.output;
+  const auto json = nlohmann::json::parse(huge.output);
+  EXPECT_EQ(json["total"]["parameters"], 1'000'007'000'003LL);
+  EXPECT_EQ(json["modules"].back()["output_shape"], (std::vector<int>{3, 3}));
+  EXPECT_FALSE(exists("runs"));
 }
 
 TEST_F(Cli, converts_weights_both_ways_and_refuses_what_it_cannot) {
