@@ -1,6 +1,6 @@
-// Holds README.md to its word: every ```sh line is run, every ```toml file is what those lines
-// read, every line of a ```text block was printed by the ```sh block above it, every ```cpp block
-// stands in an example. Also: no relative link of the documents points to nothing.
+// Holds README.md and docs/tutorial.md to their word: every ```sh line is run, every ```toml file is
+// what those lines read, every line of a ```text block was printed by the ```sh block above it, every
+// ```cpp block stands in an example. Also: no relative link of the documents points to nothing.
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
 #include "tests/support/shell.h"
@@ -137,8 +137,8 @@ TEST(Readme, a_training_is_shortened_and_other_lines_stay) {
   EXPECT_EQ(line.rfind("tanren run a.toml --out b --set run.epochs=1", 0), 0u) << line;
 }
 
-TEST(Readme, every_snippet_does_what_the_readme_says) {
-  const auto blocks = blocks_of(read_file(kSource / "README.md"));
+void expect_kept(const fs::path& document) {
+  const auto blocks = blocks_of(read_file(document));
   ASSERT_GT(blocks.size(), 5u);
   const std::string examples = all_examples();
   Checkout checkout;
@@ -161,6 +161,10 @@ TEST(Readme, every_snippet_does_what_the_readme_says) {
     }
   }
 }
+
+TEST(Readme, every_snippet_does_what_it_says) { expect_kept(kSource / "README.md"); }
+
+TEST(Tutorial, every_snippet_does_what_it_says) { expect_kept(kSource / "docs/tutorial.md"); }
 
 TEST(Readme, relative_links_lead_somewhere) {
   static const std::regex link(R"(\]\(([^)#:]+)(#[^)]*)?\))");

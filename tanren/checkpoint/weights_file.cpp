@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/safetensors.h"
+#include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/pt_file.h"
 
 #include <nlohmann/json.hpp>
@@ -56,6 +57,16 @@ WeightsFile read_index(const fs::path& path) {
   return all;
 }
 
+// The weights of a checkpoint's folder, or of a run folder's newest checkpoint.
+fs::path in_folder(const fs::path& folder) {
+  if (fs::exists(folder / "model.safetensors")) return folder / "model.safetensors";
+  const auto checkpoint = latest_checkpoint(folder / "checkpoints");
+  if (checkpoint) return *checkpoint / "model.safetensors";
+  throw CheckpointError("[checkpoint] " + folder.string() +
+                        " is a folder without model.safetensors or a complete checkpoint; name a "
+                        "weights file or a run folder");
+}
+
 // Takes `prefix` off every name; false if some name lacks it.
 bool strip(TensorMap& tensors, std::string_view prefix) {
   const bool all = std::all_of(tensors.begin(), tensors.end(), [&](const auto& item) {
@@ -70,7 +81,8 @@ bool strip(TensorMap& tensors, std::string_view prefix) {
 
 }  // namespace
 
-WeightsFile read_weights(const fs::path& path) {
+WeightsFile read_weights(const fs::path& named) {
+  const fs::path path = fs::is_directory(named) ? in_folder(named) : named;
   if (path.extension() == ".json") return read_index(path);
   std::array<char, 2> start{};
   open_file(path).stream.read(start.data(), start.size());

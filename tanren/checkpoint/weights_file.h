@@ -17,7 +17,8 @@ struct WeightsFile {
   std::vector<std::string> opaque;  // records that are no tensors, with their class
 };
 
-// Reads by content, not by extension; an index (…safetensors.index.json) stands for its files.
+// Reads by content, not by extension; an index (…safetensors.index.json) stands for its files, a
+// checkpoint's folder for its model, a run folder for its newest checkpoint.
 // InputError naming the file for anything malformed.
 WeightsFile read_weights(const std::filesystem::path& path);
 

@@ -3,31 +3,17 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/checkpoint/check_tensors.h"
-#include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/weights_file.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 namespace tanren {
 
-namespace fs = std::filesystem;
-
 namespace {
-
-fs::path weights_path(const fs::path& path) {
-  if (!fs::is_directory(path)) return path;
-  if (fs::exists(path / "model.safetensors")) return path / "model.safetensors";
-  const auto checkpoint = latest_checkpoint(path / "checkpoints");
-  if (checkpoint) return *checkpoint / "model.safetensors";
-  throw CheckpointError("[model] init_from " + path.string() +
-                        " is a folder without model.safetensors or a complete checkpoint; name a "
-                        "weights file or a run folder");
-}
 
 std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& renames) {
   std::vector<std::pair<std::string, std::string>> pairs;
@@ -102,7 +88,7 @@ std::string InitReport::text(const std::string& path) const {
 }
 
 InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options) {
-  const fs::path path = weights_path(options.init_from);
+  const std::string& path = options.init_from;
   InitReport report;
   StateDict state = state_dict_of(read_weights(path));
   report.remarks = state.remarks;
@@ -113,13 +99,12 @@ InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options
     if (std::none_of(all.begin(), all.end(), fits) &&
         std::none_of(found.begin(), found.end(), fits)) {
       throw ConfigError("[model] init_skip \"" + pattern +
-                        "\" matches no tensor of the model or of " + path.string() +
-                        "; mend or drop it");
+                        "\" matches no tensor of the model or of " + path + "; mend or drop it");
     }
   }
   const TensorMap wanted = without(all, options.init_skip, report.skipped);
   found = with_dtypes_of(wanted, without(found, options.init_skip, report.ignored));
-  check_names_and_shapes(wanted, found, path.string(),
+  check_names_and_shapes(wanted, found, path,
                          "leave tensors out with model.init_skip, rename with model.init_rename");
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : wanted) at::Tensor(tensor).copy_(found.at(name));
