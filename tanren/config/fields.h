@@ -42,7 +42,7 @@ void fields(V& v, RunOptions& o) {
 
 template <class V>
 void fields(V& v, ModelOptions& o) {
-  v("kind", o.kind, {"mlp, convnet, gpt2, or a name that the program registered."});
+  v("kind", o.kind, {"mlp, convnet, gpt2, resnet, vgg, or a name that the program registered."});
   v("hidden", o.hidden, {"mlp: widths of the hidden layers, each ≥ 1; [] is a linear model."});
   v("channels", o.channels,
     {"convnet: channels per stage, each ≥ 1; each stage halves the image."});
@@ -51,13 +51,16 @@ void fields(V& v, ModelOptions& o) {
   v("dropout", o.dropout,
     {"Probability in [0, 1) of every dropout of the model; counter-based: the split cannot change "
      "it. "
-     "Unset: 0; gpt2: 0.1."});
+     "Unset: 0; gpt2: 0.1; vgg: 0.5. resnet has none."});
   v("outputs", o.outputs, {"Classes or regressed values; 0: as many as the data has."});
   v("loss", o.loss, {"cross_entropy, bce, mse, l1."});
   v("label_smoothing", o.label_smoothing,
     {"cross_entropy: share of the target spread evenly, in [0, 1)."});
   v("size", o.size,
-    {"Preset of a known model; gpt2: gpt2, distilgpt2, gpt2-medium, gpt2-large, gpt2-xl."});
+    {"Preset of a known model, the first if empty. gpt2: gpt2, distilgpt2, gpt2-medium, "
+     "gpt2-large, gpt2-xl. resnet: resnet18, 34, 50, 101, 152. vgg: vgg11, 13, 16, 19 and "
+     "vgg11_bn, "
+     "… with batch norm."});
   v("num_layers", o.num_layers, {"gpt2: blocks; 0: the preset's."});
   v("num_heads", o.num_heads,
     {"gpt2: attention heads, which divide hidden_size; 0: the preset's."});

@@ -26,7 +26,7 @@ struct RunOptions {
 };
 
 struct ModelOptions {
-  std::string kind;  // mlp, convnet, gpt2, or a name that the program registered
+  std::string kind;  // mlp, convnet, gpt2, resnet, vgg, or a name that the program registered
   std::vector<int64_t> hidden = {128, 128};  // mlp: widths of the hidden layers
   std::vector<int64_t> channels = {32, 64};  // convnet: channels per stage
   std::string norm = "group";                // convnet: batch, group, none
@@ -36,7 +36,7 @@ struct ModelOptions {
   std::string loss = "cross_entropy";  // cross_entropy, bce, mse, l1
   double label_smoothing = 0.0;        // cross_entropy only
   // Transformers. 0, empty or unset: the preset's.
-  std::string size;               // preset; gpt2: gpt2, distilgpt2, gpt2-medium, -large, -xl
+  std::string size;  // preset; gpt2: gpt2, distilgpt2, …; resnet: resnet18, …; vgg: vgg11, …
   int64_t num_layers = 0;         // blocks
   int64_t num_heads = 0;          // attention heads of a block; they divide hidden_size
   int64_t hidden_size = 0;        // width of a token's vector

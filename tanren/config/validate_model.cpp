@@ -2,22 +2,74 @@
 
 #include "tanren/base/names.h"
 
+#include <algorithm>
+
 namespace tanren {
 
 namespace {
 
-const std::vector<std::string> kTransformerKeys = {"size",
-                                                   "num_layers",
-                                                   "num_heads",
-                                                   "hidden_size",
-                                                   "intermediate_size",
-                                                   "context_length",
-                                                   "vocab_size",
-                                                   "embedding_dropout",
-                                                   "attention_dropout",
-                                                   "residual_dropout",
-                                                   "layer_norm_eps",
-                                                   "initializer_range"};
+struct Kind {
+  const char* name;
+  std::vector<std::string> reads;  // of kKindKeys
+  std::vector<std::string> sizes;  // presets
+};
+
+// Keys that some kinds read and others do not.
+const std::vector<std::string> kKindKeys = {"hidden",
+                                            "channels",
+                                            "norm",
+                                            "activation",
+                                            "dropout",
+                                            "outputs",
+                                            "loss",
+                                            "size",
+                                            "num_layers",
+                                            "num_heads",
+                                            "hidden_size",
+                                            "intermediate_size",
+                                            "context_length",
+                                            "vocab_size",
+                                            "embedding_dropout",
+                                            "attention_dropout",
+                                            "residual_dropout",
+                                            "layer_norm_eps",
+                                            "initializer_range",
+                                            "options"};
+
+const std::vector<Kind> kKinds = {
+    {"mlp", {"hidden", "activation", "dropout", "outputs", "loss"}, {}},
+    {"convnet", {"channels", "norm", "activation", "dropout", "outputs", "loss"}, {}},
+    {"gpt2",
+     {"dropout", "size", "num_layers", "num_heads", "hidden_size", "intermediate_size",
+      "context_length", "vocab_size", "embedding_dropout", "attention_dropout", "residual_dropout",
+      "layer_norm_eps", "initializer_range"},
+     {"gpt2", "distilgpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"}},
+    {"resnet",
+     {"size", "outputs", "loss"},
+     {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"}},
+    {"vgg",
+     {"size", "dropout", "outputs", "loss"},
+     {"vgg11", "vgg13", "vgg16", "vgg19", "vgg11_bn", "vgg13_bn", "vgg16_bn", "vgg19_bn"}},
+};
+
+// A registered kind may read any key, so only the ones of the library are held to their own.
+void check_kind_keys(Problems& p, const ModelOptions& o, const std::set<std::string>& changed) {
+  for (const auto& kind : kKinds) {
+    if (o.kind != kind.name) continue;
+    std::vector<std::string> others;
+    for (const auto& key : kKindKeys) {
+      if (std::find(kind.reads.begin(), kind.reads.end(), key) == kind.reads.end()) {
+        others.push_back(key);
+      }
+    }
+    p.unused(changed, "model.", others, "model.kind", o.kind);
+    if (!kind.sizes.empty() && !o.size.empty()) p.one_of("model.size", o.size, kind.sizes);
+    if (o.kind != "gpt2") {
+      p.unused(changed, "generate.", {"prompt", "tokens", "temperature", "top_k", "top_p", "seed"},
+               "model.kind", o.kind);
+    }
+  }
+}
 
 // How the sizes fit together is checked where the preset fills in what is not given.
 void check_transformer(Problems& p, const ModelOptions& o) {
@@ -70,27 +122,7 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
   p.check(
       !o.init_from.empty() || (o.init_skip.empty() && o.init_rename.empty()),
       "model.init_skip and model.init_rename have no meaning without model.init_from; drop them");
-  // A registered kind may read any of them.
-  if (o.kind == "mlp") {
-    p.unused(changed, "model.", {"channels", "norm", "options"}, "model.kind", o.kind);
-  }
-  if (o.kind == "convnet") {
-    p.unused(changed, "model.", {"hidden", "options"}, "model.kind", o.kind);
-  }
-  if (o.kind == "mlp" || o.kind == "convnet") {
-    p.unused(changed, "model.", kTransformerKeys, "model.kind", o.kind);
-    p.unused(changed, "generate.", {"prompt", "tokens", "temperature", "top_k", "top_p", "seed"},
-             "model.kind", o.kind);
-  }
-  if (o.kind == "gpt2") {
-    if (!o.size.empty()) {
-      p.one_of("model.size", o.size,
-               {"gpt2", "distilgpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"});
-    }
-    p.unused(changed, "model.",
-             {"hidden", "channels", "norm", "activation", "outputs", "loss", "options"},
-             "model.kind", o.kind);
-  }
+  check_kind_keys(p, o, changed);
 }
 
 }  // namespace tanren

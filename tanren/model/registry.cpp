@@ -5,7 +5,9 @@
 #include "tanren/model/convnet.h"
 #include "tanren/model/gpt2.h"
 #include "tanren/model/mlp.h"
+#include "tanren/model/resnet.h"
 #include "tanren/model/supervised.h"
+#include "tanren/model/vgg.h"
 
 namespace tanren {
 namespace {
@@ -20,7 +22,11 @@ Task make_zoo(const ModelOptions& options, const DataInfo& info) {
 }  // namespace
 
 ModelRegistry::ModelRegistry()
-    : factories_{{"mlp", make_zoo<Mlp>}, {"convnet", make_zoo<Convnet>}, {"gpt2", gpt2_task}} {}
+    : factories_{{"mlp", make_zoo<Mlp>},
+                 {"convnet", make_zoo<Convnet>},
+                 {"gpt2", gpt2_task},
+                 {"resnet", resnet_task},
+                 {"vgg", vgg_task}} {}
 
 void ModelRegistry::add(std::string kind, Factory factory) {
   const auto [place, is_new] = factories_.try_emplace(kind, std::move(factory));

@@ -1,7 +1,9 @@
 #include "tanren/model/resnet.h"
 
 #include "tanren/base/block.h"
+#include "tanren/model/image_input.h"
 #include "tanren/model/init.h"
+#include "tanren/model/supervised.h"
 
 #include <ATen/ATen.h>
 
@@ -113,6 +115,17 @@ at::Tensor Resnet::forward(const at::Tensor& input) const {
   return run_block("fc", [&] {
     return head_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
   });
+}
+
+Task resnet_task(const ModelOptions& options, const DataInfo& info) {
+  auto shape = resnet_shape(options.size.empty() ? "resnet18" : options.size);
+  if (!shape) throw_unknown_size(options.size, resnet_names());
+  shape->in_channels = image_channels(info, "resnet", /*min_edge=*/1);
+  shape->outputs = num_outputs(options, info);
+  const auto model = std::make_shared<Resnet>(*shape);
+  return supervised(
+      model, [model](const at::Tensor& x) { return model->forward(with_channels(x)); }, options,
+      info);
 }
 
 }  // namespace tanren

@@ -3,6 +3,9 @@
 // weights load and ours load there.
 #pragma once
 
+#include "tanren/base/data_info.h"
+#include "tanren/base/task.h"
+#include "tanren/config/run_config.h"
 #include "tanren/model/layers.h"
 
 #include <array>
@@ -51,5 +54,9 @@ class Resnet : public Module {
   std::vector<Block> blocks_;
   std::shared_ptr<Linear> head_;
 };
+
+// The task of model.kind = "resnet": images, classes or values as supervised(). model.size is one of
+// resnet_names(), resnet18 if empty. ConfigError for another size or inputs that are no images.
+Task resnet_task(const ModelOptions& options, const DataInfo& info);
 
 }  // namespace tanren

@@ -1,7 +1,9 @@
 #include "tanren/model/vgg.h"
 
 #include "tanren/base/block.h"
+#include "tanren/model/image_input.h"
 #include "tanren/model/init.h"
+#include "tanren/model/supervised.h"
 #include "tanren/ops/dropout.h"
 
 #include <ATen/ATen.h>
@@ -106,6 +108,18 @@ at::Tensor Vgg::forward(const at::Tensor& input) const {
     y = dropout(y, shape_.dropout, site_id("classifier.5"), is_training());
     return classifier_[2]->forward(y);
   });
+}
+
+Task vgg_task(const ModelOptions& options, const DataInfo& info) {
+  auto shape = vgg_shape(options.size.empty() ? "vgg11" : options.size);
+  if (!shape) throw_unknown_size(options.size, vgg_names());
+  shape->in_channels = image_channels(info, "vgg", /*min_edge=*/32);
+  shape->outputs = num_outputs(options, info);
+  shape->dropout = options.dropout.value_or(shape->dropout);
+  const auto model = std::make_shared<Vgg>(*shape);
+  return supervised(
+      model, [model](const at::Tensor& x) { return model->forward(with_channels(x)); }, options,
+      info);
 }
 
 }  // namespace tanren

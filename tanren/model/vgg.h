@@ -3,6 +3,9 @@
 // counter-based.
 #pragma once
 
+#include "tanren/base/data_info.h"
+#include "tanren/base/task.h"
+#include "tanren/config/run_config.h"
 #include "tanren/model/layers.h"
 
 #include <optional>
@@ -28,6 +31,7 @@ class Vgg : public Module {
   explicit Vgg(const VggShape& shape);
   // [n, in_channels, h, w] → [n, outputs]; h and w at least 32.
   at::Tensor forward(const at::Tensor& input) const;
+  const VggShape& shape() const { return shape_; }
 
  private:
   struct Stage {  // null, null: halve the image
@@ -40,5 +44,10 @@ class Vgg : public Module {
   std::vector<Stage> features_;
   std::vector<std::shared_ptr<Linear>> classifier_;
 };
+
+// The task of model.kind = "vgg": images, classes or values as supervised(). model.size is one of
+// vgg_names(), vgg11 if empty; model.dropout, 0.5 if unset. ConfigError for another size, inputs
+// that are no images or images below 32 × 32.
+Task vgg_task(const ModelOptions& options, const DataInfo& info);
 
 }  // namespace tanren

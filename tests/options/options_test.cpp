@@ -104,6 +104,12 @@ const Sets kSynthetic = {"data.train.kind=synthetic",
 const Sets kImages = {"data.train.kind=images", "data.train.path=pictures", "data.train.classes=0",
                       "data.train.size=[8]",    "data.eval.kind=",          "data.eval.path=",
                       "data.eval.classes=0"};
+const Sets kResnet = {"model.kind=resnet",      "model.hidden=[128,128]",
+                      "data.train.kind=images", "data.train.path=pictures",
+                      "data.train.classes=0",   "data.train.size=[8]",
+                      "data.eval.kind=",        "data.eval.path=",
+                      "data.eval.classes=0",    "run.steps=1",
+                      "optimizer.kind=sgd",     "optimizer.learning_rate=0.01"};
 const Sets kValues = {"data.train.label_type=value", "data.train.classes=0", "model.loss=mse",
                       "data.eval.label_type=value",  "data.eval.classes=0",  "evaluate.metrics=[]"};
 const Sets kHalf = {"precision.mode=fp16"};
@@ -145,6 +151,7 @@ std::vector<Row> rows() {
       {"model.dropout", {}, "0.4"},
       {"model.outputs", {}, "4"},
       {"model.loss", kValues, "l1"},
+      {"model.size", kResnet, "resnet34"},
       {"model.init_from", {}, "absent.pt"},
       {"model.freeze", {}, "[hidden.*]"},
       {"model.label_smoothing", {}, "0.1"},
@@ -224,7 +231,6 @@ const std::map<std::string, std::string> kElsewhere = {
     {"data.train.path", "every row but the synthetic ones reads it"},
     {"evaluate.batch", "evaluation is the same in any batch size, by promise"},
     {"metrics.console_every", "console_sink_test"},
-    {"model.size", "gpt2_test: presets and the keys over them"},
     {"model.num_layers", "gpt2_test: presets and the keys over them"},
     {"model.num_heads", "gpt2_test: presets and the keys over them"},
     {"model.hidden_size", "gpt2_test: presets and the keys over them"},
