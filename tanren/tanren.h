@@ -42,6 +42,7 @@
 #include "tanren/accumulation/loss_meter.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/guard/guard.h"
+#include "tanren/memory/cpu_allocator.h"
 #include "tanren/metrics/console_sink.h"
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/metrics/jsonl_sink.h"

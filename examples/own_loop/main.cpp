@@ -159,6 +159,7 @@ int main(int argc, char** argv) {
     std::cerr << "own_loop DATA.csv FOLDER [STOP_AFTER]\n";
     return 2;
   }
+  install_cpu_allocator();  // before the first tensor
   try {
     train(argv[1], argv[2], stop_after);
   } catch (const std::exception& error) {

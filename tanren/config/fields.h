@@ -210,6 +210,13 @@ void fields(V& v, GuardOptions& o) {
 }
 
 template <class V>
+void fields(V& v, MemoryOptions& o) {
+  v("allocator", o.allocator,
+    {"CPU tensors: cached (large ones keep their pages), default (torch's), auto.",
+     Identity::free});
+}
+
+template <class V>
 void fields(V& v, EvaluateOptions& o) {
   v("every", o.every, {"Applied steps between evaluations; 0: only at the end."});
   v("batch", o.batch, {"Samples per evaluation batch; 0: the microbatch."});
@@ -266,6 +273,7 @@ void visit_config(RunConfig& config, F&& visitor) {
   section("schedule", config.schedule);
   section("clip", config.clip);
   section("guard", config.guard);
+  section("memory", config.memory);
   section("evaluate", config.evaluate);
   section("checkpoint", config.checkpoint);
   section("metrics", config.metrics);

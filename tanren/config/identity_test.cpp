@@ -32,6 +32,7 @@ struct Change {
                                                               {"schedule.kind", "cosine"},
                                                               {"guard.nan_loss", "skip"},
                                                               {"guard.nan_gradient", "skip"},
+                                                              {"memory.allocator", "default"},
                                                               {"data.train.label_type", "value"},
                                                               {"data.eval.label_type", "value"},
                                                               {"data.eval.kind", "csv"},
@@ -79,12 +80,12 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
   });
   EXPECT_EQ(seen, all_keys());
   EXPECT_GT(seen.size(), 70u);
-  EXPECT_EQ(free,
-            (std::vector<std::string>{
-                "run.name", "run.device", "run.threads", "run.stop_after", "data.workers",
-                "data.prefetch", "batch.microbatch", "checkpoint.every", "checkpoint.keep",
-                "metrics.console_every", "metrics.jsonl", "generate.prompt", "generate.tokens",
-                "generate.temperature", "generate.top_k", "generate.top_p", "generate.seed"}));
+  EXPECT_EQ(free, (std::vector<std::string>{
+                      "run.name", "run.device", "run.threads", "run.stop_after", "data.workers",
+                      "data.prefetch", "batch.microbatch", "memory.allocator", "checkpoint.every",
+                      "checkpoint.keep", "metrics.console_every", "metrics.jsonl",
+                      "generate.prompt", "generate.tokens", "generate.temperature",
+                      "generate.top_k", "generate.top_p", "generate.seed"}));
 }
 
 TEST(Identity, a_longer_run_is_the_same_run_and_a_shorter_one_is_not) {

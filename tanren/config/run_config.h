@@ -145,6 +145,10 @@ struct GuardOptions {
   int64_t max_skips = 5;              // halt after so many skips in a row that are no overflow
 };
 
+struct MemoryOptions {
+  std::string allocator = "auto";  // of tensors on the CPU: auto, cached, default
+};
+
 struct EvaluateOptions {
   int64_t every = 0;  // steps between evaluations; 0: only at the end
   int64_t batch = 0;  // samples per evaluation batch; 0: as training's microbatch
@@ -180,6 +184,7 @@ struct RunConfig {
   ScheduleOptions schedule;
   ClipOptions clip;
   GuardOptions guard;
+  MemoryOptions memory;
   EvaluateOptions evaluate;
   CheckpointOptions checkpoint;
   MetricsOptions metrics;

@@ -132,6 +132,8 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"min_loss_scale", "precision.min_scale"},
     {"init_scale", "precision.initial_scale"},
     {"loss_scale", "precision.loss_scale and precision.initial_scale"},
+    {"pytorch_alloc_conf", "memory.allocator"},
+    {"malloc", "memory.allocator"},
     {"num_classes", "model.outputs"},
     {"arch", "model.kind and model.size"},
     {"benchmark", "precision.cudnn_benchmark"},

@@ -81,6 +81,7 @@ std::vector<std::string> validate(const RunConfig& config,
   p.one_of("guard.nan_loss", config.guard.nan_loss, {"stop", "skip"});
   p.one_of("guard.nan_gradient", config.guard.nan_gradient, {"stop", "skip"});
   p.count("guard.max_skips", config.guard.max_skips, 1);
+  p.one_of("memory.allocator", config.memory.allocator, {"auto", "cached", "default"});
   check_observation(p, config);
   return p.found;
 }

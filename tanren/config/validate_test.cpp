@@ -198,6 +198,8 @@ TEST(Validate, refuses_the_rest_out_of_range) {
       {{"guard.nan_loss=ignore"}, "guard.nan_loss \"ignore\" is unknown; one of stop, skip"},
       {{"guard.nan_gradient=ignore"}, "guard.nan_gradient"},
       {{"guard.max_skips=0"}, "guard.max_skips is 0"},
+      {{"memory.allocator=jemalloc"},
+       "memory.allocator \"jemalloc\" is unknown; one of auto, cached, default"},
       {{"evaluate.every=-1"}, "evaluate.every is -1"},
       {{"evaluate.batch=-1"}, "evaluate.batch is -1"},
       {{"evaluate.metrics=[topx]"}, "evaluate.metrics has \"topx\""},

@@ -23,6 +23,12 @@ void append(std::string& out, std::string_view key, int64_t value) {
   append(out, key, std::string_view(std::to_string(value)));
 }
 
+void append_text(std::string& out, std::string_view key, std::string_view text) {
+  std::string json;
+  append_json(json, text);
+  append(out, key, std::string_view(json));
+}
+
 }  // namespace
 
 std::string to_json(const Summary& summary) {
@@ -35,11 +41,10 @@ std::string to_json(const Summary& summary) {
   append(out, "final_loss", summary.final_loss);
   for (const auto& [name, value] : summary.evaluate) append(out, "evaluate." + name, value);
   append(out, "peak_memory_bytes", summary.peak_memory_bytes);
+  if (summary.peak_tensor_bytes) append(out, "peak_tensor_bytes", *summary.peak_tensor_bytes);
   append(out, "skipped_steps", summary.skipped_steps);
   append(out, "device_reads_per_step", summary.device_reads_per_step);
-  std::string status;
-  append_json(status, summary.status);
-  append(out, "status", std::string_view(status));
+  append_text(out, "status", summary.status);
   return out + "\n}";
 }
 

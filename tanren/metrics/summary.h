@@ -4,6 +4,7 @@
 #include "tanren/base/report.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace tanren {
@@ -17,7 +18,8 @@ struct Summary {
   double final_loss = 0;
   NamedValues evaluate;  // of the last evaluation
   int64_t peak_memory_bytes = 0;
-  int64_t skipped_steps = 0;  // attempts that were not applied
+  std::optional<int64_t> peak_tensor_bytes;  // on the CPU, exact; where our allocator counts
+  int64_t skipped_steps = 0;                 // attempts that were not applied
   double device_reads_per_step = 0;
   std::string status;  // finished, stopped
 };

@@ -25,6 +25,7 @@ TEST(Summary, has_exactly_the_documented_keys) {
                   .final_loss = 0.125,
                   .evaluate = {{"loss", 0.5}, {"accuracy", 0.98}},
                   .peak_memory_bytes = 1 << 20,
+                  .peak_tensor_bytes = 1 << 18,
                   .skipped_steps = 2,
                   .device_reads_per_step = 1,
                   .status = "finished"};
@@ -40,6 +41,7 @@ TEST(Summary, has_exactly_the_documented_keys) {
                                           "evaluate.loss",
                                           "evaluate.accuracy",
                                           "peak_memory_bytes",
+                                          "peak_tensor_bytes",
                                           "skipped_steps",
                                           "device_reads_per_step",
                                           "status"};
@@ -49,6 +51,11 @@ TEST(Summary, has_exactly_the_documented_keys) {
   EXPECT_EQ(json.at("evaluate.accuracy"), 0.98);
   EXPECT_EQ(json.at("skipped_steps"), 2);
   EXPECT_EQ(json.at("status"), "finished");
+}
+
+TEST(Summary, leaves_out_what_was_not_counted) {
+  const auto json = nlohmann::json::parse(to_json(Summary{}));
+  EXPECT_FALSE(json.contains("peak_tensor_bytes"));
 }
 
 }  // namespace

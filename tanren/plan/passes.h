@@ -18,6 +18,7 @@ struct Request {
 };
 
 void plan_device(const Request& request, Plan& plan);
+void plan_memory(const Request& request, Plan& plan);
 void plan_batch(const Request& request, Plan& plan);
 void plan_length(const Request& request, Plan& plan);
 void plan_precision(const Request& request, Plan& plan);

@@ -16,10 +16,11 @@ namespace tanren {
 struct Machine {
   int64_t cores = 1;  // this process may use (affinity and cgroup quota)
   int64_t memory_bytes = 0;
-  std::string cpu;        // "AMD EPYC …"
-  bool cpu_bf16 = false;  // avx512_bf16 or amx_bf16
-  bool cpu_fp16 = false;  // avx512_fp16 or amx_fp16
-  int64_t num_cuda = 0;   // usable CUDA devices
+  std::string cpu;                 // "AMD EPYC …"
+  bool cpu_bf16 = false;           // avx512_bf16 or amx_bf16
+  bool cpu_fp16 = false;           // avx512_fp16 or amx_fp16
+  bool address_sanitizer = false;  // this program was built with it
+  int64_t num_cuda = 0;            // usable CUDA devices
   std::string cuda_name;
   int64_t cuda_capability = 0;  // 80 = sm_80
 };
@@ -32,13 +33,17 @@ struct ModelProfile {
   int64_t train_samples = 0;
   int64_t eval_samples = 0;
   std::vector<std::string> class_names;  // where the classes of the data have names
-  std::string initialised;  // from model.init_from, in words; empty: at random
+  std::string initialised;               // from model.init_from, in words; empty: at random
 };
 
 struct DevicePlan {
   std::string device = "cpu";  // cpu, cuda:<i>
   int64_t threads = 1;
   bool deterministic = false;
+};
+
+struct MemoryPlan {
+  bool cached_allocator = false;  // of CPU tensors: ours, else torch's
 };
 
 struct BatchPlan {
@@ -88,6 +93,7 @@ struct PlanLine {
 
 struct Plan {
   DevicePlan device;
+  MemoryPlan memory;
   BatchPlan batch;
   LengthPlan length;
   PrecisionPlan precision;

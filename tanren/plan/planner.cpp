@@ -36,6 +36,7 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   plan_length(request, plan);
   plan_precision(request, plan);
   plan_determinism(request, plan);
+  plan_memory(request, plan);
   return plan;
 }
 

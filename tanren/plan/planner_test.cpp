@@ -66,6 +66,32 @@ TEST(DevicePass, takes_the_cores_of_the_process_unless_asked) {
   EXPECT_EQ(given.plan().device.threads, 3);
 }
 
+TEST(MemoryPass, stands_aside_for_the_address_sanitizer_even_if_asked) {
+  Given given;
+  given.machine.address_sanitizer = true;
+  EXPECT_FALSE(given.plan().memory.cached_allocator);
+  given.config.memory.allocator = "cached";
+  EXPECT_FALSE(given.plan().memory.cached_allocator);
+  expect_contains(given.line("allocator"), "default|planned|a cache would hide a use after free");
+}
+
+TEST(MemoryPass, caches_where_the_tensors_are_and_where_it_is_asked_to) {
+  Given given;
+  given.config.run.device = "cpu";
+  EXPECT_TRUE(given.plan().memory.cached_allocator);
+  expect_contains(given.line("allocator"), "cached|planned|");
+  given.config.memory.allocator = "default";
+  given.config.asked.insert("memory.allocator");
+  EXPECT_FALSE(given.plan().memory.cached_allocator);
+  expect_contains(given.line("allocator"), "default|asked|");
+  given.config.run.device = "cuda";
+  given.machine.num_cuda = 1;
+  given.config.memory.allocator = "auto";
+  EXPECT_FALSE(given.plan().memory.cached_allocator);
+  given.config.memory.allocator = "cached";
+  EXPECT_TRUE(given.plan().memory.cached_allocator);
+}
+
 TEST(BatchPass, prints_the_arithmetic) {
   Given given;
   given.config.batch.global_batch = "30";

@@ -79,6 +79,9 @@ Machine probe_machine(const fs::path& root) {
   Machine machine;
   machine.cores = usable_cores(folders);
   machine.memory_bytes = usable_memory(folders);
+#ifdef __SANITIZE_ADDRESS__
+  machine.address_sanitizer = true;
+#endif
   std::ifstream cpuinfo(root / "proc/cpuinfo");
   for (std::string line; std::getline(cpuinfo, line) && !line.empty();) {
     const auto colon = line.find(": ");

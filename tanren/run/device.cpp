@@ -1,6 +1,7 @@
 #include "tanren/run/device.h"
 
 #include "tanren/base/log.h"
+#include "tanren/memory/cpu_allocator.h"
 #include "tanren/precision/half_convolution.h"
 
 #include <ATen/Context.h>
@@ -32,6 +33,11 @@ void probe_accelerators(Machine& machine, const std::string& asked_device) {
 
 at::Device apply_device_plan(const Plan& plan) {
   auto& context = at::globalContext();
+  if (plan.memory.cached_allocator) {
+    install_cpu_allocator();
+  } else {
+    uninstall_cpu_allocator();
+  }
   at::set_num_threads(static_cast<int>(plan.device.threads));
   if (plan.device.deterministic) {
     ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/config/write_config.h"
+#include "tanren/memory/cpu_allocator.h"
 #include "tanren/metrics/jsonl_sink.h"
 #include "tanren/plan/planner.h"
 #include "tanren/plan/print.h"
@@ -56,6 +57,9 @@ Summary summarise(const RunState& state, const LoopResult& loop, const Parts& pa
   if (loop.last) summary.final_loss = loop.last->objectives.front().loss;
   if (loop.evaluation) summary.evaluate = loop.evaluation->values;
   summary.peak_memory_bytes = memory_now(parts.device);
+  if (parts.plan.memory.cached_allocator) {
+    summary.peak_tensor_bytes = cpu_memory_stats().peak_bytes;
+  }
   summary.device_reads_per_step =
       loop.session_attempts > 0
           ? static_cast<double>(loop.device_reads) / static_cast<double>(loop.session_attempts)

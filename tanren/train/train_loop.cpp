@@ -5,6 +5,7 @@
 #include "tanren/base/log.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/memory/cpu_allocator.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
 #include "tanren/train/train_step.h"
@@ -102,6 +103,7 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
   const auto evaluation = [&] {
     if (surroundings.eval == nullptr || evaluated_at == run.step()) return;
     auto report = evaluate(run, parts, *surroundings.eval);
+    trim_cpu_memory();  // its batches are larger, or smaller, than the steps'
     evaluated_at = run.step();
     tell(report, &Sink::evaluation);
     result.evaluation = std::move(report);
@@ -156,6 +158,7 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
   if (result.ending == Ending::finished) evaluation();
   if (saved_at != run.attempt) checkpoint();
   for (Sink* sink : surroundings.sinks) sink->flush();
+  trim_cpu_memory();
   return result;
 }
 

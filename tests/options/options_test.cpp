@@ -212,6 +212,7 @@ std::vector<Row> rows() {
       {"guard.nan_loss", infinite_loss(), "skip"},
       {"guard.nan_gradient", infinite_gradient(), "skip"},
       {"guard.max_skips", infinite_loss() + Sets{"guard.nan_loss=skip"}, "2"},
+      {"memory.allocator", {}, "default", kPlan},
       {"evaluate.every", {}, "2"},
       {"evaluate.metrics", {}, "[top2]"},
       {"checkpoint.every", {}, "2"},

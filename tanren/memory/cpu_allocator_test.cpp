@@ -1,0 +1,286 @@
+#include "tanren/memory/cpu_allocator.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace tanren {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kCaches = false;
+#else
+constexpr bool kCaches = true;
+#endif
+
+int64_t resident() {
+  std::ifstream file("/proc/self/statm");
+  int64_t total = 0, pages = 0;
+  file >> total >> pages;
+  return pages * ::sysconf(_SC_PAGESIZE);
+}
+
+at::Tensor bytes(int64_t count) { return at::empty({count}, at::kByte); }
+
+class CpuAllocatorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    bytes(1);  // whatever torch allocates once, it has now
+    install_cpu_allocator();
+    trim_cpu_memory();
+    before_ = cpu_memory_stats();
+  }
+  void TearDown() override {
+    install_cpu_allocator();
+    trim_cpu_memory();
+    uninstall_cpu_allocator();
+  }
+  int64_t live() const { return cpu_memory_stats().live_bytes - before_.live_bytes; }
+
+  MemoryStats before_;
+};
+
+TEST_F(CpuAllocatorTest, an_absurd_size_is_out_of_memory_and_leaves_no_trace) {
+  auto* allocator = c10::GetAllocator(c10::kCPU);
+  EXPECT_THROW(allocator->allocate(SIZE_MAX - 10), c10::OutOfMemoryError);
+  EXPECT_THROW(allocator->allocate(size_t{1} << 60), c10::OutOfMemoryError);
+  EXPECT_EQ(live(), 0);
+}
+
+TEST_F(CpuAllocatorTest, counts_live_bytes_exactly) {
+  std::optional<at::Tensor> small = bytes(3), large = bytes(kMiB + 5);
+  EXPECT_EQ(live(), 3 + kMiB + 5);
+  const at::Tensor empty = bytes(0);
+  EXPECT_EQ(live(), 3 + kMiB + 5);
+  const at::Tensor view = large->narrow(0, 0, 10);
+  large.reset();
+  EXPECT_EQ(live(), 3 + kMiB + 5) << "a view keeps the storage";
+  small.reset();
+  EXPECT_EQ(live(), kMiB + 5);
+  EXPECT_GE(cpu_memory_stats().peak_bytes, before_.live_bytes + 3 + kMiB + 5);
+}
+
+TEST_F(CpuAllocatorTest, a_freed_block_serves_the_next_tensor_of_its_size) {
+  if (!kCaches) GTEST_SKIP() << "stands aside for the address sanitizer";
+  const void* first = bytes(5 * kMiB).data_ptr();
+  EXPECT_GE(cpu_memory_stats().cached_bytes, 4 * kMiB);
+  const at::Tensor next = bytes(5 * kMiB);
+  EXPECT_EQ(next.data_ptr(), first);
+}
+
+TEST_F(CpuAllocatorTest, every_block_is_aligned_for_vectors) {
+  for (const int64_t size : {1, 7, 64, 1000, 32 << 10, (32 << 10) - 1, 3 << 20, (40 << 20) + 3}) {
+    const at::Tensor tensor = bytes(size);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data_ptr()) % 64, 0u) << size;
+    EXPECT_EQ(tensor.fill_(1).sum().item<int64_t>(), size);
+  }
+}
+
+TEST_F(CpuAllocatorTest, the_raw_interface_works) {
+  auto* allocator = c10::GetAllocator(c10::kCPU);
+  ASSERT_NE(allocator->raw_deleter(), nullptr);
+  for (const size_t size : {size_t{100}, size_t{3} << 20}) {
+    void* data = allocator->raw_allocate(size);
+    std::memset(data, 1, size);
+    EXPECT_EQ(live(), static_cast<int64_t>(size));
+    allocator->raw_deallocate(data);
+  }
+  allocator->raw_deallocate(allocator->raw_allocate(0));
+  EXPECT_EQ(live(), 0);
+}
+
+TEST_F(CpuAllocatorTest, tensors_from_before_and_after_free_where_they_came_from) {
+  uninstall_cpu_allocator();
+  EXPECT_FALSE(cpu_allocator_installed());
+  std::optional<at::Tensor> torchs = at::ones({kMiB});
+  install_cpu_allocator();
+  EXPECT_EQ(live(), 0);
+  std::optional<at::Tensor> ours = at::ones({kMiB});
+  EXPECT_EQ(live(), 4 * kMiB);
+  torchs.reset();
+  uninstall_cpu_allocator();
+  EXPECT_EQ(ours->sum().item<float>(), kMiB);
+  ours.reset();
+  EXPECT_EQ(live(), 0);
+}
+
+TEST_F(CpuAllocatorTest, without_cache_it_counts_and_holds_nothing) {
+  install_cpu_allocator({.cache = false});
+  {
+    const at::Tensor tensor = bytes(kMiB);
+    EXPECT_EQ(live(), kMiB);
+  }
+  EXPECT_EQ(cpu_memory_stats().cached_bytes, 0);
+}
+
+TEST_F(CpuAllocatorTest, caches_nothing_under_the_address_sanitizer) {
+  bytes(5 * kMiB);
+  EXPECT_EQ(cpu_memory_stats().cached_bytes > 0, kCaches);
+}
+
+TEST_F(CpuAllocatorTest, blocks_that_outlive_the_uninstall_are_whole_and_freed_by_any_thread) {
+  std::vector<at::Tensor> kept;
+  for (const int64_t size : {int64_t{0}, int64_t{100}, 3 * kMiB, 40 * kMiB}) {
+    kept.push_back(bytes(size).fill_(7));
+  }
+  uninstall_cpu_allocator();
+  trim_cpu_memory();                                       // not what is in use
+  for (int i = 0; i < 10; ++i) bytes(10 * kMiB).fill_(1);  // torch's own
+  for (const auto& tensor : kept) {
+    EXPECT_EQ(tensor.sum().item<int64_t>(), 7 * tensor.numel());
+  }
+  std::thread([&] { kept.clear(); }).join();
+  EXPECT_EQ(live(), 0);
+}
+
+TEST_F(CpuAllocatorTest, blocks_without_bytes_are_null_and_free) {
+  auto* allocator = c10::GetAllocator(c10::kCPU);
+  auto one = allocator->allocate(0), two = allocator->allocate(0);
+  EXPECT_EQ(one.get(), nullptr);
+  one.clear();
+  two.clear();
+  at::Tensor tensor = bytes(0);
+  tensor.resize_({3 * kMiB}).fill_(1);
+  EXPECT_EQ(live(), 3 * kMiB);
+  tensor.resize_({0});
+  tensor.reset();
+  EXPECT_EQ(live(), 0);
+}
+
+TEST_F(CpuAllocatorTest, trimming_brings_resident_memory_back) {
+  if (!kCaches) GTEST_SKIP() << "stands aside for the address sanitizer";
+  const int64_t start = resident();
+  {
+    std::vector<at::Tensor> many;
+    for (int i = 0; i < 50; ++i) many.push_back(at::ones({kMiB}));
+  }
+  EXPECT_GE(resident(), start + 150 * kMiB);
+  EXPECT_GE(trim_cpu_memory(), 150 * kMiB);
+  EXPECT_LE(resident(), start + 16 * kMiB);
+  EXPECT_LT(cpu_memory_stats().cached_bytes, 4 * kMiB);
+}
+
+TEST_F(CpuAllocatorTest, threads_hammer_it) {
+  constexpr int kThreads = 4;
+  std::mutex mutex;
+  std::vector<at::Tensor> exchanged;  // freed by another thread than made them
+  const auto work = [&](unsigned seed) {
+    std::mt19937 random(seed);
+    std::vector<at::Tensor> mine;
+    for (int i = 0; i < 3000; ++i) {
+      const int64_t size = 1 + static_cast<int64_t>(random() % (1u << (4 + random() % 18)));
+      at::Tensor tensor = bytes(size);
+      static_cast<unsigned char*>(tensor.data_ptr())[size - 1] = 1;
+      mine.push_back(std::move(tensor));
+      if (mine.size() > 20) {
+        const std::lock_guard lock(mutex);
+        exchanged.push_back(std::move(mine[random() % mine.size()]));
+        std::swap(mine.back(), mine[random() % mine.size()]);
+        mine.pop_back();
+        if (exchanged.size() > 50) exchanged.erase(exchanged.begin(), exchanged.begin() + 30);
+      }
+      if (i % 500 == 0) trim_cpu_memory();
+      std::erase_if(mine, [](const at::Tensor& each) { return !each.defined(); });
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(work, i);
+  for (auto& thread : threads) thread.join();
+  exchanged.clear();
+  EXPECT_EQ(live(), 0);
+}
+
+TEST_F(CpuAllocatorTest, a_forked_child_allocates_and_frees) {
+  const at::Tensor before = at::ones({kMiB});
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    while (!done) bytes(kMiB);  // holds the lock at most moments
+  });
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const bool fine = bytes(2 * kMiB).defined() && before.data_ptr<float>()[5] == 1;
+      ::_exit(fine ? 0 : 1);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  done = true;
+  other.join();
+}
+
+TEST(CpuAllocatorLimit, running_out_empties_the_cache_first) {
+  if (!kCaches) GTEST_SKIP() << "the address sanitizer needs the address space";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        rlimit limit{};  // the arena takes a quarter of it; what it refuses, malloc gets
+        limit.rlim_cur = limit.rlim_max = size_t{3} << 30;
+        ::setrlimit(RLIMIT_AS, &limit);
+        install_cpu_allocator();
+        std::vector<at::Tensor> kept;
+        bool threw = false;
+        try {
+          for (;;) kept.push_back(bytes(100 * kMiB));
+        } catch (const c10::OutOfMemoryError&) {
+          threw = true;
+        }
+        kept.clear();
+        const bool works = bytes(100 * kMiB).defined();
+        ::_exit(threw && works ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(CpuAllocatorAtExit, static_tensors_are_freed_after_main) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        static at::Tensor kept;
+        install_cpu_allocator();
+        kept = at::ones({kMiB});
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(CpuAllocatorNumbers, results_are_bitwise_those_of_torchs_allocator) {
+  const auto train = [] {
+    at::manual_seed(3);
+    at::Tensor weight = (at::randn({300, 300}) * 0.05).requires_grad_();
+    for (int i = 0; i < 5; ++i) {
+      const at::Tensor input = at::randn({200, 300});
+      at::matmul(at::tanh(at::matmul(input, weight)), weight).softmax(1).pow(2).sum().backward();
+      const at::NoGradGuard no_grad;
+      weight.sub_(weight.grad(), 0.1);
+      weight.mutable_grad().reset();
+    }
+    return weight.detach().clone();
+  };
+  const at::Tensor plain = train();
+  install_cpu_allocator();
+  const at::Tensor cached = train();
+  uninstall_cpu_allocator();
+  EXPECT_TRUE(at::equal(plain, cached));
+}
+
+}  // namespace
+}  // namespace tanren
