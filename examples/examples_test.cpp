@@ -92,6 +92,23 @@ TEST_F(Examples, own_loop_stopped_and_gone_on_with_equals_one_that_was_not_stopp
   EXPECT_LT(std::stod(whole.output.substr(at + last.size())), 1.0) << "ten classes start at 2.3";
 }
 
+TEST_F(Examples, own_loop_with_the_line_total_loss_plus_loss_is_warned_of_once_by_name) {
+  const std::string leaking = "OMP_NUM_THREADS=1 " TANREN_BUILD_DIR "/own_loop_leaking ";
+  const auto result = go(leaking + (kExamples / "digits/train.csv").string() + " run 150");
+  ASSERT_EQ(result.code, 0) << result.output;
+  const auto at = result.output.find("[guard] after ");
+  ASSERT_NE(at, std::string::npos) << result.output;
+  EXPECT_EQ(result.output.find("[guard]", at + 1), std::string::npos) << "once: " << result.output;
+  TANREN_EXPECT_CONTAINS(result.output, "autograd nodes alive");
+  TANREN_EXPECT_CONTAINS(result.output, "the last AddBackward0 of aten::add_");
+}
+
+TEST_F(Examples, own_loop_as_it_stands_is_not_warned_of) {
+  const auto result = go(kOwnLoop + " " + (kExamples / "digits/train.csv").string() + " run 150");
+  ASSERT_EQ(result.code, 0) << result.output;
+  EXPECT_EQ(result.output.find("[guard]"), std::string::npos) << result.output;
+}
+
 TEST_F(Examples, digits_trains_with_group_norm) {
   const auto summary = trained(kTanren, "digits/run.toml");
   ASSERT_TRUE(summary.is_object());

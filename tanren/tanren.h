@@ -41,7 +41,9 @@
 
 #include "tanren/accumulation/loss_meter.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/guard/growth_watch.h"
 #include "tanren/guard/guard.h"
+#include "tanren/guard/spike_detector.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/metrics/console_sink.h"
 #include "tanren/metrics/evaluation_metrics.h"

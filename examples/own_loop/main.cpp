@@ -75,10 +75,16 @@ double update(Training& training, const GlobalBatch& batch) {
   const std::vector<double> host = read_to_host(at::stack({loss, measured.norm}));
   const Verdict verdict = training.guard.judge({.loss_finite = std::isfinite(host[0]),
                                                 .gradients_finite = std::isfinite(host[1]),
-                                                .can_back_off = training.scaler.can_back_off()});
+                                                .can_back_off = training.scaler.can_back_off(),
+                                                .loss = host[0],
+                                                .grad_norm = host[1]});
   if (verdict.action == Action::halt) {
     throw RunError("[own_loop] attempt " + std::to_string(training.attempt + 1) + " met a " +
                    std::string(name(verdict.cause)) + "; lower the learning rate");
+  }
+  if (const auto& spike = training.guard.spike()) {
+    std::cout << "attempt " << training.attempt + 1 << " spike: " << spike->what << " "
+              << to_text(spike->value) << ", running mean " << to_text(spike->mean) << "\n";
   }
   if (verdict.action == Action::apply) {
     clip_norm_(flat, kMaxNorm);
@@ -138,9 +144,11 @@ void train(const std::string& file, const std::filesystem::path& folder, int64_t
   }
   Loader loader(*data, {.global_batch = kGlobalBatch, .seed = kSeed}, training.cursor);
   const int64_t end = std::min(kSteps, training.step + stop_after);
+  GrowthWatch growth;  // warns, once, of tensors and graphs that steps leave behind
   while (training.step < end) {
     const int64_t before = training.step;
     const double loss = update(training, loader.next());
+    growth.step([] { return cpu_memory_stats().live_bytes; });
     if (training.step == before) {
       std::cout << "attempt " << training.attempt << " skipped, loss scale "
                 << training.scaler.scale() << "\n";

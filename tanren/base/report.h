@@ -22,6 +22,7 @@ struct ObjectiveReport {
   double learning_rate = 0;  // of this update
   double loss_scale = 1;     // that this update ran with
   Verdict verdict;
+  std::optional<Spike> spike;            // with cause spike
   std::optional<double> flush_share;     // gradient elements that fp16 would flush to zero
   std::optional<double> overflow_share;  // and that it would overflow
 };

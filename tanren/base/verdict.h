@@ -7,11 +7,20 @@ namespace tanren {
 
 enum class Action { apply, skip, halt };
 // overflow: finite loss, non-finite gradients, loss scale above its floor (fp16's normal event).
-enum class Cause { none, overflow, nan_loss, nan_gradient };
+// spike: loss or gradient norm far above its running mean; told, and applied nevertheless.
+enum class Cause { none, overflow, nan_loss, nan_gradient, spike };
 
 struct Verdict {
   Action action = Action::apply;
   Cause cause = Cause::none;
+};
+
+// What stood out of an applied update.
+struct Spike {
+  std::string_view what;  // "loss", "grad_norm"
+  double value = 0;
+  double mean = 0;  // running, before it
+  double z = 0;     // deviations above the mean
 };
 
 constexpr std::string_view name(Action action) {
@@ -28,6 +37,7 @@ constexpr std::string_view name(Cause cause) {
     case Cause::overflow: return "overflow";
     case Cause::nan_loss: return "non-finite loss";
     case Cause::nan_gradient: return "non-finite gradient";
+    case Cause::spike: return "spike";
   }
   return "?";
 }

@@ -207,6 +207,13 @@ void fields(V& v, GuardOptions& o) {
   v("nan_gradient", o.nan_gradient,
     {"A non-finite gradient that is no fp16 overflow: stop or skip."});
   v("max_skips", o.max_skips, {"Stop after so many skips in a row that are no overflow, ≥ 1."});
+  v("spike_z", o.spike_z,
+    {"Tell of a loss or gradient norm so many deviations above its running mean; 0: never."});
+  v("spike_window", o.spike_window,
+    {"Updates that this mean looks back on, and waits for at first, ≥ 2."});
+  v("growth_steps", o.growth_steps,
+    {"Steps before the first look for tensors and graphs that are never freed; 0: never.",
+     Identity::free});
 }
 
 template <class V>

@@ -82,9 +82,9 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
   EXPECT_GT(seen.size(), 70u);
   EXPECT_EQ(free, (std::vector<std::string>{
                       "run.name", "run.device", "run.threads", "run.stop_after", "data.workers",
-                      "data.prefetch", "batch.microbatch", "memory.allocator", "checkpoint.every",
-                      "checkpoint.keep", "metrics.console_every", "metrics.jsonl",
-                      "generate.prompt", "generate.tokens", "generate.temperature",
+                      "data.prefetch", "batch.microbatch", "guard.growth_steps", "memory.allocator",
+                      "checkpoint.every", "checkpoint.keep", "metrics.console_every",
+                      "metrics.jsonl", "generate.prompt", "generate.tokens", "generate.temperature",
                       "generate.top_k", "generate.top_p", "generate.seed"}));
 }
 

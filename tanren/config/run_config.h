@@ -143,6 +143,9 @@ struct GuardOptions {
   std::string nan_loss = "stop";      // stop, skip
   std::string nan_gradient = "stop";  // stop, skip
   int64_t max_skips = 5;              // halt after so many skips in a row that are no overflow
+  double spike_z = 6.0;               // deviations above the running mean that are told; 0: off
+  int64_t spike_window = 100;  // updates that mean and deviation look back on, and first wait for
+  int64_t growth_steps = 64;   // steps before the first look at what is never freed; 0: off
 };
 
 struct MemoryOptions {

@@ -134,6 +134,8 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"loss_scale", "precision.loss_scale and precision.initial_scale"},
     {"pytorch_alloc_conf", "memory.allocator"},
     {"malloc", "memory.allocator"},
+    {"loss_spike_threshold", "guard.spike_z"},
+    {"skip_loss_spike", "guard.spike_z"},
     {"num_classes", "model.outputs"},
     {"arch", "model.kind and model.size"},
     {"benchmark", "precision.cudnn_benchmark"},

@@ -81,6 +81,12 @@ std::vector<std::string> validate(const RunConfig& config,
   p.one_of("guard.nan_loss", config.guard.nan_loss, {"stop", "skip"});
   p.one_of("guard.nan_gradient", config.guard.nan_gradient, {"stop", "skip"});
   p.count("guard.max_skips", config.guard.max_skips, 1);
+  p.within("guard.spike_z", config.guard.spike_z, 0, 1e6, true);
+  p.count("guard.spike_window", config.guard.spike_window, 2);
+  if (config.guard.spike_z == 0) {
+    p.unused(changed, "guard.", {"spike_window"}, "guard.spike_z", "0");
+  }
+  p.count("guard.growth_steps", config.guard.growth_steps, 0);
   p.one_of("memory.allocator", config.memory.allocator, {"auto", "cached", "default"});
   check_observation(p, config);
   return p.found;

@@ -1,11 +1,14 @@
 // Guard: judges one update before the optimizer sees it. Overflow, non-finite loss and non-finite
 // gradient are three causes: the first is fp16's normal event and never counts against the run.
-// Its verdict is a value; train_loop turns `halt` into the end of the run.
+// A spike of loss or gradient norm is told of and applied. Its verdict is a value; train_loop turns `halt` into the end of the run.
 #pragma once
 
 #include "tanren/base/state.h"
 #include "tanren/base/verdict.h"
+#include "tanren/guard/spike_detector.h"
 #include "tanren/plan/plan.h"
+
+#include <optional>
 
 namespace tanren {
 
@@ -13,6 +16,8 @@ struct Evidence {
   bool loss_finite = true;
   bool gradients_finite = true;
   bool can_back_off = false;  // dynamic loss scale above its floor
+  // Of the update, where known: what the spike detector looks at, if both are.
+  std::optional<double> loss, grad_norm;
 };
 
 class Guard {
@@ -22,6 +27,9 @@ class Guard {
   Verdict judge(const Evidence& evidence);
   // Skips in a row, up to now, whose cause was no overflow.
   int64_t skips_in_a_row() const { return skips_in_a_row_; }
+
+  // What stood out of the update judged last; its verdict has the cause `spike` then.
+  const std::optional<Spike>& spike() const { return spike_; }
 
   State state() const;
   void load(const State& state);
@@ -33,6 +41,8 @@ class Guard {
   bool stop_on_gradient_;
   int64_t max_skips_;
   int64_t skips_in_a_row_ = 0;
+  SpikeDetector spikes_;
+  std::optional<Spike> spike_;
 };
 
 }  // namespace tanren

@@ -65,6 +65,8 @@ class ConsoleSink final : public Sink {
       line(position(report) + "  " + troubles(report));
       return;
     }
+    const std::string standing_out = spikes(report);
+    if (!standing_out.empty()) line(position(report) + "  " + standing_out);
     const bool last = report.step == options_.total_steps;
     if (!last && report.step % std::max<int64_t>(1, options_.console_every) != 0) return;
     if (!options_.terminal) {
@@ -105,6 +107,19 @@ class ConsoleSink final : public Sink {
     if (left > 0 && std::isfinite(eta)) text += "  eta " + seconds_text(eta);
     if (report.memory_bytes > 0) {
       text += "  " + bytes_text(static_cast<double>(report.memory_bytes));
+    }
+    return text;
+  }
+
+  static std::string spikes(const StepReport& report) {
+    std::string text;
+    for (const auto& objective : report.objectives) {
+      if (!objective.spike) continue;
+      const Spike& spike = *objective.spike;
+      if (!text.empty()) text += "  ";
+      if (report.objectives.size() > 1) text += objective.name + " ";
+      text += "spike: " + std::string(spike.what) + " " + number(spike.value) + " is " +
+              number(spike.z, 3) + " deviations above its running mean " + number(spike.mean);
     }
     return text;
   }

@@ -49,6 +49,17 @@ TEST(ConsoleSink, names_the_culprit_of_a_halt) {
   EXPECT_TRUE(has(out.str(), "microbatch 2, head.weight")) << out.str();
 }
 
+TEST(ConsoleSink, tells_of_a_spike_between_its_lines) {
+  std::ostringstream out;
+  const auto sink = make_console_sink(out, {.total_steps = 100, .console_every = 50});
+  auto report = console_report(3);
+  report.objectives[0].verdict.cause = Cause::spike;
+  report.objectives[0].spike = Spike{"grad_norm", 30, 1.5, 12};
+  sink->step(report);
+  EXPECT_TRUE(has(out.str(), "spike: grad_norm 30 is 12 deviations above its running mean 1.5"))
+      << out.str();
+}
+
 TEST(ConsoleSink, shows_every_kth_applied_step_and_the_last) {
   std::ostringstream out;
   const auto sink = make_console_sink(out, {.total_steps = 25, .console_every = 10});

@@ -63,6 +63,16 @@ void append(std::string& out, std::string_view key, const NamedValues& values) {
   out += '}';
 }
 
+void append(std::string& out, std::string_view key, const Spike& spike) {
+  append_key(out, key);
+  out += '{';
+  append(out, "what", spike.what);
+  append(out, "value", spike.value);
+  append(out, "mean", spike.mean);
+  append(out, "z", spike.z);
+  out += '}';
+}
+
 // From "loss" on: what the top level and each entry of "objectives" have in common.
 void append_objective(std::string& out, const ObjectiveReport& objective) {
   append(out, "loss", objective.loss);
@@ -72,6 +82,7 @@ void append_objective(std::string& out, const ObjectiveReport& objective) {
   append(out, "loss_scale", objective.loss_scale);
   append(out, "verdict", name(objective.verdict.action));
   append(out, "cause", name(objective.verdict.cause));
+  if (objective.spike) append(out, "spike", *objective.spike);
   if (objective.flush_share) append(out, "flush_share", *objective.flush_share);
   if (objective.overflow_share) append(out, "overflow_share", *objective.overflow_share);
 }

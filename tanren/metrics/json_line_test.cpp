@@ -60,6 +60,16 @@ TEST(JsonLine, has_the_documented_keys_in_order_and_timing_last) {
             R"("timing":{"seconds":0.25,"wait_seconds":0.01,"memory_bytes":1048576}})");
 }
 
+TEST(JsonLine, has_what_stood_out_of_a_spike) {
+  auto report = line_report();
+  report.objectives[0].verdict.cause = Cause::spike;
+  report.objectives[0].spike = Spike{"loss", 5, 0.5, 9};
+  const auto json = nlohmann::json::parse(json_line(report));
+  EXPECT_EQ(json.at("cause"), "spike");
+  EXPECT_EQ(json.at("spike"),
+            nlohmann::json({{"what", "loss"}, {"value", 5}, {"mean", 0.5}, {"z", 9}}));
+}
+
 TEST(JsonLine, differs_only_in_timing_between_two_equal_runs) {
   auto first = line_report();
   auto second = first;

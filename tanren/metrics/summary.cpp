@@ -44,6 +44,7 @@ std::string to_json(const Summary& summary) {
   if (summary.peak_tensor_bytes) append(out, "peak_tensor_bytes", *summary.peak_tensor_bytes);
   append(out, "skipped_steps", summary.skipped_steps);
   append(out, "device_reads_per_step", summary.device_reads_per_step);
+  if (!summary.growth.empty()) append_text(out, "growth", summary.growth);
   append_text(out, "status", summary.status);
   return out + "\n}";
 }

@@ -28,6 +28,7 @@ TEST(Summary, has_exactly_the_documented_keys) {
                   .peak_tensor_bytes = 1 << 18,
                   .skipped_steps = 2,
                   .device_reads_per_step = 1,
+                  .growth = "each step leaves 3 tensors",
                   .status = "finished"};
   const auto json = nlohmann::ordered_json::parse(to_json(summary));
   std::vector<std::string> keys;
@@ -44,6 +45,7 @@ TEST(Summary, has_exactly_the_documented_keys) {
                                           "peak_tensor_bytes",
                                           "skipped_steps",
                                           "device_reads_per_step",
+                                          "growth",
                                           "status"};
   EXPECT_EQ(keys, expected);
   EXPECT_EQ(json.at("steps"), 90);
@@ -51,11 +53,13 @@ TEST(Summary, has_exactly_the_documented_keys) {
   EXPECT_EQ(json.at("evaluate.accuracy"), 0.98);
   EXPECT_EQ(json.at("skipped_steps"), 2);
   EXPECT_EQ(json.at("status"), "finished");
+  EXPECT_EQ(json.at("growth"), "each step leaves 3 tensors");
 }
 
-TEST(Summary, leaves_out_what_was_not_counted) {
+TEST(Summary, leaves_out_what_was_not_counted_and_what_nobody_was_warned_of) {
   const auto json = nlohmann::json::parse(to_json(Summary{}));
   EXPECT_FALSE(json.contains("peak_tensor_bytes"));
+  EXPECT_FALSE(json.contains("growth"));
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ void LossScaler::update(Cause cause) {
   if (cause == Cause::overflow) {
     scale_ = std::max(scale_ * backoff_factor_, min_scale_);
     quiet_steps_ = 0;
-  } else if (cause == Cause::none && ++quiet_steps_ >= growth_interval_) {
+  } else if ((cause == Cause::none || cause == Cause::spike) &&
+             ++quiet_steps_ >= growth_interval_) {
     scale_ = std::min(scale_ * growth_factor_, kMaxScale);
     quiet_steps_ = 0;
   }

@@ -33,6 +33,12 @@ TEST(LossScaler, a_non_finite_loss_or_gradient_does_not_change_the_scale) {
   EXPECT_EQ(scaler.scale(), 8);
 }
 
+TEST(LossScaler, a_spike_is_a_quiet_step) {
+  LossScaler scaler(dynamic_plan());
+  for (int i = 0; i < 3; ++i) scaler.update(i == 1 ? Cause::spike : Cause::none);
+  EXPECT_EQ(scaler.scale(), 16);
+}
+
 TEST(LossScaler, grows_after_the_interval_of_quiet_steps_and_an_overflow_restarts_it) {
   LossScaler scaler(dynamic_plan());
   for (int i = 0; i < 3; ++i) scaler.update(Cause::none);

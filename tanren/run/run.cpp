@@ -60,6 +60,7 @@ Summary summarise(const RunState& state, const LoopResult& loop, const Parts& pa
   if (parts.plan.memory.cached_allocator) {
     summary.peak_tensor_bytes = cpu_memory_stats().peak_bytes;
   }
+  summary.growth = loop.growth;
   summary.device_reads_per_step =
       loop.session_attempts > 0
           ? static_cast<double>(loop.device_reads) / static_cast<double>(loop.session_attempts)

@@ -5,6 +5,7 @@
 #include "tanren/base/log.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/guard/growth_watch.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
@@ -109,6 +110,7 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
     result.evaluation = std::move(report);
   };
 
+  GrowthWatch growth(plan.guard.growth_steps);
   Loader loader = make_loader(run, parts, surroundings.train);
   int64_t saved_at = -1;
   int64_t seen_epoch = -1;
@@ -144,6 +146,7 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
       }
     }
     const bool applied = run.step() > step_before;
+    growth.step([&] { return live_bytes(parts.device); });
     result.skipped_steps += applied ? 0 : 1;
     result.session_steps += applied ? 1 : 0;
     result.last = std::move(report);
@@ -159,6 +162,7 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
   if (saved_at != run.attempt) checkpoint();
   for (Sink* sink : surroundings.sinks) sink->flush();
   trim_cpu_memory();
+  result.growth = growth.warning();
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace tanren {
@@ -39,6 +40,7 @@ struct LoopResult {
   std::optional<StepReport> last;
   std::optional<EvaluationReport> evaluation;  // the last one
   std::filesystem::path checkpoint;            // the last one written
+  std::string growth;                          // what the growth watch warned of
 };
 
 // Writes run's checkpoint under surroundings.checkpoints and returns its folder.

@@ -233,10 +233,11 @@ std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts
     if (!std::isfinite(norm) && std::isfinite(status.loss)) {
       norm = exact_norm(objective.gradients.flat());  // the sum of squares may just not fit fp32
     }
-    const Verdict verdict =
-        objective.guard.judge({.loss_finite = std::isfinite(status.loss),
-                               .gradients_finite = std::isfinite(norm),
-                               .can_back_off = objective.scaler.can_back_off()});
+    const Verdict verdict = objective.guard.judge({.loss_finite = std::isfinite(status.loss),
+                                                   .gradients_finite = std::isfinite(norm),
+                                                   .can_back_off = objective.scaler.can_back_off(),
+                                                   .loss = status.loss,
+                                                   .grad_norm = norm});
     ObjectiveReport told{
         .name = objective.spec.name,
         .step = objective.step,
@@ -247,6 +248,7 @@ std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts
                                        objective.step, parts.plan.length.total_steps),
         .loss_scale = objective.scaler.scale(),
         .verdict = verdict,
+        .spike = objective.guard.spike(),
         .flush_share = status.flush_share,
         .overflow_share = status.overflow_share};
     if (verdict.action == Action::apply) {

@@ -75,6 +75,8 @@ RunConfig resumable_config() {
   config.precision.growth_interval = 3;
   config.schedule.kind = "cosine";
   config.clip.norm = 1;
+  config.guard.spike_z = 0.001;  // about every second update stands out
+  config.guard.spike_window = 2;
   config.data.workers = 2;
   config.data.prefetch = 3;
   config.data.eval = config.data.train;
@@ -87,6 +89,7 @@ TEST_F(Resume, by_stop_after_at_every_step_is_bitwise_the_undisturbed_run) {
   const auto config = resumable_config();
   const auto whole = go(config, "whole");
   EXPECT_GT(whole.summary.skipped_steps, 0);
+  EXPECT_NE(log("whole").find("\"cause\":\"spike\""), std::string::npos);
   for (const int64_t step : {1, 4, 7}) {
     const std::string folder = "stopped-" + std::to_string(step);
     auto first = config;

@@ -1,0 +1,62 @@
+// Births: which tensors and autograd nodes the operators of some steps made, and which of them still
+// live later. Seen through torch's operator observer, so any model and loop is covered; holds only
+// weak references. While it records, operators cost some microseconds more; before and after,
+// nothing. One at a time in a process records (a second sees nothing). Used by GrowthWatch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
+#include <c10/core/StorageImpl.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+// What of one recorded step is alive.
+struct Survivors {
+  int64_t nodes = 0;
+  int64_t tensors = 0;         // storages
+  int64_t bytes = 0;           // of them
+  std::string last_node;       // the youngest one that no other one of them needs: "AddBackward0"
+  std::string last_operator;   // that made it: "aten::add_ in block head"
+  std::string largest_tensor;  // operator that made the largest storage
+};
+
+class Births {
+ public:
+  // Starts to record the first step, on all threads. Not to be called while operators run.
+  Births();
+  ~Births();
+  Births(const Births&) = delete;
+  Births& operator=(const Births&) = delete;
+
+  void next_step();
+  void stop();
+  // Of the step with this number (from 0).
+  Survivors survivors(int64_t step) const;
+
+ private:
+  struct Birth {
+    int64_t step;
+    std::string made_by;
+    std::weak_ptr<torch::autograd::Node> node;
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+  };
+  struct Observer;  // torch's callbacks
+
+  void add(const at::RecordFunction& fn, const std::vector<c10::StorageImpl*>& inputs,
+           const at::Tensor& tensor);
+
+  mutable std::mutex mutex_;
+  std::vector<Birth> births_;  // guarded by mutex_
+  int64_t step_ = 0;           // guarded by mutex_
+  std::optional<uint64_t> handle_;
+};
+
+}  // namespace tanren

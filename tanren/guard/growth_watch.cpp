@@ -1,0 +1,71 @@
+#include "tanren/guard/growth_watch.h"
+
+#include "tanren/base/log.h"
+#include "tanren/base/text.h"
+#include "tanren/guard/births.h"
+
+#include <algorithm>
+
+namespace tanren {
+
+namespace {
+
+constexpr int64_t kRecorded = 2;  // steps
+constexpr int64_t kPatience =
+    8;  // steps: batches fetched ahead and the last report are gone by then
+constexpr int64_t kWorthTelling = 1 << 20;  // bytes that tensors without a graph have grown by
+
+}  // namespace
+
+GrowthWatch::GrowthWatch(int64_t steps) : next_look_(steps) {}
+GrowthWatch::~GrowthWatch() = default;
+GrowthWatch::GrowthWatch(GrowthWatch&&) noexcept = default;
+GrowthWatch& GrowthWatch::operator=(GrowthWatch&&) noexcept = default;
+
+void GrowthWatch::step(const std::function<int64_t()>& live_bytes) {
+  ++count_;
+  if (next_look_ == 0 || count_ < next_look_ || !warning_.empty()) return;
+  const int64_t since = count_ - next_look_;
+  if (since == 0) {
+    births_ = std::make_unique<Births>();
+  } else if (since < kRecorded) {
+    births_->next_step();
+  } else if (since == kRecorded) {
+    births_->stop();
+  } else if (since == kRecorded + kPatience) {
+    judge(live_bytes);
+    births_.reset();
+    next_look_ = std::max(2 * next_look_, count_ + 1);  // a short first look may reach into it
+  }
+}
+
+void GrowthWatch::judge(const std::function<int64_t()>& live_bytes) {
+  const Survivors first = births_->survivors(0), second = births_->survivors(kRecorded - 1);
+  const int64_t now = live_bytes ? live_bytes() : 0;
+  const int64_t grown = bytes_before_ < 0 ? 0 : now - bytes_before_;
+  const int64_t steps = count_ - count_before_;
+  bytes_before_ = now;
+  count_before_ = count_;
+  if (first.nodes > 0 && second.nodes > 0) {
+    warn("each step leaves " + to_text(second.nodes) + " autograd nodes alive, the last " +
+         second.last_node + " of " + second.last_operator +
+         ": a loss, or what was computed from it, is kept with its graph; keep its .item() or "
+         ".detach() instead");
+    return;
+  }
+  // Without a graph something may rightly stay (a window of the last losses): growth must be real.
+  const int64_t kept = std::min(first.bytes, second.bytes);
+  if (kept > 0 && grown >= kWorthTelling && grown >= kept * steps / 2) {
+    warn("each step leaves " + to_text(second.tensors) + " tensors of " + to_text(second.bytes) +
+         " bytes alive, the largest of " + second.largest_tensor + ", and live memory grew by " +
+         to_text(grown) + " bytes in " + to_text(steps) +
+         " steps; keep numbers instead, or bound what keeps them");
+  }
+}
+
+void GrowthWatch::warn(const std::string& text) {
+  warning_ = "[guard] after " + to_text(count_) + " steps: " + text;
+  log(warning_);
+}
+
+}  // namespace tanren

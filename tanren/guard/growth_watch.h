@@ -1,0 +1,45 @@
+// GrowthWatch: finds what a loop keeps that it should let go, such as a loss summed up with its graph
+// (`total_loss += loss`). After `steps` steps, and again after twice as many each time, it looks at
+// what two steps made and at what of it is alive eight steps later: exact, needs no threshold on the
+// process's memory, and names the operator. Warns once, through log(). Other steps cost a comparison.
+// Called by train_loop; in an own loop: `watch.step();` after each step. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace tanren {
+
+class Births;
+
+class GrowthWatch {
+ public:
+  // steps: before the first look; 0: off.
+  explicit GrowthWatch(int64_t steps = 64);
+  ~GrowthWatch();
+  GrowthWatch(GrowthWatch&&) noexcept;
+  GrowthWatch& operator=(GrowthWatch&&) noexcept;
+
+  // After each step. `live_bytes` counts what tensors hold, such as cpu_memory_stats().live_bytes;
+  // asked for at looks only. With it tensors without a graph are watched as well: two are warned of
+  // if they make live memory grow by a mebibyte or more from look to look.
+  void step(const std::function<int64_t()>& live_bytes = {});
+
+  // What was warned of; empty if nothing.
+  const std::string& warning() const { return warning_; }
+
+ private:
+  void judge(const std::function<int64_t()>& live_bytes);
+  void warn(const std::string& text);
+
+  int64_t count_ = 0;
+  int64_t next_look_;
+  std::unique_ptr<Births> births_;
+  int64_t bytes_before_ = -1;  // at the look before, which was at
+  int64_t count_before_ = 0;
+  std::string warning_;
+};
+
+}  // namespace tanren
