@@ -13,8 +13,9 @@
 namespace tanren::cli {
 
 struct Arguments {
+  std::string program = "tanren";  // as it was called, without its folder
   std::string verb;
-  std::string file;                  // config file, run folder, or the key for help
+  std::string file;                  // config file, run folder, key for help, shell for completion
   std::vector<std::string> sets;     // --set key=value
   std::string out;                   // --out: folder of the run
   std::string target;                // convert: file to write
@@ -33,6 +34,7 @@ int summary(const Arguments& arguments, const ModelRegistry& models);
 int convert(const Arguments& arguments);
 int doctor(const Arguments& arguments);
 int help(const Arguments& arguments);
+int completion(const Arguments& arguments, const ModelRegistry& models);
 
 // The config that `arguments` name: a TOML file, or a run folder's config.toml; and the folder of
 // its run.

@@ -4,6 +4,7 @@
 #include "tanren/base/text.h"
 #include "tanren/config/synonyms.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tanren {
@@ -14,6 +15,10 @@ void Problems::check(bool fine, const std::string& problem) {
 
 void Problems::one_of(const std::string& key, const std::string& value,
                       const std::vector<std::string>& known) {
+  auto& all = words[key];
+  for (const auto& word : known) {
+    if (std::find(all.begin(), all.end(), word) == all.end()) all.push_back(word);
+  }
   for (const auto& word : known) {
     if (word == value) return;
   }

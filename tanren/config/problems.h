@@ -5,6 +5,7 @@
 #include "tanren/config/run_config.h"
 
 #include <charconv>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -36,6 +37,7 @@ class Problems {
               const std::string& kind);
 
   std::vector<std::string> found;
+  std::map<std::string, std::vector<std::string>> words;  // of each key that went through one_of
 };
 
 // Whether the whole text is a number of this type.

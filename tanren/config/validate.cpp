@@ -1,6 +1,7 @@
 #include "tanren/config/validate.h"
 
 #include "tanren/base/text.h"
+#include "tanren/config/fields.h"
 #include "tanren/config/identity.h"
 #include "tanren/config/problems.h"
 
@@ -66,11 +67,8 @@ void check_precision(Problems& p, const PrecisionOptions& o) {
               "\" makes no sense with precision.mode \"fp64\"; drop it");
 }
 
-}  // namespace
-
-std::vector<std::string> validate(const RunConfig& config,
-                                  const std::vector<std::string>& known_model_kinds) {
-  Problems p;
+void check_all(Problems& p, const RunConfig& config,
+               const std::vector<std::string>& known_model_kinds) {
   const std::set<std::string> changed = changed_keys(config);
   check_run(p, config.run);
   check_model(p, config.model, known_model_kinds, changed);
@@ -89,7 +87,40 @@ std::vector<std::string> validate(const RunConfig& config,
   p.count("guard.growth_steps", config.guard.growth_steps, 0);
   p.one_of("memory.allocator", config.memory.allocator, {"auto", "cached", "default"});
   check_observation(p, config);
+}
+
+// A config in which no text but `key`'s is one of the words that it may be.
+RunConfig with_one_word(const std::string& key, const std::string& word) {
+  RunConfig config;
+  visit_config(config, [&](const std::string& name, auto& member, const FieldInfo&) {
+    if constexpr (std::is_same_v<decltype(member), std::string&>) member = name == key ? word : "?";
+  });
+  return config;
+}
+
+}  // namespace
+
+std::vector<std::string> validate(const RunConfig& config,
+                                  const std::vector<std::string>& known_model_kinds) {
+  Problems p;
+  check_all(p, config, known_model_kinds);
   return p.found;
+}
+
+std::map<std::string, std::vector<std::string>> closed_sets(
+    const std::vector<std::string>& known_model_kinds) {
+  Problems p;
+  check_all(p, with_one_word("", ""), known_model_kinds);
+  // Some keys are looked at for some kinds only.
+  for (const auto& [key, words] : std::map(p.words)) {
+    if (key.size() < 5 || key.compare(key.size() - 5, 5, ".kind") != 0) continue;
+    for (const auto& word : words) check_all(p, with_one_word(key, word), known_model_kinds);
+  }
+  RunConfig config;
+  visit_config(config, [&](const std::string& key, auto& member, const FieldInfo&) {
+    if constexpr (std::is_same_v<decltype(member), bool&>) p.words[key] = {"true", "false"};
+  });
+  return p.words;
 }
 
 }  // namespace tanren

@@ -3,6 +3,7 @@
 
 #include "tanren/config/run_config.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,11 @@ namespace tanren {
 // the machine are the plan's to check.
 std::vector<std::string> validate(const RunConfig& config,
                                   const std::vector<std::string>& known_model_kinds);
+
+// The keys that take one of a few words, with the words; true and false for switches. The checks
+// themselves tell, so that the words stand in one place.
+std::map<std::string, std::vector<std::string>> closed_sets(
+    const std::vector<std::string>& known_model_kinds);
 
 // "accuracy" → 1, "top5" → 5, anything else → 0.
 int64_t top_k_of(const std::string& metric);

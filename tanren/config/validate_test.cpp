@@ -2,6 +2,7 @@
 
 #include "tanren/config/config_test_util.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace tanren {
@@ -228,6 +229,25 @@ TEST(Validate, finds_numbers_that_are_not_in_a_config_made_by_a_program) {
     EXPECT_EQ(validate(config, {"mlp"}).size(), 11u);
   }
   EXPECT_TRUE(validate(parse(kGood), {"mlp"}).empty());
+}
+
+TEST(Validate, knows_the_words_of_every_key_that_takes_one_of_a_few) {
+  auto sets = closed_sets({"mlp", "mine", "gpt2", "resnet"});
+  EXPECT_EQ(sets.count("run.name"), 0u);
+  EXPECT_EQ(sets.count("clip.norm"), 0u);
+  EXPECT_EQ(sets["model.kind"], (std::vector<std::string>{"mlp", "mine", "gpt2", "resnet"}));
+  EXPECT_EQ(sets["run.deterministic"], (std::vector<std::string>{"true", "false"}));
+  // Looked at for some kinds only.
+  EXPECT_EQ(sets["data.train.crop"],
+            (std::vector<std::string>{"center", "none", "random", "shift"}));
+  EXPECT_EQ(sets["data.eval.crop"], (std::vector<std::string>{"center", "none"}));
+  for (const char* size : {"gpt2-xl", "resnet18"}) {
+    EXPECT_EQ(std::count(sets["model.size"].begin(), sets["model.size"].end(), size), 1) << size;
+  }
+  for (const char* key : {"run.device", "precision.mode", "optimizer.kind", "schedule.kind",
+                          "data.last", "guard.nan_loss", "data.eval.kind"}) {
+    EXPECT_GE(sets[key].size(), 2u) << key;
+  }
 }
 
 TEST(Validate, reads_the_k_of_a_metric) {

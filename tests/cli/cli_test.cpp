@@ -212,12 +212,13 @@ TEST_F(Cli, a_second_process_on_a_run_folder_is_refused) {
 
 TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   refuses("rnu run.toml",
-          {"unknown verb \"rnu\"", "run, plan, eval, summary, convert, doctor, help"});
+          {"unknown verb \"rnu\"", "run, plan, eval, summary, convert, doctor, help, completion"});
   refuses("", {});
   refuses("run", {"FILE"});
   refuses("run run.toml --fast", {"--fast"});
   std::string flags = tanren("--help").output;
-  for (const char* verb : {"run", "plan", "eval", "summary", "convert", "doctor", "help"}) {
+  for (const char* verb :
+       {"run", "plan", "eval", "summary", "convert", "doctor", "help", "completion"}) {
     flags += tanren(std::string(verb) + " --help").output;
   }
   std::set<std::string> found;

@@ -1,0 +1,65 @@
+#include "cli/verb_list.h"
+
+#include <string>
+
+namespace tanren::cli {
+
+namespace {
+
+struct Verb {
+  const char* name;
+  const char* what;
+  const char* file;  // what FILE is; null: none
+};
+constexpr Verb kVerbs[] = {
+    {"run", "Train from a config file, or go on in a run folder", "config.toml or run folder"},
+    {"plan", "Say what a run would do, and why; start nothing", "config.toml or run folder"},
+    {"eval", "Evaluate a run folder's newest checkpoint", "run folder"},
+    {"summary", "Show the model module by module: shapes, parameters, multiply-adds, memory",
+     "config.toml or run folder"},
+    {"convert", "Turn weights into another format, list them, or tokenize a text",
+     "safetensors, .pt or text file"},
+    {"doctor", "Say what this machine offers to a run", nullptr},
+    {"help", "Explain the config's keys", "key or section (all if left out)"},
+    {"completion", "Print a script that completes verbs, keys and values in a shell",
+     "bash, zsh or fish"},
+};
+
+void add_convert_options(CLI::App& command, Arguments& arguments) {
+  command.add_option("OUT", arguments.target, "File to write: .safetensors, .pt, .pth, .bin");
+  command.add_option("--rename", arguments.renames, "old=new: part of the names (repeatable)")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--dtype", arguments.dtype, "Of floating tensors: fp32, fp16, bf16, fp64");
+  command.add_option("--tokenizer", arguments.tokenizer,
+                     "FILE is text: write its token ids with this tokenizer (file or folder)");
+  command.add_flag("--list", arguments.list, "Say what the file holds; write nothing");
+  command.add_flag("--quiet", arguments.quiet, "Print errors only");
+}
+}  // namespace
+
+void add_verbs(CLI::App& app, Arguments& arguments) {
+  for (const auto& verb : kVerbs) {
+    auto* command = app.add_subcommand(verb.name, verb.what);
+    command->callback([&arguments, name = verb.name] { arguments.verb = name; });
+    const bool is_help = std::string(verb.name) == "help";
+    if (verb.file != nullptr) {
+      auto* file = command->add_option("FILE", arguments.file, verb.file);
+      if (!is_help) file->required();
+    }
+    if (is_help || std::string(verb.name) == "completion") continue;
+    command->add_flag("--json", arguments.json, "Print JSON instead of text");
+    if (verb.file == nullptr) continue;
+    if (std::string(verb.name) == "convert") {
+      add_convert_options(*command, arguments);
+      continue;
+    }
+    command->add_option("--set", arguments.sets, "key=value: overrides the file (repeatable)")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    command->add_option("--out", arguments.out, "Folder of the run (default: runs/<run.name>)");
+    command->add_flag("--quiet", arguments.quiet, "Print errors only");
+  }
+}
+
+}  // namespace tanren::cli
