@@ -42,45 +42,64 @@ void fields(V& v, RunOptions& o) {
 
 template <class V>
 void fields(V& v, ModelOptions& o) {
-  v("kind", o.kind, {"mlp, convnet, gpt2, resnet, vgg, or a name that the program registered."});
+  v("kind", o.kind,
+    {"mlp, convnet, gpt2, bert, lstm, resnet, vgg, or a name that the program registered."});
   v("hidden", o.hidden, {"mlp: widths of the hidden layers, each ≥ 1; [] is a linear model."});
   v("channels", o.channels,
     {"convnet: channels per stage, each ≥ 1; each stage halves the image."});
   v("norm", o.norm, {"convnet: group, batch, none. batch couples the samples of a microbatch."});
-  v("activation", o.activation, {"relu, gelu, tanh."});
+  v("activation", o.activation,
+    {"relu, gelu, gelu_tanh (approximated), tanh, silu. Empty: relu; bert: gelu."});
   v("dropout", o.dropout,
     {"Probability in [0, 1) of every dropout of the model; counter-based: the split cannot change "
      "it. "
-     "Unset: 0; gpt2: 0.1; vgg: 0.5. resnet has none."});
+     "Unset: 0; gpt2, bert: 0.1; vgg: 0.5. resnet has none."});
   v("outputs", o.outputs, {"Classes or regressed values; 0: as many as the data has."});
   v("loss", o.loss, {"cross_entropy, bce, mse, l1."});
   v("label_smoothing", o.label_smoothing,
     {"cross_entropy: share of the target spread evenly, in [0, 1)."});
   v("size", o.size,
     {"Preset of a known model, the first if empty. gpt2: gpt2, distilgpt2, gpt2-medium, "
-     "gpt2-large, gpt2-xl. resnet: resnet18, 34, 50, 101, 152. vgg: vgg11, 13, 16, 19 and "
+     "gpt2-large, gpt2-xl. bert: bert-base-uncased, bert-base-cased, bert-base-multilingual-cased, "
+     "bert-base-chinese, bert-large-uncased, bert-large-cased, bert-tiny, bert-mini, bert-small, "
+     "bert-medium. resnet: resnet18, 34, 50, 101, 152. vgg: vgg11, 13, 16, 19 and "
      "vgg11_bn, "
      "… with batch norm."});
-  v("num_layers", o.num_layers, {"gpt2: blocks; 0: the preset's."});
+  v("num_layers", o.num_layers, {"gpt2, bert: blocks; lstm: layers. 0: the preset's; lstm: 1."});
   v("num_heads", o.num_heads,
-    {"gpt2: attention heads, which divide hidden_size; 0: the preset's."});
-  v("hidden_size", o.hidden_size, {"gpt2: width of a token's vector; 0: the preset's."});
+    {"gpt2, bert: attention heads, which divide hidden_size; 0: the preset's."});
+  v("hidden_size", o.hidden_size,
+    {"gpt2, bert: width of a token's vector; lstm: of its state. 0: the preset's; lstm: 256."});
   v("intermediate_size", o.intermediate_size,
-    {"gpt2: width inside a block's MLP; 0: 4 times hidden_size."});
+    {"gpt2, bert: width inside a block's MLP; 0: 4 times hidden_size."});
   v("context_length", o.context_length,
-    {"gpt2: positions, the longest sequence it can see; 0: the preset's."});
+    {"gpt2, bert: positions, the longest sequence it can see; 0: the preset's."});
   v("vocab_size", o.vocab_size,
-    {"gpt2: tokens it knows, at least as many as the data has; 0: the data's."});
+    {"gpt2, bert, lstm: tokens it knows, at least as many as the data has; 0: the data's, or that "
+     "of the bert that model.size names."});
   v("embedding_dropout", o.embedding_dropout,
-    {"gpt2: after the embeddings, in [0, 1); unset: model.dropout."});
+    {"gpt2, bert, lstm: after the embeddings, in [0, 1); unset: model.dropout."});
   v("attention_dropout", o.attention_dropout,
-    {"gpt2: of attention weights, in [0, 1); unset: model.dropout."});
+    {"gpt2, bert: of attention weights, in [0, 1); unset: model.dropout."});
   v("residual_dropout", o.residual_dropout,
-    {"gpt2: of what a block adds, in [0, 1); unset: model.dropout."});
+    {"gpt2, bert: of what a block adds, in [0, 1); unset: model.dropout."});
   v("layer_norm_eps", o.layer_norm_eps,
-    {"gpt2: added to a variance, > 0; unset: the preset's, 1e-5."});
+    {"gpt2, bert: added to a variance, > 0; unset: 1e-5; bert: 1e-12."});
   v("initializer_range", o.initializer_range,
-    {"gpt2: standard deviation of the initial weights, > 0; unset: 0.02."});
+    {"gpt2, bert: standard deviation of the initial weights, lstm: of the embedding's, > 0; unset: "
+     "0.02; lstm: 1."});
+  v("task", o.task,
+    {"bert: classify (BertForSequenceClassification), masked_lm (BertForMaskedLM); lstm: classify, "
+     "next_token. Empty: classify."});
+  v("token_types", o.token_types, {"bert: kinds of token, of sentence A and B; 0: 2."});
+  v("pad_token", o.pad_token,
+    {"bert, lstm: the token that pads, whose embedding starts at 0 and gets no gradient; -1: none. "
+     "Unset: none; bert: 0."});
+  v("classifier_dropout", o.classifier_dropout,
+    {"bert, lstm: before the classifier, in [0, 1); unset: model.dropout."});
+  v("embedding_size", o.embedding_size, {"lstm: width of a token's vector; 0: hidden_size."});
+  v("bidirectional", o.bidirectional,
+    {"lstm: reads from the end to the start, too; not for task next_token."});
   v("init_from", o.init_from,
     {"Start from these weights: a file (safetensors, its index, .pt, .bin), a checkpoint or a run "
      "folder; relative to the config file."});

@@ -26,11 +26,12 @@ struct RunOptions {
 };
 
 struct ModelOptions {
-  std::string kind;  // mlp, convnet, gpt2, resnet, vgg, or a name that the program registered
+  std::string
+      kind;  // mlp, convnet, gpt2, bert, lstm, resnet, vgg, or a name that the program registered
   std::vector<int64_t> hidden = {128, 128};  // mlp: widths of the hidden layers
   std::vector<int64_t> channels = {32, 64};  // convnet: channels per stage
   std::string norm = "group";                // convnet: batch, group, none
-  std::string activation = "relu";           // relu, gelu, tanh
+  std::string activation;              // relu, gelu, gelu_tanh, tanh, silu; empty: the kind's own
   std::optional<double> dropout;       // every dropout of the model; unset: 0, or the preset's
   int64_t outputs = 0;                 // classes or regressed values; 0: as many as the data has
   std::string loss = "cross_entropy";  // cross_entropy, bce, mse, l1
@@ -46,6 +47,12 @@ struct ModelOptions {
   std::optional<double> embedding_dropout, attention_dropout, residual_dropout;  // over dropout
   std::optional<double> layer_norm_eps;
   std::optional<double> initializer_range;  // standard deviation of the initial weights
+  std::string task;  // bert: classify, masked_lm; lstm: classify, next_token; empty: classify
+  int64_t token_types = 0;                   // bert: kinds of token it tells apart; 0: 2
+  std::optional<int64_t> pad_token;          // its embedding stays as it is; -1: none
+  std::optional<double> classifier_dropout;  // before the classifier; over dropout
+  int64_t embedding_size = 0;                // lstm: width of a token's vector; 0: hidden_size
+  bool bidirectional = false;                // lstm: also from the end to the start
   std::string init_from;  // weights file, checkpoint or run folder; relative to the config file
   std::vector<std::string> init_skip;          // patterns of tensors that are not taken from it
   std::vector<std::string> init_rename;        // old=new: parts of the file's names

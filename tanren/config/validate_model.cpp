@@ -34,6 +34,12 @@ const std::vector<std::string> kKindKeys = {"hidden",
                                             "residual_dropout",
                                             "layer_norm_eps",
                                             "initializer_range",
+                                            "task",
+                                            "token_types",
+                                            "pad_token",
+                                            "classifier_dropout",
+                                            "embedding_size",
+                                            "bidirectional",
                                             "options"};
 
 const std::vector<Kind> kKinds = {
@@ -44,6 +50,35 @@ const std::vector<Kind> kKinds = {
       "context_length", "vocab_size", "embedding_dropout", "attention_dropout", "residual_dropout",
       "layer_norm_eps", "initializer_range"},
      {"gpt2", "distilgpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"}},
+    {"bert",
+     {"activation",
+      "dropout",
+      "outputs",
+      "loss",
+      "size",
+      "num_layers",
+      "num_heads",
+      "hidden_size",
+      "intermediate_size",
+      "context_length",
+      "vocab_size",
+      "embedding_dropout",
+      "attention_dropout",
+      "residual_dropout",
+      "layer_norm_eps",
+      "initializer_range",
+      "task",
+      "token_types",
+      "pad_token",
+      "classifier_dropout"},
+     {"bert-base-uncased", "bert-base-cased", "bert-base-multilingual-cased", "bert-base-chinese",
+      "bert-large-uncased", "bert-large-cased", "bert-tiny", "bert-mini", "bert-small",
+      "bert-medium"}},
+    {"lstm",
+     {"dropout", "outputs", "loss", "num_layers", "hidden_size", "vocab_size", "embedding_dropout",
+      "initializer_range", "task", "pad_token", "classifier_dropout", "embedding_size",
+      "bidirectional"},
+     {}},
     {"resnet",
      {"size", "outputs", "loss"},
      {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"}},
@@ -51,6 +86,17 @@ const std::vector<Kind> kKinds = {
      {"size", "dropout", "outputs", "loss"},
      {"vgg11", "vgg13", "vgg16", "vgg19", "vgg11_bn", "vgg13_bn", "vgg16_bn", "vgg19_bn"}},
 };
+
+// A task that guesses tokens has no classes and no loss to choose.
+void check_task(Problems& p, const ModelOptions& o, const std::vector<std::string>& tasks,
+                const std::set<std::string>& changed) {
+  if (!o.task.empty()) p.one_of("model.task", o.task, tasks);
+  if (o.task != tasks.back()) return;
+  std::vector<std::string> others = {"outputs", "loss"};
+  if (o.kind == "bert") others.emplace_back("classifier_dropout");
+  if (o.kind == "lstm") others.emplace_back("bidirectional");
+  p.unused(changed, "model.", others, "model.task", o.task);
+}
 
 // A registered kind may read any key, so only the ones of the library are held to their own.
 void check_kind_keys(Problems& p, const ModelOptions& o, const std::set<std::string>& changed) {
@@ -63,6 +109,8 @@ void check_kind_keys(Problems& p, const ModelOptions& o, const std::set<std::str
       }
     }
     p.unused(changed, "model.", others, "model.kind", o.kind);
+    if (o.kind == "bert") check_task(p, o, {"classify", "masked_lm"}, changed);
+    if (o.kind == "lstm") check_task(p, o, {"classify", "next_token"}, changed);
     if (!kind.sizes.empty() && !o.size.empty()) p.one_of("model.size", o.size, kind.sizes);
     if (o.kind != "gpt2") {
       p.unused(changed, "generate.", {"prompt", "tokens", "temperature", "top_k", "top_p", "seed"},
@@ -89,6 +137,11 @@ void check_transformer(Problems& p, const ModelOptions& o) {
   probability("model.embedding_dropout", o.embedding_dropout);
   probability("model.attention_dropout", o.attention_dropout);
   probability("model.residual_dropout", o.residual_dropout);
+  probability("model.classifier_dropout", o.classifier_dropout);
+  width("model.token_types", o.token_types);
+  width("model.embedding_size", o.embedding_size);
+  if (o.pad_token)
+    p.within("model.pad_token", static_cast<double>(*o.pad_token), -1, kAbsurdWidth, false);
   if (o.layer_norm_eps) p.positive("model.layer_norm_eps", *o.layer_norm_eps);
   if (o.initializer_range) p.positive("model.initializer_range", *o.initializer_range);
 }
@@ -107,7 +160,9 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
   p.check(o.kind != "convnet" || !o.channels.empty(),
           "model.channels is empty; a convnet needs a stage");
   p.one_of("model.norm", o.norm, {"group", "batch", "none"});
-  p.one_of("model.activation", o.activation, {"relu", "gelu", "tanh"});
+  if (!o.activation.empty()) {
+    p.one_of("model.activation", o.activation, {"relu", "gelu", "gelu_tanh", "tanh", "silu"});
+  }
   p.one_of("model.loss", o.loss, {"cross_entropy", "bce", "mse", "l1"});
   check_transformer(p, o);
   p.within("model.label_smoothing", o.label_smoothing, 0, 1, false);

@@ -70,6 +70,7 @@ TEST(Validate, refuses_transformers_and_samples_that_cannot_be) {
   expect_refused({
       {{"model.num_heads=4"}, "model.num_heads has no meaning for model.kind \"mlp\"; drop it"},
       {{"generate.tokens=4"}, "generate.tokens has no meaning for model.kind \"mlp\"; drop it"},
+      {{"model.task=classify"}, "model.task has no meaning for model.kind \"mlp\"; drop it"},
   });
   const Cases cases = {
       {{"model.size=gpt3"}, "model.size \"gpt3\" is unknown; one of gpt2, distilgpt2"},
@@ -104,6 +105,36 @@ TEST(Validate, refuses_transformers_and_samples_that_cannot_be) {
       expect_contains(error.what(), part);
     }
   }
+}
+
+TEST(Validate, refuses_keys_and_sizes_that_are_not_the_models) {
+  const auto refused = [](const char* kind, std::vector<std::string> sets, const char* part) {
+    sets.insert(sets.begin(), std::string("model.kind=") + kind);
+    std::string error = "accepted";
+    try {
+      parse_config(kGood, "run.toml", "/data", sets, {kind});
+    } catch (const ConfigError& refusal) {
+      error = refusal.what();
+    }
+    expect_contains(error, part);
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  };
+  refused("resnet", {"model.dropout=0.1"},
+          "model.dropout has no meaning for model.kind \"resnet\"");
+  refused("resnet", {"model.size=50"}, "(here it is resnet50)");
+  refused("vgg", {"model.size=vgg12"}, "model.size \"vgg12\" is unknown; one of vgg11");
+  refused("bert", {"model.task=next_token"},
+          "model.task \"next_token\" is unknown; one of classify");
+  refused("bert", {"model.task=masked_lm", "model.loss=mse"},
+          "model.loss has no meaning for model.task \"masked_lm\"");
+  refused("bert", {"model.embedding_size=8"}, "model.embedding_size has no meaning");
+  refused("bert", {"model.pad_token=-2"}, "model.pad_token is -2");
+  refused("bert", {"model.type_vocab_size=2"}, "here it is model.token_types");
+  refused("bert", {"model.activation=gelu_new"}, "(here it is gelu_tanh)");
+  refused("lstm", {"model.task=mlm"}, "model.task \"mlm\" is unknown");
+  refused("lstm", {"model.task=next_token", "model.bidirectional=true"},
+          "model.bidirectional has no meaning for model.task \"next_token\"");
+  refused("lstm", {"model.classifier_dropout=1"}, "model.classifier_dropout is 1");
 }
 
 TEST(Validate, refuses_data_that_cannot_be_read_or_would_be_ignored) {

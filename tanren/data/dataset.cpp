@@ -1,6 +1,7 @@
 #include "tanren/data/dataset.h"
 
 #include "tanren/base/error.h"
+#include "tanren/data/token_fields.h"
 
 #include <algorithm>
 #include <cstring>
@@ -51,6 +52,7 @@ Collated TensorDataset::collate(const std::vector<int64_t>& indices) const {
   collated.batch.ids = at::empty({count}, at::kLong);
   std::copy(indices.begin(), indices.end(), collated.batch.ids.mutable_data_ptr<int64_t>());
   collated.counts["samples"] = static_cast<double>(count);
+  count_tokens(info_, collated);
   return collated;
 }
 

@@ -92,6 +92,38 @@ TEST(Tensors, a_label_out_of_range_names_row_value_and_bound) {
                          "label -3 of row 1 is out of range [0, 2)");
 }
 
+TEST(Tensors, tokens_that_cannot_be_are_refused_by_name) {
+  const auto ids = at::tensor({1, 2, 3, 0}, at::kLong).view({2, 2});
+  const auto classes = at::arange(2);
+  TANREN_EXPECT_CONTAINS(tensors_error(fields_of(ids - 1, classes)), "tensor inputs holds -1");
+  auto fields = fields_of(ids, classes);
+  fields.set("attention_mask", at::ones({2, 3}));
+  TANREN_EXPECT_CONTAINS(tensors_error(fields), "attention_mask has not the shape of inputs");
+  TANREN_EXPECT_CONTAINS(tensors_error(fields_of(ids, ids - 3)), "other than -100 (no label)");
+}
+
+TEST(Tensors, whole_numbers_in_rows_are_tokens_with_a_class_each_or_a_token_each) {
+  const auto ids = at::tensor({1, 2, 3, 0, 4, 4}, at::kInt).view({2, 3});
+  auto fields = fields_of(ids, at::arange(2));
+  fields.set("token_types", at::tensor({0, 0, 1, 0, 1, 1}, at::kInt).view({2, 3}));
+  fields.set("attention_mask", at::ones({2, 3}));
+  const auto sentences = open_fields(fields);
+  EXPECT_EQ(sentences->info().vocab_size, 5);
+  EXPECT_EQ(sentences->info().token_types, 2);
+  EXPECT_EQ(sentences->info().outputs, 2);
+  const auto collated = sentences->collate({1});
+  EXPECT_EQ(collated.batch["inputs"].scalar_type(), at::kLong);
+  EXPECT_EQ(collated.counts, (Counts{{"samples", 1}}));
+
+  auto labels = ids.to(at::kLong) + 4;
+  labels[0][1] = -100;
+  const auto language = open_fields(fields_of(ids, labels));
+  EXPECT_EQ(language->info().vocab_size, 9);
+  EXPECT_EQ(language->info().outputs, 9);
+  EXPECT_EQ(language->collate({0, 1}).counts, (Counts{{"samples", 2}, {"tokens", 5}}));
+  EXPECT_EQ(open_fields(fields_of(at::zeros({2, 3}), at::arange(2)))->info().vocab_size, 0);
+}
+
 TEST(Tensors, a_truncated_file_is_one_line) {
   const TemporaryFolder folder;
   const auto path = folder.file("cut.safetensors", "0123456789");

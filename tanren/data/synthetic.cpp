@@ -6,6 +6,7 @@
 #include "tanren/base/random.h"
 #include "tanren/base/text.h"
 #include "tanren/data/dataset.h"
+#include "tanren/data/token_fields.h"
 
 #include <algorithm>
 #include <charconv>
@@ -148,6 +149,7 @@ class SyntheticDataset : public Dataset {
     collated.batch.ids = at::empty({count}, at::kLong);
     std::copy(indices.begin(), indices.end(), collated.batch.ids.mutable_data_ptr<int64_t>());
     collated.counts["samples"] = static_cast<double>(count);
+    count_tokens(info_, collated);
     return collated;
   }
 
@@ -160,10 +162,14 @@ class SyntheticDataset : public Dataset {
 DataInfo info_of(const std::vector<Field>& fields, const std::string& what) {
   DataInfo info;
   for (const auto& field : fields) {
+    const auto count = static_cast<int64_t>(field.high) + 1;
     if (field.name == "inputs") info.input_shape = field.shape;
+    const bool tokens = field.integer && field.low >= 0 && field.shape.size() == 1;
+    if (field.name == "inputs" && tokens) info.vocab_size = count;
+    if (field.name == "token_types" && tokens) info.token_types = count;
     if (field.name != "labels") continue;
     info.class_labels = field.integer;
-    info.outputs = field.integer ? static_cast<int64_t>(field.high) + 1 : field.width;
+    info.outputs = field.integer ? count : field.width;
     if (field.integer && field.low < 0) {
       throw ConfigError("[" + what + "] labels start at " + to_text(field.low) +
                         "; classes are 0, 1, …");

@@ -2,6 +2,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/safetensors.h"
 #include "tanren/data/dataset.h"
+#include "tanren/data/token_fields.h"
 
 #include <ATen/ATen.h>
 
@@ -51,8 +52,9 @@ std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::s
   if (const auto* inputs = fields.find("inputs"); inputs != nullptr && inputs->dim() > 0) {
     info.input_shape = inputs->sizes().slice(1).vec();
   }
+  const bool has_token_labels = describe_tokens(fields, info, where);
   const auto* labels = fields.find("labels");
-  if (labels != nullptr && labels->dim() > 0 && labels->numel() > 0) {
+  if (!has_token_labels && labels != nullptr && labels->dim() > 0 && labels->numel() > 0) {
     info.class_labels = !labels->is_floating_point();
     info.outputs = info.class_labels ? options.classes : labels->numel() / labels->size(0);
     if (info.class_labels) {

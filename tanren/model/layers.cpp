@@ -20,7 +20,9 @@ at::Tensor uniform(at::IntArrayRef sizes, int64_t fan_in) {
 
 at::Tensor relu(const at::Tensor& x) { return at::relu(x); }
 at::Tensor gelu(const at::Tensor& x) { return at::gelu(x); }
+at::Tensor gelu_tanh(const at::Tensor& x) { return at::gelu(x, /*approximate=*/"tanh"); }
 at::Tensor tanh(const at::Tensor& x) { return at::tanh(x); }
+at::Tensor silu(const at::Tensor& x) { return at::silu(x); }
 
 [[noreturn]] void throw_unknown(const std::string& key, const std::string& value,
                                 const std::vector<std::string>& known) {
@@ -74,10 +76,12 @@ at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
 }
 
 Activation activation_named(const std::string& name) {
-  if (name == "relu") return relu;
+  if (name == "relu" || name.empty()) return relu;
   if (name == "gelu") return gelu;
+  if (name == "gelu_tanh") return gelu_tanh;
   if (name == "tanh") return tanh;
-  throw_unknown("activation", name, {"relu", "gelu", "tanh"});
+  if (name == "silu") return silu;
+  throw_unknown("activation", name, {"relu", "gelu", "gelu_tanh", "tanh", "silu"});
 }
 
 Norm make_norm(const std::string& kind, int64_t channels) {

@@ -65,7 +65,8 @@ class BatchNorm2d : public Module {
   at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
 };
 
-// A function of one tensor: "relu", "gelu" (exact), "tanh". ConfigError for another name.
+// A function of one tensor: "relu" (also by an empty name), "gelu" (exact), "gelu_tanh" (its
+// approximation by tanh), "tanh", "silu". ConfigError for another name.
 using Activation = at::Tensor (*)(const at::Tensor&);
 Activation activation_named(const std::string& name);
 

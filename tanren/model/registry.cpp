@@ -2,8 +2,10 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/model/bert.h"
 #include "tanren/model/convnet.h"
 #include "tanren/model/gpt2.h"
+#include "tanren/model/lstm.h"
 #include "tanren/model/mlp.h"
 #include "tanren/model/resnet.h"
 #include "tanren/model/supervised.h"
@@ -22,10 +24,9 @@ Task make_zoo(const ModelOptions& options, const DataInfo& info) {
 }  // namespace
 
 ModelRegistry::ModelRegistry()
-    : factories_{{"mlp", make_zoo<Mlp>},
-                 {"convnet", make_zoo<Convnet>},
-                 {"gpt2", gpt2_task},
-                 {"resnet", resnet_task},
+    : factories_{{"mlp", make_zoo<Mlp>}, {"convnet", make_zoo<Convnet>},
+                 {"gpt2", gpt2_task},    {"bert", bert_task},
+                 {"lstm", lstm_task},    {"resnet", resnet_task},
                  {"vgg", vgg_task}} {}
 
 void ModelRegistry::add(std::string kind, Factory factory) {

@@ -17,7 +17,7 @@ class ModelRegistry {
  public:
   using Factory = std::function<Task(const ModelOptions&, const DataInfo&)>;
 
-  ModelRegistry();  // mlp, convnet, gpt2, resnet, vgg
+  ModelRegistry();  // mlp, convnet, gpt2, bert, lstm, resnet, vgg
   // Error if `kind` is there already.
   void add(std::string kind, Factory factory);
   // The task of options.kind; ConfigError naming the nearest kind, or what does not fit the data.

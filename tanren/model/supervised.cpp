@@ -93,7 +93,6 @@ int64_t num_outputs(const ModelOptions& options, const DataInfo& info) {
 Task supervised(std::shared_ptr<torch::nn::Module> module,
                 std::function<at::Tensor(const at::Tensor&)> forward, const ModelOptions& options,
                 const DataInfo& info) {
-  num_outputs(options, info);
   at::Tensor reference;  // tells the module's dtype, whatever it is moved to later
   for (const at::Tensor& parameter : module->parameters()) {
     if (!reference.defined() && parameter.is_floating_point()) reference = parameter;
@@ -103,6 +102,13 @@ Task supervised(std::shared_ptr<torch::nn::Module> module,
     const bool casts = reference.defined() && inputs.is_floating_point();
     return forward(casts ? inputs.to(reference.scalar_type()) : inputs);
   };
+  return supervised_batches(std::move(module), run, options, info);
+}
+
+Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
+                        std::function<at::Tensor(const Batch&)> run, const ModelOptions& options,
+                        const DataInfo& info) {
+  num_outputs(options, info);
   const Loss loss = loss_named(options);
   const bool binary = options.loss == "bce" && info.class_labels;
 
@@ -119,6 +125,27 @@ Task supervised(std::shared_ptr<torch::nn::Module> module,
     return Prediction{{loss(outputs, labels)}, scores(outputs, binary), labels};
   };
   if (info.class_labels) task.metrics = {"accuracy"};
+  return task;
+}
+
+Task token_task(std::shared_ptr<torch::nn::Module> module,
+                std::function<at::Tensor(const Batch&)> forward, double label_smoothing) {
+  const auto loss = [label_smoothing](const at::Tensor& logits, const at::Tensor& labels) {
+    return token_cross_entropy(logits, labels, label_smoothing);
+  };
+  Task task;
+  task.module = std::move(module);
+  PhaseSpec phase;
+  phase.forward = [forward, loss](const Batch& batch) {
+    return Terms{loss(forward(batch), batch["labels"])};
+  };
+  task.phases.push_back(std::move(phase));
+  task.predict = [forward, loss](const Batch& batch) {
+    const at::Tensor logits = forward(batch);
+    const at::Tensor& labels = batch["labels"];
+    return Prediction{{loss(logits, labels)}, logits.transpose(1, 2), labels};
+  };
+  task.metrics = {"accuracy"};
   return task;
 }
 

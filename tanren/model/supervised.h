@@ -24,6 +24,16 @@ Task supervised(std::shared_ptr<torch::nn::Module> module,
                 std::function<at::Tensor(const at::Tensor&)> forward, const ModelOptions& options,
                 const DataInfo& info);
 
+// The same for a forward that reads more of the batch than "inputs", and casts by itself.
+Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
+                        std::function<at::Tensor(const Batch&)> forward,
+                        const ModelOptions& options, const DataInfo& info);
+
+// Scores of each token, [n, T, vocab_size], against batch["labels"], int64 [n, T]: the loss is summed
+// over the labels that are not -100 and counted by "tokens"; measured by "accuracy".
+Task token_task(std::shared_ptr<torch::nn::Module> module,
+                std::function<at::Tensor(const Batch&)> forward, double label_smoothing);
+
 // The same for a module with `at::Tensor forward(at::Tensor)`.
 template <typename M>
 Task supervised(std::shared_ptr<M> module, const ModelOptions& options, const DataInfo& info) {

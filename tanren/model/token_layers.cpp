@@ -4,11 +4,14 @@
 
 namespace tanren {
 
-Embedding::Embedding(int64_t num, int64_t width, double initial_std)
+Embedding::Embedding(int64_t num, int64_t width, double initial_std, int64_t padding)
     : Module("Embedding"),
-      weight_(register_parameter("weight", at::empty({num, width}).normal_(0, initial_std))) {}
+      weight_(register_parameter("weight", at::empty({num, width}).normal_(0, initial_std))),
+      padding_(padding) {}
 
-at::Tensor Embedding::forward(const at::Tensor& ids) const { return at::embedding(weight_, ids); }
+at::Tensor Embedding::forward(const at::Tensor& ids) const {
+  return at::embedding(weight_, ids, padding_);
+}
 
 LayerNorm::LayerNorm(int64_t width, double eps)
     : Module("LayerNorm"),

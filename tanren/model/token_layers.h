@@ -6,15 +6,17 @@
 
 namespace tanren {
 
-// ids int64 [n, T] → [n, T, width]: rows of `weight` [num, width].
+// ids int64 [n, T] → [n, T, width]: rows of `weight` [num, width]. The row `padding` gets no gradient
+// from here; -1: there is no such row.
 class Embedding : public Module {
  public:
-  Embedding(int64_t num, int64_t width, double initial_std);
+  Embedding(int64_t num, int64_t width, double initial_std, int64_t padding = -1);
   at::Tensor forward(const at::Tensor& ids) const;
   const at::Tensor& weight() const { return weight_; }
 
  private:
   at::Tensor weight_;
+  int64_t padding_;
 };
 
 // Normalises the last dim (Ba et al., 2016). `weight`, `bias` [width].

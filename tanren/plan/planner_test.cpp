@@ -151,6 +151,18 @@ TEST(PrecisionPass, picks_by_hardware_and_says_why) {
   expect_contains(given.line("precision"), "bf16|planned|");
 }
 
+TEST(PrecisionPass, computes_an_lstm_in_fp32_where_the_cpu_is_asked_for_fp16) {
+  Given given;
+  given.config.model.kind = "lstm";
+  given.config.precision.mode = "fp16";
+  EXPECT_EQ(given.plan().precision.mode, Mode::fp32);
+  EXPECT_EQ(given.plan().precision.scaling, Scaling::none);
+  expect_contains(given.line("precision"), "fp32|asked|fp16 as asked has no LSTM on the CPU");
+  given.machine.num_cuda = 1;
+  given.machine.cuda_capability = 90;
+  EXPECT_EQ(given.plan().precision.mode, Mode::fp16);
+}
+
 TEST(PrecisionPass, plans_the_loss_scale) {
   Given given;
   given.config.precision.mode = "fp16";

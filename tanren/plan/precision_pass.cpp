@@ -78,6 +78,10 @@ void plan_precision(const Request& request, Plan& plan) {
     if (precision.mode == Mode::bf16 && !cuda && !request.machine.cpu_bf16) {
       reason += "; this CPU emulates bf16: expect it to be slower than fp32";
     }
+    if (precision.mode == Mode::fp16 && !cuda && request.config.model.kind == "lstm") {
+      precision.mode = Mode::fp32;
+      reason = "fp16 as asked has no LSTM on the CPU: it computes in fp32";
+    }
     if (precision.mode == Mode::fp64) reason += "; for proofs of equality, not for speed";
   }
   if (precision.mode == Mode::bf16 || precision.mode == Mode::fp16) {

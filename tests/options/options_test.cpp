@@ -26,6 +26,12 @@ namespace fs = std::filesystem;
 
 using Sets = std::vector<std::string>;
 
+Sets operator+(const Sets& a, const Sets& b) {
+  Sets both = a;
+  both.insert(both.end(), b.begin(), b.end());
+  return both;
+}
+
 // What a run is seen by: its log without times, weights and optimizer of its last checkpoint, which
 // checkpoints there are, how it ended.
 std::string outcome_of_run(const RunConfig& config) {
@@ -110,6 +116,20 @@ const Sets kResnet = {"model.kind=resnet",      "model.hidden=[128,128]",
                       "data.eval.kind=",        "data.eval.path=",
                       "data.eval.classes=0",    "run.steps=1",
                       "optimizer.kind=sgd",     "optimizer.learning_rate=0.01"};
+// Classes of token sequences.
+const Sets kTokens = {
+    "model.hidden=[128,128]",
+    "data.train.kind=synthetic",
+    "data.train.path=",
+    "data.train.classes=0",
+    "data.train.fields=[\"inputs: int[7] in [0, 9]\", \"labels: int[] in [0, 2]\"]",
+    "data.train.samples=12",
+    "data.eval.kind=",
+    "data.eval.path=",
+    "data.eval.classes=0"};
+const Sets kLstm = kTokens + Sets{"model.kind=lstm", "model.hidden_size=6"};
+const Sets kBert = kTokens + Sets{"model.kind=bert", "model.num_layers=1", "model.num_heads=1",
+                                  "model.hidden_size=8", "model.context_length=8"};
 const Sets kValues = {"data.train.label_type=value", "data.train.classes=0", "model.loss=mse",
                       "data.eval.label_type=value",  "data.eval.classes=0",  "evaluate.metrics=[]"};
 const Sets kHalf = {"precision.mode=fp16"};
@@ -118,12 +138,6 @@ const Sets kSgd = {"optimizer.kind=sgd", "optimizer.learning_rate=0.01"};
 const Sets kMomentum = {"optimizer.kind=sgd", "optimizer.learning_rate=0.01",
                         "optimizer.momentum=0.9"};
 const Sets kCosine = {"schedule.kind=cosine"};
-
-Sets operator+(const Sets& a, const Sets& b) {
-  Sets both = a;
-  both.insert(both.end(), b.begin(), b.end());
-  return both;
-}
 
 // Targets of 1e30: squared, the loss is infinite.
 Sets infinite_loss() { return kValues + Sets{"data.train.scale=1e30", "model.hidden=[]"}; }
@@ -152,6 +166,22 @@ std::vector<Row> rows() {
       {"model.outputs", {}, "4"},
       {"model.loss", kValues, "l1"},
       {"model.size", kResnet, "resnet34"},
+      {"model.num_layers", kLstm, "2"},
+      {"model.hidden_size", kLstm, "5"},
+      {"model.intermediate_size", kBert, "9"},
+      {"model.num_heads", kBert, "2"},
+      {"model.context_length", kBert, "9"},
+      {"model.vocab_size", kBert, "12"},
+      {"model.embedding_dropout", kBert, "0.5"},
+      {"model.attention_dropout", kBert, "0.5"},
+      {"model.residual_dropout", kBert, "0.5"},
+      {"model.classifier_dropout", kBert, "0.5"},
+      {"model.layer_norm_eps", kBert, "0.1"},
+      {"model.initializer_range", kBert, "0.1"},
+      {"model.token_types", kBert, "3"},
+      {"model.pad_token", kBert, "4"},
+      {"model.embedding_size", kLstm, "5"},
+      {"model.bidirectional", kLstm, "true"},
       {"model.init_from", {}, "absent.pt"},
       {"model.freeze", {}, "[hidden.*]"},
       {"model.label_smoothing", {}, "0.1"},
@@ -227,6 +257,7 @@ std::vector<Row> rows() {
 const std::map<std::string, std::string> kElsewhere = {
     {"run.name", "cli_test: names the folder"},
     {"model.options", "readme_test and own_model: handed to registered kinds"},
+    {"model.task", "bert_test, lstm_test: the head of each task"},
     {"model.init_skip", "transfer_test"},
     {"model.init_rename", "transfer_test"},
     {"data.workers", "loader_test: changes no batch, by promise"},
@@ -235,17 +266,6 @@ const std::map<std::string, std::string> kElsewhere = {
     {"evaluate.batch", "evaluation is the same in any batch size, by promise"},
     {"guard.growth_steps", "growth_watch_test, and examples_test on own_loop"},
     {"metrics.console_every", "console_sink_test"},
-    {"model.num_layers", "gpt2_test: presets and the keys over them"},
-    {"model.num_heads", "gpt2_test: presets and the keys over them"},
-    {"model.hidden_size", "gpt2_test: presets and the keys over them"},
-    {"model.intermediate_size", "gpt2_test: the model of transformers' fixture"},
-    {"model.context_length", "gpt2_test: presets and the keys over them"},
-    {"model.vocab_size", "gpt2_test: presets and the keys over them"},
-    {"model.embedding_dropout", "gpt2_test: each site counts"},
-    {"model.attention_dropout", "gpt2_test: each site counts"},
-    {"model.residual_dropout", "gpt2_test: each site counts"},
-    {"model.layer_norm_eps", "gpt2_test: the model of transformers' fixture"},
-    {"model.initializer_range", "gpt2_test: presets and the keys over them"},
     {"generate.prompt", "generate_test"},
     {"generate.tokens", "generate_test"},
     {"generate.temperature", "generate_test"},

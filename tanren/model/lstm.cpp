@@ -1,0 +1,193 @@
+#include "tanren/model/lstm.h"
+
+#include "tanren/base/block.h"
+#include "tanren/base/error.h"
+#include "tanren/model/supervised.h"
+#include "tanren/ops/dropout.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <tuple>
+
+namespace tanren {
+
+namespace {
+
+void check_data(const LstmShape& shape, const DataInfo& info) {
+  const size_t dims = info.vocab_size > 0 ? 1 : 2;
+  if (info.input_shape.size() != dims) {
+    throw ConfigError(
+        fmt::format("[model] lstm reads a sequence of tokens [T] or of vectors [T, features] a "
+                    "sample, inputs have shape [{}]; set data.train.shape",
+                    fmt::join(info.input_shape, ", ")));
+  }
+  if (shape.next_token && info.vocab_size < 1) {
+    throw ConfigError(
+        "[model] lstm needs tokens to guess the next one, and this data has none; set model.task = "
+        "\"classify\"");
+  }
+  if (shape.next_token && shape.bidirectional) {
+    throw ConfigError(
+        "[model] a bidirectional lstm has seen the next token already; set model.bidirectional = "
+        "false");
+  }
+  if (shape.vocab_size < info.vocab_size) {
+    throw ConfigError(
+        fmt::format("[model] vocab_size {} is smaller than the data's {} tokens; set "
+                    "model.vocab_size = 0 to take the data's",
+                    shape.vocab_size, info.vocab_size));
+  }
+  if (info.vocab_size > 0 && shape.pad_token >= shape.vocab_size) {
+    throw ConfigError(
+        fmt::format("[model] pad_token {} is none of the vocab_size {} tokens; set -1 for none",
+                    shape.pad_token, shape.vocab_size));
+  }
+}
+
+// [n, T]: each row's real places in reverse, then its padding.
+at::Tensor reverse_order(const at::Tensor& mask, at::IntArrayRef sizes, at::Device device) {
+  const at::Tensor places = at::arange(sizes[1], at::device(device).dtype(at::kLong));
+  if (!mask.defined()) return (sizes[1] - 1 - places).expand({sizes[0], sizes[1]});
+  const at::Tensor lengths = mask.ne(0).sum(1, /*keepdim=*/true);
+  return at::where(places < lengths, lengths - 1 - places, places);
+}
+
+// Rows of x [n, T, width] in the order [n, T].
+at::Tensor reordered(const at::Tensor& x, const at::Tensor& order) {
+  return x.gather(1, order.unsqueeze(2).expand({-1, -1, x.size(2)}));
+}
+
+// One direction of one layer: [n, T, in] → [n, T, hidden].
+at::Tensor pass(const at::Tensor& x, const std::vector<at::Tensor>& weights) {
+  const at::Tensor zero = at::zeros({1, x.size(0), weights[1].size(1)}, x.options());
+  return std::get<0>(at::lstm(x, {zero, zero}, weights, /*has_biases=*/true, /*num_layers=*/1,
+                              /*dropout=*/0.0, /*train=*/false, /*bidirectional=*/false,
+                              /*batch_first=*/true));
+}
+
+}  // namespace
+
+LstmShape lstm_shape(const ModelOptions& options, const DataInfo& info) {
+  LstmShape shape;
+  if (!options.task.empty() && options.task != "classify" && options.task != "next_token") {
+    throw ConfigError("[model] lstm has no task '" + options.task +
+                      "'; set classify or next_token");
+  }
+  shape.next_token = options.task == "next_token";
+  shape.bidirectional = options.bidirectional;
+  if (options.hidden_size > 0) shape.hidden_size = options.hidden_size;
+  shape.embedding_size = options.embedding_size > 0 ? options.embedding_size : shape.hidden_size;
+  if (options.num_layers > 0) shape.num_layers = options.num_layers;
+  shape.pad_token = options.pad_token.value_or(-1);
+  shape.dropout = options.dropout.value_or(0);
+  shape.embedding_dropout = options.embedding_dropout.value_or(shape.dropout);
+  shape.classifier_dropout = options.classifier_dropout.value_or(shape.dropout);
+  shape.initializer_range = options.initializer_range.value_or(shape.initializer_range);
+  if (info.vocab_size > 0) {
+    shape.vocab_size = options.vocab_size > 0 ? options.vocab_size : info.vocab_size;
+  }
+  check_data(shape, info);
+  if (shape.vocab_size == 0) shape.features = info.input_shape[1];
+  shape.outputs = shape.next_token ? shape.vocab_size : num_outputs(options, info);
+  return shape;
+}
+
+Lstm::Lstm(const LstmShape& shape) : Module("Lstm"), shape_(shape) {
+  int64_t in = shape.features;
+  if (shape.vocab_size > 0) {
+    in = shape.embedding_size;
+    embedding_ = register_module(
+        "embedding", std::make_shared<Embedding>(shape.vocab_size, in, shape.initializer_range,
+                                                 shape.pad_token));
+    const at::NoGradGuard no_grad;
+    if (shape.pad_token >= 0) embedding_->weight().select(0, shape.pad_token).zero_();
+  }
+  const auto owner = register_module("lstm", std::make_shared<Module>("LSTM"));
+  const int64_t hidden = shape.hidden_size, gates = 4 * hidden;
+  const double bound = 1 / std::sqrt(static_cast<double>(hidden));
+  for (int64_t i = 0; i < shape.num_layers; ++i) {
+    const auto direction = [&](const std::string& suffix) {
+      const auto make = [&](const char* name, std::vector<int64_t> sizes) {
+        return owner->register_parameter(name + suffix, at::empty(sizes).uniform_(-bound, bound));
+      };
+      at::Tensor w_ih = make("weight_ih_l", {gates, in}),
+                 w_hh = make("weight_hh_l", {gates, hidden});
+      at::Tensor b_ih = make("bias_ih_l", {gates}), b_hh = make("bias_hh_l", {gates});
+      return std::vector<at::Tensor>{w_ih, w_hh, b_ih, b_hh};
+    };
+    Layer layer;
+    layer.name = "lstm.l" + std::to_string(i);
+    layer.site = site_id(layer.name);
+    layer.ahead = direction(std::to_string(i));
+    if (shape.bidirectional) layer.behind = direction(std::to_string(i) + "_reverse");
+    layers_.push_back(std::move(layer));
+    in = hidden * (shape.bidirectional ? 2 : 1);
+  }
+  head_ = register_module("head", std::make_shared<Linear>(in, shape.outputs));
+}
+
+at::Tensor Lstm::layer_forward(const Layer& layer, const at::Tensor& x,
+                               const at::Tensor& order) const {
+  const at::Tensor ahead = pass(x, layer.ahead);
+  if (layer.behind.empty()) return ahead;
+  return at::cat({ahead, reordered(pass(reordered(x, order), layer.behind), order)}, 2);
+}
+
+at::Tensor Lstm::states(const at::Tensor& inputs, const at::Tensor& mask) const {
+  const bool training = is_training();
+  at::Tensor x = inputs;
+  if (embedding_ != nullptr) {
+    x = run_block("embedding", [&] {
+      return dropout(embedding_->forward(inputs), shape_.embedding_dropout, site_id("embedding"),
+                     training);
+    });
+  }
+  at::Tensor order;
+  if (shape_.bidirectional) order = reverse_order(mask, x.sizes(), x.device());
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    x = run_block(layers_[i].name, [&] { return layer_forward(layers_[i], x, order); });
+    if (i + 1 < layers_.size()) x = dropout(x, shape_.dropout, layers_[i].site, training);
+  }
+  return x;
+}
+
+at::Tensor Lstm::forward(const at::Tensor& inputs, const at::Tensor& mask) const {
+  const at::Tensor x = states(inputs, mask);
+  const auto scores = [&](const at::Tensor& seen) {
+    return run_block("head", [&] {
+      return head_->forward(
+          dropout(seen, shape_.classifier_dropout, site_id("head"), is_training()));
+    });
+  };
+  if (shape_.next_token) return scores(x);
+  at::Tensor last = x.select(1, x.size(1) - 1);
+  if (mask.defined()) {
+    const at::Tensor places = (mask.ne(0).sum(1, /*keepdim=*/true) - 1).clamp_min(0);
+    last = reordered(x, places).squeeze(1);
+  }
+  if (shape_.bidirectional) {
+    const int64_t hidden = shape_.hidden_size;
+    last = at::cat({last.narrow(1, 0, hidden), x.select(1, 0).narrow(1, hidden, hidden)}, 1);
+  }
+  return scores(last);
+}
+
+Task lstm_task(const ModelOptions& options, const DataInfo& info) {
+  const auto model = std::make_shared<Lstm>(lstm_shape(options, info));
+  const auto forward = [model](const Batch& batch) {
+    const at::Tensor* mask = batch.fields.find("attention_mask");
+    const at::Tensor& inputs = batch["inputs"];
+    const bool vectors = inputs.is_floating_point();
+    return model->forward(vectors ? inputs.to(model->parameters().front().scalar_type()) : inputs,
+                          mask != nullptr ? *mask : at::Tensor());
+  };
+  if (model->shape().next_token) return token_task(model, forward, options.label_smoothing);
+  return supervised_batches(model, forward, options, info);
+}
+
+}  // namespace tanren

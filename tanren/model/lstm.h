@@ -1,0 +1,69 @@
+// lstm: layers of long short-term memory (Hochreiter & Schmidhuber, 1997) over tokens or over vectors,
+// that classify a sequence or guess its next token. Parameter names below `lstm.`, initialisation
+// and numerics are torch.nn.LSTM's; dropout is counter-based, so that the split cannot change it.
+#pragma once
+
+#include "tanren/base/data_info.h"
+#include "tanren/base/task.h"
+#include "tanren/config/run_config.h"
+#include "tanren/model/token_layers.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+struct LstmShape {
+  int64_t vocab_size = 0;  // 0: the inputs are vectors
+  int64_t features = 0;    // of an input vector
+  int64_t embedding_size = 256;
+  int64_t hidden_size = 256;
+  int64_t num_layers = 1;
+  int64_t pad_token = -1;  // its embedding starts at 0 and gets no gradient; -1: none
+  bool bidirectional = false;
+  double dropout = 0;  // between layers
+  double embedding_dropout = 0;
+  double classifier_dropout = 0;  // before the head
+  double initializer_range = 1;   // of the embedding
+  bool next_token = false;
+  int64_t outputs = 2;  // classes or values; next_token: the vocabulary
+};
+
+// ConfigError where the data is neither tokens nor vectors, or does not fit the keys.
+LstmShape lstm_shape(const ModelOptions& options, const DataInfo& info);
+
+class Lstm : public Module {
+ public:
+  explicit Lstm(const LstmShape& shape);
+
+  // inputs: ids int64 [n, T], or vectors [n, T, features]. mask [n, T], 0 where there is padding,
+  // which comes after what is real; undefined: there is none. Gives what the last layer puts out,
+  // [n, T, directions · hidden_size]; where there is padding, anything.
+  at::Tensor states(const at::Tensor& inputs, const at::Tensor& mask) const;
+  // Scores of the sequence, [n, outputs]: from the last real state of each direction. For
+  // next_token scores after each token, [n, T, outputs].
+  at::Tensor forward(const at::Tensor& inputs, const at::Tensor& mask) const;
+
+  const LstmShape& shape() const { return shape_; }
+
+ private:
+  struct Layer {
+    std::string name;
+    uint64_t site;                          // of the dropout after it
+    std::vector<at::Tensor> ahead, behind;  // w_ih, w_hh, b_ih, b_hh; behind: of the reverse pass
+  };
+
+  at::Tensor layer_forward(const Layer& layer, const at::Tensor& x, const at::Tensor& order) const;
+
+  LstmShape shape_;
+  std::shared_ptr<Embedding> embedding_;  // null for vectors
+  std::vector<Layer> layers_;
+  std::shared_ptr<Linear> head_;
+};
+
+// The task of model.kind = "lstm" on a batch's "inputs", with "attention_mask" where it has one.
+// model.task = "classify": "labels" and loss as supervised(); "next_token": as gpt2_task.
+Task lstm_task(const ModelOptions& options, const DataInfo& info);
+
+}  // namespace tanren

@@ -1,0 +1,44 @@
+#include "tanren/ops/masked_attention.h"
+
+#include "tanren/ops/dropout.h"
+
+#include <ATen/ATen.h>
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+
+namespace tanren {
+
+at::Tensor padding_bias(const at::Tensor& mask, at::ScalarType dtype) {
+  // A number that every wider dtype can be cast down to without becoming infinite.
+  const double lowest = dtype == at::kHalf
+                            ? static_cast<double>(std::numeric_limits<c10::Half>::lowest())
+                            : static_cast<double>(std::numeric_limits<c10::BFloat16>::lowest());
+  const at::Tensor padding = mask.eq(0).view({mask.size(0), 1, 1, mask.size(1)});
+  return at::zeros(padding.sizes(), mask.options().dtype(dtype)).masked_fill_(padding, lowest);
+}
+
+at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const at::Tensor& bias, int64_t num_heads, double p, uint64_t site,
+                            bool training) {
+  const int64_t n = q.size(0), length = q.size(1), width = q.size(2);
+  const auto heads = [&](const at::Tensor& x) {
+    return x.view({n, length, num_heads, width / num_heads}).transpose(1, 2);
+  };
+  const auto merge = [](const at::Tensor& x) { return x.transpose(1, 2).flatten(2); };
+  if (!training || p == 0) {
+    const auto added = bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt;
+    return merge(at::scaled_dot_product_attention(heads(q), heads(k), heads(v), added));
+  }
+  const double scale = 1 / std::sqrt(static_cast<double>(width / num_heads));
+  at::Tensor scores = at::matmul(heads(q) * scale, heads(k).transpose(2, 3));
+  if (bias.defined()) scores = scores + bias;
+  const at::Tensor weights = dropout(scores.softmax(-1), p, site, training);
+  return merge(at::matmul(weights.to(v.scalar_type()), heads(v)));
+}
+
+}  // namespace tanren

@@ -1,0 +1,24 @@
+// Self-attention of an encoder: every token sees every other but padding. Dropout of the attention
+// weights is drawn by counter (dropout.h), so that the split cannot change it. Called by models.
+// Thread-safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace tanren {
+
+// [n, T] of 1 and 0, any integer, bool or floating dtype, where 0 is padding → what is added to
+// scores of `dtype`, [n, 1, 1, T]: 0, or the lowest number there is. A sample of padding alone stays
+// finite: each token counts the same.
+at::Tensor padding_bias(const at::Tensor& mask, at::ScalarType dtype);
+
+// q, k, v [n, T, width], each of num_heads heads (which divide width); `bias` of padding_bias, or
+// undefined. Gives [n, T, width] in q's dtype. p as for dropout(); the weight of head h, row r,
+// column c is element ((h T + r) T + c) of its sample. Differentiable.
+at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const at::Tensor& bias, int64_t num_heads, double p, uint64_t site,
+                            bool training);
+
+}  // namespace tanren
