@@ -1,0 +1,68 @@
+// A peer in another language, kept running beside a benchmark: a line to it starts one block of
+// work, and its answer is how many seconds that took. So both sides alternate within one run.
+#pragma once
+
+#include <csignal>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace tanren::bench {
+
+class PeerProcess {
+ public:
+  // Starts a program and waits until it says that it is ready.
+  explicit PeerProcess(const std::vector<std::string>& command) {
+    int to[2], from[2];
+    if (::pipe(to) != 0 || ::pipe(from) != 0) throw std::runtime_error("no pipe");
+    std::vector<char*> arguments;
+    for (const auto& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+    arguments.push_back(nullptr);
+    child_ = ::fork();
+    if (child_ == 0) {
+      ::dup2(to[0], STDIN_FILENO);
+      ::dup2(from[1], STDOUT_FILENO);
+      for (const int end : {to[0], to[1], from[0], from[1]}) ::close(end);
+      ::execvp(arguments[0], arguments.data());
+      ::_exit(127);
+    }
+    ::close(to[0]);
+    ::close(from[1]);
+    to_ = ::fdopen(to[1], "w");
+    from_ = ::fdopen(from[0], "r");
+    if (line() != "ready")
+      throw std::runtime_error("the peer " + command.back() + " did not start");
+  }
+  ~PeerProcess() {
+    std::fclose(to_);  // its loop over stdin ends
+    std::fclose(from_);
+    ::waitpid(child_, nullptr, 0);
+  }
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+
+  // Seconds of one more block.
+  double block() {
+    std::fputs("go\n", to_);
+    std::fflush(to_);
+    return std::stod(line());
+  }
+
+ private:
+  std::string line() {
+    char text[256] = "";
+    if (std::fgets(text, sizeof(text), from_) == nullptr) throw std::runtime_error("the peer died");
+    std::string read(text);
+    return read.substr(0, read.find('\n'));
+  }
+
+  pid_t child_ = -1;
+  std::FILE* to_ = nullptr;
+  std::FILE* from_ = nullptr;
+};
+
+}  // namespace tanren::bench
