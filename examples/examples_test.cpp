@@ -115,6 +115,44 @@ TEST_F(Examples, digits_trains_with_group_norm) {
   EXPECT_GT(summary["evaluate.accuracy"].get<double>(), 0.5);
 }
 
+TEST_F(Examples, images_trains_on_a_folder_of_pngs_and_evaluates_its_checkpoint) {
+  const auto made =
+      go(TANREN_BUILD_DIR "/digits_to_png " + (kExamples / "digits").string() + " png");
+  ASSERT_EQ(made.code, 0) << made.output;
+  EXPECT_EQ(made.output, "1438 images in png/train, 359 in png/held\n");
+  const std::string folders =
+      " --set data.train.path=" + (temporary_.path() / "png/train").string() +
+      " --set data.eval.path=" + (temporary_.path() / "png/held").string();
+  const auto config = kExamples / "images/digits.toml";
+  const auto plan = go(kTanren + " plan " + config.string() + folders);
+  TANREN_EXPECT_CONTAINS(plan.output, "from 0: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9");
+  const auto result = go(kTanren + " run " + config.string() + " --out run" + folders +
+                         ci_options(kExamples / "images/ci.toml"));
+  ASSERT_EQ(result.code, 0) << result.output;
+  const auto summary = nlohmann::json::parse(read_file(temporary_.path() / "run" / "summary.json"));
+  EXPECT_GT(summary["evaluate.accuracy"].get<double>(), 0.5);
+  const auto again = go(kTanren + " eval run --json");
+  ASSERT_EQ(again.code, 0) << again.output;
+  EXPECT_EQ(nlohmann::json::parse(again.output)["evaluate.accuracy"], summary["evaluate.accuracy"]);
+}
+
+TEST_F(Examples, images_stopped_and_gone_on_equals_a_run_that_was_not_stopped) {
+  ASSERT_EQ(go(TANREN_BUILD_DIR "/digits_to_png " + (kExamples / "digits").string() + " png").code,
+            0);
+  const std::string line = kTanren + " run " + (kExamples / "images/digits.toml").string() +
+                           " --set data.train.path=" + (temporary_.path() / "png/train").string() +
+                           " --set data.eval.path=" + (temporary_.path() / "png/held").string() +
+                           " --set run.epochs=none --set run.steps=60 --set run.threads=1" +
+                           " --set data.train.flip=0.5 --set model.channels=[4]";
+  const auto whole = go(line + " --out whole");
+  ASSERT_EQ(whole.code, 0) << whole.output;
+  ASSERT_EQ(go(line + " --out parts --set run.stop_after=25 --set data.workers=0").code, 0);
+  const auto second = go(line + " --out parts --set data.workers=3");
+  ASSERT_EQ(second.code, 0) << second.output;
+  EXPECT_EQ(read_file(temporary_.path() / "whole/checkpoints/step-60/model.safetensors"),
+            read_file(temporary_.path() / "parts/checkpoints/step-60/model.safetensors"));
+}
+
 TEST_F(Examples, digits_trains_with_batch_norm) {
   const auto summary = trained(kTanren, "digits/batch_norm.toml");
   ASSERT_TRUE(summary.is_object());

@@ -4,6 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <mutex>
+#include <set>
+#include <thread>
+
 #include <ATen/ATen.h>
 
 namespace tanren {
@@ -37,6 +42,47 @@ TEST(EvalPass, sees_each_sample_once_and_in_order_at_any_batch_size) {
   for (const int64_t size : {1, 4, 7, 20, 21, 22, 1000}) {
     EXPECT_EQ(ids_of(EvalPass(dataset, size)), expected) << size;
   }
+}
+
+// Collating takes long, and which thread does it is remembered.
+class SlowDataset : public Dataset {
+ public:
+  explicit SlowDataset(int64_t bad = -1) : bad_(bad) {}
+  int64_t size() const override { return data_.size(); }
+  DataInfo info() const override { return data_.info(); }
+  Collated collate(const std::vector<int64_t>& indices) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    const std::lock_guard lock(mutex_);
+    threads_.insert(std::this_thread::get_id());
+    for (const auto index : indices) {
+      if (index == bad_) throw DataError("sample 9 is bad");
+    }
+    return data_.collate(indices);
+  }
+  size_t num_threads() const { return threads_.size(); }
+
+ private:
+  TensorDataset data_ = numbers(21);
+  int64_t bad_;
+  mutable std::mutex mutex_;
+  mutable std::set<std::thread::id> threads_;
+};
+
+TEST(EvalPass, slow_batches_are_made_on_other_threads_and_come_in_order) {
+  std::vector<int64_t> expected(21);
+  for (int64_t i = 0; i < 21; ++i) expected[i] = i;
+  for (const int64_t workers : {0, 1, 4}) {
+    const SlowDataset dataset;
+    EXPECT_EQ(ids_of(EvalPass(dataset, 2, 0, 1, workers)), expected) << workers;
+    EXPECT_EQ(dataset.num_threads() > 1, workers > 0);
+  }
+}
+
+TEST(EvalPass, an_error_comes_out_at_the_batch_it_belongs_to) {
+  const SlowDataset dataset(9);
+  EvalPass pass(dataset, 2, 0, 1, 4);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(pass.next()->batch.size(), 2);
+  EXPECT_THROW(pass.next(), DataError);
 }
 
 TEST(EvalPass, ranks_share_it_without_duplicates) {

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/data/order.h"
+#include "tanren/data/single_thread.h"
 
 #include <algorithm>
 #include <chrono>
@@ -11,11 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-
-// Of libgomp; without -fopenmp there is no omp.h to rely on.
-extern "C" void omp_set_num_threads(int);
 
 namespace tanren {
 
@@ -37,13 +34,6 @@ struct Ticket {
   int64_t begin = 0;
   int64_t count = 0;
 };
-
-// Keeps what a dataset does with torch on this thread: every thread that enters a parallel region
-// would otherwise start an OpenMP team of its own beside the step's.
-void stay_single_threaded() {
-  at::get_num_threads();  // does torch's own set-up of this thread, which would undo ours later
-  omp_set_num_threads(1);
-}
 
 }  // namespace
 

@@ -51,7 +51,7 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
   std::vector<at::Tensor> sums;
   Counts counts;
   std::vector<std::string> count_names;
-  EvalPass pass(dataset, size);
+  EvalPass pass(dataset, size, 0, 1, parts.plan.data.workers);
   while (const auto collated = pass.next()) {
     const Batch batch = prepared(collated->batch, parts);
     const RandomScope random(run.seed, run.attempt, batch.ids);
