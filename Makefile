@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 CMAKE_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test bench asan tidy format format-check mutants gpu-bundle clean
+.PHONY: help setup run test interop bench asan tidy format format-check mutants gpu-bundle clean
 .DELETE_ON_ERROR:
 
 help: ## This list
@@ -26,6 +26,10 @@ run: build/release/build.ninja ## Build, and train examples/digits
 test: build/release/build.ninja ## Build everything and run all tests but gpu
 	cmake --build build/release --parallel $(JOBS)
 	cd build/release && ctest --output-on-failure -LE gpu -j2
+
+interop: build/release/build.ninja ## Round trips with the real Python packages (fetched from PyPI)
+	cmake --build build/release --parallel $(JOBS) --target tanren_cli
+	scripts/interop build/release
 
 bench: build/release/build.ninja ## Run the benchmarks
 	cmake --build build/release --parallel $(JOBS)

@@ -1,10 +1,11 @@
-// tanren's whole step (update, report, JSONL) against a hand-written libtorch loop that also clips,
+// tanren's whole step (update, report, JSONL) against itself with TensorBoard files as well, against a hand-written libtorch loop that also clips,
 // checks finiteness and reads once, and against the same loop with torch::optim::AdamW.
 // MLP 64-128-128-10, batch 32, AdamW, fp32, batches collated in memory.
 //   mlp_step_bench [threads] [pairs]
 #include "tanren/base/random.h"
 #include "tanren/data/dataset.h"
 #include "tanren/metrics/jsonl_sink.h"
+#include "tanren/metrics/tensorboard_sink.h"
 #include "tanren/model/registry.h"
 #include "tanren/plan/planner.h"
 #include "tanren/run/build.h"
@@ -127,7 +128,17 @@ int benchmark(int argc, char** argv) {
   }
   const auto log = std::filesystem::temp_directory_path() / "tanren-mlp-step-bench.jsonl";
   const auto sink = make_jsonl_sink(log);
-  TanrenLoop ours(config, *data, *sink);
+  struct Both final : Sink {
+    std::unique_ptr<Sink> log, view;
+    void step(const StepReport& report) override {
+      log->step(report);
+      view->step(report);
+    }
+  } both;
+  const auto log_too = log.string() + "-too", view = log.string() + "-tensorboard";
+  both.log = make_jsonl_sink(log_too);
+  both.view = make_tensorboard_sink(view, {});
+  TanrenLoop ours(config, *data, *sink), ours_with_both(config, *data, both);
   HandLoop hand(config, *data, false), hand_too(config, *data, false),
       torch_loop(config, *data, true);
 
@@ -140,6 +151,7 @@ int benchmark(int argc, char** argv) {
     };
   };
   const auto tanren_block = block([&](const GlobalBatch& batch) { ours.step(batch); });
+  const auto both_block = block([&](const GlobalBatch& batch) { ours_with_both.step(batch); });
   const auto hand_block = block([&](const GlobalBatch& batch) { hand.step(batch.local); });
   const auto hand_too_block = block([&](const GlobalBatch& batch) { hand_too.step(batch.local); });
   const auto torch_block = block([&](const GlobalBatch& batch) { torch_loop.step(batch.local); });
@@ -152,6 +164,8 @@ int benchmark(int argc, char** argv) {
   bench::print("hand-written / itself (the A/A spread)", same, 1e6, "us");
   bench::print("tanren / hand-written, fused AdamW", against_hand, 1e6, "us");
   bench::print("tanren / hand-written, torch::optim::AdamW", against_torch, 1e6, "us");
+  const auto with_view = bench::pair_up(pairs, both_block, tanren_block);
+  bench::print("tanren with TensorBoard files / tanren", with_view, 1e6, "us");
   const double noise = std::abs(same.difference.median);
   const double allowed = std::max(0.03 * against_hand.b.median, 10e-6) + noise;
   std::printf("overhead over the hand-written loop %+.1f us, allowed %.1f us: %s\n",
@@ -160,6 +174,8 @@ int benchmark(int argc, char** argv) {
   std::printf("against torch::optim::AdamW: %s\n",
               against_torch.ratio.median < 1 ? "faster" : "NOT FASTER");
   std::filesystem::remove(log);
+  std::filesystem::remove(log_too);
+  std::filesystem::remove_all(view);
   return 0;
 }
 

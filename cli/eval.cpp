@@ -1,6 +1,6 @@
-#include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/metrics/evaluation_file.h"
 #include "tanren/run/run.h"
 #include "cli/verbs.h"
 
@@ -12,23 +12,27 @@ namespace tanren::cli {
 
 int eval(const Arguments& arguments, const ModelRegistry& models) {
   const Named named = read_named(arguments, models);
-  const auto checkpoint = latest_checkpoint(named.folder / "checkpoints");
-  if (!checkpoint) {
-    throw CheckpointError("[eval] " + named.folder.string() +
-                          " has no complete checkpoint; train first with tanren run");
-  }
-  const auto report = evaluate_checkpoint(named.config, *checkpoint, models, nullptr);
+  const auto checkpoint = chosen_checkpoint(named.config, named.folder);
+  const auto [report, sample] = evaluate_checkpoint(named.config, checkpoint, models, nullptr);
   if (arguments.json) {
     nlohmann::ordered_json json{
-        {"checkpoint", checkpoint->string()}, {"step", report.step}, {"samples", report.samples}};
+        {"checkpoint", checkpoint.string()}, {"step", report.step}, {"samples", report.samples}};
+    if (report.averaged) json["weights"] = "averaged";
     for (const auto& [name, value] : report.values) json["evaluate." + name] = value;
+    if (sample) json["sample"] = *sample;
+    const auto more = nlohmann::ordered_json::parse(evaluation_json(report));
+    for (const char* key : {"auroc_error", "classes", "confusion_matrix"}) {
+      if (more.contains(key) && !more[key].empty()) json[key] = more[key];
+    }
     std::cout << json.dump() << "\n";
     return 0;
   }
-  std::cout << checkpoint->string() << ", " << report.samples << " samples";
+  std::cout << checkpoint.string() << ", " << report.samples << " samples"
+            << (report.averaged ? ", averaged weights" : "");
   for (const auto& [name, value] : report.values)
     std::cout << ", " << name << " " << to_text(value);
-  std::cout << "\n";
+  std::cout << "\n" << confusion_markdown(report);
+  if (sample) std::cout << "sample:\n" << *sample << "\n";
   return 0;
 }
 

@@ -32,6 +32,7 @@ struct StepReport {
   int64_t step = 0;     // applied updates of the first objective, this one included if applied
   int64_t epoch = 0;
   int64_t samples = 0;     // in this global batch
+  int64_t tokens = 0;      // in it, where the data counts them; 0: it does not
   int64_t microsteps = 0;  // on this rank
   std::vector<ObjectiveReport> objectives;
   std::string culprit;  // non-finite: microbatch and parameter, in words
@@ -42,11 +43,27 @@ struct StepReport {
   int64_t memory_bytes = 0;  // peak resident memory so far (CPU), peak allocated (CUDA)
 };
 
+// What an evaluation says of one class. A share of nothing is 0, as in scikit-learn.
+struct ClassReport {
+  int64_t targets = 0;      // that are of this class
+  int64_t predictions = 0;  // that say so
+  double precision = 0;
+  double recall = 0;
+  double f1 = 0;
+  std::optional<double> auroc;  // against all others; NaN if either has no target
+};
+
 struct EvaluationReport {
   int64_t step = 0;
   int64_t samples = 0;
-  NamedValues values;  // "loss", "accuracy", "top5", …
+  int64_t tokens = 0;     // where the data counts them
+  NamedValues values;     // "loss", "accuracy", "top5", …
+  bool averaged = false;  // of the averaged weights
+  std::string ends_run;   // why the run ends with this evaluation; empty: it goes on
   double seconds = 0;
+  std::vector<ClassReport> classes;       // empty unless a metric is about classes
+  std::vector<int64_t> confusion_matrix;  // if asked for: row = target, column = prediction
+  std::optional<double> auroc_error;      // no AUROC here is further from the exact one; 0: exact
 };
 
 // A reader of reports; the only thing the loop calls that a user may plug in.

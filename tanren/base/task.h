@@ -39,11 +39,25 @@ struct Prediction {
   at::Tensor targets;  // [n, …]; a class target of -100 is ignored
 };
 
+// What a language model is asked to go on with.
+struct GenerateRequest {
+  std::vector<int64_t> prompt;  // at least one token
+  int64_t tokens = 0;           // how many to add
+  double temperature = 1.0;     // logits are divided by it; 0: the most probable token
+  int64_t top_k = 0;            // among the k most probable only; 0: all
+  double top_p = 1.0;           // among the fewest that hold this probability, in (0, 1]
+  uint64_t seed = 0;
+};
+
 struct Task {
   std::shared_ptr<torch::nn::Module> module;
   std::vector<PhaseSpec> phases;
   std::function<Prediction(const Batch&)> predict;
-  std::vector<std::string> metrics;  // what fits its predictions: "accuracy", …
+  // Names (glob) of the metrics that fit: class_metrics() of metric_names.h, …
+  std::vector<std::string> metrics;
+  int64_t classes = 0;  // scores per target in `outputs`; 0: unknown, or no classes
+  // Language models: the prompt with the tokens added. Called in eval mode, without gradients.
+  std::function<std::vector<int64_t>(const GenerateRequest&)> generate;
 };
 
 }  // namespace tanren

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
+#include <utility>
 
 namespace tanren {
 
@@ -41,6 +43,65 @@ std::string seconds_text(double seconds) {
     std::snprintf(buffer, sizeof buffer, "%ldh%02ldm", whole / 3600, whole / 60 % 60);
   }
   return buffer;
+}
+
+namespace {
+
+// The code point at the start of `text` and its bytes; a byte that starts none stands for itself.
+std::pair<uint32_t, size_t> first_of(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const size_t bytes = lead < 0x80       ? 1
+                       : lead >> 5 == 6  ? 2
+                       : lead >> 4 == 14 ? 3
+                       : lead >> 3 == 30 ? 4
+                                         : 1;
+  if (bytes == 1 || bytes > text.size()) return {lead, 1};
+  uint32_t code = lead & (0xFFu >> (bytes + 1));
+  for (size_t i = 1; i < bytes; ++i) {
+    const auto next = static_cast<unsigned char>(text[i]);
+    if (next >> 6 != 2) return {lead, 1};
+    code = code << 6 | (next & 0x3Fu);
+  }
+  return {code, bytes};
+}
+
+struct Range {
+  uint32_t first, last;
+};
+// Unicode's main blocks of combining marks and joiners, and of wide characters (UAX #11).
+constexpr Range kNoWidth[] = {
+    {0x300, 0x36F},   {0x483, 0x489},   {0x591, 0x5BD},   {0x610, 0x61A},   {0x64B, 0x65F},
+    {0x200B, 0x200F}, {0x20D0, 0x20F0}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}, {0xFEFF, 0xFEFF}};
+constexpr Range kWide[] = {
+    {0x1100, 0x115F},   {0x2E80, 0x303E},   {0x3041, 0xA4CF},  {0xA960, 0xA97F}, {0xAC00, 0xD7A3},
+    {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},  {0xFFE0, 0xFFE6}, {0x1F300, 0x1F64F},
+    {0x1F680, 0x1F6FF}, {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
+
+template <size_t N>
+bool is_in(const Range (&ranges)[N], uint32_t code) {
+  return std::any_of(std::begin(ranges), std::end(ranges),
+                     [&](const Range& range) { return code >= range.first && code <= range.last; });
+}
+
+}  // namespace
+
+int64_t display_width(std::string_view text) {
+  int64_t width = 0;
+  while (!text.empty()) {
+    const auto [code, bytes] = first_of(text);
+    text.remove_prefix(bytes);
+    if (code < 0x300) {
+      ++width;
+    } else if (!is_in(kNoWidth, code)) {
+      width += is_in(kWide, code) ? 2 : 1;
+    }
+  }
+  return width;
+}
+
+std::string padded(std::string_view text, int64_t width) {
+  const int64_t missing = std::max<int64_t>(0, width - display_width(text));
+  return std::string(text) + std::string(static_cast<size_t>(missing), ' ');
 }
 
 }  // namespace tanren

@@ -27,5 +27,15 @@ TEST(Text, sizes_and_times_carry_their_unit) {
   EXPECT_EQ(seconds_text(3720), "1h02m");
 }
 
+TEST(Text, width_counts_columns_and_not_bytes) {
+  EXPECT_EQ(display_width("\xff\xc3"), 2);  // no UTF-8: a column a byte
+  EXPECT_EQ(display_width(""), 0);
+  EXPECT_EQ(display_width("30 × 5 ≥ 1 …"), 12);
+  EXPECT_EQ(display_width("e\u0301"), 1);  // a combining accent stands on its letter
+  EXPECT_EQ(display_width("鍛錬"), 4);
+  EXPECT_EQ(padded("é×", 4), "é×  ");
+  EXPECT_EQ(padded("too long", 3), "too long");
+}
+
 }  // namespace
 }  // namespace tanren

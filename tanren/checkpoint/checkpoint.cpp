@@ -20,8 +20,10 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr const char* kTemporary = ".tmp-";  // prefix of a folder being written or removed
+constexpr const char* kBest = "best";        // link to a step folder
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kAverage = "average.safetensors";
 constexpr const char* kRandom = "random.safetensors";
 constexpr const char* kState = "state.json";
 constexpr const char* kConfig = "config.toml";
@@ -58,11 +60,13 @@ void remove_temporaries(const fs::path& folder) {
   for (const auto& path : stale) fs::remove_all(path, ignored);
 }
 
-void remove_old(const fs::path& folder, int64_t keep, const fs::path& newest) {
+void remove_old(const fs::path& folder, int64_t keep, const fs::path& newest,
+                const std::vector<int64_t>& best) {
   const auto all = complete_ones(folder);
   const auto surplus = static_cast<int64_t>(all.size()) - std::max<int64_t>(keep, 1);
   for (int64_t i = 0; i < surplus; ++i) {
-    if (all[i] == newest) continue;
+    const bool is_best = std::find(best.begin(), best.end(), step_of(all[i])) != best.end();
+    if (all[i] == newest || is_best) continue;
     // Renamed first: a half-removed folder must not look like a checkpoint.
     const fs::path doomed = folder / (kTemporary + all[i].filename().string());
     std::error_code error;
@@ -71,13 +75,33 @@ void remove_old(const fs::path& folder, int64_t keep, const fs::path& newest) {
   }
 }
 
+// Points the link at the best step that is there, in one rename; without one it goes. Links are a
+// convenience: a file system without them costs no run.
+void link_best(const fs::path& folder, const std::vector<int64_t>& best) {
+  std::error_code error;
+  const fs::path link = folder / kBest;
+  for (const auto step : best) {
+    const auto target = checkpoint_of_step(folder, step);
+    if (!target) continue;
+    const fs::path made = folder / (std::string(kTemporary) + kBest);
+    fs::remove(made, error);
+    fs::create_symlink(target->filename(), made, error);
+    if (!error) fs::rename(made, link, error);
+    return;
+  }
+  if (fs::is_symlink(link, error)) fs::remove(link, error);
+}
+
 void write_files(const fs::path& folder, const Snapshot& snapshot) {
   write_safetensors(folder / kModel, snapshot.model.tensors, {{"format", "pt"}});
   write_safetensors(folder / kOptimizer, snapshot.optimizer.tensors);
+  const bool averages = !snapshot.average.tensors.empty();
+  if (averages) write_safetensors(folder / kAverage, snapshot.average.tensors, {{"format", "pt"}});
   write_safetensors(folder / kRandom, snapshot.run.tensors);
-  const Json state{{"run", values_to_json(snapshot.run.values)},
-                   {"optimizer", values_to_json(snapshot.optimizer.values)},
-                   {"model", values_to_json(snapshot.model.values)}};
+  Json state{{"run", values_to_json(snapshot.run.values)},
+             {"optimizer", values_to_json(snapshot.optimizer.values)},
+             {"model", values_to_json(snapshot.model.values)}};
+  if (averages) state["average"] = values_to_json(snapshot.average.values);
   write_file(folder / kState, state.dump(1) + "\n");
   write_file(folder / kConfig, snapshot.config_toml);
   write_file(folder / kPlan, snapshot.plan_text);
@@ -119,7 +143,7 @@ State read_part(const fs::path& tensors, const Json& state, const char* part) {
 }  // namespace
 
 fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& snapshot,
-                          int64_t keep) {
+                          int64_t keep, const std::vector<int64_t>& best) {
   fs::path target = folder / ("step-" + std::to_string(step));
   const fs::path temporary = folder / (kTemporary + target.filename().string());
   const auto fail = [&](const std::string& why) {
@@ -144,7 +168,8 @@ fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& 
     fs::remove_all(temporary, ignored);
     throw;
   }
-  remove_old(folder, keep, target);
+  link_best(folder, best);
+  remove_old(folder, keep, target, best);
   return target;
 }
 
@@ -154,11 +179,25 @@ std::optional<fs::path> latest_checkpoint(const fs::path& folder) {
   return all.back();
 }
 
+std::optional<fs::path> checkpoint_of_step(const fs::path& folder, int64_t step) {
+  fs::path place = folder / ("step-" + std::to_string(step));
+  if (!is_complete(place)) return std::nullopt;
+  return place;
+}
+
+std::optional<fs::path> best_checkpoint(const fs::path& folder) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(folder / kBest, error);
+  return error ? std::nullopt : checkpoint_of_step(folder, step_of(target));
+}
+
 Snapshot read_checkpoint(const fs::path& step_folder) {
   verify_manifest(step_folder, {kModel, kOptimizer, kRandom, kState, kConfig, kPlan});
   const auto state = Json::parse(read_file(step_folder / kState), nullptr, false);
+  const bool averages = fs::exists(step_folder / kAverage);
   return {.model = read_part(step_folder / kModel, state, "model"),
           .optimizer = read_part(step_folder / kOptimizer, state, "optimizer"),
+          .average = averages ? read_part(step_folder / kAverage, state, "average") : State{},
           .run = read_part(step_folder / kRandom, state, "run"),
           .config_toml = read_file(step_folder / kConfig),
           .plan_text = read_file(step_folder / kPlan)};

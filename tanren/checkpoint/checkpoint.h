@@ -1,7 +1,8 @@
 // Checkpoints: step folders that are complete or invisible. Written under a temporary name, every
 // file flushed, renamed; the manifest has sizes and checksums, the marker COMPLETE comes last.
-//   step-<n>/ model.safetensors optimizer.safetensors random.safetensors state.json config.toml
-//             plan.txt manifest.json COMPLETE
+//   step-<n>/ model.safetensors optimizer.safetensors average.safetensors (if weights are averaged)
+//             random.safetensors state.json config.toml plan.txt manifest.json COMPLETE
+//   best      a link to the best of them
 // One writer at a time (the run folder's lock sees to it).
 #pragma once
 
@@ -11,24 +12,34 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tanren {
 
 struct Snapshot {
   State model;  // weights and buffers
   State optimizer;
-  State run;  // counters, cursor, scaler, guard, generator
+  State average;  // averaged weights; empty: none
+  State run;      // counters, cursor, scaler, guard, generator
   std::string config_toml;
   std::string plan_text;
 };
 
-// Writes folder/step-<step> and keeps the newest `keep` complete ones. Returns the step folder.
+// Writes folder/step-<step> and keeps the newest `keep` complete ones and those of the steps `best`
+// (best first), to the first of which the link folder/best then leads. Returns the step folder.
 // RunError where the disk refuses; then nothing is visible and older checkpoints are untouched.
 std::filesystem::path write_checkpoint(const std::filesystem::path& folder, int64_t step,
-                                       const Snapshot& snapshot, int64_t keep);
+                                       const Snapshot& snapshot, int64_t keep,
+                                       const std::vector<int64_t>& best = {});
 
 // The complete step folder with the highest step; nothing if there is none.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& folder);
+
+// The complete step folder of `step`, or the one that the link `best` leads to; nothing if there is
+// none.
+std::optional<std::filesystem::path> checkpoint_of_step(const std::filesystem::path& folder,
+                                                        int64_t step);
+std::optional<std::filesystem::path> best_checkpoint(const std::filesystem::path& folder);
 
 // Reads and verifies a step folder. CheckpointError naming the file and what is wrong with it.
 Snapshot read_checkpoint(const std::filesystem::path& step_folder);

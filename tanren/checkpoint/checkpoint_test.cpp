@@ -227,5 +227,44 @@ TEST(Checkpoint, writing_a_step_again_replaces_it_complete_or_not) {
   EXPECT_EQ(names_in(folder.path()), std::set<std::string>{"step-1"});
 }
 
+TEST(Checkpoint, keeps_the_best_beside_the_newest_and_links_the_first_of_them) {
+  const TemporaryFolder folder;
+  write_checkpoint(folder.path(), 1, snapshot_of(1), 2, {1});
+  EXPECT_EQ(fs::read_symlink(folder.path() / "best"), "step-1");
+  write_checkpoint(folder.path(), 2, snapshot_of(2), 2, {2, 1});
+  for (int64_t step = 3; step <= 6; ++step) {
+    write_checkpoint(folder.path(), step, snapshot_of(step), 2, {2, 1});
+  }
+  EXPECT_EQ(names_in(folder.path()),
+            (std::set<std::string>{"best", "step-1", "step-2", "step-5", "step-6"}));
+  EXPECT_EQ(best_checkpoint(folder.path())->filename(), "step-2");
+  EXPECT_EQ(latest_checkpoint(folder.path())->filename(), "step-6");
+  write_checkpoint(folder.path(), 7, snapshot_of(7), 1, {7, 2});
+  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"best", "step-2", "step-7"}));
+  fs::remove_all(folder.path() / "step-2");
+  write_checkpoint(folder.path(), 8, snapshot_of(8), 1, {2, 7});
+  EXPECT_EQ(best_checkpoint(folder.path())->filename(), "step-7") << "the best that is there";
+  write_checkpoint(folder.path(), 9, snapshot_of(9), 1);
+  EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"step-9"}));
+  EXPECT_FALSE(best_checkpoint(folder.path()));
+  EXPECT_FALSE(checkpoint_of_step(folder.path(), 7));
+}
+
+TEST(Checkpoint, holds_averages_where_there_are_some_and_names_them_when_they_are_damaged) {
+  const TemporaryFolder folder;
+  Snapshot written = snapshot_of(1);
+  EXPECT_TRUE(
+      read_checkpoint(write_checkpoint(folder.path(), 1, written, 1)).average.values.empty());
+  written.average.tensors.set("w", at::full({3}, 2.5));
+  written.average.values["train.loss.num_updates"] = int64_t{7};
+  const auto step = write_checkpoint(folder.path(), 2, written, 1);
+  const auto read = read_checkpoint(step);
+  EXPECT_TRUE(at::equal(read.average.tensors.at("w"), written.average.tensors.at("w")));
+  EXPECT_EQ(read.average.values, written.average.values);
+  fs::remove(step / "average.safetensors");
+  const auto error = testing::error_of<CheckpointError>([&] { read_checkpoint(step); });
+  EXPECT_NE(error.find("average.safetensors"), std::string::npos) << error;
+}
+
 }  // namespace
 }  // namespace tanren

@@ -114,8 +114,13 @@ void fields(V& v, ModelOptions& o) {
 
 template <class V>
 void fields(V& v, SourceOptions& o) {
-  v("kind", o.kind, {"csv, images (a folder of JPEG and PNG per class), tensors, synthetic."});
-  v("path", o.path, {"csv, tensors: the file; images: the folder; relative to the config file."});
+  v("kind", o.kind,
+    {"csv, images (a folder of JPEG and PNG per class), tensors, synthetic, text (bytes), "
+     "tokens."});
+  v("path", o.path,
+    {"csv, tensors: the file; images: the folder; text, tokens: a file, a folder searched in "
+     "depth, "
+     "or a pattern of them (*, ?, [a-z]). Relative to the config file."});
   v("label", o.label, {"csv: name of the label column."});
   v("label_type", o.label_type, {"csv: class (0, 1, …) or value (regression)."});
   v("shape", o.shape, {"csv: shape of one sample's inputs; empty: a row of features."});
@@ -145,12 +150,30 @@ void fields(V& v, SourceOptions& o) {
   v("max_pixels", o.max_pixels, {"images: a file with more pixels counts as broken."});
   v("broken", o.broken,
     {"images: damaged, empty or unreadable files are an error, or skip: left out and named."});
+  v("context", o.context, {"text, tokens: tokens that a window sees and predicts, ≥ 1."});
+  v("stride", o.stride,
+    {"text, tokens: from one window to the next, up to context; 0: context. Where windows overlap, "
+     "training learns all targets of each, evaluation counts every target once."});
+  v("include", o.include,
+    {"text, tokens: patterns of the files' names below the folder (* crosses folders); []: all."});
+  v("exclude", o.exclude, {"text, tokens: files of these names are left out."});
+  v("part", o.part,
+    {"text, tokens: [low, high) of [0, 1): the files whose name hashes into it; of one file, that "
+     "stretch. Parts that do not overlap share nothing. []: all."});
+  v("dtype", o.dtype,
+    {"tokens: auto, uint8, uint16, uint32, int32, int64. auto: what a .npy or .safetensors header "
+     "says; raw ids are uint16 while vocab_size ≤ 65536, else uint32."});
+  v("vocab_size", o.vocab_size, {"tokens: ids lie in [0, vocab_size); a larger one is an error."});
+  v("document_end", o.document_end,
+    {"tokens: id that ends a document; what follows it is no target. -1: none."});
 }
 
 template <class V>
 void fields(V& v, DataOptions& o) {
   v("workers", o.workers,
-    {"Loader threads, 0 to 256; 0: the step's own thread collates.", Identity::free});
+    {"Loader threads of a machine, shared by its ranks, 0 to 256; 0: the step's own thread "
+     "collates.",
+     Identity::free});
   v("prefetch", o.prefetch, {"Batches ready ahead of the step, 1 to 4096.", Identity::free});
   v("shuffle", o.shuffle, {"Order drawn anew each epoch, a pure function of seed and epoch."});
   v("last", o.last, {"The short last batch of an epoch: keep, drop."});
@@ -243,10 +266,49 @@ void fields(V& v, MemoryOptions& o) {
 }
 
 template <class V>
+void fields(V& v, AverageOptions& o) {
+  v("kind", o.kind, {"Average of the weights beside them: none, ema, swa."});
+  v("decay", o.decay, {"ema: share of the old average that stays, in [0, 1)."});
+  v("decay_warmup", o.decay_warmup,
+    {"ema: a smaller decay at first, min(decay, (1 + t) / (10 + t)) after t updates."});
+  v("every", o.every, {"Applied steps between updates of the average, ≥ 1."});
+  v("start", o.start,
+    {"First step averaged: a whole number of steps, or a share of the run in (0, 1); auto: 0 "
+     "(ema), "
+     "0.75 (swa).",
+     Identity::defines, true});
+  v("learning_rate", o.learning_rate,
+    {"swa: constant learning rate from the start of averaging on; 0: the schedule's."});
+  v("buffers", o.buffers,
+    {"Floating buffers (batch norm): average, copy, or estimate anew from training data; auto: "
+     "average (ema), estimate (swa with batch norm)."});
+  v("estimate_batches", o.estimate_batches,
+    {"Training batches of an estimate; 0: one pass over all the data."});
+  v("evaluate", o.evaluate, {"Evaluate and export the averaged weights, not the raw ones."});
+}
+
+template <class V>
 void fields(V& v, EvaluateOptions& o) {
   v("every", o.every, {"Applied steps between evaluations; 0: only at the end."});
   v("batch", o.batch, {"Samples per evaluation batch; 0: the microbatch."});
-  v("metrics", o.metrics, {"accuracy, top<k>."});
+  v("metrics", o.metrics,
+    {"accuracy, top<k>; precision_, recall_ or f1_ with macro, micro or binary (of class 1); "
+     "auroc, "
+     "confusion_matrix; mse, mae, r2; perplexity."});
+  v("checkpoint", o.checkpoint,
+    {"What tanren eval reads: latest, best, step-<n>, or exported (model.safetensors).",
+     Identity::free});
+}
+
+template <class V>
+void fields(V& v, EarlyStopOptions& o) {
+  v("patience", o.patience,
+    {"Evaluations without improvement that end the run; 0: off.", Identity::free});
+  v("metric", o.metric, {"What must improve: loss, or one of evaluate.metrics.", Identity::free});
+  v("mode", o.mode, {"auto (by the metric), min, max.", Identity::free});
+  v("min_delta", o.min_delta,
+    {"A value counts as better if it is better by more than this, ≥ 0.", Identity::free});
+  v("start", o.start, {"Evaluations before this step do not count, ≥ 0.", Identity::free});
 }
 
 template <class V>
@@ -254,6 +316,11 @@ void fields(V& v, CheckpointOptions& o) {
   v("every", o.every,
     {"Applied steps between checkpoints; 0: only at the end or when stopped.", Identity::free});
   v("keep", o.keep, {"Newest checkpoints that stay, ≥ 1.", Identity::free});
+  v("best", o.best,
+    {"Best checkpoints that stay beside them; an evaluation among the best writes one. 0: none.",
+     Identity::free});
+  v("metric", o.metric, {"What ranks them: loss, or one of evaluate.metrics.", Identity::free});
+  v("mode", o.mode, {"auto (by the metric), min, max.", Identity::free});
 }
 
 template <class V>
@@ -261,6 +328,11 @@ void fields(V& v, MetricsOptions& o) {
   v("console_every", o.console_every,
     {"Steps between console lines, ≥ 1; the log has every one.", Identity::free});
   v("jsonl", o.jsonl, {"Write log.jsonl, one line per attempt.", Identity::free});
+  v("tensorboard", o.tensorboard,
+    {"Write TensorBoard event files under tensorboard/.", Identity::free});
+  v("tensorboard_every", o.tensorboard_every,
+    {"Applied steps between points of its curves, ≥ 1; speeds are means over them.",
+     Identity::free});
 }
 
 template <class V>
@@ -300,7 +372,9 @@ void visit_config(RunConfig& config, F&& visitor) {
   section("clip", config.clip);
   section("guard", config.guard);
   section("memory", config.memory);
+  section("average", config.average);
   section("evaluate", config.evaluate);
+  section("early_stop", config.early_stop);
   section("checkpoint", config.checkpoint);
   section("metrics", config.metrics);
   section("generate", config.generate);

@@ -36,6 +36,14 @@ struct Change {
                                                               {"data.train.label_type", "value"},
                                                               {"data.eval.label_type", "value"},
                                                               {"data.eval.kind", "csv"},
+                                                              {"average.kind", "ema"},
+                                                              {"average.start", "0.25"},
+                                                              {"average.buffers", "estimate"},
+                                                              {"evaluate.checkpoint", "best"},
+                                                              {"early_stop.metric", "accuracy"},
+                                                              {"early_stop.mode", "max"},
+                                                              {"checkpoint.metric", "accuracy"},
+                                                              {"checkpoint.mode", "max"},
                                                               {"data.train.kind", "tensors"}};
     const auto found = others.find(key);
     value = found != others.end() ? found->second : value + "x\n\t\"\\ü";
@@ -81,11 +89,16 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
   EXPECT_EQ(seen, all_keys());
   EXPECT_GT(seen.size(), 70u);
   EXPECT_EQ(free, (std::vector<std::string>{
-                      "run.name", "run.device", "run.threads", "run.stop_after", "data.workers",
-                      "data.prefetch", "batch.microbatch", "guard.growth_steps", "memory.allocator",
-                      "checkpoint.every", "checkpoint.keep", "metrics.console_every",
-                      "metrics.jsonl", "generate.prompt", "generate.tokens", "generate.temperature",
-                      "generate.top_k", "generate.top_p", "generate.seed"}));
+                      "run.name",          "run.device",           "run.threads",
+                      "run.stop_after",    "data.workers",         "data.prefetch",
+                      "batch.microbatch",  "evaluate.checkpoint",  "guard.growth_steps",
+                      "memory.allocator",  "early_stop.patience",  "early_stop.metric",
+                      "early_stop.mode",   "early_stop.min_delta", "early_stop.start",
+                      "checkpoint.every",  "checkpoint.keep",      "checkpoint.best",
+                      "checkpoint.metric", "checkpoint.mode",      "metrics.console_every",
+                      "metrics.jsonl",     "metrics.tensorboard",  "metrics.tensorboard_every",
+                      "generate.prompt",   "generate.tokens",      "generate.temperature",
+                      "generate.top_k",    "generate.top_p",       "generate.seed"}));
 }
 
 TEST(Identity, a_longer_run_is_the_same_run_and_a_shorter_one_is_not) {
@@ -106,35 +119,45 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
   const std::vector<std::string> by_kind[] = {
       {"fields", "samples"},
       {"path", "label", "label_type", "shape", "scale", "offset", "classes"}};
-  // Those of images are written and read back in validate_images_test.cpp.
+  // Those of images, text and tokens are written and read back in validate_<kind>_test.cpp.
   const std::vector<std::string> of_images = {
       "size",  "resize",   "crop", "crop_scale", "crop_ratio", "pad",   "flip",
       "color", "channels", "mean", "std",        "max_pixels", "broken"};
+  const std::vector<std::string> of_tokens = {"context", "stride", "include",    "exclude",
+                                              "part",    "dtype",  "vocab_size", "document_end"};
   std::set<std::string> covered;
   for (const char* source : {"data.train.", "data.eval."}) {
     for (const auto& key : of_images) covered.insert(source + key);
+    for (const auto& key : of_tokens) covered.insert(source + key);
   }
   for (const bool synthetic : {false, true}) {
     RunConfig config = parse(kGood);
     config.model.kind = "own";
     config.optimizer.kind = synthetic ? "adamw" : "sgd";
+    config.average.kind = synthetic ? "ema" : "swa";
     config.model.loss = synthetic ? "cross_entropy" : "mse";
     config.data.train.kind = config.data.eval.kind = synthetic ? "synthetic" : "csv";
     if (synthetic) config.data.train.path.clear();
     visit_config(config, [&](const std::string& key, auto& member, const FieldInfo&) {
       std::set<std::string> left = {"run.steps",      "model.kind",     "data.train.kind",
-                                    "data.eval.kind", "optimizer.kind", "model.loss"};
+                                    "data.eval.kind", "optimizer.kind", "model.loss",
+                                    "average.kind"};
       for (const char* key : {"beta1", "beta2", "eps"}) {
         if (!synthetic) left.insert(std::string("optimizer.") + key);
       }
       for (const char* key : {"momentum", "nesterov", "dampening"}) {
         if (synthetic) left.insert(std::string("optimizer.") + key);
       }
+      for (const char* key : {"decay", "decay_warmup"}) {
+        if (!synthetic) left.insert(std::string("average.") + key);
+      }
+      if (synthetic) left.insert("average.learning_rate");
       left.insert("optimizer.dampening");
       if (!synthetic) left.insert("model.label_smoothing");
       for (const char* source : {"data.train.", "data.eval."}) {
         for (const auto& key : by_kind[synthetic ? 1 : 0]) left.insert(source + key);
         for (const auto& key : of_images) left.insert(source + key);
+        for (const auto& key : of_tokens) left.insert(source + key);
         left.insert(std::string(source) + "classes");
       }
       if (left.count(key) > 0) return;
@@ -150,9 +173,9 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
     EXPECT_EQ(back.data.eval.path, config.data.eval.path);
   }
   // Set at the top of the loop or alone in its branch.
-  for (const char* key :
-       {"run.steps", "model.kind", "model.loss", "optimizer.kind", "optimizer.dampening",
-        "data.train.kind", "data.eval.kind", "data.train.classes", "data.eval.classes"}) {
+  for (const char* key : {"run.steps", "model.kind", "model.loss", "optimizer.kind",
+                          "optimizer.dampening", "average.kind", "data.train.kind",
+                          "data.eval.kind", "data.train.classes", "data.eval.classes"}) {
     covered.insert(key);
   }
   for (const auto& key : all_keys()) EXPECT_EQ(covered.count(key), 1u) << key;

@@ -55,7 +55,12 @@ void check_data(Problems& p, const RunConfig& config, const std::set<std::string
 void check_images(Problems& p, const std::string& section, const SourceOptions& o,
                   const std::set<std::string>& changed);
 void check_image_pair(Problems& p, const DataOptions& o);
+// The same for text and tokens.
+void check_token_data(Problems& p, const std::string& section, const SourceOptions& o,
+                      const std::set<std::string>& changed);
+void check_token_pair(Problems& p, const DataOptions& o);
 void check_optimizer(Problems& p, const RunConfig& config, const std::set<std::string>& changed);
 void check_observation(Problems& p, const RunConfig& config);
+void check_selection(Problems& p, const RunConfig& config, const std::set<std::string>& changed);
 
 }  // namespace tanren

@@ -61,8 +61,8 @@ struct ModelOptions {
 };
 
 struct SourceOptions {               // [data.train], [data.eval]
-  std::string kind;                  // csv, images, tensors, synthetic
-  std::string path;                  // csv, images, tensors; relative to the config file
+  std::string kind;                  // csv, images, tensors, synthetic, text, tokens
+  std::string path;                  // all but synthetic; relative to the config file
   std::string label = "label";       // csv: column (by name) that holds the label
   std::string label_type = "class";  // csv: class (integer) or value (float)
   std::vector<int64_t> shape;  // csv: shape of one sample's inputs; empty: one row of features
@@ -86,6 +86,14 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::vector<double> std;    // images: and then divided by
   int64_t max_pixels = 100'000'000;  // images: a larger file counts as broken
   std::string broken = "error";      // images: error, skip
+  int64_t context = 0;               // text, tokens: targets of one window; required
+  int64_t stride = 0;                // text, tokens: from window to window; 0: context
+  std::vector<std::string> include;  // text, tokens: names of files, below the folder; empty: all
+  std::vector<std::string> exclude;  // text, tokens: and of these not
+  std::vector<double> part;          // text, tokens: share of the files, [low, high); empty: all
+  std::string dtype = "auto";        // tokens: auto, uint8, uint16, uint32, int32, int64
+  int64_t vocab_size = 0;            // tokens: ids lie in [0, vocab_size); required
+  int64_t document_end = -1;         // tokens: the id that ends a document; -1: none
 };
 
 struct DataOptions {
@@ -159,20 +167,46 @@ struct MemoryOptions {
   std::string allocator = "auto";  // of tensors on the CPU: auto, cached, default
 };
 
+struct AverageOptions {          // [average]: a second copy of the weights, averaged over steps
+  std::string kind = "none";     // none, ema, swa
+  double decay = 0.999;          // ema: average = decay × average + (1 - decay) × weights
+  bool decay_warmup = true;      // ema: after t updates min(decay, (1 + t) / (10 + t))
+  int64_t every = 1;             // applied steps between updates of the average
+  std::string start = "auto";    // first step averaged: a count, or a share of the run like "0.75"
+  double learning_rate = 0.0;    // swa: constant rate from the start on; 0: the schedule's
+  std::string buffers = "auto";  // auto, average, copy, estimate (floating buffers)
+  int64_t estimate_batches = 0;  // estimate: training batches per estimation; 0: all of them
+  bool evaluate = true;          // evaluate and export the averaged weights
+};
+
 struct EvaluateOptions {
   int64_t every = 0;  // steps between evaluations; 0: only at the end
   int64_t batch = 0;  // samples per evaluation batch; 0: as training's microbatch
-  std::vector<std::string> metrics = {"accuracy"};  // accuracy, top<k>
+  std::vector<std::string> metrics = {"accuracy"};  // base/metric_names.h has them all
+  std::string checkpoint = "latest";                // tanren eval: latest, best, step-<n>, exported
+};
+
+struct EarlyStopOptions {       // [early_stop]
+  int64_t patience = 0;         // evaluations without improvement that end the run; 0: off
+  std::string metric = "loss";  // loss, or one of evaluate.metrics
+  std::string mode = "auto";    // auto (by the metric), min, max
+  double min_delta = 0.0;       // an improvement is better by more than this
+  int64_t start = 0;            // evaluations before this step do not count
 };
 
 struct CheckpointOptions {
-  int64_t every = 0;  // steps between checkpoints; 0: only at the end and when stopped
-  int64_t keep = 2;   // how many step folders stay
+  int64_t every = 0;            // steps between checkpoints; 0: only at the end and when stopped
+  int64_t keep = 2;             // how many of the newest step folders stay
+  int64_t best = 0;             // and how many of the best
+  std::string metric = "loss";  // that ranks them: loss, or one of evaluate.metrics
+  std::string mode = "auto";    // auto (by the metric), min, max
 };
 
 struct MetricsOptions {
-  int64_t console_every = 1;  // steps between console lines (the log file has all)
-  bool jsonl = true;          // log.jsonl, one line per attempt
+  int64_t console_every = 1;      // steps between console lines (the log file has all)
+  bool jsonl = true;              // log.jsonl, one line per attempt
+  bool tensorboard = true;        // tensorboard/, event files
+  int64_t tensorboard_every = 1;  // steps between points of its curves
 };
 
 struct GenerateOptions {     // the sample that tanren eval prints of a language model
@@ -195,7 +229,9 @@ struct RunConfig {
   ClipOptions clip;
   GuardOptions guard;
   MemoryOptions memory;
+  AverageOptions average;
   EvaluateOptions evaluate;
+  EarlyStopOptions early_stop;
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
   GenerateOptions generate;

@@ -87,6 +87,7 @@ void check_all(Problems& p, const RunConfig& config,
   p.count("guard.growth_steps", config.guard.growth_steps, 0);
   p.one_of("memory.allocator", config.memory.allocator, {"auto", "cached", "default"});
   check_observation(p, config);
+  check_selection(p, config, changed);
 }
 
 // A config in which no text but `key`'s is one of the words that it may be.

@@ -19,7 +19,4 @@ std::vector<std::string> validate(const RunConfig& config,
 std::map<std::string, std::vector<std::string>> closed_sets(
     const std::vector<std::string>& known_model_kinds);
 
-// "accuracy" → 1, "top5" → 5, anything else → 0.
-int64_t top_k_of(const std::string& metric);
-
 }  // namespace tanren

@@ -13,8 +13,9 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
   const auto unused = [&](const std::vector<std::string>& keys) {
     p.unused(changed, section, keys, section + "kind", o.kind);
   };
-  p.one_of(section + "kind", o.kind, {"csv", "images", "tensors", "synthetic"});
+  p.one_of(section + "kind", o.kind, {"csv", "images", "tensors", "synthetic", "text", "tokens"});
   check_images(p, section, o, changed);
+  check_token_data(p, section, o, changed);
   if (o.kind == "csv" || o.kind == "tensors") {
     p.check(!o.path.empty(), section + "path is missing; name the " + o.kind + " file");
     unused({"fields", "samples"});
@@ -51,13 +52,15 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
 void check_data(Problems& p, const RunConfig& config, const std::set<std::string>& changed) {
   const DataOptions& o = config.data;
   if (o.train.kind.empty()) {
-    p.check(false, "data.train.kind is missing; one of csv, images, tensors, synthetic");
+    p.check(false,
+            "data.train.kind is missing; one of csv, images, tensors, synthetic, text, tokens");
   } else {
     check_source(p, "data.train.", o.train, config.model, changed);
   }
   if (!o.eval.kind.empty()) {
     check_source(p, "data.eval.", o.eval, config.model, changed);
     check_image_pair(p, o);
+    check_token_pair(p, o);
   } else {
     for (const auto& key : changed) {
       p.check(key.rfind("data.eval.", 0) != 0, key + " is set, data.eval.kind is not; set it too");

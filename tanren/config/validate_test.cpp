@@ -1,6 +1,7 @@
 #include "tanren/config/validate.h"
 
 #include "tanren/config/config_test_util.h"
+#include "tanren/config/metric_mode.h"
 
 #include <algorithm>
 #include <limits>
@@ -244,7 +245,68 @@ TEST(Validate, refuses_the_rest_out_of_range) {
       {{"checkpoint.every=-1"}, "checkpoint.every is -1"},
       {{"checkpoint.keep=0"}, "checkpoint.keep is 0"},
       {{"metrics.console_every=0"}, "metrics.console_every is 0"},
+      {{"metrics.tensorboard_every=0"}, "metrics.tensorboard_every is 0"},
+      {{"evaluate.metrics=[f1]"}, "f1_macro, f1_micro, or f1_binary"},
   });
+}
+
+const std::vector<std::string> kEvaluates = {"data.eval.kind=csv", "data.eval.path=e.csv",
+                                             "evaluate.every=2"};
+
+std::vector<std::string> evaluating(std::vector<std::string> sets) {
+  sets.insert(sets.begin(), kEvaluates.begin(), kEvaluates.end());
+  return sets;
+}
+
+TEST(Validate, refuses_to_rank_or_stop_by_what_is_not_measured) {
+  const std::string eval = "data.eval.kind=csv", path = "data.eval.path=e.csv";
+  expect_refused({
+      {{"checkpoint.best=-1"}, "checkpoint.best is -1"},
+      {{"checkpoint.best=2"}, "checkpoint.best needs evaluations while training; add [data.eval]"},
+      {{eval, path, "checkpoint.best=2"}, "checkpoint.best needs evaluations while training; set"},
+      {evaluating({"checkpoint.best=2", "checkpoint.metric=acuracy"}),
+       "checkpoint.metric \"acuracy\" is not measured; one of loss, accuracy (nearest: accuracy)"},
+      {evaluating({"checkpoint.best=2", "checkpoint.metric=top5"}), "add it to evaluate.metrics"},
+      {evaluating({"checkpoint.best=2", "checkpoint.mode=up"}), "checkpoint.mode \"up\""},
+      {{"checkpoint.metric=accuracy"}, "checkpoint.metric has no meaning for checkpoint.best"},
+      {evaluating({"early_stop.patience=-1"}), "early_stop.patience is -1"},
+      {{"early_stop.patience=3"}, "early_stop.patience needs evaluations while training; add"},
+      {evaluating({"early_stop.patience=3", "early_stop.metric=f2"}), "early_stop.metric \"f2\""},
+      {evaluating({"early_stop.patience=3", "early_stop.min_delta=-1"}),
+       "early_stop.min_delta is -1"},
+      {evaluating({"early_stop.patience=3", "early_stop.start=-1"}), "early_stop.start is -1"},
+      {{"early_stop.min_delta=1"}, "early_stop.min_delta has no meaning for early_stop.patience"},
+      {{"evaluate.checkpoint=newest"}, "evaluate.checkpoint is \"newest\""},
+      {{"evaluate.checkpoint=step-x"}, "evaluate.checkpoint is \"step-x\""},
+  });
+  EXPECT_EQ(error_of(kGood, evaluating({"checkpoint.best=1", "early_stop.patience=1",
+                                        "evaluate.metrics=[top3]", "early_stop.metric=top3"})),
+            "accepted");
+}
+
+TEST(Validate, refuses_averages_that_cannot_be_or_would_be_ignored) {
+  expect_refused({
+      {{"average.kind=mean"}, "average.kind \"mean\" is unknown; one of none, ema, swa"},
+      {{"average.kind=ema", "average.decay=1"}, "average.decay is 1; it must lie in [0, 1)"},
+      {{"average.kind=ema", "average.every=0"}, "average.every is 0"},
+      {{"average.kind=ema", "average.start=-1"}, "average.start is \"-1\""},
+      {{"average.kind=ema", "average.start=1.5"}, "average.start is \"1.5\""},
+      {{"average.kind=ema", "run.epochs=none", "run.steps=5", "average.start=5"},
+       "average.start 5 lies past the run's end"},
+      {{"average.kind=ema", "average.buffers=none"}, "average.buffers \"none\" is unknown"},
+      {{"average.decay=0.5"}, "average.decay has no meaning for average.kind \"none\""},
+      {{"average.kind=ema", "average.learning_rate=0.1"}, "average.learning_rate has no meaning"},
+      {{"average.kind=swa", "average.decay=0.5"}, "average.decay has no meaning"},
+      {{"average.kind=ema", "average.estimate_batches=5"}, "average.estimate_batches has no"},
+  });
+}
+
+TEST(MetricMode, knows_which_way_is_better_or_asks) {
+  EXPECT_EQ(lower_is_better("loss", "auto"), true);
+  EXPECT_EQ(lower_is_better("top5", "auto"), false);
+  EXPECT_EQ(lower_is_better("accuracy", "min"), true);
+  EXPECT_EQ(lower_is_better("own", "auto"), std::nullopt);
+  EXPECT_EQ(lower_is_better("own", "max"), false);
 }
 
 // Programs fill the struct themselves, past the reader's check of numbers.
@@ -279,12 +341,6 @@ TEST(Validate, knows_the_words_of_every_key_that_takes_one_of_a_few) {
                           "data.last", "guard.nan_loss", "data.eval.kind"}) {
     EXPECT_GE(sets[key].size(), 2u) << key;
   }
-}
-
-TEST(Validate, reads_the_k_of_a_metric) {
-  EXPECT_EQ(top_k_of("accuracy"), 1);
-  EXPECT_EQ(top_k_of("top5"), 5);
-  for (const char* wrong : {"top", "top-1", "top5x", "5", ""}) EXPECT_EQ(top_k_of(wrong), 0);
 }
 
 }  // namespace

@@ -29,12 +29,7 @@ TensorDataset::TensorDataset(TensorMap fields, DataInfo info, const std::string&
 
 Collated TensorDataset::collate(const std::vector<int64_t>& indices) const {
   const auto count = static_cast<int64_t>(indices.size());
-  for (const int64_t index : indices) {
-    if (index < 0 || index >= size_) {
-      throw DataError("[data] there is no sample " + std::to_string(index) + "; there are " +
-                      std::to_string(size_) + ", counted from 0");
-    }
-  }
+  check_indices(indices, size_);
   Collated collated;
   for (const auto& [name, field] : fields_) {
     c10::SmallVector<int64_t, 8> sizes(field.sizes().begin(), field.sizes().end());
@@ -49,11 +44,24 @@ Collated TensorDataset::collate(const std::vector<int64_t>& indices) const {
     }
     collated.batch.fields.set(name, std::move(rows));
   }
-  collated.batch.ids = at::empty({count}, at::kLong);
-  std::copy(indices.begin(), indices.end(), collated.batch.ids.mutable_data_ptr<int64_t>());
+  collated.batch.ids = ids_of(indices);
   collated.counts["samples"] = static_cast<double>(count);
   count_tokens(info_, collated);
   return collated;
+}
+
+void check_indices(const std::vector<int64_t>& indices, int64_t size) {
+  for (const int64_t index : indices) {
+    if (index >= 0 && index < size) continue;
+    throw DataError("[data] there is no sample " + std::to_string(index) + "; there are " +
+                    std::to_string(size) + ", counted from 0");
+  }
+}
+
+at::Tensor ids_of(const std::vector<int64_t>& indices) {
+  at::Tensor ids = at::empty({static_cast<int64_t>(indices.size())}, at::kLong);
+  std::copy(indices.begin(), indices.end(), ids.mutable_data_ptr<int64_t>());
+  return ids;
 }
 
 std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::string& what,
@@ -62,8 +70,10 @@ std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::s
   if (options.kind == "tensors") return open_tensors(options, what);
   if (options.kind == "images") return open_images(options, what, train);
   if (options.kind == "synthetic") return open_synthetic(options, what);
+  if (options.kind == "text") return open_text(options, what);
+  if (options.kind == "tokens") return open_tokens(options, what);
   throw ConfigError("[" + what + "] there is no kind \"" + options.kind + "\"; set " + what +
-                    ".kind to csv, images, tensors or synthetic");
+                    ".kind to csv, images, tensors, synthetic, text or tokens");
 }
 
 }  // namespace tanren

@@ -54,6 +54,10 @@ class TensorDataset : public Dataset {
   int64_t size_ = 0;
 };
 
+// What collate functions share. DataError for an index outside [0, size).
+void check_indices(const std::vector<int64_t>& indices, int64_t size);
+at::Tensor ids_of(const std::vector<int64_t>& indices);
+
 // Opens the source that `options` describe; `what` ("data.train") stands in the error texts.
 // An evaluation set takes the class names of `train`, where the data has names for its classes.
 // DataError naming file, row and column for unusable data; ConfigError for unusable options.
@@ -66,5 +70,7 @@ std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::s
 std::unique_ptr<Dataset> open_images(const SourceOptions& options, const std::string& what,
                                      const DataInfo* train);
 std::unique_ptr<Dataset> open_synthetic(const SourceOptions& options, const std::string& what);
+std::unique_ptr<Dataset> open_text(const SourceOptions& options, const std::string& what);
+std::unique_ptr<Dataset> open_tokens(const SourceOptions& options, const std::string& what);
 
 }  // namespace tanren

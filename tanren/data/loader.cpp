@@ -1,6 +1,7 @@
 #include "tanren/data/loader.h"
 
 #include "tanren/base/error.h"
+#include "tanren/data/device_transfer.h"
 #include "tanren/data/order.h"
 #include "tanren/data/single_thread.h"
 
@@ -41,12 +42,17 @@ struct Loader::State {
   // A place for one finished batch; ticket n waits in slot n mod slots.size().
   struct Slot {
     bool full = false;
-    GlobalBatch batch;
+    GlobalBatch batch;  // without `local`, which is on its way to the device
+    DeviceTransfer::Sent local;
     std::exception_ptr error;
   };
 
   State(const Dataset& source, const LoaderOptions& asked, Cursor from)
-      : dataset(source), options(asked), start(from), size(source.size()) {
+      : dataset(source),
+        options(asked),
+        transfer(asked.device),
+        start(from),
+        size(source.size()) {
     check();
     per_epoch = batches_in(size);
     rest_of_first = batches_in(size - start.consumed);
@@ -95,7 +101,7 @@ struct Loader::State {
     return t;
   }
 
-  GlobalBatch make(int64_t number) const {
+  Slot make(int64_t number) const {
     const at::NoGradGuard no_grad;
     const Ticket t = ticket(number);
     const Order order(size, options.seed, t.epoch, options.shuffle);
@@ -105,13 +111,14 @@ struct Loader::State {
     indices.reserve(static_cast<size_t>(to - from));
     for (int64_t i = from; i < to; ++i) indices.push_back(order(t.begin + i));
     Collated collated = dataset.collate_training(indices, {options.seed, t.epoch});
-    GlobalBatch batch;
-    batch.local = std::move(collated.batch);
-    batch.counts = std::move(collated.counts);
-    batch.counts["samples"] = static_cast<double>(t.count);
-    batch.epoch = t.epoch;
-    batch.consumed = t.begin + t.count;
-    return batch;
+    Slot made;
+    made.full = true;
+    made.local = transfer.send(std::move(collated.batch));
+    made.batch.counts = std::move(collated.counts);
+    made.batch.counts["samples"] = static_cast<double>(t.count);
+    made.batch.epoch = t.epoch;
+    made.batch.consumed = t.begin + t.count;
+    return made;
   }
 
   void work(const std::stop_token& stop) {
@@ -127,10 +134,11 @@ struct Loader::State {
         if (!go || stop.stop_requested()) return;
         number = next_ticket++;
       }
-      Slot made{true, {}, nullptr};
+      Slot made;
       try {
-        made.batch = make(number);
+        made = make(number);
       } catch (...) {
+        made.full = true;
         made.error = std::current_exception();
       }
       const std::lock_guard lock(mutex);
@@ -142,10 +150,15 @@ struct Loader::State {
   // Makes the next batch on the caller's thread, and starts the workers once that costs too much.
   GlobalBatch make_here() {
     const auto begin = Clock::now();
-    GlobalBatch batch = make(next_result++);
+    Slot made = make(next_result++);
     cost += std::max(seconds_since(begin) - kHandoverSeconds, 0.0);
-    if (cost > options.patience_seconds) start_workers();
-    return batch;
+    if (options.workers > 0 && cost > options.patience_seconds) start_workers();
+    return delivered(std::move(made));
+  }
+
+  GlobalBatch delivered(Slot slot) const {
+    slot.batch.local = transfer.receive(std::move(slot.local));
+    return std::move(slot.batch);
   }
 
   GlobalBatch take() {
@@ -160,11 +173,12 @@ struct Loader::State {
     }
     room.notify_one();
     if (taken.error) std::rethrow_exception(taken.error);
-    return std::move(taken.batch);
+    return delivered(std::move(taken));
   }
 
   const Dataset& dataset;
   const LoaderOptions options;
+  const DeviceTransfer transfer;
   const Cursor start;
   const int64_t size;
   int64_t per_epoch = 0;

@@ -24,6 +24,8 @@ struct LoaderOptions {
   uint64_t seed = 0;
   int64_t workers = 1;   // 0: collate on the caller's thread
   int64_t prefetch = 2;  // batches ready ahead
+  // Where batches come out. On an accelerator those ahead are copied while the step works.
+  at::Device device = at::kCPU;
   int64_t rank = 0;
   int64_t world_size = 1;
   // The workers start once collating on the caller's thread has cost it so much; 0: at once.

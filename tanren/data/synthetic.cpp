@@ -146,8 +146,7 @@ class SyntheticDataset : public Dataset {
       for (int64_t row = 0; row < count; ++row) fill(fields_[i], i, indices[row], values, row);
       collated.batch.fields.set(fields_[i].name, std::move(values));
     }
-    collated.batch.ids = at::empty({count}, at::kLong);
-    std::copy(indices.begin(), indices.end(), collated.batch.ids.mutable_data_ptr<int64_t>());
+    collated.batch.ids = ids_of(indices);
     collated.counts["samples"] = static_cast<double>(count);
     count_tokens(info_, collated);
     return collated;

@@ -1,6 +1,7 @@
 #include "tanren/metrics/console_sink.h"
 
 #include "tanren/base/text.h"
+#include "tanren/metrics/speed.h"
 
 #include <algorithm>
 #include <chrono>
@@ -20,26 +21,32 @@ std::string number(double value, int digits = 4) {
   return buffer;
 }
 
-// samples/s: whole above 100, three digits below.
+// A rate: whole above 100, three digits below.
 std::string rate_text(double rate) {
   return rate >= 100 ? std::to_string(std::llround(rate)) : number(rate, 3);
 }
 
-// Recent speed: sums over this session's reports in which older ones fade.
+// Recent speed: older reports of this session fade.
 class Rate {
  public:
   void add(const StepReport& report, bool applied) {
     constexpr double kFade = 0.99;
-    samples_ = samples_ * kFade + static_cast<double>(report.samples);
+    speed_.fade(kFade);
+    speed_.add(report);
     steps_ = steps_ * kFade + (applied ? 1 : 0);
     seconds_ = seconds_ * kFade + report.seconds;
   }
-  double samples_per_second() const { return seconds_ > 0 ? samples_ / seconds_ : 0; }
+  // "1200 samples/s", and tokens where there are any.
+  std::string text() const {
+    std::string text = rate_text(speed_.samples_per_second()) + " samples/s";
+    if (speed_.has_tokens()) text += "  " + rate_text(speed_.tokens_per_second()) + " tokens/s";
+    return text;
+  }
   // Infinite until a step was applied.
   double seconds_per_step() const { return steps_ > 0 ? seconds_ / steps_ : INFINITY; }
 
  private:
-  double samples_ = 0;
+  Speed speed_;
   double steps_ = 0;
   double seconds_ = 0;
 };
@@ -77,10 +84,12 @@ class ConsoleSink final : public Sink {
   }
 
   void evaluation(const EvaluationReport& report) override {
-    std::string text = "evaluation at step " + std::to_string(report.step) + ":";
+    std::string text = "evaluation at step " + std::to_string(report.step) +
+                       (report.averaged ? " (averaged weights):" : ":");
     for (const auto& [name, value] : report.values) text += "  " + name + " " + number(value);
     line(text + "  (" + std::to_string(report.samples) + " samples, " +
          seconds_text(report.seconds) + ")");
+    if (!report.ends_run.empty()) line(report.ends_run);
     out_.flush();
   }
 
@@ -101,7 +110,7 @@ class ConsoleSink final : public Sink {
           (several ? objective.name : std::string("loss")) + " " + number(objective.loss) + "  ";
     }
     text += "lr " + number(report.objectives.front().learning_rate, 3);
-    text += "  " + rate_text(rate_.samples_per_second()) + " samples/s";
+    text += "  " + rate_.text();
     const auto left = static_cast<double>(options_.total_steps - report.step);
     const double eta = left * rate_.seconds_per_step();
     if (left > 0 && std::isfinite(eta)) text += "  eta " + seconds_text(eta);

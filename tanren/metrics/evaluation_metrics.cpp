@@ -2,113 +2,173 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
+#include "tanren/metrics/score_rows.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <charconv>
+#include <cmath>
 #include <limits>
-#include <sstream>
+#include <utility>
 
 namespace tanren {
 
 namespace {
 
-int64_t k_of(const std::string& name) {
-  if (name == "accuracy") return 1;
-  int64_t k = 0;
-  if (name.compare(0, 3, "top") == 0) {
-    const char* end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data() + 3, end, k);
-    if (parsed.ec == std::errc() && parsed.ptr == end && k > 0) return k;
-  }
-  throw ConfigError("[metrics] unknown metric \"" + name +
-                    "\"; evaluate.metrics takes accuracy and top<k> (top5)");
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+bool is_of_values(MetricKind kind) {
+  return kind == MetricKind::mse || kind == MetricKind::mae || kind == MetricKind::r2;
 }
 
-template <typename... Parts>
-std::string text(const Parts&... parts) {
-  std::ostringstream out;
-  (out << ... << parts);
-  return out.str();
+double share_of(MetricKind kind, const ClassReport& one) {
+  return kind == MetricKind::precision ? one.precision
+         : kind == MetricKind::recall  ? one.recall
+                                       : one.f1;
+}
+
+// Precision, recall or F1 over all classes.
+double average(const MetricName& metric, const ClassCounts::Result& counts) {
+  const auto& classes = counts.classes;
+  if (counts.targets == 0) return kNan;
+  if (metric.averaging == ClassAverage::binary) return share_of(metric.kind, classes.at(1));
+  double sum = 0, occurring = 0, both = 0, targets = 0, predictions = 0;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    both += counts.both[i];
+    targets += static_cast<double>(classes[i].targets);
+    predictions += static_cast<double>(classes[i].predictions);
+    if (classes[i].targets + classes[i].predictions == 0) continue;
+    sum += share_of(metric.kind, classes[i]);
+    ++occurring;
+  }
+  if (metric.averaging == ClassAverage::macro) return sum / occurring;
+  const double whole = metric.kind == MetricKind::precision ? predictions
+                       : metric.kind == MetricKind::recall  ? targets
+                                                            : (targets + predictions) / 2;
+  return whole > 0 ? both / whole : 0;
 }
 
 }  // namespace
 
 EvaluationMetrics::EvaluationMetrics(std::vector<std::string> names, at::Device device)
-    : names_(std::move(names)) {
-  for (const auto& name : names_) ks_.push_back(k_of(name));
-  const auto count = static_cast<int64_t>(names_.size());
-  hits_ = at::zeros({count}, at::TensorOptions(at::kLong).device(device));
+    : device_(device) {
+  for (auto& name : names) {
+    const auto metric = metric_named(name);
+    if (!metric) {
+      throw ConfigError("[metrics] unknown metric \"" + name + "\"; " + metric_advice(name));
+    }
+    if (metric->kind == MetricKind::top_k) ks_.push_back(metric->k);
+    of_values_ = of_values_ || is_of_values(metric->kind);
+    of_classes_ =
+        of_classes_ || !(is_of_values(metric->kind) || metric->kind == MetricKind::perplexity);
+    metrics_.push_back({std::move(name), *metric});
+  }
+}
+
+bool EvaluationMetrics::wants(MetricKind kind) const {
+  return std::any_of(metrics_.begin(), metrics_.end(),
+                     [&](const Named& named) { return named.metric.kind == kind; });
+}
+
+void EvaluationMetrics::start_classes(int64_t classes, at::Device device) {
+  classes_ = classes;
+  for (const auto& [name, metric] : metrics_) {
+    const auto reason = is_of_values(metric.kind) ? "" : misfit_of_classes(name, classes);
+    if (!reason.empty()) {
+      throw ConfigError("[metrics] " + name + " " + reason + "; change evaluate.metrics");
+    }
+  }
+  ClassCountsOptions options{.ks = ks_, .confusion_matrix = wants(MetricKind::confusion_matrix)};
+  options.per_class = options.confusion_matrix || wants(MetricKind::precision) ||
+                      wants(MetricKind::recall) || wants(MetricKind::f1) ||
+                      wants(MetricKind::auroc);
+  counts_.emplace(std::move(options), classes, device);
+  if (wants(MetricKind::auroc)) auroc_.emplace(classes, device);
 }
 
 void EvaluationMetrics::add(const at::Tensor& outputs, const at::Tensor& targets) {
-  if (names_.empty() || targets.numel() == 0) return;
+  if (!(of_classes_ || of_values_) || targets.numel() == 0) return;
   const at::NoGradGuard no_grad;
-  if (targets.is_floating_point()) {
-    add_binary(outputs, targets);
-  } else {
-    add_classes(outputs, targets);
-  }
-  targets_ += targets.numel();
-}
-
-void EvaluationMetrics::add_classes(const at::Tensor& outputs, const at::Tensor& targets) {
-  auto expected = targets.sizes().vec();
-  if (outputs.dim() > 1) expected.insert(expected.begin() + 1, outputs.size(1));
-  if (outputs.dim() < 2 || outputs.sizes() != at::IntArrayRef(expected)) {
-    throw RunError(text("[metrics] outputs ", outputs.sizes(), " do not fit targets ",
-                        targets.sizes(), "; predict must return scores [n, classes, …]"));
-  }
-  const int64_t classes = outputs.size(1);
-  for (size_t i = 0; i < ks_.size(); ++i) {
-    if (ks_[i] > classes) {
-      throw ConfigError(text("[metrics] ", names_[i], " needs ", ks_[i], " classes, the model has ",
-                             classes, "; lower it in evaluate.metrics"));
-    }
-  }
-  const auto labels = targets.to(at::kLong).unsqueeze(1);
   const auto scores = outputs.detach();
-  const auto own = scores.gather(1, labels);
-  std::vector<int64_t> along_classes(scores.dim(), 1);
-  along_classes[1] = classes;
-  const auto index = at::arange(classes, labels.options()).view(along_classes);
-  const auto ahead = scores.gt(own).logical_or_(scores.eq(own).logical_and_(index.lt(labels)));
-  const auto sound = scores.isnan().any(1).logical_not_();
-  const auto rank = ahead.sum(1);
-  for (size_t i = 0; i < ks_.size(); ++i) {
-    hits_.select(0, static_cast<int64_t>(i)).add_(rank.lt(ks_[i]).logical_and_(sound).sum());
+  const bool floating = targets.is_floating_point();
+  if (of_values_) {
+    if (!floating) {
+      throw ConfigError(
+          "[metrics] mse, mae and r2 need values as targets, and these are class labels; change "
+          "evaluate.metrics");
+    }
+    errors_.add(scores, targets);
   }
-}
-
-void EvaluationMetrics::add_binary(const at::Tensor& outputs, const at::Tensor& targets) {
-  const auto other = std::find_if(ks_.begin(), ks_.end(), [](int64_t k) { return k != 1; });
-  if (other != ks_.end()) {
-    throw ConfigError("[metrics] " + names_[static_cast<size_t>(other - ks_.begin())] +
+  if (!of_classes_) return;
+  const auto use = [this](const at::Tensor& rows, const at::Tensor& labels) {
+    if (!counts_) start_classes(rows.size(1), rows.device());
+    counts_->add(rows, labels);
+    if (auroc_) auroc_->add(rows, labels);
+  };
+  if (!floating) {
+    for_rows(scores, targets, use);
+    return;
+  }
+  const auto many = std::find_if(ks_.begin(), ks_.end(), [](int64_t k) { return k != 1; });
+  if (many != ks_.end()) {
+    throw ConfigError("[metrics] top" + std::to_string(*many) +
                       " needs class labels, and the targets are floating values; use accuracy");
   }
-  if (outputs.sizes() != targets.sizes()) {
-    throw RunError(text("[metrics] outputs ", outputs.sizes(), " do not fit targets ",
-                        targets.sizes(), "; predict must return one value per target"));
-  }
-  const auto hit = outputs.detach()
-                       .gt(0)
-                       .eq(targets.gt(0.5))
-                       .logical_and_(outputs.detach().isnan().logical_not_());
-  hits_.add_(hit.sum());
+  for_binary_rows(scores, targets, use);
 }
 
-NamedValues EvaluationMetrics::result() const {
-  NamedValues values;
-  if (names_.empty()) return values;
-  const auto hits = read_to_host(hits_.to(at::kDouble));
-  for (size_t i = 0; i < names_.size(); ++i) {
-    const double share = targets_ > 0 ? hits[i] / static_cast<double>(targets_)
-                                      : std::numeric_limits<double>::quiet_NaN();
-    values.emplace_back(names_[i], share);
+double EvaluationMetrics::value_of(const MetricName& metric, const ClassCounts::Result& counts,
+                                   const NamedValues& terms) const {
+  if (metric.kind == MetricKind::perplexity) {
+    for (const auto& [name, value] : terms) {
+      if (name == "cross_entropy") return std::exp(value);
+    }
+    throw ConfigError(
+        "[metrics] perplexity needs a term named cross_entropy, and this task has none; drop it "
+        "from "
+        "evaluate.metrics");
   }
-  return values;
+  if (counts.targets == 0) return kNan;
+  if (metric.kind != MetricKind::top_k) return average(metric, counts);
+  const auto index = std::find(ks_.begin(), ks_.end(), metric.k) - ks_.begin();
+  return counts.hits[static_cast<size_t>(index)] / counts.targets;
+}
+
+EvaluationReport EvaluationMetrics::result(const NamedValues& terms) const {
+  std::vector<at::Tensor> parts;
+  if (counts_) parts.push_back(counts_->values());
+  const int64_t num_counts = counts_ ? parts.back().numel() : 0;
+  if (auroc_) parts.push_back(auroc_->values());
+  const int64_t num_ranks = auroc_ ? parts.back().numel() : 0;
+  if (of_values_) parts.push_back(errors_.values().to(device_));
+  std::vector<double> host;
+  if (!parts.empty()) host = read_to_host(at::cat(parts));
+
+  EvaluationReport report;
+  const auto counts = counts_ ? counts_->result(host.data()) : ClassCounts::Result();
+  report.classes = counts.classes;
+  report.confusion_matrix = counts.confusion_matrix;
+  Auroc::Result ranks{.mean = kNan};
+  if (auroc_) {
+    ranks = auroc_->result(host.data() + num_counts);
+    report.auroc_error = ranks.error;
+    for (size_t i = 0; i < report.classes.size(); ++i) report.classes[i].auroc = ranks.classes[i];
+  }
+  const double* errors = host.data() + num_counts + num_ranks;
+  for (const auto& [name, metric] : metrics_) {
+    double value = 0;
+    switch (metric.kind) {
+      case MetricKind::confusion_matrix: continue;  // no number
+      case MetricKind::auroc: value = ranks.mean; break;
+      case MetricKind::mse: value = errors[0]; break;
+      case MetricKind::mae: value = errors[1]; break;
+      case MetricKind::r2: value = errors[2]; break;
+      default: value = value_of(metric, counts, terms);
+    }
+    report.values.emplace_back(name, value);
+  }
+  return report;
 }
 
 }  // namespace tanren

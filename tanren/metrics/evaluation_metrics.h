@@ -1,13 +1,19 @@
-// EvaluationMetrics: streaming metrics of an evaluation. Counts stay on the device and are read once
-// at the end; no activations are kept, so memory does not grow with the dataset, and the batch size
-// cannot change a result. Called by evaluate, between batches; one thread.
+// EvaluationMetrics: streaming metrics of an evaluation, by the names of base/metric_names.h. Counts and
+// sums stay on the device and are read once at the end; no activations are kept (auroc keeps at most
+// 64 MiB of scores), so memory does not grow with the dataset, and the batch size cannot change a
+// result. Called by evaluate, between batches; one thread.
 #pragma once
 
+#include "tanren/base/metric_names.h"
 #include "tanren/base/report.h"
+#include "tanren/metrics/auroc.h"
+#include "tanren/metrics/class_counts.h"
+#include "tanren/metrics/value_errors.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,27 +21,41 @@ namespace tanren {
 
 class EvaluationMetrics {
  public:
-  // `names`: "accuracy" (= top1) and "top<k>"; ConfigError for any other.
+  // ConfigError for a name that is no metric.
   EvaluationMetrics(std::vector<std::string> names, at::Device device);
 
-  // One batch. Classes: outputs [n, C, …] scores, targets [n, …] integer labels in [0, C); a target
-  // counts for top<k> if fewer than k classes score higher (ties: the lower class first, as argmax)
-  // and no score of its row is NaN. Binary: outputs and floating targets of one shape, "accuracy"
-  // only, on the sign of the output. ConfigError if a metric does not fit, RunError for shapes.
+  // One batch. Classes: outputs [n, classes, …] scores, targets [n, …] integer labels, -100 ignored.
+  // Binary: floating targets (> 0.5: class 1) and one output each, whose sign decides. Values:
+  // floating targets and as many outputs. ConfigError if a metric does not fit, RunError for shapes.
   void add(const at::Tensor& outputs, const at::Tensor& targets);
 
-  // Each metric as a share of all targets, in the order of `names`; NaN if there was none. One
-  // device read.
-  NamedValues result() const;
+  // `values` in the order of the names, and what there is to say of classes. Classes: a target counts
+  // for top<k> if fewer than k classes score higher (ties: the lower class first) and no score of its
+  // row is NaN; macro is the mean over classes that occur as target or prediction, a share of nothing
+  // is 0. Perplexity is exp of the term "cross_entropy" of `terms` (each divided by its count);
+  // ConfigError if there is none. NaN where nothing was added. One device read.
+  EvaluationReport result(const NamedValues& terms = {}) const;
 
  private:
-  void add_classes(const at::Tensor& outputs, const at::Tensor& targets);
-  void add_binary(const at::Tensor& outputs, const at::Tensor& targets);
+  struct Named {
+    std::string name;
+    MetricName metric;
+  };
 
-  std::vector<std::string> names_;
-  std::vector<int64_t> ks_;  // of top<k>; 1 for accuracy
-  at::Tensor hits_;          // int64 [names], on the device
-  int64_t targets_ = 0;
+  bool wants(MetricKind kind) const;
+  void start_classes(int64_t classes, at::Device device);
+  double value_of(const MetricName& metric, const ClassCounts::Result& counts,
+                  const NamedValues& terms) const;
+
+  std::vector<Named> metrics_;
+  at::Device device_;
+  bool of_classes_ = false;
+  bool of_values_ = false;
+  std::vector<int64_t> ks_;
+  int64_t classes_ = 0;  // known once a batch was seen
+  std::optional<ClassCounts> counts_;
+  std::optional<Auroc> auroc_;
+  ValueErrors errors_;
 };
 
 }  // namespace tanren

@@ -87,6 +87,23 @@ void append_objective(std::string& out, const ObjectiveReport& objective) {
   if (objective.overflow_share) append(out, "overflow_share", *objective.overflow_share);
 }
 
+void append_rates(std::string& out, int64_t samples, int64_t tokens, double seconds) {
+  if (!(seconds > 0)) return;
+  append(out, "samples_per_second", static_cast<double>(samples) / seconds);
+  if (tokens > 0) append(out, "tokens_per_second", static_cast<double>(tokens) / seconds);
+}
+
+// [[row of class 0], …]
+void append_matrix(std::string& out, const EvaluationReport& report) {
+  append_key(out, "confusion_matrix");
+  const size_t size = report.classes.size();
+  for (size_t i = 0; i < report.confusion_matrix.size(); ++i) {
+    out += i == 0 ? "[[" : i % size == 0 ? "],[" : ",";
+    out += std::to_string(report.confusion_matrix[i]);
+  }
+  out += "]]";
+}
+
 }  // namespace
 
 std::string json_line(const StepReport& report) {
@@ -96,6 +113,7 @@ std::string json_line(const StepReport& report) {
   append(out, "step", report.step);
   append(out, "epoch", report.epoch);
   append(out, "samples", report.samples);
+  if (report.tokens > 0) append(out, "tokens", report.tokens);
   append(out, "microsteps", report.microsteps);
   if (!report.objectives.empty()) append_objective(out, report.objectives.front());
   if (!report.culprit.empty()) append(out, "culprit", report.culprit);
@@ -116,6 +134,7 @@ std::string json_line(const StepReport& report) {
   out += '{';
   append(out, "seconds", report.seconds);
   append(out, "wait_seconds", report.wait_seconds);
+  append_rates(out, report.samples, report.tokens, report.seconds);
   append(out, "memory_bytes", report.memory_bytes);
   out += "}}";
   return out;
@@ -126,9 +145,15 @@ std::string json_line(const EvaluationReport& report) {
   append(out, "evaluation", report.values);
   append(out, "step", report.step);
   append(out, "samples", report.samples);
+  if (report.averaged) append(out, "weights", "averaged");
+  if (!report.ends_run.empty()) append(out, "ends_run", report.ends_run);
+  if (report.tokens > 0) append(out, "tokens", report.tokens);
+  if (report.auroc_error) append(out, "auroc_error", *report.auroc_error);
+  if (!report.confusion_matrix.empty()) append_matrix(out, report);
   append_key(out, "timing");
   out += '{';
   append(out, "seconds", report.seconds);
+  append_rates(out, report.samples, report.tokens, report.seconds);
   out += "}}";
   return out;
 }

@@ -1,5 +1,7 @@
 #include "tanren/metrics/json_line.h"
 
+#include "tanren/base/testing.h"
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -57,7 +59,8 @@ TEST(JsonLine, has_the_documented_keys_in_order_and_timing_last) {
             R"({"attempt":12,"step":11,"epoch":1,"samples":32,"microsteps":2,"loss":0.1,)"
             R"("terms":{"cross_entropy":0.1,"l1":1e-20},"grad_norm":0.3333333333333333,)"
             R"("learning_rate":0.001,"loss_scale":65536,"verdict":"apply","cause":"none",)"
-            R"("timing":{"seconds":0.25,"wait_seconds":0.01,"memory_bytes":1048576}})");
+            R"("timing":{"seconds":0.25,"wait_seconds":0.01,"samples_per_second":128,)"
+            R"("memory_bytes":1048576}})");
 }
 
 TEST(JsonLine, has_what_stood_out_of_a_spike) {
@@ -118,7 +121,25 @@ TEST(JsonLine, tells_an_evaluation) {
   EvaluationReport report{.step = 40, .samples = 360, .values = {{"loss", 0.5}, {"top3", 1}}};
   report.seconds = 2;
   EXPECT_EQ(json_line(report), R"({"evaluation":{"loss":0.5,"top3":1},"step":40,"samples":360,)"
-                               R"("timing":{"seconds":2}})");
+                               R"("timing":{"seconds":2,"samples_per_second":180}})");
+  report.tokens = 720;
+  report.auroc_error = 0;
+  report.classes.resize(2);
+  report.confusion_matrix = {1, 2, 3, 4};
+  EXPECT_TRUE(testing::contains(json_line(report),
+                                R"("samples":360,"tokens":720,"auroc_error":0,)"
+                                R"("confusion_matrix":[[1,2],[3,4]],"timing":{)"));
+}
+
+TEST(JsonLine, counts_tokens_where_the_data_has_them_and_their_rate_with_the_times) {
+  auto report = line_report();
+  report.tokens = 4096;
+  const auto json = nlohmann::json::parse(json_line(report));
+  EXPECT_EQ(json.at("tokens"), 4096);
+  EXPECT_EQ(json.at("timing").at("tokens_per_second"), 4096 / 0.25);
+  EXPECT_FALSE(nlohmann::json::parse(json_line(line_report())).contains("tokens"));
+  report.seconds = 0;  // no rate of nothing
+  EXPECT_FALSE(nlohmann::json::parse(json_line(report))["timing"].contains("samples_per_second"));
 }
 
 }  // namespace

@@ -36,6 +36,9 @@ std::string to_json(const Summary& summary) {
   append(out, "steps", summary.steps);
   append(out, "attempts", summary.attempts);
   append(out, "samples_per_second", summary.samples_per_second);
+  if (summary.tokens_per_second > 0) {
+    append(out, "tokens_per_second", summary.tokens_per_second);
+  }
   append(out, "wall_seconds", summary.wall_seconds);
   append(out, "startup_seconds", summary.startup_seconds);
   append(out, "final_loss", summary.final_loss);
@@ -44,6 +47,12 @@ std::string to_json(const Summary& summary) {
   if (summary.peak_tensor_bytes) append(out, "peak_tensor_bytes", *summary.peak_tensor_bytes);
   append(out, "skipped_steps", summary.skipped_steps);
   append(out, "device_reads_per_step", summary.device_reads_per_step);
+  if (summary.best_step) {
+    append(out, "best.step", *summary.best_step);
+    append(out, "best." + summary.best_metric, summary.best_value);
+  }
+  if (!summary.weights.empty()) append_text(out, "weights", summary.weights);
+  if (!summary.reason.empty()) append_text(out, "reason", summary.reason);
   if (!summary.growth.empty()) append_text(out, "growth", summary.growth);
   append_text(out, "status", summary.status);
   return out + "\n}";

@@ -12,7 +12,8 @@ namespace tanren {
 struct Summary {
   int64_t steps = 0;              // applied updates of the run, earlier sessions included
   int64_t attempts = 0;           // global batches consumed, likewise
-  double samples_per_second = 0;  // of this session, as are the next two
+  double samples_per_second = 0;  // of this session, as are the next three
+  double tokens_per_second = 0;   // 0, and left out, where the data counts none
   double wall_seconds = 0;
   double startup_seconds = 0;  // from the process's start to the end of its first step
   double final_loss = 0;
@@ -21,12 +22,18 @@ struct Summary {
   std::optional<int64_t> peak_tensor_bytes;  // on the CPU, exact; where our allocator counts
   int64_t skipped_steps = 0;                 // attempts that were not applied
   double device_reads_per_step = 0;
-  std::string growth;  // what the growth watch warned of; empty: nothing
-  std::string status;  // finished, stopped
+  std::string growth;                // what the growth watch warned of; empty: nothing
+  std::string status;                // finished, stopped
+  std::string reason;                // why it finished before its length; empty: it did not
+  std::optional<int64_t> best_step;  // of the best checkpoint, with checkpoint.best
+  double best_value = 0;
+  std::string best_metric;
+  std::string weights;  // file of the exported weights; empty: none
 };
 
 // One JSON object, a key a line, keys named as the fields (evaluate: "evaluate.<metric>" each),
-// without a closing line feed. A value that is not finite is null.
+// without a closing line feed; "best.step", "best.<metric>", "weights" and "reason" only where there
+// are such. A value that is not finite is null.
 std::string to_json(const Summary& summary);
 
 }  // namespace tanren

@@ -2,6 +2,8 @@
 
 #include "tanren/base/block.h"
 #include "tanren/base/error.h"
+#include "tanren/model/generate.h"
+#include "tanren/base/metric_names.h"
 #include "tanren/model/losses.h"
 #include "tanren/ops/attention.h"
 #include "tanren/ops/dropout.h"
@@ -14,6 +16,52 @@
 
 namespace tanren {
 
+namespace {
+
+// Attention of new positions to all that the cache holds, themselves included.
+at::Tensor cached_attention(const at::Tensor& qkv, size_t block, const Gpt2Shape& shape,
+                            Gpt2Cache& cache) {
+  const int64_t n = qkv.size(0), length = qkv.size(1), width = shape.hidden_size;
+  const int64_t end = cache.length + length;
+  auto parts = qkv.split(width, 2);
+  for (at::Tensor& part : parts) {
+    part = part.view({n, length, shape.num_heads, width / shape.num_heads}).transpose(1, 2);
+  }
+  if (cache.keys.size() == block) {
+    const std::vector<int64_t> sizes = {n, shape.num_heads, shape.context_length,
+                                        width / shape.num_heads};
+    cache.keys.push_back(at::empty(sizes, qkv.options()));
+    cache.values.push_back(at::empty(sizes, qkv.options()));
+  }
+  cache.keys[block].narrow(2, cache.length, length).copy_(parts[1]);
+  cache.values[block].narrow(2, cache.length, length).copy_(parts[2]);
+  std::optional<at::Tensor> seen;
+  if (length > 1) {
+    seen = at::ones({length, end}, qkv.options().dtype(at::kBool)).tril_(cache.length);
+  }
+  return at::scaled_dot_product_attention(parts[0], cache.keys[block].narrow(2, 0, end),
+                                          cache.values[block].narrow(2, 0, end), seen)
+      .transpose(1, 2)
+      .flatten(2);
+}
+
+// Scores after the last of tokens[begin …], with one cache for as long as begin stands.
+NextScores next_scores(const std::shared_ptr<Gpt2>& model) {
+  const auto cache = std::make_shared<Gpt2Cache>();
+  const auto cache_begin = std::make_shared<int64_t>(-1);
+  return [=](const std::vector<int64_t>& tokens, int64_t begin) {
+    if (begin != *cache_begin) cache->length = 0;
+    *cache_begin = begin;
+    const std::vector<int64_t> fresh(tokens.begin() + begin + cache->length, tokens.end());
+    const at::Device device = model->parameters().front().device();
+    const at::Tensor ids = at::tensor(fresh, at::kLong).unsqueeze(0).to(device);
+    const at::Tensor states = model->states(ids, cache.get());
+    return model->logits(states.select(1, states.size(1) - 1)).select(0, 0);
+  };
+}
+
+}  // namespace
+
 Gpt2::Block Gpt2::make_block(Module& layers, size_t index, const Gpt2Shape& shape) {
   const auto owner =
       layers.register_module(std::to_string(index), std::make_shared<Module>("Block"));
@@ -23,6 +71,7 @@ Gpt2::Block Gpt2::make_block(Module& layers, size_t index, const Gpt2Shape& shap
   const double residual_std = std / std::sqrt(2.0 * static_cast<double>(shape.num_layers));
   Block block;
   block.name = "transformer.h." + std::to_string(index);
+  block.index = index;
   block.attention_site = site_id(block.name + ".attn");
   block.first_site = site_id(block.name + ".attn.c_proj");
   block.second_site = site_id(block.name + ".mlp.c_proj");
@@ -57,33 +106,37 @@ Gpt2::Gpt2(const Gpt2Shape& shape) : Module("Gpt2"), shape_(shape) {
       "ln_f", std::make_shared<LayerNorm>(shape.hidden_size, shape.layer_norm_eps));
 }
 
-at::Tensor Gpt2::block_forward(const Block& block, const at::Tensor& x) const {
+at::Tensor Gpt2::block_forward(const Block& block, const at::Tensor& x, Gpt2Cache* cache) const {
   const bool training = is_training();
   const double p = shape_.residual_dropout;
-  const at::Tensor mixed =
-      causal_attention(block.c_attn->forward(block.ln_1->forward(x)), shape_.num_heads,
-                       shape_.attention_dropout, block.attention_site, training);
+  const at::Tensor qkv = block.c_attn->forward(block.ln_1->forward(x));
+  const at::Tensor mixed = cache != nullptr
+                               ? cached_attention(qkv, block.index, shape_, *cache)
+                               : causal_attention(qkv, shape_.num_heads, shape_.attention_dropout,
+                                                  block.attention_site, training);
   const at::Tensor middle =
-      x + dropout(block.attn_c_proj->forward(mixed), p, block.first_site, training);
+      add_dropout(x, block.attn_c_proj->forward(mixed), p, block.first_site, training);
   const at::Tensor inner =
       at::gelu(block.c_fc->forward(block.ln_2->forward(middle)), /*approximate=*/"tanh");
-  return middle + dropout(block.mlp_c_proj->forward(inner), p, block.second_site, training);
+  return add_dropout(middle, block.mlp_c_proj->forward(inner), p, block.second_site, training);
 }
 
-at::Tensor Gpt2::states(const at::Tensor& ids) const {
-  const int64_t length = ids.size(1);
-  if (length > shape_.context_length) {
+at::Tensor Gpt2::states(const at::Tensor& ids, Gpt2Cache* cache) const {
+  const int64_t length = ids.size(1), begin = cache != nullptr ? cache->length : 0;
+  if (begin + length > shape_.context_length) {
     throw Error(fmt::format("[model] gpt2 was given {} tokens and has {} positions; cut the input",
-                            length, shape_.context_length));
+                            begin + length, shape_.context_length));
   }
   at::Tensor x = run_block("transformer.wte", [&] {
     constexpr uint64_t kSite = site_id("transformer.wte");
-    const at::Tensor positions = wpe_->weight().narrow(0, 0, length);
-    return dropout(wte_->forward(ids) + positions, shape_.embedding_dropout, kSite, is_training());
+    const at::Tensor positions = wpe_->weight().narrow(0, begin, length);
+    return dropout(wte_->forward(ids, /*sparse_gradient=*/true) + positions,
+                   shape_.embedding_dropout, kSite, is_training());
   });
   for (const Block& block : blocks_) {
-    x = run_block(block.name, [&] { return block_forward(block, x); });
+    x = run_block(block.name, [&] { return block_forward(block, x, cache); });
   }
+  if (cache != nullptr) cache->length += length;
   return run_block("transformer.ln_f", [&] { return ln_f_->forward(x); });
 }
 
@@ -108,7 +161,12 @@ Task gpt2_task(const ModelOptions& options, const DataInfo& info) {
     return Prediction{
         {token_cross_entropy(logits, labels, smoothing)}, logits.transpose(1, 2), labels};
   };
-  task.metrics = {"accuracy"};
+  task.metrics = class_metrics();
+  if (smoothing == 0) task.metrics.emplace_back("perplexity");
+  task.classes = model->shape().vocab_size;
+  task.generate = [model, vocab = info.vocab_size](const GenerateRequest& request) {
+    return generate(request, model->shape().context_length, vocab, next_scores(model));
+  };
   return task;
 }
 

@@ -14,12 +14,20 @@
 
 namespace tanren {
 
+// Keys and values of the tokens seen so far, so that a next token costs one position. For generation:
+// eval mode, no gradients.
+struct Gpt2Cache {
+  std::vector<at::Tensor> keys, values;  // a block each, [n, heads, context_length, d]
+  int64_t length = 0;                    // tokens in it
+};
+
 class Gpt2 : public Module {
  public:
   explicit Gpt2(const Gpt2Shape& shape);
 
   // ids int64 [n, T], T up to context_length → the states after the last norm, [n, T, hidden_size].
-  at::Tensor states(const at::Tensor& ids) const;
+  // With a cache, ids follow what is in it, and are in it afterwards.
+  at::Tensor states(const at::Tensor& ids, Gpt2Cache* cache = nullptr) const;
   // States → scores of the next token, [n, T, vocab_size].
   at::Tensor logits(const at::Tensor& states) const;
   at::Tensor forward(const at::Tensor& ids) const { return logits(states(ids)); }
@@ -29,13 +37,14 @@ class Gpt2 : public Module {
  private:
   struct Block {
     std::string name;
+    size_t index;
     uint64_t attention_site, first_site, second_site;  // of its dropouts
     std::shared_ptr<LayerNorm> ln_1, ln_2;
     std::shared_ptr<Projection> c_attn, attn_c_proj, c_fc, mlp_c_proj;
   };
 
   static Block make_block(Module& layers, size_t index, const Gpt2Shape& shape);
-  at::Tensor block_forward(const Block& block, const at::Tensor& x) const;
+  at::Tensor block_forward(const Block& block, const at::Tensor& x, Gpt2Cache* cache) const;
 
   Gpt2Shape shape_;
   std::shared_ptr<Embedding> wte_, wpe_;

@@ -4,6 +4,7 @@
 #include "tanren/base/random.h"
 #include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
+#include "tanren/model/generate.h"
 #include "tanren/model/registry.h"
 
 #include <ATen/ATen.h>
@@ -190,6 +191,47 @@ TEST(Gpt2, dropout_makes_any_split_equal_the_whole_batch_and_each_site_counts) {
   const auto model = std::dynamic_pointer_cast<Gpt2>(fixture_task(file, options).module);
   model->eval();
   EXPECT_TRUE(at::allclose(model->forward(ids), plain, 1e-4, 1e-4));
+}
+
+TEST(Gpt2, generates_the_tokens_of_transformers_and_the_same_with_and_without_a_cache) {
+  const auto file = gpt2_fixture();
+  const Task task = fixture_task(file);
+  const auto model = std::dynamic_pointer_cast<Gpt2>(task.module);
+  model->eval();
+  const at::NoGradGuard no_grad;
+  const auto to_vector = [](const at::Tensor& ids) {
+    return std::vector<int64_t>(ids.const_data_ptr<int64_t>(),
+                                ids.const_data_ptr<int64_t>() + ids.numel());
+  };
+  const auto greedy = to_vector(file.tensors.at("greedy"));
+  const std::vector<int64_t> prompt(greedy.begin(), greedy.begin() + 4);
+  EXPECT_EQ(task.generate({.prompt = prompt, .tokens = 12, .temperature = 0}), greedy);
+  // Past the context of 16, where the window moves.
+  for (const double temperature : {0.0, 1.0}) {
+    const GenerateRequest request{
+        .prompt = prompt, .tokens = 60, .temperature = temperature, .top_k = 40, .seed = 4};
+    const auto plain = generate(request, 16, 61, [&](const auto& tokens, int64_t begin) {
+      const std::vector<int64_t> window(tokens.begin() + begin, tokens.end());
+      return model->forward(at::tensor(window, at::kLong).unsqueeze(0)).select(1, -1).select(0, 0);
+    });
+    EXPECT_EQ(task.generate(request), plain) << temperature;
+  }
+}
+
+TEST(Gpt2, continues_a_cache_by_several_tokens_at_once) {
+  const auto file = gpt2_fixture();
+  const auto model = std::dynamic_pointer_cast<Gpt2>(fixture_task(file).module);
+  model->eval();
+  const at::NoGradGuard no_grad;
+  const at::Tensor ids = file.tensors.at("inputs");
+  Gpt2Cache cache;
+  const at::Tensor parts =
+      at::cat({model->states(ids.slice(1, 0, 5), &cache), model->states(ids.slice(1, 5, 6), &cache),
+               model->states(ids.slice(1, 6, 13), &cache)},
+              1);
+  EXPECT_TRUE(at::allclose(parts, model->states(ids), 1e-4, 1e-5));
+  EXPECT_EQ(cache.length, 13);
+  EXPECT_THROW(model->states(ids.slice(1, 0, 4), &cache), Error);
 }
 
 TEST(Gpt2, computes_in_bf16_under_autocast_with_a_loss_in_fp32_and_gradients_in_fp32) {

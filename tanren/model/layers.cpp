@@ -71,8 +71,8 @@ BatchNorm2d::BatchNorm2d(int64_t channels)
 
 at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
   if (is_training()) num_batches_tracked_.add_(1);
-  return at::batch_norm(x, weight_, bias_, running_mean_, running_var_, is_training(),
-                        /*momentum=*/0.1, /*eps=*/1e-5, at::globalContext().userEnabledCuDNN());
+  return at::batch_norm(x, weight_, bias_, running_mean_, running_var_, is_training(), momentum,
+                        /*eps=*/1e-5, at::globalContext().userEnabledCuDNN());
 }
 
 Activation activation_named(const std::string& name) {

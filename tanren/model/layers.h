@@ -61,6 +61,8 @@ class BatchNorm2d : public Module {
   explicit BatchNorm2d(int64_t channels);
   at::Tensor forward(const at::Tensor& x);
 
+  double momentum = 0.1;  // share of the newest batch in the running statistics
+
  private:
   at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
 };

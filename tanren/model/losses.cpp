@@ -1,6 +1,7 @@
 #include "tanren/model/losses.h"
 
 #include "tanren/base/error.h"
+#include "tanren/ops/cross_entropy.h"
 
 #include <ATen/ATen.h>
 
@@ -46,10 +47,11 @@ Term cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double la
 
 Term token_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
                          double label_smoothing) {
-  const at::Tensor scores = at_least_float(logits.reshape({-1, logits.size(-1)}));
+  const at::Tensor scores = logits.reshape({-1, logits.size(-1)});
+  const at::Tensor targets = labels.reshape({-1});
   return {"cross_entropy",
-          at::cross_entropy_loss(scores, labels.reshape({-1}), {}, at::Reduction::Sum, -100,
-                                 label_smoothing),
+          label_smoothing == 0 ? cross_entropy_sum(scores, targets)
+                               : cross_entropy_sum_reference(scores, targets, label_smoothing),
           "tokens"};
 }
 

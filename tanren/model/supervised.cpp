@@ -1,6 +1,7 @@
 #include "tanren/model/supervised.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/metric_names.h"
 #include "tanren/base/names.h"
 #include "tanren/model/losses.h"
 
@@ -124,7 +125,14 @@ Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
     const at::Tensor& labels = batch["labels"];
     return Prediction{{loss(outputs, labels)}, scores(outputs, binary), labels};
   };
-  if (info.class_labels) task.metrics = {"accuracy"};
+  if (info.class_labels) {
+    task.metrics = class_metrics();
+    task.classes = binary ? 2 : num_outputs(options, info);
+    const bool is_likelihood = options.loss == "cross_entropy" && options.label_smoothing == 0;
+    if (is_likelihood) task.metrics.emplace_back("perplexity");
+  } else if (options.loss == "mse" || options.loss == "l1") {
+    task.metrics = value_metrics();
+  }
   return task;
 }
 

@@ -1,6 +1,7 @@
 #include "tanren/model/supervised.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/names.h"
 #include "tanren/model/layers.h"
 #include "tanren/model/registry.h"
 
@@ -96,7 +97,9 @@ TEST(Supervised, makes_one_phase_whose_term_is_the_summed_loss) {
   const at::Tensor rows = prediction.outputs.log_softmax(1).gather(1, batch["labels"].unsqueeze(1));
   EXPECT_NEAR(terms[0].sum.item<double>(), -rows.sum().item<double>(), 1e-5);
   EXPECT_NEAR(prediction.terms[0].sum.item<double>(), terms[0].sum.item<double>(), 1e-5);
-  EXPECT_EQ(task.metrics, std::vector<std::string>{"accuracy"});
+  EXPECT_TRUE(matches_any(task.metrics, "accuracy"));
+  EXPECT_FALSE(matches_any(task.metrics, "mse"));
+  EXPECT_EQ(task.classes, 3);
 }
 
 TEST(Supervised, binary_classes_get_one_output_and_two_scores) {
@@ -109,9 +112,21 @@ TEST(Supervised, binary_classes_get_one_output_and_two_scores) {
   EXPECT_EQ(task.module->named_parameters()["head.bias"].numel(), 1);
 }
 
-TEST(Supervised, values_have_no_accuracy) {
+TEST(Supervised, a_smoothed_loss_has_no_perplexity_and_others_none_at_all) {
+  const auto has_perplexity = [](const ModelOptions& options) {
+    const DataInfo two{.input_shape = {4}, .outputs = 2};
+    return matches_any(ModelRegistry().make(options, two).metrics, "perplexity");
+  };
+  EXPECT_FALSE(has_perplexity({.kind = "mlp", .label_smoothing = 0.1}));
+  EXPECT_FALSE(has_perplexity({.kind = "mlp", .loss = "bce"}));
+  EXPECT_TRUE(has_perplexity({.kind = "mlp"}));
+}
+
+TEST(Supervised, values_have_errors_and_no_accuracy) {
   const Task task = ModelRegistry().make({.kind = "mlp", .loss = "mse"}, kValues);
-  EXPECT_TRUE(task.metrics.empty());
+  EXPECT_FALSE(matches_any(task.metrics, "accuracy"));
+  EXPECT_TRUE(matches_any(task.metrics, "r2"));
+  EXPECT_EQ(task.classes, 0);
   const Prediction prediction = task.predict(batch_of(at::randn({3, 4}), at::randn({3, 2})));
   EXPECT_EQ(prediction.outputs.sizes(), at::IntArrayRef({3, 2}));
 }

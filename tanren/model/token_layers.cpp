@@ -9,8 +9,8 @@ Embedding::Embedding(int64_t num, int64_t width, double initial_std, int64_t pad
       weight_(register_parameter("weight", at::empty({num, width}).normal_(0, initial_std))),
       padding_(padding) {}
 
-at::Tensor Embedding::forward(const at::Tensor& ids) const {
-  return at::embedding(weight_, ids, padding_);
+at::Tensor Embedding::forward(const at::Tensor& ids, bool sparse_gradient) const {
+  return at::embedding(weight_, ids, padding_, /*scale_grad_by_freq=*/false, sparse_gradient);
 }
 
 LayerNorm::LayerNorm(int64_t width, double eps)

@@ -11,7 +11,9 @@ namespace tanren {
 class Embedding : public Module {
  public:
   Embedding(int64_t num, int64_t width, double initial_std, int64_t padding = -1);
-  at::Tensor forward(const at::Tensor& ids) const;
+  // With sparse_gradient only the rows that were read come back: for a weight that has a dense
+  // gradient from elsewhere too, as that of a tied head.
+  at::Tensor forward(const at::Tensor& ids, bool sparse_gradient = false) const;
   const at::Tensor& weight() const { return weight_; }
 
  private:

@@ -1,6 +1,7 @@
 // Causal self-attention of a transformer: softmax(q kᵀ / √d, nothing of the future) v, with dropout
 // of the attention weights drawn by counter (dropout.h), so that the split cannot change it.
-// Called by models. Thread-safe.
+// On the CPU the weights exist for a block of rows of one head at a time, and backward computes them
+// again, draws included. Called by models. Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +12,8 @@ namespace tanren {
 
 // qkv [n, T, 3 · width]: queries, keys and values side by side, each of num_heads heads (which
 // divide width). Gives [n, T, width] in qkv's dtype. p as for dropout(): 0 unless training, and
-// then dim 0 are the samples of the RandomScope. Differentiable.
+// then dim 0 are the samples of the RandomScope. Differentiable, with dropout once. On CUDA dropout
+// is the fused kernel's, drawn from torch's generator. Error as dropout().
 at::Tensor causal_attention(const at::Tensor& qkv, int64_t num_heads, double p, uint64_t site,
                             bool training);
 

@@ -1,8 +1,7 @@
 #include "tanren/ops/dropout.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/random.h"
-#include "tanren/ops/dropout_kernel.h"
+#include "tanren/ops/draw.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
@@ -16,7 +15,6 @@
 #include <cmath>
 
 namespace tanren {
-namespace {
 
 const RandomScope& scope_for(at::IntArrayRef sizes, double p) {
   if (!(p >= 0 && p < 1)) {
@@ -42,7 +40,6 @@ const RandomScope& scope_for(at::IntArrayRef sizes, double p) {
   return *scope;
 }
 
-// `ids` must outlive the draw: contiguous int64 on the CPU.
 DropoutDraw make_draw(const RandomScope& scope, const at::Tensor& ids, at::IntArrayRef sizes,
                       double p, uint64_t site) {
   const uint64_t key = random_bits(scope.seed(), static_cast<uint64_t>(scope.attempt()), site);
@@ -53,6 +50,8 @@ DropoutDraw make_draw(const RandomScope& scope, const at::Tensor& ids, at::IntAr
           sizes[0],
           sizes[0] == 0 ? 0 : c10::multiply_integers(sizes) / sizes[0]};
 }
+
+namespace {
 
 // {out, mask}. A contiguous CPU tensor takes one pass; others draw the mask and multiply.
 std::pair<at::Tensor, at::Tensor> dropout_with_mask(const at::Tensor& x, double p, uint64_t site) {
@@ -93,7 +92,63 @@ class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
   }
 };
 
+// residual + dropout(x) in one pass.
+class AddDropoutFunction : public torch::autograd::Function<AddDropoutFunction> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& residual,
+                            const at::Tensor& x, double p, int64_t site) {
+    const RandomScope& scope = scope_for(x.sizes(), p);
+    const at::Tensor ids = scope.ids().contiguous();
+    const DropoutDraw draw = make_draw(scope, ids, x.sizes(), p, static_cast<uint64_t>(site));
+    at::Tensor out = at::empty_like(residual);
+    at::Tensor mask = at::empty(x.sizes(), x.options().dtype(at::kBool));
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "add_dropout", [&] {
+      using R = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
+      add_dropout_rows(draw, 1 / (1 - p), residual.const_data_ptr<R>(),
+                       x.const_data_ptr<scalar_t>(), out.mutable_data_ptr<R>(),
+                       mask.mutable_data_ptr<bool>());
+    });
+    context->save_for_backward({mask});
+    context->saved_data["scale"] = 1 / (1 - p);
+    context->saved_data["dtype"] = x.scalar_type();
+    return out;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const at::Tensor mask = context->get_saved_variables()[0];
+    const double scale = context->saved_data["scale"].toDouble();
+    const auto dtype = context->saved_data["dtype"].toScalarType();
+    const at::Tensor& gradient = gradients[0];
+    if (at::GradMode::is_enabled() || !gradient.is_contiguous()) {
+      const at::Tensor dropped = at::native_dropout_backward(gradient, mask, scale).to(dtype);
+      return {gradient, dropped, {}, {}};
+    }
+    at::Tensor out = at::empty(gradient.sizes(), gradient.options().dtype(dtype));
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "add_dropout_backward", [&] {
+      using R = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
+      add_dropout_gradient(gradient.numel(), scale, gradient.const_data_ptr<R>(),
+                           mask.const_data_ptr<bool>(), out.mutable_data_ptr<scalar_t>());
+    });
+    return {gradient, out, {}, {}};
+  }
+};
+
+// Whether one pass can do it: memory side by side, and the sum in the precision that is computed.
+bool adds_in_one_pass(const at::Tensor& residual, const at::Tensor& x) {
+  const auto wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  return x.device().is_cpu() && residual.device().is_cpu() && x.sizes() == residual.sizes() &&
+         x.is_contiguous() && residual.is_contiguous() && residual.scalar_type() == wide;
+}
+
 }  // namespace
+
+at::Tensor add_dropout(const at::Tensor& residual, const at::Tensor& x, double p, uint64_t site,
+                       bool training) {
+  if (!training || p == 0) return residual + x;
+  if (!adds_in_one_pass(residual, x)) return residual + dropout(x, p, site, training);
+  return AddDropoutFunction::apply(residual, x, p, static_cast<int64_t>(site));
+}
 
 at::Tensor dropout(const at::Tensor& x, double p, uint64_t site, bool training) {
   if (!training || p == 0) return x;

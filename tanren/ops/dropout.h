@@ -25,6 +25,11 @@ constexpr uint64_t site_id(std::string_view name) {
 // another number of samples than the scope has, or for p outside [0, 1).
 at::Tensor dropout(const at::Tensor& x, double p, uint64_t site, bool training);
 
+// residual + dropout(x): in one pass where both are contiguous on the CPU. x may be 16-bit and the
+// residual fp32, which the sum then is. Errors as dropout().
+at::Tensor add_dropout(const at::Tensor& residual, const at::Tensor& x, double p, uint64_t site,
+                       bool training);
+
 // Which elements of a [ids.size(0), …] tensor of shape `sizes` are kept: bool, on the CPU.
 at::Tensor dropout_mask(at::IntArrayRef sizes, double p, uint64_t site);
 // The same in plain ATen int64 operations, on any device: the reference, and CUDA's path.

@@ -62,6 +62,45 @@ void apply_dropout(const DropoutDraw& draw, double scale, const T* x, T* out, bo
   });
 }
 
+template <typename T, typename R>
+void add_dropout_rows(const DropoutDraw& draw, double scale, const R* residual, const T* x, R* out,
+                      bool* mask) {
+  const auto factor = static_cast<R>(scale);
+  const uint32_t threshold = draw.threshold;
+  for_each_group(draw, [=](int64_t first, int64_t count, const uint32_t* values) {
+    const T* __restrict from = x + first;
+    const R* __restrict base = residual + first;
+    R* __restrict to = out + first;
+    bool* __restrict kept = mask + first;
+    for (int64_t e = 0; e < count; ++e) kept[e] = values[e] >= threshold;
+    for (int64_t e = 0; e < count; ++e) {
+      // As dropout() and a sum after it: what is added is rounded to T first.
+      const R dropped = static_cast<R>(from[e]) * (values[e] >= threshold ? factor : R{0});
+      to[e] = base[e] + static_cast<R>(static_cast<T>(dropped));
+    }
+  });
+}
+
+template <typename T, typename R>
+void add_dropout_gradient(int64_t count, double scale, const R* gradient, const bool* mask,
+                          T* out) {
+  const auto factor = static_cast<R>(scale);
+  at::parallel_for(0, count, 32 * kChunk, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      out[i] = static_cast<T>(gradient[i] * (mask[i] ? factor : R{0}));
+    }
+  });
+}
+
+#define TANREN_ADD_DROPOUT(T, R)                                                            \
+  template void add_dropout_rows(const DropoutDraw&, double, const R*, const T*, R*, bool*); \
+  template void add_dropout_gradient(int64_t, double, const R*, const bool*, T*)
+TANREN_ADD_DROPOUT(float, float);
+TANREN_ADD_DROPOUT(double, double);
+TANREN_ADD_DROPOUT(c10::Half, float);
+TANREN_ADD_DROPOUT(c10::BFloat16, float);
+#undef TANREN_ADD_DROPOUT
+
 template void apply_dropout(const DropoutDraw&, double, const float*, float*, bool*);
 template void apply_dropout(const DropoutDraw&, double, const double*, double*, bool*);
 template void apply_dropout(const DropoutDraw&, double, const c10::Half*, c10::Half*, bool*);

@@ -24,4 +24,12 @@ void draw_mask(const DropoutDraw& draw, bool* mask);
 template <typename T>
 void apply_dropout(const DropoutDraw& draw, double scale, const T* x, T* out, bool* mask);
 
+// The same added to a residual, in the residual's precision: R is T, or float for 16-bit T.
+template <typename T, typename R>
+void add_dropout_rows(const DropoutDraw& draw, double scale, const R* residual, const T* x, R* out,
+                      bool* mask);
+// out[i] = gradient[i] * (mask[i] ? scale : 0), rounded to T.
+template <typename T, typename R>
+void add_dropout_gradient(int64_t count, double scale, const R* gradient, const bool* mask, T* out);
+
 }  // namespace tanren

@@ -216,6 +216,42 @@ TEST(Dropout, is_twice_differentiable) {
   EXPECT_TRUE(at::allclose(second, 6 * x.detach() * factor.pow(3)));
 }
 
+TEST(AddDropout, equals_a_dropout_and_a_sum_bitwise_in_value_and_gradients) {
+  const RandomScope scope(5, 2, at::arange(3));
+  for (const auto& [wide, narrow] : {std::pair{at::kFloat, at::kFloat},
+                                     {at::kDouble, at::kDouble},
+                                     {at::kFloat, at::kBFloat16},
+                                     {at::kFloat, at::kHalf}}) {
+    for (const bool strided : {false, true}) {
+      const at::Tensor residual = at::randn({3, 40, 7}, wide).requires_grad_();
+      at::Tensor x = at::randn({3, 40, 7}, narrow);
+      if (strided) x = at::randn({3, 7, 40}, narrow).transpose(1, 2);
+      x.requires_grad_();
+      const at::Tensor seed = at::randn({3, 40, 7}, wide);
+      const auto run = [&](const at::Tensor& out) {
+        auto all = torch::autograd::grad({out}, {residual, x}, {seed});
+        all.push_back(out);
+        return all;
+      };
+      const auto fused = run(add_dropout(residual, x, 0.3, kSite, true));
+      const auto plain = run(residual + dropout(x, 0.3, kSite, true));
+      for (size_t i = 0; i < fused.size(); ++i) {
+        EXPECT_EQ(fused[i].scalar_type(), plain[i].scalar_type());
+        EXPECT_TRUE(at::equal(fused[i], plain[i]) ||
+                    (i == 1 && at::allclose(fused[i], plain[i], 0.01, 1e-6)))
+            << i << " " << narrow;
+      }
+    }
+  }
+}
+
+TEST(AddDropout, is_a_sum_in_evaluation_and_an_error_outside_a_scope) {
+  const at::Tensor a = at::randn({2, 3}), b = at::randn({2, 3});
+  EXPECT_TRUE(at::equal(add_dropout(a, b, 0.3, kSite, false), a + b));
+  EXPECT_TRUE(at::equal(add_dropout(a, b, 0, kSite, true), a + b));
+  EXPECT_THROW(add_dropout(a, b, 0.3, kSite, true), Error);
+}
+
 TEST(Dropout, an_empty_batch_passes) {
   EXPECT_EQ(dropped(at::ones({0, 8}), at::empty({0}, at::kLong)).numel(), 0);
 }

@@ -19,9 +19,14 @@ struct Request {
 
 void plan_device(const Request& request, Plan& plan);
 void plan_memory(const Request& request, Plan& plan);
+void plan_data(const Request& request, Plan& plan);
 void plan_batch(const Request& request, Plan& plan);
 void plan_length(const Request& request, Plan& plan);
 void plan_precision(const Request& request, Plan& plan);
+// Drops a default metric that does not fit the task; ConfigError for one that was asked for.
+void plan_evaluation(const Request& request, Plan& plan);
 void plan_determinism(const Request& request, Plan& plan);
+void plan_average(const Request& request, Plan& plan);
+void plan_evaluation(const Request& request, Plan& plan);
 
 }  // namespace tanren

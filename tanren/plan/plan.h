@@ -20,6 +20,7 @@ struct Machine {
   bool cpu_bf16 = false;           // avx512_bf16 or amx_bf16
   bool cpu_fp16 = false;           // avx512_fp16 or amx_fp16
   bool address_sanitizer = false;  // this program was built with it
+  int64_t local_ranks = 1;         // of one run on this machine (LOCAL_WORLD_SIZE)
   int64_t num_cuda = 0;            // usable CUDA devices
   std::string cuda_name;
   int64_t cuda_capability = 0;  // 80 = sm_80
@@ -34,6 +35,8 @@ struct ModelProfile {
   int64_t eval_samples = 0;
   std::vector<std::string> class_names;  // where the classes of the data have names
   std::string initialised;               // from model.init_from, in words; empty: at random
+  std::vector<std::string> metrics;      // patterns of the evaluation metrics that fit the task
+  int64_t classes = 0;                   // that it scores; 0: unknown, or none
 };
 
 struct DevicePlan {
@@ -81,6 +84,27 @@ struct PrecisionPlan {
   bool cudnn_benchmark = false;
 };
 
+enum class Averaging { none, ema, swa };
+enum class AverageBuffers { average, copy, estimate };
+
+struct AveragePlan {
+  Averaging kind = Averaging::none;
+  double decay = 0.999;      // ema
+  bool decay_warmup = true;  // ema: min(decay, (1 + t) / (10 + t)) after t updates of the average
+  int64_t every = 1;         // applied steps between updates
+  int64_t start = 0;         // applied steps before averaging begins
+  double learning_rate = 0;  // from then on; 0: the schedule's
+  AverageBuffers buffers = AverageBuffers::average;
+  int64_t estimate_batches = 0;  // 0: all of the training data
+  bool evaluate = true;
+};
+
+// The metric that ranks evaluations, and its direction.
+struct MetricPlan {
+  std::string metric = "loss";
+  bool lower_is_better = true;
+};
+
 enum class Source { asked, by_default, planned };
 
 // One printed line: `key  value  source  reason`.
@@ -97,6 +121,9 @@ struct Plan {
   BatchPlan batch;
   LengthPlan length;
   PrecisionPlan precision;
+  AveragePlan average;
+  MetricPlan best;  // ranks checkpoint.best
+  MetricPlan early_stop_by;
   // Slices that need no planning: as asked.
   RunOptions run;
   ModelOptions model;
@@ -105,7 +132,8 @@ struct Plan {
   ScheduleOptions schedule;
   ClipOptions clip;
   GuardOptions guard;
-  EvaluateOptions evaluate;
+  EvaluateOptions evaluate;  // batch is resolved
+  EarlyStopOptions early_stop;
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
   GenerateOptions generate;

@@ -15,6 +15,7 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   plan.clip = config.clip;
   plan.guard = config.guard;
   plan.evaluate = config.evaluate;
+  plan.early_stop = config.early_stop;
   plan.checkpoint = config.checkpoint;
   plan.metrics = config.metrics;
   plan.generate = config.generate;
@@ -32,11 +33,14 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
     plan.lines.push_back({"init_from", "", Source::asked, profile.initialised});
   }
   plan_device(request, plan);
+  plan_data(request, plan);
   plan_batch(request, plan);
   plan_length(request, plan);
   plan_precision(request, plan);
   plan_determinism(request, plan);
   plan_memory(request, plan);
+  plan_average(request, plan);
+  plan_evaluation(request, plan);
   return plan;
 }
 

@@ -1,6 +1,8 @@
 #include "tanren/plan/planner.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/metric_names.h"
+#include "tanren/base/text.h"
 #include "tanren/plan/passes.h"
 #include "tanren/plan/print.h"
 #include "tanren/plan/probe_machine.h"
@@ -90,6 +92,45 @@ TEST(MemoryPass, caches_where_the_tensors_are_and_where_it_is_asked_to) {
   EXPECT_FALSE(given.plan().memory.cached_allocator);
   given.config.memory.allocator = "cached";
   EXPECT_TRUE(given.plan().memory.cached_allocator);
+}
+
+TEST(EvaluationPass, refuses_a_metric_that_does_not_fit_the_task) {
+  const auto refused = [](const std::string& metric, const ModelProfile& task) {
+    Given given;
+    given.profile.metrics = task.metrics;
+    given.profile.classes = task.classes;
+    given.config.evaluate.metrics = {metric};
+    try {
+      given.plan();
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  const ModelProfile classes{.metrics = class_metrics(), .classes = 5};
+  const ModelProfile values{.metrics = value_metrics()};
+  expect_contains(refused("auroc", values),
+                  "[plan] evaluate.metrics has \"auroc\", which does not");
+  expect_contains(refused("auroc", values), "what fits is mse, mae, r2");
+  for (const char* metric : {"r2", "mse", "perplexity"}) {
+    expect_contains(refused(metric, classes), "does not fit this task");
+  }
+  expect_contains(refused("top6", classes), "needs 6 classes, the model has 5");
+  expect_contains(refused("f1_binary", classes), "needs two classes");
+  EXPECT_EQ(refused("f1_macro", classes), "accepted");
+  EXPECT_EQ(refused("top5", classes), "accepted");
+  EXPECT_EQ(refused("mae", values), "accepted");
+  expect_contains(refused("mae", {}), "names no metrics");
+}
+
+TEST(EvaluationPass, drops_the_default_where_it_does_not_fit_and_says_so) {
+  Given given;
+  given.profile.metrics = value_metrics();
+  EXPECT_TRUE(given.plan().evaluate.metrics.empty());
+  expect_contains(given.line("evaluate.metrics"), "[]|planned|accuracy, the default, does not fit");
+  given.profile.metrics = class_metrics();
+  EXPECT_EQ(given.plan().evaluate.metrics, std::vector<std::string>{"accuracy"});
+  expect_contains(given.line("evaluate.metrics"), "no line");
 }
 
 TEST(BatchPass, prints_the_arithmetic) {
@@ -193,6 +234,19 @@ TEST(DeterminismPass, resolves_benchmark_against_deterministic_and_explains_it) 
                   "false|planned|asked for, but run.deterministic wins");
 }
 
+TEST(Print, aligns_columns_by_what_is_shown_and_not_by_bytes) {
+  Plan plan;
+  plan.lines = {{"é×", "≥ 1", Source::asked, "first"}, {"plain", "a", Source::planned, "second"}};
+  const auto text = plan_text(plan);
+  const auto feed = text.find('\n');
+  const auto column = [](const std::string& line, const char* word) {
+    return display_width(line.substr(0, line.find(word)));
+  };
+  const std::string first = text.substr(0, feed), second = text.substr(feed + 1);
+  EXPECT_EQ(column(first, "asked"), column(second, "planned")) << text;
+  EXPECT_EQ(column(first, "first"), column(second, "second")) << text;
+}
+
 TEST(Print, text_has_a_line_a_decision_and_json_parses) {
   const Given given;
   const auto plan = given.plan();
@@ -261,6 +315,33 @@ TEST(ProbeMachine, finds_at_least_a_core_and_some_memory) {
   const auto machine = probe_machine();
   EXPECT_GE(machine.cores, 1);
   EXPECT_GT(machine.memory_bytes, int64_t{1} << 28);
+}
+
+TEST(ProbeMachine, takes_the_ranks_of_this_machine_from_the_environment_and_refuses_nonsense) {
+  for (const char* text : {"two", "0", "-1", "3x", "99999999999999999999"}) {
+    ::setenv("LOCAL_WORLD_SIZE", text, 1);
+    EXPECT_THROW(probe_machine(), ConfigError) << text;
+  }
+  ::setenv("LOCAL_WORLD_SIZE", "8", 1);
+  EXPECT_EQ(probe_machine().local_ranks, 8);
+  ::unsetenv("LOCAL_WORLD_SIZE");
+  EXPECT_EQ(probe_machine().local_ranks, 1);
+}
+
+TEST(PlanData, loader_threads_are_shared_by_the_ranks_of_a_machine) {
+  Given given;
+  given.config.data.workers = 6;
+  EXPECT_EQ(given.plan().data.workers, 6);
+  given.machine.local_ranks = 4;
+  EXPECT_EQ(given.plan().data.workers, 2);
+  EXPECT_EQ(given.line("loader_threads"),
+            "2|planned|of each rank: data.workers = 6 over the 4 ranks of this machine");
+  given.config.data.workers = 1;
+  EXPECT_EQ(given.line("loader_threads"),
+            "1|planned|of each rank: data.workers = 1 over the 4 ranks of this machine, at least "
+            "one each");
+  given.config.data.workers = 0;
+  EXPECT_EQ(given.plan().data.workers, 0);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "tanren/plan/print.h"
 
+#include "tanren/base/text.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -15,17 +17,13 @@ const char* source_name(Source source) {
   }
   return "?";
 }
-
-std::string padded(const std::string& text, size_t width) {
-  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
-}
 }  // namespace
 
 std::string plan_text(const Plan& plan) {
-  size_t key_width = 0, value_width = 0;
+  int64_t key_width = 0, value_width = 0;
   for (const auto& line : plan.lines) {
-    key_width = std::max(key_width, line.key.size());
-    value_width = std::max(value_width, line.value.size());
+    key_width = std::max(key_width, display_width(line.key));
+    value_width = std::max(value_width, display_width(line.value));
   }
   std::string text;
   for (const auto& line : plan.lines) {

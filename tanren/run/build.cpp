@@ -31,6 +31,8 @@ ModelProfile profile(const Task& task, const Datasets& datasets) {
     if (parameter.requires_grad()) profile.num_trainable += parameter.numel();
   }
   profile.couples_samples = couples_samples(*task.module);
+  profile.metrics = task.metrics;
+  profile.classes = task.classes;
   profile.train_samples = datasets.train->size();
   profile.class_names = datasets.train->info().class_names;
   if (datasets.eval) profile.eval_samples = datasets.eval->size();

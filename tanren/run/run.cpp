@@ -4,13 +4,18 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/config/write_config.h"
 #include "tanren/memory/cpu_allocator.h"
+#include "tanren/metrics/evaluation_file.h"
 #include "tanren/metrics/jsonl_sink.h"
+#include "tanren/metrics/tensorboard_sink.h"
 #include "tanren/plan/planner.h"
 #include "tanren/plan/print.h"
 #include "tanren/plan/probe_machine.h"
 #include "tanren/run/build.h"
+#include "tanren/run/check_data.h"
 #include "tanren/run/device.h"
 #include "tanren/run/run_folder.h"
+#include "tanren/run/sample.h"
+#include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
 
@@ -33,6 +38,7 @@ Prepared prepare(const RunConfig& config, const ModelRegistry& models, bool has_
   probe_accelerators(machine, config.run.device);
   Prepared prepared;
   prepared.datasets = open_datasets(config.data);
+  check_datasets(prepared.datasets, config.model);
   prepared.task = build_task(config, models, *prepared.datasets.train);
   ModelProfile facts = profile(prepared.task, prepared.datasets);
   facts.initialised = initialise(prepared.task, config.model, has_weights);
@@ -42,18 +48,38 @@ Prepared prepare(const RunConfig& config, const ModelRegistry& models, bool has_
 
 void load(RunState& state, const std::filesystem::path& checkpoint) {
   const Snapshot snapshot = read_checkpoint(checkpoint);
-  state.load(snapshot.model, snapshot.optimizer, snapshot.run);
+  state.load(snapshot.model, snapshot.optimizer, snapshot.run, snapshot.average);
 }
 
-// Attempts of the log up to this checkpoint; what came after it was lost and happens again.
+// What the run folder keeps of the run, each cut back to `state`: what came after it was lost and
+// happens again.
+std::vector<std::unique_ptr<Sink>> make_sinks(
+    const RunFolder& folder, const RunState& state, const MetricsOptions& options,
+    std::vector<std::pair<std::string, std::string>> texts) {
+  std::vector<std::unique_ptr<Sink>> sinks;
+  if (options.jsonl) {
+    truncate_log(folder.log(), state.attempt);
+    sinks.push_back(make_jsonl_sink(folder.log()));
+  }
+  if (options.tensorboard) {
+    sinks.push_back(make_tensorboard_sink(
+        folder.path() / "tensorboard",
+        {.every = options.tensorboard_every, .step = state.step(), .texts = std::move(texts)}));
+  }
+  sinks.push_back(make_evaluation_file_sink(folder.path() / "evaluation.json", state.step()));
+  return sinks;
+}
+
 Summary summarise(const RunState& state, const LoopResult& loop, const Parts& parts) {
   Summary summary;
   summary.steps = state.step();
   summary.attempts = state.attempt;
   summary.skipped_steps = state.attempt - state.step();
   summary.wall_seconds = loop.train_seconds;
-  summary.samples_per_second =
-      loop.train_seconds > 0 ? static_cast<double>(loop.session_samples) / loop.train_seconds : 0;
+  if (loop.train_seconds > 0) {
+    summary.samples_per_second = static_cast<double>(loop.session_samples) / loop.train_seconds;
+    summary.tokens_per_second = static_cast<double>(loop.session_tokens) / loop.train_seconds;
+  }
   if (loop.last) summary.final_loss = loop.last->objectives.front().loss;
   if (loop.evaluation) summary.evaluate = loop.evaluation->values;
   summary.peak_memory_bytes = memory_now(parts.device);
@@ -65,6 +91,13 @@ Summary summarise(const RunState& state, const LoopResult& loop, const Parts& pa
       loop.session_attempts > 0
           ? static_cast<double>(loop.device_reads) / static_cast<double>(loop.session_attempts)
           : 0;
+  if (!state.selection.best.empty()) {
+    const auto& best = state.selection.best.front();
+    summary.best_step = best.step;
+    summary.best_value = best.value;
+    summary.best_metric = parts.plan.best.metric;
+  }
+  summary.reason = loop.reason;
   summary.status = loop.ending == Ending::finished ? "finished" : "stopped";
   return summary;
 }
@@ -87,13 +120,11 @@ RunOutput run(const RunInput& input, const ModelRegistry& models) {
   RunState state = build_run_state(std::move(prepared.task), parts);
   if (folder.resume_from()) load(state, *folder.resume_from());
 
-  std::unique_ptr<Sink> log;
-  std::vector<Sink*> sinks = input.sinks;
-  if (parts.plan.metrics.jsonl) {
-    truncate_log(folder.log(), state.attempt);
-    log = make_jsonl_sink(folder.log());
-    sinks.insert(sinks.begin(), log.get());
-  }
+  const auto own_sinks = make_sinks(folder, state, parts.plan.metrics,
+                                    {{"config", to_toml(input.config)}, {"plan", plan_text}});
+  std::vector<Sink*> sinks;
+  for (const auto& sink : own_sinks) sinks.push_back(sink.get());
+  sinks.insert(sinks.end(), input.sinks.begin(), input.sinks.end());
   if (input.started) input.started(parts.plan, folder.resume_from());
 
   const Surroundings surroundings{.train = *prepared.datasets.train,
@@ -106,6 +137,10 @@ RunOutput run(const RunInput& input, const ModelRegistry& models) {
   const double before_loop = elapsed();
   output.loop = train_loop(state, parts, surroundings);
   output.summary = summarise(state, output.loop, parts);
+  if (output.loop.ending == Ending::finished) {
+    output.exported = export_weights(state, parts, folder.path());
+    output.summary.weights = output.exported->file.filename().string();
+  }
   output.summary.startup_seconds = before_loop + output.loop.first_step_seconds;
   output.summary.wall_seconds = elapsed();
   folder.write("summary.json", to_json(output.summary) + "\n");
@@ -116,17 +151,51 @@ Plan plan_only(const RunConfig& config, const ModelRegistry& models) {
   return prepare(config, models, /*has_weights=*/false).plan;
 }
 
-EvaluationReport evaluate_checkpoint(const RunConfig& config,
-                                     const std::filesystem::path& checkpoint,
-                                     const ModelRegistry& models, const std::atomic<bool>* stop) {
+std::filesystem::path chosen_checkpoint(const RunConfig& config,
+                                        const std::filesystem::path& folder) {
+  const std::string& which = config.evaluate.checkpoint;
+  const auto checkpoints = folder / "checkpoints";
+  const auto exported = exported_weights(folder);
+  if (which == "exported") {
+    if (exported) return *exported;
+    throw CheckpointError("[eval] " + folder.string() +
+                          " has no model.safetensors; a run writes it when it finishes");
+  }
+  if (which == "best") {
+    if (auto best = best_checkpoint(checkpoints)) return *best;
+    throw CheckpointError("[eval] " + folder.string() +
+                          " keeps no best checkpoint; train with checkpoint.best = 1");
+  }
+  if (which != "latest") {
+    if (auto step = checkpoint_of_step(checkpoints, std::stoll(which.substr(5)))) return *step;
+    throw CheckpointError("[eval] " + checkpoints.string() + " has no complete " + which +
+                          "; name one that it has in evaluate.checkpoint");
+  }
+  if (auto latest = latest_checkpoint(checkpoints)) return *latest;
+  if (exported) return *exported;
+  throw CheckpointError("[eval] " + folder.string() +
+                        " has no complete checkpoint; train first with tanren run");
+}
+
+Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
+                              const ModelRegistry& models, const std::atomic<bool>* stop) {
   Prepared prepared = prepare(config, models, /*has_weights=*/true);
   if (!prepared.datasets.eval) {
     throw ConfigError("[evaluate] the config has no [data.eval]; add it, or set data.eval.kind");
   }
   const Parts parts = build_parts(prepared.plan, stop);
   RunState state = build_run_state(std::move(prepared.task), parts);
+  if (!std::filesystem::is_directory(checkpoint)) {
+    const bool averaged = load_exported(state, checkpoint);
+    auto report = evaluate(state, parts, *prepared.datasets.eval);
+    report.averaged = averaged;
+    return {report, write_sample(state, parts)};
+  }
   load(state, checkpoint);
-  return evaluate(state, parts, *prepared.datasets.eval);
+  if (parts.plan.average.buffers == AverageBuffers::estimate && parts.plan.average.evaluate) {
+    estimate_statistics(state, parts, *prepared.datasets.train);
+  }
+  return {evaluate(state, parts, *prepared.datasets.eval), write_sample(state, parts)};
 }
 
 }  // namespace tanren

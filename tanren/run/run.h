@@ -7,6 +7,7 @@
 #include "tanren/metrics/summary.h"
 #include "tanren/model/registry.h"
 #include "tanren/plan/plan.h"
+#include "tanren/run/export.h"
 #include "tanren/train/train_loop.h"
 
 #include <atomic>
@@ -33,6 +34,7 @@ struct RunInput {
 struct RunOutput {
   Summary summary;
   LoopResult loop;
+  std::optional<Exported> exported;  // of a finished run
 };
 
 // Trains. Errors as train_loop and RunFolder.
@@ -41,9 +43,19 @@ RunOutput run(const RunInput& input, const ModelRegistry& models);
 // Plans and starts nothing: no folder, no step.
 Plan plan_only(const RunConfig& config, const ModelRegistry& models);
 
-// Evaluates the newest checkpoint (or `checkpoint`) of the run folder on its evaluation data.
-EvaluationReport evaluate_checkpoint(const RunConfig& config,
-                                     const std::filesystem::path& checkpoint,
-                                     const ModelRegistry& models, const std::atomic<bool>* stop);
+struct Evaluated {
+  EvaluationReport report;
+  std::optional<std::string> sample;  // what a language model writes, as [generate] asks
+};
+
+// What evaluate.checkpoint names in a run folder: a step folder, or its model.safetensors (which also
+// stands for "latest" where no checkpoint is left). CheckpointError if it is not there.
+std::filesystem::path chosen_checkpoint(const RunConfig& config,
+                                        const std::filesystem::path& folder);
+
+// Evaluates a step folder or a file of exported weights on the config's evaluation data: of a run
+// with averages the averaged weights, unless average.evaluate is false.
+Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
+                              const ModelRegistry& models, const std::atomic<bool>* stop);
 
 }  // namespace tanren

@@ -23,15 +23,23 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// True if the folder's run reached its end and `config` asks for no more than it did.
-bool is_finished(const fs::path& folder, const RunConfig& before, const RunConfig& now) {
+// How the folder's run can go on, if it reached its end and `now` asks for no more than it did;
+// else empty.
+std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const RunConfig& now) {
   const auto summary = folder / "summary.json";
-  if (!fs::exists(summary)) return false;
+  if (!fs::exists(summary)) return "";
   const auto json = nlohmann::json::parse(read_file(summary), nullptr, false);
-  if (json.is_discarded() || json.value("status", "") != "finished") return false;
+  if (json.is_discarded() || json.value("status", "") != "finished") return "";
+  const std::string reason = json.value("reason", "");
+  if (!reason.empty()) {
+    // A longer run would end at once again.
+    const bool patient =
+        now.early_stop.patience == 0 || now.early_stop.patience > before.early_stop.patience;
+    return patient ? "" : "(" + reason + "); raise early_stop.patience (0: off) to go on";
+  }
   const bool grown = now.run.steps.value_or(0) > before.run.steps.value_or(0) ||
                      now.run.epochs.value_or(0) > before.run.epochs.value_or(0);
-  return !grown;
+  return grown ? "" : "; raise run.steps or run.epochs to go on";
 }
 
 // An empty folder, or one whose first file could not be written.
@@ -76,10 +84,11 @@ RunFolder::RunFolder(fs::path folder, const RunConfig& config) : path_(std::move
                           join(differing, "; ") +
                           "); go back to it, or name another run.name or --out");
       }
-      if (is_finished(path_, before, config)) {
-        throw ConfigError("[run] " + path_.string() +
-                          " is finished; raise run.steps or run.epochs to go on, or name another "
-                          "run.name or --out");
+      const std::string way = way_to_go_on(path_, before, config);
+      if (!way.empty()) {
+        throw ConfigError("[run] " + path_.string() + " is finished" +
+                          (way.front() == '(' ? " " : "") + way +
+                          ", or name another run.name or --out");
       }
       resume_from_ = latest_checkpoint(checkpoints());
     }

@@ -5,6 +5,7 @@
 #include "tanren/data/eval_pass.h"
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
+#include "tanren/train/eval_mode_scope.h"
 #include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>
@@ -14,44 +15,22 @@
 
 namespace tanren {
 
-namespace {
-
-// Puts every module in eval mode and gives each its own flag back, so that a frozen batch norm
-// stays frozen.
-class EvalModeScope {
- public:
-  explicit EvalModeScope(torch::nn::Module& module) {
-    for (auto& child : module.modules()) modes_.emplace_back(child, child->is_training());
-    module.eval();
-  }
-  ~EvalModeScope() {
-    // Parents come first in the list, so a child's own flag is set last.
-    for (auto& [module, training] : modes_) module->train(training);
-  }
-  EvalModeScope(const EvalModeScope&) = delete;
-  EvalModeScope& operator=(const EvalModeScope&) = delete;
-
- private:
-  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
-};
-
-}  // namespace
-
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset) {
   const auto start = std::chrono::steady_clock::now();
   const at::NoGradGuard no_grad;
   const EvalModeScope eval_mode(*run.task.module);
+  const bool wants_average = parts.plan.average.evaluate;
+  const AverageScope average(wants_average ? run.averages() : std::vector<WeightAverage*>());
   const auto& options = parts.plan.evaluate;
-  int64_t size = options.batch > 0 ? options.batch : run.microbatch;
-  if (size <= 0) size = parts.plan.batch.global_batch;
 
-  EvaluationReport report{.step = run.step()};
+  EvaluationReport report;
+  int64_t samples = 0;
   EvaluationMetrics metrics(options.metrics, parts.device);
   std::vector<std::string> names;
   std::vector<at::Tensor> sums;
   Counts counts;
   std::vector<std::string> count_names;
-  EvalPass pass(dataset, size, 0, 1, parts.plan.data.workers);
+  EvalPass pass(dataset, options.batch, 0, 1, parts.plan.data.workers);
   while (const auto collated = pass.next()) {
     const Batch batch = prepared(collated->batch, parts);
     const RandomScope random(run.seed, run.attempt, batch.ids);
@@ -69,15 +48,23 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
     }
     for (const auto& [name, count] : collated->counts) counts[name] += count;
     metrics.add(prediction.outputs, prediction.targets);
-    report.samples += batch.size();
+    samples += batch.size();
   }
   if (!sums.empty()) {
     const auto values = read_to_host(at::stack(sums));
     double loss = 0;
-    for (size_t i = 0; i < values.size(); ++i) loss += values[i] / counts.at(count_names[i]);
-    report.values.emplace_back("loss", loss);
-    for (auto& value : metrics.result()) report.values.push_back(std::move(value));
+    NamedValues terms;
+    for (size_t i = 0; i < values.size(); ++i) {
+      terms.emplace_back(names[i], values[i] / counts.at(count_names[i]));
+      loss += terms.back().second;
+    }
+    report = metrics.result(terms);
+    report.values.insert(report.values.begin(), {"loss", loss});
+    report.tokens = counts.count("tokens") > 0 ? static_cast<int64_t>(counts["tokens"]) : 0;
   }
+  report.step = run.step();
+  report.samples = samples;
+  report.averaged = average.active();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

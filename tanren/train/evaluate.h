@@ -9,9 +9,9 @@
 
 namespace tanren {
 
-// Module modes and the generator are as before when it returns. Empty `samples` = 0 if the dataset
-// is empty. A stop request
-// does not cut it short: a resumed run would lack it.
+// Module modes and the generator are as before when it returns. Where the plan says so, of the
+// averaged weights; the raw ones are back bitwise when it returns or throws. `samples` = 0 if the
+// dataset is empty. A stop request does not cut it short: a resumed run would lack it.
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset);
 
 }  // namespace tanren

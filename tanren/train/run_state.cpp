@@ -38,6 +38,21 @@ std::string module_of(const std::string& name) {
   return dot == std::string::npos ? "" : name.substr(0, dot);
 }
 
+// Whether a buffer moves with parameters that match `patterns`: those of its module, or, where that
+// has none (batch norm without affine), of the nearest module around it that has some.
+bool belongs(const std::string& buffer, const std::vector<std::string>& patterns,
+             const std::vector<std::string>& parameters) {
+  for (std::string module = module_of(buffer);; module = module_of(module)) {
+    bool any = false;
+    for (const auto& name : parameters) {
+      if (!module.empty() && name.rfind(module + ".", 0) != 0) continue;
+      any = true;
+      if (matches_any(patterns, name)) return true;
+    }
+    if (any || module.empty()) return false;
+  }
+}
+
 }  // namespace
 
 at::Device RunState::device() const {
@@ -62,6 +77,40 @@ State RunState::optimizer_state() const {
   return state;
 }
 
+std::vector<WeightAverage*> RunState::averages() const {
+  std::vector<WeightAverage*> averages;
+  for (const auto& phase : phases) {
+    for (const auto& objective : phase.objectives) {
+      if (objective.average) averages.push_back(objective.average.get());
+    }
+  }
+  return averages;
+}
+
+State RunState::average_state() const {
+  State state;
+  for (const auto& phase : phases) {
+    for (const auto& objective : phase.objectives) {
+      if (!objective.average) continue;
+      const State part = objective.average->state();
+      for (const auto& [name, tensor] : part.tensors) state.tensors.set(name, tensor);
+      for (const auto& [name, value] : part.values) {
+        state.values[phase.spec.name + "." + objective.spec.name + "." + name] = value;
+      }
+    }
+  }
+  return state;
+}
+
+TensorMap RunState::averaged_tensors() const {
+  TensorMap tensors = model_tensors();
+  for (const auto* average : averages()) {
+    if (average->num_updates() == 0) continue;
+    for (const auto& [name, tensor] : average->state().tensors) tensors.set(name, tensor);
+  }
+  return tensors;
+}
+
 State RunState::run_state() const {
   State state;
   state.values["seed"] = static_cast<int64_t>(seed);
@@ -76,6 +125,7 @@ State RunState::run_state() const {
       state.values[prefix + ".step"] = objective.step;
     }
   }
+  merge(state, "selection", selection.state());
   for (const auto& item : task.module->named_parameters()) {
     state.values["requires_grad." + item.key()] = item.value().requires_grad();
   }
@@ -88,13 +138,16 @@ State RunState::run_state() const {
   return state;
 }
 
-void RunState::load(const State& model, const State& optimizer, const State& run) {
+void RunState::load_model(const TensorMap& tensors, const std::string& what) {
   const auto mine = model_tensors();
-  check_names_and_shapes(mine, model.tensors, "the checkpoint");
-  {
-    const at::NoGradGuard no_grad;
-    for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(model.tensors.at(name));
-  }
+  check_names_and_shapes(mine, tensors, what);
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(tensors.at(name));
+}
+
+void RunState::load(const State& model, const State& optimizer, const State& run,
+                    const State& average) {
+  load_model(model.tensors, "the checkpoint");
   for (auto& phase : phases) {
     for (auto& objective : phase.objectives) {
       const auto path = phase.spec.name + "." + objective.spec.name;
@@ -102,6 +155,14 @@ void RunState::load(const State& model, const State& optimizer, const State& run
       objective.scaler.load(extract(run, "objective." + path + ".scaler"));
       objective.guard.load(extract(run, "objective." + path + ".guard"));
       objective.step = value_of<int64_t>(run, "objective." + path + ".step");
+      if (objective.average) {
+        // Its own tensors of a file that has every objective's.
+        State part = extract({{}, average.values}, path);
+        for (const auto& [name, own] : objective.average->state().tensors) {
+          if (const auto* tensor = average.tensors.find(name)) part.tensors.set(name, *tensor);
+        }
+        objective.average->load(part);
+      }
     }
   }
   for (auto& item : task.module->named_parameters()) {
@@ -115,22 +176,22 @@ void RunState::load(const State& model, const State& optimizer, const State& run
   attempt = value_of<int64_t>(run, "attempt");
   epoch = value_of<int64_t>(run, "epoch");
   consumed = value_of<int64_t>(run, "consumed");
+  selection.load(extract(run, "selection"));
   set_generator_states(device(), extract(run, "generator").tensors);
 }
 
 std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
   std::vector<Phase> phases;
-  std::set<std::string> taken;
+  std::set<std::string> taken, averaged;
   const auto named = task.module->named_parameters();
+  const auto names = named.keys();
   for (const auto& phase_spec : task.phases) {
     Phase phase{phase_spec, {}};
     for (const auto& spec : phase_spec.objectives) {
       std::vector<NamedParameter> parameters;
       std::vector<at::Tensor> tensors;
-      std::set<std::string> modules;
       for (const auto& item : named) {
         if (!matches_any(spec.parameters, item.key())) continue;
-        modules.insert(module_of(item.key()));
         if (!item.value().requires_grad()) continue;
         if (!taken.insert(item.key()).second) {
           throw ConfigError("[train] parameter " + item.key() + " belongs to two objectives (" +
@@ -145,14 +206,23 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
                           "); unfreeze some or mend the patterns");
       }
       std::vector<at::Tensor> buffers;
+      std::vector<NamedParameter> average_buffers;
       for (const auto& item : task.module->named_buffers()) {
-        if (modules.count(module_of(item.key())) > 0) buffers.push_back(item.value());
+        if (!belongs(item.key(), spec.parameters, names)) continue;
+        buffers.push_back(item.value());
+        if (averaged.insert(item.key()).second)
+          average_buffers.push_back({item.key(), item.value()});
+      }
+      std::unique_ptr<WeightAverage> average;
+      if (plan.average.kind != Averaging::none) {
+        average = std::make_unique<WeightAverage>(plan.average, parameters, average_buffers);
       }
       Gradients gradients(tensors);
       auto optimizer = make_optimizer(plan.optimizer, parameters);
       phase.objectives.push_back({spec, std::move(parameters), std::move(buffers),
                                   std::move(gradients), std::move(optimizer),
                                   LossScaler(plan.precision), Guard(plan.guard)});
+      phase.objectives.back().average = std::move(average);
     }
     phases.push_back(std::move(phase));
   }

@@ -1,14 +1,16 @@
 // RunState: everything of a run that is persisted, and nothing else: module (weights, buffers,
-// requires_grad and train/eval flags), objectives (optimizer, scaler, guard, step), counters, data
-// cursor, generator. Behaviour lives in Parts. Not thread-safe; owned by the loop's thread.
+// requires_grad and train/eval flags), objectives (optimizer, scaler, guard, step, average), counters,
+// data cursor, generator, what evaluations decided. Behaviour lives in Parts. Not thread-safe; owned by the loop's thread.
 #pragma once
 
 #include "tanren/base/state.h"
 #include "tanren/base/task.h"
 #include "tanren/guard/guard.h"
+#include "tanren/optimizer/average.h"
 #include "tanren/optimizer/optimizer.h"
 #include "tanren/parallel/gradients.h"
 #include "tanren/precision/loss_scaler.h"
+#include "tanren/train/selection.h"
 
 #include <memory>
 #include <string>
@@ -25,7 +27,8 @@ struct Objective {
   std::unique_ptr<Optimizer> optimizer;
   LossScaler scaler;
   Guard guard;
-  int64_t step = 0;  // applied updates: drives its schedule
+  int64_t step = 0;                                  // applied updates: drives its schedule
+  std::unique_ptr<WeightAverage> average = nullptr;  // null: none
 };
 
 struct Phase {
@@ -41,6 +44,7 @@ struct RunState {
   int64_t epoch = 0;       // the data cursor: epoch,
   int64_t consumed = 0;    // and samples of it consumed
   int64_t microbatch = 0;  // samples per microstep
+  Selection selection;     // what evaluations decided
 
   // Applied updates of the first objective.
   int64_t step() const { return phases.front().objectives.front().step; }
@@ -50,8 +54,18 @@ struct RunState {
   TensorMap model_tensors() const;
   State optimizer_state() const;
   State run_state() const;
-  // Loads in place. CheckpointError listing names and shapes where the model differs.
-  void load(const State& model, const State& optimizer, const State& run);
+  // The averages of all objectives under the weights' names; empty: none.
+  State average_state() const;
+  std::vector<WeightAverage*> averages() const;
+  // The model as one that uses the averages has it: model_tensors() with the averaged ones in their
+  // places, where there are any.
+  TensorMap averaged_tensors() const;
+  // Loads in place. CheckpointError listing names and shapes where the model differs; `average` is
+  // needed where the objectives have averages.
+  void load(const State& model, const State& optimizer, const State& run,
+            const State& average = {});
+  // Weights and buffers alone.
+  void load_model(const TensorMap& tensors, const std::string& what);
 };
 
 // Turns a task into phases with objectives: selects parameters by pattern (ConfigError for a

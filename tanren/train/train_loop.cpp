@@ -7,6 +7,7 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/guard/growth_watch.h"
 #include "tanren/memory/cpu_allocator.h"
+#include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
 #include "tanren/train/train_step.h"
@@ -32,11 +33,13 @@ Loader make_loader(const RunState& run, const Parts& parts, const Dataset& datas
   options.seed = run.seed;
   options.workers = plan.data.workers;
   options.prefetch = plan.data.prefetch;
+  options.device = parts.device;
   return Loader(dataset, options, Cursor{run.epoch, run.consumed});
 }
 
-// True once the plan's steps are applied or its epochs consumed.
+// True once the plan's steps are applied, its epochs consumed, or it no longer improves.
 bool finished(const RunState& run, const Plan& plan) {
+  if (!run.selection.end_reason(plan).empty()) return true;
   if (plan.length.steps && run.step() >= *plan.length.steps) return true;
   if (!plan.length.epochs) return false;
   const auto& batch = plan.batch;
@@ -76,11 +79,14 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   Snapshot snapshot;
   snapshot.model.tensors = run.model_tensors();
   snapshot.optimizer = run.optimizer_state();
+  snapshot.average = run.average_state();
   snapshot.run = run.run_state();
   snapshot.config_toml = surroundings.config_toml;
   snapshot.plan_text = surroundings.plan_text;
+  std::vector<int64_t> best;
+  for (const auto& ranked : run.selection.best) best.push_back(ranked.step);
   return write_checkpoint(surroundings.checkpoints, run.step(), snapshot,
-                          parts.plan.checkpoint.keep);
+                          parts.plan.checkpoint.keep, best);
 }
 
 LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& surroundings) {
@@ -95,19 +101,29 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
   const auto tell = [&](const auto& report, auto method) {
     for (Sink* sink : surroundings.sinks) (sink->*method)(report);
   };
+  const bool estimates = plan.average.buffers == AverageBuffers::estimate && plan.average.evaluate;
+  const auto estimate = [&] {
+    if (estimates) estimate_statistics(run, parts, surroundings.train);
+  };
   const auto checkpoint = [&] {
     if (!surroundings.checkpoints.empty()) {
       result.checkpoint = save_checkpoint(run, parts, surroundings);
     }
   };
+  run.selection.adopt(plan);
   int64_t evaluated_at = -1;
+  // True if this step is now among the best, which makes it a checkpoint.
   const auto evaluation = [&] {
-    if (surroundings.eval == nullptr || evaluated_at == run.step()) return;
+    if (surroundings.eval == nullptr || evaluated_at == run.step()) return false;
+    estimate();
     auto report = evaluate(run, parts, *surroundings.eval);
     trim_cpu_memory();  // its batches are larger, or smaller, than the steps'
     evaluated_at = run.step();
-    tell(report, &Sink::evaluation);
+    const bool is_news = run.selection.judged_step != run.step();  // else it is in the log
+    const bool among_best = run.selection.judge(plan, report);
+    if (is_news) tell(report, &Sink::evaluation);
     result.evaluation = std::move(report);
+    return among_best;
   };
 
   GrowthWatch growth(plan.guard.growth_steps);
@@ -137,6 +153,7 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
     result.device_reads += num_device_reads() - reads;
     ++result.session_attempts;
     result.session_samples += report->samples;
+    result.session_tokens += report->tokens;
     if (result.session_attempts == 1) result.first_step_seconds = seconds_since(start);
     tell(*report, &Sink::step);
     for (const auto& objective : report->objectives) {
@@ -151,15 +168,22 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
     result.session_steps += applied ? 1 : 0;
     result.last = std::move(report);
     if (!applied) continue;
-    if (due(plan.evaluate.every, run.step())) evaluation();
-    if (due(plan.checkpoint.every, run.step())) {
+    const bool among_best = due(plan.evaluate.every, run.step()) && evaluation();
+    if (among_best || due(plan.checkpoint.every, run.step())) {
       checkpoint();
       saved_at = run.attempt;
     }
   }
   if (seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
-  if (result.ending == Ending::finished) evaluation();
-  if (saved_at != run.attempt) checkpoint();
+  bool changed = saved_at != run.attempt;
+  if (result.ending == Ending::finished) {
+    const int64_t judged = run.selection.judged_step;
+    if (surroundings.eval == nullptr) estimate();
+    evaluation();
+    changed = changed || judged != run.selection.judged_step;
+    result.reason = run.selection.end_reason(plan);
+  }
+  if (changed) checkpoint();
   for (Sink* sink : surroundings.sinks) sink->flush();
   trim_cpu_memory();
   result.growth = growth.warning();

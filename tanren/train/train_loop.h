@@ -1,5 +1,6 @@
 // The loop: batches from the loader, updates, reports to the sinks, evaluation and checkpoints at
-// applied steps, until the plan's length is reached or a stop is requested. Public and without
+// applied steps, until the plan's length is reached, evaluations no longer improve (early_stop) or a
+// stop is requested. Public and without
 // privileges: copy it where it does not fit.
 #pragma once
 
@@ -33,12 +34,14 @@ struct LoopResult {
   int64_t session_steps = 0;  // applied updates of this session
   int64_t session_attempts = 0;
   int64_t session_samples = 0;
+  int64_t session_tokens = 0;
   int64_t skipped_steps = 0;
   double first_step_seconds = 0;  // from the loop's start to the end of its first update
   double train_seconds = 0;  // updates and waiting for data, without evaluation and checkpoints
   int64_t device_reads = 0;  // made by updates
   std::optional<StepReport> last;
   std::optional<EvaluationReport> evaluation;  // the last one
+  std::string reason;                          // why it finished before its length; empty: at it
   std::filesystem::path checkpoint;            // the last one written
   std::string growth;                          // what the growth watch warned of
 };

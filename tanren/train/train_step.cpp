@@ -4,6 +4,7 @@
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
+#include "tanren/optimizer/average.h"
 #include "tanren/optimizer/clip.h"
 #include "tanren/optimizer/schedule.h"
 #include "tanren/precision/autocast_scope.h"
@@ -151,6 +152,7 @@ void apply(Objective& objective, double norm, double learning_rate, const Parts&
   objective.optimizer->step(
       {.learning_rate = learning_rate, .active = objective.gradients.active()});
   ++objective.step;
+  if (objective.average) objective.average->update(objective.step);
 }
 
 // precision.initial_scale = "auto": the largest power of two whose window stays finite, halved once
@@ -238,14 +240,15 @@ std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts
                                                    .can_back_off = objective.scaler.can_back_off(),
                                                    .loss = status.loss,
                                                    .grad_norm = norm});
+    const double scheduled = learning_rate(parts.plan.schedule, parts.plan.optimizer.learning_rate,
+                                           objective.step, parts.plan.length.total_steps);
     ObjectiveReport told{
         .name = objective.spec.name,
         .step = objective.step,
         .loss = status.loss,
         .terms = status.terms,
         .grad_norm = norm,
-        .learning_rate = learning_rate(parts.plan.schedule, parts.plan.optimizer.learning_rate,
-                                       objective.step, parts.plan.length.total_steps),
+        .learning_rate = averaging_rate(parts.plan.average, objective.step, scheduled),
         .loss_scale = objective.scaler.scale(),
         .verdict = verdict,
         .spike = objective.guard.spike(),
@@ -270,6 +273,9 @@ std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts
   report.step = run.step();
   report.epoch = batch.epoch;
   report.samples = batch.local.size();
+  if (const auto tokens = batch.counts.find("tokens"); tokens != batch.counts.end()) {
+    report.tokens = static_cast<int64_t>(tokens->second);
+  }
   report.microsteps = losses.microsteps();
   report.wait_seconds = batch.wait_seconds;
   return report;

@@ -1,12 +1,15 @@
 // The program as a user meets it: bad input gets one clear line and exit code 2, and nothing is
 // lost or half-written; verbs, flags and exit codes stay as they are.
+#include "tanren/base/file.h"
 #include "tanren/base/testing.h"
+#include "tanren/metrics/event_reader_test_util.h"
 #include "tests/support/shell.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <regex>
 
 namespace tanren::testing {
@@ -107,8 +110,8 @@ TEST_F(Cli, refuses_an_output_folder_that_cannot_be_or_is_not_a_runs) {
 }
 
 TEST_F(Cli, a_full_disk_fails_the_run_and_leaves_nothing_that_looks_complete) {
-  // Files may not grow past 8 KiB: the first checkpoint does not fit.
-  const auto result = shell("ulimit -f 8; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
+  // Files may not grow past 24 KiB: the first checkpoint does not fit.
+  const auto result = shell("ulimit -f 24; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
                                 " run run.toml --out full --quiet --set metrics.jsonl=false "
                                 "--set model.hidden=[2000]",
                             folder_.path());
@@ -123,10 +126,75 @@ TEST_F(Cli, a_full_disk_fails_the_run_and_leaves_nothing_that_looks_complete) {
             0);
 }
 
+TEST_F(Cli, refuses_metrics_that_do_not_fit_the_task_before_anything_is_made) {
+  const std::string with = "run run.toml --out out --set evaluate.metrics=";
+  refuses(with + "[accuracy,r2]", {"[plan] evaluate.metrics has \"r2\"", "does not fit this task"});
+  refuses(with + "[top4]", {"top4", "needs 4 classes, the model has 3"});
+  refuses(with + "[f1_binary]", {"needs two classes"});
+  refuses(with + "[f1]", {"say how classes are averaged", "f1_macro"});
+  const std::string values =
+      " --set model.loss=mse --set data.train.label_type=value --set data.eval.label_type=value "
+      "--set data.train.classes=0 --set data.eval.classes=0";
+  refuses(with + "[auroc]" + values, {"auroc", "what fits is mse, mae, r2"});
+  refuses(with + "[perplexity]" + values, {"perplexity"});
+  refuses("plan run.toml --set evaluate.metrics=[mae]", {"mae"});
+  EXPECT_FALSE(exists("out"));
+  EXPECT_EQ(tanren("run run.toml --out values --quiet" + values).code, 0);
+}
+
+TEST_F(Cli, a_full_disk_under_tensorboard_is_one_warning_and_the_run_goes_on) {
+  // No file may grow past 24 KiB, or 12 where the shell counts halves: the curves do.
+  const auto result = shell("ulimit -f 24; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
+                                " run run.toml --out full --quiet --set metrics.jsonl=false "
+                                "--set run.steps=200 --set checkpoint.every=50",
+                            folder_.path());
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
+  TANREN_EXPECT_CONTAINS(result.output, "the run goes on without it");
+  EXPECT_TRUE(exists("full/checkpoints/step-200/COMPLETE"));
+  const auto curves = read_curves(folder_.path() / "full" / "tensorboard");
+  EXPECT_GT(curves.at("train/loss").size(), 10u);
+  EXPECT_LT(curves.at("train/loss").size(), 200u);
+}
+
+TEST_F(Cli, a_tensorboard_folder_that_cannot_be_is_one_warning) {
+  ASSERT_EQ(tanren("run run.toml --quiet --set run.stop_after=1").code, 0);
+  fs::remove_all(folder_.path() / "runs/run/tensorboard");
+  folder_.file("runs/run/tensorboard", "in the way");
+  const auto result = tanren("run run.toml --json");
+  EXPECT_EQ(result.code, 0) << result.output;
+  TANREN_EXPECT_CONTAINS(result.output, "the run goes on without TensorBoard");
+}
+
+TEST_F(Cli, writes_what_an_evaluation_says_of_classes_and_eval_says_the_same) {
+  const std::string metrics =
+      " --set evaluate.metrics=[accuracy,f1_macro,auroc,perplexity,confusion_matrix]";
+  const auto run = tanren("run run.toml --json" + metrics);
+  ASSERT_EQ(run.code, 0) << run.output;
+  const auto summary = nlohmann::json::parse(run.output);  // and nothing else is printed
+  EXPECT_TRUE(summary.contains("evaluate.f1_macro") && summary.contains("evaluate.auroc"));
+  const auto report = nlohmann::json::parse(read_file(folder_.path() / "runs/run/evaluation.json"));
+  EXPECT_EQ(report["values"]["f1_macro"], summary["evaluate.f1_macro"]);
+  EXPECT_EQ(report["classes"].size(), 3u);
+  EXPECT_EQ(report["auroc_error"], 0);
+  const auto eval = tanren("eval runs/run --json");
+  ASSERT_EQ(eval.code, 0) << eval.output;
+  const auto again = nlohmann::json::parse(eval.output);
+  EXPECT_EQ(again["confusion_matrix"], report["confusion_matrix"]);
+  EXPECT_EQ(again["classes"], report["classes"]);
+  TANREN_EXPECT_CONTAINS(tanren("eval runs/run").output, "| target \\ prediction | 0 | 1 | 2 |");
+  const auto log = read_file(folder_.path() / "runs/run/log.jsonl");
+  TANREN_EXPECT_CONTAINS(log, "\"confusion_matrix\":[[");
+  const auto curves = read_curves(folder_.path() / "runs/run/tensorboard");
+  EXPECT_EQ(curves.count("evaluate/f1_macro") + curves.count("evaluate/perplexity"), 2u);
+  EXPECT_EQ(curves.count("evaluate/confusion_matrix"), 0u);  // text
+}
+
 TEST_F(Cli, trains_evaluates_and_refuses_the_finished_folder) {
   ASSERT_EQ(tanren("run run.toml --quiet").code, 0);
-  for (const char* file : {"config.toml", "plan.txt", "log.jsonl", "summary.json",
-                           "checkpoints/step-2/COMPLETE", "checkpoints/step-4/COMPLETE"}) {
+  for (const char* file :
+       {"config.toml", "plan.txt", "log.jsonl", "summary.json", "model.safetensors",
+        "checkpoints/step-2/COMPLETE", "checkpoints/step-4/COMPLETE"}) {
     EXPECT_TRUE(exists(std::string("runs/run/") + file)) << file;
   }
   refuses("run run.toml", {"is finished", "run.steps"});
@@ -138,6 +206,48 @@ TEST_F(Cli, trains_evaluates_and_refuses_the_finished_folder) {
   EXPECT_EQ(tanren("run runs/run --quiet --set run.steps=6").code, 0);
   const auto log = shell("grep -c attempt runs/run/log.jsonl", folder_.path());
   EXPECT_EQ(log.output, "6\n");
+}
+
+TEST_F(Cli, refuses_to_judge_by_what_is_not_measured_and_data_that_do_not_fit_before_it_starts) {
+  const std::string run = "run run.toml --out out --set ";
+  const std::string every = " --set evaluate.every=1";
+  refuses(run + "checkpoint.best=1", {"checkpoint.best needs evaluations", "evaluate.every"});
+  refuses(run + "checkpoint.best=1 --set checkpoint.metric=f2" + every,
+          {"checkpoint.metric \"f2\" is not measured; one of loss, accuracy"});
+  refuses(run + "early_stop.patience=-1" + every, {"early_stop.patience is -1"});
+  refuses(run +
+              "early_stop.patience=1 --set data.eval.kind= --set data.eval.path= "
+              "--set data.eval.classes=0",
+          {"early_stop.patience needs evaluations", "add [data.eval]"});
+  folder_.file("more.csv", "label,a,b\n0,1,2\n7,1,2\n");
+  folder_.file("wide.csv", "label,a,b,c\n0,1,2,3\n");
+  refuses(run + "data.eval.path=more.csv --set data.eval.classes=0",
+          {"data.eval has 8 classes, data.train has 3"});
+  refuses(run + "data.eval.path=wide.csv",
+          {"inputs of data.eval are [3]", "data.train, for which the model is built, [2]"});
+  refuses("plan run.toml --set data.eval.path=wide.csv", {"inputs of data.eval are [3]"});
+  EXPECT_FALSE(exists("out"));
+}
+
+TEST_F(Cli, a_run_that_no_longer_improves_ends_as_finished_and_hands_its_best_weights_over) {
+  const auto result = tanren(
+      "run run.toml --out r --set evaluate.every=1 --set early_stop.patience=2 "
+      "--set checkpoint.best=1 --set optimizer.learning_rate=1e-30 --set run.steps=50 "
+      "--set average.kind=ema");
+  ASSERT_EQ(result.code, 0) << result.output;
+  for (const char* part :
+       {"finished: 3 steps", "ended early: loss has not improved on", "(early_stop)",
+        "weights: r/model.safetensors (averaged, best loss", "evaluation at step 3 (averaged"}) {
+    EXPECT_NE(result.output.find(part), std::string::npos) << part << " in:\n" << result.output;
+  }
+  EXPECT_TRUE(exists("r/checkpoints/best/COMPLETE"));
+  refuses("run r --set run.steps=60", {"is finished (loss has", "early_stop.patience"});
+  const auto best = tanren("eval r --json --set evaluate.checkpoint=best");
+  ASSERT_EQ(best.code, 0) << best.output;
+  EXPECT_EQ(nlohmann::json::parse(best.output)["step"], 1);
+  EXPECT_EQ(nlohmann::json::parse(best.output)["weights"], "averaged");
+  refuses("eval r --set evaluate.checkpoint=step-77", {"has no complete step-77"});
+  EXPECT_EQ(tanren("eval r --set evaluate.checkpoint=exported").code, 0);
 }
 
 TEST_F(Cli, stop_after_is_of_one_session) {

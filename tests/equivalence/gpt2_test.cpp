@@ -3,6 +3,10 @@
 #include "tests/support/tiny_run.h"
 #include "tests/support/token_data.h"
 
+#include "tanren/base/error.h"
+#include "tanren/base/testing.h"
+#include "tanren/run/sample.h"
+
 #include <gtest/gtest.h>
 
 namespace tanren::testing {
@@ -81,6 +85,59 @@ TEST(Gpt2Run, learns_what_can_be_known) {
   TinyRun run = gpt2_run(config, data);
   const auto reports = run.steps(60);
   EXPECT_LT(reports.back().objectives[0].loss, 0.7 * reports.front().objectives[0].loss);
+}
+
+TEST(Sample, refuses_prompts_that_the_data_does_not_have) {
+  const TokenData data;
+  TinyRun run = gpt2_run(gpt2_config(), data);
+  const auto error_for = [&](const char* prompt) {
+    run.parts.plan.generate.prompt = prompt;
+    return error_of<ConfigError>([&] { write_sample(run.state, run.parts); });
+  };
+  TANREN_EXPECT_CONTAINS(error_for("1 two"), "prompt has \"two\"");
+  TANREN_EXPECT_CONTAINS(error_for("1 23"), "holds token 23, and the data has tokens 0 to 22");
+  run.parts.plan.data.train.kind = "text";
+  TANREN_EXPECT_CONTAINS(error_for("abc"), "holds token 97");
+}
+
+TEST(Sample, goes_on_from_the_prompt_by_every_option_and_leaves_the_model_as_it_was) {
+  const TokenData data;
+  for (const char* mode : {"fp64", "bf16"}) {
+    auto config = gpt2_config();
+    config.precision.mode = mode;
+    config.generate = {.prompt = "3 1 4", .tokens = 30};
+    TinyRun run = gpt2_run(config, data);
+    const auto text_with = [&](auto&& change) {
+      run.parts.plan.generate = config.generate;
+      change(run.parts.plan.generate);
+      return write_sample(run.state, run.parts);
+    };
+    const auto plain = text_with([](auto&) {});
+    EXPECT_EQ(plain->substr(0, 6), "3 1 4 ");
+    EXPECT_EQ(text_with([](auto&) {}), plain);
+    EXPECT_NE(text_with([](auto& o) { o.prompt = ""; }), plain);
+    EXPECT_NE(text_with([](auto& o) { o.tokens = 31; }), plain);
+    EXPECT_NE(text_with([](auto& o) { o.temperature = 0; }), plain);
+    EXPECT_NE(text_with([](auto& o) { o.top_k = 2; }), plain);
+    EXPECT_NE(text_with([](auto& o) { o.top_p = 0.1; }), plain);
+    EXPECT_NE(text_with([](auto& o) { o.seed = 1; }), plain);
+    EXPECT_EQ(text_with([](auto& o) { o.tokens = 0; }), std::nullopt);
+    EXPECT_TRUE(run.state.task.module->is_training());
+  }
+}
+
+TEST(Sample, of_bytes_is_valid_text_that_is_safe_on_a_terminal) {
+  const std::string bad = "\xEF\xBF\xBD";
+  EXPECT_EQ(printable("a\n\tb \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"),
+            "a\n\tb \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80");
+  EXPECT_EQ(printable("\x1B[2J"), bad + "[2J");
+  EXPECT_EQ(printable(std::string("\0\r\x7F", 3)), bad + bad + bad);
+  EXPECT_EQ(printable("\xC2\x9B"), bad);                  // a control character too
+  EXPECT_EQ(printable("\xC3"), bad);                      // cut off
+  EXPECT_EQ(printable("\x80\xFF"), bad + bad);            // never begin a character
+  EXPECT_EQ(printable("\xC0\xAF"), bad + bad);            // too long a form
+  EXPECT_EQ(printable("\xED\xA0\x80"), bad + bad + bad);  // half of a pair
+  EXPECT_EQ(printable("\xE2\x82z"), bad + bad + "z");
 }
 
 }  // namespace

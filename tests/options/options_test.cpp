@@ -130,6 +130,12 @@ const Sets kTokens = {
 const Sets kLstm = kTokens + Sets{"model.kind=lstm", "model.hidden_size=6"};
 const Sets kBert = kTokens + Sets{"model.kind=bert", "model.num_layers=1", "model.num_heads=1",
                                   "model.hidden_size=8", "model.context_length=8"};
+const Sets kTokenFiles = {
+    "model.kind=gpt2",        "model.hidden=[128,128]",    "model.num_layers=1",
+    "model.num_heads=1",      "model.hidden_size=8",       "model.context_length=32",
+    "data.train.kind=tokens", "data.train.path=ids",       "data.train.classes=0",
+    "data.train.context=12",  "data.train.vocab_size=500", "data.eval.kind=",
+    "data.eval.path=",        "data.eval.classes=0"};
 const Sets kValues = {"data.train.label_type=value", "data.train.classes=0", "model.loss=mse",
                       "data.eval.label_type=value",  "data.eval.classes=0",  "evaluate.metrics=[]"};
 const Sets kHalf = {"precision.mode=fp16"};
@@ -137,6 +143,9 @@ const Sets kOverflowing = {"precision.mode=fp16", "precision.initial_scale=1.6e3
 const Sets kSgd = {"optimizer.kind=sgd", "optimizer.learning_rate=0.01"};
 const Sets kMomentum = {"optimizer.kind=sgd", "optimizer.learning_rate=0.01",
                         "optimizer.momentum=0.9"};
+const Sets kEma = {"average.kind=ema"};
+const Sets kSwa = {"average.kind=swa", "average.start=1"};
+const Sets kStops = {"evaluate.every=1", "early_stop.patience=1"};
 const Sets kCosine = {"schedule.kind=cosine"};
 
 // Targets of 1e30: squared, the loss is infinite.
@@ -210,6 +219,14 @@ std::vector<Row> rows() {
       {"data.train.std", kImages, "[0.5, 0.5, 0.5]"},
       {"data.train.max_pixels", kImages, "200"},
       {"data.train.broken", kImages + Sets{"data.train.path=broken"}, "skip"},
+      {"data.train.context", kTokenFiles, "10"},
+      {"data.train.stride", kTokenFiles, "5"},
+      {"data.train.include", kTokenFiles, "[\"a*\"]"},
+      {"data.train.exclude", kTokenFiles, "[\"a*\"]"},
+      {"data.train.part", kTokenFiles, "[0, 0.5]"},
+      {"data.train.dtype", kTokenFiles, "uint8"},
+      {"data.train.vocab_size", kTokenFiles, "600"},
+      {"data.train.document_end", kTokenFiles, "56"},
       {"data.shuffle", {}, "false"},
       {"data.last", {"run.steps=none", "run.epochs=1"}, "drop"},
       {"batch.global_batch", {}, "6"},
@@ -245,11 +262,30 @@ std::vector<Row> rows() {
       {"guard.spike_z", {"guard.spike_window=2"}, "0.001"},
       {"guard.spike_window", {"guard.spike_z=0.001"}, "2"},
       {"memory.allocator", {}, "default", kPlan},
+      {"average.kind", {}, "ema"},
+      {"average.decay", kEma + Sets{"average.decay_warmup=false"}, "0.5"},
+      {"average.decay_warmup", kEma, "false"},
+      {"average.every", kEma, "2"},
+      {"average.start", kEma, "2"},
+      {"average.learning_rate", kSwa, "0.05"},
+      {"average.buffers", kEma + kConvnet + Sets{"model.norm=batch"}, "copy"},
+      {"average.estimate_batches", kSwa + kConvnet + Sets{"model.norm=batch"}, "1"},
+      {"average.evaluate", kEma, "false"},
       {"evaluate.every", {}, "2"},
+      {"evaluate.batch", {}, "3", kPlan},
+      {"early_stop.patience", {"evaluate.every=1", "optimizer.learning_rate=1e-30"}, "1"},
+      {"early_stop.metric", kStops, "accuracy"},
+      {"early_stop.mode", kStops, "max"},
+      {"early_stop.min_delta", kStops, "100"},
+      {"early_stop.start", kStops + Sets{"early_stop.min_delta=100"}, "3"},
       {"evaluate.metrics", {}, "[top2]"},
       {"checkpoint.every", {}, "2"},
       {"checkpoint.keep", {"checkpoint.every=1"}, "1"},
+      {"checkpoint.best", {"evaluate.every=1"}, "1"},
+      {"checkpoint.metric", {"evaluate.every=1", "checkpoint.best=1"}, "accuracy"},
+      {"checkpoint.mode", {"evaluate.every=1", "checkpoint.best=1"}, "max"},
       {"metrics.jsonl", {}, "false"},
+      {"metrics.tensorboard", {}, "false"},
   };
 }
 
@@ -265,13 +301,15 @@ const std::map<std::string, std::string> kElsewhere = {
     {"data.train.path", "every row but the synthetic ones reads it"},
     {"evaluate.batch", "evaluation is the same in any batch size, by promise"},
     {"guard.growth_steps", "growth_watch_test, and examples_test on own_loop"},
+    {"evaluate.checkpoint", "best_test: what tanren eval reads"},
     {"metrics.console_every", "console_sink_test"},
-    {"generate.prompt", "generate_test"},
-    {"generate.tokens", "generate_test"},
-    {"generate.temperature", "generate_test"},
-    {"generate.top_k", "generate_test"},
-    {"generate.top_p", "generate_test"},
-    {"generate.seed", "generate_test"},
+    {"generate.prompt", "gpt2_test: a sample by every option"},
+    {"generate.tokens", "gpt2_test: a sample by every option"},
+    {"generate.temperature", "gpt2_test: a sample by every option"},
+    {"generate.top_k", "gpt2_test: a sample by every option"},
+    {"generate.top_p", "gpt2_test: a sample by every option"},
+    {"generate.seed", "gpt2_test: a sample by every option"},
+    {"metrics.tensorboard_every", "tensorboard_sink_test"},
 };
 
 class Options : public ::testing::Test {
@@ -290,6 +328,12 @@ class Options : public ::testing::Test {
       }
     }
     folder_.file("broken/cat/empty.jpg", "");
+    fs::create_directories(folder_.path() / "ids");
+    for (const char* name : {"ids/a1", "ids/a2", "ids/b1", "ids/b2"}) {
+      std::string ids;  // of 16 bits, below 256
+      for (int i = 0; i < 60; ++i) ids += {static_cast<char>(i * 7 % 60 + name[5]), '\0'};
+      folder_.file(name, ids);
+    }
   }
 
   RunConfig config_of(const Sets& sets) const {

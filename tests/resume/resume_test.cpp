@@ -4,6 +4,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/metrics/event_reader_test_util.h"
 #include "tanren/run/run.h"
 
 #include <gtest/gtest.h>
@@ -59,6 +60,11 @@ class Resume : public ::testing::Test {
     for (const auto& [name, tensor] : one.optimizer.tensors) {
       EXPECT_TRUE(at::equal(tensor, other.optimizer.tensors.at(name))) << name;
     }
+    ASSERT_EQ(one.average.tensors.size(), other.average.tensors.size());
+    for (const auto& [name, tensor] : one.average.tensors) {
+      EXPECT_TRUE(at::equal(tensor, other.average.tensors.at(name))) << name;
+    }
+    EXPECT_EQ(one.average.values, other.average.values);
     EXPECT_EQ(one.run.values, other.run.values);
   }
 
@@ -103,6 +109,28 @@ TEST_F(Resume, by_stop_after_at_every_step_is_bitwise_the_undisturbed_run) {
   }
 }
 
+// huggingface/transformers#40560: rates after a resume counted what was trained before.
+TEST_F(Resume, draws_each_step_once_and_counts_this_session_alone) {
+  auto config = resumable_config();
+  const auto whole = go(config, "whole");
+  config.run.stop_after = 7;
+  go(config, "lost");
+  fs::remove_all(root_ / "lost" / "checkpoints" / "step-7");  // a crash before it was written
+  config.run.stop_after.reset();
+  const auto rest = go(config, "lost");
+  const auto one = read_curves(root_ / "whole" / "tensorboard");
+  const auto other = read_curves(root_ / "lost" / "tensorboard");
+  for (const char* tag : {"train/loss", "train/learning_rate", "train/grad_norm", "evaluate/loss",
+                          "train/loss_scale", "train/skipped_steps"}) {
+    EXPECT_EQ(one.at(tag), other.at(tag)) << tag;
+  }
+  EXPECT_EQ(one.at("train/loss").size(), 9u);
+  EXPECT_EQ(other.at("speed/samples_per_second").size(), 9u);
+  EXPECT_LT(rest.loop.session_samples, whole.loop.session_samples);
+  EXPECT_NEAR(rest.summary.samples_per_second * rest.loop.train_seconds,
+              static_cast<double>(rest.loop.session_samples), 1e-6);
+}
+
 // Asks for a stop once so many attempts are reported.
 class StopAt final : public Sink {
  public:
@@ -126,6 +154,42 @@ TEST_F(Resume, by_a_stop_request_in_any_attempt_is_bitwise_the_undisturbed_run) 
     EXPECT_EQ(go(config, folder, {&sink}, &stop).loop.ending, Ending::interrupted);
     go(config, folder);
     expect_equal("whole", folder);
+  }
+}
+
+// Averages, ranking and the count of early stop: the log, every checkpoint that is left and the
+// exported weights are those of the undisturbed run.
+TEST_F(Resume, with_averages_best_checkpoints_and_early_stop_is_bitwise_the_undisturbed_run) {
+  for (const std::string kind : {"ema", "swa"}) {
+    auto config = resumable_config();
+    config.run.steps = 30;
+    config.average.kind = kind;
+    config.average.every = 2;
+    config.average.start = "2";
+    config.optimizer.learning_rate = 0.05;
+    config.checkpoint.best = 2;
+    config.checkpoint.metric = "accuracy";
+    config.evaluate.metrics = {"accuracy"};
+    config.early_stop.patience = 3;
+    config.early_stop.min_delta = 1.0;
+    const std::string whole = "whole-" + kind;
+    const auto undisturbed = go(config, whole);
+    ASSERT_LT(undisturbed.summary.steps, 30) << "it must stop early to show anything";
+    EXPECT_FALSE(undisturbed.summary.reason.empty());
+    for (const int64_t step : {1, 3, 4, 6}) {
+      const std::string folder = kind + "-" + std::to_string(step);
+      auto first = config;
+      first.run.stop_after = step;
+      go(first, folder);
+      const auto rest = go(config, folder);
+      expect_equal(whole, folder);
+      EXPECT_EQ(rest.summary.reason, undisturbed.summary.reason);
+      EXPECT_EQ(rest.summary.best_step, undisturbed.summary.best_step);
+      EXPECT_EQ(read_file(root_ / folder / "model.safetensors"),
+                read_file(root_ / whole / "model.safetensors"));
+      EXPECT_EQ(fs::read_symlink(root_ / folder / "checkpoints/best"),
+                fs::read_symlink(root_ / whole / "checkpoints/best"));
+    }
   }
 }
 

@@ -63,6 +63,8 @@ struct TinyRun {
     Task task = own_task ? *own_task : build_task(config, ModelRegistry(), *dataset);
     ModelProfile profile;
     profile.train_samples = dataset->size();
+    profile.metrics = task.metrics;
+    profile.classes = task.classes;
     profile.couples_samples = couples_samples(*task.module);
     Machine machine;
     probe_accelerators(machine, config.run.device);

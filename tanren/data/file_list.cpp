@@ -1,0 +1,123 @@
+#include "tanren/data/file_list.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/base/text.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include <glob.h>
+
+namespace tanren {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Candidate {
+  fs::path path;
+  std::string name;  // below the folder that it was found in
+};
+
+std::vector<fs::path> expanded(const std::string& pattern) {
+  glob_t found{};
+  std::vector<fs::path> paths;
+  if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) {
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  }
+  ::globfree(&found);
+  return paths;
+}
+
+bool hidden(const fs::path& path) { return path.filename().string().front() == '.'; }
+
+void add_below(const fs::path& folder, const std::string& what, std::vector<Candidate>& found) {
+  std::error_code error;
+  fs::recursive_directory_iterator at(folder, error);
+  for (; !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+    std::error_code no_target;
+    if (hidden(at->path())) {
+      at.disable_recursion_pending();
+    } else if (at->is_regular_file(no_target)) {
+      found.push_back({at->path(), at->path().lexically_relative(folder).generic_string()});
+    }
+  }
+  if (!error) return;
+  throw DataError("[" + what + "] cannot search " + folder.string() + " (" + error.message() +
+                  "); check its permissions");
+}
+
+std::string choices(const SourceOptions& options) {
+  std::string text;
+  if (!options.include.empty()) text += ", include [" + join(options.include) + "]";
+  if (!options.exclude.empty()) text += ", exclude [" + join(options.exclude) + "]";
+  if (!options.part.empty()) {
+    text += ", part [" + to_text(options.part[0]) + ", " + to_text(options.part[1]) + ")";
+  }
+  return text.empty() ? text : " with" + text.substr(1);
+}
+
+FileList one_file(const SourceOptions& options, const std::string& what) {
+  if (!options.include.empty() || !options.exclude.empty()) {
+    throw ConfigError("[" + what + "] path names one file, " + options.path +
+                      "; include and exclude choose among the files of a folder: drop them");
+  }
+  FileList list{{options.path}};
+  if (!options.part.empty()) {
+    list.begin = options.part[0];
+    list.end = options.part[1];
+  }
+  return list;
+}
+
+}  // namespace
+
+double place_of(const std::string& name) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (const unsigned char c : name) hash = (hash ^ c) * 0x100000001b3ull;
+  // The finaliser of splitmix64: similar names end far apart.
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ull;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebull;
+  hash ^= hash >> 31;
+  return static_cast<double>(hash >> 11) * 0x1p-53;
+}
+
+FileList list_files(const SourceOptions& options, const std::string& what) {
+  std::error_code error;
+  if (fs::is_regular_file(options.path, error)) return one_file(options, what);
+  const std::vector<fs::path> roots = fs::exists(options.path, error)
+                                          ? std::vector<fs::path>{options.path}
+                                          : expanded(options.path);
+  std::vector<Candidate> found;
+  for (const auto& root : roots) {
+    if (fs::is_directory(root, error)) {
+      add_below(root, what, found);
+    } else if (fs::is_regular_file(root, error)) {
+      found.push_back({root, root.filename().string()});
+    }
+  }
+  if (found.empty()) {
+    throw DataError("[" + what + "] " + options.path + " " +
+                    (roots.empty() ? "does not exist and as a pattern matches nothing"
+                                   : "holds no regular file") +
+                    "; name a file, a folder of files or a pattern");
+  }
+  FileList list;
+  for (auto& [path, name] : found) {
+    if (!options.include.empty() && !matches_any(options.include, name)) continue;
+    if (matches_any(options.exclude, name)) continue;
+    const double place = place_of(name);
+    if (!options.part.empty() && !(place >= options.part[0] && place < options.part[1])) continue;
+    list.files.push_back(std::move(path));
+  }
+  if (list.files.empty()) {
+    throw DataError("[" + what + "] none of the " + to_text(static_cast<int64_t>(found.size())) +
+                    " files of " + options.path + " is chosen" + choices(options) +
+                    "; widen the choice");
+  }
+  std::sort(list.files.begin(), list.files.end());
+  return list;
+}
+
+}  // namespace tanren

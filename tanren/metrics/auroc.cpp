@@ -1,0 +1,134 @@
+#include "tanren/metrics/auroc.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tanren {
+
+namespace {
+
+constexpr int64_t kMaxBins = int64_t{1} << 22;  // over all columns; two int64 counts each
+// A score is -log p; bins split [2^-24, 2^8) evenly in the bits of a float, so by share of the value.
+constexpr int32_t kLow = (127 - 24) << 23;
+constexpr int32_t kHigh = (127 + 8) << 23;
+constexpr int64_t kRangeBits = 28;  // kHigh - kLow = 2^28
+
+// Whether each row is of the class of each column: bool [m, columns].
+at::Tensor is_own(const at::Tensor& labels, int64_t columns) {
+  const auto classes =
+      columns == 1 ? at::ones({1}, labels.options()) : at::arange(columns, labels.options());
+  return labels.unsqueeze(1).eq(classes);
+}
+
+// own, others: how many; area: pairs in order, ties half. NaN where there is no pair.
+at::Tensor share_of_pairs(const at::Tensor& area, const at::Tensor& own, const at::Tensor& others) {
+  return area / (own * others);  // 0 / 0 is NaN
+}
+
+}  // namespace
+
+Auroc::Auroc(int64_t classes, at::Device device, int64_t exact_scores)
+    : classes_(classes), columns_(classes == 2 ? 1 : classes), exact_scores_(exact_scores) {
+  unsound_ = at::zeros({1}, at::TensorOptions(at::kLong).device(device));
+  while (bits_ < 20 && (columns_ << (bits_ + 1)) <= kMaxBins) ++bits_;
+}
+
+void Auroc::add(const at::Tensor& scores, const at::Tensor& labels) {
+  // In double, so that probabilities near 1 keep their order.
+  auto shares = at::log_softmax(scores.to(at::kDouble), 1);
+  unsound_.add_(shares.isnan().any(1).logical_and_(labels.ne(-100)).sum());
+  if (columns_ == 1) shares = shares.narrow(1, 1, 1);
+  const auto ranks = shares.neg().to(at::kFloat);
+  if (!bins_ && num_kept_ + ranks.numel() <= exact_scores_) {
+    num_kept_ += ranks.numel();
+    kept_scores_.push_back(ranks);
+    kept_labels_.push_back(labels.clone());
+    return;
+  }
+  if (!bins_) {
+    bins_ = at::zeros({2, columns_ << bits_}, unsound_.options());
+    for (size_t i = 0; i < kept_scores_.size(); ++i) count(kept_scores_[i], kept_labels_[i]);
+    kept_scores_.clear();
+    kept_labels_.clear();
+  }
+  count(ranks, labels);
+}
+
+void Auroc::count(const at::Tensor& scores, const at::Tensor& labels) {
+  auto bin = scores.contiguous().view(at::kInt).clamp(kLow, kHigh - 1).sub_(kLow);
+  bin = bin.bitwise_right_shift(kRangeBits - bits_).to(at::kLong);
+  bin.add_(at::arange(columns_, labels.options()).bitwise_left_shift(bits_));
+  const auto own = is_own(labels, columns_);
+  const auto valid = labels.ne(-100).unsqueeze(1);
+  const auto others = own.logical_not().logical_and_(valid);
+  (*bins_)[0].scatter_add_(0, bin.view(-1), others.to(at::kLong).view(-1));
+  (*bins_)[1].scatter_add_(0, bin.view(-1), own.to(at::kLong).view(-1));
+}
+
+at::Tensor Auroc::exact_values() const {
+  const auto options = unsound_.options().dtype(at::kDouble);
+  if (kept_scores_.empty()) return at::full({columns_}, std::nan(""), options);
+  const auto labels = at::cat(kept_labels_);
+  const auto valid = labels.ne(-100);
+  std::vector<at::Tensor> areas;
+  for (int64_t column = 0; column < columns_; ++column) {
+    std::vector<at::Tensor> pieces;
+    for (const auto& piece : kept_scores_) pieces.push_back(piece.select(1, column));
+    // Ignored rows rank behind all others, where they move nobody's rank: no score is negative.
+    const auto scores = at::cat(pieces).neg_().masked_fill_(valid.logical_not(), 1.0);
+    const auto sorted = std::get<0>(scores.sort());
+    const auto rank = at::searchsorted(sorted, scores, false, /*right=*/false)
+                          .add(at::searchsorted(sorted, scores, false, /*right=*/true))
+                          .to(at::kDouble)
+                          .add_(1)
+                          .div_(2);
+    const auto own = labels.eq(columns_ == 1 ? 1 : column);
+    const auto num_own = own.sum().to(at::kDouble);
+    const auto num_others = valid.sum().to(at::kDouble) - num_own;
+    const auto area = rank.mul(own).sum() - num_own * (num_own + 1) / 2;
+    areas.push_back(share_of_pairs(area, num_own, num_others));
+  }
+  return at::stack(areas);
+}
+
+at::Tensor Auroc::values() const {
+  const auto unsound = unsound_.to(at::kDouble);
+  if (!bins_) {
+    const auto areas = exact_values();
+    return at::cat({unsound, areas, at::zeros_like(areas)});
+  }
+  const auto bins = bins_->view({2, columns_, -1}).to(at::kDouble);
+  const auto others = bins[0], own = bins[1];
+  const auto num_others = others.sum(1), num_own = own.sum(1);
+  // A higher bin is a smaller probability: what lies behind a bin is beaten.
+  const auto beaten = num_others.unsqueeze(1) - others.cumsum(1);
+  const auto ties = (own * others).sum(1);
+  return at::cat({unsound, share_of_pairs((own * beaten).sum(1) + ties / 2, num_own, num_others),
+                  share_of_pairs(ties / 2, num_own, num_others)});
+}
+
+Auroc::Result Auroc::result(const double* values) const {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const bool is_sound = *values == 0;
+  const double* areas = values + 1;
+  const double* errors = areas + columns_;
+  Result result;
+  double sum = 0;
+  int64_t count = 0;
+  for (int64_t i = 0; i < columns_; ++i) {
+    const double area = is_sound ? areas[i] : kNan;
+    result.classes.push_back(area);
+    if (std::isnan(area)) continue;
+    sum += area;
+    result.error = std::max(result.error, errors[i]);
+    ++count;
+  }
+  if (columns_ == 1) result.classes.push_back(result.classes[0]);
+  result.mean = count > 0 ? sum / static_cast<double>(count) : kNan;
+  return result;
+}
+
+}  // namespace tanren

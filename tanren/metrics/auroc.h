@@ -1,0 +1,49 @@
+// Auroc: area under the ROC curve, each class against all others, ties counted half, by the rank of
+// log softmax. Exact up to kExactScores scores, which are kept; beyond it the scores are counted in
+// bins of bounded memory, and the result comes with a bound on its error. Used by evaluation_metrics.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace tanren {
+
+class Auroc {
+ public:
+  static constexpr int64_t kExactScores = int64_t{1} << 24;  // 64 MiB
+
+  Auroc(int64_t classes, at::Device device, int64_t exact_scores = kExactScores);
+
+  // scores [m, classes], labels [m]; -100 is ignored.
+  void add(const at::Tensor& scores, const at::Tensor& labels);
+
+  // Everything as doubles in one row, for the one read, …
+  at::Tensor values() const;
+  // … and what it says. Of two classes both have the same value. NaN for a class without targets or
+  // without others, and for all of them after a NaN score.
+  struct Result {
+    std::vector<double> classes;
+    double mean = 0;   // over the classes that have one
+    double error = 0;  // no value is further from the exact one; 0: exact
+  };
+  Result result(const double* values) const;
+
+ private:
+  // Counts scores [m, columns] in bins.
+  void count(const at::Tensor& scores, const at::Tensor& labels);
+  at::Tensor exact_values() const;
+
+  int64_t classes_;
+  int64_t columns_;  // two classes need one
+  int64_t exact_scores_;
+  int64_t num_kept_ = 0;
+  std::vector<at::Tensor> kept_scores_, kept_labels_;
+  at::Tensor unsound_;              // rows with a NaN, on the device
+  int64_t bits_ = 0;                // 2^bits bins a column
+  std::optional<at::Tensor> bins_;  // [2, columns × bins]: others, own
+};
+
+}  // namespace tanren

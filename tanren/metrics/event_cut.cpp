@@ -1,0 +1,122 @@
+#include "tanren/metrics/event_cut.h"
+
+#include "tanren/base/error.h"
+#include "tanren/metrics/crc32c.h"
+
+#include <protozero/exception.hpp>
+#include <protozero/pbf_reader.hpp>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string>
+
+namespace tanren {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr uint64_t kMaxMessage = uint64_t{1} << 30;  // beyond it the length is no length
+
+uint64_t little_endian(const char* bytes, int count) {
+  uint64_t number = 0;
+  for (int i = 0; i < count; ++i) {
+    number |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  }
+  return number;
+}
+
+// The next record's message; false at the end of what is sound.
+bool next_record(std::istream& in, std::string& message) {
+  char head[12], crc[4];
+  if (!in.read(head, sizeof head)) return false;
+  if (masked_crc32c({head, 8}) != little_endian(head + 8, 4)) return false;
+  const uint64_t length = little_endian(head, 8);
+  if (length > kMaxMessage) return false;
+  message.resize(length);
+  if (!in.read(message.data(), static_cast<std::streamsize>(length))) return false;
+  return in.read(crc, sizeof crc) && masked_crc32c(message) == little_endian(crc, 4);
+}
+
+struct Facts {
+  int64_t step = 0;
+  bool is_version = false;
+  bool is_start = false;
+};
+
+Facts facts_of(const std::string& message) {
+  Facts facts;
+  try {
+    protozero::pbf_reader event(message);
+    while (event.next()) {
+      switch (event.tag()) {
+        case 2: facts.step = event.get_int64(); break;
+        case 3:
+          facts.is_version = true;
+          event.skip();
+          break;
+        case 7: {
+          auto session = event.get_message();
+          facts.is_start = session.next(1) && session.get_enum() == 1;
+          break;
+        }
+        default: event.skip();
+      }
+    }
+  } catch (const protozero::exception&) {
+    return {};  // sound by its checksum, so another program's
+  }
+  return facts;
+}
+
+// How much of one file stays; empty: it is another program's.
+std::optional<uint64_t> bytes_to_keep(const fs::path& file, int64_t step) {
+  std::ifstream in(file, std::ios::binary);
+  std::string message;
+  if (!next_record(in, message) || !facts_of(message).is_version) return std::nullopt;
+  if (!next_record(in, message)) return 0;  // ended as it began
+  const Facts start = facts_of(message);
+  if (!start.is_start) return std::nullopt;
+  if (start.step > step) return 0;
+  auto keep = static_cast<uint64_t>(in.tellg());
+  while (next_record(in, message) && facts_of(message).step <= step) {
+    keep += message.size() + 16;
+  }
+  return keep;
+}
+
+}  // namespace
+
+std::vector<fs::path> event_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().filename().string().rfind("events.out.tfevents.", 0) == 0) {
+      files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void cut_events(const fs::path& folder, int64_t step) {
+  for (const auto& file : event_files(folder)) {
+    const auto keep = bytes_to_keep(file, step);
+    std::error_code error;
+    if (!keep || fs::file_size(file, error) == *keep) continue;
+    const bool cut = *keep == 0 ? fs::remove(file, error)
+                                : ::truncate(file.c_str(), static_cast<off_t>(*keep)) == 0;
+    if (!cut) {
+      throw RunError("[metrics] cannot cut " + file.string() + " (" +
+                     (error ? error.message() : std::string(std::strerror(errno))) +
+                     "); correct its rights");
+    }
+  }
+}
+
+}  // namespace tanren

@@ -1,0 +1,40 @@
+// A sink whose file is written by a thread of its own: the step's thread only copies the report into
+// a bounded ring (no formatting, no system call while the ring has room), and reports reach the file
+// within a tenth of a second. What turns them into bytes is a ReportFormat.
+// Threading: step, evaluation and flush are called by one thread at a time; the format runs on the
+// writer's. Called by the sinks of log.jsonl and of TensorBoard.
+#pragma once
+
+#include "tanren/base/report.h"
+#include "tanren/metrics/append_file.h"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace tanren {
+
+class ReportFormat {
+ public:
+  virtual ~ReportFormat() = default;
+  // Appends what the file shall hold of the report, or nothing. wall_time: seconds since 1970 at
+  // which it was told.
+  virtual void append(const StepReport& report, double wall_time, std::string& out) = 0;
+  virtual void append(const EvaluationReport& report, double wall_time, std::string& out) = 0;
+};
+
+struct QueuedOptions {
+  // A record: flush() makes the file whole or throws RunError, as does every call once more than
+  // max_waiting bytes wait for the disk. Otherwise a view: what does not fit is dropped instead,
+  // flush() returns whatever happened, and nothing throws.
+  bool is_record = true;
+  size_t max_waiting = size_t{64} << 20;
+};
+
+// While the disk refuses, bytes wait in memory and the run goes on; one warning goes to the log, and
+// one line when the file is whole again. The destructor writes what is left.
+std::unique_ptr<Sink> make_queued_sink(std::unique_ptr<AppendFile> file,
+                                       std::unique_ptr<ReportFormat> format,
+                                       const QueuedOptions& options);
+
+}  // namespace tanren

@@ -1,0 +1,53 @@
+#include "tanren/metrics/value_errors.h"
+
+#include "tanren/base/error.h"
+#include "tanren/metrics/score_rows.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+namespace tanren {
+
+void ValueErrors::add(const at::Tensor& outputs, const at::Tensor& targets) {
+  const int64_t samples = targets.size(0);
+  if (outputs.dim() == 0 || outputs.size(0) != samples || outputs.numel() != targets.numel()) {
+    std::ostringstream text;
+    text << "[metrics] outputs " << outputs.sizes() << " do not fit targets " << targets.sizes()
+         << "; predict must return one value per target";
+    throw RunError(text.str());
+  }
+  const auto o = outputs.reshape({samples, -1}), t = targets.reshape({samples, -1});
+  if (!first_.defined()) {
+    first_ = t[0].to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+    for (auto* sum : {&squares_, &absolutes_, &targets_, &target_squares_}) {
+      *sum = at::zeros_like(first_);
+    }
+  }
+  const int64_t rows = std::max<int64_t>(1, kPieceElements / std::max<int64_t>(1, t.size(1)));
+  for (int64_t i = 0; i < samples; i += rows) {
+    const int64_t count = std::min(rows, samples - i);
+    const auto target = t.narrow(0, i, count).to(at::kDouble);
+    const auto error = o.narrow(0, i, count).to(at::kDouble) - target;
+    squares_.add_(error.square().sum(0));
+    absolutes_.add_(error.abs().sum(0));
+    const auto centred = target - first_;
+    targets_.add_(centred.sum(0));
+    target_squares_.add_(centred.square().sum(0));
+  }
+  samples_ += samples;
+}
+
+at::Tensor ValueErrors::values() const {
+  if (!first_.defined()) return at::full({3}, std::nan(""), at::kDouble);
+  const auto count = static_cast<double>(samples_);
+  const auto spread = (target_squares_ - targets_.square() / count).clamp_min(0);
+  const auto without_spread = squares_.eq(0).to(at::kDouble);
+  auto r2 = at::where(spread.gt(0), 1 - squares_ / spread, without_spread).mean();
+  if (samples_ < 2) r2 = at::full_like(r2, std::nan(""));
+  return at::stack({squares_.mean() / count, absolutes_.mean() / count, r2});
+}
+
+}  // namespace tanren

@@ -1,0 +1,28 @@
+// ValueErrors: mean squared and absolute error and R² of regressed values, streaming: sums in double
+// on the device, centred on the first target, so that a large mean costs no digits and the split of
+// the data changes nothing but rounding. Used by evaluation_metrics.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace tanren {
+
+class ValueErrors {
+ public:
+  // outputs [n, …] and floating targets [n, …] of as many values per sample; RunError otherwise.
+  void add(const at::Tensor& outputs, const at::Tensor& targets);
+
+  // {mse, mae, r2} as doubles on the device. Means over all values; R² is computed for each value of
+  // a sample and averaged, as scikit-learn does: targets that never differ give 1 if they are met
+  // and 0 if not; fewer than two samples give NaN.
+  at::Tensor values() const;
+
+ private:
+  int64_t samples_ = 0;
+  at::Tensor first_;  // [values of a sample], as are the sums
+  at::Tensor squares_, absolutes_, targets_, target_squares_;
+};
+
+}  // namespace tanren

@@ -1,0 +1,95 @@
+#include "tanren/ops/attention_kernel.h"
+
+#include "tanren/ops/philox_group.h"
+#include "tanren/ops/rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+namespace tanren {
+namespace {
+
+// factors[c] = what dropout multiplies weight (row, c) by, for c < count rounded up to a group.
+template <typename Acc>
+void draw_row(const AttentionBlock& block, int64_t row, int64_t count, Acc* factors) {
+  static const DrawGroup draw_group = best_draw_group();
+  alignas(64) uint32_t values[kGroup];
+  const auto keep = static_cast<Acc>(block.keep_scale);
+  for (int64_t c = 0; c < count; c += kGroup) {
+    const int64_t first = block.first_draw + row * block.row_draws + c;
+    draw_group(block.key, static_cast<uint32_t>(first / 4), block.id, values);
+    for (int64_t i = 0; i < kGroup; ++i) {
+      factors[c + i] = values[i] >= block.threshold ? keep : Acc{0};
+    }
+  }
+}
+
+}  // namespace
+
+template <typename T, typename Acc>
+void attention_weights(const AttentionBlock& block, const T* scores, T* weights, Acc* log_sums) {
+  const int64_t width = block.cols + kGroup;
+  const auto memory = std::make_unique<Acc[]>(static_cast<size_t>(2 * width));
+  Acc *row = memory.get(), *factors = row + width;
+  const auto scale = static_cast<Acc>(block.scale);
+  for (int64_t r = 0; r < block.rows; ++r) {
+    const int64_t seen = block.first_row + r + 1;
+    load_row(scores + r * block.cols, seen, row);
+    Acc highest = -std::numeric_limits<Acc>::infinity();
+#pragma omp simd reduction(max : highest)
+    for (int64_t c = 0; c < seen; ++c) highest = row[c] > highest ? row[c] : highest;
+    exp_row(row, scale, highest * scale, seen, row);
+    Acc sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < seen; ++c) sum += row[c];
+    log_sums[r] = highest * scale + std::log(sum);
+    T* out = weights + r * block.cols;
+    if (block.threshold > 0) {
+      draw_row(block, block.first_row + r, seen, factors);
+      for (int64_t c = 0; c < seen; ++c) row[c] *= factors[c];
+    }
+    store_row(row, 1 / sum, seen, out);
+    std::fill(out + seen, out + block.cols, T(0));
+  }
+}
+
+template <typename T, typename Acc>
+void attention_gradient(const AttentionBlock& block, T* scores, T* gradients, const Acc* log_sums,
+                        const Acc* deltas) {
+  const int64_t width = block.cols + kGroup;
+  const auto memory = std::make_unique<Acc[]>(static_cast<size_t>(3 * width));
+  Acc *row = memory.get(), *factors = row + width, *slopes = factors + width;
+  std::fill(factors, factors + width, Acc{1});
+  const auto scale = static_cast<Acc>(block.scale);
+  for (int64_t r = 0; r < block.rows; ++r) {
+    const int64_t seen = block.first_row + r + 1;
+    T* weights = scores + r * block.cols;
+    T* gradient = gradients + r * block.cols;
+    load_row(weights, seen, row);
+    exp_row(row, scale, log_sums[r], seen, row);
+    if (block.threshold > 0) draw_row(block, block.first_row + r, seen, factors);
+    load_row(gradient, seen, slopes);
+    const Acc delta = deltas[r];
+    for (int64_t c = 0; c < seen; ++c) {
+      slopes[c] = row[c] * (slopes[c] * factors[c] - delta);
+      row[c] *= factors[c];
+    }
+    store_row(row, 1, seen, weights);
+    store_row(slopes, scale, seen, gradient);
+    std::fill(weights + seen, weights + block.cols, T(0));
+    std::fill(gradient + seen, gradient + block.cols, T(0));
+  }
+}
+
+#define TANREN_ATTENTION(T, Acc)                                                      \
+  template void attention_weights<T, Acc>(const AttentionBlock&, const T*, T*, Acc*); \
+  template void attention_gradient<T, Acc>(const AttentionBlock&, T*, T*, const Acc*, const Acc*)
+TANREN_ATTENTION(float, float);
+TANREN_ATTENTION(double, double);
+TANREN_ATTENTION(c10::Half, float);
+TANREN_ATTENTION(c10::BFloat16, float);
+#undef TANREN_ATTENTION
+
+}  // namespace tanren

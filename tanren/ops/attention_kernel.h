@@ -1,0 +1,35 @@
+// The loops of attention.h over one block of rows of one head; no tensors, so that the file builds
+// fast and vectorises. Single-threaded: attention.cpp is parallel over heads. Called by it alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace tanren {
+
+// Rows [first_row, first_row + rows) of a head against columns [0, cols), row-major and dense.
+// Row r sees the columns up to r. cols is at least first_row + rows.
+struct AttentionBlock {
+  int64_t first_row, rows, cols;
+  double scale;  // of the scores: 1 / √d
+  // Dropout: weight (r, c) is kept iff draw number first_draw + r row_draws + c is at least the
+  // threshold; 0 keeps all. first_draw and row_draws are multiples of 64.
+  uint32_t threshold;
+  double keep_scale;  // of the kept: 1 / (1 - p)
+  std::array<uint32_t, 2> key;
+  int64_t id, first_draw, row_draws;
+};
+
+// T: float, double, c10::Half, c10::BFloat16; Acc: what it is computed in, double or float.
+// weights[i] = dropped softmax(scale * scores), may be the scores' memory; log_sums[row] = the
+// logarithm of the sum that it was divided by.
+template <typename T, typename Acc>
+void attention_weights(const AttentionBlock& block, const T* scores, T* weights, Acc* log_sums);
+
+// In: scores, and the gradient of the dropped weights. Out, in place: the dropped weights, and the
+// gradient of the products q kᵀ. deltas[row] = Σ over a row of gradient · output.
+template <typename T, typename Acc>
+void attention_gradient(const AttentionBlock& block, T* scores, T* gradients, const Acc* log_sums,
+                        const Acc* deltas);
+
+}  // namespace tanren

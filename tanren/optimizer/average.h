@@ -1,0 +1,72 @@
+// WeightAverage: a second copy of trained weights, averaged over applied steps: exponentially (EMA)
+// or evenly (SWA: Izmailov et al., arXiv 1803.05407). Invariant: the trained weights are never
+// written; until its first update it has no value of its own. Allocated at build; not thread-safe.
+// Called by train_step once per applied update, by evaluation, and by own loops.
+#pragma once
+
+#include "tanren/optimizer/optimizer.h"
+#include "tanren/plan/plan.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+class WeightAverage {
+ public:
+  // Parameters and buffers must be fp32 or fp64, and the average has their dtype, device and
+  // strides; buffers that are not floating are left out (they stay the module's). Error for a 16-bit
+  // tensor, whose average would stand still.
+  WeightAverage(const AveragePlan& plan, const std::vector<NamedParameter>& parameters,
+                const std::vector<NamedParameter>& buffers = {});
+
+  // Takes the weights after `step` applied updates in, if the plan says so (start, every). The first
+  // time it copies them. As torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn or
+  // get_swa_multi_avg_fn, a few foreach calls whatever the number of tensors.
+  void update(int64_t step);
+  // Updates so far; 0: there is no average yet, the raw weights stand for it.
+  int64_t num_updates() const { return num_updates_; }
+
+  // Swaps the storages of the tensors with the averages: no element is copied, and a second call
+  // restores everything bitwise. Does nothing while there is no average.
+  void exchange();
+
+  // `<name>` of each averaged tensor, and "num_updates". The tensors are the average's own.
+  // Error while exchanged, as update.
+  State state() const;
+  // CheckpointError where a name, shape or dtype is not what state() has.
+  void load(const State& state);
+
+ private:
+  double decay_now() const;
+  void refuse_if_exchanged(const char* what) const;
+
+  AveragePlan plan_;
+  std::vector<std::string> names_;  // parameters, then buffers
+  size_t num_parameters_ = 0;
+  std::vector<at::Tensor> current_;   // the module's own
+  std::vector<at::Tensor> averages_;  // the same order
+  int64_t num_updates_ = 0;
+  bool exchanged_ = false;
+};
+
+// Exchanges on construction and back on destruction, also when an exception passes.
+class AverageScope {
+ public:
+  explicit AverageScope(std::vector<WeightAverage*> averages);
+  ~AverageScope();
+  AverageScope(const AverageScope&) = delete;
+  AverageScope& operator=(const AverageScope&) = delete;
+  // Whether the module now has averaged weights.
+  bool active() const { return !exchanged_.empty(); }
+
+ private:
+  std::vector<WeightAverage*> exchanged_;
+};
+
+// The learning rate of the update that follows `step` applied ones: the plan's constant one once
+// averaging has begun, if it has one, else `scheduled`.
+double averaging_rate(const AveragePlan& plan, int64_t step, double scheduled);
+
+}  // namespace tanren

@@ -1,0 +1,18 @@
+#include "tanren/base/text.h"
+#include "tanren/plan/passes.h"
+
+namespace tanren {
+
+// data.workers counts the loader threads of a machine, whose ranks share its cores.
+void plan_data(const Request& request, Plan& plan) {
+  const int64_t ranks = request.machine.local_ranks;
+  const int64_t asked = request.config.data.workers;
+  plan.data.workers = (asked + ranks - 1) / ranks;
+  if (ranks == 1) return;
+  plan.lines.push_back({"loader_threads", to_text(plan.data.workers), Source::planned,
+                        "of each rank: data.workers = " + to_text(asked) + " over the " +
+                            to_text(ranks) + " ranks of this machine" +
+                            (asked > 0 && asked < ranks ? ", at least one each" : "")});
+}
+
+}  // namespace tanren

@@ -1,0 +1,59 @@
+#include "tanren/run/check_data.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+
+#include <algorithm>
+
+namespace tanren {
+
+namespace {
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text = "[";
+  for (const auto size : shape) text += (text.size() > 1 ? ", " : "") + to_text(size);
+  return text + "]";
+}
+
+void check_inputs(const DataInfo& train, const DataInfo& eval) {
+  const bool tokens = train.vocab_size > 0;
+  if (eval.vocab_size > train.vocab_size || (eval.vocab_size > 0) != tokens) {
+    throw ConfigError("[data] data.eval has a vocabulary of " + to_text(eval.vocab_size) +
+                      ", data.train one of " + to_text(train.vocab_size) +
+                      "; give both the same kind and vocabulary");
+  }
+  const auto& ours = train.input_shape;
+  const auto& theirs = eval.input_shape;
+  const bool shorter = tokens && ours.size() == 1 && theirs.size() == 1 && theirs[0] <= ours[0];
+  if (ours != theirs && !shorter) {
+    throw ConfigError("[data] inputs of data.eval are " + shape_text(theirs) +
+                      ", those of data.train, for which the model is built, " + shape_text(ours) +
+                      "; mend data.eval's file or shape");
+  }
+}
+
+}  // namespace
+
+void check_datasets(const Datasets& datasets, const ModelOptions& model) {
+  if (!datasets.eval) return;
+  const DataInfo train = datasets.train->info(), eval = datasets.eval->info();
+  check_inputs(train, eval);
+  if (train.class_labels != eval.class_labels) {
+    const auto kind = [](bool classes) { return classes ? "classes" : "values"; };
+    throw ConfigError(std::string("[data] labels of data.eval are ") + kind(eval.class_labels) +
+                      ", those of data.train " + kind(train.class_labels) +
+                      "; give both the same data.*.label_type");
+  }
+  const int64_t known = std::max(train.outputs, model.outputs);
+  if (eval.class_labels ? eval.outputs > known : eval.outputs != train.outputs) {
+    const char* what = eval.class_labels ? " classes" : " values per sample";
+    throw ConfigError("[data] data.eval has " + to_text(eval.outputs) + what + ", data.train has " +
+                      to_text(train.outputs) +
+                      (eval.class_labels
+                           ? "; mend its labels, or set data.train.classes or model.outputs to all "
+                             "that there are"
+                           : "; give both the same labels"));
+  }
+}
+
+}  // namespace tanren

@@ -1,0 +1,126 @@
+#include "tanren/train/estimate_statistics.h"
+
+#include "tanren/base/random.h"
+#include "tanren/data/loader.h"
+#include "tanren/model/layers.h"
+#include "tanren/precision/autocast_scope.h"
+#include "tanren/train/eval_mode_scope.h"
+#include "tanren/train/train_step.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <torch/nn/modules/batchnorm.h>
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <set>
+
+namespace tanren {
+
+namespace {
+
+// A batch norm whose statistics are being measured: in training mode, and back as it was (but for
+// the statistics) at the end.
+class MeasuredNorm {
+ public:
+  // `set_momentum` sets the share of the newest batch.
+  MeasuredNorm(torch::nn::Module& module, std::optional<double> momentum,
+               std::function<void(std::optional<double>)> set_momentum)
+      : momentum_(momentum), set_momentum_(std::move(set_momentum)) {
+    module.train();
+    if (const auto* count = module.named_buffers(false).find("num_batches_tracked")) {
+      count_ = *count;
+      count_before_ = count->clone();
+    }
+  }
+  ~MeasuredNorm() {
+    set_momentum_(momentum_);
+    if (count_.defined()) count_.copy_(count_before_);
+  }
+  MeasuredNorm(const MeasuredNorm&) = delete;
+  MeasuredNorm& operator=(const MeasuredNorm&) = delete;
+
+  // The mean over batches: batch i (from 0) has the share 1 / (i + 1).
+  void next_batch(int64_t i) const { set_momentum_(1.0 / static_cast<double>(i + 1)); }
+
+ private:
+  std::optional<double> momentum_;
+  std::function<void(std::optional<double>)> set_momentum_;
+  at::Tensor count_, count_before_;
+};
+
+using MeasuredNorms = std::vector<std::unique_ptr<MeasuredNorm>>;
+
+// Adds the module if it is a Norm of torch that tracks statistics.
+template <typename Norm>
+void add_torch_norm(torch::nn::Module& module, MeasuredNorms& norms) {
+  auto* norm = dynamic_cast<Norm*>(&module);
+  if (norm == nullptr || !norm->options.track_running_stats()) return;
+  norms.push_back(std::make_unique<MeasuredNorm>(
+      module, norm->options.momentum(),
+      [norm](std::optional<double> momentum) { norm->options.momentum(momentum); }));
+}
+
+// The norms that were `training` and whose statistics are averaged (the others stay as they are).
+MeasuredNorms measured_norms(torch::nn::Module& root, const std::set<std::string>& training,
+                             const TensorMap& averaged) {
+  MeasuredNorms norms;
+  for (const auto& item : root.named_modules()) {
+    auto& module = *item.value();
+    const std::string mean = (item.key().empty() ? "" : item.key() + ".") + "running_mean";
+    if (training.count(item.key()) == 0 || !averaged.contains(mean)) continue;
+    add_torch_norm<torch::nn::BatchNorm1dImpl>(module, norms);
+    add_torch_norm<torch::nn::BatchNorm2dImpl>(module, norms);
+    add_torch_norm<torch::nn::BatchNorm3dImpl>(module, norms);
+    if (auto* norm = dynamic_cast<BatchNorm2d*>(&module)) {
+      norms.push_back(std::make_unique<MeasuredNorm>(
+          module, norm->momentum,
+          [norm](std::optional<double> momentum) { norm->momentum = momentum.value_or(0.1); }));
+    }
+  }
+  return norms;
+}
+
+Loader loader_of(const RunState& run, const Plan& plan, const Dataset& train) {
+  LoaderOptions options;
+  options.global_batch = std::min(plan.batch.microbatch, train.size());
+  options.keep_last = false;
+  options.shuffle = plan.data.shuffle;
+  options.seed = run.seed;
+  options.workers = plan.data.workers;
+  options.prefetch = plan.data.prefetch;
+  return Loader(train, options, Cursor{});
+}
+
+}  // namespace
+
+void estimate_statistics(const RunState& run, const Parts& parts, const Dataset& train) {
+  const TensorMap averaged = run.average_state().tensors;
+  std::set<std::string> training;
+  for (const auto& item : run.task.module->named_modules()) {
+    if (item.value()->is_training()) training.insert(item.key());
+  }
+  const at::NoGradGuard no_grad;
+  const AverageScope average(run.averages());
+  if (!average.active()) return;
+  const EvalModeScope eval_mode(*run.task.module);
+  const auto norms = measured_norms(*run.task.module, training, averaged);
+  if (norms.empty()) return;
+
+  Loader loader = loader_of(run, parts.plan, train);
+  const int64_t all = train.size() / std::min(parts.plan.batch.microbatch, train.size());
+  const int64_t asked = parts.plan.average.estimate_batches;
+  const int64_t count = asked > 0 ? std::min(asked, all) : all;
+  for (int64_t i = 0; i < count; ++i) {
+    for (const auto& norm : norms) norm->next_batch(i);
+    const Batch batch = prepared(loader.next().local, parts);
+    const RandomScope random(run.seed, 0, batch.ids);
+    const WindowScope window(parts.plan.precision.mode);
+    const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
+    run.phases.front().spec.forward(batch);
+  }
+}
+
+}  // namespace tanren

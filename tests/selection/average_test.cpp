@@ -1,0 +1,236 @@
+// Averaged weights in whole runs: the trained ones never notice them (PEERS rule 33).
+#include "tests/support/tiny_run.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/safetensors.h"
+#include "tanren/base/testing.h"
+#include "tanren/optimizer/average.h"
+#include "tanren/train/estimate_statistics.h"
+#include "tanren/train/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+
+namespace tanren::testing {
+namespace {
+
+RunConfig averaging_config(const std::string& kind) {
+  auto config = tiny_config("convnet");
+  config.run.steps = 20;
+  config.model.norm = "batch";
+  config.average.kind = kind;
+  config.data.eval = config.data.train;
+  return config;
+}
+
+TensorMap copied(const TensorMap& tensors) {
+  TensorMap copies;
+  for (const auto& [name, tensor] : tensors) copies.set(name, tensor.clone());
+  return copies;
+}
+
+void expect_same(const TensorMap& a, const TensorMap& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, tensor] : a) EXPECT_TRUE(at::equal(tensor, b.at(name))) << what << name;
+}
+
+double loss_of(const EvaluationReport& report) { return report.values.front().second; }
+
+TEST(Average, never_updated_is_not_evaluated_the_raw_weights_are) {
+  auto config = averaging_config("swa");
+  config.average.start = "15";
+  TinyRun run(config);
+  run.steps(5);
+  const auto report = evaluate(run.state, run.parts, *run.dataset);
+  EXPECT_FALSE(report.averaged);
+  TinyRun raw([&] {
+    auto other = config;
+    other.average.kind = "none";
+    other.average.start = "auto";
+    return other;
+  }());
+  raw.steps(5);
+  EXPECT_EQ(loss_of(report), loss_of(evaluate(raw.state, raw.parts, *raw.dataset)));
+}
+
+TEST(Average, changes_nothing_of_the_training_and_is_evaluated_in_its_place) {
+  auto config = averaging_config("ema");
+  TinyRun with(config);
+  config.average.kind = "none";
+  TinyRun without(config);
+  for (int i = 0; i < 8; ++i) {
+    with.step();
+    without.step();
+    const auto averaged = evaluate(with.state, with.parts, *with.dataset);
+    const auto raw = evaluate(without.state, without.parts, *without.dataset);
+    EXPECT_TRUE(averaged.averaged);
+    EXPECT_FALSE(raw.averaged);
+    if (i > 0) {
+      EXPECT_NE(loss_of(averaged), loss_of(raw));
+    }
+  }
+  expect_same(with.state.model_tensors(), without.state.model_tensors(), "");
+  EXPECT_TRUE(at::equal(with.weights(), without.weights()));
+}
+
+TEST(Average, is_the_mean_of_the_weights_after_each_step_batch_norm_included) {
+  auto config = averaging_config("swa");
+  config.average.start = "3";
+  config.average.buffers = "average";
+  TinyRun run(config);
+  TensorMap sums;
+  for (int step = 1; step <= 10; ++step) {
+    run.step();
+    if (step < 3) continue;
+    for (const auto& [name, tensor] : run.state.model_tensors()) {
+      if (!tensor.is_floating_point()) continue;
+      const auto* sum = sums.find(name);
+      sums.set(name, sum == nullptr ? tensor.clone() : *sum + tensor);
+    }
+  }
+  const auto average = run.state.average_state();
+  ASSERT_EQ(average.tensors.size(), sums.size());
+  for (const auto& [name, sum] : sums) {
+    EXPECT_LT(relative(average.tensors.at(name), sum / 8), 1e-12) << name;
+  }
+}
+
+TEST(Average, is_not_touched_by_a_skipped_update) {
+  auto config = averaging_config("ema");
+  config.guard.nan_loss = "skip";
+  TinyRun run(config);
+  run.steps(3);
+  const auto before = copied(run.state.average_state().tensors);
+  const auto values = run.state.average_state().values;
+  auto batch = run.loader->next();
+  TensorMap fields;
+  for (const auto& [name, field] : batch.local.fields) {
+    fields.set(name, name == "inputs"
+                         ? at::full_like(field, std::numeric_limits<double>::infinity())
+                         : field);
+  }
+  batch.local.fields = fields;
+  EXPECT_EQ(run.step(batch).objectives.front().verdict.action, Action::skip);
+  expect_same(run.state.average_state().tensors, before, "");
+  EXPECT_EQ(run.state.average_state().values, values);
+}
+
+TEST(Average, gives_the_raw_weights_back_bitwise_when_an_evaluation_throws) {
+  auto config = averaging_config("ema");
+  TinyRun run(config);
+  run.steps(4);
+  const auto raw = copied(run.state.model_tensors());
+  const auto average = copied(run.state.average_state().tensors);
+  const auto predict = run.state.task.predict;
+  int calls = 0;
+  run.state.task.predict = [&](const Batch& batch) {
+    if (++calls == 2) throw RunError("in the middle of an evaluation");
+    return predict(batch);
+  };
+  EXPECT_THROW(evaluate(run.state, run.parts, *run.dataset), RunError);
+  expect_same(run.state.model_tensors(), raw, "raw ");
+  expect_same(run.state.average_state().tensors, average, "average ");
+  for (const auto& module : run.state.task.module->modules()) EXPECT_TRUE(module->is_training());
+  run.state.task.predict = predict;
+  run.steps(2);  // and the run goes on
+}
+
+TEST(Average, resumed_goes_on_from_the_raw_weights_and_needs_its_own) {
+  const auto config = averaging_config("ema");
+  TinyRun whole(config);
+  whole.steps(9);
+  TinyRun first(config);
+  first.steps(4);
+  State model;
+  model.tensors = copied(first.state.model_tensors());
+  TinyRun second(config);
+  EXPECT_THROW(second.state.load(model, first.state.optimizer_state(), first.state.run_state()),
+               CheckpointError)
+      << "a run with averages does not start from a checkpoint without";
+  second.state.load(model, first.state.optimizer_state(), first.state.run_state(),
+                    first.state.average_state());
+  second.use_loader(0, 1);
+  evaluate(second.state, second.parts, *second.dataset);
+  second.steps(5);
+  EXPECT_TRUE(at::equal(second.weights(), whole.weights()));
+  expect_same(second.state.average_state().tensors, whole.state.average_state().tensors, "");
+}
+
+TEST(Average, of_swa_holds_the_learning_rate_it_was_given) {
+  auto config = averaging_config("swa");
+  config.schedule.kind = "cosine";
+  config.average.start = "5";
+  config.average.learning_rate = 0.003;
+  TinyRun run(config);
+  const auto reports = run.steps(8);
+  EXPECT_NE(reports[4].objectives.front().learning_rate, 0.003);
+  for (int i = 5; i < 8; ++i) EXPECT_EQ(reports[i].objectives.front().learning_rate, 0.003);
+}
+
+// The model and batches of scripts/make_average_fixtures.py.
+struct Small : torch::nn::Module {
+  torch::nn::Linear linear{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+  Small() {
+    linear = register_module("linear", torch::nn::Linear(5, 3));
+    norm = register_module("norm", torch::nn::BatchNorm1d(3));
+  }
+};
+
+TEST(Average, estimates_batch_norm_as_torchs_update_bn_and_leaves_the_model_alone) {
+  const auto fixture =
+      read_safetensors(TANREN_SOURCE_DIR "/tests/fixtures/average.safetensors").tensors;
+  const auto net = std::make_shared<Small>();
+  {
+    const at::NoGradGuard no_grad;
+    for (auto& item : net->named_parameters()) {
+      item.value().copy_(fixture.at("update_bn/model/" + item.key()));
+    }
+  }
+  TensorMap fields;
+  fields.set("inputs", fixture.at("update_bn/batches").flatten(0, 1).contiguous());
+  fields.set("labels", at::zeros({24}, at::kLong));
+  const TensorDataset data(fields, {.input_shape = {5}, .outputs = 3}, "data.train");
+  Task task;
+  task.module = net;
+  PhaseSpec phase;
+  phase.forward = [net](const Batch& batch) -> Terms {
+    const auto& inputs = batch["inputs"];
+    const auto out = net->norm(net->linear(inputs.to(net->linear->weight.scalar_type())));
+    return {{"zero", (out * 0).sum()}};
+  };
+  task.phases = {phase};
+  auto config = tiny_config("mlp");
+  config.precision.mode = "fp32";
+  config.average.kind = "swa";
+  config.average.start = "0";
+  config.run.steps = 4;
+  config.data.shuffle = false;
+  config.batch.global_batch = "8";
+  config.optimizer.weight_decay = 0;
+  TinyRun run(config, &data, task);
+  EXPECT_EQ(run.parts.plan.average.buffers, AverageBuffers::estimate);
+  run.step();  // gradients of zero: the weights stay, the running statistics move
+  const auto raw = copied(run.state.model_tensors());
+  estimate_statistics(run.state, run.parts, data);
+  expect_same(run.state.model_tensors(), raw, "raw ");
+  EXPECT_TRUE(net->norm->options.momentum().has_value());
+  const auto average = run.state.average_state().tensors;
+  for (const char* name : {"norm.running_mean", "norm.running_var"}) {
+    const auto& expected = fixture.at(std::string("update_bn/model/") + name);
+    EXPECT_LT(relative(average.at(name), expected), 1e-6) << name;
+    EXPECT_FALSE(at::equal(raw.at(name), average.at(name)));
+  }
+  net->norm->eval();  // frozen: its statistics are the user's
+  const auto before = copied(average);
+  run.parts.plan.average.estimate_batches = 1;
+  estimate_statistics(run.state, run.parts, data);
+  expect_same(run.state.average_state().tensors, before, "frozen ");
+}
+
+}  // namespace
+}  // namespace tanren::testing
