@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string>
 
@@ -113,6 +114,23 @@ TEST_F(Examples, digits_trains_with_group_norm) {
   const auto summary = trained(kTanren, "digits/run.toml");
   ASSERT_TRUE(summary.is_object());
   EXPECT_GT(summary["evaluate.accuracy"].get<double>(), 0.5);
+}
+
+TEST_F(Examples, text_learns_from_the_sources_on_this_machine_and_goes_on_from_a_prompt) {
+  const auto summary = trained(kTanren, "text/run.toml");
+  ASSERT_TRUE(summary.is_object());
+  const double loss = summary["evaluate.loss"].get<double>();
+  EXPECT_LT(loss, 0.9 * std::log(256)) << "knows nothing of the text";
+  EXPECT_NEAR(summary["evaluate.perplexity"].get<double>(), std::exp(loss), 1e-6 * std::exp(loss));
+  EXPECT_GT(summary["tokens_per_second"].get<double>(), 0);
+  const auto again = go(kTanren + " eval run --json");
+  ASSERT_EQ(again.code, 0) << again.output;
+  const auto json = nlohmann::json::parse(again.output);
+  EXPECT_EQ(json["evaluate.loss"], summary["evaluate.loss"]);
+  const auto sample = json["sample"].get<std::string>();
+  EXPECT_EQ(sample.substr(0, 4), "def ");
+  EXPECT_GT(sample.size(), 100u);
+  EXPECT_EQ(nlohmann::json::parse(go(kTanren + " eval run --json").output)["sample"], sample);
 }
 
 TEST_F(Examples, images_trains_on_a_folder_of_pngs_and_evaluates_its_checkpoint) {

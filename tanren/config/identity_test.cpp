@@ -88,17 +88,36 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
   });
   EXPECT_EQ(seen, all_keys());
   EXPECT_GT(seen.size(), 70u);
-  EXPECT_EQ(free, (std::vector<std::string>{
-                      "run.name",          "run.device",           "run.threads",
-                      "run.stop_after",    "data.workers",         "data.prefetch",
-                      "batch.microbatch",  "evaluate.checkpoint",  "guard.growth_steps",
-                      "memory.allocator",  "early_stop.patience",  "early_stop.metric",
-                      "early_stop.mode",   "early_stop.min_delta", "early_stop.start",
-                      "checkpoint.every",  "checkpoint.keep",      "checkpoint.best",
-                      "checkpoint.metric", "checkpoint.mode",      "metrics.console_every",
-                      "metrics.jsonl",     "metrics.tensorboard",  "metrics.tensorboard_every",
-                      "generate.prompt",   "generate.tokens",      "generate.temperature",
-                      "generate.top_k",    "generate.top_p",       "generate.seed"}));
+  EXPECT_EQ(free, (std::vector<std::string>{"run.name",
+                                            "run.device",
+                                            "run.threads",
+                                            "run.stop_after",
+                                            "data.workers",
+                                            "data.prefetch",
+                                            "batch.microbatch",
+                                            "guard.growth_steps",
+                                            "memory.allocator",
+                                            "evaluate.checkpoint",
+                                            "early_stop.patience",
+                                            "early_stop.metric",
+                                            "early_stop.mode",
+                                            "early_stop.min_delta",
+                                            "early_stop.start",
+                                            "checkpoint.every",
+                                            "checkpoint.keep",
+                                            "checkpoint.best",
+                                            "checkpoint.metric",
+                                            "checkpoint.mode",
+                                            "metrics.console_every",
+                                            "metrics.jsonl",
+                                            "metrics.tensorboard",
+                                            "metrics.tensorboard_every",
+                                            "generate.prompt",
+                                            "generate.tokens",
+                                            "generate.temperature",
+                                            "generate.top_k",
+                                            "generate.top_p",
+                                            "generate.seed"}));
 }
 
 TEST(Identity, a_longer_run_is_the_same_run_and_a_shorter_one_is_not) {

@@ -153,7 +153,8 @@ Task token_task(std::shared_ptr<torch::nn::Module> module,
     const at::Tensor& labels = batch["labels"];
     return Prediction{{loss(logits, labels)}, logits.transpose(1, 2), labels};
   };
-  task.metrics = {"accuracy"};
+  task.metrics = class_metrics();
+  if (label_smoothing == 0) task.metrics.emplace_back("perplexity");
   return task;
 }
 

@@ -83,7 +83,7 @@ TEST_F(Completion, completes_a_program_with_another_name_and_its_own_models) {
   fs::create_symlink(TANREN_BINARY, folder_.path() / "my-trainer");
   const auto result = shell("./my-trainer completion bash", folder_.path());
   TANREN_EXPECT_CONTAINS(result.output, "complete -o default -F _my_trainer my-trainer\n");
-  TANREN_EXPECT_CONTAINS(result.output, "model.kind) echo 'convnet ");
+  TANREN_EXPECT_CONTAINS(result.output, "model.kind) echo 'bert convnet ");
 }
 
 TEST_F(Completion, zsh_reads_its_script) {

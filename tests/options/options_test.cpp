@@ -299,7 +299,6 @@ const std::map<std::string, std::string> kElsewhere = {
     {"data.workers", "loader_test: changes no batch, by promise"},
     {"data.prefetch", "loader_test: changes no batch, by promise"},
     {"data.train.path", "every row but the synthetic ones reads it"},
-    {"evaluate.batch", "evaluation is the same in any batch size, by promise"},
     {"guard.growth_steps", "growth_watch_test, and examples_test on own_loop"},
     {"evaluate.checkpoint", "best_test: what tanren eval reads"},
     {"metrics.console_every", "console_sink_test"},
