@@ -1,3 +1,3 @@
-#include "cli/verbs.h"
+#include "tanren/cli.h"
 
 int main(int argc, char** argv) { return tanren::cli::main(argc, argv, tanren::ModelRegistry()); }

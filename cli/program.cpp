@@ -1,5 +1,6 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/cli.h"
 #include "tanren/config/read_config.h"
 #include "tanren/run/run_folder.h"
 #include "cli/verb_list.h"

@@ -44,7 +44,4 @@ struct Named {
 };
 Named read_named(const Arguments& arguments, const ModelRegistry& models);
 
-// The whole program for `models`; an own binary calls it from its main.
-int main(int argc, char** argv, const ModelRegistry& models);
-
 }  // namespace tanren::cli

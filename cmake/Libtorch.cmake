@@ -1,4 +1,5 @@
-# Finds libtorch and defines the target `libtorch` (headers, libtorch_cpu, libc10, flags).
+# Finds libtorch and defines the target `libtorch` (headers, libtorch_cpu, libc10, flags). Used by
+# tanren's own build, and installed with the package, where it stands beside fetch-libtorch.
 #
 # Order: -DTANREN_LIBTORCH=<folder that holds lib/ and include/, or its parent>, then
 # CMAKE_PREFIX_PATH, then a `torch` of a tested version that python3 can import, then the pinned
@@ -48,8 +49,10 @@ if(NOT torch_root)
   endif()
 endif()
 if(NOT torch_root)
+  find_program(TANREN_FETCH_LIBTORCH fetch-libtorch NO_DEFAULT_PATH NO_CACHE REQUIRED
+               PATHS "${CMAKE_CURRENT_LIST_DIR}" "${CMAKE_CURRENT_LIST_DIR}/../scripts")
   execute_process(
-    COMMAND ${CMAKE_CURRENT_LIST_DIR}/../scripts/fetch-libtorch
+    COMMAND ${TANREN_FETCH_LIBTORCH}
     OUTPUT_VARIABLE fetched OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE failed)
   if(failed)
     message(FATAL_ERROR "libtorch could not be fetched; pass -DTANREN_LIBTORCH=<folder>")
@@ -63,7 +66,7 @@ message(STATUS "libtorch: ${torch_root}")
 
 set(torch_lib "${torch_root}/lib")
 get_filename_component(torch_site "${torch_root}/.." ABSOLUTE)
-add_library(libtorch INTERFACE)
+add_library(libtorch INTERFACE IMPORTED) # imported: an exported library may name it
 target_include_directories(libtorch SYSTEM INTERFACE "${torch_root}/include"
                                                      "${torch_root}/include/torch/csrc/api/include")
 # libtorch_cpu and libc10 by path, never libtorch.so: that one needs every CUDA library.

@@ -1,3 +1,12 @@
+# Makes a static library part of the installed package (cmake/Package.cmake).
+function(tanren_library target)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${target} PUBLIC $<BUILD_INTERFACE:tanren_flags>)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_property(GLOBAL APPEND PROPERTY TANREN_LIBRARIES ${target})
+endfunction()
+
 # tanren_room(NAME DEPENDS rooms… SOURCES files… TESTS files… [TORCH_FREE] [LINK targets…])
 #
 # Declares one room: a static library tanren_<NAME> and, where there are tests, one test binary
@@ -7,8 +16,10 @@ function(tanren_room name)
   cmake_parse_arguments(room "TORCH_FREE" "" "DEPENDS;SOURCES;TESTS;LINK" ${ARGN})
   set(target tanren_${name})
   add_library(${target} STATIC ${room_SOURCES})
-  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${target} PUBLIC tanren_flags ${room_LINK})
+  tanren_library(${target})
+  # Header-only, and in no public header: of no interest to who links the installed library.
+  list(TRANSFORM room_LINK REPLACE "^(nlohmann_json::nlohmann_json)$" "$<BUILD_INTERFACE:\\1>")
+  target_link_libraries(${target} PUBLIC ${room_LINK})
   foreach(dependency IN LISTS room_DEPENDS)
     target_link_libraries(${target} PUBLIC tanren_${dependency})
   endforeach()

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 #include <string>
 
 namespace tanren::testing {
@@ -18,6 +19,8 @@ namespace fs = std::filesystem;
 const fs::path kExamples = fs::path(TANREN_SOURCE_DIR) / "examples";
 const std::string kTanren = TANREN_BUILD_DIR "/tanren";
 const std::string kOwnModel = TANREN_BUILD_DIR "/own_model";
+const std::string kOwnBinary = TANREN_BUILD_DIR "/own_binary";
+const std::string kOwnSink = TANREN_BUILD_DIR "/own_sink";
 const std::string kOwnLoop = "OMP_NUM_THREADS=1 " TANREN_BUILD_DIR "/own_loop";
 
 class Examples : public ::testing::Test {
@@ -63,6 +66,72 @@ TEST_F(Examples, own_model_trains_from_its_config_and_evaluates_its_checkpoint) 
 TEST_F(Examples, own_model_takes_fewer_than_60_lines) {
   const std::string text = read_file(kExamples / "own_model/main.cpp");
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 60);
+}
+
+TEST_F(Examples, own_binary_refuses_data_that_its_model_cannot_take) {
+  const auto result = go(kOwnBinary + " plan " + (kExamples / "own_binary/run.toml").string() +
+                         " --set data.train.shape=[64] --set data.eval.shape=[64]");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.output, "[lenet] wants images of 8 × 8 or more; set data.train.shape\n");
+}
+
+TEST_F(Examples, own_binary_has_every_verb_with_its_model) {
+  const auto summary = trained(kOwnBinary, "own_binary/run.toml");
+  ASSERT_TRUE(summary.is_object());
+  EXPECT_GT(summary["evaluate.accuracy"].get<double>(), 0.8);
+  const std::string config = (kExamples / "own_binary/run.toml").string();
+  const auto says = [&](const std::string& arguments, const std::string& part) {
+    const auto result = go(kOwnBinary + " " + arguments);
+    EXPECT_EQ(result.code, 0) << arguments << "\n" << result.output;
+    TANREN_EXPECT_CONTAINS(result.output, part);
+  };
+  says("eval run", "359 samples");
+  says("plan " + config, "total_steps");
+  says("summary " + config, "fc1      Linear");
+  says("run run --quiet --set run.epochs=5", "");
+  says("convert run/checkpoints/step-225 lenet.pt", "lenet.pt");
+  says("completion bash", "complete -o default -F _own_binary own_binary");
+  says("completion bash", " lenet ");
+  says("help clip.norm", "clip.norm");
+  says("doctor", "libtorch");
+  says("--help", "own_binary [OPTIONS]");
+}
+
+TEST_F(Examples, own_binary_has_a_main_of_three_lines) {
+  const std::string text = read_file(kExamples / "own_binary/main.cpp");
+  const std::string body = text.substr(text.find("{\n") + 2);
+  EXPECT_EQ(std::count(body.begin(), body.end(), '\n'), 4) << body;  // and the bracket
+}
+
+TEST_F(Examples, own_sink_ends_the_run_where_it_cannot_write) {
+  const std::string line = kOwnSink + " " + (kExamples / "own_sink/run.toml").string();
+  const auto result = go(line + " run absent/epochs.csv");
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.output,
+            "[epoch_table] cannot write absent/epochs.csv; name a file that can be written\n");
+  EXPECT_EQ(go(kOwnSink + " none.toml run epochs.csv").code, 2);
+}
+
+TEST_F(Examples, own_sink_writes_a_row_an_epoch_and_changes_no_number) {
+  const std::string config = (kExamples / "own_sink/run.toml").string();
+  const auto result = go(kOwnSink + " " + config + " run epochs.csv");
+  ASSERT_EQ(result.code, 0) << result.output;
+  std::istringstream table(read_file(temporary_.path() / "epochs.csv"));
+  std::string header, row;
+  std::getline(table, header);
+  EXPECT_EQ(header, "epoch,steps,skipped,mean_loss,learning_rate,samples_per_second");
+  int rows = 0;
+  double loss = 10;
+  for (; std::getline(table, row); ++rows) {
+    EXPECT_EQ(row.rfind(std::to_string(rows) + ",45,0,", 0), 0u) << row;
+    const double mean = std::stod(row.substr(row.find(",45,0,") + 6));
+    EXPECT_LT(mean, loss);
+    loss = mean;
+  }
+  EXPECT_EQ(rows, 3);
+  ASSERT_EQ(go(kTanren + " run " + config + " --quiet --out plain").code, 0);
+  EXPECT_EQ(read_file(temporary_.path() / "run/checkpoints/step-135/model.safetensors"),
+            read_file(temporary_.path() / "plain/checkpoints/step-135/model.safetensors"));
 }
 
 TEST_F(Examples, own_loop_says_in_one_line_what_it_cannot_read) {

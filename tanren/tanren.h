@@ -70,3 +70,5 @@
 #include "tanren/run/build.h"
 #include "tanren/run/run.h"
 #include "tanren/run/run_folder.h"
+
+#include "tanren/cli.h"

@@ -48,9 +48,9 @@ bool is_test(const std::string& path) {
   return path.size() > 9 && path.compare(path.size() - 9, 9, "_test.cpp") == 0;
 }
 
-// "base" of "tanren/base/text.h"; "cli" of "cli/run.cpp"; "tanren.h" (the umbrella) of itself.
+// "base" of "tanren/base/text.h"; "cli" of "cli/run.cpp" and of its one public header; "tanren.h" (the umbrella) of itself.
 std::string layer_of(const std::string& path) {
-  if (starts_with(path, "cli/")) return "cli";
+  if (starts_with(path, "cli/") || path == "tanren/cli.h") return "cli";
   const std::string rest = path.substr(std::string("tanren/").size());
   return rest.substr(0, rest.find('/'));
 }

@@ -2,8 +2,8 @@
 // planned, resumed and evaluated from a config like one of the zoo.
 
 #include "tanren/base/error.h"
+#include "tanren/cli.h"
 #include "tanren/model/supervised.h"
-#include "cli/verbs.h"
 
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>

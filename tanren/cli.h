@@ -1,0 +1,14 @@
+// The whole command line as one call, for a program that brings models of its own: register them,
+// call this from main, and every verb of `tanren` works on them. It alone prints and installs
+// handlers for SIGINT and SIGTERM; the rest of the library does neither.
+#pragma once
+
+#include "tanren/model/registry.h"
+
+namespace tanren::cli {
+
+// Runs the verb that argv names; returns the exit code: 0 done, 1 the run failed, 2 the input was
+// wrong, 130 stopped by a signal and resumable. Throws nothing.
+int main(int argc, char** argv, const ModelRegistry& models);
+
+}  // namespace tanren::cli
