@@ -5,7 +5,7 @@ JOBS ?= $(shell nproc)
 CMAKE_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test interop bench asan tidy format format-check mutants gpu-bundle clean
+.PHONY: help setup run test interop bench asan tidy format format-check mutants api gpu-bundle clean
 .DELETE_ON_ERROR:
 
 help: ## This list
@@ -50,6 +50,9 @@ format-check: ## Say which files clang-format would change
 
 mutants: build/release/build.ninja ## Break the code on purpose: a named test must fail each time
 	scripts/mutants --jobs $(JOBS)
+
+api: ## API reference in build/api (needs doxygen); any warning is an error
+	@scripts/api
 
 gpu-bundle: build/release/build.ninja ## Pack what a GPU machine without registries needs
 	cmake --build build/release --parallel $(JOBS)
