@@ -1,4 +1,3 @@
-#include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/metrics/evaluation_file.h"
 #include "tanren/run/run.h"
@@ -29,8 +28,7 @@ int eval(const Arguments& arguments, const ModelRegistry& models) {
   }
   std::cout << checkpoint.string() << ", " << report.samples << " samples"
             << (report.averaged ? ", averaged weights" : "");
-  for (const auto& [name, value] : report.values)
-    std::cout << ", " << name << " " << to_text(value);
+  for (const auto& [name, value] : report.values) std::cout << ", " << name << " " << shown(value);
   std::cout << "\n" << confusion_markdown(report);
   if (sample) std::cout << "sample:\n" << *sample << "\n";
   return 0;

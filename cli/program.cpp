@@ -6,6 +6,7 @@
 #include "cli/verb_list.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 
 namespace tanren::cli {
@@ -18,6 +19,12 @@ constexpr const char* kFooter =
     "Every key of a config: tanren help [KEY].";
 
 }  // namespace
+
+std::string shown(double value) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.6g", value);
+  return buffer;
+}
 
 Named read_named(const Arguments& arguments, const ModelRegistry& models) {
   Named named;

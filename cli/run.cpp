@@ -37,25 +37,27 @@ std::string weights_text(const Exported& exported, const Summary& summary) {
   std::string text = exported.averaged ? "averaged" : "";
   const auto add = [&](const std::string& more) { text += (text.empty() ? "" : ", ") + more; };
   if (summary.best_step == exported.step) {
-    add("best " + summary.best_metric + " " + to_text(summary.best_value));
+    add("best " + summary.best_metric + " " + shown(summary.best_value));
   }
   add("step " + std::to_string(exported.step));
   return "weights: " + exported.file.string() + " (" + text + ")";
 }
 
-void print_end(const RunOutput& output, const std::string& folder) {
+void print_end(const RunOutput& output, const Named& named) {
+  const std::string folder = named.folder.string();
   const auto& summary = output.summary;
   if (output.loop.ending == Ending::finished) {
-    std::cout << "finished: " << summary.steps << " steps, loss " << to_text(summary.final_loss);
+    std::cout << "finished: " << summary.steps << " steps, loss " << shown(summary.final_loss);
     for (const auto& [name, value] : summary.evaluate) {
-      std::cout << ", evaluate." << name << " " << to_text(value);
+      std::cout << ", evaluate." << name << " " << shown(value);
     }
     std::cout << ", " << seconds_text(summary.wall_seconds) << "\n";
     if (!summary.reason.empty()) std::cout << "ended early: " << summary.reason << "\n";
     if (output.exported) std::cout << weights_text(*output.exported, summary) << "\n";
     std::cout << "run folder: " << folder << "\n"
               << "next: tanren eval " << folder << "  |  more steps: tanren run " << folder
-              << " --set run.epochs=…  |  the log: " << folder << "/log.jsonl\n";
+              << " --set run." << (named.config.run.steps ? "steps" : "epochs")
+              << "=…  |  the log: " << folder << "/log.jsonl\n";
   } else {
     std::cout << "stopped at step " << summary.steps << "; go on with: tanren run " << folder
               << "\n";
@@ -95,7 +97,7 @@ int run(const Arguments& arguments, const ModelRegistry& models) {
   }
   const RunOutput output = tanren::run(input, models);
   if (arguments.json) std::cout << to_json(output.summary) << "\n";
-  if (talk) print_end(output, named.folder.string());
+  if (talk) print_end(output, named);
   return output.loop.ending == Ending::interrupted ? 130 : 0;
 }
 

@@ -36,6 +36,9 @@ int doctor(const Arguments& arguments);
 int help(const Arguments& arguments);
 int completion(const Arguments& arguments, const ModelRegistry& models);
 
+// A measured value as people read it, six digits; --json has them all.
+std::string shown(double value);
+
 // The config that `arguments` name: a TOML file, or a run folder's config.toml; and the folder of
 // its run.
 struct Named {

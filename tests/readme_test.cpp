@@ -50,13 +50,16 @@ std::string squeezed(const std::string& text) {
   return std::regex_replace(text, spaces, " ");
 }
 
-// A README line as the test runs it: a training is shortened, whatever length it asks for.
+// A README line as the test runs it: a training is shortened, whatever length it asks for, by the
+// ci.toml of its example or that of digits.
 std::string shortened(const std::string& line) {
-  static const std::regex training(R"(^(\S*) run \S+\.toml\b)");
+  static const std::regex training(R"(^\S* run (\S+\.toml)\b)");
   static const std::regex length(R"( --set run\.(epochs|steps)=\d+)");
-  static const std::string options = ci_options(kSource / "examples/digits/ci.toml");
-  if (std::regex_search(line, training)) return std::regex_replace(line, length, "") + options;
-  return line;
+  std::smatch match;
+  if (!std::regex_search(line, match, training)) return line;
+  fs::path ci = kSource / fs::path(match[1].str()).parent_path() / "ci.toml";
+  if (!fs::exists(ci)) ci = kSource / "examples/digits/ci.toml";
+  return std::regex_replace(line, length, "") + ci_options(ci);
 }
 
 // A line "… # exit 2: why" is expected to fail so.
