@@ -103,8 +103,15 @@ void fields(V& v, ModelOptions& o) {
   v("init_from", o.init_from,
     {"Start from these weights: a file (safetensors, its index, .pt, .bin), a checkpoint or a run "
      "folder; relative to the config file."});
+  v("from_hf", o.from_hf,
+    {"Start from a trained model, whose kind and sizes need not be given: a folder of Hugging "
+     "Face's "
+     "save_pretrained (bert, gpt2), or a name in the caches of Hugging Face and torch.hub "
+     "(bert-base-uncased, owner/name, resnet50); relative to the config file. Keys given beside it "
+     "stand above its config.json."});
   v("init_skip", o.init_skip,
-    {"Patterns of tensors not taken from init_from: initialised anew, or left in the file."});
+    {"Patterns of tensors not taken from init_from or from_hf: initialised anew, or left in the "
+     "file."});
   v("init_rename", o.init_rename, {"Renames of the file's tensors, each \"old=new\"."});
   v("freeze", o.freeze,
     {"Patterns of parameters that are not trained; a module that is frozen "

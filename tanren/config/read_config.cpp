@@ -349,6 +349,13 @@ void resolve(std::string& path, const fs::path& folder) {
   }
 }
 
+// A name stays one unless there is such a folder, or it looks like a path.
+void resolve_folder(std::string& name, const fs::path& folder) {
+  std::error_code none;
+  const bool is_path = !name.empty() && name.front() == '.';
+  if (is_path || (!name.empty() && fs::is_directory(folder / name, none))) resolve(name, folder);
+}
+
 }  // namespace
 
 RunConfig parse_config(std::string_view text, const std::string& source, const fs::path& folder,
@@ -365,6 +372,7 @@ RunConfig parse_config(std::string_view text, const std::string& source, const f
   }
   for (const auto& set : sets) reader.set(set);
   resolve(config.model.init_from, folder);
+  resolve_folder(config.model.from_hf, folder);
   resolve(config.data.train.path, folder);
   resolve(config.data.eval.path, folder);
   reader.add_invalid(validate(config, known_model_kinds), source);

@@ -54,6 +54,7 @@ struct ModelOptions {
   int64_t embedding_size = 0;                // lstm: width of a token's vector; 0: hidden_size
   bool bidirectional = false;                // lstm: also from the end to the start
   std::string init_from;  // weights file, checkpoint or run folder; relative to the config file
+  std::string from_hf;    // folder of save_pretrained, or the name of a model in a cache
   std::vector<std::string> init_skip;          // patterns of tensors that are not taken from it
   std::vector<std::string> init_rename;        // old=new: parts of the file's names
   std::vector<std::string> freeze;             // patterns of parameters that are not trained

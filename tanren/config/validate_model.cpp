@@ -151,7 +151,7 @@ void check_transformer(Problems& p, const ModelOptions& o) {
 void check_model(Problems& p, const ModelOptions& o, const std::vector<std::string>& known,
                  const std::set<std::string>& changed) {
   if (o.kind.empty()) {
-    p.check(false, "model.kind is missing; one of " + join(known));
+    p.check(!o.from_hf.empty(), "model.kind is missing; one of " + join(known));
   } else {
     p.one_of("model.kind", o.kind, known);
   }
@@ -175,8 +175,15 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
             "model.init_rename has \"" + rename + "\"; write \"old=new\"");
   }
   p.check(
-      !o.init_from.empty() || (o.init_skip.empty() && o.init_rename.empty()),
+      !o.init_from.empty() || !o.from_hf.empty() || (o.init_skip.empty() && o.init_rename.empty()),
       "model.init_skip and model.init_rename have no meaning without model.init_from; drop them");
+  if (!o.from_hf.empty()) {
+    p.check(o.init_from.empty(),
+            "model.init_from and model.from_hf both give the weights; drop one");
+    p.unused(changed, "model.",
+             {"size", "hidden", "channels", "norm", "embedding_size", "bidirectional", "options"},
+             "model.from_hf", o.from_hf);
+  }
   check_kind_keys(p, o, changed);
 }
 

@@ -132,6 +132,11 @@ TEST(Validate, refuses_keys_and_sizes_that_are_not_the_models) {
   refused("bert", {"model.pad_token=-2"}, "model.pad_token is -2");
   refused("bert", {"model.type_vocab_size=2"}, "here it is model.token_types");
   refused("bert", {"model.activation=gelu_new"}, "(here it is gelu_tanh)");
+  refused("bert", {"model.from_hf=bert-base-cased", "model.init_from=a.pt"},
+          "model.init_from and model.from_hf both give the weights; drop one");
+  refused("bert", {"model.from_hf=bert-base-cased", "model.size=bert-tiny"},
+          "model.size has no meaning for model.from_hf \"bert-base-cased\"");
+  refused("bert", {"model.model_name_or_path=x"}, "here it is model.from_hf");
   refused("lstm", {"model.task=mlm"}, "model.task \"mlm\" is unknown");
   refused("lstm", {"model.task=next_token", "model.bidirectional=true"},
           "model.bidirectional has no meaning for model.task \"next_token\"");

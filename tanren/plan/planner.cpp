@@ -29,8 +29,10 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
     plan.lines.push_back({"classes", to_text(static_cast<int64_t>(profile.class_names.size())),
                           Source::planned, "from 0: " + names});
   }
-  if (!config.model.init_from.empty()) {
-    plan.lines.push_back({"init_from", "", Source::asked, profile.initialised});
+  if (!config.model.init_from.empty() || !config.model.from_hf.empty()) {
+    const bool is_file = config.model.from_hf.empty();
+    plan.lines.push_back(
+        {is_file ? "init_from" : "from_hf", "", Source::asked, profile.initialised});
   }
   plan_device(request, plan);
   plan_data(request, plan);

@@ -39,9 +39,13 @@ ModelProfile profile(const Task& task, const Datasets& datasets) {
   return profile;
 }
 
-std::string initialise(const Task& task, const ModelOptions& options, bool has_weights) {
-  if (options.init_from.empty()) return "";
+std::string initialise(const Task& task, const Pretrained& source, bool has_weights) {
+  const ModelOptions& options = source.model;
+  if (options.init_from.empty() && options.from_hf.empty()) return "";
   if (has_weights) return "the checkpoint's weights replace them";
+  if (!options.from_hf.empty()) {
+    return init_from_pretrained(*task.module, source).text(source.weights.string());
+  }
   return init_from_file(*task.module, options).text(options.init_from);
 }
 

@@ -3,6 +3,7 @@
 
 #include "tanren/data/dataset.h"
 #include "tanren/model/registry.h"
+#include "tanren/run/pretrained.h"
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"
 
@@ -25,8 +26,8 @@ Task build_task(const RunConfig& config, const ModelRegistry& models, const Data
 ModelProfile profile(const Task& task, const Datasets& datasets);
 
 // Sets the process's switches for `plan` and returns the behaviour.
-// Weights of options.init_from (unless a checkpoint's will follow); says where they come from.
-std::string initialise(const Task& task, const ModelOptions& options, bool has_weights);
+// Weights of model.init_from or from_hf (unless a checkpoint's will follow); says where they come from.
+std::string initialise(const Task& task, const Pretrained& source, bool has_weights);
 Parts build_parts(const Plan& plan, const std::atomic<bool>* stop);
 
 // Moves the task to the plan's device and dtype and allocates gradients and optimizer state.

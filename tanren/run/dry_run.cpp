@@ -25,7 +25,9 @@ Batch batch_like(const Batch& sample, int64_t size) {
 
 }  // namespace
 
-LayerTable dry_run(const RunConfig& config, const ModelRegistry& models) {
+LayerTable dry_run(const RunConfig& asked, const ModelRegistry& models) {
+  RunConfig config = asked;
+  config.model = resolve_model(asked.model).model;
   const Datasets datasets = open_datasets(config.data);
   const Batch sample = datasets.train->collate({0}).batch;
   return layer_table([&] { return build_task(config, models, *datasets.train); },

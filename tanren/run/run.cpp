@@ -33,7 +33,10 @@ struct Prepared {
 };
 
 // `has_weights`: a checkpoint will follow, so model.init_from is not read again.
-Prepared prepare(const RunConfig& config, const ModelRegistry& models, bool has_weights) {
+Prepared prepare(const RunConfig& asked, const ModelRegistry& models, bool has_weights) {
+  const Pretrained source = resolve_model(asked.model);
+  RunConfig config = asked;
+  config.model = source.model;
   Machine machine = probe_machine();
   probe_accelerators(machine, config.run.device);
   Prepared prepared;
@@ -41,7 +44,7 @@ Prepared prepare(const RunConfig& config, const ModelRegistry& models, bool has_
   check_datasets(prepared.datasets, config.model);
   prepared.task = build_task(config, models, *prepared.datasets.train);
   ModelProfile facts = profile(prepared.task, prepared.datasets);
-  facts.initialised = initialise(prepared.task, config.model, has_weights);
+  facts.initialised = initialise(prepared.task, source, has_weights);
   prepared.plan = make_plan(config, machine, facts);
   return prepared;
 }

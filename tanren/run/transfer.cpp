@@ -3,7 +3,6 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/checkpoint/check_tensors.h"
-#include "tanren/checkpoint/weights_file.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -37,6 +36,20 @@ TensorMap without(const TensorMap& tensors, const std::vector<std::string>& patt
   TensorMap rest;
   for (const auto& [name, tensor] : tensors) {
     if (matches_any(patterns, name)) {
+      names.push_back(name);
+    } else {
+      rest.set(name, tensor);
+    }
+  }
+  return rest;
+}
+
+// Moves what matches a pattern of `heads`, and `other` lacks, into `names`.
+TensorMap without_heads(const TensorMap& tensors, const TensorMap& other,
+                        const std::vector<std::string>& heads, std::vector<std::string>& names) {
+  TensorMap rest;
+  for (const auto& [name, tensor] : tensors) {
+    if (other.find(name) == nullptr && matches_any(heads, name)) {
       names.push_back(name);
     } else {
       rest.set(name, tensor);
@@ -89,8 +102,12 @@ std::string InitReport::text(const std::string& path) const {
 
 InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options) {
   const std::string& path = options.init_from;
+  return init_from_state(module, state_dict_of(read_weights(path)), options, path, {});
+}
+
+InitReport init_from_state(torch::nn::Module& module, StateDict state, const ModelOptions& options,
+                           const std::string& path, const std::vector<std::string>& heads) {
   InitReport report;
-  StateDict state = state_dict_of(read_weights(path));
   report.remarks = state.remarks;
   TensorMap found = renamed(state.tensors, pairs_of(options.init_rename));
   const TensorMap all = tensors_of(module);
@@ -102,8 +119,11 @@ InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options
                         "\" matches no tensor of the model or of " + path + "; mend or drop it");
     }
   }
-  const TensorMap wanted = without(all, options.init_skip, report.skipped);
-  found = with_dtypes_of(wanted, without(found, options.init_skip, report.ignored));
+  TensorMap wanted = without(all, options.init_skip, report.skipped);
+  found = without(found, options.init_skip, report.ignored);
+  const TensorMap both = wanted;
+  wanted = without_heads(wanted, found, heads, report.skipped);
+  found = with_dtypes_of(wanted, without_heads(found, both, heads, report.ignored));
   check_names_and_shapes(wanted, found, path,
                          "leave tensors out with model.init_skip, rename with model.init_rename");
   const at::NoGradGuard no_grad;

@@ -2,6 +2,7 @@
 // fit is an error unless the config says to leave it; nothing is dropped in silence.
 #pragma once
 
+#include "tanren/checkpoint/weights_file.h"
 #include "tanren/config/run_config.h"
 
 #include <torch/nn/module.h>
@@ -26,6 +27,11 @@ struct InitReport {
 // that match options.init_skip, on either side. CheckpointError listing names and shapes of whatever
 // else is missing, unexpected or of another shape; then nothing was copied.
 InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options);
+
+// The same with the tensors in hand; `path` stands in errors. What matches a pattern of `heads` may be
+// missing on either side: in `state` it is initialised anew, in the module it is left.
+InitReport init_from_state(torch::nn::Module& module, StateDict state, const ModelOptions& options,
+                           const std::string& path, const std::vector<std::string>& heads);
 
 // Parameters that match a pattern get no gradient, and so no optimizer state; a module whose
 // parameters are all frozen stands still: its batch norm and dropout are in eval mode. Returns how

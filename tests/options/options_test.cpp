@@ -294,6 +294,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"run.name", "cli_test: names the folder"},
     {"model.options", "readme_test and own_model: handed to registered kinds"},
     {"model.task", "bert_test, lstm_test: the head of each task"},
+    {"model.from_hf", "pretrained_test"},
     {"model.init_skip", "transfer_test"},
     {"model.init_rename", "transfer_test"},
     {"data.workers", "loader_test: changes no batch, by promise"},
