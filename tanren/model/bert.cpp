@@ -167,7 +167,9 @@ Task bert_task(const ModelOptions& options, const DataInfo& info) {
   if (model->shape().head == BertHead::classify) {
     return supervised_batches(model, forward, options, info);
   }
-  return token_task(model, forward, options.label_smoothing);
+  Task task = token_task(model, forward, options.label_smoothing);
+  task.classes = model->shape().vocab_size;
+  return task;
 }
 
 }  // namespace tanren

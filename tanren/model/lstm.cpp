@@ -186,8 +186,10 @@ Task lstm_task(const ModelOptions& options, const DataInfo& info) {
     return model->forward(vectors ? inputs.to(model->parameters().front().scalar_type()) : inputs,
                           mask != nullptr ? *mask : at::Tensor());
   };
-  if (model->shape().next_token) return token_task(model, forward, options.label_smoothing);
-  return supervised_batches(model, forward, options, info);
+  if (!model->shape().next_token) return supervised_batches(model, forward, options, info);
+  Task task = token_task(model, forward, options.label_smoothing);
+  task.classes = model->shape().vocab_size;
+  return task;
 }
 
 }  // namespace tanren

@@ -15,12 +15,13 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-void check_inputs(const DataInfo& train, const DataInfo& eval) {
+void check_inputs(const DataInfo& train, const DataInfo& eval, int64_t model_tokens) {
   const bool tokens = train.vocab_size > 0;
-  if (eval.vocab_size > train.vocab_size || (eval.vocab_size > 0) != tokens) {
+  if (eval.vocab_size > std::max(train.vocab_size, model_tokens) ||
+      (eval.vocab_size > 0) != tokens) {
     throw ConfigError("[data] data.eval has a vocabulary of " + to_text(eval.vocab_size) +
                       ", data.train one of " + to_text(train.vocab_size) +
-                      "; give both the same kind and vocabulary");
+                      "; give both the same kind and vocabulary, or set model.vocab_size");
   }
   const auto& ours = train.input_shape;
   const auto& theirs = eval.input_shape;
@@ -37,7 +38,7 @@ void check_inputs(const DataInfo& train, const DataInfo& eval) {
 void check_datasets(const Datasets& datasets, const ModelOptions& model) {
   if (!datasets.eval) return;
   const DataInfo train = datasets.train->info(), eval = datasets.eval->info();
-  check_inputs(train, eval);
+  check_inputs(train, eval, model.vocab_size);
   if (train.class_labels != eval.class_labels) {
     const auto kind = [](bool classes) { return classes ? "classes" : "values"; };
     throw ConfigError(std::string("[data] labels of data.eval are ") + kind(eval.class_labels) +
