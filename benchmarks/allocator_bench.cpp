@@ -33,6 +33,7 @@ struct Workload {
   int64_t samples = 0, microbatch = 0;  // per step, per forward
   int steps = 1;                        // per block
   int pairs = 0;                        // at most; 0: as asked
+  int child_steps = 20;                 // of a process whose memory is measured
 };
 
 std::vector<Workload> workloads() {
@@ -56,7 +57,8 @@ std::vector<Workload> workloads() {
        .data = tokens(256, 50257),
        .samples = 8,
        .microbatch = 2,
-       .pairs = 10},
+       .pairs = 10,
+       .child_steps = 4},
       {.name = "resnet18",
        .model = {.kind = "resnet", .size = "resnet18"},
        .precision = "fp32",
@@ -69,7 +71,8 @@ std::vector<Workload> workloads() {
        .data = {.input_shape = {784}, .outputs = 10},
        .samples = 256,
        .microbatch = 256,
-       .steps = 20},
+       .steps = 20,
+       .child_steps = 200},
   };
 }
 
@@ -135,8 +138,6 @@ class Training {
   RunState state_;
 };
 
-constexpr int kStepsOfAChild = 6;
-
 // Peak resident megabytes of a process of its own that trains so.
 double megabytes(const char* program, const Workload& work, int64_t threads, bool cached) {
   const std::string count = std::to_string(threads);
@@ -193,7 +194,7 @@ int benchmark(int argc, char** argv) {
     for (const Workload& work : all) {
       if (work.name != argv[2]) continue;
       Training(work, std::atoll(argv[3]), std::string_view(argv[4]) == "cached")
-          .steps(kStepsOfAChild);
+          .steps(work.child_steps);
       return 0;
     }
     return 2;

@@ -17,7 +17,8 @@ namespace {
 
 class Allocator : public ::testing::TestWithParam<const char*> {
  protected:
-  Summary go(const std::string& allocator) {
+  Summary go(const std::string& allocator) { return go(allocator, allocator, 0); }
+  Summary go(const std::string& allocator, const std::string& folder, int64_t stop_after) {
     RunInput input;
     input.config = tiny_config(GetParam());
     if (input.config.model.kind == "mlp") input.config.model.hidden = {1024};  // > 32 KiB
@@ -28,15 +29,16 @@ class Allocator : public ::testing::TestWithParam<const char*> {
     input.config.evaluate.every = 5;
     input.config.batch.microbatch = 10;
     input.config.memory.allocator = allocator;
-    input.folder = folder_.path() / allocator;
+    if (stop_after > 0) input.config.run.stop_after = stop_after;
+    input.folder = folder_.path() / folder;
     return run(input, ModelRegistry()).summary;
   }
-  std::string log(const std::string& allocator) const {
+  std::string log(const std::string& folder) const {
     static const std::regex timing(R"(,"timing":\{[^}]*\})");
-    return std::regex_replace(read_file(folder_.path() / allocator / "log.jsonl"), timing, "");
+    return std::regex_replace(read_file(folder_.path() / folder / "log.jsonl"), timing, "");
   }
-  Snapshot checkpoint(const std::string& allocator) const {
-    return read_checkpoint(*latest_checkpoint(folder_.path() / allocator / "checkpoints"));
+  Snapshot checkpoint(const std::string& folder) const {
+    return read_checkpoint(*latest_checkpoint(folder_.path() / folder / "checkpoints"));
   }
 
   TemporaryFolder folder_;
@@ -57,6 +59,13 @@ TEST_P(Allocator, cached_pages_change_no_bit_of_a_run) {
   for (const auto& [name, tensor] : one.model.tensors) {
     EXPECT_TRUE(at::equal(tensor, other.model.tensors.at(name))) << name;
   }
+}
+
+TEST_P(Allocator, a_run_stopped_with_the_one_goes_on_with_the_other) {
+  go("default");
+  go("default", "both", 8);
+  EXPECT_EQ(go("cached", "both", 0).steps, 20);
+  EXPECT_EQ(log("default"), log("both"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Allocator, ::testing::Values("mlp", "convnet"));
