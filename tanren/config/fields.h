@@ -222,32 +222,104 @@ void fields(V& v, GroupOptions& o) {
 
 template <class V>
 void fields(V& v, OptimizerOptions& o) {
-  v("kind", o.kind, {"adamw, sgd."});
+  v("kind", o.kind,
+    {"adamw, adam, nadam, radam, adagrad, rmsprop, adafactor, lion, muon, sgd; each as torch.optim "
+     "has it (lion as published)."});
   v("learning_rate", o.learning_rate, {"Peak learning rate, in (0, 1e6)."});
-  v("weight_decay", o.weight_decay, {"adamw: decoupled; sgd: added to the gradient. ≥ 0."});
-  v("beta1", o.beta1, {"adamw, in [0, 1)."});
-  v("beta2", o.beta2, {"adamw, in [0, 1)."});
-  v("eps", o.eps, {"adamw, > 0."});
-  v("momentum", o.momentum, {"sgd, in [0, 1)."});
+  v("weight_decay", o.weight_decay,
+    {"Decoupled in adamw, adafactor, lion, muon; else added to the gradient. ≥ 0; default 0.01 for "
+     "adamw, sgd and lion, 0.1 for muon, else 0."});
+  v("beta1", o.beta1, {"adamw, adam, nadam, radam, lion, muon's AdamW; in [0, 1)."});
+  v("beta2", o.beta2,
+    {"adamw, adam, nadam, radam, lion, muon's AdamW; in [0, 1); default 0.999, lion 0.99."});
+  v("eps", o.eps,
+    {"adamw, adam, nadam, radam, adagrad, rmsprop, muon's AdamW; > 0; default 1e-8, adagrad "
+     "1e-10."});
+  v("momentum", o.momentum, {"sgd, rmsprop, muon, in [0, 1); default 0, muon 0.95."});
   v("dampening", o.dampening, {"sgd, in [0, 1]."});
-  v("nesterov", o.nesterov, {"sgd; needs momentum and no dampening."});
+  v("nesterov", o.nesterov,
+    {"sgd (needs momentum and no dampening), muon; default false, muon true."});
   v("decay_norms_and_biases", o.decay_norms_and_biases,
     {"false: no weight decay on 1-dim parameters."});
   v("groups", o.groups,
     {"Tables [[optimizer.groups]]; a parameter belongs to the first that matches it."});
+  v("layer_decay", o.layer_decay,
+    {"Rate of a parameter × layer_decay ^ (layers between its own and the last), in (0, 1]; 1: "
+     "off. "
+     "Multiplies a group's learning_rate_scale."});
+  v("layers", o.layers,
+    {"Patterns of the layers from the input on, {} a block's number, such as \"*wte*\", "
+     "\"transformer.h.{}.*\"; what none matches is the last layer. Empty: by the first number in a "
+     "name; what comes before the first block is the first layer."});
+  v("amsgrad", o.amsgrad, {"adamw, adam: divide by the largest second moment so far."});
+  v("decoupled_weight_decay", o.decoupled_weight_decay, {"nadam, radam: weight decay as adamw's."});
+  v("momentum_decay", o.momentum_decay, {"nadam, ≥ 0."});
+  v("alpha", o.alpha, {"rmsprop: average of squares, in [0, 1)."});
+  v("centered", o.centered, {"rmsprop: divide by the deviation instead of the square mean."});
+  v("learning_rate_decay", o.learning_rate_decay,
+    {"adagrad: the rate of update t is divided by 1 + (t - 1) × it, ≥ 0."});
+  v("initial_accumulator", o.initial_accumulator, {"adagrad: first sum of squares, ≥ 0."});
+  v("beta2_decay", o.beta2_decay,
+    {"adafactor: exponent of the averages' weight, ≤ 0 (1 - t ^ it is beta2 of update t)."});
+  v("clip_threshold", o.clip_threshold, {"adafactor: largest root mean square of an update, ≥ 1."});
+  v("scale_floor", o.scale_floor,
+    {"adafactor: least root mean square that a parameter counts with, ≥ 0."});
+  v("relative_step", o.relative_step,
+    {"adafactor: true, as torch: min(rate, 1/√t) × the parameter's root mean square; false: the "
+     "rate "
+     "itself (transformers' relative_step and scale_parameter off)."});
+  v("newton_schulz_steps", o.newton_schulz_steps, {"muon, 1 to 99."});
+  v("adjust_learning_rate", o.adjust_learning_rate,
+    {"muon: match_rms_adamw (× 0.2 √max(rows, columns): one rate fits matrices and AdamW's "
+     "parameters), original (× √max(1, rows / columns))."});
+  v("adamw_parameters", o.adamw_parameters,
+    {"muon: patterns of matrices that AdamW updates (embeddings, heads), beside all 0- and 1-dim "
+     "parameters. Kernels of convolutions are matrices of one row per output channel."});
 }
 
 template <class V>
 void fields(V& v, ScheduleOptions& o) {
-  v("kind", o.kind, {"constant, linear, cosine."});
+  v("kind", o.kind,
+    {"constant, linear, cosine, cosine_with_restarts, polynomial, inverse_sqrt, step, multi_step, "
+     "one_cycle, warmup_stable_decay, reduce_on_plateau."});
   v("warmup_steps", o.warmup_steps,
-    {"Updates over which the rate rises linearly to its peak, ≥ 0."});
-  v("final_fraction", o.final_fraction, {"Rate at the end, as a share of the peak, in [0, 1]."});
+    {"Updates over which the rate rises linearly to its peak, ≥ 0; every kind but one_cycle."});
+  v("final_fraction", o.final_fraction,
+    {"Rate at the end, as a share of the peak, in [0, 1]: linear, cosine, cosine_with_restarts, "
+     "polynomial, warmup_stable_decay; reduce_on_plateau: the floor."});
+  v("cycles", o.cycles, {"cosine_with_restarts, ≥ 1."});
+  v("cycle_growth", o.cycle_growth,
+    {"cosine_with_restarts: length of a cycle over that of the one before, in [1, 1000]."});
+  v("power", o.power, {"polynomial, > 0."});
+  v("timescale", o.timescale,
+    {"inverse_sqrt: updates after which the rate is peak / √2; 0: warmup_steps, or 10000 "
+     "without."});
+  v("step_size", o.step_size, {"step: updates after the warm-up between two reductions, ≥ 1."});
+  v("milestones", o.milestones,
+    {"multi_step: applied updates before each reduction, rising; the warm-up counts."});
+  v("factor", o.factor, {"step, multi_step, reduce_on_plateau: factor of a reduction, in (0, 1)."});
+  v("warmup_fraction", o.warmup_fraction, {"one_cycle: share of the run that rises, in (0, 1)."});
+  v("div_factor", o.div_factor, {"one_cycle: peak over first rate, ≥ 1."});
+  v("final_div_factor", o.final_div_factor, {"one_cycle: first rate over last rate, ≥ 1."});
+  v("shape", o.shape, {"one_cycle, warmup_stable_decay: cosine, linear; the latter also 1-sqrt."});
+  v("decay_steps", o.decay_steps,
+    {"warmup_stable_decay: updates of the decay at the end; 0: a tenth of the run."});
+  v("metric", o.metric, {"reduce_on_plateau: loss, or one of evaluate.metrics."});
+  v("mode", o.mode,
+    {"reduce_on_plateau: min, max; auto: min for losses and errors, max for scores."});
+  v("patience", o.patience,
+    {"reduce_on_plateau: evaluations without improvement that are borne, ≥ 0."});
+  v("threshold", o.threshold, {"reduce_on_plateau: least improvement that counts, ≥ 0."});
+  v("threshold_mode", o.threshold_mode, {"reduce_on_plateau: rel (of the best value), abs."});
+  v("cooldown", o.cooldown,
+    {"reduce_on_plateau: evaluations after a reduction that are not judged, ≥ 0."});
 }
 
 template <class V>
 void fields(V& v, ClipOptions& o) {
   v("norm", o.norm, {"Largest global gradient norm of an update, ≥ 0; 0: no clipping."});
+  v("value", o.value,
+    {"Largest absolute value of a gradient element, after clip.norm, ≥ 0; 0: no clipping."});
 }
 
 template <class V>

@@ -200,7 +200,7 @@ class Reader {
     bool taken = false;
     visit_config(config_, [&](const std::string& name, auto& member, const FieldInfo&) {
       using Member = std::remove_reference_t<decltype(member)>;
-      if constexpr (std::is_same_v<Member, std::optional<int64_t>>) {
+      if constexpr (requires(Member m) { m.reset(); }) {
         if (name != key) return;
         member.reset();
         taken = true;

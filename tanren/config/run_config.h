@@ -132,27 +132,81 @@ struct GroupOptions {                   // [[optimizer.groups]]
 };
 
 struct OptimizerOptions {
-  std::string kind = "adamw";  // adamw, sgd
+  // adamw, adam, nadam, radam, adagrad, rmsprop, adafactor, lion, muon, sgd
+  std::string kind = "adamw";
   double learning_rate = 1e-3;
-  double weight_decay = 0.01;
-  double beta1 = 0.9;                  // adamw
-  double beta2 = 0.999;                // adamw
-  double eps = 1e-8;                   // adamw
-  double momentum = 0.0;               // sgd
+  std::optional<double> weight_decay;  // unset, as the next: by kind, see with_defaults
+  double beta1 = 0.9;                  // adamw, adam, nadam, radam, lion, muon
+  std::optional<double> beta2;         // the same
+  std::optional<double> eps;           // adamw, adam, nadam, radam, adagrad, rmsprop, muon
+  std::optional<double> momentum;      // sgd, rmsprop, muon
   double dampening = 0.0;              // sgd
-  bool nesterov = false;               // sgd
+  std::optional<bool> nesterov;        // sgd, muon
   bool decay_norms_and_biases = true;  // false: no weight decay on 1-dim parameters
   std::vector<GroupOptions> groups;
+  double layer_decay = 1.0;         // rate of a layer: decay ^ layers above it; 1: off
+  std::vector<std::string> layers;  // patterns from the input to the output, {} a block's number
+  bool amsgrad = false;             // adamw, adam
+  bool decoupled_weight_decay = false;                   // nadam, radam
+  double momentum_decay = 4e-3;                          // nadam
+  double alpha = 0.99;                                   // rmsprop
+  bool centered = false;                                 // rmsprop
+  double learning_rate_decay = 0.0;                      // adagrad
+  double initial_accumulator = 0.0;                      // adagrad
+  double beta2_decay = -0.8;                             // adafactor
+  double clip_threshold = 1.0;                           // adafactor
+  double scale_floor = 1e-3;                             // adafactor
+  bool relative_step = true;                             // adafactor
+  int64_t newton_schulz_steps = 5;                       // muon
+  std::string adjust_learning_rate = "match_rms_adamw";  // muon: or original
+  std::vector<std::string> adamw_parameters = {"*embed*", "*wte.*",       "*wpe.*",
+                                               "*head*",  "*classifier*", "fc.*"};  // muon
 };
 
+// `options` with what is not set filled in by its kind: weight_decay 0.01 (adamw, sgd, lion), 0.1
+// (muon), else 0; beta2 0.999 (lion 0.99); eps 1e-8 (adagrad 1e-10); momentum 0 (muon 0.95);
+// nesterov false (muon true).
+inline OptimizerOptions with_defaults(OptimizerOptions options) {
+  const std::string& kind = options.kind;
+  const bool muon = kind == "muon", lion = kind == "lion";
+  const bool small_decay = lion || kind == "adamw" || kind == "sgd";
+  options.weight_decay = options.weight_decay.value_or(muon ? 0.1 : small_decay ? 0.01 : 0.0);
+  options.beta2 = options.beta2.value_or(lion ? 0.99 : 0.999);
+  options.eps = options.eps.value_or(kind == "adagrad" ? 1e-10 : 1e-8);
+  options.momentum = options.momentum.value_or(muon ? 0.95 : 0.0);
+  options.nesterov = options.nesterov.value_or(muon);
+  return options;
+}
+
 struct ScheduleOptions {
-  std::string kind = "constant";  // constant, linear, cosine
-  int64_t warmup_steps = 0;       // linear from 0 to the learning rate
-  double final_fraction = 0.0;    // learning rate once the run is over, as a share of the peak
+  // constant, linear, cosine, cosine_with_restarts, polynomial, inverse_sqrt, step, multi_step,
+  // one_cycle, warmup_stable_decay, reduce_on_plateau
+  std::string kind = "constant";
+  int64_t warmup_steps = 0;     // linear from 0 to the learning rate; not one_cycle
+  double final_fraction = 0.0;  // learning rate once the run is over, as a share of the peak
+  int64_t cycles = 1;           // cosine_with_restarts
+  double cycle_growth = 1.0;    // cosine_with_restarts: each cycle is so many times the one before
+  double power = 1.0;           // polynomial
+  int64_t timescale = 0;        // inverse_sqrt; 0: warmup_steps, or 10000 without
+  int64_t step_size = 0;        // step: updates between two reductions
+  std::vector<int64_t> milestones;     // multi_step: updates before each reduction
+  double factor = 0.1;                 // step, multi_step, reduce_on_plateau
+  double warmup_fraction = 0.3;        // one_cycle: share of the run that rises
+  double div_factor = 25.0;            // one_cycle: peak / first rate
+  double final_div_factor = 1e4;       // one_cycle: first rate / last rate
+  std::string shape = "cosine";        // one_cycle, warmup_stable_decay: cosine, linear, 1-sqrt
+  int64_t decay_steps = 0;             // warmup_stable_decay; 0: a tenth of the run
+  std::string metric = "loss";         // reduce_on_plateau: of the evaluation
+  std::string mode = "auto";           // reduce_on_plateau: min, max; auto: by the metric
+  int64_t patience = 10;               // reduce_on_plateau: evaluations without improvement
+  double threshold = 1e-4;             // reduce_on_plateau
+  std::string threshold_mode = "rel";  // reduce_on_plateau: rel, abs
+  int64_t cooldown = 0;                // reduce_on_plateau: evaluations after a reduction
 };
 
 struct ClipOptions {
-  double norm = 0.0;  // global norm of an objective's gradients is brought down to it; 0: off
+  double norm = 0.0;   // global norm of an objective's gradients is brought down to it; 0: off
+  double value = 0.0;  // then every element is brought into [-value, value]; 0: off
 };
 
 struct GuardOptions {

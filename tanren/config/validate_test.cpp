@@ -206,7 +206,7 @@ TEST(Validate, refuses_loss_scales_that_cannot_work) {
 
 TEST(Validate, refuses_optimizer_settings_that_diverge_or_do_nothing) {
   expect_refused({
-      {{"optimizer.kind=lion"}, "optimizer.kind \"lion\" is unknown; one of adamw, sgd"},
+      {{"optimizer.kind=lamb"}, "optimizer.kind \"lamb\" is unknown; one of adafactor, adagrad, "},
       {{"optimizer.learning_rate=0"}, "optimizer.learning_rate is 0; it must be positive"},
       {{"optimizer.learning_rate=-1"}, "optimizer.learning_rate is -1"},
       {{"optimizer.learning_rate=1e9"}, "optimizer.learning_rate is 1e+09"},
@@ -229,9 +229,34 @@ TEST(Validate, refuses_optimizer_settings_that_diverge_or_do_nothing) {
 
 TEST(Validate, refuses_the_rest_out_of_range) {
   expect_refused({
-      {{"schedule.kind=step"}, "schedule.kind \"step\" is unknown"},
+      {{"schedule.kind=stp"}, "schedule.kind \"stp\" is unknown"},
+      {{"schedule.kind=step"}, "schedule.step_size is 0"},
+      {{"schedule.kind=step", "schedule.step_size=3", "schedule.factor=1"},
+       "schedule.factor is 1; it must lie in (0, 1)"},
+      {{"schedule.power=2"}, "schedule.power has no meaning"},
+      {{"schedule.kind=one_cycle", "schedule.warmup_steps=3"},
+       "schedule.warmup_steps has no meaning"},
+      {{"schedule.kind=one_cycle", "schedule.shape=1-sqrt"}, "schedule.shape \"1-sqrt\""},
+      {{"schedule.kind=multi_step"}, "schedule.milestones is empty"},
+      {{"schedule.kind=multi_step", "schedule.milestones=[4, 4]"}, "they must rise"},
+      {{"schedule.kind=cosine_with_restarts", "schedule.cycles=0"}, "schedule.cycles is 0"},
+      {{"schedule.kind=reduce_on_plateau", "evaluate.every=2"}, "there is no [data.eval]"},
+      {{"schedule.kind=reduce_on_plateau", "data.eval.kind=csv", "data.eval.path=e"},
+       "evaluate.every is 0"},
+      {{"schedule.kind=reduce_on_plateau", "data.eval.kind=csv", "data.eval.path=e",
+        "evaluate.every=2", "schedule.metric=top3"},
+       "schedule.metric \"top3\" is unknown"},
+      {{"clip.value=-1"}, "clip.value is -1"},
+      {{"optimizer.layer_decay=1.5"}, "optimizer.layer_decay is 1.5; it must lie in (0, 1]"},
+      {{"optimizer.layers=[a]"}, "optimizer.layers does nothing while"},
+      {{"optimizer.kind=lion", "optimizer.eps=1e-5"}, "optimizer.eps has no meaning"},
+      {{"optimizer.kind=rmsprop", "optimizer.alpha=1"}, "optimizer.alpha is 1"},
+      {{"optimizer.kind=adafactor", "optimizer.beta2_decay=0.5"}, "optimizer.beta2_decay is 0.5"},
+      {{"optimizer.kind=muon", "optimizer.newton_schulz_steps=0"},
+       "optimizer.newton_schulz_steps is 0"},
       {{"schedule.warmup_steps=-1"}, "schedule.warmup_steps is -1"},
-      {{"schedule.final_fraction=2"}, "schedule.final_fraction is 2; it must lie in [0, 1]"},
+      {{"schedule.kind=linear", "schedule.final_fraction=2"},
+       "schedule.final_fraction is 2; it must lie in [0, 1]"},
       {{"clip.norm=-1"}, "clip.norm is -1"},
       {{"guard.nan_loss=ignore"}, "guard.nan_loss \"ignore\" is unknown; one of stop, skip"},
       {{"guard.nan_gradient=ignore"}, "guard.nan_gradient"},
@@ -320,11 +345,13 @@ TEST(Validate, finds_numbers_that_are_not_in_a_config_made_by_a_program) {
   const double inf = std::numeric_limits<double>::infinity();
   for (const double bad : {nan, inf}) {
     RunConfig config = parse(kGood);
-    config.model.dropout = config.optimizer.learning_rate = config.optimizer.weight_decay = bad;
-    config.optimizer.eps = config.optimizer.beta1 = config.clip.norm = bad;
+    config.model.dropout = config.optimizer.learning_rate = bad;
+    config.optimizer.weight_decay = config.optimizer.eps = bad;
+    config.optimizer.beta1 = config.clip.norm = config.clip.value = bad;
+    config.optimizer.layer_decay = config.schedule.factor = config.schedule.cycle_growth = bad;
     config.schedule.final_fraction = config.precision.growth_factor = bad;
     config.precision.backoff_factor = config.data.train.scale = config.data.train.offset = bad;
-    EXPECT_EQ(validate(config, {"mlp"}).size(), 11u);
+    EXPECT_EQ(validate(config, {"mlp"}).size(), 18u);
   }
   EXPECT_TRUE(validate(parse(kGood), {"mlp"}).empty());
 }

@@ -70,6 +70,7 @@ inline const char* type_name(int64_t) { return "a whole number"; }
 inline const char* type_name(double) { return "a number"; }
 inline const char* type_name(const std::optional<int64_t>&) { return "a whole number"; }
 inline const char* type_name(const std::optional<double>&) { return "a number"; }
+inline const char* type_name(const std::optional<bool>&) { return "true or false"; }
 inline const char* type_name(const std::vector<int64_t>&) { return "a list of whole numbers"; }
 inline const char* type_name(const std::vector<double>&) { return "a list of numbers"; }
 inline const char* type_name(const std::vector<std::string>&) { return "a list of texts"; }

@@ -7,17 +7,19 @@
 #include <ATen/core/grad_mode.h>
 
 #include <optional>
+#include <utility>
 
 namespace tanren {
 namespace {
 
-class AdamW final : public Optimizer {
+class AdamW final : public TensorOptimizer {
  public:
-  AdamW(const OptimizerOptions& options, const std::vector<NamedParameter>& parameters)
-      : options_(options), groups_(make_groups(options, parameters)) {
+  AdamW(const OptimizerOptions& options, std::vector<Group> groups)
+      : options_(options), groups_(std::move(groups)) {
     for (Group& group : groups_) {
       group.all.first = zeros_like_all(group.all.parameters);
       group.all.second = zeros_like_all(group.all.parameters);
+      if (options_.amsgrad) group.all.third = zeros_like_all(group.all.parameters);
       const int64_t members = static_cast<int64_t>(group.names.size());
       group.all_steps = at::zeros(
           {members}, group.all.parameters[0].options().dtype(at::kFloat).requires_grad(false));
@@ -33,20 +35,34 @@ class AdamW final : public Optimizer {
       if (group.refresh(input) == 0) continue;
       const TensorLists& lists = group.select(group.present);
       advance(group, lists, found_inf);
-      at::_fused_adamw_(lists.parameters, lists.gradients, lists.first, lists.second, {},
-                        lists.steps, input.learning_rate * group.learning_rate_scale,
-                        options_.beta1, options_.beta2, group.weight_decay, options_.eps,
-                        /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{}, found_inf);
+      const auto fused = [&](auto&& kernel) {
+        kernel(lists.parameters, lists.gradients, lists.first, lists.second, lists.third,
+               lists.steps, input.learning_rate * group.learning_rate_scale, options_.beta1,
+               *options_.beta2, group.weight_decay, *options_.eps, options_.amsgrad,
+               /*maximize=*/false, /*grad_scale=*/std::nullopt, found_inf);
+      };
+      if (options_.kind == "adam") {
+        fused([](auto&&... given) { at::_fused_adam_(given...); });
+      } else {
+        fused([](auto&&... given) { at::_fused_adamw_(given...); });
+      }
     }
   }
 
-  State state() const override {
-    State state;
-    for (const auto& [name, tensor] : named()) state.tensors.set(name, tensor);
-    return state;
+  NamedTensors named() const override {
+    NamedTensors tensors;
+    for (const Group& group : groups_) {
+      for (size_t i = 0; i < group.names.size(); ++i) {
+        tensors.emplace_back(group.names[i] + ".exp_avg", group.all.first[i]);
+        tensors.emplace_back(group.names[i] + ".exp_avg_sq", group.all.second[i]);
+        if (options_.amsgrad) {
+          tensors.emplace_back(group.names[i] + ".max_exp_avg_sq", group.all.third[i]);
+        }
+        tensors.emplace_back(group.names[i] + ".step", group.all.steps[i]);
+      }
+    }
+    return tensors;
   }
-
-  void load(const State& state) override { load_tensors(named(), state.tensors); }
 
  private:
   // The kernel reads the steps and never advances them; a skipped update must not count. It
@@ -62,27 +78,15 @@ class AdamW final : public Optimizer {
     if (found_inf) at::_foreach_add_(lists.steps, found_inf->reshape({}), -1);
   }
 
-  NamedTensors named() const {
-    NamedTensors tensors;
-    for (const Group& group : groups_) {
-      for (size_t i = 0; i < group.names.size(); ++i) {
-        tensors.emplace_back(group.names[i] + ".exp_avg", group.all.first[i]);
-        tensors.emplace_back(group.names[i] + ".exp_avg_sq", group.all.second[i]);
-        tensors.emplace_back(group.names[i] + ".step", group.all.steps[i]);
-      }
-    }
-    return tensors;
-  }
-
   OptimizerOptions options_;
   std::vector<Group> groups_;
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options,
-                                      const std::vector<NamedParameter>& parameters) {
-  return std::make_unique<AdamW>(options, parameters);
+std::unique_ptr<TensorOptimizer> make_adamw(const OptimizerOptions& options,
+                                            std::vector<Group> groups) {
+  return std::make_unique<AdamW>(options, std::move(groups));
 }
 
 }  // namespace tanren

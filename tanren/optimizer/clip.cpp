@@ -33,4 +33,11 @@ double clip_factor(double norm, double max_norm) {
   return factor > 1 ? 1 : factor;
 }
 
+void clip_value_(at::TensorList gradients, double max_value) {
+  if (gradients.empty()) return;
+  const at::NoGradGuard no_grad;
+  at::_foreach_clamp_min_(gradients, -max_value);
+  at::_foreach_clamp_max_(gradients, max_value);
+}
+
 }  // namespace tanren

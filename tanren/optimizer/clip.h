@@ -1,4 +1,6 @@
-// Clipping by the global norm, as torch.nn.utils.clip_grad_norm_, without reading the device.
+// Clipping by the global norm and by value, as torch.nn.utils.clip_grad_norm_ and
+// clip_grad_value_, without reading the device. Where both are asked for, the norm comes first:
+// then both bounds hold, and the norm is the one of the raw gradients, which is measured anyway.
 // Called between unscaling and the optimizer, by train_step and own loops.
 #pragma once
 
@@ -14,5 +16,7 @@ at::Tensor global_norm(at::TensorList gradients);
 at::Tensor clip_norm_(at::TensorList gradients, double max_norm);
 // min(1, max_norm / (norm + 1e-6)); NaN stays NaN.
 double clip_factor(double norm, double max_norm);
+// Brings every element into [-max_value, max_value], in place; NaN stays NaN.
+void clip_value_(at::TensorList gradients, double max_value);
 
 }  // namespace tanren

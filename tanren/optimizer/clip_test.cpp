@@ -46,5 +46,15 @@ TEST(Clip, bf16_gradients_are_measured_in_fp32) {
   EXPECT_NEAR(norm.item<double>(), std::sqrt(1005.0), 1e-4);
 }
 
+TEST(Clip, by_value_bounds_every_element_and_keeps_nan) {
+  std::vector<at::Tensor> gradients = {at::tensor({-3.0f, 0.5f, 2.0f}),
+                                       at::tensor({std::nanf(""), 0.25f})};
+  clip_value_(gradients, 1.0);
+  EXPECT_TRUE(at::equal(gradients[0], at::tensor({-1.0f, 0.5f, 1.0f})));
+  EXPECT_TRUE(gradients[1].isnan()[0].item<bool>());
+  EXPECT_EQ(gradients[1][1].item<float>(), 0.25f);
+  clip_value_({}, 1.0);
+}
+
 }  // namespace
 }  // namespace tanren

@@ -1,6 +1,8 @@
 #include "tanren/optimizer/group.h"
 
+#include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
+#include "tanren/base/layer_order.h"
 #include "tanren/base/names.h"
 
 #include <ATen/ATen.h>
@@ -45,29 +47,11 @@ void check_parameter(const NamedParameter& parameter) {
       numbers(parameter.strides()), c10::toString(parameter.scalar_type())));
 }
 
-void check_patterns(const OptimizerOptions& options, const std::vector<std::string>& names) {
-  for (const GroupOptions& group : options.groups) {
-    for (const std::string& pattern : group.parameters) {
-      bool found = false;
-      for (const std::string& name : names) found = found || matches(pattern, name);
-      if (found) continue;
-      std::string plain;
-      for (const char c : pattern) {
-        if (c != '*' && c != '?') plain += c;
-      }
-      const std::string near = nearest(plain, names);
-      throw ConfigError(fmt::format(
-          "[optimizer] groups: the pattern '{}' matches no parameter; {}", pattern,
-          near.empty() ? "the parameters are " + join(names) : "the nearest is '" + near + "'"));
-    }
-  }
-}
-
 // Learning-rate scale and weight decay of one parameter.
 std::pair<double, double> hyper_parameters(const OptimizerOptions& options,
                                            const NamedParameter& parameter) {
   const bool decays = options.decay_norms_and_biases || parameter.tensor.dim() > 1;
-  const double weight_decay = decays ? options.weight_decay : 0.0;
+  const double weight_decay = decays ? options.weight_decay.value_or(0) : 0.0;
   for (const GroupOptions& group : options.groups) {
     if (matches_any(group.parameters, parameter.name)) {
       return {group.learning_rate_scale.value_or(1.0), group.weight_decay.value_or(weight_decay)};
@@ -76,10 +60,38 @@ std::pair<double, double> hyper_parameters(const OptimizerOptions& options,
   return {1.0, weight_decay};
 }
 
+// One factor on the learning rate per parameter.
+std::vector<double> layer_factors(const OptimizerOptions& options,
+                                  const std::vector<std::string>& names) {
+  if (options.layer_decay == 1) return std::vector<double>(names.size(), 1.0);
+  return layer_scales(layers_of(names, options.layers), options.layer_decay);
+}
+
 }  // namespace
 
+void check_patterns(const std::string& key, const std::vector<std::string>& patterns,
+                    const std::vector<NamedParameter>& parameters) {
+  std::vector<std::string> names;
+  for (const NamedParameter& parameter : parameters) names.push_back(parameter.name);
+  for (const std::string& pattern : patterns) {
+    bool found = false;
+    for (const std::string& name : names) found = found || matches(pattern, name);
+    if (found) continue;
+    std::string plain;
+    for (const char c : pattern) {
+      if (c != '*' && c != '?') plain += c;
+    }
+    const std::string near = nearest(plain, names);
+    throw ConfigError(fmt::format(
+        "[optimizer] {}: the pattern '{}' matches no parameter; {}", key, pattern,
+        near.empty() ? "the parameters are " + join(names) : "the nearest is '" + near + "'"));
+  }
+}
+
 void TensorLists::clear() {
-  for (TensorVector* list : {&parameters, &gradients, &first, &second, &steps}) list->clear();
+  for (TensorVector* list : {&parameters, &gradients, &first, &second, &third, &steps}) {
+    list->clear();
+  }
 }
 
 void TensorLists::append(const TensorLists& from, size_t i) {
@@ -87,6 +99,7 @@ void TensorLists::append(const TensorLists& from, size_t i) {
   gradients.push_back(from.gradients[i]);
   if (!from.first.empty()) first.push_back(from.first[i]);
   if (!from.second.empty()) second.push_back(from.second[i]);
+  if (!from.third.empty()) third.push_back(from.third[i]);
   if (!from.steps.empty()) steps.push_back(from.steps[i]);
 }
 
@@ -116,24 +129,31 @@ const TensorLists& Group::select(const std::vector<uint8_t>& flags) {
 }
 
 std::vector<Group> make_groups(const OptimizerOptions& options,
-                               const std::vector<NamedParameter>& parameters) {
+                               const std::vector<NamedParameter>& parameters,
+                               const std::function<int(const NamedParameter&)>& part_of) {
   std::vector<std::string> names;
   for (const NamedParameter& parameter : parameters) {
     check_parameter(parameter);
     names.push_back(parameter.name);
   }
-  check_patterns(options, names);
-  using Key = std::tuple<double, double, at::ScalarType, std::string>;
+  for (const GroupOptions& group : options.groups) {
+    check_patterns("groups", group.parameters, parameters);
+  }
+  const std::vector<double> factors = layer_factors(options, names);
+  using Key = std::tuple<int, double, double, at::ScalarType, std::string>;
   std::map<Key, size_t> known;
   std::vector<Group> groups;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto [scale, decay] = hyper_parameters(options, parameters[i]);
+    const auto [group_scale, decay] = hyper_parameters(options, parameters[i]);
+    const double scale = group_scale * factors[i];
+    const int part = part_of ? part_of(parameters[i]) : 0;
     const at::Tensor& tensor = parameters[i].tensor;
-    const Key key{scale, decay, tensor.scalar_type(), tensor.device().str()};
+    const Key key{part, scale, decay, tensor.scalar_type(), tensor.device().str()};
     const auto [place, is_new] = known.try_emplace(key, groups.size());
     if (is_new) {
       groups.emplace_back().learning_rate_scale = scale;
       groups.back().weight_decay = decay;
+      groups.back().part = part;
     }
     Group& group = groups[place->second];
     group.index.push_back(i);
@@ -202,6 +222,16 @@ void load_tensors(const NamedTensors& into, const TensorMap& from) {
   }
   const at::NoGradGuard no_grad;
   for (const auto& [name, own] : into) at::Tensor(own).copy_(*given.at(name));
+}
+
+State TensorOptimizer::state() const {
+  State state;
+  for (const auto& [name, tensor] : named()) state.tensors.set(name, tensor);
+  return state;
+}
+
+bool is_skipped(const StepInput& input) {
+  return input.found_inf.defined() && read_to_host(input.found_inf.reshape({1}))[0] != 0;
 }
 
 }  // namespace tanren

@@ -5,6 +5,7 @@
 
 #include "tanren/optimizer/optimizer.h"
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@ struct TensorLists {
   TensorVector gradients;
   TensorVector first;   // exp_avg, or momentum_buffer
   TensorVector second;  // exp_avg_sq
+  TensorVector third;   // max_exp_avg_sq, or grad_avg
   TensorVector steps;   // 0-dim fp32, views of Group::all_steps
 
   void clear();
@@ -26,7 +28,8 @@ struct TensorLists {
 };
 
 struct Group {
-  double learning_rate_scale = 1;
+  int part = 0;                    // as `part_of` said
+  double learning_rate_scale = 1;  // of its group and its layer
   double weight_decay = 0;
   std::vector<size_t> index;  // of each member among the parameters given at build
   std::vector<std::string> names;
@@ -43,10 +46,15 @@ struct Group {
   TensorLists some_;
 };
 
-// The groups of `options`, merged where their hyper-parameters are equal. ConfigError as
-// make_optimizer.
+// The groups of `options`, merged where their hyper-parameters are equal and `part_of` (null: 0
+// for all) agrees. ConfigError as make_optimizer.
 std::vector<Group> make_groups(const OptimizerOptions& options,
-                               const std::vector<NamedParameter>& parameters);
+                               const std::vector<NamedParameter>& parameters,
+                               const std::function<int(const NamedParameter&)>& part_of = {});
+
+// ConfigError unless each of `patterns` (the value of optimizer.<key>) matches a name.
+void check_patterns(const std::string& key, const std::vector<std::string>& patterns,
+                    const std::vector<NamedParameter>& parameters);
 
 // Zeros with exactly the parameter's strides.
 TensorVector zeros_like_all(const TensorVector& parameters);
@@ -58,5 +66,17 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 // Copies `from` into `into` by name, keeping the layout; CheckpointError unless names, shapes and
 // dtypes are equal. Nothing is written if anything is wrong.
 void load_tensors(const NamedTensors& into, const TensorMap& from);
+
+// An optimizer whose state is tensors alone.
+class TensorOptimizer : public Optimizer {
+ public:
+  State state() const override;
+  void load(const State& state) override { load_tensors(named(), state.tensors); }
+  virtual NamedTensors named() const = 0;
+};
+
+// Whether `input` carries a skip flag that is set: read on the host, for optimizers whose kernels
+// take none.
+bool is_skipped(const StepInput& input);
 
 }  // namespace tanren

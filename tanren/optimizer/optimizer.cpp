@@ -2,18 +2,47 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/optimizer/adafactor.h"
 #include "tanren/optimizer/adamw.h"
+#include "tanren/optimizer/element_optimizer.h"
+#include "tanren/optimizer/muon.h"
 #include "tanren/optimizer/sgd.h"
+
+#include <utility>
 
 namespace tanren {
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
+namespace {
+
+// Null for a kind without one.
+std::unique_ptr<ElementRule> rule_of(const OptimizerOptions& options) {
+  if (options.kind == "adagrad") return make_adagrad_rule(options);
+  if (options.kind == "lion") return make_lion_rule(options);
+  if (options.kind == "nadam") return make_nadam_rule(options);
+  if (options.kind == "radam") return make_radam_rule(options);
+  if (options.kind == "rmsprop") return make_rmsprop_rule(options);
+  return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& asked,
                                           const std::vector<NamedParameter>& parameters) {
-  if (options.kind == "adamw") return make_adamw(options, parameters);
-  if (options.kind == "sgd") return make_sgd(options, parameters);
-  const std::vector<std::string> kinds = {"adamw", "sgd"};
-  const std::string near = nearest(options.kind, kinds);
-  throw ConfigError("[optimizer] kind '" + options.kind + "' is unknown; " +
+  const std::string& kind = asked.kind;
+  const OptimizerOptions options = with_defaults(asked);
+  if (kind == "adamw" || kind == "adam") {
+    return make_adamw(options, make_groups(options, parameters));
+  }
+  if (kind == "sgd") return make_sgd(options, parameters);
+  if (kind == "adafactor") return make_adafactor(options, parameters);
+  if (kind == "muon") return make_muon(options, parameters);
+  if (auto rule = rule_of(options)) {
+    return make_element_optimizer(options, parameters, std::move(rule));
+  }
+  const std::vector<std::string> kinds = {"adamw",   "adam",      "nadam", "radam", "adagrad",
+                                          "rmsprop", "adafactor", "lion",  "muon",  "sgd"};
+  const std::string near = nearest(kind, kinds);
+  throw ConfigError("[optimizer] kind '" + kind + "' is unknown; " +
                     (near.empty() ? "there are " + join(kinds) : "did you mean '" + near + "'?"));
 }
 

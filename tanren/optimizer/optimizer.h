@@ -1,6 +1,6 @@
-// Optimizers: one update of named parameters from their `grad`, on torch's fused kernels.
-// Invariant: state is allocated at build, and has exactly its parameter's strides, because the
-// fused kernels pair elements by memory order and check nothing. Not thread-safe: one per thread.
+// Optimizers: one update of named parameters from their `grad`, on torch's fused kernels and own ones.
+// Invariant: state is allocated at build, and has exactly its parameter's strides where it has its
+// shape, because the kernels pair elements by memory order and check nothing. Not thread-safe: one per thread.
 // Called by train_step once per applied update, and by own loops.
 #pragma once
 
@@ -35,16 +35,17 @@ class Optimizer {
   virtual ~Optimizer() = default;
   // Updates the parameters in place. Error where a gradient's layout is not its parameter's.
   virtual void step(const StepInput& input) = 0;
-  // State under torch's names (`<parameter>.exp_avg`, `.exp_avg_sq`, `.step`, `.momentum_buffer`).
+  // State under torch's names (`<parameter>.exp_avg`, `.exp_avg_sq`, `.step`, `.momentum_buffer`, …).
   // The tensors are the optimizer's own: copy what must survive the next step.
   virtual State state() const = 0;
   // Copies `state` in; CheckpointError where a name, shape or dtype is not what state() has.
   virtual void load(const State& state) = 0;
 };
 
-// Builds the optimizer named by options.kind ("adamw", "sgd"). A parameter takes the values of the
-// first group with a matching pattern; a weight decay written in a group also holds for
-// 1-dim parameters. ConfigError for an unknown kind, or a pattern that matches no parameter.
+// Builds the optimizer named by options.kind; what is unset is filled in by with_defaults. A
+// parameter takes the values of the first group with a matching pattern (a weight decay written in
+// a group also holds for 1-dim parameters) and the rate of its layer. ConfigError for an unknown
+// kind, or a pattern that matches no parameter.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           const std::vector<NamedParameter>& parameters);
 

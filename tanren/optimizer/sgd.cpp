@@ -23,7 +23,7 @@ class Sgd final : public Optimizer {
   Sgd(const OptimizerOptions& options, const std::vector<NamedParameter>& parameters)
       : options_(options), groups_(make_groups(options, parameters)) {
     for (Group& group : groups_) {
-      if (options_.momentum != 0) group.all.first = zeros_like_all(group.all.parameters);
+      if (*options_.momentum != 0) group.all.first = zeros_like_all(group.all.parameters);
       started_.emplace_back(group.names.size(), keeps_flags() ? 0 : 1);
     }
   }
@@ -78,14 +78,14 @@ class Sgd final : public Optimizer {
   }
 
  private:
-  bool keeps_flags() const { return options_.momentum != 0 && options_.dampening != 0; }
+  bool keeps_flags() const { return *options_.momentum != 0 && options_.dampening != 0; }
 
   void call(const Group& group, const TensorLists& lists, double learning_rate, bool is_first_step,
             const std::optional<at::Tensor>& found_inf) const {
     if (lists.parameters.empty()) return;
     at::_fused_sgd_(lists.parameters, lists.gradients, lists.first, group.weight_decay,
-                    options_.momentum, learning_rate * group.learning_rate_scale,
-                    options_.dampening, options_.nesterov, /*maximize=*/false, is_first_step,
+                    *options_.momentum, learning_rate * group.learning_rate_scale,
+                    options_.dampening, *options_.nesterov, /*maximize=*/false, is_first_step,
                     /*grad_scale=*/{}, found_inf);
   }
 
@@ -108,7 +108,7 @@ class Sgd final : public Optimizer {
 
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options,
                                     const std::vector<NamedParameter>& parameters) {
-  if (options.nesterov && (options.momentum <= 0 || options.dampening != 0)) {
+  if (*options.nesterov && (*options.momentum <= 0 || options.dampening != 0)) {
     throw ConfigError(
         "[optimizer] nesterov needs momentum > 0 and dampening = 0; set them or "
         "nesterov = false");

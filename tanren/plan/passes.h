@@ -25,6 +25,9 @@ void plan_length(const Request& request, Plan& plan);
 void plan_precision(const Request& request, Plan& plan);
 // Drops a default metric that does not fit the task; ConfigError for one that was asked for.
 void plan_evaluation(const Request& request, Plan& plan);
+void plan_optimizer(const Request& request, Plan& plan);
+// After plan_evaluation: the direction of the metric that reduce_on_plateau reads.
+void plan_schedule(const Request& request, Plan& plan);
 void plan_determinism(const Request& request, Plan& plan);
 void plan_average(const Request& request, Plan& plan);
 void plan_evaluation(const Request& request, Plan& plan);

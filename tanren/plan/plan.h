@@ -26,6 +26,12 @@ struct Machine {
   int64_t cuda_capability = 0;  // 80 = sm_80
 };
 
+// One parameter that is trained: what the size of its optimizer state depends on.
+struct TrainedParameter {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
 // Facts of the model and the data that planning needs.
 struct ModelProfile {
   int64_t num_parameters = 0;
@@ -37,6 +43,7 @@ struct ModelProfile {
   std::string initialised;               // from model.init_from, in words; empty: at random
   std::vector<std::string> metrics;      // patterns of the evaluation metrics that fit the task
   int64_t classes = 0;                   // that it scores; 0: unknown, or none
+  std::vector<TrainedParameter> trained;
 };
 
 struct DevicePlan {

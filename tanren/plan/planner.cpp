@@ -10,8 +10,6 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   plan.run = config.run;
   plan.model = config.model;
   plan.data = config.data;
-  plan.optimizer = config.optimizer;
-  plan.schedule = config.schedule;
   plan.clip = config.clip;
   plan.guard = config.guard;
   plan.evaluate = config.evaluate;
@@ -39,10 +37,12 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   plan_batch(request, plan);
   plan_length(request, plan);
   plan_precision(request, plan);
+  plan_optimizer(request, plan);
   plan_determinism(request, plan);
   plan_memory(request, plan);
   plan_average(request, plan);
   plan_evaluation(request, plan);
+  plan_schedule(request, plan);
   return plan;
 }
 

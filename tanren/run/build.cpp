@@ -26,9 +26,12 @@ Task build_task(const RunConfig& config, const ModelRegistry& models, const Data
 
 ModelProfile profile(const Task& task, const Datasets& datasets) {
   ModelProfile profile;
-  for (const auto& parameter : task.module->parameters()) {
+  for (const auto& item : task.module->named_parameters()) {
+    const at::Tensor& parameter = item.value();
     profile.num_parameters += parameter.numel();
-    if (parameter.requires_grad()) profile.num_trainable += parameter.numel();
+    if (!parameter.requires_grad()) continue;
+    profile.num_trainable += parameter.numel();
+    profile.trained.push_back({item.key(), parameter.sizes().vec()});
   }
   profile.couples_samples = couples_samples(*task.module);
   profile.metrics = task.metrics;

@@ -7,6 +7,7 @@
 #include "tanren/metrics/evaluation_file.h"
 #include "tanren/metrics/jsonl_sink.h"
 #include "tanren/metrics/tensorboard_sink.h"
+#include "tanren/optimizer/schedule.h"
 #include "tanren/plan/planner.h"
 #include "tanren/plan/print.h"
 #include "tanren/plan/probe_machine.h"
@@ -46,6 +47,8 @@ Prepared prepare(const RunConfig& asked, const ModelRegistry& models, bool has_w
   ModelProfile facts = profile(prepared.task, prepared.datasets);
   facts.initialised = initialise(prepared.task, source, has_weights);
   prepared.plan = make_plan(config, machine, facts);
+  prepared.plan.lines.push_back(schedule_line(
+      prepared.plan, config.asked.count("schedule.kind") ? Source::asked : Source::by_default));
   return prepared;
 }
 

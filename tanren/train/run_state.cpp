@@ -122,6 +122,7 @@ State RunState::run_state() const {
       const auto prefix = "objective." + phase.spec.name + "." + objective.spec.name;
       merge(state, prefix + ".scaler", objective.scaler.state());
       merge(state, prefix + ".guard", objective.guard.state());
+      merge(state, prefix + ".schedule", objective.plateau.state());
       state.values[prefix + ".step"] = objective.step;
     }
   }
@@ -154,6 +155,7 @@ void RunState::load(const State& model, const State& optimizer, const State& run
       objective.optimizer->load(extract(optimizer, path));
       objective.scaler.load(extract(run, "objective." + path + ".scaler"));
       objective.guard.load(extract(run, "objective." + path + ".guard"));
+      objective.plateau.load(extract(run, "objective." + path + ".schedule"));
       objective.step = value_of<int64_t>(run, "objective." + path + ".step");
       if (objective.average) {
         // Its own tensors of a file that has every objective's.
@@ -221,7 +223,8 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
       auto optimizer = make_optimizer(plan.optimizer, parameters);
       phase.objectives.push_back({spec, std::move(parameters), std::move(buffers),
                                   std::move(gradients), std::move(optimizer),
-                                  LossScaler(plan.precision), Guard(plan.guard)});
+                                  LossScaler(plan.precision), Guard(plan.guard),
+                                  Plateau(plan.schedule, plan.optimizer.learning_rate)});
       phase.objectives.back().average = std::move(average);
     }
     phases.push_back(std::move(phase));

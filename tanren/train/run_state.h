@@ -8,6 +8,7 @@
 #include "tanren/guard/guard.h"
 #include "tanren/optimizer/average.h"
 #include "tanren/optimizer/optimizer.h"
+#include "tanren/optimizer/plateau.h"
 #include "tanren/parallel/gradients.h"
 #include "tanren/precision/loss_scaler.h"
 #include "tanren/train/selection.h"
@@ -27,7 +28,8 @@ struct Objective {
   std::unique_ptr<Optimizer> optimizer;
   LossScaler scaler;
   Guard guard;
-  int64_t step = 0;                                  // applied updates: drives its schedule
+  Plateau plateau;   // of the schedule: what evaluations did to its rate
+  int64_t step = 0;  // applied updates: drives its schedule
   std::unique_ptr<WeightAverage> average = nullptr;  // null: none
 };
 

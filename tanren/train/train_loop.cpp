@@ -12,6 +12,9 @@
 #include "tanren/train/memory_now.h"
 #include "tanren/train/train_step.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <chrono>
 
 namespace tanren {
@@ -67,6 +70,28 @@ bool finished(const RunState& run, const Plan& plan) {
 void tell_remarks(const Dataset& train, int64_t epoch) {
   const std::string remarks = train.remarks();
   if (!remarks.empty()) log(remarks + " (until epoch " + std::to_string(epoch + 1) + ")");
+}
+
+// Hands an evaluation to a schedule that depends on it (reduce_on_plateau).
+void observe(RunState& run, const EvaluationReport& report, const Plan& plan) {
+  for (auto& phase : run.phases) {
+    for (auto& objective : phase.objectives) {
+      if (!objective.plateau.is_on()) continue;
+      const auto& metric = plan.schedule.metric;
+      const auto found = std::find_if(report.values.begin(), report.values.end(),
+                                      [&](const auto& value) { return value.first == metric; });
+      if (found == report.values.end()) {
+        throw ConfigError("[schedule] the evaluation has no value '" + metric +
+                          "' (schedule.metric); take one of evaluate.metrics, or loss");
+      }
+      if (!objective.plateau.observe(found->second)) continue;
+      log(fmt::format(
+          "[schedule] no better {} within schedule.patience ({}): × {:.4g} on the learning rate "
+          "from "
+          "update {} on",
+          metric, plan.schedule.patience, objective.plateau.scale(), objective.step + 1));
+    }
+  }
 }
 
 bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
@@ -168,7 +193,11 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
     result.session_steps += applied ? 1 : 0;
     result.last = std::move(report);
     if (!applied) continue;
-    const bool among_best = due(plan.evaluate.every, run.step()) && evaluation();
+    bool among_best = false;
+    if (due(plan.evaluate.every, run.step())) {
+      among_best = evaluation();
+      if (result.evaluation) observe(run, *result.evaluation, plan);
+    }
     if (among_best || due(plan.checkpoint.every, run.step())) {
       checkpoint();
       saved_at = run.attempt;

@@ -143,12 +143,13 @@ std::vector<Status> measure_and_read(Phase& phase, const Parts& parts, const Glo
 }
 
 void apply(Objective& objective, double norm, double learning_rate, const Parts& parts) {
-  const double max_norm = parts.plan.clip.norm;
-  const double factor = max_norm > 0 ? clip_factor(norm, max_norm) : 1.0;
+  const auto& clip = parts.plan.clip;
+  const double factor = clip.norm > 0 ? clip_factor(norm, clip.norm) : 1.0;
   if (factor < 1.0) {
     const at::NoGradGuard no_grad;
     for (at::Tensor flat : objective.gradients.flat()) flat.mul_(factor);
   }
+  if (clip.value > 0) clip_value_(objective.gradients.flat(), clip.value);
   objective.optimizer->step(
       {.learning_rate = learning_rate, .active = objective.gradients.active()});
   ++objective.step;
@@ -241,7 +242,8 @@ std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts
                                                    .loss = status.loss,
                                                    .grad_norm = norm});
     const double scheduled = learning_rate(parts.plan.schedule, parts.plan.optimizer.learning_rate,
-                                           objective.step, parts.plan.length.total_steps);
+                                           objective.step, parts.plan.length.total_steps) *
+                             objective.plateau.scale();
     ObjectiveReport told{
         .name = objective.spec.name,
         .step = objective.step,

@@ -147,6 +147,14 @@ const Sets kEma = {"average.kind=ema"};
 const Sets kSwa = {"average.kind=swa", "average.start=1"};
 const Sets kStops = {"evaluate.every=1", "early_stop.patience=1"};
 const Sets kCosine = {"schedule.kind=cosine"};
+const Sets kNadam = {"optimizer.kind=nadam", "optimizer.weight_decay=0.5"};
+const Sets kAdafactor = {"optimizer.kind=adafactor"};
+const Sets kMuon = {"optimizer.kind=muon"};
+// An evaluation per update, of which each but the first is no improvement.
+const Sets kPlateau = {"schedule.kind=reduce_on_plateau", "evaluate.every=1", "schedule.patience=0",
+                       "schedule.threshold=0.9", "run.steps=6"};
+const Sets kImproving = {"schedule.kind=reduce_on_plateau", "evaluate.every=1",
+                         "schedule.patience=0", "schedule.threshold=0", "run.steps=6"};
 
 // Targets of 1e30: squared, the loss is infinite.
 Sets infinite_loss() { return kValues + Sets{"data.train.scale=1e30", "model.hidden=[]"}; }
@@ -252,10 +260,46 @@ std::vector<Row> rows() {
       {"optimizer.nesterov", kMomentum, "true"},
       {"optimizer.decay_norms_and_biases", {"optimizer.weight_decay=0.5"}, "false"},
       {"optimizer.groups", {}, "[{parameters = [\"*\"], learning_rate_scale = 0.1}]"},
+      {"optimizer.layer_decay", {}, "0.5"},
+      {"optimizer.layers", {"optimizer.layer_decay=0.5"}, "[\"*.bias\"]"},
+      {"optimizer.amsgrad", {"optimizer.beta2=0.1"}, "true"},
+      {"optimizer.decoupled_weight_decay", kNadam, "true"},
+      {"optimizer.momentum_decay", kNadam, "2"},
+      {"optimizer.alpha", {"optimizer.kind=rmsprop"}, "0.5"},
+      {"optimizer.centered", {"optimizer.kind=rmsprop"}, "true"},
+      {"optimizer.learning_rate_decay", {"optimizer.kind=adagrad"}, "0.5"},
+      {"optimizer.initial_accumulator", {"optimizer.kind=adagrad"}, "2"},
+      {"optimizer.beta2_decay", kAdafactor, "-0.3"},
+      {"optimizer.clip_threshold", kAdafactor, "1.001"},
+      {"optimizer.scale_floor", kAdafactor, "5"},
+      {"optimizer.relative_step", kAdafactor, "false"},
+      {"optimizer.newton_schulz_steps", kMuon, "2"},
+      {"optimizer.adjust_learning_rate", kMuon, "original"},
+      {"optimizer.adamw_parameters", kMuon, "[\"hidden.*\"]"},
       {"schedule.kind", {}, "linear"},
       {"schedule.warmup_steps", {}, "3"},
       {"schedule.final_fraction", kCosine, "0.5"},
+      {"schedule.cycles", {"schedule.kind=cosine_with_restarts"}, "2"},
+      {"schedule.cycle_growth", {"schedule.kind=cosine_with_restarts", "schedule.cycles=2"}, "3"},
+      {"schedule.power", {"schedule.kind=polynomial"}, "2"},
+      {"schedule.timescale", {"schedule.kind=inverse_sqrt"}, "2"},
+      {"schedule.step_size", {"schedule.kind=step", "schedule.step_size=1"}, "2"},
+      {"schedule.milestones", {"schedule.kind=multi_step", "schedule.milestones=[1]"}, "[2]"},
+      {"schedule.factor", {"schedule.kind=step", "schedule.step_size=1"}, "0.5"},
+      {"schedule.warmup_fraction", {"schedule.kind=one_cycle"}, "0.8"},
+      {"schedule.div_factor", {"schedule.kind=one_cycle"}, "3"},
+      {"schedule.final_div_factor", {"schedule.kind=one_cycle"}, "2"},
+      {"schedule.shape", {"schedule.kind=one_cycle", "run.steps=9"}, "linear"},
+      {"schedule.decay_steps", {"schedule.kind=warmup_stable_decay"}, "3"},
+      {"schedule.metric", kImproving + Sets{"evaluate.metrics=[top2]"}, "top2"},
+      {"schedule.mode", kImproving, "max"},
+      {"schedule.patience", kPlateau, "1"},
+      {"schedule.threshold", kImproving, "0.9"},
+      {"schedule.threshold_mode",
+       kPlateau + kValues + Sets{"data.train.scale=100", "data.eval.scale=100"}, "abs"},
+      {"schedule.cooldown", kPlateau, "2"},
       {"clip.norm", {}, "0.01"},
+      {"clip.value", {}, "0.001"},
       {"guard.nan_loss", infinite_loss(), "skip"},
       {"guard.nan_gradient", infinite_gradient(), "skip"},
       {"guard.max_skips", infinite_loss() + Sets{"guard.nan_loss=skip"}, "2"},

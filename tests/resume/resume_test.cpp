@@ -3,12 +3,14 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/metrics/event_reader_test_util.h"
 #include "tanren/run/run.h"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <regex>
@@ -129,6 +131,65 @@ TEST_F(Resume, draws_each_step_once_and_counts_this_session_alone) {
   EXPECT_LT(rest.loop.session_samples, whole.loop.session_samples);
   EXPECT_NEAR(rest.summary.samples_per_second * rest.loop.train_seconds,
               static_cast<double>(rest.loop.session_samples), 1e-6);
+}
+
+// Variants of every kind, with what they keep beyond the weights.
+std::vector<OptimizerOptions> optimizers() {
+  std::vector<OptimizerOptions> all;
+  for (const char* kind :
+       {"adam", "nadam", "radam", "adagrad", "rmsprop", "adafactor", "lion", "muon", "sgd"}) {
+    all.emplace_back().kind = kind;
+  }
+  all.emplace_back().amsgrad = true;
+  OptimizerOptions rmsprop;
+  rmsprop.kind = "rmsprop";
+  rmsprop.momentum = 0.9;
+  rmsprop.centered = true;
+  rmsprop.layer_decay = 0.8;
+  all.push_back(rmsprop);
+  return all;
+}
+
+TEST_F(Resume, is_bitwise_with_any_optimizer_and_a_schedule_that_depends_on_evaluations) {
+  auto config = resumable_config();
+  config.precision.mode = "fp32";
+  config.precision.initial_scale = "auto";
+  config.precision.growth_interval = 2000;
+  config.schedule = {};
+  config.schedule.kind = "reduce_on_plateau";
+  config.schedule.patience = 1;
+  config.schedule.threshold = 0.9;
+  config.clip.value = 0.01;
+  config.evaluate.every = 1;
+  int variant = 0;
+  for (const auto& optimizer : optimizers()) {
+    SCOPED_TRACE(optimizer.kind);
+    config.optimizer = optimizer;
+    const std::string name = "v" + std::to_string(variant++);
+    go(config, name + "-whole");
+    auto first = config;
+    first.run.stop_after = 5;
+    go(first, name + "-stopped");
+    go(config, name + "-stopped");
+    expect_equal(name + "-whole", name + "-stopped");
+    const auto end = read_checkpoint(*latest_checkpoint(root_ / (name + "-whole") / "checkpoints"));
+    double scale = 1;
+    for (const auto& [key, value] : end.run.values) {
+      if (key.ends_with(".schedule.scale")) scale = std::get<double>(value);
+    }
+    EXPECT_NEAR(scale, 1e-4, 1e-12);  // after evaluations 3, 5, 7 and 9 of 9
+    // What the plan says of the state is what it weighs.
+    double bytes = 0, trained = 0;
+    for (const auto& [key, tensor] : end.optimizer.tensors) bytes += double(tensor.nbytes());
+    for (const auto& [key, tensor] : end.model.tensors) {
+      const bool is_buffer =
+          key.find("running_") != std::string::npos || key.find("num_batches") != std::string::npos;
+      trained += is_buffer ? 0 : double(tensor.numel());
+    }
+    const std::string told = to_text(std::round(bytes / trained * 100) / 100) +
+                             " bytes per trained parameter, " + bytes_text(bytes);
+    EXPECT_NE(end.plan_text.find(told), std::string::npos) << told << "\n" << end.plan_text;
+  }
 }
 
 // Asks for a stop once so many attempts are reported.

@@ -1,0 +1,42 @@
+// Plateau: the state of schedule.kind = "reduce_on_plateau", as torch's ReduceLROnPlateau: a factor
+// on the learning rate that falls once evaluations stop improving. The only schedule with a state;
+// it belongs to the checkpoint. Not thread-safe. Driven by the loop at each evaluation that
+// evaluate.every asks for (not by the one at the end of a run, which a longer run would not have).
+#pragma once
+
+#include "tanren/base/state.h"
+#include "tanren/config/run_config.h"
+
+#include <cstdint>
+
+namespace tanren {
+
+class Plateau {
+ public:
+  // Of another kind than reduce_on_plateau: the factor stays 1. ConfigError for a mode that is
+  // neither min nor max (the plan knows no "auto").
+  Plateau(const ScheduleOptions& options, double peak);
+
+  // Takes in the metric of one evaluation; NaN counts as no improvement. True if it reduced the
+  // rate.
+  bool observe(double metric);
+  // On the learning rate: 1, then × schedule.factor per reduction, not below final_fraction.
+  double scale() const { return scale_; }
+  bool is_on() const { return is_on_; }
+
+  State state() const;
+  void load(const State& state);
+
+ private:
+  bool better(double metric) const;
+
+  ScheduleOptions options_;
+  double peak_;
+  bool is_on_;
+  double scale_ = 1;
+  double best_;
+  int64_t num_bad_ = 0;
+  int64_t cooldown_ = 0;
+};
+
+}  // namespace tanren

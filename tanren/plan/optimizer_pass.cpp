@@ -1,0 +1,124 @@
+#include "tanren/base/error.h"
+#include "tanren/base/layer_order.h"
+#include "tanren/base/names.h"
+#include "tanren/base/text.h"
+#include "tanren/config/metric_mode.h"
+#include "tanren/plan/passes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+namespace tanren {
+
+namespace {
+
+// What an optimizer keeps beside the weights. `moments` have one number per element.
+struct Kept {
+  std::vector<std::string> moments;
+  std::vector<std::string> scalars;  // one fp32 number per parameter tensor
+};
+
+Kept kept_by(const OptimizerOptions& o, const std::string& kind) {
+  if (kind == "adamw" || kind == "adam") {
+    Kept kept{{"exp_avg", "exp_avg_sq"}, {"step"}};
+    if (o.amsgrad) kept.moments.emplace_back("max_exp_avg_sq");
+    return kept;
+  }
+  if (kind == "nadam") return {{"exp_avg", "exp_avg_sq"}, {"step", "mu_product"}};
+  if (kind == "radam") return {{"exp_avg", "exp_avg_sq"}, {"step"}};
+  if (kind == "adagrad") return {{"sum"}, {"step"}};
+  if (kind == "lion") return {{"exp_avg"}, {}};
+  if (kind == "muon") return {{"momentum_buffer"}, {}};
+  Kept kept;
+  if (kind == "rmsprop") kept = {{"square_avg"}, {"step"}};
+  if (*o.momentum > 0) kept.moments.emplace_back("momentum_buffer");
+  if (kind == "rmsprop" && o.centered) kept.moments.emplace_back("grad_avg");
+  return kept;
+}
+
+int64_t elements(const std::vector<int64_t>& shape, size_t dims) {
+  return std::accumulate(shape.begin(), shape.begin() + static_cast<int64_t>(dims), int64_t{1},
+                         std::multiplies<>());
+}
+
+// Bytes of the state of one parameter whose elements have `size` bytes.
+int64_t state_bytes(const OptimizerOptions& o, const TrainedParameter& parameter, int64_t size) {
+  const auto& shape = parameter.shape;
+  const int64_t all = elements(shape, shape.size());
+  if (o.kind == "adafactor") {  // factored over the last two dimensions
+    if (shape.size() < 2) return all * size + 4;
+    const int64_t rows = elements(shape, shape.size() - 1);
+    return (rows + elements(shape, shape.size() - 2) * shape.back()) * size + 4;
+  }
+  const bool by_adamw =
+      o.kind == "muon" && (shape.size() < 2 || matches_any(o.adamw_parameters, parameter.name));
+  const Kept kept = kept_by(o, by_adamw ? "adamw" : o.kind);
+  return all * size * static_cast<int64_t>(kept.moments.size()) +
+         4 * static_cast<int64_t>(kept.scalars.size());
+}
+
+std::string described(const OptimizerOptions& o) {
+  if (o.kind == "adafactor") return "variance by rows and columns (1-dim: whole)";
+  if (o.kind == "muon") return "momentum_buffer of matrices, exp_avg and exp_avg_sq of the rest";
+  const Kept kept = kept_by(o, o.kind);
+  return kept.moments.empty() ? "none" : join(kept.moments);
+}
+
+std::string rounded(double value) { return to_text(std::round(value * 100) / 100); }
+
+void plan_layer_decay(const Request& request, Plan& plan) {
+  const auto& o = plan.optimizer;
+  if (o.layer_decay == 1 || request.profile.trained.empty()) return;
+  std::vector<std::string> names;
+  for (const auto& parameter : request.profile.trained) names.push_back(parameter.name);
+  const Layers layers = layers_of(names, o.layers);
+  const auto scales = layer_scales(layers, o.layer_decay);
+  std::string reason = to_text(layers.count) + " layers";
+  for (int64_t layer = 0; layer < layers.count; ++layer) {
+    if (layer == 2 && layers.count > 4) reason += ", …";
+    if (layer >= 2 && layer < layers.count - 2) continue;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (layers.of[i] != layer) continue;
+      reason += (layer == 0 ? ": × " : ", × ") + to_text(scales[i]) + " " + names[i] + " …";
+      break;
+    }
+  }
+  plan.lines.push_back(
+      {"layer_decay", to_text(o.layer_decay), request.source("optimizer.layer_decay"), reason});
+}
+
+}  // namespace
+
+void plan_optimizer(const Request& request, Plan& plan) {
+  plan.optimizer = with_defaults(request.config.optimizer);
+  plan.schedule = request.config.schedule;
+  int64_t bytes = 0, trained = 0;
+  for (const auto& parameter : request.profile.trained) {
+    bytes += state_bytes(plan.optimizer, parameter, plan.precision.mode == Mode::fp64 ? 8 : 4);
+    trained += elements(parameter.shape, parameter.shape.size());
+  }
+  std::string reason = "state: " + described(plan.optimizer);
+  if (trained > 0) {
+    reason += "; " + rounded(static_cast<double>(bytes) / static_cast<double>(trained)) +
+              " bytes per trained parameter, " + bytes_text(static_cast<double>(bytes));
+  }
+  plan.lines.push_back(
+      {"optimizer", plan.optimizer.kind, request.source("optimizer.kind"), reason});
+  plan_layer_decay(request, plan);
+}
+
+void plan_schedule(const Request&, Plan& plan) {
+  auto& schedule = plan.schedule;
+  const auto measured = measured_values(plan.evaluate);
+  const bool is_measured =
+      std::find(measured.begin(), measured.end(), schedule.metric) != measured.end();
+  if (schedule.kind == "reduce_on_plateau" && !is_measured) {
+    throw ConfigError("[plan] schedule.metric is \"" + schedule.metric +
+                      "\", which does not fit this task; what is measured is " + join(measured));
+  }
+  schedule.mode = lower_is_better(schedule.metric, schedule.mode).value_or(true) ? "min" : "max";
+}
+
+}  // namespace tanren
