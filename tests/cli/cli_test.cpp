@@ -110,10 +110,10 @@ TEST_F(Cli, refuses_an_output_folder_that_cannot_be_or_is_not_a_runs) {
 }
 
 TEST_F(Cli, a_full_disk_fails_the_run_and_leaves_nothing_that_looks_complete) {
-  // Files may not grow past 24 KiB: the first checkpoint does not fit.
-  const auto result = shell("ulimit -f 24; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
+  // Files may not grow past 64 KiB: the config fits, the first checkpoint does not.
+  const auto result = shell("ulimit -f 64; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
                                 " run run.toml --out full --quiet --set metrics.jsonl=false "
-                                "--set model.hidden=[2000]",
+                                "--set model.hidden=[20000]",
                             folder_.path());
   EXPECT_EQ(result.code, 1) << result.output;
   EXPECT_NE(result.output.find("cannot"), std::string::npos) << result.output;
@@ -121,7 +121,7 @@ TEST_F(Cli, a_full_disk_fails_the_run_and_leaves_nothing_that_looks_complete) {
     ADD_FAILURE() << entry.path();
   }
   EXPECT_EQ(tanren("run run.toml --out full --quiet --set metrics.jsonl=false "
-                   "--set model.hidden=[2000]")
+                   "--set model.hidden=[20000]")
                 .code,
             0);
 }
