@@ -54,6 +54,7 @@
 #include "tanren/metrics/tensorboard_sink.h"
 #include "tanren/optimizer/clip.h"
 #include "tanren/optimizer/optimizer.h"
+#include "tanren/optimizer/plateau.h"
 #include "tanren/optimizer/schedule.h"
 #include "tanren/parallel/gradients.h"
 #include "tanren/precision/autocast_scope.h"
