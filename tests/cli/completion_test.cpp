@@ -55,15 +55,16 @@ TEST_F(Completion, offers_verbs_and_then_the_flags_of_the_verb) {
 }
 
 TEST_F(Completion, offers_keys_after_set_and_the_words_of_closed_sets) {
-  EXPECT_EQ(offered("tanren run a.toml --set clip."), "clip.norm=");
-  EXPECT_EQ(offered("tanren run a.toml --set optimizer.kind="), "adamw sgd");
+  EXPECT_EQ(offered("tanren run a.toml --set clip."), "clip.norm= clip.value=");
+  EXPECT_EQ(offered("tanren run a.toml --set optimizer.kind="),
+            "adafactor adagrad adam adamw lion muon nadam radam rmsprop sgd");
   EXPECT_EQ(offered("tanren run a.toml --set optimizer.kind=s"), "sgd");
   EXPECT_EQ(offered("tanren run a.toml --set optimizer.kind=s", " \\t\\n"), "optimizer.kind=sgd");
   EXPECT_EQ(offered("tanren run a.toml --set run.device=cuda:"), "0");
   EXPECT_EQ(offered("tanren run a.toml --set run.deterministic="), "true false");
   EXPECT_EQ(offered("tanren run a.toml --set clip.norm="), "");
   EXPECT_EQ(offered("tanren convert a b --dtype b"), "bf16");
-  EXPECT_EQ(offered("tanren help clip"), "clip clip.norm");
+  EXPECT_EQ(offered("tanren help clip"), "clip clip.norm clip.value");
 }
 
 TEST_F(Completion, every_word_that_it_offers_is_a_word_that_the_config_takes) {
@@ -94,7 +95,8 @@ TEST_F(Completion, zsh_reads_its_script) {
             "compinit -u -D; source <(tanren completion zsh); print $_comps[tanren]; "
             "_tanren_words optimizer.kind'",
             folder_.path());
-  EXPECT_EQ(result.output, "_tanren\nadamw sgd\n");
+  EXPECT_EQ(result.output,
+            "_tanren\nadafactor adagrad adam adamw lion muon nadam radam rmsprop sgd\n");
 }
 
 TEST_F(Completion, fish_offers_verbs_keys_and_words) {
@@ -113,7 +115,7 @@ TEST_F(Completion, fish_offers_verbs_keys_and_words) {
   const std::string kinds = ask("tanren run a.toml --set optimizer.kind=");
   TANREN_EXPECT_CONTAINS(kinds, "optimizer.kind=adamw\t");
   TANREN_EXPECT_CONTAINS(kinds, "optimizer.kind=sgd\t");
-  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), '\n'), 2) << kinds;
+  EXPECT_EQ(std::count(kinds.begin(), kinds.end(), '\n'), 10) << kinds;
 }
 
 }  // namespace
