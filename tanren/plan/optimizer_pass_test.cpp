@@ -6,11 +6,11 @@
 namespace tanren {
 namespace {
 
-struct Asked {
+struct Wanted {
   RunConfig config;
   ModelProfile profile;
 
-  Asked() {
+  Wanted() {
     profile.train_samples = 100;
     profile.metrics = {"accuracy"};
     profile.trained = {{"wte.weight", {100, 10}},
@@ -29,59 +29,59 @@ struct Asked {
 };
 
 TEST(OptimizerPass, a_layer_pattern_without_match_is_refused) {
-  Asked asked;
-  asked.config.optimizer.layer_decay = 0.5;
-  asked.config.optimizer.layers = {"h.{}.*", "hd.*"};
-  EXPECT_THROW(asked.plan(), ConfigError);
+  Wanted wanted;
+  wanted.config.optimizer.layer_decay = 0.5;
+  wanted.config.optimizer.layers = {"h.{}.*", "hd.*"};
+  EXPECT_THROW(wanted.plan(), ConfigError);
 }
 
 TEST(OptimizerPass, fills_what_the_kind_decides) {
-  Asked asked;
-  EXPECT_EQ(asked.plan().optimizer.weight_decay, 0.01);
-  asked.config.optimizer.kind = "muon";
-  EXPECT_EQ(asked.plan().optimizer.weight_decay, 0.1);
-  EXPECT_EQ(asked.plan().optimizer.nesterov, true);
-  asked.config.optimizer.momentum = 0.5;
-  EXPECT_EQ(asked.plan().optimizer.momentum, 0.5);
+  Wanted wanted;
+  EXPECT_EQ(wanted.plan().optimizer.weight_decay, 0.01);
+  wanted.config.optimizer.kind = "muon";
+  EXPECT_EQ(wanted.plan().optimizer.weight_decay, 0.1);
+  EXPECT_EQ(wanted.plan().optimizer.nesterov, true);
+  wanted.config.optimizer.momentum = 0.5;
+  EXPECT_EQ(wanted.plan().optimizer.momentum, 0.5);
 }
 
 TEST(OptimizerPass, names_the_state_and_its_size) {
-  Asked asked;
-  EXPECT_EQ(asked.reason("optimizer"),
+  Wanted wanted;
+  EXPECT_EQ(wanted.reason("optimizer"),
             "adamw|state: exp_avg, exp_avg_sq; 8.01 bytes per trained parameter, 10 KiB");
-  asked.config.optimizer.kind = "sgd";
-  EXPECT_EQ(asked.reason("optimizer"), "sgd|state: none; 0 bytes per trained parameter, 0 B");
-  asked.config.optimizer.kind = "adafactor";
+  wanted.config.optimizer.kind = "sgd";
+  EXPECT_EQ(wanted.reason("optimizer"), "sgd|state: none; 0 bytes per trained parameter, 0 B");
+  wanted.config.optimizer.kind = "adafactor";
   // (100 + 10) + (10 + 20) + 20 + (4 × 2 × 3 + 4 × 2 × 3) numbers and 4 steps, 4 bytes each.
-  EXPECT_EQ(asked.reason("optimizer"),
+  EXPECT_EQ(wanted.reason("optimizer"),
             "adafactor|state: variance by rows and columns (1-dim: whole); 0.66 bytes per trained "
             "parameter, 848 B");
-  asked.config.optimizer.kind = "muon";
+  wanted.config.optimizer.kind = "muon";
   // 8 bytes and a step of wte and the bias, 4 bytes of the matrices.
-  EXPECT_NE(asked.reason("optimizer").find("7.16 bytes"), std::string::npos)
-      << asked.reason("optimizer");
-  asked.config.precision.mode = "fp64";
-  asked.config.optimizer.kind = "lion";
-  EXPECT_NE(asked.reason("optimizer").find("; 8 bytes"), std::string::npos);
+  EXPECT_NE(wanted.reason("optimizer").find("7.16 bytes"), std::string::npos)
+      << wanted.reason("optimizer");
+  wanted.config.precision.mode = "fp64";
+  wanted.config.optimizer.kind = "lion";
+  EXPECT_NE(wanted.reason("optimizer").find("; 8 bytes"), std::string::npos);
 }
 
 TEST(OptimizerPass, tells_the_rate_of_each_layer) {
-  Asked asked;
-  asked.config.optimizer.layer_decay = 0.5;
-  EXPECT_EQ(asked.reason("layer_decay"),
+  Wanted wanted;
+  wanted.config.optimizer.layer_decay = 0.5;
+  EXPECT_EQ(wanted.reason("layer_decay"),
             "0.5|3 layers: × 0.25 wte.weight …, × 0.5 h.0.weight …, × 1 h.1.weight …");
 }
 
 TEST(OptimizerPass, takes_the_direction_of_a_plateau_from_its_metric) {
-  Asked asked;
-  asked.config.schedule.kind = "reduce_on_plateau";
-  EXPECT_EQ(asked.plan().schedule.mode, "min");
-  asked.config.schedule.metric = "accuracy";
-  EXPECT_EQ(asked.plan().schedule.mode, "max");
-  asked.config.schedule.mode = "min";
-  EXPECT_EQ(asked.plan().schedule.mode, "min");
-  asked.config.schedule.metric = "top2";
-  EXPECT_THROW(asked.plan(), ConfigError);  // not measured
+  Wanted wanted;
+  wanted.config.schedule.kind = "reduce_on_plateau";
+  EXPECT_EQ(wanted.plan().schedule.mode, "min");
+  wanted.config.schedule.metric = "accuracy";
+  EXPECT_EQ(wanted.plan().schedule.mode, "max");
+  wanted.config.schedule.mode = "min";
+  EXPECT_EQ(wanted.plan().schedule.mode, "min");
+  wanted.config.schedule.metric = "top2";
+  EXPECT_THROW(wanted.plan(), ConfigError);  // not measured
 }
 
 }  // namespace
