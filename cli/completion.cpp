@@ -33,7 +33,7 @@ std::vector<CompletionVerb> described_verbs() {
   return verbs;
 }
 
-Vocabulary vocabulary(const std::string& program, const ModelRegistry& models) {
+Vocabulary vocabulary(const std::string& program, const Registry& registry) {
   Vocabulary result;
   result.program = program;
   result.verbs = described_verbs();
@@ -44,7 +44,7 @@ Vocabulary vocabulary(const std::string& program, const ModelRegistry& models) {
       result.sections.push_back(section);
     }
   }
-  result.words = closed_sets(models.kinds());
+  result.words = closed_sets(registry.known());
   result.flag_words["--dtype"] = {"fp32", "fp16", "bf16", "fp64"};
   for (const auto& [shell, script] : kScripts) result.shells.push_back(shell);
   return result;
@@ -52,8 +52,8 @@ Vocabulary vocabulary(const std::string& program, const ModelRegistry& models) {
 
 }  // namespace
 
-int completion(const Arguments& arguments, const ModelRegistry& models) {
-  const Vocabulary words = vocabulary(arguments.program, models);
+int completion(const Arguments& arguments, const Registry& registry) {
+  const Vocabulary words = vocabulary(arguments.program, registry);
   const auto found = kScripts.find(arguments.file);
   if (found == kScripts.end()) {
     throw ConfigError("[cli] there is no completion for \"" + arguments.file + "\"; shells are " +

@@ -9,10 +9,10 @@
 
 namespace tanren::cli {
 
-int eval(const Arguments& arguments, const ModelRegistry& models) {
-  const Named named = read_named(arguments, models);
+int eval(const Arguments& arguments, const Registry& registry) {
+  const Named named = read_named(arguments, registry);
   const auto checkpoint = chosen_checkpoint(named.config, named.folder);
-  const auto [report, sample] = evaluate_checkpoint(named.config, checkpoint, models, nullptr);
+  const auto [report, sample] = evaluate_checkpoint(named.config, checkpoint, registry, nullptr);
   if (arguments.json) {
     nlohmann::ordered_json json{
         {"checkpoint", checkpoint.string()}, {"step", report.step}, {"samples", report.samples}};

@@ -1,3 +1,3 @@
 #include "tanren/cli.h"
 
-int main(int argc, char** argv) { return tanren::cli::main(argc, argv, tanren::ModelRegistry()); }
+int main(int argc, char** argv) { return tanren::cli::main(argc, argv, tanren::Registry()); }

@@ -26,21 +26,21 @@ std::string shown(double value) {
   return buffer;
 }
 
-Named read_named(const Arguments& arguments, const ModelRegistry& models) {
+Named read_named(const Arguments& arguments, const Registry& registry) {
   Named named;
   const fs::path file = arguments.file;
   if (fs::is_directory(file)) {
-    named.config = config_of_folder(file, arguments.sets, models.kinds());
+    named.config = config_of_folder(file, arguments.sets, registry.known());
     named.folder = arguments.out.empty() ? file : fs::path(arguments.out);
   } else {
-    named.config = read_config(file, arguments.sets, models.kinds());
+    named.config = read_config(file, arguments.sets, registry.known());
     named.folder =
         arguments.out.empty() ? fs::path("runs") / named.config.run.name : fs::path(arguments.out);
   }
   return named;
 }
 
-int main(int argc, char** argv, const ModelRegistry& models) {
+int main(int argc, char** argv, const Registry& registry) {
   Arguments arguments;
   if (argc > 0) arguments.program = fs::path(argv[0]).filename().string();
   CLI::App app{"tanren " TANREN_VERSION ": trains a model from one file, exactly",
@@ -66,13 +66,13 @@ int main(int argc, char** argv, const ModelRegistry& models) {
     return code == 0 ? 0 : 2;
   }
   try {
-    if (arguments.verb == "run") return run(arguments, models);
-    if (arguments.verb == "plan") return plan(arguments, models);
-    if (arguments.verb == "eval") return eval(arguments, models);
-    if (arguments.verb == "summary") return summary(arguments, models);
+    if (arguments.verb == "run") return run(arguments, registry);
+    if (arguments.verb == "plan") return plan(arguments, registry);
+    if (arguments.verb == "eval") return eval(arguments, registry);
+    if (arguments.verb == "summary") return summary(arguments, registry);
     if (arguments.verb == "convert") return convert(arguments);
     if (arguments.verb == "doctor") return doctor(arguments);
-    if (arguments.verb == "completion") return completion(arguments, models);
+    if (arguments.verb == "completion") return completion(arguments, registry);
     return help(arguments);
   } catch (const InputError& error) {
     std::cerr << error.what() << "\n";

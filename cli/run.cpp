@@ -66,11 +66,11 @@ void print_end(const RunOutput& output, const Named& named) {
 
 }  // namespace
 
-int run(const Arguments& arguments, const ModelRegistry& models) {
+int run(const Arguments& arguments, const Registry& registry) {
   const double started_at = seconds_before_main();
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
-  const Named named = read_named(arguments, models);
+  const Named named = read_named(arguments, registry);
 
   RunInput input{.config = named.config, .folder = named.folder, .stop = &stop_requested};
   input.started_at = started_at;
@@ -95,14 +95,14 @@ int run(const Arguments& arguments, const ModelRegistry& models) {
     console = std::move(late);
     input.sinks.push_back(console.get());
   }
-  const RunOutput output = tanren::run(input, models);
+  const RunOutput output = tanren::run(input, registry);
   if (arguments.json) std::cout << to_json(output.summary) << "\n";
   if (talk) print_end(output, named);
   return output.loop.ending == Ending::interrupted ? 130 : 0;
 }
 
-int plan(const Arguments& arguments, const ModelRegistry& models) {
-  const Plan plan = plan_only(read_named(arguments, models).config, models);
+int plan(const Arguments& arguments, const Registry& registry) {
+  const Plan plan = plan_only(read_named(arguments, registry).config, registry);
   std::cout << (arguments.json ? plan_json(plan) + "\n" : plan_text(plan));
   return 0;
 }

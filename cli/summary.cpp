@@ -115,8 +115,8 @@ std::string table_json(const LayerTable& table) {
 
 }  // namespace
 
-int summary(const Arguments& arguments, const ModelRegistry& models) {
-  const LayerTable table = dry_run(read_named(arguments, models).config, models);
+int summary(const Arguments& arguments, const Registry& registry) {
+  const LayerTable table = dry_run(read_named(arguments, registry).config, registry);
   if (arguments.json) {
     std::cout << table_json(table) << "\n";
   } else if (!arguments.quiet) {

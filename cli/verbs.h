@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tanren/config/run_config.h"
-#include "tanren/model/registry.h"
+#include "tanren/run/registry.h"
 
 #include <filesystem>
 #include <string>
@@ -27,14 +27,14 @@ struct Arguments {
   bool json = false;
 };
 
-int run(const Arguments& arguments, const ModelRegistry& models);
-int plan(const Arguments& arguments, const ModelRegistry& models);
-int eval(const Arguments& arguments, const ModelRegistry& models);
-int summary(const Arguments& arguments, const ModelRegistry& models);
+int run(const Arguments& arguments, const Registry& registry);
+int plan(const Arguments& arguments, const Registry& registry);
+int eval(const Arguments& arguments, const Registry& registry);
+int summary(const Arguments& arguments, const Registry& registry);
 int convert(const Arguments& arguments);
 int doctor(const Arguments& arguments);
 int help(const Arguments& arguments);
-int completion(const Arguments& arguments, const ModelRegistry& models);
+int completion(const Arguments& arguments, const Registry& registry);
 
 // A measured value as people read it, six digits; --json has them all.
 std::string shown(double value);
@@ -45,6 +45,6 @@ struct Named {
   RunConfig config;
   std::filesystem::path folder;
 };
-Named read_named(const Arguments& arguments, const ModelRegistry& models);
+Named read_named(const Arguments& arguments, const Registry& registry);
 
 }  // namespace tanren::cli

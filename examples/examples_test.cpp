@@ -20,6 +20,7 @@ const fs::path kExamples = fs::path(TANREN_SOURCE_DIR) / "examples";
 const std::string kTanren = TANREN_BUILD_DIR "/tanren";
 const std::string kOwnModel = TANREN_BUILD_DIR "/own_model";
 const std::string kOwnBinary = TANREN_BUILD_DIR "/own_binary";
+const std::string kOwnDataset = TANREN_BUILD_DIR "/own_dataset";
 const std::string kOwnSink = TANREN_BUILD_DIR "/own_sink";
 const std::string kOwnLoop = "OMP_NUM_THREADS=1 " TANREN_BUILD_DIR "/own_loop";
 
@@ -101,6 +102,32 @@ TEST_F(Examples, own_binary_has_a_main_of_three_lines) {
   const std::string text = read_file(kExamples / "own_binary/main.cpp");
   const std::string body = text.substr(text.find("{\n") + 2);
   EXPECT_EQ(std::count(body.begin(), body.end(), '\n'), 4) << body;  // and the bracket
+}
+
+TEST_F(Examples, own_dataset_refuses_wrong_keys_and_is_unknown_to_the_plain_program) {
+  const std::string config = (kExamples / "own_dataset/run.toml").string();
+  const auto result = go(kOwnDataset + " plan " + config + " --set data.train.classes=1");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.output, "[spirals] data.train.classes is 1; give 2 or more\n");
+  const auto none = go(kOwnDataset + " plan " + config + " --set data.eval.samples=0");
+  EXPECT_EQ(none.code, 2);
+  TANREN_EXPECT_CONTAINS(none.output, "[data.eval] kind 'spirals' gave no samples");
+  const auto plain = go(kTanren + " plan " + config);
+  EXPECT_EQ(plain.code, 2);
+  TANREN_EXPECT_CONTAINS(plain.output, "data.train.kind \"spirals\" is unknown");
+}
+
+TEST_F(Examples, own_dataset_trains_from_its_config_and_goes_on_bitwise) {
+  const auto summary = trained(kOwnDataset, "own_dataset/run.toml");
+  ASSERT_TRUE(summary.is_object());
+  EXPECT_GT(summary["evaluate.accuracy"].get<double>(), 0.9);
+  const std::string line = kOwnDataset + " run " + (kExamples / "own_dataset/run.toml").string() +
+                           ci_options(kExamples / "own_dataset/ci.toml") + " --quiet --out parts";
+  ASSERT_EQ(go(line + " --set run.stop_after=70").code, 0);
+  ASSERT_EQ(go(line + " --set data.workers=3").code, 0);
+  EXPECT_EQ(read_file(temporary_.path() / "run/checkpoints/step-940/model.safetensors"),
+            read_file(temporary_.path() / "parts/checkpoints/step-940/model.safetensors"));
+  TANREN_EXPECT_CONTAINS(go(kOwnDataset + " completion bash").output, "tokens spirals'");
 }
 
 TEST_F(Examples, own_sink_ends_the_run_where_it_cannot_write) {

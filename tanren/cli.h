@@ -3,12 +3,12 @@
 // handlers for SIGINT and SIGTERM; the rest of the library does neither.
 #pragma once
 
-#include "tanren/model/registry.h"
+#include "tanren/run/registry.h"
 
 namespace tanren::cli {
 
 // Runs the verb that argv names; returns the exit code: 0 done, 1 the run failed, 2 the input was
 // wrong, 130 stopped by a signal and resumable. Throws nothing.
-int main(int argc, char** argv, const ModelRegistry& models);
+int main(int argc, char** argv, const Registry& registry);
 
 }  // namespace tanren::cli

@@ -32,6 +32,7 @@
 #include "tanren/data/dataset.h"
 #include "tanren/data/eval_pass.h"
 #include "tanren/data/loader.h"
+#include "tanren/data/registry.h"
 #include "tanren/model/convnet.h"
 #include "tanren/model/layers.h"
 #include "tanren/model/losses.h"
@@ -69,6 +70,7 @@
 #include "tanren/train/train_step.h"
 
 #include "tanren/run/build.h"
+#include "tanren/run/registry.h"
 #include "tanren/run/run.h"
 #include "tanren/run/run_folder.h"
 

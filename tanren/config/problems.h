@@ -50,7 +50,8 @@ bool reads_as(const std::string& text, T& value) {
 // The checks of one section each; `changed` are the keys that differ from their defaults.
 void check_model(Problems& p, const ModelOptions& o, const std::vector<std::string>& known,
                  const std::set<std::string>& changed);
-void check_data(Problems& p, const RunConfig& config, const std::set<std::string>& changed);
+void check_data(Problems& p, const RunConfig& config, const std::vector<std::string>& registered,
+                const std::set<std::string>& changed);
 // Of one data section ("data.train.") the keys of images; that both sections feed one model alike.
 void check_images(Problems& p, const std::string& section, const SourceOptions& o,
                   const std::set<std::string>& changed);

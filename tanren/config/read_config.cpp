@@ -281,8 +281,7 @@ void resolve_folder(std::string& name, const fs::path& folder) {
 }  // namespace
 
 RunConfig parse_config(std::string_view text, const std::string& source, const fs::path& folder,
-                       const std::vector<std::string>& sets,
-                       const std::vector<std::string>& known_model_kinds) {
+                       const std::vector<std::string>& sets, const KnownKinds& known) {
   RunConfig config;
   Reader reader(config);
   try {
@@ -297,13 +296,13 @@ RunConfig parse_config(std::string_view text, const std::string& source, const f
   resolve_folder(config.model.from_hf, folder);
   resolve(config.data.train.path, folder);
   resolve(config.data.eval.path, folder);
-  reader.add_invalid(validate(config, known_model_kinds), source);
+  reader.add_invalid(validate(config, known), source);
   if (!reader.problems().empty()) throw ConfigError(join(reader.problems(), "\n"));
   return config;
 }
 
 RunConfig read_config(const fs::path& file, const std::vector<std::string>& sets,
-                      const std::vector<std::string>& known_model_kinds) {
+                      const KnownKinds& known) {
   std::error_code error;
   if (fs::is_directory(file, error)) {
     throw ConfigError("[config] " + file.string() + " is a folder; give a config file");
@@ -318,7 +317,7 @@ RunConfig read_config(const fs::path& file, const std::vector<std::string>& sets
                       " is empty; examples/digits/run.toml is a start");
   }
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
-  RunConfig config = parse_config(text, file.string(), folder, sets, known_model_kinds);
+  RunConfig config = parse_config(text, file.string(), folder, sets, known);
   if (config.run.name.empty()) config.run.name = file.stem().string();
   return config;
 }

@@ -2,6 +2,7 @@
 // each, with file and line. After this nobody sees text.
 #pragma once
 
+#include "tanren/config/known_kinds.h"
 #include "tanren/config/run_config.h"
 
 #include <filesystem>
@@ -15,11 +16,11 @@ namespace tanren {
 // optional key back), validates the whole (validate.h).
 // run.name defaults to the file's stem; data paths become absolute, relative to the file's folder.
 RunConfig read_config(const std::filesystem::path& file, const std::vector<std::string>& sets,
-                      const std::vector<std::string>& known_model_kinds);
+                      const KnownKinds& known);
 
 // The same on text; `source` stands in the error texts, `folder` is what paths are relative to.
 RunConfig parse_config(std::string_view text, const std::string& source,
                        const std::filesystem::path& folder, const std::vector<std::string>& sets,
-                       const std::vector<std::string>& known_model_kinds);
+                       const KnownKinds& known);
 
 }  // namespace tanren

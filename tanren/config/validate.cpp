@@ -67,12 +67,11 @@ void check_precision(Problems& p, const PrecisionOptions& o) {
               "\" makes no sense with precision.mode \"fp64\"; drop it");
 }
 
-void check_all(Problems& p, const RunConfig& config,
-               const std::vector<std::string>& known_model_kinds) {
+void check_all(Problems& p, const RunConfig& config, const KnownKinds& known) {
   const std::set<std::string> changed = changed_keys(config);
   check_run(p, config.run);
-  check_model(p, config.model, known_model_kinds, changed);
-  check_data(p, config, changed);
+  check_model(p, config.model, known.models, changed);
+  check_data(p, config, known.datasets, changed);
   check_batch(p, config.batch);
   check_precision(p, config.precision);
   check_optimizer(p, config, changed);
@@ -101,21 +100,19 @@ RunConfig with_one_word(const std::string& key, const std::string& word) {
 
 }  // namespace
 
-std::vector<std::string> validate(const RunConfig& config,
-                                  const std::vector<std::string>& known_model_kinds) {
+std::vector<std::string> validate(const RunConfig& config, const KnownKinds& known) {
   Problems p;
-  check_all(p, config, known_model_kinds);
+  check_all(p, config, known);
   return p.found;
 }
 
-std::map<std::string, std::vector<std::string>> closed_sets(
-    const std::vector<std::string>& known_model_kinds) {
+std::map<std::string, std::vector<std::string>> closed_sets(const KnownKinds& known) {
   Problems p;
-  check_all(p, with_one_word("", ""), known_model_kinds);
+  check_all(p, with_one_word("", ""), known);
   // Some keys are looked at for some kinds only.
   for (const auto& [key, words] : std::map(p.words)) {
     if (key.size() < 5 || key.compare(key.size() - 5, 5, ".kind") != 0) continue;
-    for (const auto& word : words) check_all(p, with_one_word(key, word), known_model_kinds);
+    for (const auto& word : words) check_all(p, with_one_word(key, word), known);
   }
   RunConfig config;
   visit_config(config, [&](const std::string& key, auto& member, const FieldInfo&) {

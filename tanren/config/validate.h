@@ -1,6 +1,7 @@
 // Checks a whole config: every range and every pair that does not go together.
 #pragma once
 
+#include "tanren/config/known_kinds.h"
 #include "tanren/config/run_config.h"
 
 #include <map>
@@ -11,12 +12,10 @@ namespace tanren {
 
 // All problems, one line each (the key first: "key is …; what to do"); empty: fine. Facts that need the data or
 // the machine are the plan's to check.
-std::vector<std::string> validate(const RunConfig& config,
-                                  const std::vector<std::string>& known_model_kinds);
+std::vector<std::string> validate(const RunConfig& config, const KnownKinds& known);
 
 // The keys that take one of a few words, with the words; true and false for switches. The checks
 // themselves tell, so that the words stand in one place.
-std::map<std::string, std::vector<std::string>> closed_sets(
-    const std::vector<std::string>& known_model_kinds);
+std::map<std::string, std::vector<std::string>> closed_sets(const KnownKinds& known);
 
 }  // namespace tanren

@@ -2,6 +2,7 @@
 
 #include "tanren/base/text.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tanren {
@@ -9,11 +10,16 @@ namespace tanren {
 namespace {
 
 void check_source(Problems& p, const std::string& section, const SourceOptions& o,
-                  const ModelOptions& model, const std::set<std::string>& changed) {
+                  const ModelOptions& model, const std::vector<std::string>& registered,
+                  const std::set<std::string>& changed) {
   const auto unused = [&](const std::vector<std::string>& keys) {
     p.unused(changed, section, keys, section + "kind", o.kind);
   };
-  p.one_of(section + "kind", o.kind, {"csv", "images", "tensors", "synthetic", "text", "tokens"});
+  std::vector<std::string> kinds = {"csv", "images", "tensors", "synthetic", "text", "tokens"};
+  kinds.insert(kinds.end(), registered.begin(), registered.end());
+  p.one_of(section + "kind", o.kind, kinds);
+  // A registered kind may read any of them, and says itself what it needs.
+  if (std::find(registered.begin(), registered.end(), o.kind) != registered.end()) return;
   check_images(p, section, o, changed);
   check_token_data(p, section, o, changed);
   if (o.kind == "csv" || o.kind == "tensors") {
@@ -49,16 +55,17 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
 
 }  // namespace
 
-void check_data(Problems& p, const RunConfig& config, const std::set<std::string>& changed) {
+void check_data(Problems& p, const RunConfig& config, const std::vector<std::string>& registered,
+                const std::set<std::string>& changed) {
   const DataOptions& o = config.data;
   if (o.train.kind.empty()) {
     p.check(false,
             "data.train.kind is missing; one of csv, images, tensors, synthetic, text, tokens");
   } else {
-    check_source(p, "data.train.", o.train, config.model, changed);
+    check_source(p, "data.train.", o.train, config.model, registered, changed);
   }
   if (!o.eval.kind.empty()) {
-    check_source(p, "data.eval.", o.eval, config.model, changed);
+    check_source(p, "data.eval.", o.eval, config.model, registered, changed);
     check_image_pair(p, o);
     check_token_pair(p, o);
   } else {

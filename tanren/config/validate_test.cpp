@@ -356,6 +356,17 @@ TEST(Validate, finds_numbers_that_are_not_in_a_config_made_by_a_program) {
   EXPECT_TRUE(validate(parse(kGood), {"mlp"}).empty());
 }
 
+TEST(Validate, leaves_the_keys_of_a_registered_kind_of_data_to_it) {
+  RunConfig config = parse(kGood);
+  config.data.train.kind = "mine";
+  config.data.train.samples = 3;
+  config.data.train.fields = {"x"};
+  const auto problems = validate(config, {"mlp"});
+  ASSERT_FALSE(problems.empty());
+  EXPECT_NE(problems.front().find("data.train.kind \"mine\" is unknown"), std::string::npos);
+  EXPECT_TRUE(validate(config, KnownKinds({"mlp"}, {"mine"})).empty());
+}
+
 TEST(Validate, knows_the_words_of_every_key_that_takes_one_of_a_few) {
   auto sets = closed_sets({"mlp", "mine", "gpt2", "resnet"});
   EXPECT_EQ(sets.count("run.name"), 0u);

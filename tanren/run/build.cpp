@@ -9,11 +9,11 @@
 
 namespace tanren {
 
-Datasets open_datasets(const DataOptions& options) {
+Datasets open_datasets(const DataOptions& options, const DatasetRegistry& registry) {
   Datasets datasets;
-  datasets.train = open_dataset(options.train, "data.train");
+  datasets.train = registry.open(options.train, "data.train");
   const DataInfo train = datasets.train->info();
-  if (!options.eval.kind.empty()) datasets.eval = open_dataset(options.eval, "data.eval", &train);
+  if (!options.eval.kind.empty()) datasets.eval = registry.open(options.eval, "data.eval", &train);
   return datasets;
 }
 

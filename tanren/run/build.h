@@ -1,7 +1,7 @@
 // Build: Plan → RunState and Parts. One line per room, no logic: each builds itself from its slice.
 #pragma once
 
-#include "tanren/data/dataset.h"
+#include "tanren/data/registry.h"
 #include "tanren/model/registry.h"
 #include "tanren/run/pretrained.h"
 #include "tanren/train/parts.h"
@@ -17,7 +17,7 @@ struct Datasets {
   std::unique_ptr<Dataset> eval;  // null if there is none
 };
 
-Datasets open_datasets(const DataOptions& options);
+Datasets open_datasets(const DataOptions& options, const DatasetRegistry& registry);
 
 // The task, initialised from run.seed, on the CPU in fp32.
 Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train);

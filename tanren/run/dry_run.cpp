@@ -25,12 +25,12 @@ Batch batch_like(const Batch& sample, int64_t size) {
 
 }  // namespace
 
-LayerTable dry_run(const RunConfig& asked, const ModelRegistry& models) {
+LayerTable dry_run(const RunConfig& asked, const Registry& registry) {
   RunConfig config = asked;
   config.model = resolve_model(asked.model).model;
-  const Datasets datasets = open_datasets(config.data);
+  const Datasets datasets = open_datasets(config.data, registry.datasets);
   const Batch sample = datasets.train->collate({0}).batch;
-  return layer_table([&] { return build_task(config, models, *datasets.train); },
+  return layer_table([&] { return build_task(config, registry.models, *datasets.train); },
                      batch_like(sample, std::max<int64_t>(config.batch.microbatch, 1)));
 }
 

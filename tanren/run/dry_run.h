@@ -4,12 +4,12 @@
 
 #include "tanren/config/run_config.h"
 #include "tanren/model/layer_table.h"
-#include "tanren/model/registry.h"
+#include "tanren/run/registry.h"
 
 namespace tanren {
 
 // The model's table for batches of batch.microbatch samples (1 where the config leaves it open)
 // with the shapes of the training data, in fp32. Errors as plan_only.
-LayerTable dry_run(const RunConfig& config, const ModelRegistry& models);
+LayerTable dry_run(const RunConfig& config, const Registry& registry);
 
 }  // namespace tanren

@@ -34,16 +34,16 @@ struct Prepared {
 };
 
 // `has_weights`: a checkpoint will follow, so model.init_from is not read again.
-Prepared prepare(const RunConfig& asked, const ModelRegistry& models, bool has_weights) {
+Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights) {
   const Pretrained source = resolve_model(asked.model);
   RunConfig config = asked;
   config.model = source.model;
   Machine machine = probe_machine();
   probe_accelerators(machine, config.run.device);
   Prepared prepared;
-  prepared.datasets = open_datasets(config.data);
+  prepared.datasets = open_datasets(config.data, registry.datasets);
   check_datasets(prepared.datasets, config.model);
-  prepared.task = build_task(config, models, *prepared.datasets.train);
+  prepared.task = build_task(config, registry.models, *prepared.datasets.train);
   ModelProfile facts = profile(prepared.task, prepared.datasets);
   facts.initialised = initialise(prepared.task, source, has_weights);
   prepared.plan = make_plan(config, machine, facts);
@@ -110,14 +110,14 @@ Summary summarise(const RunState& state, const LoopResult& loop, const Parts& pa
 
 }  // namespace
 
-RunOutput run(const RunInput& input, const ModelRegistry& models) {
+RunOutput run(const RunInput& input, const Registry& registry) {
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] {
     return input.started_at +
            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   const bool goes_on = latest_checkpoint(input.folder / "checkpoints").has_value();
-  Prepared prepared = prepare(input.config, models, goes_on);
+  Prepared prepared = prepare(input.config, registry, goes_on);
   RunFolder folder(input.folder, input.config);
   const std::string plan_text = tanren::plan_text(prepared.plan);
   folder.write("plan.txt", plan_text);
@@ -153,8 +153,8 @@ RunOutput run(const RunInput& input, const ModelRegistry& models) {
   return output;
 }
 
-Plan plan_only(const RunConfig& config, const ModelRegistry& models) {
-  return prepare(config, models, /*has_weights=*/false).plan;
+Plan plan_only(const RunConfig& config, const Registry& registry) {
+  return prepare(config, registry, /*has_weights=*/false).plan;
 }
 
 std::filesystem::path chosen_checkpoint(const RunConfig& config,
@@ -184,8 +184,8 @@ std::filesystem::path chosen_checkpoint(const RunConfig& config,
 }
 
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
-                              const ModelRegistry& models, const std::atomic<bool>* stop) {
-  Prepared prepared = prepare(config, models, /*has_weights=*/true);
+                              const Registry& registry, const std::atomic<bool>* stop) {
+  Prepared prepared = prepare(config, registry, /*has_weights=*/true);
   if (!prepared.datasets.eval) {
     throw ConfigError("[evaluate] the config has no [data.eval]; add it, or set data.eval.kind");
   }

@@ -5,9 +5,9 @@
 #include "tanren/base/report.h"
 #include "tanren/config/run_config.h"
 #include "tanren/metrics/summary.h"
-#include "tanren/model/registry.h"
 #include "tanren/plan/plan.h"
 #include "tanren/run/export.h"
+#include "tanren/run/registry.h"
 #include "tanren/train/train_loop.h"
 
 #include <atomic>
@@ -38,10 +38,10 @@ struct RunOutput {
 };
 
 // Trains. Errors as train_loop and RunFolder.
-RunOutput run(const RunInput& input, const ModelRegistry& models);
+RunOutput run(const RunInput& input, const Registry& registry);
 
 // Plans and starts nothing: no folder, no step.
-Plan plan_only(const RunConfig& config, const ModelRegistry& models);
+Plan plan_only(const RunConfig& config, const Registry& registry);
 
 struct Evaluated {
   EvaluationReport report;
@@ -56,6 +56,6 @@ std::filesystem::path chosen_checkpoint(const RunConfig& config,
 // Evaluates a step folder or a file of exported weights on the config's evaluation data: of a run
 // with averages the averaged weights, unless average.evaluate is false.
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
-                              const ModelRegistry& models, const std::atomic<bool>* stop);
+                              const Registry& registry, const std::atomic<bool>* stop);
 
 }  // namespace tanren

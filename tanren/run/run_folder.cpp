@@ -42,6 +42,12 @@ std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const 
   return grown ? "" : "; raise run.steps or run.epochs to go on";
 }
 
+// Of a config that was read: its kinds are known, whoever registered them.
+KnownKinds kinds_of(const RunConfig& config) {
+  return {std::vector{config.model.kind},
+          std::vector{config.data.train.kind, config.data.eval.kind}};
+}
+
 // An empty folder, or one whose first file could not be written.
 bool holds_only_a_lock(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -77,7 +83,7 @@ RunFolder::RunFolder(fs::path folder, const RunConfig& config) : path_(std::move
   }
   try {
     if (fs::exists(path_ / "config.toml")) {
-      const RunConfig before = config_of_folder(path_, {}, {config.model.kind});
+      const RunConfig before = config_of_folder(path_, {}, kinds_of(config));
       const auto differing = differing_keys(before, config);
       if (!differing.empty()) {
         throw ConfigError("[run] " + path_.string() + " was made with another config (" +
@@ -110,14 +116,14 @@ void RunFolder::write(const std::string& file, const std::string& text) const {
 }
 
 RunConfig config_of_folder(const fs::path& folder, const std::vector<std::string>& sets,
-                           const std::vector<std::string>& known_model_kinds) {
+                           const KnownKinds& known) {
   const auto file = folder / "config.toml";
   if (!fs::exists(file)) {
     throw ConfigError(
         "[run] " + folder.string() +
         " is no run folder (no config.toml in it); give a config file or a run folder");
   }
-  RunConfig config = read_config(file, sets, known_model_kinds);
+  RunConfig config = read_config(file, sets, known);
   // The file holds every key; what was asked is what differs from the defaults.
   config.asked = changed_keys(config);
   return config;

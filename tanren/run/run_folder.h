@@ -3,6 +3,7 @@
 // another config, or a finished run, is refused, and nothing is touched.
 #pragma once
 
+#include "tanren/config/known_kinds.h"
 #include "tanren/config/run_config.h"
 
 #include <filesystem>
@@ -35,7 +36,6 @@ class RunFolder {
 
 // The config of a run folder (its config.toml); ConfigError if it is none.
 RunConfig config_of_folder(const std::filesystem::path& folder,
-                           const std::vector<std::string>& sets,
-                           const std::vector<std::string>& known_model_kinds);
+                           const std::vector<std::string>& sets, const KnownKinds& known);
 
 }  // namespace tanren
