@@ -1,11 +1,13 @@
 # Thin wrappers over the CMake presets. `make help` lists them.
 #   JOBS=1                                   one compiler at a time (a file may need 2 GB)
 #   CMAKE_ARGS=-DTANREN_LIBTORCH=/path/torch a libtorch that is already there
+#   SECONDS=600                              how long `make fuzz` tries each reader
 JOBS ?= $(shell nproc)
 CMAKE_ARGS ?=
+SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test interop bench asan tidy format format-check mutants api gpu-bundle clean
+.PHONY: help setup run test interop bench asan fuzz tidy format format-check mutants api gpu-bundle clean
 .DELETE_ON_ERROR:
 
 help: ## This list
@@ -38,6 +40,12 @@ bench: build/release/build.ninja ## Run the benchmarks
 asan: build/asan/build.ninja ## All tests but gpu under Address- and UndefinedBehaviorSanitizer
 	cmake --build build/asan --parallel $(JOBS)
 	cd build/asan && ctest --output-on-failure -LE gpu -j2
+
+fuzz: ## Readers of files against libFuzzer (clang), SECONDS=60 each
+	@scripts/setup --fuzz
+	@$(MAKE) --no-print-directory build/fuzz/build.ninja
+	cmake --build build/fuzz --parallel $(JOBS) --target fuzz
+	scripts/fuzz --seconds $(SECONDS) --jobs $(JOBS)
 
 tidy: build/tidy/build.ninja ## clang-tidy over our files, warnings are errors
 	scripts/lint tidy --jobs $(JOBS)

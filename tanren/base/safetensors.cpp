@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/one_line.h"
 
 #include <nlohmann/json.hpp>
 #include <ATen/ATen.h>
@@ -11,7 +12,7 @@
 #include <bit>
 #include <cstring>
 #include <limits>
-#include <set>
+#include <optional>
 
 namespace tanren {
 
@@ -40,65 +41,171 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 15> kTypes = {{
 }};
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& problem) {
-  throw DataError("[safetensors] " + path.string() + ": " + problem +
+  throw DataError("[safetensors] " + path.string() + ": " + one_line(problem) +
                   "; is it a whole safetensors file?");
-}
-
-at::ScalarType dtype_of(const std::string& text, const std::string& name,
-                        const std::filesystem::path& path) {
-  for (const auto& [key, dtype] : kTypes) {
-    if (text == key) return dtype;
-  }
-  fail(path, "tensor " + name + " has the unknown dtype " + text);
-}
-
-// A non-negative JSON integer; the header is not to be trusted.
-uint64_t unsigned_of(const Json& json, const std::string& name, const std::filesystem::path& path) {
-  if (!json.is_number_unsigned()) fail(path, "tensor " + name + " has a size that is no count");
-  return json.get<uint64_t>();
 }
 
 struct Entry {
   std::string name;
-  at::ScalarType dtype;
+  std::optional<at::ScalarType> dtype;
   std::vector<int64_t> shape;
-  uint64_t begin = 0, end = 0;
+  std::vector<uint64_t> offsets;
+  bool has_shape = false;
+
+  uint64_t begin() const { return offsets[0]; }
+  uint64_t end() const { return offsets[1]; }
 };
 
-Entry entry_of(const std::string& name, const Json& json, uint64_t available,
-               const std::filesystem::path& path) {
-  if (!json.is_object() || !json.contains("dtype") || !json["dtype"].is_string() ||
-      !json.contains("shape") || !json["shape"].is_array() || !json.contains("data_offsets") ||
-      !json["data_offsets"].is_array() || json["data_offsets"].size() != 2) {
-    fail(path, "tensor " + name + " is not described by dtype, shape and data_offsets");
+// Takes the header's parts as they are parsed and refuses the first that does not belong, so that a
+// hostile header never grows into a document that is many times its size.
+class HeaderReader : public Json::json_sax_t {
+ public:
+  HeaderReader(const std::filesystem::path& path, std::vector<Entry>& entries, Metadata& metadata)
+      : path_(path), entries_(entries), metadata_(metadata) {}
+
+  bool start_object(size_t) override {
+    if (depth_ == 1 && !in_metadata_) entries_.push_back({key_, {}, {}, {}});
+    if (depth_ >= 2) refuse();
+    ++depth_;
+    return true;
   }
-  Entry entry{name, dtype_of(json["dtype"], name, path), {}};
+  bool end_object() override {
+    --depth_;
+    if (depth_ == 1 && !in_metadata_) {
+      const auto& entry = entries_.back();
+      if (!entry.dtype || !entry.has_shape || entry.offsets.size() != 2) undescribed(entry.name);
+    }
+    in_metadata_ = false;
+    return true;
+  }
+  bool key(std::string& name) override {
+    key_ = name;
+    if (depth_ != 1) return true;
+    in_metadata_ = name == "__metadata__";
+    if (in_metadata_ && had_metadata_) fail(path_, "its metadata stands in it twice");
+    had_metadata_ = had_metadata_ || in_metadata_;
+    return true;
+  }
+  bool string(std::string& text) override {
+    if (depth_ != 2 || numbers_) refuse();
+    if (in_metadata_) {
+      metadata_[key_] = text;
+    } else if (key_ == "dtype") {
+      entries_.back().dtype = dtype_of(text);
+    } else {
+      refuse();
+    }
+    return true;
+  }
+  bool start_array(size_t) override {
+    if (depth_ == 0) fail(path_, "its header is no JSON object");
+    if (depth_ != 2 || in_metadata_ || numbers_) refuse();
+    is_shape_ = key_ == "shape";
+    if (!is_shape_ && key_ != "data_offsets") refuse();
+    numbers_ = true;
+    if (is_shape_) {
+      entries_.back().has_shape = true;
+      entries_.back().shape.clear();
+    } else {
+      entries_.back().offsets.clear();
+    }
+    return true;
+  }
+  bool end_array() override {
+    numbers_ = false;
+    return true;
+  }
+  bool number_unsigned(uint64_t value) override {
+    if (!numbers_) refuse();
+    auto& entry = entries_.back();
+    if (is_shape_) {
+      if (entry.shape.size() == kMaxDimensions) {
+        fail(path_, "tensor " + entry.name + " has more than 64 dimensions");
+      }
+      if (value > std::numeric_limits<int64_t>::max()) impossible(entry);
+      entry.shape.push_back(static_cast<int64_t>(value));
+    } else {
+      if (entry.offsets.size() == 2) refuse();
+      entry.offsets.push_back(value);
+    }
+    return true;
+  }
+  bool number_integer(int64_t) override { return no_count(); }
+  bool number_float(double, const std::string&) override { return no_count(); }
+  bool null() override { return refuse(); }
+  bool boolean(bool) override { return refuse(); }
+  bool binary(Json::binary_t&) override { return refuse(); }
+  bool parse_error(size_t, const std::string&, const Json::exception&) override { return false; }
+
+  [[noreturn]] void impossible(const Entry& entry) const {
+    fail(path_, "tensor " + entry.name + " is impossibly large");
+  }
+  [[noreturn]] void undescribed(const std::string& name) const {
+    fail(path_, "tensor " + name + " is not described by dtype, shape and data_offsets");
+  }
+
+ private:
+  static constexpr size_t kMaxDimensions = 64;
+
+  bool refuse() const {
+    if (depth_ == 0) fail(path_, "its header is no JSON object");
+    if (in_metadata_) fail(path_, "its metadata is no object of texts (" + key_ + ")");
+    undescribed(depth_ == 1 ? key_ : entries_.back().name);
+  }
+  bool no_count() const {
+    if (!numbers_) refuse();
+    fail(path_, "tensor " + entries_.back().name + " has a size that is no count");
+  }
+  at::ScalarType dtype_of(const std::string& text) const {
+    for (const auto& [key, dtype] : kTypes) {
+      if (text == key) return dtype;
+    }
+    fail(path_, "tensor " + entries_.back().name + " has the unknown dtype " + text);
+  }
+
+  const std::filesystem::path& path_;
+  std::vector<Entry>& entries_;
+  Metadata& metadata_;
+  std::string key_;
+  int depth_ = 0;
+  bool in_metadata_ = false, had_metadata_ = false;
+  bool numbers_ = false;
+  bool is_shape_ = false;
+};
+
+// The size of the tensor is that of its bytes, which lie in the file.
+void check_entry(const Entry& entry, const HeaderReader& reader, uint64_t available,
+                 const std::filesystem::path& path) {
   uint64_t extent = 1;
   bool empty = false;
-  for (const auto& size : json["shape"]) {
-    const uint64_t value = unsigned_of(size, name, path);
-    const uint64_t factor = std::max<uint64_t>(value, 1);  // strides count an empty dim as one
-    if (extent > std::numeric_limits<int64_t>::max() / 8 / factor) {
-      fail(path, "tensor " + name + " is impossibly large");
-    }
+  for (const int64_t size : entry.shape) {
+    const auto factor = static_cast<uint64_t>(std::max<int64_t>(size, 1));  // strides: 0 is as 1
+    if (extent > std::numeric_limits<int64_t>::max() / 8 / factor) reader.impossible(entry);
     extent *= factor;
-    empty = empty || value == 0;
-    entry.shape.push_back(static_cast<int64_t>(value));
+    empty = empty || size == 0;
   }
   const uint64_t elements = empty ? 0 : extent;
-  entry.begin = unsigned_of(json["data_offsets"][0], name, path);
-  entry.end = unsigned_of(json["data_offsets"][1], name, path);
-  if (entry.begin > entry.end || entry.end > available) {
-    fail(path, "tensor " + name + " lies outside the file (cut off?)");
+  if (entry.begin() > entry.end() || entry.end() > available) {
+    fail(path, "tensor " + entry.name + " lies outside the file (cut off?)");
   }
-  if (entry.end - entry.begin != elements * c10::elementSize(entry.dtype)) {
-    fail(path, "tensor " + name + "'s shape does not fit its bytes");
+  if (entry.end() - entry.begin() != elements * c10::elementSize(*entry.dtype)) {
+    fail(path, "tensor " + entry.name + "'s shape does not fit its bytes");
   }
-  return entry;
 }
 
-// The header as JSON; the stream stands at the data then, of which `available` bytes follow.
-Json read_header(OpenFile& file, uint64_t& available, const std::filesystem::path& path) {
+// A name that comes twice would silently replace the first.
+void check_names(const std::vector<Entry>& entries, const std::filesystem::path& path) {
+  std::vector<std::string_view> names;
+  for (const auto& entry : entries) names.emplace_back(entry.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) fail(path, "tensor " + std::string(*twice) + " stands in it twice");
+}
+
+// The header's tensors in its order; the stream stands at the data then, of which `available` bytes
+// follow.
+std::vector<Entry> read_header(OpenFile& file, Metadata& metadata, uint64_t& available,
+                               const std::filesystem::path& path) {
   uint64_t size = 0;
   if (file.size < sizeof size) fail(path, "is too short");
   file.stream.read(reinterpret_cast<char*>(&size), sizeof size);
@@ -108,42 +215,26 @@ Json read_header(OpenFile& file, uint64_t& available, const std::filesystem::pat
   if (!file.stream) fail(path, "its header is cut off");
   available = file.size - sizeof size - size;
 
-  // A name that comes twice would silently replace the first.
-  std::set<std::string> names;
-  std::string twice;
-  const auto note_names = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth == 1 && event == Json::parse_event_t::key &&
-        !names.insert(parsed.get<std::string>()).second) {
-      twice = parsed.get<std::string>();
-    }
-    return true;
-  };
-  Json json = Json::parse(text, note_names, /*allow_exceptions=*/false);
-  if (!json.is_object()) fail(path, "its header is no JSON object");
-  if (!twice.empty()) fail(path, "tensor " + twice + " stands in it twice");
-  return json;
-}
-
-Metadata metadata_of(const Json& json, const std::filesystem::path& path) {
-  if (!json.is_object()) fail(path, "its metadata is no object");
-  Metadata metadata;
-  for (const auto& [key, text] : json.items()) {
-    if (!text.is_string()) fail(path, "its metadata " + key + " is no text");
-    metadata[key] = text.get<std::string>();
-  }
-  return metadata;
+  std::vector<Entry> entries;
+  HeaderReader reader(path, entries, metadata);
+  if (!Json::sax_parse(text, &reader)) fail(path, "its header is no JSON object");
+  for (const auto& entry : entries) check_entry(entry, reader, available, path);
+  check_names(entries, path);
+  return entries;
 }
 
 // The entries, in the order of the header, lie side by side and fill the data.
-void check_cover(std::vector<Entry> entries, uint64_t available,
+void check_cover(const std::vector<Entry>& entries, uint64_t available,
                  const std::filesystem::path& path) {
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
+  std::vector<const Entry*> by_place;
+  for (const auto& entry : entries) by_place.push_back(&entry);
+  std::sort(by_place.begin(), by_place.end(),
+            [](const Entry* a, const Entry* b) { return a->offsets < b->offsets; });
   uint64_t covered = 0;
-  for (const auto& entry : entries) {
-    if (entry.begin != covered) fail(path, "tensor " + entry.name + " overlaps or leaves a gap");
-    covered = entry.end;
+  for (const auto* entry : by_place) {
+    if (entry->begin() != covered)
+      fail(path, "tensor " + entry->name + " overlaps or leaves a gap");
+    covered = entry->end();
   }
   if (covered != available) fail(path, "its data is longer than its tensors");
 }
@@ -153,24 +244,16 @@ void check_cover(std::vector<Entry> entries, uint64_t available,
 SafetensorsFile read_safetensors(const std::filesystem::path& path) {
   OpenFile input = open_file(path);
   uint64_t available = 0;
-  const Json header = read_header(input, available, path);
   SafetensorsFile file;
-  std::vector<Entry> entries;
-  for (const auto& [name, value] : header.items()) {
-    if (name == "__metadata__") {
-      file.metadata = metadata_of(value, path);
-    } else {
-      entries.push_back(entry_of(name, value, available, path));
-    }
-  }
+  const auto entries = read_header(input, file.metadata, available, path);
   check_cover(entries, available, path);
   const std::streamoff data = input.stream.tellg();
   for (const auto& entry : entries) {
-    at::Tensor tensor = at::empty(entry.shape, at::TensorOptions(entry.dtype));
-    if (entry.end > entry.begin) {
-      input.stream.seekg(data + static_cast<std::streamoff>(entry.begin));
+    at::Tensor tensor = at::empty(entry.shape, at::TensorOptions(*entry.dtype));
+    if (entry.end() > entry.begin()) {
+      input.stream.seekg(data + static_cast<std::streamoff>(entry.begin()));
       input.stream.read(static_cast<char*>(tensor.mutable_data_ptr()),
-                        static_cast<std::streamsize>(entry.end - entry.begin));
+                        static_cast<std::streamsize>(entry.end() - entry.begin()));
       if (!input.stream) fail(path, "tensor " + entry.name + " could not be read");
     }
     file.tensors.set(entry.name, std::move(tensor));

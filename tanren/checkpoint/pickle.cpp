@@ -1,6 +1,7 @@
 #include "tanren/checkpoint/pickle.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/one_line.h"
 
 #include <bit>
 #include <charconv>
@@ -12,7 +13,8 @@ namespace tanren {
 namespace {
 
 constexpr size_t kMaxNodes = size_t{1} << 21;
-constexpr size_t kMaxItems = size_t{1} << 24;  // references, over all nodes, stack and memo
+constexpr size_t kMaxItems = size_t{1} << 24;  // references, over all nodes and the stack
+constexpr size_t kMaxOwned = size_t{1} << 22;
 
 class Reader {
  public:
@@ -39,7 +41,7 @@ class Reader {
 
   [[noreturn]] void fail(const std::string& what) const {
     throw CheckpointError(where_ + ": the pickle is malformed or hostile at byte " +
-                          std::to_string(at_) + ": " + what +
+                          std::to_string(at_) + ": " + one_line(what) +
                           "; save it again as a state_dict, or as safetensors");
   }
 
@@ -258,7 +260,10 @@ class Reader {
     target.items.insert(target.items.end(), items.begin(), items.end());
   }
 
+  // The names may be recalled from the memo, so their sum is no part of the file.
   void push_global(std::string_view module, std::string_view name) {
+    owned_bytes_ += module.size() + name.size() + 1;
+    if (owned_bytes_ > bytes_.size() + kMaxOwned) fail("its classes have absurd names");
     document_.owned.push_back(std::string(module) + "." + std::string(name));
     push_text(Kind::global, document_.owned.back());
   }
@@ -339,7 +344,7 @@ class Reader {
     }
   }
   void put(uint32_t key) {
-    count_item();
+    if (memo_.size() > kMaxNodes) fail("it stores more than 2 million values");
     memo_[key] = top();
   }
   void get(uint32_t key) {
@@ -352,6 +357,7 @@ class Reader {
   const std::string& where_;
   size_t at_ = 0;
   size_t items_ = 0;
+  size_t owned_bytes_ = 0;
   Pickle document_;
   std::vector<uint32_t> stack_;
   std::vector<size_t> marks_;

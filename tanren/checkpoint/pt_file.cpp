@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/mapped_file.h"
+#include "tanren/base/one_line.h"
 #include "tanren/checkpoint/pickle.h"
 #include "tanren/checkpoint/pt_storage.h"
 #include "tanren/checkpoint/zip_file.h"
@@ -17,7 +18,11 @@ namespace tanren {
 namespace {
 
 constexpr int kMaxDepth = 64;
-constexpr size_t kMaxVisits = size_t{1} << 20;
+constexpr size_t kMaxVisits = size_t{1} << 21;  // each value, and each key that leads to one
+constexpr size_t kMaxDimensions = 64;
+// What a value costs may be recalled from elsewhere in the file, so the sums are bounded by its size.
+constexpr size_t kMaxTexts = size_t{1} << 26;
+constexpr size_t kMaxTensors = size_t{1} << 26, kMaxRepeats = 32;
 
 // What torch.save wrote before 1.6 begins with: the pickle of its magic number.
 constexpr std::string_view kLegacyMagic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.",
@@ -30,8 +35,8 @@ bool starts_with(std::string_view text, std::string_view start) {
 // Walks the document from its root and gathers what it knows.
 class Gatherer {
  public:
-  Gatherer(const Pickle& pickle, PtStorages& storages, const std::string& where)
-      : pickle_(pickle), storages_(storages), where_(where) {}
+  Gatherer(const Pickle& pickle, PtStorages& storages, const std::string& where, size_t file_size)
+      : pickle_(pickle), storages_(storages), where_(where), file_size_(file_size) {}
 
   PtFile gather() {
     PtFile file;
@@ -42,7 +47,7 @@ class Gatherer {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw CheckpointError(where_ + ": " + what +
+    throw CheckpointError(where_ + ": " + one_line(what) +
                           "; save it again as a state_dict, or as safetensors");
   }
 
@@ -65,14 +70,16 @@ class Gatherer {
   }
 
   // Keys and values of a mapping, or of an object's state, in order.
-  std::vector<std::pair<uint32_t, uint32_t>> pairs(uint32_t index) const {
+  std::vector<std::pair<uint32_t, uint32_t>> pairs(uint32_t index) {
     std::vector<std::pair<uint32_t, uint32_t>> found;
     const auto& node = at(index);
+    count_visits(node.items.size() / 2);
     const size_t first = node.kind == PickleKind::object ? 3 : 0;
     if (node.kind == PickleKind::object && callable(index) == "collections.OrderedDict") {
       // Python 2 wrote the pairs as the argument.
       const auto& arguments = at(node.items[1]);
       if (arguments.kind == PickleKind::tuple && arguments.items.size() == 1) {
+        count_visits(at(arguments.items[0]).items.size());
         for (const auto pair : at(arguments.items[0]).items) {
           if (at(pair).items.size() == 2) found.emplace_back(at(pair).items[0], at(pair).items[1]);
         }
@@ -85,7 +92,7 @@ class Gatherer {
     return found;
   }
 
-  std::string kind_of(uint32_t root) const {
+  std::string kind_of(uint32_t root) {
     if (is_mapping(root)) {
       const auto all = pairs(root);
       bool tensors = !all.empty();
@@ -108,10 +115,19 @@ class Gatherer {
     return path.empty() ? key : path + "." + key;
   }
 
+  void count_visits(size_t more) {
+    visits_ += more;
+    if (visits_ > kMaxVisits) fail("it has more than a million values");
+  }
+
   void visit(uint32_t index, const std::string& path, int depth, PtFile& file) {
     if (depth > kMaxDepth) fail("its values are nested more than 64 deep");
-    if (++visits_ > kMaxVisits) fail("it has more than a million values");
+    count_visits(1);
     const auto& node = at(index);
+    const bool is_text = node.kind == PickleKind::text;
+    texts_ += path.size() + (is_text ? node.text.size() : 0);
+    if (texts_ > file_size_ + kMaxTexts)
+      fail("its names and texts together are far larger than it");
     auto& values = file.content.values;
     switch (node.kind) {
       case PickleKind::boolean: values[path] = node.integer != 0; return;
@@ -141,6 +157,10 @@ class Gatherer {
       at::Tensor tensor = rebuild(index, 0);
       if (!tensor.defined()) return;
       if (!names_.insert(path).second) fail("tensor " + path + " comes twice");
+      tensors_ += tensor.nbytes();
+      if (tensors_ > kMaxRepeats * file_size_ + kMaxTensors) {
+        fail("its tensors repeat their storages many times over");
+      }
       file.content.tensors.set(path, std::move(tensor));
       return;
     }
@@ -176,21 +196,24 @@ class Gatherer {
   }
 
   // Protocol 2 has no opcode for a set: it calls set([…]).
-  const std::vector<uint32_t>& set_items(uint32_t index) const {
+  const std::vector<uint32_t>& set_items(uint32_t index) {
     const auto& node = at(index);
-    if (node.kind != PickleKind::object) return node.items;
-    const auto& arguments = at(node.items[1]).items;
-    return arguments.empty() ? arguments : at(arguments[0]).items;
+    const auto& arguments = at(node.kind == PickleKind::object ? node.items[1] : index).items;
+    const bool called = node.kind == PickleKind::object && !arguments.empty();
+    const auto& items = called ? at(arguments[0]).items : arguments;
+    count_visits(items.size());
+    return items;
   }
 
   std::vector<int64_t> integers(uint32_t index) const {
-    const auto& node = at(index);
     if (callable(index) == "torch.Size") {
-      const auto& arguments = at(node.items[1]).items;
-      if (arguments.size() == 1) return integers(arguments[0]);
+      const auto& arguments = at(at(index).items[1]).items;
+      if (arguments.size() == 1) index = arguments[0];
     }
+    const auto& node = at(index);
     if (node.kind != PickleKind::tuple && node.kind != PickleKind::list)
       fail("a shape is no tuple");
+    if (node.items.size() > kMaxDimensions) fail("a tensor has more than 64 dimensions");
     std::vector<int64_t> all;
     for (const auto item : node.items) {
       if (at(item).kind != PickleKind::integer) fail("a shape holds no integers");
@@ -240,7 +263,10 @@ class Gatherer {
   const Pickle& pickle_;
   PtStorages& storages_;
   const std::string& where_;
+  const size_t file_size_;
   size_t visits_ = 0;
+  size_t texts_ = 0;    // bytes of names and texts
+  size_t tensors_ = 0;  // bytes of all tensors, were they copied
   std::set<std::string> names_;
 };
 
@@ -271,7 +297,7 @@ PtFile read_zip(const std::shared_ptr<MappedFile>& mapped, const std::string& wh
   for (const auto& [name, bytes] : entries) {
     if (starts_with(name, root + "data/")) storages.add(name.substr(root.size() + 5), bytes);
   }
-  auto file = Gatherer(document, storages, where).gather();
+  auto file = Gatherer(document, storages, where, mapped->size()).gather();
   if (entries.count(root + "constants.pkl") > 0) file.kind = "TorchScript archive";
   return file;
 }
@@ -298,11 +324,11 @@ PtFile read_legacy(const std::shared_ptr<MappedFile>& mapped, const std::string&
   const Pickle document = next();
   const Pickle keys = next();
   PtStorages storages(mapped, where);
+  const auto types = storages.legacy_types(document);
   for (const auto key : keys.at(keys.root).items) {
-    const auto bytes = storages.legacy_bytes(document, keys.at(key).text, rest);
-    storages.add(std::string(keys.at(key).text), bytes);
+    storages.add_legacy(types, std::string(keys.at(key).text), rest);
   }
-  return Gatherer(document, storages, where).gather();
+  return Gatherer(document, storages, where, mapped->size()).gather();
 }
 
 }  // namespace

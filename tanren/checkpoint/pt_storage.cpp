@@ -1,6 +1,7 @@
 #include "tanren/checkpoint/pt_storage.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/one_line.h"
 
 #include <ATen/ATen.h>
 
@@ -12,7 +13,7 @@ namespace tanren {
 namespace {
 
 [[noreturn]] void fail(const std::string& where, const std::string& what) {
-  throw CheckpointError(where + ": " + what + "; save or download it again");
+  throw CheckpointError(where + ": " + one_line(what) + "; save or download it again");
 }
 
 // By the class of a storage ("torch.FloatStorage") or the name of a dtype ("torch.float32").
@@ -63,6 +64,8 @@ struct StorageId {
   int64_t view_numel = -1;
 };
 
+constexpr size_t kLongestKey = 256;
+
 bool parse(const Pickle& pickle, uint32_t index, StorageId& id) {
   const auto& items = pickle.at(index).items;
   if (pickle.at(index).kind != PickleKind::tuple || items.size() < 5) return false;
@@ -73,6 +76,7 @@ bool parse(const Pickle& pickle, uint32_t index, StorageId& id) {
   const bool keyed = key.kind == PickleKind::text || key.kind == PickleKind::integer;
   if (pickle.at(items[0]).text != "storage" || !named || !keyed) return false;
   if (numel.kind != PickleKind::integer || numel.integer < 0) return false;
+  if (key.text.size() > kLongestKey) return false;
   id.type = type.text;
   id.key = key.kind == PickleKind::text ? std::string(key.text) : std::to_string(key.integer);
   id.numel = numel.integer;
@@ -102,44 +106,53 @@ at::Tensor PtStorages::at(const Pickle& pickle, uint32_t index, std::string_view
   }
   if (wanted == 0) return at::empty({0}, type);
   at::Tensor& all = made_[id.key + " " + c10::toString(type)];
-  if (!all.defined() || all.numel() < wanted) all = over(found->second, type, wanted);
+  if (!all.defined() || all.numel() < wanted) all = over(id.key, type, wanted);
   if (id.view_numel < 0) return all;
   return strided_view(all, id.view_offset, {id.view_numel}, {1}, where_);
 }
 
-at::Tensor PtStorages::over(std::string_view bytes, at::ScalarType type, int64_t numel) const {
+at::Tensor PtStorages::over(const std::string& key, at::ScalarType type, int64_t numel) {
+  const std::string_view bytes = bytes_[key];
   auto* data = const_cast<char*>(bytes.data());
-  const auto size = static_cast<uintptr_t>(c10::elementSize(type));
   // A zip may place its entries anywhere; torch aligns them to 64 bytes.
-  if (reinterpret_cast<uintptr_t>(data) % size == 0) {
+  if (reinterpret_cast<uintptr_t>(data) % c10::elementSize(type) == 0) {
     return at::from_blob(
         data, {numel}, [keep = mapped_](void*) {}, at::TensorOptions(type));
   }
-  at::Tensor copy = at::empty({numel}, type);
-  std::memcpy(copy.mutable_data_ptr(), data, static_cast<size_t>(numel) * size);
-  return copy;
+  at::Tensor& copy = aligned_[key];  // one for all dtypes
+  if (!copy.defined()) {
+    copy = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
+    std::memcpy(copy.mutable_data_ptr(), data, bytes.size());
+  }
+  return at::from_blob(
+      copy.mutable_data_ptr(), {numel}, [keep = copy](void*) {}, at::TensorOptions(type));
 }
 
-std::string_view PtStorages::legacy_bytes(const Pickle& pickle, std::string_view key,
-                                          std::string_view& rest) const {
+std::map<std::string, at::ScalarType> PtStorages::legacy_types(const Pickle& pickle) const {
+  std::map<std::string, at::ScalarType> types;
   for (const auto& node : pickle.nodes) {
     StorageId id;
     if (node.kind != PickleKind::persistent || !parse(pickle, node.items[0], id)) continue;
-    if (id.key != key) continue;
-    const auto type = dtype_of(id.type, where_);
-    int64_t numel = 0;
-    if (rest.size() < sizeof numel) fail(where_, "it ends before storage " + id.key);
-    std::memcpy(&numel, rest.data(), sizeof numel);
-    rest.remove_prefix(sizeof numel);
-    const auto size = c10::elementSize(type);
-    if (numel < 0 || static_cast<uint64_t>(numel) > rest.size() / size) {
-      fail(where_, "it ends within storage " + id.key);
-    }
-    const auto bytes = rest.substr(0, static_cast<size_t>(numel) * size);
-    rest.remove_prefix(bytes.size());
-    return bytes;
+    if (types.count(id.key) == 0) types.emplace(id.key, dtype_of(id.type, where_));
   }
-  fail(where_, "storage " + std::string(key) + " belongs to no tensor");
+  return types;
+}
+
+void PtStorages::add_legacy(const std::map<std::string, at::ScalarType>& types,
+                            const std::string& key, std::string_view& rest) {
+  const auto type = types.find(key);
+  if (type == types.end()) fail(where_, "storage " + key + " belongs to no tensor");
+  int64_t numel = 0;
+  if (rest.size() < sizeof numel) fail(where_, "it ends before storage " + key);
+  std::memcpy(&numel, rest.data(), sizeof numel);
+  rest.remove_prefix(sizeof numel);
+  const auto size = c10::elementSize(type->second);
+  if (numel < 0 || static_cast<uint64_t>(numel) > rest.size() / size) {
+    fail(where_, "it ends within storage " + key);
+  }
+  const auto bytes = rest.substr(0, static_cast<size_t>(numel) * size);
+  rest.remove_prefix(bytes.size());
+  if (!bytes_.emplace(key, bytes).second) fail(where_, "storage " + key + " comes twice");
 }
 
 at::Tensor strided_view(const at::Tensor& storage, int64_t offset,

@@ -25,17 +25,19 @@ class PtStorages {
   // same key. `dtype` ("torch.float32") where the id names an untyped storage.
   at::Tensor at(const Pickle& pickle, uint32_t id, std::string_view dtype);
 
-  // The bytes of storage `key` at the front of `rest` in the format before torch 1.6, and past them;
-  // how many follows from the key's persistent id in `pickle`.
-  std::string_view legacy_bytes(const Pickle& pickle, std::string_view key,
-                                std::string_view& rest) const;
+  // The dtype of each storage that `pickle` names, by key, in the format before torch 1.6.
+  std::map<std::string, at::ScalarType> legacy_types(const Pickle& pickle) const;
+  // Adds storage `key` of that format from the front of `rest`, and moves past its bytes.
+  void add_legacy(const std::map<std::string, at::ScalarType>& types, const std::string& key,
+                  std::string_view& rest);
 
  private:
-  at::Tensor over(std::string_view bytes, at::ScalarType type, int64_t numel) const;
+  at::Tensor over(const std::string& key, at::ScalarType type, int64_t numel);
 
   std::shared_ptr<MappedFile> mapped_;
   const std::string& where_;
   std::map<std::string, std::string_view> bytes_;
+  std::map<std::string, at::Tensor> aligned_;  // copies, where the file has a storage askew
   std::map<std::string, at::Tensor> made_;  // by key and dtype, so that tied tensors share memory
 };
 

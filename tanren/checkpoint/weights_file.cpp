@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/safetensors.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/pt_file.h"
@@ -18,6 +19,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr size_t kLongestName = 255;  // of a file, on Linux
+
 bool begins_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
 }
@@ -28,7 +31,7 @@ bool is_torch_extension(const fs::path& path) {
 
 WeightsFile read_index(const fs::path& path) {
   const auto fail = [&](const std::string& what) {
-    throw CheckpointError("[checkpoint] " + path.string() + ": " + what +
+    throw CheckpointError("[checkpoint] " + path.string() + ": " + one_line(what) +
                           "; download the index and its files again");
   };
   const auto json = nlohmann::json::parse(read_file(path), nullptr, false);
@@ -41,6 +44,10 @@ WeightsFile read_index(const fs::path& path) {
     if (!file.is_string()) fail("tensor " + name + " has no file");
     const std::string text = file.get<std::string>();
     if (text.find('/') != std::string::npos) fail("file " + text + " lies in another folder");
+    if (text != one_line(text) || text.size() > kLongestName ||
+        fs::path(text).extension() == ".json" || !fs::is_regular_file(path.parent_path() / text)) {
+      fail("file " + text + " is not there, or no file of weights");
+    }
     files.insert(text);
     wanted.insert(name);
   }

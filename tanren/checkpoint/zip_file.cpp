@@ -1,10 +1,13 @@
 #include "tanren/checkpoint/zip_file.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/one_line.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 namespace tanren {
 
@@ -38,12 +41,13 @@ class Archive {
         fail("entry " + name + " comes twice");
       }
     }
+    check_apart(found);
     return found;
   }
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw CheckpointError(where_ + ": " + what + "; save or download it again");
+    throw CheckpointError(where_ + ": " + one_line(what) + "; save or download it again");
   }
 
   template <typename T>
@@ -55,9 +59,26 @@ class Archive {
 
   std::string_view bytes(uint64_t at, uint64_t size, const char* what) const {
     if (at > file_.size() || size > file_.size() - at) {
-      fail(std::string("the archive ends within ") + what);
+      std::string text = "the archive ends within ";
+      fail(text += what);
     }
     return file_.substr(at, size);
+  }
+
+  // Entries that share bytes would let a small file stand for many copies of itself.
+  void check_apart(const std::map<std::string, std::string_view>& entries) const {
+    std::vector<std::pair<std::string_view, const std::string*>> by_place;
+    for (const auto& [name, data] : entries) {
+      if (!data.empty()) by_place.emplace_back(data, &name);
+    }
+    std::sort(by_place.begin(), by_place.end(),
+              [](const auto& a, const auto& b) { return a.first.data() < b.first.data(); });
+    for (size_t i = 1; i < by_place.size(); ++i) {
+      const auto& before = by_place[i - 1].first;
+      if (before.data() + before.size() > by_place[i].first.data()) {
+        fail("entries " + *by_place[i - 1].second + " and " + *by_place[i].second + " overlap");
+      }
+    }
   }
 
   void find_directory() {

@@ -10,7 +10,7 @@
 namespace tanren {
 
 // Name → bytes of each entry that is stored uncompressed, as views of `file`. CheckpointError
-// (beginning with `where`) for a damaged archive, an encrypted entry, or a name that comes twice.
+// (beginning with `where`) for a damaged archive, an encrypted entry, entries that overlap, or a name that comes twice.
 std::map<std::string, std::string_view> zip_entries(std::string_view file,
                                                     const std::string& where);
 

@@ -4,8 +4,7 @@
 #pragma once
 
 #include "tanren/base/text.h"
-
-#include <toml++/toml.h>
+#include "tanren/config/toml.h"
 
 #include <cmath>
 #include <cstdint>

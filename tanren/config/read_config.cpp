@@ -3,14 +3,14 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/names.h"
+#include "tanren/base/one_line.h"
 #include "tanren/config/assign_node.h"
 #include "tanren/config/fields.h"
 #include "tanren/config/set_text.h"
 #include "tanren/config/synonyms.h"
+#include "tanren/config/toml.h"
 #include "tanren/config/validate.h"
 #include "tanren/config/value_text.h"
-
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <map>
@@ -24,12 +24,6 @@ namespace tanren {
 namespace fs = std::filesystem;
 
 namespace {
-
-std::string one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20; }, ' ');
-  return text;
-}
 
 // Where a value was written: "run.toml:12" or "--set run.steps=0".
 struct Place {
@@ -106,6 +100,7 @@ class Reader {
     std::vector<std::string> readings = {value, toml_text(value)};
     if (is_text) readings = {as_toml_text(value)};
     if (is_list) readings = {value, as_toml_list(value), toml_text(value)};
+    if (has_deep_keys(value)) return nullptr;
     for (const auto& reading : readings) {
       try {
         auto table = std::make_unique<toml::table>(toml::parse("v = " + reading));
@@ -284,6 +279,9 @@ RunConfig parse_config(std::string_view text, const std::string& source, const f
                        const std::vector<std::string>& sets, const KnownKinds& known) {
   RunConfig config;
   Reader reader(config);
+  if (has_deep_keys(text)) {
+    throw ConfigError("[config] " + source + ": its keys are nested absurdly deep; mend the TOML");
+  }
   try {
     reader.read(toml::parse(text, source), source);
   } catch (const toml::parse_error& error) {

@@ -16,7 +16,21 @@ using config_test::kGood;
 using config_test::lines_of;
 using config_test::parse;
 
+TEST(ReadConfig, keys_of_absurd_depth_are_refused_before_they_are_parsed) {
+  std::string deep = "a";
+  for (int i = 0; i < 100'000; ++i) deep += ".a";
+  expect_contains(error_of(deep + " = 1"), "absurdly deep");
+  expect_contains(error_of("[" + deep + "]"), "absurdly deep");
+  std::string lines;  // deep together: tables within tables
+  for (int i = 0; i < 200; ++i) lines += "a = [\n{b.b.b.b.b.b.b.b.b";
+  expect_contains(error_of(lines), "absurdly deep");
+  expect_contains(error_of("a = " + std::string(100'000, '[')), "[config] run.toml:1");
+  expect_contains(error_of(kGood, {"run.seed={" + deep + "=1}"}), "is no TOML");
+  EXPECT_NO_THROW(parse(kGood, {"data.train.path=" + std::string(5000, '.')}));
+}
+
 TEST(ReadConfig, names_file_and_line_of_malformed_toml) {
+  expect_contains(error_of("[run]\ncontex × 8 = 1\n"), "run.toml:2");
   expect_contains(error_of("[run]\nepochs = 2\n[model\n"), "run.toml:3");
   expect_contains(error_of("[run]\nepochs = 1\nepochs = 2\n"), "run.toml:3");
   expect_contains(error_of(std::string("\x01\x02\xff garbage", 11)), "[config] run.toml:1");

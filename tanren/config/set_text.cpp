@@ -58,4 +58,23 @@ std::string as_toml_list(const std::string& value) {
   return "[" + join(items) + "]";
 }
 
+// Dots outside keys count too (quotes are not told apart), so the bound is far above what texts have:
+// a chain of k dots without =,[]{} or a line end between them counts k - 1, a plain float nothing.
+bool has_deep_keys(std::string_view text) {
+  constexpr int64_t kMostDots = 1000;
+  int64_t dots = 0;
+  bool in_chain = false;
+  char before = 0;
+  for (const char c : text) {
+    if (c == '.') {
+      if (in_chain && before != '.') ++dots;
+      in_chain = true;
+    } else if (std::string_view("=,[]{}\n").find(c) != std::string_view::npos) {
+      in_chain = false;
+    }
+    before = c;
+  }
+  return dots > kMostDots;
+}
+
 }  // namespace tanren

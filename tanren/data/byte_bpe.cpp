@@ -1,6 +1,7 @@
 #include "tanren/data/byte_bpe.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/one_line.h"
 #include "tanren/data/unicode.h"
 
 #include <array>
@@ -121,7 +122,7 @@ class ByteBpe : public Tokenizer {
   int32_t required(const std::string& token, const std::string& where) const {
     const auto found = ids_.find(token);
     if (found != ids_.end()) return found->second;
-    throw DataError(where + ": the vocabulary lacks " + token +
+    throw DataError(where + ": the vocabulary lacks " + one_line(token) +
                     "; take the files of one tokenizer");
   }
 

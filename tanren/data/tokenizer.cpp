@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/one_line.h"
 #include "tanren/data/byte_bpe.h"
 #include "tanren/data/wordpiece.h"
 
@@ -19,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 [[noreturn]] void fail(const fs::path& path, const std::string& what) {
-  throw DataError("[tokenizer] " + path.string() + ": " + what);
+  throw DataError("[tokenizer] " + path.string() + ": " + one_line(what));
 }
 
 Json read_json(const fs::path& path) {

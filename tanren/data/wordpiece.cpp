@@ -1,6 +1,7 @@
 #include "tanren/data/wordpiece.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/one_line.h"
 #include "tanren/data/unicode.h"
 
 namespace tanren {
@@ -30,7 +31,7 @@ class WordPiece : public Tokenizer {
     }
     const auto unknown = id_of(options_.unknown);
     if (!unknown) {
-      throw DataError(where + ": the vocabulary lacks " + options_.unknown +
+      throw DataError(where + ": the vocabulary lacks " + one_line(options_.unknown) +
                       "; take the files of one tokenizer");
     }
     unknown_ = *unknown;

@@ -1,0 +1,10 @@
+// The entry that libFuzzer calls; an exception that escapes ends the process, which it reports.
+#include "tests/fuzz/targets.h"
+
+#include <cstddef>
+#include <cstdint>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  tanren::fuzz::TANREN_FUZZ_TARGET({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
