@@ -193,7 +193,7 @@ def make_config():
             continue
         write("config", f"ok_{path.parent.name}", path.read_bytes())
     digits = (ROOT / "examples" / "digits" / "run.toml").read_text()
-    write("config", "ok_sets", digits + "\x1erun.steps=5\x1eoptimizer.lr=0.5")
+    write("config", "ok_sets", digits + "\x1erun.seed=5\x1eoptimizer.learning_rate=0.5")
     write("config", "bad_sets", digits + "\x1erun.steps\x1e=\x1erun.steps=[1\x1erun.steps=\n\x1e")
     write("config", "bad_keys", "[model]\nkindd = 'x'\nkind = 7\n[modle]\na = [[1], {b = 2}]\n")
     write("config", "bad_dotted", ".".join(["a"] * 30000) + " = 1\n")

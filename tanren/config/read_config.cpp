@@ -107,6 +107,8 @@ class Reader {
         if (table->size() == 1) return table;
       } catch (const toml::parse_error&) {
         continue;
+      } catch (const TomlFault&) {
+        continue;
       }
     }
     return nullptr;
@@ -288,6 +290,8 @@ RunConfig parse_config(std::string_view text, const std::string& source, const f
     const std::string what = one_line(std::string(error.description()));
     throw ConfigError("[config] " + source + ":" + std::to_string(error.source().begin.line) +
                       ": " + what + "; mend the TOML");
+  } catch (const TomlFault& fault) {
+    throw ConfigError("[config] " + source + ": is no TOML (" + fault.what() + "); mend it");
   }
   for (const auto& set : sets) reader.set(set);
   resolve(config.model.init_from, folder);

@@ -30,6 +30,8 @@ TEST(ReadConfig, keys_of_absurd_depth_are_refused_before_they_are_parsed) {
 }
 
 TEST(ReadConfig, names_file_and_line_of_malformed_toml) {
+  expect_contains(error_of("[=]\n"), "[config] run.toml: is no TOML");
+  expect_contains(error_of(kGood, {"run.seed={=}"}), "must be a whole number");
   expect_contains(error_of("[run]\ncontex × 8 = 1\n"), "run.toml:2");
   expect_contains(error_of("[run]\nepochs = 2\n[model\n"), "run.toml:3");
   expect_contains(error_of("[run]\nepochs = 1\nepochs = 2\n"), "run.toml:3");
