@@ -2,10 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace tanren {
+
+// The files of a tokenizer by their usual names ("vocab.txt"), as text.
+using TokenizerFiles = std::map<std::string, std::string>;
 
 struct DataInfo {
   std::vector<int64_t> input_shape;      // of one sample's "inputs"
@@ -15,6 +20,7 @@ struct DataInfo {
   int64_t vocab_size = 0;  // token data: "inputs" are int64 ids in [0, vocab_size); 0: no tokens
   int64_t token_types =
       0;  // "token_types" are int64 numbers in [0, token_types); 0: there are none
+  std::shared_ptr<const TokenizerFiles> tokenizer;  // that made the ids; null where unknown
 };
 
 }  // namespace tanren

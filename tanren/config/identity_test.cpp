@@ -200,8 +200,9 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
   const std::vector<std::string> of_images = {
       "size",  "resize",   "crop", "crop_scale", "crop_ratio", "pad",   "flip",
       "color", "channels", "mean", "std",        "max_pixels", "broken"};
-  const std::vector<std::string> of_tokens = {"context", "stride", "include",    "exclude",
-                                              "part",    "dtype",  "vocab_size", "document_end"};
+  const std::vector<std::string> of_tokens = {
+      "context",      "stride", "include",   "exclude",   "part",        "dtype",  "vocab_size",
+      "document_end", "text",   "text_pair", "tokenizer", "class_names", "padding"};
   std::set<std::string> covered = of_other_kinds();
   covered.insert("model.from_hf");  // in a test of its own
   for (const char* source : {"data.train.", "data.eval."}) {

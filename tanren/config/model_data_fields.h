@@ -89,17 +89,18 @@ template <class V>
 void fields(V& v, SourceOptions& o) {
   v("kind", o.kind,
     {"csv, images (a folder of JPEG and PNG per class), tensors, synthetic, text (bytes), "
-     "tokens."});
+     "text_table (texts with a label each), tokens."});
   v("path", o.path,
-    {"csv, tensors: the file; images: the folder; text, tokens: a file, a folder searched in "
-     "depth, "
-     "or a pattern of them (*, ?, [a-z]). Relative to the config file."});
-  v("label", o.label, {"csv: name of the label column."});
-  v("label_type", o.label_type, {"csv: class (0, 1, …) or value (regression)."});
+    {"csv, tensors: the file; text_table: a .csv, .tsv or .jsonl file; images: the folder; text, "
+     "tokens: a file, a folder searched in depth, or a pattern of them (*, ?, [a-z]). Relative to "
+     "the config file."});
+  v("label", o.label, {"csv, text_table: name of the label column."});
+  v("label_type", o.label_type, {"csv, text_table: class (csv: 0, 1, …) or value (regression)."});
   v("shape", o.shape, {"csv: shape of one sample's inputs; empty: a row of features."});
   v("scale", o.scale, {"csv: inputs are multiplied by it; not 0."});
   v("offset", o.offset, {"csv: and this is added."});
-  v("classes", o.classes, {"csv: labels must lie in [0, classes); 0: one more than the largest."});
+  v("classes", o.classes,
+    {"csv, text_table: labels must lie in [0, classes); 0: one more than the largest."});
   v("fields", o.fields,
     {"synthetic: such as \"inputs: float[1,8,8] in [-1, 1]\", \"labels: int[] in [0, 9]\"."});
   v("samples", o.samples, {"synthetic: how many, ≥ 1."});
@@ -123,7 +124,9 @@ void fields(V& v, SourceOptions& o) {
   v("max_pixels", o.max_pixels, {"images: a file with more pixels counts as broken."});
   v("broken", o.broken,
     {"images: damaged, empty or unreadable files are an error, or skip: left out and named."});
-  v("context", o.context, {"text, tokens: tokens that a window sees and predicts, ≥ 1."});
+  v("context", o.context,
+    {"text, tokens: tokens that a window sees and predicts, ≥ 1; text_table: of a sample at most, "
+     "longer ones are cut."});
   v("stride", o.stride,
     {"text, tokens: from one window to the next, up to context; 0: context. Where windows overlap, "
      "training learns all targets of each, evaluation counts every target once."});
@@ -139,6 +142,17 @@ void fields(V& v, SourceOptions& o) {
   v("vocab_size", o.vocab_size, {"tokens: ids lie in [0, vocab_size); a larger one is an error."});
   v("document_end", o.document_end,
     {"tokens: id that ends a document; what follows it is no target. -1: none."});
+  v("text", o.text, {"text_table: name of the column that holds the text."});
+  v("text_pair", o.text_pair, {"text_table: of a second text, for pairs; empty: none."});
+  v("tokenizer", o.tokenizer,
+    {"text_table: tokenizer.json, vocab.txt, vocab.json (merges.txt beside it), or their folder; "
+     "relative to the config file. data.eval: empty is that of data.train."});
+  v("class_names", o.class_names,
+    {"text_table: names of class 0, 1, …, as the label column has them. []: the names that "
+     "data.train has, sorted; none if all its labels are whole numbers."});
+  v("padding", o.padding,
+    {"text_table: longest (of the batch, to a multiple of 8) or fixed (context). Padding is "
+     "masked: it weighs nothing."});
 }
 
 template <class V>

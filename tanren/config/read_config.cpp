@@ -298,6 +298,8 @@ RunConfig parse_config(std::string_view text, const std::string& source, const f
   resolve_folder(config.model.from_hf, folder);
   resolve(config.data.train.path, folder);
   resolve(config.data.eval.path, folder);
+  resolve(config.data.train.tokenizer, folder);
+  resolve(config.data.eval.tokenizer, folder);
   reader.add_invalid(validate(config, known), source);
   if (!reader.problems().empty()) throw ConfigError(join(reader.problems(), "\n"));
   return config;

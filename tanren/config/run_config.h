@@ -62,10 +62,10 @@ struct ModelOptions {
 };
 
 struct SourceOptions {               // [data.train], [data.eval]
-  std::string kind;                  // csv, images, tensors, synthetic, text, tokens
+  std::string kind;                  // csv, images, tensors, synthetic, text, text_table, tokens
   std::string path;                  // all but synthetic; relative to the config file
-  std::string label = "label";       // csv: column (by name) that holds the label
-  std::string label_type = "class";  // csv: class (integer) or value (float)
+  std::string label = "label";       // csv, text_table: column that holds the label
+  std::string label_type = "class";  // csv, text_table: class or value (float)
   std::vector<int64_t> shape;  // csv: shape of one sample's inputs; empty: one row of features
   double scale = 1.0;          // csv: inputs are multiplied by it
   double offset = 0.0;         // csv: and this is added
@@ -87,14 +87,19 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::vector<double> std;    // images: and then divided by
   int64_t max_pixels = 100'000'000;  // images: a larger file counts as broken
   std::string broken = "error";      // images: error, skip
-  int64_t context = 0;               // text, tokens: targets of one window; required
-  int64_t stride = 0;                // text, tokens: from window to window; 0: context
+  int64_t context = 0;  // text, tokens: targets of a window; text_table: longest; required
+  int64_t stride = 0;   // text, tokens: from window to window; 0: context
   std::vector<std::string> include;  // text, tokens: names of files, below the folder; empty: all
   std::vector<std::string> exclude;  // text, tokens: and of these not
   std::vector<double> part;          // text, tokens: share of the files, [low, high); empty: all
   std::string dtype = "auto";        // tokens: auto, uint8, uint16, uint32, int32, int64
   int64_t vocab_size = 0;            // tokens: ids lie in [0, vocab_size); required
   int64_t document_end = -1;         // tokens: the id that ends a document; -1: none
+  std::string text = "text";         // text_table: column of the text
+  std::string text_pair;             // text_table: of a second text, of a pair; empty: none
+  std::string tokenizer;             // text_table: its file or folder; relative to the config file
+  std::vector<std::string> class_names;  // text_table: of class 0, 1, …; empty: those it finds
+  std::string padding = "longest";       // text_table: longest (of the batch), fixed (context)
 };
 
 struct DataOptions {

@@ -15,7 +15,8 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
   const auto unused = [&](const std::vector<std::string>& keys) {
     p.unused(changed, section, keys, section + "kind", o.kind);
   };
-  std::vector<std::string> kinds = {"csv", "images", "tensors", "synthetic", "text", "tokens"};
+  std::vector<std::string> kinds = {"csv",  "images",     "tensors", "synthetic",
+                                    "text", "text_table", "tokens"};
   kinds.insert(kinds.end(), registered.begin(), registered.end());
   p.one_of(section + "kind", o.kind, kinds);
   // A registered kind may read any of them, and says itself what it needs.
@@ -45,7 +46,8 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
   p.check(o.scale != 0 && std::isfinite(o.scale),
           section + "scale is " + to_text(o.scale) + "; it must be finite and not 0");
   p.check(std::isfinite(o.offset), section + "offset is " + to_text(o.offset) + "; give a number");
-  p.check(o.kind != "csv" || o.label_type != "value" || model.loss != "cross_entropy",
+  p.check((o.kind != "csv" && o.kind != "text_table") || o.label_type != "value" ||
+              model.loss != "cross_entropy",
           section +
               "label_type \"value\" does not go with model.loss \"cross_entropy\"; take "
               "mse, l1 or bce");
@@ -60,7 +62,8 @@ void check_data(Problems& p, const RunConfig& config, const std::vector<std::str
   const DataOptions& o = config.data;
   if (o.train.kind.empty()) {
     p.check(false,
-            "data.train.kind is missing; one of csv, images, tensors, synthetic, text, tokens");
+            "data.train.kind is missing; one of csv, images, tensors, synthetic, text, "
+            "text_table, tokens");
   } else {
     check_source(p, "data.train.", o.train, config.model, registered, changed);
   }

@@ -8,6 +8,47 @@ namespace {
 
 bool is_token_data(const SourceOptions& o) { return o.kind == "text" || o.kind == "tokens"; }
 
+void check_table_pair(Problems& p, const DataOptions& o) {
+  p.check(o.train.kind == o.eval.kind, "data.train.kind is \"" + o.train.kind +
+                                           "\", data.eval.kind \"" + o.eval.kind +
+                                           "\"; make both text_table");
+  const auto same = [&](const std::string& key, bool equal) {
+    p.check(equal, "data.eval." + key + " differs from data.train." + key +
+                       "; one model sees both: make them equal, or drop that of data.eval");
+  };
+  same("tokenizer", o.eval.tokenizer.empty() || o.eval.tokenizer == o.train.tokenizer);
+  same("class_names", o.eval.class_names.empty() || o.eval.class_names == o.train.class_names);
+  p.check(o.train.kind != o.eval.kind || o.train.text_pair.empty() == o.eval.text_pair.empty(),
+          "one of data.train and data.eval has text_pair; one model sees both: give it to both");
+}
+
+void check_text_table(Problems& p, const std::string& section, const SourceOptions& o,
+                      const std::set<std::string>& changed) {
+  p.unused(
+      changed, section,
+      {"shape", "scale", "offset", "fields", "samples", "stride", "include", "exclude", "part"},
+      section + "kind", o.kind);
+  p.check(!o.path.empty(), section + "path is missing; name the .csv, .tsv or .jsonl file");
+  p.check(!o.text.empty(), section + "text is missing; name the column that holds the text");
+  p.check(!o.label.empty(), section + "label is missing; name the column that holds the label");
+  p.check(o.text != o.label && o.text_pair != o.label && o.text_pair != o.text,
+          section + "text, text_pair and label must be different columns");
+  p.check(!o.tokenizer.empty() || section != "data.train.",
+          section + "tokenizer is missing; name tokenizer.json, vocab.txt or their folder");
+  p.check(o.context != 0, section + "context is missing; give the tokens of the longest sample");
+  p.within(section + "context", static_cast<double>(o.context), 0, kAbsurdWidth, false);
+  p.one_of(section + "padding", o.padding, {"longest", "fixed"});
+  const std::set<std::string> names(o.class_names.begin(), o.class_names.end());
+  p.check(names.size() == o.class_names.size() && names.count("") == 0,
+          section + "class_names has an empty name or one twice; give each class one name");
+  p.check(o.class_names.empty() || o.label_type == "class",
+          section + "class_names has no meaning for label_type \"value\"; drop it");
+  const auto named = static_cast<int64_t>(names.size());
+  p.check(named == 0 || o.classes == 0 || o.classes == named,
+          section + "classes is " + to_text(o.classes) + ", class_names has " + to_text(named) +
+              "; drop classes");
+}
+
 }  // namespace
 
 void check_token_data(Problems& p, const std::string& section, const SourceOptions& o,
@@ -16,6 +57,11 @@ void check_token_data(Problems& p, const std::string& section, const SourceOptio
     p.unused(changed, section, keys, section + "kind", o.kind);
   };
   if (o.kind != "tokens") unused({"dtype", "vocab_size", "document_end"});
+  if (o.kind == "text_table") {
+    check_text_table(p, section, o, changed);
+    return;
+  }
+  unused({"text", "text_pair", "tokenizer", "class_names", "padding"});
   if (!is_token_data(o)) {
     unused({"context", "stride", "include", "exclude", "part"});
     return;
@@ -45,6 +91,7 @@ void check_token_pair(Problems& p, const DataOptions& o) {
   p.check(is_token_data(o.train) == is_token_data(o.eval),
           "data.train.kind is \"" + o.train.kind + "\", data.eval.kind \"" + o.eval.kind +
               "\"; one model sees both, so both are tokens or neither");
+  if (o.train.kind == "text_table" || o.eval.kind == "text_table") check_table_pair(p, o);
   if (!is_token_data(o.train) || !is_token_data(o.eval)) return;
   const auto vocabulary = [](const SourceOptions& source) {
     return source.kind == "text" ? 256 : source.vocab_size;

@@ -56,6 +56,46 @@ TEST(ValidateText, refuses_windows_files_and_parts_that_cannot_be) {
   for (const auto& [sets, part] : cases) expect_contains(error_of(kText, sets), part);
 }
 
+const std::string kTable = kModel + R"([data.train]
+kind = "text_table"
+path = "train.csv"
+tokenizer = "vocab.txt"
+context = 64
+[data.eval]
+kind = "text_table"
+path = "eval.csv"
+context = 64
+)";
+
+TEST(ValidateText, refuses_tables_of_texts_that_lack_a_key_or_contradict_themselves) {
+  EXPECT_EQ(parse(kTable).data.train.text, "text");
+  const Case cases[] = {
+      {{"data.train.path="}, "data.train.path is missing"},
+      {{"data.train.tokenizer="}, "data.train.tokenizer is missing"},
+      {{"data.train.context=0"}, "data.train.context is missing"},
+      {{"data.train.text="}, "data.train.text is missing"},
+      {{"data.train.text=label"}, "text, text_pair and label must be different columns"},
+      {{"data.train.text_pair=text"}, "must be different columns"},
+      {{"data.train.padding=left"}, "data.train.padding"},
+      {{"data.train.class_names=[\"a\", \"a\"]"}, "has an empty name or one twice"},
+      {{"data.train.class_names=[\"a\"]", "data.train.label_type=value", "model.loss=mse"},
+       "class_names has no meaning for label_type \"value\""},
+      {{"data.train.class_names=[\"a\"]", "data.train.classes=2"},
+       "data.train.classes is 2, class_names has 1"},
+      {{"data.train.stride=4"}, "data.train.stride has no meaning"},
+      {{"data.train.vocab_size=4"}, "data.train.vocab_size has no meaning"},
+      {{"data.train.scale=4"}, "data.train.scale has no meaning"},
+      {{"data.train.label_type=value"}, "does not go with model.loss"},
+      {{"data.eval.tokenizer=other.txt"}, "data.eval.tokenizer differs from data.train.tokenizer"},
+      {{"data.eval.class_names=[\"a\"]"}, "data.eval.class_names differs"},
+      {{"data.eval.text_pair=b"}, "one of data.train and data.eval has text_pair"},
+      {{"data.eval.kind=csv"}, "make both text_table"},
+  };
+  for (const auto& [sets, part] : cases) expect_contains(error_of(kTable, sets), part);
+  expect_contains(error_of(kText, {"data.train.tokenizer=vocab.txt"}),
+                  "data.train.tokenizer has no meaning");
+}
+
 TEST(ValidateText, refuses_tokens_without_a_vocabulary_or_outside_it) {
   const Case cases[] = {
       {{"data.train.vocab_size=0"}, "data.train.vocab_size is missing; give the tokenizer's"},
@@ -104,6 +144,9 @@ TEST(ValidateText, every_key_is_written_and_read_back) {
   EXPECT_EQ(text.data.eval.part, (std::vector<double>{0.25, 0.5}));
   same(text);
   same(parse(kTokens, {"data.train.dtype=uint32", "data.train.document_end=50256"}));
+  same(parse(kTable,
+             {"data.train.text=body", "data.train.text_pair=more", "data.train.padding=fixed",
+              "data.train.class_names=[\"no\", \"yes, \\\"so\\\"\"]", "data.eval.text_pair=more"}));
 }
 
 TEST(ValidateText, knows_the_words_that_people_bring) {

@@ -71,9 +71,10 @@ std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::s
   if (options.kind == "images") return open_images(options, what, train);
   if (options.kind == "synthetic") return open_synthetic(options, what);
   if (options.kind == "text") return open_text(options, what);
+  if (options.kind == "text_table") return open_text_table(options, what, train);
   if (options.kind == "tokens") return open_tokens(options, what);
   throw ConfigError("[" + what + "] there is no kind \"" + options.kind + "\"; set " + what +
-                    ".kind to csv, images, tensors, synthetic, text or tokens");
+                    ".kind to csv, images, tensors, synthetic, text, text_table or tokens");
 }
 
 }  // namespace tanren

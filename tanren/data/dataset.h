@@ -6,6 +6,7 @@
 #include "tanren/base/data_info.h"
 #include "tanren/config/run_config.h"
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -59,7 +60,7 @@ void check_indices(const std::vector<int64_t>& indices, int64_t size);
 at::Tensor ids_of(const std::vector<int64_t>& indices);
 
 // Opens the source that `options` describe; `what` ("data.train") stands in the error texts.
-// An evaluation set takes the class names of `train`, where the data has names for its classes.
+// An evaluation set takes the class names and the tokenizer of `train`, where it has any.
 // DataError naming file, row and column for unusable data; ConfigError for unusable options.
 std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::string& what,
                                       const DataInfo* train = nullptr);
@@ -69,8 +70,13 @@ std::unique_ptr<Dataset> open_csv(const SourceOptions& options, const std::strin
 std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::string& what);
 std::unique_ptr<Dataset> open_images(const SourceOptions& options, const std::string& what,
                                      const DataInfo* train);
+// Images by name, without labels (all 0). DataError for a file that is not there.
+std::unique_ptr<Dataset> open_image_files(const SourceOptions& options, const std::string& what,
+                                          const std::vector<std::filesystem::path>& files);
 std::unique_ptr<Dataset> open_synthetic(const SourceOptions& options, const std::string& what);
 std::unique_ptr<Dataset> open_text(const SourceOptions& options, const std::string& what);
+std::unique_ptr<Dataset> open_text_table(const SourceOptions& options, const std::string& what,
+                                         const DataInfo* train);
 std::unique_ptr<Dataset> open_tokens(const SourceOptions& options, const std::string& what);
 
 }  // namespace tanren

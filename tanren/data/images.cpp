@@ -13,6 +13,7 @@
 #include "tanren/data/image_transform.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
 #include <set>
 
@@ -190,6 +191,21 @@ class ImagesDataset : public Dataset {
 std::unique_ptr<Dataset> open_images(const SourceOptions& options, const std::string& what,
                                      const DataInfo* train) {
   return std::make_unique<ImagesDataset>(options, what, open_image_folder(options, what, train));
+}
+
+std::unique_ptr<Dataset> open_image_files(const SourceOptions& options, const std::string& what,
+                                          const std::vector<std::filesystem::path>& files) {
+  SourceOptions from_root = options;
+  from_root.path.clear();
+  ImageFolder folder;
+  for (const auto& file : files) {
+    if (!std::filesystem::is_regular_file(file)) {
+      throw DataError("[" + what + "] there is no file " + file.string() + "; name one");
+    }
+    const auto absolute = std::filesystem::absolute(file);
+    folder.files.push_back({absolute.relative_path().string(), 0});
+  }
+  return std::make_unique<ImagesDataset>(from_root, what, std::move(folder));
 }
 
 }  // namespace tanren

@@ -9,8 +9,8 @@
 namespace tanren {
 
 namespace {
-constexpr std::array<std::string_view, 6> kOwn = {"csv",       "images", "tensors",
-                                                  "synthetic", "text",   "tokens"};
+constexpr std::array<std::string_view, 7> kOwn = {"csv",  "images",     "tensors", "synthetic",
+                                                  "text", "text_table", "tokens"};
 }  // namespace
 
 void DatasetRegistry::add(std::string kind, Factory factory) {

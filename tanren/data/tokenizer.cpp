@@ -23,8 +23,15 @@ using Json = nlohmann::json;
   throw DataError("[tokenizer] " + path.string() + ": " + one_line(what));
 }
 
-Json read_json(const fs::path& path) {
-  auto json = Json::parse(read_file(path), nullptr, false);
+// A file's text, and the path that stands for it in errors.
+struct NamedText {
+  const std::string& text;
+  fs::path path;
+};
+
+Json read_json(const NamedText& file) {
+  const fs::path& path = file.path;
+  auto json = Json::parse(file.text, nullptr, false);
   if (json.is_discarded() || !json.is_object()) fail(path, "is no JSON object; download it again");
   return json;
 }
@@ -170,8 +177,9 @@ std::unique_ptr<Tokenizer> bpe_of(const Json& json, const fs::path& path) {
   return make_byte_bpe(options, "[tokenizer] " + path.string());
 }
 
-std::unique_ptr<Tokenizer> from_tokenizer_json(const fs::path& path) {
-  const Json json = read_json(path);
+std::unique_ptr<Tokenizer> from_tokenizer_json(const NamedText& file) {
+  const fs::path& path = file.path;
+  const Json json = read_json(file);
   if (!json.contains("model") || !json["model"].is_object())
     fail(path, "has no model; download it again");
   const std::string kind = text_or(json["model"], "type", "");
@@ -184,8 +192,8 @@ std::unique_ptr<Tokenizer> from_tokenizer_json(const fs::path& path) {
   fail(path, "its model \"" + kind + "\" is not read here; there are WordPiece and BPE");
 }
 
-std::vector<std::string> lines_of(const fs::path& path) {
-  std::istringstream in(read_file(path));
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
   std::vector<std::string> lines;
   for (std::string line; std::getline(in, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
@@ -194,12 +202,11 @@ std::vector<std::string> lines_of(const fs::path& path) {
   return lines;
 }
 
-std::unique_ptr<Tokenizer> from_vocab_txt(const fs::path& path) {
+std::unique_ptr<Tokenizer> from_vocab_txt(const NamedText& file, const TokenizerFiles& files) {
   WordPieceOptions options;
-  options.vocabulary = lines_of(path);
-  const auto config = path.parent_path() / "tokenizer_config.json";
-  if (fs::exists(config)) {
-    const Json json = read_json(config);
+  options.vocabulary = lines_of(file.text);
+  if (const auto config = files.find("tokenizer_config.json"); config != files.end()) {
+    const Json json = read_json({config->second, file.path.parent_path() / config->first});
     options.lowercase = truth_or(json, "do_lower_case", true);
     options.strip_accents = truth_or(json, "strip_accents", options.lowercase);
     options.set_cjk_apart = truth_or(json, "tokenize_chinese_chars", true);
@@ -212,14 +219,17 @@ std::unique_ptr<Tokenizer> from_vocab_txt(const fs::path& path) {
     if (*found == "[CLS]") options.frame.begin = id;
     if (*found == "[SEP]") options.frame.separator = id;
   }
-  return make_wordpiece(std::move(options), "[tokenizer] " + path.string());
+  return make_wordpiece(std::move(options), "[tokenizer] " + file.path.string());
 }
 
-std::unique_ptr<Tokenizer> from_vocab_json(const fs::path& path) {
+std::unique_ptr<Tokenizer> from_vocab_json(const NamedText& file, const TokenizerFiles& files) {
+  const fs::path& path = file.path;
   ByteBpeOptions options;
-  options.vocabulary = vocabulary_of(read_json(path), path);
+  options.vocabulary = vocabulary_of(read_json(file), path);
   const auto merges = path.parent_path() / "merges.txt";
-  for (const auto& line : lines_of(merges)) {
+  const auto pairs = files.find("merges.txt");
+  if (pairs == files.end()) fail(path, "has no merges.txt beside it; put it there");
+  for (const auto& line : lines_of(pairs->second)) {
     if (line.empty() || line.rfind("#version", 0) == 0) continue;
     const auto space = line.find(' ');
     if (space == std::string::npos)
@@ -232,6 +242,24 @@ std::unique_ptr<Tokenizer> from_vocab_json(const fs::path& path) {
         {"<|endoftext|>", static_cast<int32_t>(end - options.vocabulary.begin())});
   }
   return make_byte_bpe(options, "[tokenizer] " + path.string());
+}
+
+constexpr const char* kMainFiles[] = {"tokenizer.json", "vocab.txt", "vocab.json"};
+
+std::string main_file(const TokenizerFiles& files, const fs::path& where) {
+  for (const char* name : kMainFiles) {
+    if (files.count(name) > 0) return name;
+  }
+  fail(where, "holds no tokenizer.json, vocab.txt or vocab.json");
+}
+
+// `path` stands for the main file in errors.
+std::unique_ptr<Tokenizer> load(const TokenizerFiles& files, const fs::path& path) {
+  const std::string main = main_file(files, path);
+  const NamedText file{files.at(main), path};
+  if (main == "vocab.txt") return from_vocab_txt(file, files);
+  if (main == "vocab.json") return from_vocab_json(file, files);
+  return from_tokenizer_json(file);
 }
 
 }  // namespace
@@ -269,16 +297,32 @@ TokenIds Tokenizer::encode_pair(std::string_view a, std::string_view b, int64_t 
   return ids;
 }
 
-std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
+TokenizerFiles read_tokenizer_files(const fs::path& path) {
   if (fs::is_directory(path)) {
-    for (const char* name : {"tokenizer.json", "vocab.txt", "vocab.json"}) {
-      if (fs::exists(path / name)) return load_tokenizer(path / name);
+    for (const char* name : kMainFiles) {
+      if (fs::exists(path / name)) return read_tokenizer_files(path / name);
     }
     fail(path, "holds no tokenizer.json, vocab.txt or vocab.json; name the folder that does");
   }
-  if (path.extension() == ".txt") return from_vocab_txt(path);
-  if (path.filename() == "vocab.json") return from_vocab_json(path);
-  return from_tokenizer_json(path);
+  const std::string main = path.extension() == ".txt"        ? "vocab.txt"
+                           : path.filename() == "vocab.json" ? "vocab.json"
+                                                             : "tokenizer.json";
+  TokenizerFiles files{{main, read_file(path)}};
+  const fs::path folder = path.parent_path();
+  if (main == "vocab.json") files.emplace("merges.txt", read_file(folder / "merges.txt"));
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    if (fs::exists(folder / name)) files.emplace(name, read_file(folder / name));
+  }
+  return files;
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerFiles& files, const fs::path& where) {
+  return load(files, where / main_file(files, where));
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& path) {
+  const TokenizerFiles files = read_tokenizer_files(path);
+  return load(files, fs::is_directory(path) ? path / main_file(files, path) : path);
 }
 
 }  // namespace tanren

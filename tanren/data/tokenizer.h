@@ -2,6 +2,8 @@
 // ids for the same text. Immutable once loaded; encode and decode are safe from several threads.
 #pragma once
 
+#include "tanren/base/data_info.h"
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -46,5 +48,11 @@ class Tokenizer {
 // do_lower_case = false), vocab.json with merges.txt beside it, or the folder that holds them.
 // DataError naming the file and what is missing, malformed, or a kind that is not read here.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
+// The same of files that were read before; `where` stands before their names in errors.
+std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerFiles& files,
+                                          const std::filesystem::path& where);
+// What load_tokenizer would read, under the usual names, and what else Hugging Face keeps beside it
+// (tokenizer_config.json, special_tokens_map.json). Errors as there for files that are missing.
+TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
 
 }  // namespace tanren

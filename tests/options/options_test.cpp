@@ -136,6 +136,12 @@ const Sets kTokenFiles = {
     "data.train.kind=tokens", "data.train.path=ids",       "data.train.classes=0",
     "data.train.context=12",  "data.train.vocab_size=500", "data.eval.kind=",
     "data.eval.path=",        "data.eval.classes=0"};
+const Sets kTable = {"model.kind=lstm",           "model.hidden=[128,128]",
+                     "model.hidden_size=6",       "data.train.kind=text_table",
+                     "data.train.path=texts.csv", "data.train.classes=0",
+                     "data.train.context=12",     "data.train.tokenizer=vocab.txt",
+                     "data.eval.kind=",           "data.eval.path=",
+                     "data.eval.classes=0"};
 const Sets kValues = {"data.train.label_type=value", "data.train.classes=0", "model.loss=mse",
                       "data.eval.label_type=value",  "data.eval.classes=0",  "evaluate.metrics=[]"};
 const Sets kHalf = {"precision.mode=fp16"};
@@ -235,6 +241,10 @@ std::vector<Row> rows() {
       {"data.train.dtype", kTokenFiles, "uint8"},
       {"data.train.vocab_size", kTokenFiles, "600"},
       {"data.train.document_end", kTokenFiles, "56"},
+      {"data.train.text", kTable, "other"},
+      {"data.train.text_pair", kTable, "other"},
+      {"data.train.tokenizer", kTable, "cased.txt"},
+      {"data.train.class_names", kTable, "[\"2\", \"1\", \"0\"]"},
       {"data.shuffle", {}, "false"},
       {"data.last", {"run.steps=none", "run.epochs=1"}, "drop"},
       {"batch.global_batch", {}, "6"},
@@ -343,6 +353,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"model.init_rename", "transfer_test"},
     {"data.workers", "loader_test: changes no batch, by promise"},
     {"data.prefetch", "loader_test: changes no batch, by promise"},
+    {"data.train.padding", "text_table_test: changes widths and no number, by promise"},
     {"data.train.path", "every row but the synthetic ones reads it"},
     {"guard.growth_steps", "growth_watch_test, and examples_test on own_loop"},
     {"evaluate.checkpoint", "best_test: what tanren eval reads"},
@@ -365,6 +376,9 @@ class Options : public ::testing::Test {
       rows += std::to_string(i % 3) + "\n";
     }
     folder_.file("rows.csv", rows);
+    folder_.file("texts.csv", "text,other,label\na b,b,0\nc,a,1\nb c,c,2\na,b,0\n");
+    folder_.file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n");
+    folder_.file("cased.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nA\nb\n");
     for (const std::string name : {"pictures/cat", "pictures/dog", "broken/cat", "broken/dog"}) {
       fs::create_directories(folder_.path() / name);
       for (int i = 0; i < 3; ++i) {
