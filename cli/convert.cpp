@@ -1,14 +1,18 @@
 #include "tanren/base/error.h"
+#include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/data/tokenize_file.h"
 #include "tanren/plan/probe_machine.h"
+#include "tanren/run/python_folder.h"
 #include "cli/verbs.h"
 
 #include <nlohmann/json.hpp>
 #include <ATen/ATen.h>
 
+#include <filesystem>
 #include <iostream>
+#include <optional>
 
 namespace tanren::cli {
 
@@ -101,11 +105,33 @@ int tokenize(const Arguments& arguments) {
   return 0;
 }
 
+// A target without an extension, or with a slash at its end.
+bool is_folder(const std::string& target) {
+  const std::filesystem::path path = target;
+  return !target.empty() && (path.extension().empty() || std::filesystem::is_directory(path));
+}
+
+int write_folder(const Arguments& arguments, const Registry& registry) {
+  if (!arguments.renames.empty()) {
+    throw ConfigError(
+        "[convert] --rename does not go with a folder to write; Python's names are kept");
+  }
+  std::optional<at::ScalarType> dtype;
+  if (!arguments.dtype.empty()) dtype = dtype_of(arguments.dtype);
+  const auto file = whole_file_of(arguments.file);
+  const auto written = write_python_folder(file, arguments.target, dtype, registry);
+  if (arguments.quiet) return 0;
+  for (const auto& remark : written.remarks) std::cout << remark << "\n";
+  std::cout << arguments.target << ": " << join(written.files) << "\n" << written.opened_by << "\n";
+  return 0;
+}
+
 }  // namespace
 
-int convert(const Arguments& arguments) {
+int convert(const Arguments& arguments, const Registry& registry) {
   if (!arguments.tokenizer.empty()) return tokenize(arguments);
   const at::NoGradGuard no_grad;
+  if (is_folder(arguments.target) && !arguments.list) return write_folder(arguments, registry);
   const auto pairs = pairs_of(arguments.renames);
   const WeightsFile file = read_weights(arguments.file);
   if (arguments.list) {

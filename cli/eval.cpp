@@ -1,3 +1,4 @@
+#include "tanren/base/error.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/metrics/evaluation_file.h"
 #include "tanren/run/run.h"
@@ -5,14 +6,36 @@
 
 #include <nlohmann/json.hpp>
 
+#include <filesystem>
 #include <iostream>
+#include <utility>
 
 namespace tanren::cli {
 
-int eval(const Arguments& arguments, const Registry& registry) {
+namespace {
+
+// What was evaluated, and how it did: a whole model's file on DATA, else a run's checkpoint.
+std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& arguments,
+                                                         const Registry& registry) {
+  const std::filesystem::path file = arguments.file;
+  if (file.extension() == ".safetensors" && !std::filesystem::is_directory(file)) {
+    return {file, evaluate_whole_model(file, arguments.target, arguments.sets, registry, nullptr)};
+  }
+  if (!arguments.target.empty()) {
+    throw ConfigError("[eval] " + arguments.file + " brings its own data, and " + arguments.target +
+                      " is a second one; name data.eval.path with --set, or "
+                      "give the model.tanren.safetensors of a run");
+  }
   const Named named = read_named(arguments, registry);
   const auto checkpoint = chosen_checkpoint(named.config, named.folder);
-  const auto [report, sample] = evaluate_checkpoint(named.config, checkpoint, registry, nullptr);
+  return {checkpoint, evaluate_checkpoint(named.config, checkpoint, registry, nullptr)};
+}
+
+}  // namespace
+
+int eval(const Arguments& arguments, const Registry& registry) {
+  const auto [checkpoint, evaluated] = evaluated_of(arguments, registry);
+  const auto& [report, sample] = evaluated;
   if (arguments.json) {
     nlohmann::ordered_json json{
         {"checkpoint", checkpoint.string()}, {"step", report.step}, {"samples", report.samples}};

@@ -14,11 +14,13 @@ struct Verb {
 constexpr Verb kVerbs[] = {
     {"run", "Train from a config file, or go on in a run folder", "config.toml or run folder"},
     {"plan", "Say what a run would do, and why; start nothing", "config.toml or run folder"},
-    {"eval", "Evaluate a run folder's newest checkpoint", "run folder"},
+    {"eval", "Evaluate a run folder's newest checkpoint, or a whole model on DATA",
+     "run folder, or model.tanren.safetensors"},
     {"summary", "Show the model module by module: shapes, parameters, multiply-adds, memory",
      "config.toml or run folder"},
-    {"convert", "Turn weights into another format, list them, or tokenize a text",
-     "safetensors, .pt or text file"},
+    {"convert",
+     "Turn weights into another format or a folder for Python, list them, or tokenize a text",
+     "safetensors, .pt or text file, run folder"},
     {"doctor", "Say what this machine offers to a run", nullptr},
     {"help", "Explain the config's keys", "key or section (all if left out)"},
     {"completion", "Print a script that completes verbs, keys and values in a shell",
@@ -26,7 +28,9 @@ constexpr Verb kVerbs[] = {
 };
 
 void add_convert_options(CLI::App& command, Arguments& arguments) {
-  command.add_option("OUT", arguments.target, "File to write: .safetensors, .pt, .pth, .bin");
+  command.add_option("OUT", arguments.target,
+                     "File to write: .safetensors, .pt, .pth, .bin; or a folder, of a "
+                     "finished run or whole model: what Python opens");
   command.add_option("--rename", arguments.renames, "old=new: part of the names (repeatable)")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -53,6 +57,10 @@ void add_verbs(CLI::App& app, Arguments& arguments) {
     if (std::string(verb.name) == "convert") {
       add_convert_options(*command, arguments);
       continue;
+    }
+    if (std::string(verb.name) == "eval") {
+      command->add_option("DATA", arguments.target,
+                          "Of a whole model: the file or folder to evaluate it on");
     }
     command->add_option("--set", arguments.sets, "key=value: overrides the file (repeatable)")
         ->expected(1)

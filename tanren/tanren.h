@@ -73,5 +73,6 @@
 #include "tanren/run/registry.h"
 #include "tanren/run/run.h"
 #include "tanren/run/run_folder.h"
+#include "tanren/run/whole_model.h"
 
 #include "tanren/cli.h"

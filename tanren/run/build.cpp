@@ -7,7 +7,24 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+#include <vector>
+
 namespace tanren {
+
+namespace {
+
+// Module::to of a dtype would make floating numbers of counters (num_batches_tracked) too.
+void move_module(torch::nn::Module& module, at::Device device, at::ScalarType dtype) {
+  std::vector<std::pair<at::Tensor, at::Tensor>> counters;
+  for (const at::Tensor& buffer : module.buffers()) {
+    if (!buffer.is_floating_point()) counters.emplace_back(buffer, buffer.detach().clone());
+  }
+  module.to(device, dtype);
+  for (auto& [buffer, value] : counters) buffer.set_data(value.to(device));
+}
+
+}  // namespace
 
 Datasets open_datasets(const DataOptions& options, const DatasetRegistry& registry) {
   Datasets datasets;
@@ -57,7 +74,7 @@ Parts build_parts(const Plan& plan, const std::atomic<bool>* stop) {
 }
 
 RunState build_run_state(Task task, const Parts& parts) {
-  task.module->to(parts.device, parameter_dtype(parts.plan.precision.mode));
+  move_module(*task.module, parts.device, parameter_dtype(parts.plan.precision.mode));
   RunState run;
   run.phases = make_phases(task, parts.plan);
   run.task = std::move(task);

@@ -1,6 +1,6 @@
 #include "tanren/run/export.h"
 
-#include "tanren/base/safetensors.h"
+#include "tanren/base/file.h"
 #include "tanren/checkpoint/checkpoint.h"
 
 #include <charconv>
@@ -55,14 +55,31 @@ Weights chosen(const RunState& run, const Parts& parts, const fs::path& folder) 
   return weights_of(run, wants_average);
 }
 
+// A second name for the same bytes; a copy where the disk has no such names.
+bool link(const fs::path& file, const fs::path& name) {
+  const fs::path aside = name.string() + ".link";
+  std::error_code error;
+  fs::remove(aside, error);
+  fs::create_hard_link(file, aside, error);
+  if (!error) fs::rename(aside, name, error);
+  if (error) return false;
+  sync_folder(name.parent_path());
+  return true;
+}
+
 }  // namespace
 
-Exported export_weights(const RunState& run, const Parts& parts, const fs::path& folder) {
+Exported export_weights(const RunState& run, const Parts& parts, const fs::path& folder,
+                        const Metadata& description) {
   const Weights weights = chosen(run, parts, folder);
-  write_safetensors(folder / kFile, weights.tensors,
-                    {{"format", "pt"},
-                     {"step", std::to_string(weights.step)},
-                     {"weights", weights.averaged ? "averaged" : "raw"}});
+  Metadata metadata = description;
+  metadata["format"] = "pt";
+  metadata["step"] = std::to_string(weights.step);
+  metadata["weights"] = weights.averaged ? "averaged" : "raw";
+  write_safetensors(folder / kWholeFile, weights.tensors, metadata);
+  if (!link(folder / kWholeFile, folder / kFile)) {
+    write_safetensors(folder / kFile, weights.tensors, metadata);
+  }
   return {folder / kFile, weights.step, weights.averaged};
 }
 
@@ -72,8 +89,11 @@ std::optional<fs::path> exported_weights(const fs::path& folder) {
 }
 
 bool load_exported(RunState& run, const fs::path& file) {
-  const SafetensorsFile read = read_safetensors(file);
-  run.load_model(read.tensors, file.string());
+  return load_exported(run, read_safetensors(file), file.string());
+}
+
+bool load_exported(RunState& run, const SafetensorsFile& read, const std::string& what) {
+  run.load_model(read.tensors, what);
   int64_t step = 0;
   const auto found = read.metadata.find("step");
   if (found != read.metadata.end()) {

@@ -16,6 +16,7 @@
 #include "tanren/run/device.h"
 #include "tanren/run/run_folder.h"
 #include "tanren/run/sample.h"
+#include "tanren/run/whole_model.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
@@ -28,20 +29,24 @@ namespace {
 
 // What comes before the loop, shared by all verbs.
 struct Prepared {
+  RunConfig config;  // with the kind and the sizes of model.from_hf
   Datasets datasets;
   Task task;
   Plan plan;
 };
 
-// `has_weights`: a checkpoint will follow, so model.init_from is not read again.
-Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights) {
+// `has_weights`: a checkpoint will follow, so model.init_from is not read again. `given` stands for the
+// config's data.
+Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
+                 Datasets given = {}) {
   const Pretrained source = resolve_model(asked.model);
   RunConfig config = asked;
   config.model = source.model;
   Machine machine = probe_machine();
   probe_accelerators(machine, config.run.device);
   Prepared prepared;
-  prepared.datasets = open_datasets(config.data, registry.datasets);
+  prepared.datasets =
+      given.train ? std::move(given) : open_datasets(config.data, registry.datasets);
   check_datasets(prepared.datasets, config.model);
   prepared.task = build_task(config, registry.models, *prepared.datasets.train);
   ModelProfile facts = profile(prepared.task, prepared.datasets);
@@ -49,6 +54,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   prepared.plan = make_plan(config, machine, facts);
   prepared.plan.lines.push_back(schedule_line(
       prepared.plan, config.asked.count("schedule.kind") ? Source::asked : Source::by_default));
+  prepared.config = std::move(config);
   return prepared;
 }
 
@@ -144,7 +150,10 @@ RunOutput run(const RunInput& input, const Registry& registry) {
   output.loop = train_loop(state, parts, surroundings);
   output.summary = summarise(state, output.loop, parts);
   if (output.loop.ending == Ending::finished) {
-    output.exported = export_weights(state, parts, folder.path());
+    output.exported =
+        export_weights(state, parts, folder.path(),
+                       describe_model(prepared.config, prepared.datasets.train->info(),
+                                      prepared.datasets.train->size()));
     output.summary.weights = output.exported->file.filename().string();
   }
   output.summary.startup_seconds = before_loop + output.loop.first_step_seconds;
@@ -202,6 +211,24 @@ Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::pa
     estimate_statistics(state, parts, *prepared.datasets.train);
   }
   return {evaluate(state, parts, *prepared.datasets.eval), write_sample(state, parts)};
+}
+
+Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::filesystem::path& data,
+                               const std::vector<std::string>& sets, const Registry& registry,
+                               const std::atomic<bool>* stop) {
+  const SafetensorsFile read = read_safetensors(file);
+  auto [config, info, train_samples] = description_of(read.metadata, file, sets, registry.known());
+  check_described({config, info, train_samples}, read.tensors, file.string(), registry.models);
+  if (!data.empty()) config.data.eval.path = std::filesystem::absolute(data).string();
+  Datasets datasets{described_dataset(info, train_samples),
+                    registry.datasets.open(config.data.eval, "data", &info)};
+  Prepared prepared = prepare(config, registry, /*has_weights=*/true, std::move(datasets));
+  const Parts parts = build_parts(prepared.plan, stop);
+  RunState state = build_run_state(std::move(prepared.task), parts);
+  const bool averaged = load_exported(state, read, file.string());
+  Evaluated evaluated{evaluate(state, parts, *prepared.datasets.eval), write_sample(state, parts)};
+  evaluated.report.averaged = averaged;
+  return evaluated;
 }
 
 }  // namespace tanren

@@ -58,4 +58,11 @@ std::filesystem::path chosen_checkpoint(const RunConfig& config,
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
                               const Registry& registry, const std::atomic<bool>* stop);
 
+// Evaluates a whole model (whole_model.h) on `data`: what data.eval.path would name; empty for kinds
+// that read no file. `sets` change keys of the description, as --set. The numbers are those of
+// evaluate_checkpoint on the same weights and data.
+Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::filesystem::path& data,
+                               const std::vector<std::string>& sets, const Registry& registry,
+                               const std::atomic<bool>* stop);
+
 }  // namespace tanren

@@ -1,0 +1,308 @@
+#include "tanren/run/whole_model.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/meta_scope.h"
+#include "tanren/base/names.h"
+#include "tanren/checkpoint/check_tensors.h"
+#include "tanren/config/read_config.h"
+#include "tanren/config/write_config.h"
+#include "tanren/data/text_table.h"
+
+#include <nlohmann/json.hpp>
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace tanren {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kVersionKey = "tanren.version";
+constexpr const char* kVersion = "1";
+constexpr const char* kSomewhere = "-";  // stands for a path that the file does not keep
+constexpr int64_t kMostOutputs = int64_t{1} << 24;
+constexpr const char* kTokenizerFiles[] = {
+    "tokenizer.json",         "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json",
+    "special_tokens_map.json"};
+
+// How data are read for an evaluation, whatever file or folder they are in.
+SourceOptions evaluation_source(const DataOptions& data) {
+  const SourceOptions defaults;
+  SourceOptions source = data.eval.kind.empty() ? data.train : data.eval;
+  if (source.crop != "none") source.crop = defaults.crop;
+  source.crop_scale = defaults.crop_scale;
+  source.crop_ratio = defaults.crop_ratio;
+  source.pad = defaults.pad;
+  source.flip = defaults.flip;
+  source.color = defaults.color;
+  source.tokenizer.clear();
+  source.class_names.clear();
+  return source;
+}
+
+void forget_files(SourceOptions& source) {
+  if (!source.path.empty()) source.path = kSomewhere;
+  if (!source.tokenizer.empty()) source.tokenizer = kSomewhere;
+  source.include.clear();
+  source.exclude.clear();
+  source.part.clear();
+}
+
+RunConfig kept_of(const RunConfig& resolved) {
+  RunConfig kept;
+  kept.run.name = resolved.run.name;
+  kept.run.threads = resolved.run.threads;
+  kept.run.deterministic = resolved.run.deterministic;
+  kept.run.steps = 1;
+  kept.model = resolved.model;
+  kept.model.init_from.clear();
+  kept.model.from_hf.clear();
+  kept.model.init_skip.clear();
+  kept.model.init_rename.clear();
+  kept.model.freeze.clear();
+  kept.data = resolved.data;
+  kept.data.eval = evaluation_source(resolved.data);
+  forget_files(kept.data.train);
+  forget_files(kept.data.eval);
+  kept.batch = resolved.batch;
+  kept.precision = resolved.precision;
+  kept.evaluate = resolved.evaluate;
+  kept.evaluate.checkpoint = EvaluateOptions().checkpoint;
+  kept.generate = resolved.generate;
+  return kept;
+}
+
+[[noreturn]] void refuse(const fs::path& file, const std::string& what) {
+  throw ConfigError("[model] " + file.string() + ": its description " + what +
+                    "; export the model again");
+}
+
+int64_t count_of(const Json& json, const char* key, int64_t most, const fs::path& file) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number_integer() || found->get<int64_t>() < 0 ||
+      found->get<int64_t>() > most) {
+    refuse(file, std::string("has no usable ") + key);
+  }
+  return found->get<int64_t>();
+}
+
+Json object_of(const Metadata& metadata, const char* key, const fs::path& file) {
+  Json json = Json::parse(metadata.at(key), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) refuse(file, std::string("has a ") + key + " that is no JSON object");
+  return json;
+}
+
+void read_info(const Json& json, ModelDescription& description, const fs::path& file) {
+  DataInfo& info = description.info;
+  const auto shape = json.find("input_shape");
+  if (shape == json.end() || !shape->is_array() || shape->size() > 8) {
+    refuse(file, "has no usable input_shape");
+  }
+  for (const auto& size : *shape) {
+    const Json one{{"input_shape", size}};
+    info.input_shape.push_back(count_of(one, "input_shape", kMostOutputs, file));
+  }
+  info.outputs = count_of(json, "outputs", kMostOutputs, file);
+  info.vocab_size = count_of(json, "vocab_size", kMostOutputs, file);
+  info.token_types = count_of(json, "token_types", kMostOutputs, file);
+  description.train_samples =
+      std::max<int64_t>(1, count_of(json, "train_samples", int64_t{1} << 40, file));
+  info.class_labels = json.value("class_labels", Json(nullptr)) == Json(true);
+  const auto names = json.find("class_names");
+  if (names == json.end() || !names->is_array()) refuse(file, "has no class_names");
+  for (const auto& name : *names) {
+    if (!name.is_string()) refuse(file, "has a class name that is no text");
+    info.class_names.push_back(name.get<std::string>());
+  }
+  const auto named = static_cast<int64_t>(info.class_names.size());
+  if (named > 0 && named != info.outputs) {
+    refuse(file, "names " + std::to_string(named) + " classes of " + std::to_string(info.outputs));
+  }
+}
+
+std::shared_ptr<const TokenizerFiles> tokenizer_of(const Json& json, const fs::path& file) {
+  TokenizerFiles files;
+  for (const auto& [name, text] : json.items()) {
+    const bool known = std::find(std::begin(kTokenizerFiles), std::end(kTokenizerFiles), name) !=
+                       std::end(kTokenizerFiles);
+    if (!known || !text.is_string()) {
+      refuse(file, "has \"" + name.substr(0, 40) + "\" among the tokenizer's files");
+    }
+    files[name] = text.get<std::string>();
+  }
+  return std::make_shared<const TokenizerFiles>(std::move(files));
+}
+
+TensorMap tensors_of(const torch::nn::Module& module) {
+  TensorMap tensors;
+  for (const auto& item : module.named_parameters()) tensors.set(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) tensors.set(item.key(), item.value());
+  return tensors;
+}
+
+class DescribedDataset : public Dataset {
+ public:
+  DescribedDataset(DataInfo info, int64_t size) : info_(std::move(info)), size_(size) {}
+  int64_t size() const override { return size_; }
+  DataInfo info() const override { return info_; }
+  Collated collate(const std::vector<int64_t>& indices) const override {
+    throw Error("[data] the training data are not here (asked for " +
+                std::to_string(indices.size()) + " samples); a whole model only evaluates");
+  }
+
+ private:
+  DataInfo info_;
+  int64_t size_;
+};
+
+}  // namespace
+
+Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t train_samples) {
+  const Json data{{"input_shape", info.input_shape},   {"outputs", info.outputs},
+                  {"class_labels", info.class_labels}, {"class_names", info.class_names},
+                  {"vocab_size", info.vocab_size},     {"token_types", info.token_types},
+                  {"train_samples", train_samples}};
+  const auto text_of = [](const Json& json) {
+    // Names of folders may be no UTF-8.
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  Metadata metadata{{kVersionKey, kVersion},
+                    {"tanren.config", to_toml(kept_of(resolved))},
+                    {"tanren.data", text_of(data)}};
+  if (info.tokenizer) metadata["tanren.tokenizer"] = text_of(*info.tokenizer);
+  return metadata;
+}
+
+bool describes_model(const Metadata& metadata) { return metadata.count(kVersionKey) > 0; }
+
+ModelDescription description_of(const Metadata& metadata, const fs::path& file,
+                                const std::vector<std::string>& sets, const KnownKinds& known) {
+  if (!describes_model(metadata)) {
+    throw ConfigError("[model] " + file.string() +
+                      " holds weights and no description of a model; give the "
+                      "model.tanren.safetensors of a run, or its run folder");
+  }
+  if (metadata.at(kVersionKey) != kVersion) {
+    throw ConfigError("[model] " + file.string() + " has version " +
+                      metadata.at(kVersionKey).substr(0, 20) + " of the description, we read " +
+                      kVersion + "; use the tanren that wrote it");
+  }
+  for (const char* key : {"tanren.config", "tanren.data"}) {
+    if (metadata.count(key) == 0) refuse(file, std::string("lacks ") + key);
+  }
+  ModelDescription description;
+  description.config = parse_config(metadata.at("tanren.config"), file.string(), "/", sets, known);
+  RunConfig& config = description.config;
+  for (SourceOptions* source : {&config.data.train, &config.data.eval}) {
+    if (source->path == fs::path("/") / kSomewhere) source->path.clear();
+    source->tokenizer.clear();
+  }
+  config.model.init_from.clear();
+  config.model.from_hf.clear();
+  read_info(object_of(metadata, "tanren.data", file), description, file);
+  if (metadata.count("tanren.tokenizer") > 0) {
+    description.info.tokenizer = tokenizer_of(object_of(metadata, "tanren.tokenizer", file), file);
+  }
+  return description;
+}
+
+void check_described(const ModelDescription& description, const TensorMap& tensors,
+                     const std::string& what, const ModelRegistry& models) {
+  const ModelOptions& options = description.config.model;
+  const auto own = ModelRegistry().kinds();
+  if (std::find(own.begin(), own.end(), options.kind) == own.end()) return;
+  const MetaScope without_memory;
+  const Task shapes = models.make(options, description.info);
+  check_names_and_shapes(tensors_of(*shapes.module), tensors, what, "export the model again");
+}
+
+Task build_described(const ModelDescription& description, const TensorMap& tensors,
+                     const std::string& what, const ModelRegistry& models) {
+  check_described(description, tensors, what, models);
+  Task task = models.make(description.config.model, description.info);
+  const TensorMap mine = tensors_of(*task.module);
+  check_names_and_shapes(mine, tensors, what, "export the model again");
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(tensors.at(name));
+  task.module->eval();
+  return task;
+}
+
+std::unique_ptr<Dataset> described_dataset(DataInfo info, int64_t size) {
+  return std::make_unique<DescribedDataset>(std::move(info), size);
+}
+
+std::unique_ptr<Dataset> WholeModel::open(const fs::path& data) const {
+  SourceOptions source = config.data.eval;
+  source.path = data.string();
+  return kinds.open(source, "data", &info);
+}
+
+Batch WholeModel::texts(const std::vector<std::string>& first,
+                        const std::vector<std::string>& second) const {
+  SourceOptions source = config.data.eval;
+  const bool pairs = !source.text_pair.empty();
+  if (source.kind != "text_table" || info.tokenizer == nullptr) {
+    throw ConfigError("[model] this model's data are of kind " + source.kind +
+                      ", no texts; make its batches with open()");
+  }
+  if (first.empty() || second.size() != (pairs ? first.size() : 0)) {
+    throw ConfigError(std::string("[model] this model reads ") +
+                      (pairs ? "pairs of texts" : "one text a sample") + "; got " +
+                      std::to_string(first.size()) + " and " + std::to_string(second.size()));
+  }
+  source.path = "texts";
+  std::vector<TextRow> rows;
+  for (size_t i = 0; i < first.size(); ++i) {
+    rows.push_back({static_cast<int64_t>(i), first[i], pairs ? second[i] : ""});
+  }
+  const auto tokenizer = load_tokenizer(*info.tokenizer, "tokenizer");
+  const EncodedTexts encoded = encode_texts(rows, *tokenizer, source, "model");
+  std::vector<int64_t> all(first.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
+  Batch batch;
+  batch.fields = padded_fields(encoded, all, source, pad_token_of(*tokenizer));
+  batch.ids = ids_of(all);
+  return batch;
+}
+
+Batch WholeModel::images(const std::vector<fs::path>& files) const {
+  SourceOptions source = config.data.eval;
+  if (source.kind != "images" || files.empty()) {
+    throw ConfigError("[model] this model's data are of kind " + source.kind + "; got " +
+                      std::to_string(files.size()) + " image files to read");
+  }
+  source.broken = "error";
+  std::vector<int64_t> all(files.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
+  const Batch labelled = open_image_files(source, "model", files)->collate(all).batch;
+  Batch batch;
+  batch.fields.set("inputs", labelled["inputs"]);
+  batch.ids = labelled.ids;
+  return batch;
+}
+
+WholeModel load_model(const fs::path& file, const Registry& registry) {
+  const SafetensorsFile read = read_safetensors(file);
+  const auto description = description_of(read.metadata, file, {}, registry.known());
+  WholeModel model;
+  model.task = build_described(description, read.tensors, file.string(), registry.models);
+  model.config = description.config;
+  model.info = description.info;
+  model.kinds = registry.datasets;
+  if (const auto found = read.metadata.find("step"); found != read.metadata.end()) {
+    const std::string& text = found->second;
+    std::from_chars(text.data(), text.data() + text.size(), model.step);
+  }
+  const auto weights = read.metadata.find("weights");
+  model.averaged = weights != read.metadata.end() && weights->second == "averaged";
+  return model;
+}
+
+}  // namespace tanren
