@@ -229,6 +229,40 @@ TEST_F(Examples, text_learns_from_the_sources_on_this_machine_and_goes_on_from_a
   EXPECT_EQ(nlohmann::json::parse(go(kTanren + " eval run --json").output)["sample"], sample);
 }
 
+TEST_F(Examples, text_classify_leaves_a_whole_model_that_needs_no_config) {
+  const std::string make = (kExamples / "text_classify/make_data").string();
+  ASSERT_EQ(go(make + " build/licences").code, 0);
+  fs::create_directories(temporary_.path() / "examples/text_classify");
+  fs::copy_file(kExamples / "text_classify/run.toml",
+                temporary_.path() / "examples/text_classify/run.toml");
+  const auto result = go(kTanren + " run examples/text_classify/run.toml --out run" +
+                         ci_options(kExamples / "text_classify/ci.toml"));
+  ASSERT_EQ(result.code, 0) << result.output;
+  const auto summary = nlohmann::json::parse(read_file(temporary_.path() / "run/summary.json"));
+  EXPECT_GT(summary["evaluate.accuracy"].get<double>(), 0.4) << "the largest class has a third";
+  // Elsewhere, with nothing but the file and new texts.
+  fs::create_directories(temporary_.path() / "elsewhere");
+  fs::rename(temporary_.path() / "run/model.tanren.safetensors",
+             temporary_.path() / "elsewhere/model.safetensors");
+  fs::rename(temporary_.path() / "build/licences/eval.jsonl",
+             temporary_.path() / "elsewhere/new.jsonl");
+  fs::remove_all(temporary_.path() / "build");
+  fs::remove_all(temporary_.path() / "run");
+  const auto again = go("cd elsewhere && " + kTanren + " eval model.safetensors new.jsonl --json");
+  ASSERT_EQ(again.code, 0) << again.output;
+  const auto json = nlohmann::json::parse(again.output);
+  for (const char* key : {"evaluate.loss", "evaluate.accuracy", "evaluate.f1_macro"}) {
+    EXPECT_EQ(json[key], summary[key]) << key;
+  }
+  const auto folder = go(kTanren + " convert elsewhere/model.safetensors python");
+  ASSERT_EQ(folder.code, 0) << folder.output;
+  TANREN_EXPECT_CONTAINS(folder.output, "BertForSequenceClassification.from_pretrained");
+  EXPECT_TRUE(fs::exists(temporary_.path() / "python/vocab.txt"));
+  const auto refused = go(kTanren + " eval python/model.safetensors elsewhere/new.jsonl");
+  EXPECT_EQ(refused.code, 2);
+  TANREN_EXPECT_CONTAINS(refused.output, "no description of a model");
+}
+
 TEST_F(Examples, images_trains_on_a_folder_of_pngs_and_evaluates_its_checkpoint) {
   const auto made =
       go(TANREN_BUILD_DIR "/digits_to_png " + (kExamples / "digits").string() + " png");
