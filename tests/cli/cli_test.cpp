@@ -193,8 +193,8 @@ TEST_F(Cli, writes_what_an_evaluation_says_of_classes_and_eval_says_the_same) {
 TEST_F(Cli, trains_evaluates_and_refuses_the_finished_folder) {
   ASSERT_EQ(tanren("run run.toml --quiet").code, 0);
   for (const char* file :
-       {"config.toml", "plan.txt", "log.jsonl", "summary.json", "model.safetensors", "model.tanren.safetensors",
-        "checkpoints/step-2/COMPLETE", "checkpoints/step-4/COMPLETE"}) {
+       {"config.toml", "plan.txt", "log.jsonl", "summary.json", "model.safetensors",
+        "model.tanren.safetensors", "checkpoints/step-2/COMPLETE", "checkpoints/step-4/COMPLETE"}) {
     EXPECT_TRUE(exists(std::string("runs/run/") + file)) << file;
   }
   refuses("run run.toml", {"is finished", "run.steps"});

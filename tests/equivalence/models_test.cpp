@@ -1,6 +1,7 @@
 // The models of transformers and torch, trained by our loop from the same weights: 20 steps of AdamW
 // lose as much there as here, the split cannot change a run, and padding stays out of it.
 #include "tanren/base/safetensors.h"
+#include "tanren/base/testing.h"
 #include "tests/support/tiny_run.h"
 
 #include <ATen/core/grad_mode.h>
@@ -123,6 +124,46 @@ TEST(ModelRun, of_any_split_has_the_whole_batchs_weights_with_every_dropout_on) 
     single.run->steps(5);
     EXPECT_LT(relative(split.run->weights(), whole.run->weights()), 1e-10) << reference.name;
     EXPECT_LT(relative(single.run->weights(), whole.run->weights()), 1e-10) << reference.name;
+  }
+}
+
+// Texts of one to twelve words.
+std::string table_of_texts() {
+  std::string text = "text,label\n";
+  for (int i = 0; i < 30; ++i) {
+    for (int word = 0; word <= i * 7 % 12; ++word) text += word % 2 == i % 2 ? "the " : "a ";
+    text += std::string(i % 3 == 0 ? "cat" : "dog") + "," + std::to_string(i % 3) + "\n";
+  }
+  return text;
+}
+
+TEST(TextTable, of_any_split_and_padding_has_the_whole_batchs_weights) {
+  const TemporaryFolder folder;
+  const auto file = folder.file("texts.csv", table_of_texts());
+  for (const std::string kind : {"bert", "lstm"}) {
+    RunConfig config = tiny_config(kind);
+    config.model.num_layers = 2;
+    config.model.hidden_size = 8;
+    if (kind == "bert") config.model.num_heads = 2;
+    config.model.dropout = 0.2;
+    config.data.train = {.kind = "text_table", .path = file, .context = 32};
+    config.data.train.tokenizer = TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/vocab.txt";
+    config.batch.global_batch = "10";
+    TinyRun whole(config);
+    config.batch.microbatch = 3;
+    TinyRun split(config);
+    const auto before = whole.weights();
+    whole.steps(5);
+    split.steps(5);
+    EXPECT_LT(relative(split.weights(), whole.weights()), 1e-10) << kind;
+    EXPECT_GT(relative(whole.weights(), before), 1e-3) << kind;
+    config.model.dropout = 0;
+    TinyRun narrow(config);
+    config.data.train.padding = "fixed";
+    TinyRun wide(config);
+    narrow.steps(5);
+    wide.steps(5);
+    EXPECT_LT(relative(wide.weights(), narrow.weights()), 1e-10) << kind;
   }
 }
 
