@@ -228,7 +228,8 @@ void read_json_lines(Source& source) {
     const auto text_of = [&](const std::string& name, const char* key) {
       const Json& value = value_of(name, key);
       if (!value.is_string()) {
-        source.fail(number, "column " + name + " is " + value.dump().substr(0, 40) +
+        // Its type alone: printing a value recurses as deep as the line says.
+        source.fail(number, "column " + name + " is of type " + value.type_name() +
                                 ", no text; put it into quotes or drop the row");
       }
       return value.get<std::string>();

@@ -69,7 +69,12 @@ TEST_F(TextTable, broken_json_lines_say_their_number) {
   TANREN_EXPECT_CONTAINS(error("a.jsonl", "{\"t\": \"a\", \"label\": 0}\n"),
                          "there is no column \"text\"; the columns are label, t;");
   TANREN_EXPECT_CONTAINS(error("a.jsonl", "{\"text\": 5, \"label\": 0}\n"),
-                         "column text is 5, no text");
+                         "column text is of type number, no text");
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  TANREN_EXPECT_CONTAINS(error("a.jsonl", "{\"text\": " + deep + ", \"label\": 0}\n"),
+                         "column text is of type array, no text");
+  TANREN_EXPECT_CONTAINS(error("a.jsonl", "{\"text\": \"a\", \"label\": " + deep + "}\n"),
+                         "column label is empty");
   TANREN_EXPECT_CONTAINS(error("a.jsonl", "{\"text\": \"a\", \"label\": null}\n"),
                          "column label is empty");
   TANREN_EXPECT_CONTAINS(error("a.txt", "a"), "rename it to .csv, .tsv or .jsonl");

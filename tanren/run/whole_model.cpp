@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <charconv>
@@ -27,6 +28,7 @@ constexpr const char* kVersionKey = "tanren.version";
 constexpr const char* kVersion = "1";
 constexpr const char* kSomewhere = "-";  // stands for a path that the file does not keep
 constexpr int64_t kMostOutputs = int64_t{1} << 24;
+constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr const char* kTokenizerFiles[] = {
     "tokenizer.json",         "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json",
     "special_tokens_map.json"};
@@ -83,13 +85,18 @@ RunConfig kept_of(const RunConfig& resolved) {
                     "; export the model again");
 }
 
-int64_t count_of(const Json& json, const char* key, int64_t most, const fs::path& file) {
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_number_integer() || found->get<int64_t>() < 0 ||
-      found->get<int64_t>() > most) {
+// Values of a hostile file are never copied nor printed: both recurse as deep as it says.
+int64_t count_in(const Json& value, const char* key, int64_t most, const fs::path& file) {
+  if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > most) {
     refuse(file, std::string("has no usable ") + key);
   }
-  return found->get<int64_t>();
+  return value.get<int64_t>();
+}
+
+int64_t count_of(const Json& json, const char* key, int64_t most, const fs::path& file) {
+  const auto found = json.find(key);
+  if (found == json.end()) refuse(file, std::string("has no usable ") + key);
+  return count_in(*found, key, most, file);
 }
 
 Json object_of(const Metadata& metadata, const char* key, const fs::path& file) {
@@ -104,16 +111,20 @@ void read_info(const Json& json, ModelDescription& description, const fs::path& 
   if (shape == json.end() || !shape->is_array() || shape->size() > 8) {
     refuse(file, "has no usable input_shape");
   }
+  double elements = 1;
   for (const auto& size : *shape) {
-    const Json one{{"input_shape", size}};
-    info.input_shape.push_back(count_of(one, "input_shape", kMostOutputs, file));
+    info.input_shape.push_back(count_in(size, "input_shape", kMostOutputs, file));
+    elements *= static_cast<double>(info.input_shape.back());
   }
+  if (elements > static_cast<double>(kMostElements)) refuse(file, "has an absurd input_shape");
   info.outputs = count_of(json, "outputs", kMostOutputs, file);
   info.vocab_size = count_of(json, "vocab_size", kMostOutputs, file);
   info.token_types = count_of(json, "token_types", kMostOutputs, file);
   description.train_samples =
       std::max<int64_t>(1, count_of(json, "train_samples", int64_t{1} << 40, file));
-  info.class_labels = json.value("class_labels", Json(nullptr)) == Json(true);
+  const auto classes = json.find("class_labels");
+  if (classes == json.end() || !classes->is_boolean()) refuse(file, "has no usable class_labels");
+  info.class_labels = classes->get<bool>();
   const auto names = json.find("class_names");
   if (names == json.end() || !names->is_array()) refuse(file, "has no class_names");
   for (const auto& name : *names) {
@@ -217,9 +228,19 @@ void check_described(const ModelDescription& description, const TensorMap& tenso
   const ModelOptions& options = description.config.model;
   const auto own = ModelRegistry().kinds();
   if (std::find(own.begin(), own.end(), options.kind) == own.end()) return;
+  // Each layer is a handful of objects even where its weights take no memory.
+  if (options.num_layers > static_cast<int64_t>(tensors.size())) {
+    refuse(what, "asks for " + std::to_string(options.num_layers) + " layers, there are " +
+                     std::to_string(tensors.size()) + " tensors");
+  }
   const MetaScope without_memory;
-  const Task shapes = models.make(options, description.info);
-  check_names_and_shapes(tensors_of(*shapes.module), tensors, what, "export the model again");
+  TensorMap shapes;
+  try {
+    shapes = tensors_of(*models.make(options, description.info).module);
+  } catch (const c10::Error&) {
+    refuse(what, "asks for impossible sizes");
+  }
+  check_names_and_shapes(shapes, tensors, what, "export the model again");
 }
 
 Task build_described(const ModelDescription& description, const TensorMap& tensors,

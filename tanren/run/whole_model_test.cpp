@@ -106,16 +106,24 @@ TEST_F(WholeModels, a_file_without_a_description_or_with_a_foreign_one_is_refuse
   TANREN_EXPECT_CONTAINS(error("tanren.data", with("\"outputs\":2", "\"outputs\":3")),
                          "names 2 classes of 3");
   TANREN_EXPECT_CONTAINS(error("tanren.data", with("[16]", "[16,\"x\"]")), "input_shape");
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  TANREN_EXPECT_CONTAINS(error("tanren.data", with("[16]", deep)), "input_shape");
+  TANREN_EXPECT_CONTAINS(
+      error("tanren.data", with("\"class_labels\":true", "\"class_labels\":" + deep)),
+      "class_labels");
+  TANREN_EXPECT_CONTAINS(error("tanren.tokenizer", "{\"vocab.txt\": " + deep + "}"), "vocab.txt");
 }
 
 TEST_F(WholeModels, a_description_larger_than_its_weights_takes_no_memory) {
   const auto file = train(text_config());
-  std::string config = read_safetensors(file).metadata.at("tanren.config");
-  const std::string from = "hidden_size = 8";
-  config.replace(config.find(from), from.size(), "hidden_size = 8000000");
-  const auto said =
-      error_of<InputError>([&] { load_model(changed(file, "tanren.config", config)); });
-  TANREN_EXPECT_CONTAINS(said, "8000000");
+  const std::string config = read_safetensors(file).metadata.at("tanren.config");
+  const auto error = [&](const std::string& from, const std::string& to) {
+    std::string other = config;
+    other.replace(other.find(from), from.size(), to);
+    return error_of<InputError>([&] { load_model(changed(file, "tanren.config", other)); });
+  };
+  TANREN_EXPECT_CONTAINS(error("hidden_size = 8", "hidden_size = 8000000"), "8000000");
+  TANREN_EXPECT_CONTAINS(error("num_layers = 1", "num_layers = 9000000"), "9000000 layers");
 }
 
 TEST_F(WholeModels, evaluates_bitwise_as_its_run_folder) {
