@@ -21,6 +21,7 @@
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace tanren {
@@ -219,9 +220,16 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
   const SafetensorsFile read = read_safetensors(file);
   auto [config, info, train_samples] = description_of(read.metadata, file, sets, registry.known());
   check_described({config, info, train_samples}, read.tensors, file.string(), registry.models);
-  if (!data.empty()) config.data.eval.path = std::filesystem::absolute(data).string();
+  SourceOptions& source = config.data.eval;
+  if (!data.empty()) source.path = std::filesystem::absolute(data).string();
+  const auto own = registry.datasets.kinds();
+  const bool is_own = std::find(own.begin(), own.end(), source.kind) != own.end();
+  if (source.path.empty() && source.kind != "synthetic" && !is_own) {
+    throw ConfigError("[eval] the data are missing; name a file or folder of kind " + source.kind +
+                      " behind " + file.string());
+  }
   Datasets datasets{described_dataset(info, train_samples),
-                    registry.datasets.open(config.data.eval, "data", &info)};
+                    registry.datasets.open(source, "data", &info)};
   Prepared prepared = prepare(config, registry, /*has_weights=*/true, std::move(datasets));
   const Parts parts = build_parts(prepared.plan, stop);
   RunState state = build_run_state(std::move(prepared.task), parts);

@@ -208,10 +208,11 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
     if (metadata.count(key) == 0) refuse(file, std::string("lacks ") + key);
   }
   ModelDescription description;
-  description.config = parse_config(metadata.at("tanren.config"), file.string(), "/", sets, known);
+  const fs::path here = fs::current_path();
+  description.config = parse_config(metadata.at("tanren.config"), file.string(), here, sets, known);
   RunConfig& config = description.config;
   for (SourceOptions* source : {&config.data.train, &config.data.eval}) {
-    if (source->path == fs::path("/") / kSomewhere) source->path.clear();
+    if (source->path == here / kSomewhere) source->path.clear();
     source->tokenizer.clear();
   }
   config.model.init_from.clear();

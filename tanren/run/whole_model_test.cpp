@@ -168,6 +168,31 @@ TEST_F(WholeModels, gives_the_module_with_its_tokenizer_and_names) {
   EXPECT_EQ(model.task.predict(expected).outputs.sizes(), (std::vector<int64_t>{2, 2}));
 }
 
+TEST_F(WholeModels, of_a_language_model_says_perplexity_and_a_sample_as_its_run_folder) {
+  folder_.file("book.txt", "the quick brown fox jumps over the lazy dog, and then it sleeps");
+  const auto config = config_of(
+      "[model]\nkind = \"gpt2\"\nnum_layers = 1\nnum_heads = 2\nhidden_size = 8\n"
+      "context_length = 8\n[data.train]\nkind = \"text\"\npath = \"book.txt\"\ncontext = 8\n"
+      "[data.eval]\nkind = \"text\"\npath = \"book.txt\"\ncontext = 8\npart = [0.5, 1.0]\n"
+      "[evaluate]\nmetrics = [\"perplexity\"]\n[generate]\nprompt = \"the\"\ntokens = 9\n");
+  const auto file = train(config);
+  const auto before =
+      evaluate_checkpoint(config, *latest_checkpoint(place() / "checkpoints"), {}, nullptr);
+  const auto after = evaluate_whole_model(file, folder_.path() / "book.txt",
+                                          {"data.eval.part=[0.5, 1.0]"}, Registry(), nullptr);
+  EXPECT_EQ(after.report.values, before.report.values);
+  EXPECT_EQ(after.report.samples, before.report.samples);
+  ASSERT_TRUE(after.sample);
+  EXPECT_EQ(after.sample, before.sample);
+  EXPECT_GT(evaluate_whole_model(file, folder_.path() / "book.txt", {}, Registry(), nullptr)
+                .report.tokens,
+            after.report.tokens)
+      << "what picks files is not kept";
+  TANREN_EXPECT_CONTAINS(
+      error_of<ConfigError>([&] { evaluate_whole_model(file, "", {}, Registry(), nullptr); }),
+      "the data are missing; name a file or folder of kind text");
+}
+
 TEST_F(WholeModels, of_images_reads_files_as_evaluation_does) {
   const auto config = image_config();
   const auto file = train(config);
