@@ -1,10 +1,12 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/data/tokenize_file.h"
 #include "tanren/plan/probe_machine.h"
 #include "tanren/run/python_folder.h"
+#include "tanren/run/torch_state.h"
 #include "cli/verbs.h"
 
 #include <nlohmann/json.hpp>
@@ -126,9 +128,34 @@ int write_folder(const Arguments& arguments, const Registry& registry) {
   return 0;
 }
 
+// A run's checkpoint as a training checkpoint of torch.
+int convert_checkpoint(const Arguments& arguments, const Registry& registry) {
+  const std::filesystem::path target = arguments.target, folder = arguments.file;
+  const auto extension = target.extension();
+  if (extension != ".pt" && extension != ".pth" && extension != ".bin") {
+    throw ConfigError("[convert] --optimizer writes what torch.load reads; name a .pt to write");
+  }
+  if (arguments.list || !arguments.dtype.empty() || !arguments.renames.empty()) {
+    throw ConfigError("[convert] --optimizer goes with no other option; drop it");
+  }
+  const auto latest = latest_checkpoint(folder / "checkpoints");
+  const auto checkpoint = latest.value_or(folder);
+  if (!std::filesystem::is_directory(checkpoint)) {
+    throw CheckpointError("[convert] " + arguments.file +
+                          " is no run or checkpoint folder, and no other file has an optimizer to "
+                          "convert; drop --optimizer");
+  }
+  write_torch_checkpoint(checkpoint, target, registry.known());
+  if (!arguments.quiet) {
+    std::cout << arguments.target << ": model and optimizer of " << checkpoint.string() << "\n";
+  }
+  return 0;
+}
+
 }  // namespace
 
 int convert(const Arguments& arguments, const Registry& registry) {
+  if (arguments.optimizer) return convert_checkpoint(arguments, registry);
   if (!arguments.tokenizer.empty()) return tokenize(arguments);
   const at::NoGradGuard no_grad;
   if (is_folder(arguments.target) && !arguments.list) return write_folder(arguments, registry);

@@ -37,6 +37,8 @@ void add_convert_options(CLI::App& command, Arguments& arguments) {
   command.add_option("--dtype", arguments.dtype, "Of floating tensors: fp32, fp16, bf16, fp64");
   command.add_option("--tokenizer", arguments.tokenizer,
                      "FILE is text: write its token ids with this tokenizer (file or folder)");
+  command.add_flag("--optimizer", arguments.optimizer,
+                   "FILE is a run or checkpoint: write {model, optimizer, step, epoch} for torch");
   command.add_flag("--list", arguments.list, "Say what the file holds; write nothing");
   command.add_flag("--quiet", arguments.quiet, "Print errors only");
 }

@@ -22,6 +22,7 @@ struct Arguments {
   std::vector<std::string> renames;  // convert: old=new
   std::string dtype;                 // convert: of floating tensors
   std::string tokenizer;             // convert: file or folder, for a text
+  bool optimizer = false;            // convert: a checkpoint with its optimizer, for torch
   bool list = false;                 // convert: say what the file holds
   bool quiet = false;
   bool json = false;

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <map>
 #include <sstream>
 #include <string>
 
@@ -299,6 +301,67 @@ TEST_F(Examples, images_stopped_and_gone_on_equals_a_run_that_was_not_stopped) {
   ASSERT_EQ(second.code, 0) << second.output;
   EXPECT_EQ(read_file(temporary_.path() / "whole/checkpoints/step-60/model.safetensors"),
             read_file(temporary_.path() / "parts/checkpoints/step-60/model.safetensors"));
+}
+
+// Bytes of each tensor of a safetensors file.
+std::map<std::string, std::string> tensor_bytes(const fs::path& file) {
+  const std::string bytes = read_file(file);
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const auto json = nlohmann::json::parse(bytes.substr(8, header));
+  std::map<std::string, std::string> tensors;
+  for (const auto& [name, entry] : json.items()) {
+    if (name == "__metadata__") continue;
+    const auto begin = entry["data_offsets"][0].get<size_t>();
+    const auto end = entry["data_offsets"][1].get<size_t>();
+    tensors[name] = bytes.substr(8 + header + begin, end - begin);
+  }
+  return tensors;
+}
+
+TEST_F(Examples, transfer_learns_other_digits_on_a_body_that_keeps_every_byte) {
+  const auto both = go("sh " + (kExamples / "transfer/run.sh").string() + " " + kTanren + " runs");
+  ASSERT_EQ(both.code, 0) << both.output;
+  const auto runs = temporary_.path() / "runs";
+  const std::string plan = read_file(runs / "transfer_head/plan.txt");
+  TANREN_EXPECT_CONTAINS(plan, "initialised anew: head.weight, head.bias");
+  TANREN_EXPECT_CONTAINS(plan, "16 tensors, 829376 parameters of 830661 without gradient");
+  const auto summary = nlohmann::json::parse(read_file(runs / "transfer_head/summary.json"));
+  EXPECT_GE(summary["evaluate.accuracy"].get<double>(), 0.95);
+  const auto before = tensor_bytes(runs / "transfer_base/model.safetensors");
+  const auto after = tensor_bytes(runs / "transfer_head/model.safetensors");
+  ASSERT_EQ(before.size(), after.size());
+  size_t heads = 0;
+  for (const auto& [name, bytes] : before) {
+    const bool is_head = name.rfind("head.", 0) == 0;
+    heads += is_head ? 1 : 0;
+    EXPECT_EQ(bytes == after.at(name), !is_head) << name;
+  }
+  EXPECT_EQ(heads, 2u);
+  const auto again = go(kTanren + " eval runs/transfer_head --json");
+  EXPECT_EQ(nlohmann::json::parse(again.output)["evaluate.accuracy"], summary["evaluate.accuracy"]);
+}
+
+TEST_F(Examples, transfer_stopped_in_the_middle_equals_a_run_that_was_not_stopped) {
+  const auto config = [&](const char* name) { return (kExamples / "transfer" / name).string(); };
+  const std::string common = " --quiet --set run.threads=1 --set run.epochs=none --set run.steps=";
+  ASSERT_EQ(go(kTanren + " run " + config("base.toml") + " --out base" + common + "30").code, 0);
+  const std::string line = kTanren + " run " + config("head.toml") + common + "40" +
+                           " --set model.init_from=" + (temporary_.path() / "base").string() +
+                           " --set 'model.unfreeze=[{parameters = [\"stages.*\"], step = 20}]'";
+  ASSERT_EQ(go(line + " --out whole").code, 0);
+  for (const std::string step : {"12", "20", "31"}) {
+    ASSERT_EQ(go(line + " --out parts-" + step + " --set run.stop_after=" + step).code, 0);
+    fs::rename(temporary_.path() / "base", temporary_.path() / "gone");  // it is not read again
+    const auto second = go(line + " --out parts-" + step);
+    fs::rename(temporary_.path() / "gone", temporary_.path() / "base");
+    ASSERT_EQ(second.code, 0) << second.output;
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+      EXPECT_EQ(read_file(temporary_.path() / "whole/checkpoints/step-40" / file),
+                read_file(temporary_.path() / ("parts-" + step) / "checkpoints/step-40" / file))
+          << step << " " << file;
+    }
+  }
 }
 
 TEST_F(Examples, digits_trains_with_batch_norm) {

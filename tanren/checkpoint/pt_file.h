@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tanren/base/state.h"
+#include "tanren/checkpoint/pt_value.h"
 
 #include <filesystem>
 #include <string>
@@ -28,5 +29,7 @@ PtFile read_pt(const std::filesystem::path& path);
 // Writes a state_dict that torch.load(path, weights_only=True) opens, atomically. Tensors may be on
 // any device and strided; they are written contiguous, and tied ones (the same elements) once.
 void write_pt(const std::filesystem::path& path, const TensorMap& tensors);
+// The same for a nested checkpoint.
+void write_pt(const std::filesystem::path& path, const PtValue& document);
 
 }  // namespace tanren

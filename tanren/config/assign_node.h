@@ -64,13 +64,13 @@ inline bool assign(const toml::node& node, std::optional<T>& member, bool flag) 
 }
 
 template <typename T>
-inline bool assign(const toml::node& node, std::vector<T>& member, bool) {
+inline bool assign(const toml::node& node, std::vector<T>& member, bool number_or_word) {
   const auto* array = node.as_array();
   if (array == nullptr) return false;
   std::vector<T> values;
   for (const auto& item : *array) {
     T value{};
-    if (!assign(item, value, false)) return false;
+    if (!assign(item, value, number_or_word)) return false;
     values.push_back(std::move(value));
   }
   member = std::move(values);

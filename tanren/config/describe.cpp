@@ -18,25 +18,21 @@ std::vector<std::string> all_keys() {
 
 namespace {
 
-// Every key, and after optimizer.groups the keys of one of its tables.
+// Every key, and after a list of tables the keys of one of them.
 template <class F>
 void each_described(F&& f) {
   RunConfig config;
   visit_config(config, [&](const std::string& key, auto& member, const FieldInfo& info) {
     f(key, key.rfind('.'), member, info);
-    if (key != "optimizer.groups") return;
-    GroupOptions group;
-    auto with_prefix = [&](const char* name, auto& part, const FieldInfo& part_info) {
-      f(key + "." + name, key.rfind('.'), part, part_info);
-    };
-    fields(with_prefix, group);
+    using Member = std::remove_reference_t<decltype(member)>;
+    if constexpr (is_table_list<Member>) {
+      typename Member::value_type table;
+      auto with_prefix = [&](const char* name, auto& part, const FieldInfo& part_info) {
+        f(key + "." + name, key.rfind('.'), part, part_info);
+      };
+      fields(with_prefix, table);
+    }
   });
-}
-
-// "a number, default 0.0"
-template <typename T>
-std::string type_text(const T& member, const FieldInfo& info) {
-  return std::string(type_name(member)) + (info.number_or_word ? " or a number" : "");
 }
 
 // Names such as cuda:<i> are no HTML.

@@ -69,6 +69,10 @@ void fields(V& v, OptimizerOptions& o) {
   v("kind", o.kind,
     {"adamw, adam, nadam, radam, adagrad, rmsprop, adafactor, lion, muon, sgd; each as torch.optim "
      "has it (lion as published)."});
+  v("init_from", o.init_from,
+    {"adamw, adam, sgd: start from the state that a training checkpoint of PyTorch (.pt, .pth, "
+     ".bin) "
+     "holds of its optimizer; usually the file of model.init_from. Relative to the config file."});
   v("learning_rate", o.learning_rate, {"Peak learning rate, in (0, 1e6)."});
   v("weight_decay", o.weight_decay,
     {"Decoupled in adamw, adafactor, lion, muon; else added to the gradient. ≥ 0; default 0.01 for "

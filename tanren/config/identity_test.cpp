@@ -48,7 +48,7 @@ struct Change {
     const auto found = others.find(key);
     value = found != others.end() ? found->second : value + "x\n\t\"\\ü";
     if (key == "run.name") value = "a \"b\" ü";
-    if (key.ends_with(".path") || key == "model.init_from") value = "/x/\"quoted\" \\ \t path";
+    if (key.ends_with(".path") || key.ends_with(".init_from")) value = "/x/\"quoted\" \\ \t path";
   }
   void operator()(bool& value) const { value = !value; }
   void operator()(int64_t& value) const { value += 3; }
@@ -66,6 +66,7 @@ struct Change {
     value.push_back({{"*.bias", "a"}, 0.5, std::nullopt});
     value.push_back({{"*"}, std::nullopt, 0.0});
   }
+  void operator()(std::vector<UnfreezeOptions>& value) const { value.push_back({{"a.*"}, 7}); }
 };
 
 TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
@@ -239,6 +240,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
         for (const auto& key : of_images) left.insert(source + key);
         for (const auto& key : of_tokens) left.insert(source + key);
         left.insert(std::string(source) + "classes");
+        left.insert(std::string(source) + "only_classes");
       }
       if (left.count(key) > 0) return;
       Change{key}(member);
@@ -253,15 +255,19 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
     EXPECT_EQ(back.data.eval.path, config.data.eval.path);
   }
   // Set at the top of the loop or alone in its branch.
-  for (const char* key : {"run.steps", "model.kind", "model.loss", "optimizer.kind",
-                          "optimizer.dampening", "average.kind", "data.train.kind",
-                          "data.eval.kind", "data.train.classes", "data.eval.classes"}) {
+  for (const char* key :
+       {"run.steps", "model.kind", "model.loss", "optimizer.kind", "optimizer.dampening",
+        "average.kind", "data.train.kind", "data.eval.kind", "data.train.classes",
+        "data.eval.classes", "data.train.only_classes", "data.eval.only_classes"}) {
     covered.insert(key);
   }
   for (const auto& key : all_keys()) EXPECT_EQ(covered.count(key), 1u) << key;
-  RunConfig rest = parse(kGood, {"run.epochs=none", "run.steps=7", "optimizer.kind=sgd",
-                                 "optimizer.dampening=0.25", "data.train.classes=4",
-                                 "data.eval.kind=csv", "data.eval.path=e", "data.eval.classes=5"});
+  RunConfig rest =
+      parse(kGood, {"run.epochs=none", "run.steps=7", "optimizer.kind=sgd",
+                    "optimizer.dampening=0.25", "data.train.classes=4", "data.eval.kind=csv",
+                    "data.eval.path=e", "data.eval.classes=5", "data.train.only_classes=[1, 3]",
+                    "data.eval.only_classes=[1, 3]"});
+  EXPECT_EQ(rest.data.train.only_classes, (std::vector<std::string>{"1", "3"}));
   EXPECT_EQ(differing_keys(rest, parse(to_toml(rest))), std::vector<std::string>());
 }
 

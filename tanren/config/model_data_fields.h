@@ -6,6 +6,16 @@
 
 namespace tanren {
 
+// One table of model.unfreeze; not keys of their own, so visit_config does not show them.
+template <class V>
+void fields(V& v, UnfreezeOptions& o) {
+  v("parameters", o.parameters,
+    {"Patterns of parameters that model.freeze holds (* any run, ? one character)."});
+  v("step", o.step,
+    {"Applied updates before they are trained, with optimizer state of their own from then on; 0: "
+     "from the start, an exception from model.freeze."});
+}
+
 template <class V>
 void fields(V& v, ModelOptions& o) {
   v("kind", o.kind,
@@ -66,6 +76,9 @@ void fields(V& v, ModelOptions& o) {
   v("embedding_size", o.embedding_size, {"lstm: width of a token's vector; 0: hidden_size."});
   v("bidirectional", o.bidirectional,
     {"lstm: reads from the end to the start, too; not for task next_token."});
+  v("append_head", o.append_head,
+    {"mlp, convnet, resnet, vgg: a linear layer `appended` after the model's outputs, with so many "
+     "values; the model itself keeps model.outputs (resnet, vgg: 1000 if 0). 0: none."});
   v("init_from", o.init_from,
     {"Start from these weights: a file (safetensors, its index, .pt, .bin), a checkpoint or a run "
      "folder; relative to the config file."});
@@ -82,6 +95,9 @@ void fields(V& v, ModelOptions& o) {
   v("freeze", o.freeze,
     {"Patterns of parameters that are not trained; a module that is frozen "
      "whole keeps its batch-norm statistics and draws no dropout."});
+  v("unfreeze", o.unfreeze,
+    {"Tables [[model.unfreeze]]: which frozen parameters are trained from which step on; the "
+     "earliest that matches counts."});
   v("options", o.options, {"Table of options for a registered kind, handed on as text."});
 }
 
@@ -99,6 +115,10 @@ void fields(V& v, SourceOptions& o) {
   v("shape", o.shape, {"csv: shape of one sample's inputs; empty: a row of features."});
   v("scale", o.scale, {"csv: inputs are multiplied by it; not 0."});
   v("offset", o.offset, {"csv: and this is added."});
+  v("only_classes", o.only_classes,
+    {"csv, tensors (numbers), images (folders): samples of these classes alone, which become 0, 1, "
+     "… in this order. []: all.",
+     Identity::defines, true});
   v("classes", o.classes,
     {"csv, text_table: labels must lie in [0, classes); 0: one more than the largest."});
   v("fields", o.fields,

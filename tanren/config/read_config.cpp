@@ -174,8 +174,8 @@ class Reader {
       found = true;
       using Member = std::remove_reference_t<decltype(member)>;
       bool fine = false;
-      if constexpr (std::is_same_v<Member, std::vector<GroupOptions>>) {
-        fine = read_groups(key, node, member, place);
+      if constexpr (is_table_list<Member>) {
+        fine = read_tables(key, node, member, place);
       } else {
         fine = assign(node, member, info.number_or_word);
         if (!fine) mismatch(key, member, info, node, place);
@@ -192,12 +192,12 @@ class Reader {
   template <typename T>
   void mismatch(const std::string& key, const T& member, const FieldInfo& info,
                 const toml::node& node, const Place& place) {
-    report(place, key + " must be " + type_name(member) +
-                      (info.number_or_word ? " or a number" : "") + ", not " + shown(node));
+    report(place, key + " must be " + type_text(member, info) + ", not " + shown(node));
   }
 
-  bool read_groups(const std::string& key, const toml::node& node,
-                   std::vector<GroupOptions>& groups, const Place& place) {
+  template <typename Table>
+  bool read_tables(const std::string& key, const toml::node& node, std::vector<Table>& tables,
+                   const Place& place) {
     const auto* array = node.as_array();
     if (array == nullptr || (!array->empty() && !array->is_homogeneous<toml::table>())) {
       report(place,
@@ -205,20 +205,21 @@ class Reader {
       return false;
     }
     const size_t before = problems_.size();
-    groups.clear();
+    tables.clear();
     for (const auto& item : *array) {
-      read_group(key + ".", *item.as_table(), groups.emplace_back(), place);
+      read_table(key + ".", *item.as_table(), tables.emplace_back(), place);
     }
     return problems_.size() == before;
   }
 
-  void read_group(const std::string& prefix, const toml::table& table, GroupOptions& group,
+  template <typename Table>
+  void read_table(const std::string& prefix, const toml::table& table, Table& read,
                   const Place& place) {
     std::vector<std::string> known;
     auto gather = [&](const char* name, auto&, const FieldInfo&) {
       known.push_back(prefix + name);
     };
-    fields(gather, group);
+    fields(gather, read);
     for (const auto& item : table) {
       const toml::node& node = item.second;
       const std::string key = prefix + std::string(item.first.str());
@@ -229,7 +230,7 @@ class Reader {
         found = true;
         if (!assign(node, member, false)) mismatch(key, member, info, node, here);
       };
-      fields(take_field, group);
+      fields(take_field, read);
       if (!found) report(here, "unknown key " + key + "; one of " + join(known));
     }
   }
@@ -295,6 +296,7 @@ RunConfig parse_config(std::string_view text, const std::string& source, const f
   }
   for (const auto& set : sets) reader.set(set);
   resolve(config.model.init_from, folder);
+  resolve(config.optimizer.init_from, folder);
   resolve_folder(config.model.from_hf, folder);
   resolve(config.data.train.path, folder);
   resolve(config.data.eval.path, folder);

@@ -161,6 +161,22 @@ TEST(ReadConfig, reads_optimizer_groups_and_says_what_is_wrong_in_one) {
                   "optimizer.groups must be a list of tables");
 }
 
+TEST(ReadConfig, reads_what_is_unfrozen_when_and_says_what_is_wrong_in_it) {
+  const auto config = parse(
+      kGood, {"model.freeze=[stem.*]", "model.unfreeze=[{parameters = [\"stem.*\"], step = 20}]"});
+  ASSERT_EQ(config.model.unfreeze.size(), 1u);
+  EXPECT_EQ(config.model.unfreeze[0].step, 20);
+  expect_contains(error_of(kGood, {"model.unfreeze=[{parameters = [\"*\"], step = 1}]"}),
+                  "model.unfreeze has no meaning without model.freeze");
+  expect_contains(error_of(kGood, {"model.freeze=[*]", "model.unfreeze=[{parameters = [\"*\"]}]"}),
+                  "model.unfreeze[0] has no step");
+  expect_contains(error_of(kGood, {"model.freeze=[*]", "model.unfreeze=[{step = -1}]"}),
+                  "model.unfreeze[0] has no parameters");
+  expect_contains(
+      error_of(kGood, {"model.freeze=[*]", "model.unfreeze=[{parameters = [\"*\"], epoch = 1}]"}),
+      "unknown key model.unfreeze.epoch; one of model.unfreeze.parameters, model.unfreeze.step");
+}
+
 TEST(ReadConfig, makes_data_paths_absolute_from_the_files_folder) {
   EXPECT_EQ(parse(kGood).data.train.path, "/data/train.csv");
   EXPECT_EQ(parse(kGood, {"data.train.path=../x.csv"}).data.train.path, "/x.csv");

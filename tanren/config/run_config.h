@@ -25,6 +25,11 @@ struct RunOptions {
       stop_after;  // stop (resumable) after so many applied steps of this session
 };
 
+struct UnfreezeOptions {                // [[model.unfreeze]]
+  std::vector<std::string> parameters;  // glob patterns of parameters that model.freeze holds
+  std::optional<int64_t> step;  // applied updates before they are trained; 0: from the start
+};
+
 struct ModelOptions {
   std::string
       kind;  // mlp, convnet, gpt2, bert, lstm, resnet, vgg, or a name that the program registered
@@ -53,11 +58,13 @@ struct ModelOptions {
   std::optional<double> classifier_dropout;  // before the classifier; over dropout
   int64_t embedding_size = 0;                // lstm: width of a token's vector; 0: hidden_size
   bool bidirectional = false;                // lstm: also from the end to the start
-  std::string init_from;  // weights file, checkpoint or run folder; relative to the config file
-  std::string from_hf;    // folder of save_pretrained, or the name of a model in a cache
+  int64_t append_head = 0;  // values of a Linear after the model's outputs; 0: none
+  std::string init_from;    // weights file, checkpoint or run folder; relative to the config file
+  std::string from_hf;      // folder of save_pretrained, or the name of a model in a cache
   std::vector<std::string> init_skip;          // patterns of tensors that are not taken from it
   std::vector<std::string> init_rename;        // old=new: parts of the file's names
   std::vector<std::string> freeze;             // patterns of parameters that are not trained
+  std::vector<UnfreezeOptions> unfreeze;       // and from which step on some of them are
   std::map<std::string, std::string> options;  // [model.options]: for registered kinds, verbatim
 };
 
@@ -69,7 +76,8 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::vector<int64_t> shape;  // csv: shape of one sample's inputs; empty: one row of features
   double scale = 1.0;          // csv: inputs are multiplied by it
   double offset = 0.0;         // csv: and this is added
-  int64_t classes = 0;         // csv: labels must lie in [0, classes); 0: one more than the largest
+  std::vector<std::string> only_classes;  // csv, tensors, images: of these alone, as 0, 1, …
+  int64_t classes = 0;  // csv: labels must lie in [0, classes); 0: one more than the largest
   std::vector<std::string>
       fields;           // synthetic: "inputs: float[1,8,8] in [-1, 1]", "labels: int[] in [0, 9]"
   int64_t samples = 0;  // synthetic: how many
@@ -139,6 +147,7 @@ struct GroupOptions {                   // [[optimizer.groups]]
 struct OptimizerOptions {
   // adamw, adam, nadam, radam, adagrad, rmsprop, adafactor, lion, muon, sgd
   std::string kind = "adamw";
+  std::string init_from;  // torch checkpoint whose optimizer state the run starts from
   double learning_rate = 1e-3;
   std::optional<double> weight_decay;  // unset, as the next: by kind, see with_defaults
   double beta1 = 0.9;                  // adamw, adam, nadam, radam, lion, muon

@@ -9,6 +9,15 @@ namespace tanren {
 
 namespace {
 
+void check_only_classes(Problems& p, const std::string& section, const SourceOptions& o) {
+  const auto& only = o.only_classes;
+  p.check(only.size() != 1, section + "only_classes has one class; a classifier needs two or more");
+  p.check(std::set<std::string>(only.begin(), only.end()).size() == only.size(),
+          section + "only_classes names a class twice; drop one");
+  p.check(only.empty() || o.label_type != "value",
+          section + "only_classes has no meaning for " + section + "label_type \"value\"; drop it");
+}
+
 void check_source(Problems& p, const std::string& section, const SourceOptions& o,
                   const ModelOptions& model, const std::vector<std::string>& registered,
                   const std::set<std::string>& changed) {
@@ -40,6 +49,8 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
                 "\"labels: int[] in [0, 9]\"]");
     p.count(section + "samples", o.samples, 1);
   }
+  if (o.kind != "csv" && o.kind != "tensors" && o.kind != "images") unused({"only_classes"});
+  check_only_classes(p, section, o);
   p.sizes(section + "shape", o.shape);
   p.one_of(section + "label_type", o.label_type, {"class", "value"});
   p.within(section + "classes", static_cast<double>(o.classes), 0, kAbsurdWidth, false);
@@ -71,6 +82,11 @@ void check_data(Problems& p, const RunConfig& config, const std::vector<std::str
     check_source(p, "data.eval.", o.eval, config.model, registered, changed);
     check_image_pair(p, o);
     check_token_pair(p, o);
+    const bool compares = o.train.kind == o.eval.kind;
+    p.check(
+        !compares || o.train.only_classes == o.eval.only_classes,
+        "data.eval.only_classes differs from data.train.only_classes; a model must be evaluated "
+        "on what it was trained on: make them equal");
   } else {
     for (const auto& key : changed) {
       p.check(key.rfind("data.eval.", 0) != 0, key + " is set, data.eval.kind is not; set it too");

@@ -40,11 +40,14 @@ const std::vector<std::string> kKindKeys = {"hidden",
                                             "classifier_dropout",
                                             "embedding_size",
                                             "bidirectional",
+                                            "append_head",
                                             "options"};
 
 const std::vector<Kind> kKinds = {
-    {"mlp", {"hidden", "activation", "dropout", "outputs", "loss"}, {}},
-    {"convnet", {"channels", "norm", "activation", "dropout", "outputs", "loss"}, {}},
+    {"mlp", {"hidden", "activation", "dropout", "outputs", "loss", "append_head"}, {}},
+    {"convnet",
+     {"channels", "norm", "activation", "dropout", "outputs", "loss", "append_head"},
+     {}},
     {"gpt2",
      {"dropout", "size", "num_layers", "num_heads", "hidden_size", "intermediate_size",
       "context_length", "vocab_size", "embedding_dropout", "attention_dropout", "residual_dropout",
@@ -80,10 +83,10 @@ const std::vector<Kind> kKinds = {
       "bidirectional"},
      {}},
     {"resnet",
-     {"size", "outputs", "loss"},
+     {"size", "outputs", "loss", "append_head"},
      {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"}},
     {"vgg",
-     {"size", "dropout", "outputs", "loss"},
+     {"size", "dropout", "outputs", "loss", "append_head"},
      {"vgg11", "vgg13", "vgg16", "vgg19", "vgg11_bn", "vgg13_bn", "vgg16_bn", "vgg19_bn"}},
 };
 
@@ -169,6 +172,15 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
   p.check(o.label_smoothing == 0 || o.loss == "cross_entropy",
           "model.label_smoothing needs model.loss = \"cross_entropy\", not \"" + o.loss + "\"");
   p.within("model.outputs", static_cast<double>(o.outputs), 0, kAbsurdWidth, false);
+  p.within("model.append_head", static_cast<double>(o.append_head), 0, kAbsurdWidth, false);
+  p.check(o.unfreeze.empty() || !o.freeze.empty(),
+          "model.unfreeze has no meaning without model.freeze; add that or drop it");
+  for (size_t i = 0; i < o.unfreeze.size(); ++i) {
+    const std::string name = "model.unfreeze[" + std::to_string(i) + "]";
+    p.check(!o.unfreeze[i].parameters.empty(), name + " has no parameters; give it patterns");
+    p.check(o.unfreeze[i].step.has_value(), name + " has no step; say from which one on");
+    p.count(name + ".step", o.unfreeze[i].step.value_or(0), 0);
+  }
   for (const auto& rename : o.init_rename) {
     const auto equals = rename.find('=');
     p.check(equals != std::string::npos && equals > 0,

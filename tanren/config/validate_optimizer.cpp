@@ -15,8 +15,8 @@ using Keys = std::vector<std::string>;
 // Keys that only some kinds read; a kind that is no key here reads none of them.
 const std::map<std::string, Keys>& optimizer_keys() {
   static const std::map<std::string, Keys> keys = {
-      {"adamw", {"beta1", "beta2", "eps", "amsgrad"}},
-      {"adam", {"beta1", "beta2", "eps", "amsgrad"}},
+      {"adamw", {"beta1", "beta2", "eps", "amsgrad", "init_from"}},
+      {"adam", {"beta1", "beta2", "eps", "amsgrad", "init_from"}},
       {"nadam", {"beta1", "beta2", "eps", "decoupled_weight_decay", "momentum_decay"}},
       {"radam", {"beta1", "beta2", "eps", "decoupled_weight_decay"}},
       {"adagrad", {"eps", "learning_rate_decay", "initial_accumulator"}},
@@ -26,7 +26,7 @@ const std::map<std::string, Keys>& optimizer_keys() {
       {"muon",
        {"beta1", "beta2", "eps", "momentum", "nesterov", "newton_schulz_steps",
         "adjust_learning_rate", "adamw_parameters"}},
-      {"sgd", {"momentum", "dampening", "nesterov"}},
+      {"sgd", {"momentum", "dampening", "nesterov", "init_from"}},
   };
   return keys;
 }

@@ -35,7 +35,16 @@ inline std::string toml_text(double value) {
   if (text.find_first_of(".en") == std::string::npos) text += ".0";
   return text;
 }
+// A field that is a list of tables, whose keys fields() lists.
+template <typename T>
+inline constexpr bool is_table_list = false;
+template <>
+inline constexpr bool is_table_list<std::vector<GroupOptions>> = true;
+template <>
+inline constexpr bool is_table_list<std::vector<UnfreezeOptions>> = true;
+
 inline std::string toml_text(const GroupOptions& group);
+inline std::string toml_text(const UnfreezeOptions& unfreeze);
 template <typename T>
 std::string toml_text(const std::vector<T>& values) {
   std::string text = "[";
@@ -53,8 +62,8 @@ inline std::string toml_text(const std::map<std::string, std::string>& table) {
   }
   return text + "}";
 }
-inline std::string toml_text(const GroupOptions& group) {
-  GroupOptions copy = group;
+template <typename Table>
+std::string table_text(Table copy) {
   std::string text;
   auto write = [&](const char* key, const auto& member, const FieldInfo&) {
     const std::string value = toml_text(member);
@@ -63,6 +72,8 @@ inline std::string toml_text(const GroupOptions& group) {
   fields(write, copy);
   return "{" + text + "}";
 }
+inline std::string toml_text(const GroupOptions& group) { return table_text(group); }
+inline std::string toml_text(const UnfreezeOptions& unfreeze) { return table_text(unfreeze); }
 
 inline const char* type_name(const std::string&) { return "text"; }
 inline const char* type_name(bool) { return "true or false"; }
@@ -77,6 +88,18 @@ inline const char* type_name(const std::vector<std::string>&) { return "a list o
 inline const char* type_name(const std::map<std::string, std::string>&) {
   return "a table of plain values";
 }
-inline const char* type_name(const std::vector<GroupOptions>&) { return "a list of tables"; }
+template <typename Table>
+const char* type_name(const std::vector<Table>&) {
+  return "a list of tables";
+}
+
+// What a key takes, in words.
+template <typename T>
+std::string type_text(const T& member, const FieldInfo& info) {
+  constexpr bool kIsList = requires { member.begin(); }
+  &&!std::is_same_v<T, std::string>;
+  const char* more = !info.number_or_word ? "" : kIsList ? " or numbers" : " or a number";
+  return std::string(type_name(member)) + more;
+}
 
 }  // namespace tanren

@@ -5,6 +5,7 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/data/dataset.h"
+#include "tanren/data/only_classes.h"
 
 #include <algorithm>
 #include <charconv>
@@ -241,6 +242,9 @@ class CsvReader {
     TensorMap fields;
     fields.set("inputs", inputs.view(shape));
     fields.set("labels", labels);
+    if (!options_.only_classes.empty()) {
+      keep_classes(fields, info, options_.only_classes, "[" + what_ + "] " + options_.path);
+    }
     return std::make_unique<TensorDataset>(std::move(fields), info, what_);
   }
 

@@ -70,6 +70,18 @@ std::vector<std::string> classes_of(const fs::path& root, const std::string& wha
   return classes;
 }
 
+// Those that data.*.only_classes names, in its order; all where it is empty.
+std::vector<std::string> chosen(std::vector<std::string> classes, const SourceOptions& options,
+                                const std::string& what) {
+  if (options.only_classes.empty()) return classes;
+  for (const auto& name : options.only_classes) {
+    if (std::find(classes.begin(), classes.end(), name) != classes.end()) continue;
+    throw DataError("[" + what + "] " + options.path + " has no class folder \"" + name + "\" (" +
+                    what + ".only_classes); there are " + first_few(classes));
+  }
+  return options.only_classes;
+}
+
 // Why each file is broken; empty where it is fine.
 std::vector<std::string> reasons(const fs::path& root, const std::vector<ImageFolder::File>& files,
                                  int64_t max_pixels) {
@@ -167,7 +179,7 @@ ImageFolder open_image_folder(const SourceOptions& options, const std::string& w
   }
   ImageFolder folder;
   try {
-    folder.classes = classes_of(root, what);
+    folder.classes = chosen(classes_of(root, what), options, what);
     const auto labels = labels_of(folder.classes, train, options, what);
     for (size_t i = 0; i < labels.size(); ++i) {
       for (auto& name : images_below(root / folder.classes[i], root)) {

@@ -2,6 +2,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/safetensors.h"
 #include "tanren/data/dataset.h"
+#include "tanren/data/only_classes.h"
 #include "tanren/data/token_fields.h"
 
 #include <ATen/ATen.h>
@@ -60,6 +61,10 @@ std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::s
     if (info.class_labels) {
       fields.set("labels", checked_classes(*labels, info.outputs, what, where));
     }
+  }
+  if (!options.only_classes.empty()) {
+    info.class_labels = info.class_labels && !has_token_labels;
+    keep_classes(fields, info, options.only_classes, where);
   }
   return std::make_unique<TensorDataset>(std::move(fields), info, what);
 }

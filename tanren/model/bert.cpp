@@ -108,23 +108,24 @@ at::Tensor Bert::embed(const BertInputs& inputs) const {
   const at::Tensor positions = positions_->weight().narrow(0, 0, inputs.ids.size(1));
   const at::Tensor sum = words_->forward(inputs.ids) + types + positions;
   return dropout(embedding_norm_->forward(sum), shape_.embedding_dropout,
-                 site_id("bert.embeddings"), is_training());
+                 site_id("bert.embeddings"), embedding_norm_->is_training());
 }
 
 at::Tensor Bert::block_forward(const Block& block, const at::Tensor& x,
                                const at::Tensor& mask) const {
-  const bool training = is_training();
   const double p = shape_.residual_dropout;
   const at::Tensor q = block.query->forward(x);
   const at::Tensor bias = mask.defined() ? padding_bias(mask, q.scalar_type()) : mask;
   const at::Tensor mixed =
       masked_attention(q, block.key->forward(x), block.value->forward(x), bias, shape_.num_heads,
-                       shape_.attention_dropout, block.attention_site, training);
+                       shape_.attention_dropout, block.attention_site, block.query->is_training());
   const at::Tensor middle = block.attention_norm->forward(
-      x + dropout(block.attention_dense->forward(mixed), p, block.first_site, training));
+      x + dropout(block.attention_dense->forward(mixed), p, block.first_site,
+                  block.attention_dense->is_training()));
   const at::Tensor inner = activation_(block.intermediate_dense->forward(middle));
-  return block.output_norm->forward(
-      middle + dropout(block.output_dense->forward(inner), p, block.second_site, training));
+  return block.output_norm->forward(middle + dropout(block.output_dense->forward(inner), p,
+                                                     block.second_site,
+                                                     block.output_dense->is_training()));
 }
 
 at::Tensor Bert::states(const BertInputs& inputs) const {
@@ -151,8 +152,8 @@ at::Tensor Bert::forward(const BertInputs& inputs) const {
   if (classifier_ != nullptr) {
     const at::Tensor first = pooled(x);
     return run_block("classifier", [&] {
-      return classifier_->forward(
-          dropout(first, shape_.classifier_dropout, site_id("classifier"), is_training()));
+      return classifier_->forward(dropout(first, shape_.classifier_dropout, site_id("classifier"),
+                                          classifier_->is_training()));
     });
   }
   return run_block("cls.predictions", [&] {

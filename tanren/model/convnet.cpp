@@ -88,7 +88,7 @@ at::Tensor Convnet::forward(const at::Tensor& input) const {
   }
   return run_block("head", [&] {
     constexpr uint64_t kSite = site_id("head");
-    return head_->forward(dropout(x.mean({2, 3}), dropout_, kSite, is_training()));
+    return head_->forward(dropout(x.mean({2, 3}), dropout_, kSite, head_->is_training()));
   });
 }
 

@@ -2,8 +2,8 @@
 
 #include "tanren/base/block.h"
 #include "tanren/base/error.h"
-#include "tanren/model/generate.h"
 #include "tanren/base/metric_names.h"
+#include "tanren/model/generate.h"
 #include "tanren/model/losses.h"
 #include "tanren/ops/attention.h"
 #include "tanren/ops/dropout.h"
@@ -107,18 +107,18 @@ Gpt2::Gpt2(const Gpt2Shape& shape) : Module("Gpt2"), shape_(shape) {
 }
 
 at::Tensor Gpt2::block_forward(const Block& block, const at::Tensor& x, Gpt2Cache* cache) const {
-  const bool training = is_training();
   const double p = shape_.residual_dropout;
   const at::Tensor qkv = block.c_attn->forward(block.ln_1->forward(x));
-  const at::Tensor mixed = cache != nullptr
-                               ? cached_attention(qkv, block.index, shape_, *cache)
-                               : causal_attention(qkv, shape_.num_heads, shape_.attention_dropout,
-                                                  block.attention_site, training);
-  const at::Tensor middle =
-      add_dropout(x, block.attn_c_proj->forward(mixed), p, block.first_site, training);
+  const at::Tensor mixed =
+      cache != nullptr ? cached_attention(qkv, block.index, shape_, *cache)
+                       : causal_attention(qkv, shape_.num_heads, shape_.attention_dropout,
+                                          block.attention_site, block.c_attn->is_training());
+  const at::Tensor middle = add_dropout(x, block.attn_c_proj->forward(mixed), p, block.first_site,
+                                        block.attn_c_proj->is_training());
   const at::Tensor inner =
       at::gelu(block.c_fc->forward(block.ln_2->forward(middle)), /*approximate=*/"tanh");
-  return add_dropout(middle, block.mlp_c_proj->forward(inner), p, block.second_site, training);
+  return add_dropout(middle, block.mlp_c_proj->forward(inner), p, block.second_site,
+                     block.mlp_c_proj->is_training());
 }
 
 at::Tensor Gpt2::states(const at::Tensor& ids, Gpt2Cache* cache) const {
@@ -131,7 +131,7 @@ at::Tensor Gpt2::states(const at::Tensor& ids, Gpt2Cache* cache) const {
     constexpr uint64_t kSite = site_id("transformer.wte");
     const at::Tensor positions = wpe_->weight().narrow(0, begin, length);
     return dropout(wte_->forward(ids, /*sparse_gradient=*/true) + positions,
-                   shape_.embedding_dropout, kSite, is_training());
+                   shape_.embedding_dropout, kSite, wte_->is_training());
   });
   for (const Block& block : blocks_) {
     x = run_block(block.name, [&] { return block_forward(block, x, cache); });

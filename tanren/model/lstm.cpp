@@ -107,13 +107,14 @@ Lstm::Lstm(const LstmShape& shape) : Module("Lstm"), shape_(shape) {
     const at::NoGradGuard no_grad;
     if (shape.pad_token >= 0) embedding_->weight().select(0, shape.pad_token).zero_();
   }
-  const auto owner = register_module("lstm", std::make_shared<Module>("LSTM"));
+  recurrent_ = register_module("lstm", std::make_shared<Module>("LSTM"));
   const int64_t hidden = shape.hidden_size, gates = 4 * hidden;
   const double bound = 1 / std::sqrt(static_cast<double>(hidden));
   for (int64_t i = 0; i < shape.num_layers; ++i) {
     const auto direction = [&](const std::string& suffix) {
       const auto make = [&](const char* name, std::vector<int64_t> sizes) {
-        return owner->register_parameter(name + suffix, at::empty(sizes).uniform_(-bound, bound));
+        return recurrent_->register_parameter(name + suffix,
+                                              at::empty(sizes).uniform_(-bound, bound));
       };
       at::Tensor w_ih = make("weight_ih_l", {gates, in}),
                  w_hh = make("weight_hh_l", {gates, hidden});
@@ -139,19 +140,20 @@ at::Tensor Lstm::layer_forward(const Layer& layer, const at::Tensor& x,
 }
 
 at::Tensor Lstm::states(const at::Tensor& inputs, const at::Tensor& mask) const {
-  const bool training = is_training();
   at::Tensor x = inputs;
   if (embedding_ != nullptr) {
     x = run_block("embedding", [&] {
       return dropout(embedding_->forward(inputs), shape_.embedding_dropout, site_id("embedding"),
-                     training);
+                     embedding_->is_training());
     });
   }
   at::Tensor order;
   if (shape_.bidirectional) order = reverse_order(mask, x.sizes(), x.device());
   for (size_t i = 0; i < layers_.size(); ++i) {
     x = run_block(layers_[i].name, [&] { return layer_forward(layers_[i], x, order); });
-    if (i + 1 < layers_.size()) x = dropout(x, shape_.dropout, layers_[i].site, training);
+    if (i + 1 < layers_.size()) {
+      x = dropout(x, shape_.dropout, layers_[i].site, recurrent_->is_training());
+    }
   }
   return x;
 }
@@ -161,7 +163,7 @@ at::Tensor Lstm::forward(const at::Tensor& inputs, const at::Tensor& mask) const
   const auto scores = [&](const at::Tensor& seen) {
     return run_block("head", [&] {
       return head_->forward(
-          dropout(seen, shape_.classifier_dropout, site_id("head"), is_training()));
+          dropout(seen, shape_.classifier_dropout, site_id("head"), head_->is_training()));
     });
   };
   if (shape_.next_token) return scores(x);

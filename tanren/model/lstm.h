@@ -58,6 +58,7 @@ class Lstm : public Module {
 
   LstmShape shape_;
   std::shared_ptr<Embedding> embedding_;  // null for vectors
+  std::shared_ptr<Module> recurrent_;
   std::vector<Layer> layers_;
   std::shared_ptr<Linear> head_;
 };

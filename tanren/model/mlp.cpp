@@ -35,7 +35,8 @@ at::Tensor Mlp::forward(const at::Tensor& input) const {
   at::Tensor x = input.dim() == 2 ? input : input.reshape({input.size(0), -1});
   for (const Hidden& layer : hidden_) {
     x = run_block(layer.name, [&] {
-      return dropout(activation_(layer.linear->forward(x)), dropout_, layer.site, is_training());
+      return dropout(activation_(layer.linear->forward(x)), dropout_, layer.site,
+                     layer.linear->is_training());
     });
   }
   return run_block("head", [&] { return head_->forward(x); });

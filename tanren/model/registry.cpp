@@ -43,7 +43,12 @@ Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) cons
         "[model] kind '" + options.kind + "' is unknown; " +
         (near.empty() ? "there are " + join(kinds()) : "did you mean '" + near + "'?"));
   }
-  return found->second(options, info);
+  Task task = found->second(options, info);
+  if (options.append_head > 0 && !task.module->named_children().contains(kAppendedHead)) {
+    throw ConfigError("[model] kind '" + options.kind +
+                      "' takes no appended head; drop model.append_head");
+  }
+  return task;
 }
 
 std::vector<std::string> ModelRegistry::kinds() const {

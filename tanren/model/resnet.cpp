@@ -117,7 +117,8 @@ at::Tensor Resnet::forward(const at::Tensor& input) const {
   });
 }
 
-Task resnet_task(const ModelOptions& options, const DataInfo& info) {
+Task resnet_task(const ModelOptions& asked, const DataInfo& info) {
+  const ModelOptions options = with_trained_width(asked, ResnetShape().outputs);
   auto shape = resnet_shape(options.size.empty() ? "resnet18" : options.size);
   if (!shape) throw_unknown_size(options.size, resnet_names());
   shape->in_channels = image_channels(info, "resnet", /*min_edge=*/1);

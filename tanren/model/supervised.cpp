@@ -1,8 +1,10 @@
 #include "tanren/model/supervised.h"
 
+#include "tanren/base/block.h"
 #include "tanren/base/error.h"
 #include "tanren/base/metric_names.h"
 #include "tanren/base/names.h"
+#include "tanren/model/layers.h"
 #include "tanren/model/losses.h"
 
 #include <ATen/ATen.h>
@@ -74,21 +76,38 @@ at::Tensor scores(const at::Tensor& outputs, bool binary) {
   return at::cat({at::zeros_like(logit), logit}, 1);
 }
 
-}  // namespace
-
-int64_t num_outputs(const ModelOptions& options, const DataInfo& info) {
+// What the last layer gives.
+int64_t final_outputs(const ModelOptions& options, const DataInfo& info) {
   check_loss(options, info);
   const bool binary = options.loss == "bce" && info.class_labels;
   const int64_t needed = binary ? 1 : info.outputs;
-  const int64_t outputs = options.outputs != 0 ? options.outputs : needed;
+  const bool appends = options.append_head > 0;
+  const int64_t asked = appends ? options.append_head : options.outputs;
+  const int64_t outputs = asked != 0 ? asked : needed;
   const bool may_exceed = options.loss == "cross_entropy";
   if (outputs < 1 || outputs < needed || (outputs > needed && !may_exceed)) {
-    throw ConfigError(fmt::format(
-        "[model] outputs = {}: loss {} on this data needs {}{}; set "
-        "model.outputs = 0 to take it from the data",
-        outputs, options.loss, may_exceed ? "at least " : "", std::max<int64_t>(needed, 1)));
+    throw ConfigError(
+        fmt::format("[model] {} = {}: loss {} on this data needs {}{}; set {}",
+                    appends ? "append_head" : "outputs", outputs, options.loss,
+                    may_exceed ? "at least " : "", std::max<int64_t>(needed, 1),
+                    appends ? "it to that" : "model.outputs = 0 to take it from the data"));
   }
   return outputs;
+}
+
+}  // namespace
+
+int64_t num_outputs(const ModelOptions& options, const DataInfo& info) {
+  const int64_t last = final_outputs(options, info);
+  if (options.append_head == 0) return last;
+  if (options.outputs > 0) return options.outputs;
+  throw ConfigError(
+      "[model] append_head needs to know the width of the model before it; set model.outputs");
+}
+
+ModelOptions with_trained_width(ModelOptions options, int64_t width) {
+  if (options.append_head > 0 && options.outputs == 0) options.outputs = width;
+  return options;
 }
 
 Task supervised(std::shared_ptr<torch::nn::Module> module,
@@ -98,10 +117,17 @@ Task supervised(std::shared_ptr<torch::nn::Module> module,
   for (const at::Tensor& parameter : module->parameters()) {
     if (!reference.defined() && parameter.is_floating_point()) reference = parameter;
   }
-  const auto run = [forward = std::move(forward), reference](const Batch& batch) {
+  std::shared_ptr<Linear> head;
+  if (options.append_head > 0) {
+    head = module->register_module(
+        kAppendedHead, std::make_shared<Linear>(num_outputs(options, info), options.append_head));
+  }
+  const auto run = [forward = std::move(forward), reference, head](const Batch& batch) {
     const at::Tensor& inputs = batch["inputs"];
     const bool casts = reference.defined() && inputs.is_floating_point();
-    return forward(casts ? inputs.to(reference.scalar_type()) : inputs);
+    const at::Tensor outputs = forward(casts ? inputs.to(reference.scalar_type()) : inputs);
+    if (head == nullptr) return outputs;
+    return run_block(kAppendedHead, [&] { return head->forward(outputs); });
   };
   return supervised_batches(std::move(module), run, options, info);
 }
@@ -109,7 +135,7 @@ Task supervised(std::shared_ptr<torch::nn::Module> module,
 Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
                         std::function<at::Tensor(const Batch&)> run, const ModelOptions& options,
                         const DataInfo& info) {
-  num_outputs(options, info);
+  const int64_t outputs = final_outputs(options, info);
   const Loss loss = loss_named(options);
   const bool binary = options.loss == "bce" && info.class_labels;
 
@@ -127,7 +153,7 @@ Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
   };
   if (info.class_labels) {
     task.metrics = class_metrics();
-    task.classes = binary ? 2 : num_outputs(options, info);
+    task.classes = binary ? 2 : outputs;
     const bool is_likelihood = options.loss == "cross_entropy" && options.label_smoothing == 0;
     if (is_likelihood) task.metrics.emplace_back("perplexity");
   } else if (options.loss == "mse" || options.loss == "l1") {

@@ -13,11 +13,20 @@
 
 namespace tanren {
 
-// How many values per sample the model must give: options.outputs, or as many as the data has
-// (1 for bce with two classes). ConfigError where loss, label type and counts do not fit.
+// How many values per sample the module must give: options.outputs, or as many as the data has
+// (1 for bce with two classes); below an appended head options.outputs. ConfigError where loss, label
+// type and counts do not fit.
 int64_t num_outputs(const ModelOptions& options, const DataInfo& info);
 
-// One phase, one objective. Floating inputs take the dtype of the module's first parameter.
+// The options with outputs = `width` where a head is appended and they say no width: for models whose
+// trained weights have one.
+ModelOptions with_trained_width(ModelOptions options, int64_t width);
+
+// Name of the layer that options.append_head adds.
+inline constexpr const char* kAppendedHead = "appended";
+
+// One phase, one objective. With options.append_head the module gets a Linear `appended` after its
+// outputs. Floating inputs take the dtype of the module's first parameter.
 // Class labels are measured by "accuracy"; predictions then are class scores [n, classes] (for bce
 // with two classes: {0, logit}). ConfigError as num_outputs.
 Task supervised(std::shared_ptr<torch::nn::Module> module,

@@ -77,9 +77,10 @@ Vgg::Vgg(const VggShape& shape) : Module("VGG"), shape_(shape) {
     features_.push_back(std::move(stage));
   }
   // Dropout and activations take places 1, 2, 4 and 5.
-  const auto classifier = register_module("classifier", std::make_shared<Module>("Classifier"));
+  classifier_part_ = register_module("classifier", std::make_shared<Module>("Classifier"));
   const auto linear = [&](const char* name, int64_t from, int64_t to) {
-    classifier_.push_back(classifier->register_module(name, std::make_shared<Linear>(from, to)));
+    classifier_.push_back(
+        classifier_part_->register_module(name, std::make_shared<Linear>(from, to)));
   };
   linear("0", in * kPooled * kPooled, kHidden);
   linear("3", kHidden, kHidden);
@@ -102,15 +103,17 @@ at::Tensor Vgg::forward(const at::Tensor& input) const {
   }
   return run_block("classifier", [&] {
     at::Tensor y = at::adaptive_avg_pool2d(x, {kPooled, kPooled}).flatten(1);
+    const bool training = classifier_part_->is_training();
     y = classifier_[0]->forward(y).relu_();
-    y = dropout(y, shape_.dropout, site_id("classifier.2"), is_training());
+    y = dropout(y, shape_.dropout, site_id("classifier.2"), training);
     y = classifier_[1]->forward(y).relu_();
-    y = dropout(y, shape_.dropout, site_id("classifier.5"), is_training());
+    y = dropout(y, shape_.dropout, site_id("classifier.5"), training);
     return classifier_[2]->forward(y);
   });
 }
 
-Task vgg_task(const ModelOptions& options, const DataInfo& info) {
+Task vgg_task(const ModelOptions& asked, const DataInfo& info) {
+  const ModelOptions options = with_trained_width(asked, VggShape().outputs);
   auto shape = vgg_shape(options.size.empty() ? "vgg11" : options.size);
   if (!shape) throw_unknown_size(options.size, vgg_names());
   shape->in_channels = image_channels(info, "vgg", /*min_edge=*/32);

@@ -42,6 +42,7 @@ class Vgg : public Module {
 
   VggShape shape_;
   std::vector<Stage> features_;
+  std::shared_ptr<Module> classifier_part_;
   std::vector<std::shared_ptr<Linear>> classifier_;
 };
 

@@ -4,6 +4,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/layer_order.h"
 #include "tanren/base/names.h"
+#include "tanren/optimizer/parameter_values.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -47,9 +48,8 @@ void check_parameter(const NamedParameter& parameter) {
       numbers(parameter.strides()), c10::toString(parameter.scalar_type())));
 }
 
-// Learning-rate scale and weight decay of one parameter.
-std::pair<double, double> hyper_parameters(const OptimizerOptions& options,
-                                           const NamedParameter& parameter) {
+// Learning-rate scale and weight decay of one parameter, without its layer's.
+ParameterValues values_of(const OptimizerOptions& options, const NamedParameter& parameter) {
   const bool decays = options.decay_norms_and_biases || parameter.tensor.dim() > 1;
   const double weight_decay = decays ? options.weight_decay.value_or(0) : 0.0;
   for (const GroupOptions& group : options.groups) {
@@ -68,6 +68,19 @@ std::vector<double> layer_factors(const OptimizerOptions& options,
 }
 
 }  // namespace
+
+std::vector<ParameterValues> parameter_values(const OptimizerOptions& options,
+                                              const std::vector<NamedParameter>& parameters) {
+  std::vector<std::string> names;
+  for (const NamedParameter& parameter : parameters) names.push_back(parameter.name);
+  const std::vector<double> factors = layer_factors(options, names);
+  std::vector<ParameterValues> values;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    values.push_back(values_of(options, parameters[i]));
+    values.back().learning_rate_scale *= factors[i];
+  }
+  return values;
+}
 
 void check_patterns(const std::string& key, const std::vector<std::string>& patterns,
                     const std::vector<NamedParameter>& parameters) {
@@ -139,13 +152,12 @@ std::vector<Group> make_groups(const OptimizerOptions& options,
   for (const GroupOptions& group : options.groups) {
     check_patterns("groups", group.parameters, parameters);
   }
-  const std::vector<double> factors = layer_factors(options, names);
+  const std::vector<ParameterValues> values = parameter_values(options, parameters);
   using Key = std::tuple<int, double, double, at::ScalarType, std::string>;
   std::map<Key, size_t> known;
   std::vector<Group> groups;
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto [group_scale, decay] = hyper_parameters(options, parameters[i]);
-    const double scale = group_scale * factors[i];
+    const auto [scale, decay] = values[i];
     const int part = part_of ? part_of(parameters[i]) : 0;
     const at::Tensor& tensor = parameters[i].tensor;
     const Key key{part, scale, decay, tensor.scalar_type(), tensor.device().str()};
@@ -163,6 +175,35 @@ std::vector<Group> make_groups(const OptimizerOptions& options,
     group.present.push_back(0);
   }
   return groups;
+}
+
+OptimizerOptions resolved(const OptimizerOptions& options,
+                          const std::vector<NamedParameter>& parameters,
+                          const std::vector<NamedParameter>& model) {
+  for (const GroupOptions& group : options.groups) {
+    check_patterns("groups", group.parameters, model);
+  }
+  const std::vector<ParameterValues> values = parameter_values(options, model);
+  std::unordered_map<std::string_view, ParameterValues> value_of_name;
+  for (size_t i = 0; i < model.size(); ++i) value_of_name.emplace(model[i].name, values[i]);
+  OptimizerOptions own = options;
+  own.groups.clear();
+  own.layer_decay = 1;
+  own.layers.clear();
+  for (const NamedParameter& parameter : parameters) {
+    const auto [scale, decay] = value_of_name.at(parameter.name);
+    own.groups.push_back({{parameter.name}, scale, decay});
+  }
+  if (options.kind != "muon") return own;
+  if (options.adamw_parameters != OptimizerOptions().adamw_parameters) {
+    check_patterns("adamw_parameters", options.adamw_parameters, model);
+  }
+  std::erase_if(own.adamw_parameters, [&](const std::string& pattern) {
+    return std::none_of(parameters.begin(), parameters.end(), [&](const NamedParameter& parameter) {
+      return matches(pattern, parameter.name);
+    });
+  });
+  return own;
 }
 
 TensorVector zeros_like_all(const TensorVector& parameters) {

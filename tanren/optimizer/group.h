@@ -56,6 +56,12 @@ std::vector<Group> make_groups(const OptimizerOptions& options,
 void check_patterns(const std::string& key, const std::vector<std::string>& patterns,
                     const std::vector<NamedParameter>& parameters);
 
+// The options with one group for each of `parameters`, whose values are those that its patterns and
+// layers in `model` give. ConfigError for a pattern that matches nothing in `model`.
+OptimizerOptions resolved(const OptimizerOptions& options,
+                          const std::vector<NamedParameter>& parameters,
+                          const std::vector<NamedParameter>& model);
+
 // Zeros with exactly the parameter's strides.
 TensorVector zeros_like_all(const TensorVector& parameters);
 // Whether both have the same shape and the same elements at the same place in memory.

@@ -27,9 +27,11 @@ std::unique_ptr<ElementRule> rule_of(const OptimizerOptions& options) {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& asked,
-                                          const std::vector<NamedParameter>& parameters) {
+                                          const std::vector<NamedParameter>& parameters,
+                                          const std::vector<NamedParameter>& model) {
   const std::string& kind = asked.kind;
-  const OptimizerOptions options = with_defaults(asked);
+  OptimizerOptions options = with_defaults(asked);
+  if (model.size() > parameters.size()) options = resolved(options, parameters, model);
   if (kind == "adamw" || kind == "adam") {
     return make_adamw(options, make_groups(options, parameters));
   }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 
 namespace tanren {
@@ -44,7 +45,7 @@ int64_t elements(const std::vector<int64_t>& shape, size_t dims) {
 }
 
 // Bytes of the state of one parameter whose elements have `size` bytes.
-int64_t state_bytes(const OptimizerOptions& o, const TrainedParameter& parameter, int64_t size) {
+int64_t state_bytes(const OptimizerOptions& o, const ParameterFacts& parameter, int64_t size) {
   const auto& shape = parameter.shape;
   const int64_t all = elements(shape, shape.size());
   if (o.kind == "adafactor") {  // factored over the last two dimensions
@@ -66,13 +67,40 @@ std::string described(const OptimizerOptions& o) {
   return kept.moments.empty() ? "none" : join(kept.moments);
 }
 
+// Whether a frozen parameter is unfrozen before the step `end`.
+bool thaws(const Plan& plan, const std::string& name,
+           int64_t end = std::numeric_limits<int64_t>::max()) {
+  return std::any_of(plan.freeze.thaws.begin(), plan.freeze.thaws.end(), [&](const Thaw& thaw) {
+    return thaw.step < end &&
+           std::find(thaw.parameters.begin(), thaw.parameters.end(), name) != thaw.parameters.end();
+  });
+}
+
+// A pattern whose parameters are never trained would do nothing.
+void check_groups(const Request& request, const Plan& plan) {
+  for (const auto& group : plan.optimizer.groups) {
+    for (const auto& pattern : group.parameters) {
+      bool found = false, trained = false;
+      for (const auto& parameter : request.profile.parameters) {
+        if (!matches(pattern, parameter.name)) continue;
+        found = true;
+        trained = trained || parameter.trained || thaws(plan, parameter.name);
+      }
+      if (found && !trained) {
+        throw ConfigError("[optimizer] groups: the pattern '" + pattern +
+                          "' matches frozen parameters alone; drop it, or freeze less");
+      }
+    }
+  }
+}
+
 std::string rounded(double value) { return to_text(std::round(value * 100) / 100); }
 
 void plan_layer_decay(const Request& request, Plan& plan) {
   const auto& o = plan.optimizer;
-  if (o.layer_decay == 1 || request.profile.trained.empty()) return;
+  if (o.layer_decay == 1 || request.profile.parameters.empty()) return;
   std::vector<std::string> names;
-  for (const auto& parameter : request.profile.trained) names.push_back(parameter.name);
+  for (const auto& parameter : request.profile.parameters) names.push_back(parameter.name);
   const Layers layers = layers_of(names, o.layers);
   const auto scales = layer_scales(layers, o.layer_decay);
   std::string reason = to_text(layers.count) + " layers";
@@ -94,15 +122,25 @@ void plan_layer_decay(const Request& request, Plan& plan) {
 void plan_optimizer(const Request& request, Plan& plan) {
   plan.optimizer = with_defaults(request.config.optimizer);
   plan.schedule = request.config.schedule;
-  int64_t bytes = 0, trained = 0;
-  for (const auto& parameter : request.profile.trained) {
-    bytes += state_bytes(plan.optimizer, parameter, plan.precision.mode == Mode::fp64 ? 8 : 4);
-    trained += elements(parameter.shape, parameter.shape.size());
+  check_groups(request, plan);
+  int64_t bytes = 0, trained = 0, thawed = 0;
+  for (const auto& parameter : request.profile.parameters) {
+    const int64_t own =
+        state_bytes(plan.optimizer, parameter, plan.precision.mode == Mode::fp64 ? 8 : 4);
+    if (parameter.trained) {
+      bytes += own;
+      trained += elements(parameter.shape, parameter.shape.size());
+    } else if (thaws(plan, parameter.name, plan.length.total_steps)) {
+      thawed += own;
+    }
   }
   std::string reason = "state: " + described(plan.optimizer);
   if (trained > 0) {
     reason += "; " + rounded(static_cast<double>(bytes) / static_cast<double>(trained)) +
               " bytes per trained parameter, " + bytes_text(static_cast<double>(bytes));
+  }
+  if (thawed > 0) {
+    reason += ", " + bytes_text(static_cast<double>(bytes + thawed)) + " once all is unfrozen";
   }
   plan.lines.push_back(
       {"optimizer", plan.optimizer.kind, request.source("optimizer.kind"), reason});

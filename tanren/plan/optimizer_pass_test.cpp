@@ -13,10 +13,10 @@ struct Wanted {
   Wanted() {
     profile.train_samples = 100;
     profile.metrics = {"accuracy"};
-    profile.trained = {{"wte.weight", {100, 10}},
-                       {"h.0.weight", {10, 20}},
-                       {"h.0.bias", {20}},
-                       {"h.1.weight", {4, 2, 3, 3}}};
+    profile.parameters = {{"wte.weight", {100, 10}},
+                          {"h.0.weight", {10, 20}},
+                          {"h.0.bias", {20}},
+                          {"h.1.weight", {4, 2, 3, 3}}};
     profile.num_trainable = 1292;
   }
   Plan plan() const { return make_plan(config, {}, profile); }

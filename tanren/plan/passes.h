@@ -22,6 +22,8 @@ void plan_memory(const Request& request, Plan& plan);
 void plan_data(const Request& request, Plan& plan);
 void plan_batch(const Request& request, Plan& plan);
 void plan_length(const Request& request, Plan& plan);
+// What is frozen, until when; after plan_length.
+void plan_freeze(const Request& request, Plan& plan);
 void plan_precision(const Request& request, Plan& plan);
 // Drops a default metric that does not fit the task; ConfigError for one that was asked for.
 void plan_evaluation(const Request& request, Plan& plan);

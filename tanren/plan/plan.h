@@ -26,10 +26,11 @@ struct Machine {
   int64_t cuda_capability = 0;  // 80 = sm_80
 };
 
-// One parameter that is trained: what the size of its optimizer state depends on.
-struct TrainedParameter {
+// One parameter of the model: what the size of its optimizer state depends on.
+struct ParameterFacts {
   std::string name;
   std::vector<int64_t> shape;
+  bool trained = true;  // from the start on
 };
 
 // Facts of the model and the data that planning needs.
@@ -39,11 +40,12 @@ struct ModelProfile {
   bool couples_samples = false;  // batch norm: equality over splits does not hold
   int64_t train_samples = 0;
   int64_t eval_samples = 0;
-  std::vector<std::string> class_names;  // where the classes of the data have names
-  std::string initialised;               // from model.init_from, in words; empty: at random
-  std::vector<std::string> metrics;      // patterns of the evaluation metrics that fit the task
-  int64_t classes = 0;                   // that it scores; 0: unknown, or none
-  std::vector<TrainedParameter> trained;
+  std::vector<std::string> class_names;    // where the classes of the data have names
+  std::string initialised;                 // from model.init_from, in words; empty: at random
+  std::vector<std::string> metrics;        // patterns of the evaluation metrics that fit the task
+  int64_t classes = 0;                     // that it scores; 0: unknown, or none
+  std::vector<ParameterFacts> parameters;  // in the model's order
+  std::vector<std::string> still;          // modules that are frozen whole, the outermost of each
 };
 
 struct DevicePlan {
@@ -72,6 +74,16 @@ struct LengthPlan {
       0;  // applied updates that drive the schedule (epochs × steps_per_epoch if by epochs)
   std::optional<int64_t> steps;   // stop after so many applied steps
   std::optional<int64_t> epochs;  // or once so many epochs are consumed
+};
+
+// Parameters that are trained from a step on, frozen until then.
+struct Thaw {
+  int64_t step = 0;  // applied updates before
+  std::vector<std::string> parameters;
+};
+
+struct FreezePlan {
+  std::vector<Thaw> thaws;  // by rising step, all above 0
 };
 
 enum class Mode { fp32, bf16, fp16, fp64 };
@@ -127,6 +139,7 @@ struct Plan {
   MemoryPlan memory;
   BatchPlan batch;
   LengthPlan length;
+  FreezePlan freeze;
   PrecisionPlan precision;
   AveragePlan average;
   MetricPlan best;  // ranks checkpoint.best

@@ -36,6 +36,7 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   plan_data(request, plan);
   plan_batch(request, plan);
   plan_length(request, plan);
+  plan_freeze(request, plan);
   plan_precision(request, plan);
   plan_optimizer(request, plan);
   plan_determinism(request, plan);

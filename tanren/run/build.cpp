@@ -4,6 +4,7 @@
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/run/device.h"
 #include "tanren/run/transfer.h"
+#include "tanren/train/freezing.h"
 
 #include <ATen/ATen.h>
 
@@ -37,19 +38,24 @@ Datasets open_datasets(const DataOptions& options, const DatasetRegistry& regist
 Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train) {
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
   Task task = models.make(config.model, train.info());
-  freeze(*task.module, config.model.freeze);
+  freeze(*task.module, config.model);
   return task;
+}
+
+void profile_parameters(const torch::nn::Module& module, ModelProfile& profile) {
+  for (const auto& item : module.named_parameters()) {
+    const at::Tensor& parameter = item.value();
+    const bool trained = parameter.requires_grad();
+    profile.num_parameters += parameter.numel();
+    profile.num_trainable += trained ? parameter.numel() : 0;
+    profile.parameters.push_back({item.key(), parameter.sizes().vec(), trained});
+  }
+  profile.still = still_modules(module);
 }
 
 ModelProfile profile(const Task& task, const Datasets& datasets) {
   ModelProfile profile;
-  for (const auto& item : task.module->named_parameters()) {
-    const at::Tensor& parameter = item.value();
-    profile.num_parameters += parameter.numel();
-    if (!parameter.requires_grad()) continue;
-    profile.num_trainable += parameter.numel();
-    profile.trained.push_back({item.key(), parameter.sizes().vec()});
-  }
+  profile_parameters(*task.module, profile);
   profile.couples_samples = couples_samples(*task.module);
   profile.metrics = task.metrics;
   profile.classes = task.classes;

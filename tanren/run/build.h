@@ -22,12 +22,16 @@ Datasets open_datasets(const DataOptions& options, const DatasetRegistry& regist
 // The task, initialised from run.seed, on the CPU in fp32.
 Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train);
 
+// What planning needs to know of the model's parameters.
+void profile_parameters(const torch::nn::Module& module, ModelProfile& profile);
+
 // What planning needs to know of task and data.
 ModelProfile profile(const Task& task, const Datasets& datasets);
 
-// Sets the process's switches for `plan` and returns the behaviour.
 // Weights of model.init_from or from_hf (unless a checkpoint's will follow); says where they come from.
 std::string initialise(const Task& task, const Pretrained& source, bool has_weights);
+
+// Sets the process's switches for `plan` and returns the behaviour.
 Parts build_parts(const Plan& plan, const std::atomic<bool>* stop);
 
 // Moves the task to the plan's device and dtype and allocates gradients and optimizer state.

@@ -45,7 +45,8 @@ void check_datasets(const Datasets& datasets, const ModelOptions& model) {
                       ", those of data.train " + kind(train.class_labels) +
                       "; give both the same data.*.label_type");
   }
-  const int64_t known = std::max(train.outputs, model.outputs);
+  const int64_t known =
+      std::max(train.outputs, model.append_head > 0 ? model.append_head : model.outputs);
   if (eval.class_labels ? eval.outputs > known : eval.outputs != train.outputs) {
     const char* what = eval.class_labels ? " classes" : " values per sample";
     throw ConfigError("[data] data.eval has " + to_text(eval.outputs) + what + ", data.train has " +

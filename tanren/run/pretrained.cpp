@@ -99,8 +99,10 @@ InitReport init_from_pretrained(torch::nn::Module& module, const Pretrained& pre
   StateDict state = state_dict_of(read_weights(pretrained.weights));
   if (kind == "bert") state.tensors = bert_names(state.tensors);
   if (kind == "gpt2") state.tensors = gpt2_names(state.tensors);
+  std::vector<std::string> heads = heads_of(kind);
+  for (auto& pattern : appended_heads(pretrained.model)) heads.push_back(std::move(pattern));
   return init_from_state(module, std::move(state), pretrained.model, pretrained.weights.string(),
-                         heads_of(kind));
+                         heads);
 }
 
 }  // namespace tanren

@@ -16,6 +16,7 @@
 #include "tanren/run/device.h"
 #include "tanren/run/run_folder.h"
 #include "tanren/run/sample.h"
+#include "tanren/run/torch_state.h"
 #include "tanren/run/whole_model.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
@@ -34,6 +35,7 @@ struct Prepared {
   Datasets datasets;
   Task task;
   Plan plan;
+  std::optional<OptimizerStart> optimizer;  // of optimizer.init_from, where no checkpoint follows
 };
 
 // `has_weights`: a checkpoint will follow, so model.init_from is not read again. `given` stands for the
@@ -52,7 +54,13 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   prepared.task = build_task(config, registry.models, *prepared.datasets.train);
   ModelProfile facts = profile(prepared.task, prepared.datasets);
   facts.initialised = initialise(prepared.task, source, has_weights);
+  if (!config.optimizer.init_from.empty() && !has_weights) {
+    prepared.optimizer = read_optimizer_start(*prepared.task.module, config);
+  }
   prepared.plan = make_plan(config, machine, facts);
+  if (prepared.optimizer) {
+    prepared.plan.lines.push_back({"optimizer_state", "", Source::asked, prepared.optimizer->text});
+  }
   prepared.plan.lines.push_back(schedule_line(
       prepared.plan, config.asked.count("schedule.kind") ? Source::asked : Source::by_default));
   prepared.config = std::move(config);
@@ -132,6 +140,7 @@ RunOutput run(const RunInput& input, const Registry& registry) {
   const Parts parts = build_parts(prepared.plan, input.stop);
   RunState state = build_run_state(std::move(prepared.task), parts);
   if (folder.resume_from()) load(state, *folder.resume_from());
+  if (prepared.optimizer) start_optimizer(state, *prepared.optimizer);
 
   const auto own_sinks = make_sinks(folder, state, parts.plan.metrics,
                                     {{"config", to_toml(input.config)}, {"plan", plan_text}});

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/checkpoint/check_tensors.h"
+#include "tanren/model/supervised.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -13,15 +14,6 @@
 namespace tanren {
 
 namespace {
-
-std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& renames) {
-  std::vector<std::pair<std::string, std::string>> pairs;
-  for (const auto& text : renames) {
-    const auto equals = text.find('=');
-    pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return pairs;
-}
 
 TensorMap tensors_of(const torch::nn::Module& module) {
   TensorMap tensors;
@@ -69,19 +61,6 @@ TensorMap with_dtypes_of(const TensorMap& wanted, const TensorMap& found) {
   return cast;
 }
 
-bool has_trainable(const torch::nn::Module& module) {
-  for (const auto& parameter : module.parameters()) {
-    if (parameter.requires_grad()) return true;
-  }
-  return false;
-}
-
-// Parents first, so that a child with something to train is set back after its parent.
-void still_frozen_parts(torch::nn::Module& module, bool is_root) {
-  if (!is_root && !module.parameters().empty()) module.train(has_trainable(module));
-  for (const auto& child : module.children()) still_frozen_parts(*child, false);
-}
-
 }  // namespace
 
 std::string InitReport::text(const std::string& path) const {
@@ -100,16 +79,31 @@ std::string InitReport::text(const std::string& path) const {
   return line;
 }
 
+std::vector<std::pair<std::string, std::string>> rename_pairs(const ModelOptions& options) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const auto& text : options.init_rename) {
+    const auto equals = text.find('=');
+    pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return pairs;
+}
+
+std::vector<std::string> appended_heads(const ModelOptions& options) {
+  if (options.append_head == 0) return {};
+  return {std::string(kAppendedHead) + ".*"};
+}
+
 InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options) {
   const std::string& path = options.init_from;
-  return init_from_state(module, state_dict_of(read_weights(path)), options, path, {});
+  return init_from_state(module, state_dict_of(read_weights(path)), options, path,
+                         appended_heads(options));
 }
 
 InitReport init_from_state(torch::nn::Module& module, StateDict state, const ModelOptions& options,
                            const std::string& path, const std::vector<std::string>& heads) {
   InitReport report;
   report.remarks = state.remarks;
-  TensorMap found = renamed(state.tensors, pairs_of(options.init_rename));
+  TensorMap found = renamed(state.tensors, rename_pairs(options));
   const TensorMap all = tensors_of(module);
   for (const auto& pattern : options.init_skip) {
     const auto fits = [&](const auto& item) { return matches(pattern, item.first); };
@@ -130,32 +124,6 @@ InitReport init_from_state(torch::nn::Module& module, StateDict state, const Mod
   for (const auto& [name, tensor] : wanted) at::Tensor(tensor).copy_(found.at(name));
   report.loaded = static_cast<int64_t>(wanted.size());
   return report;
-}
-
-int64_t freeze(torch::nn::Module& module, const std::vector<std::string>& patterns) {
-  if (patterns.empty()) return 0;
-  auto parameters = module.named_parameters();
-  for (const auto& pattern : patterns) {
-    const bool fits = std::any_of(parameters.begin(), parameters.end(),
-                                  [&](const auto& item) { return matches(pattern, item.key()); });
-    if (!fits) {
-      std::vector<std::string> names = parameters.keys();
-      const std::string near = nearest(pattern, names);
-      throw ConfigError("[model] freeze \"" + pattern + "\" matches no parameter" +
-                        (near.empty() ? "" : " (nearest: " + near + ")") + "; mend or drop it");
-    }
-  }
-  int64_t frozen = 0;
-  for (auto& item : parameters) {
-    if (!matches_any(patterns, item.key())) continue;
-    item.value().set_requires_grad(false);
-    ++frozen;
-  }
-  if (!has_trainable(module)) {
-    throw ConfigError("[model] freeze leaves no parameter to train; freeze less");
-  }
-  still_frozen_parts(module, true);
-  return frozen;
 }
 
 }  // namespace tanren

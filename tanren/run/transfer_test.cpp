@@ -5,6 +5,7 @@
 #include "tanren/base/testing.h"
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/model/convnet.h"
+#include "tanren/model/registry.h"
 
 #include <ATen/ATen.h>
 
@@ -72,6 +73,31 @@ TEST_F(Transfer, a_new_head_keeps_its_initial_values_and_all_else_is_loaded) {
   EXPECT_EQ(report.loaded, static_cast<int64_t>(mine.size()) - 2);
 }
 
+TEST_F(Transfer, a_file_of_the_model_alone_fits_below_an_appended_head_which_is_initialised) {
+  ModelOptions model;
+  model.kind = "convnet";
+  model.channels = {4, 8};
+  model.norm = "batch";
+  model.outputs = 5;
+  model.append_head = 2;
+  const Task task = ModelRegistry().make(model, DataInfo{{1, 8, 8}, 2});
+  options_.append_head = 2;
+  const auto report = init_from_file(*task.module, options_);
+  EXPECT_EQ(report.skipped, (std::vector<std::string>{"appended.weight", "appended.bias"}));
+  EXPECT_TRUE(at::equal(task.module->named_parameters()["head.weight"],
+                        source_->named_parameters()["head.weight"]));
+  options_.append_head = 0;
+  EXPECT_THROW(init_from_file(*task.module, options_), CheckpointError);
+  model.kind = "bert";
+  model.vocab_size = 9;
+  DataInfo tokens{{8}, 2};
+  tokens.vocab_size = 9;
+  EXPECT_THROW(ModelRegistry().make(model, tokens), ConfigError);
+  model.kind = "convnet";
+  model.outputs = 0;
+  EXPECT_THROW(ModelRegistry().make(model, DataInfo{{1, 8, 8}, 2}), ConfigError);
+}
+
 TEST_F(Transfer, names_are_renamed_and_narrow_weights_widened) {
   const auto body = folder_.path() / "body.safetensors";
   TensorMap narrow;
@@ -87,21 +113,6 @@ TEST_F(Transfer, names_are_renamed_and_narrow_weights_widened) {
   const auto theirs = source_->named_parameters()["head.weight"];
   EXPECT_TRUE(at::allclose(module->named_parameters()["head.weight"], theirs, 1e-2));
   EXPECT_EQ(module->named_parameters()["head.weight"].scalar_type(), at::kFloat);
-}
-
-TEST_F(Transfer, a_frozen_part_stands_still_and_the_rest_trains) {
-  const auto module = convnet(2, 3);
-  EXPECT_THROW(freeze(*module, {"nothing.*"}), ConfigError);
-  EXPECT_EQ(freeze(*module, {"stem.*", "stages.0.*"}), 9);
-  for (const auto& item : module->named_parameters()) {
-    const bool frozen = item.key().rfind("stem", 0) == 0 || item.key().rfind("stages.0", 0) == 0;
-    EXPECT_EQ(item.value().requires_grad(), !frozen) << item.key();
-  }
-  for (const auto& item : module->named_modules()) {
-    const bool frozen = item.key().rfind("stem", 0) == 0 || item.key().rfind("stages.0", 0) == 0;
-    EXPECT_EQ(item.value()->is_training(), !frozen) << item.key();
-  }
-  EXPECT_THROW(freeze(*module, {"*"}), ConfigError);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -149,8 +150,15 @@ void RunState::load_model(const TensorMap& tensors, const std::string& what) {
 void RunState::load(const State& model, const State& optimizer, const State& run,
                     const State& average) {
   load_model(model.tensors, "the checkpoint");
+  bool chosen_anew = false;
+  for (auto& item : task.module->named_parameters()) {
+    const bool trained = value_of<bool>(run, "requires_grad." + item.key());
+    chosen_anew = chosen_anew || trained != item.value().requires_grad();
+    item.value().set_requires_grad(trained);
+  }
   for (auto& phase : phases) {
     for (auto& objective : phase.objectives) {
+      if (chosen_anew) objective.choose_parameters();
       const auto path = phase.spec.name + "." + objective.spec.name;
       objective.optimizer->load(extract(optimizer, path));
       objective.scaler.load(extract(run, "objective." + path + ".scaler"));
@@ -167,9 +175,6 @@ void RunState::load(const State& model, const State& optimizer, const State& run
       }
     }
   }
-  for (auto& item : task.module->named_parameters()) {
-    item.value().set_requires_grad(value_of<bool>(run, "requires_grad." + item.key()));
-  }
   for (auto& item : task.module->named_modules()) {
     // train() sets the children too; they come later in the list and get their own flag then.
     item.value()->train(value_of<bool>(run, "training." + item.key()));
@@ -182,6 +187,53 @@ void RunState::load(const State& model, const State& optimizer, const State& run
   set_generator_states(device(), extract(run, "generator").tensors);
 }
 
+void Objective::choose_parameters() {
+  std::vector<NamedParameter> chosen;
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : all) {
+    if (!parameter.tensor.requires_grad()) {
+      at::Tensor(parameter.tensor).mutable_grad().reset();
+      continue;
+    }
+    chosen.push_back(parameter);
+    tensors.push_back(parameter.tensor);
+  }
+  if (chosen.empty()) {
+    throw ConfigError("[train] objective " + spec.name + " has no parameter to train (patterns " +
+                      join(spec.parameters) + "); unfreeze some or mend the patterns");
+  }
+  gradients = Gradients(tensors);
+  auto made = make_optimizer(optimizer_options, chosen, all);
+  if (optimizer) {
+    State state = made->state();
+    const State before = optimizer->state();
+    const TensorMap own = state.tensors;
+    for (const auto& [name, tensor] : own) {
+      if (const auto* kept = before.tensors.find(name)) state.tensors.set(name, *kept);
+    }
+    for (auto& [name, value] : state.values) {
+      const auto kept = before.values.find(name);
+      if (kept != before.values.end()) value = kept->second;
+    }
+    made->load(state);
+  }
+  optimizer = std::move(made);
+  parameters = std::move(chosen);
+}
+
+namespace {
+
+// Parameters that are trained now or once.
+bool is_ever_trained(const NamedParameter& parameter, const FreezePlan& freeze) {
+  if (parameter.tensor.requires_grad()) return true;
+  return std::any_of(freeze.thaws.begin(), freeze.thaws.end(), [&](const Thaw& thaw) {
+    return std::find(thaw.parameters.begin(), thaw.parameters.end(), parameter.name) !=
+           thaw.parameters.end();
+  });
+}
+
+}  // namespace
+
 std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
   std::vector<Phase> phases;
   std::set<std::string> taken, averaged;
@@ -190,22 +242,16 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
   for (const auto& phase_spec : task.phases) {
     Phase phase{phase_spec, {}};
     for (const auto& spec : phase_spec.objectives) {
-      std::vector<NamedParameter> parameters;
-      std::vector<at::Tensor> tensors;
+      std::vector<NamedParameter> all, trained;
       for (const auto& item : named) {
         if (!matches_any(spec.parameters, item.key())) continue;
-        if (!item.value().requires_grad()) continue;
+        all.push_back({item.key(), item.value()});
+        if (!is_ever_trained(all.back(), plan.freeze)) continue;
         if (!taken.insert(item.key()).second) {
           throw ConfigError("[train] parameter " + item.key() + " belongs to two objectives (" +
                             spec.name + " is the second); make their patterns disjoint");
         }
-        parameters.push_back({item.key(), item.value()});
-        tensors.push_back(item.value());
-      }
-      if (parameters.empty()) {
-        throw ConfigError("[train] objective " + spec.name +
-                          " has no parameter to train (patterns " + join(spec.parameters) +
-                          "); unfreeze some or mend the patterns");
+        trained.push_back(all.back());
       }
       std::vector<at::Tensor> buffers;
       std::vector<NamedParameter> average_buffers;
@@ -215,17 +261,21 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
         if (averaged.insert(item.key()).second)
           average_buffers.push_back({item.key(), item.value()});
       }
-      std::unique_ptr<WeightAverage> average;
+      phase.objectives.push_back({.spec = spec,
+                                  .parameters = {},
+                                  .all = std::move(all),
+                                  .buffers = std::move(buffers),
+                                  .gradients = Gradients(std::vector<at::Tensor>{}),
+                                  .optimizer = nullptr,
+                                  .scaler = LossScaler(plan.precision),
+                                  .guard = Guard(plan.guard),
+                                  .plateau = Plateau(plan.schedule, plan.optimizer.learning_rate),
+                                  .optimizer_options = plan.optimizer});
+      Objective& objective = phase.objectives.back();
+      objective.choose_parameters();
       if (plan.average.kind != Averaging::none) {
-        average = std::make_unique<WeightAverage>(plan.average, parameters, average_buffers);
+        objective.average = std::make_unique<WeightAverage>(plan.average, trained, average_buffers);
       }
-      Gradients gradients(tensors);
-      auto optimizer = make_optimizer(plan.optimizer, parameters);
-      phase.objectives.push_back({spec, std::move(parameters), std::move(buffers),
-                                  std::move(gradients), std::move(optimizer),
-                                  LossScaler(plan.precision), Guard(plan.guard),
-                                  Plateau(plan.schedule, plan.optimizer.learning_rate)});
-      phase.objectives.back().average = std::move(average);
     }
     phases.push_back(std::move(phase));
   }

@@ -22,8 +22,9 @@ namespace tanren {
 // One loss with the parameters it may change, and all that belongs to their update.
 struct Objective {
   ObjectiveSpec spec;
-  std::vector<NamedParameter> parameters;
-  std::vector<at::Tensor> buffers;  // that belong to its parameters' modules
+  std::vector<NamedParameter> parameters;  // that are trained now
+  std::vector<NamedParameter> all;         // and with those that are frozen, in the model's order
+  std::vector<at::Tensor> buffers;         // that belong to its parameters' modules
   Gradients gradients;
   std::unique_ptr<Optimizer> optimizer;
   LossScaler scaler;
@@ -31,6 +32,11 @@ struct Objective {
   Plateau plateau;   // of the schedule: what evaluations did to its rate
   int64_t step = 0;  // applied updates: drives its schedule
   std::unique_ptr<WeightAverage> average = nullptr;  // null: none
+  OptimizerOptions optimizer_options = {};
+
+  // Takes as its parameters those that require a gradient now: gradients and optimizer are made for
+  // them, and the optimizer's state stays where they had some. ConfigError where there are none.
+  void choose_parameters();
 };
 
 struct Phase {
@@ -62,7 +68,7 @@ struct RunState {
   // The model as one that uses the averages has it: model_tensors() with the averaged ones in their
   // places, where there are any.
   TensorMap averaged_tensors() const;
-  // Loads in place. CheckpointError listing names and shapes where the model differs; `average` is
+  // Loads in place; what requires a gradient is as it was when saved. CheckpointError listing names and shapes where the model differs; `average` is
   // needed where the objectives have averages.
   void load(const State& model, const State& optimizer, const State& run,
             const State& average = {});

@@ -9,6 +9,7 @@
 #include "tanren/optimizer/schedule.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/precision/measure.h"
+#include "tanren/train/freezing.h"
 #include "tanren/train/undo.h"
 
 #include <ATen/ATen.h>
@@ -218,6 +219,7 @@ Batch prepared(const Batch& batch, const Parts& parts) {
 
 std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts,
                                  const GlobalBatch& batch) {
+  thaw(run, parts.plan.freeze);
   find_initial_scale(phase, run, parts, batch);
   const bool many = run.microbatch > 0 && run.microbatch < batch.local.size();
   const Undo undo(phase, /*with_generators=*/many);

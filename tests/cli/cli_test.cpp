@@ -337,8 +337,8 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
     found.insert(at->str());
   }
   EXPECT_EQ(found,
-            (std::set<std::string>{"--dtype", "--help", "--json", "--list", "--out", "--quiet",
-                                   "--rename", "--set", "--tokenizer", "--version"}));
+            (std::set<std::string>{"--dtype", "--help", "--json", "--list", "--optimizer", "--out",
+                                   "--quiet", "--rename", "--set", "--tokenizer", "--version"}));
 }
 
 TEST_F(Cli, summary_shows_modules_and_totals_without_weights_or_a_run_folder) {

@@ -62,6 +62,7 @@ struct TinyRun {
     dataset = own_data != nullptr ? own_data : owned.get();
     Task task = own_task ? *own_task : build_task(config, ModelRegistry(), *dataset);
     ModelProfile profile;
+    profile_parameters(*task.module, profile);
     profile.train_samples = dataset->size();
     profile.metrics = task.metrics;
     profile.classes = task.classes;

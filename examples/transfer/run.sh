@@ -1,0 +1,9 @@
+#!/bin/sh
+# Trains both runs: sh examples/transfer/run.sh [tanren [folder of the runs]]
+set -e
+here=$(cd "$(dirname "$0")" && pwd)
+tanren=${1:-tanren}
+runs=${2:-runs}
+"$tanren" run "$here/base.toml" --out "$runs/transfer_base"
+"$tanren" run "$here/head.toml" --out "$runs/transfer_head" \
+  --set model.init_from="$(cd "$runs/transfer_base" && pwd)"

@@ -1,0 +1,100 @@
+#include "tanren/base/names.h"
+#include "tanren/base/text.h"
+#include "tanren/plan/passes.h"
+
+#include <functional>
+#include <map>
+#include <numeric>
+#include <optional>
+
+namespace tanren {
+
+namespace {
+
+struct Size {
+  int64_t tensors = 0, elements = 0;
+
+  void add(const ParameterFacts& parameter) {
+    ++tensors;
+    elements += std::accumulate(parameter.shape.begin(), parameter.shape.end(), int64_t{1},
+                                std::multiplies<>());
+  }
+  std::string text() const {
+    return to_text(tensors) + (tensors == 1 ? " tensor, " : " tensors, ") + to_text(elements) +
+           (elements == 1 ? " parameter" : " parameters");
+  }
+};
+
+std::optional<int64_t> thaw_step(const ModelOptions& options, const std::string& name) {
+  std::optional<int64_t> first;
+  for (const auto& table : options.unfreeze) {
+    if (!matches_any(table.parameters, name)) continue;
+    if (!first || *table.step < *first) first = table.step;
+  }
+  return first;
+}
+
+std::string patterns_at(const ModelOptions& options, int64_t step) {
+  std::vector<std::string> all;
+  for (const auto& table : options.unfreeze) {
+    if (table.step == step) all.insert(all.end(), table.parameters.begin(), table.parameters.end());
+  }
+  return join(all);
+}
+
+void tell_frozen(const Request& request, const Size& by_pattern, const Size& by_model, Plan& plan) {
+  const auto& profile = request.profile;
+  if (by_pattern.tensors + by_model.tensors == 0) return;
+  std::string reason;
+  if (by_pattern.tensors > 0) {
+    reason = by_pattern.text() + " of " + to_text(profile.num_parameters) +
+             " without gradient and optimizer state";
+  }
+  if (by_model.tensors > 0) {
+    reason += (reason.empty() ? "" : "; ") + by_model.text() + " frozen by the model itself";
+  }
+  if (!profile.still.empty()) {
+    reason +=
+        "; no statistics move and no dropout draws in " +
+        join({profile.still.begin(),
+              profile.still.begin() + std::min<std::ptrdiff_t>(4, std::ssize(profile.still))});
+    if (profile.still.size() > 4)
+      reason += " and " + to_text(std::ssize(profile.still) - 4) + " more";
+  }
+  plan.lines.push_back({"freeze", join(plan.model.freeze),
+                        by_pattern.tensors > 0 ? Source::asked : Source::planned, reason});
+}
+
+}  // namespace
+
+void plan_freeze(const Request& request, Plan& plan) {
+  const auto& profile = request.profile;
+  std::map<int64_t, Thaw> thaws;
+  std::map<int64_t, Size> sizes;
+  Size by_pattern, by_model;
+  for (const auto& parameter : profile.parameters) {
+    if (parameter.trained) continue;
+    const bool asked = matches_any(plan.model.freeze, parameter.name);
+    (asked ? by_pattern : by_model).add(parameter);
+    const auto step = asked ? thaw_step(plan.model, parameter.name) : std::nullopt;
+    if (!step || *step == 0) continue;
+    thaws[*step].step = *step;
+    thaws[*step].parameters.push_back(parameter.name);
+    sizes[*step].add(parameter);
+  }
+  tell_frozen(request, by_pattern, by_model, plan);
+  int64_t trained = profile.num_trainable;
+  for (auto& [step, thaw] : thaws) {
+    trained += sizes[step].elements;
+    const bool never = step >= plan.length.total_steps;
+    plan.lines.push_back(
+        {"unfreeze@" + to_text(step), patterns_at(plan.model, step), Source::asked,
+         never ? "never: the run ends after " + to_text(plan.length.total_steps) + " steps"
+               : sizes[step].text() + " more once " + to_text(step) +
+                     " steps are applied, their optimizer state from 0; then " + to_text(trained) +
+                     " of " + to_text(profile.num_parameters) + " are trained"});
+    plan.freeze.thaws.push_back(std::move(thaw));
+  }
+}
+
+}  // namespace tanren

@@ -1,0 +1,138 @@
+#include "tanren/train/freezing.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/log.h"
+#include "tanren/base/names.h"
+#include "tanren/base/text.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <set>
+
+namespace tanren {
+
+namespace {
+
+bool has_trained(const torch::nn::Module& module) {
+  const auto parameters = module.parameters();
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const at::Tensor& parameter) { return parameter.requires_grad(); });
+}
+
+// Names of all modules but the root that have parameters and train none of them.
+std::set<std::string> frozen_whole(const torch::nn::Module& root) {
+  std::set<std::string> names;
+  for (const auto& item : root.named_modules("", /*include_self=*/false)) {
+    const auto& module = *item.value();
+    if (!module.parameters().empty() && !has_trained(module)) names.insert(item.key());
+  }
+  return names;
+}
+
+void make_still(torch::nn::Module& root, const std::set<std::string>& names) {
+  for (const auto& item : root.named_modules("", /*include_self=*/false)) {
+    if (names.count(item.key()) > 0) item.value()->train(false);
+  }
+}
+
+[[noreturn]] void throw_no_match(const char* key, const std::string& pattern,
+                                 const std::vector<std::string>& names) {
+  const std::string near = nearest(pattern, names);
+  throw ConfigError(std::string("[model] ") + key + " \"" + pattern + "\" matches no parameter" +
+                    (near.empty() ? "" : " (nearest: " + near + ")") + "; mend or drop it");
+}
+
+void check_patterns(const ModelOptions& options, const std::vector<std::string>& names) {
+  const auto fits_none = [&](const std::string& pattern) {
+    return std::none_of(names.begin(), names.end(),
+                        [&](const auto& name) { return matches(pattern, name); });
+  };
+  for (const auto& pattern : options.freeze) {
+    if (fits_none(pattern)) throw_no_match("freeze", pattern, names);
+  }
+  for (const auto& table : options.unfreeze) {
+    for (const auto& pattern : table.parameters) {
+      if (fits_none(pattern)) throw_no_match("unfreeze", pattern, names);
+    }
+    const bool frees = std::any_of(names.begin(), names.end(), [&](const auto& name) {
+      return matches_any(table.parameters, name) && matches_any(options.freeze, name);
+    });
+    if (!frees) {
+      throw ConfigError("[model] unfreeze " + join(table.parameters) + " at step " +
+                        to_text(*table.step) +
+                        ": model.freeze holds none of these parameters; drop it, or freeze them");
+    }
+  }
+}
+
+bool trained_from_start(const ModelOptions& options, const std::string& name) {
+  return std::any_of(options.unfreeze.begin(), options.unfreeze.end(), [&](const auto& table) {
+    return table.step == 0 && matches_any(table.parameters, name);
+  });
+}
+
+}  // namespace
+
+int64_t freeze(torch::nn::Module& module, const ModelOptions& options) {
+  if (options.freeze.empty()) return 0;
+  auto parameters = module.named_parameters();
+  check_patterns(options, parameters.keys());
+  int64_t frozen = 0;
+  for (auto& item : parameters) {
+    if (!matches_any(options.freeze, item.key())) continue;
+    if (trained_from_start(options, item.key())) continue;
+    item.value().set_requires_grad(false);
+    ++frozen;
+  }
+  if (!has_trained(module)) {
+    throw ConfigError(
+        "[model] freeze leaves no parameter to train at step 0; freeze less, or except some with "
+        "[[model.unfreeze]] step = 0");
+  }
+  make_still(module, frozen_whole(module));
+  return frozen;
+}
+
+std::vector<std::string> still_modules(const torch::nn::Module& module) {
+  std::vector<std::string> outermost;
+  for (const auto& item : module.named_modules("", /*include_self=*/false)) {
+    const auto& child = *item.value();
+    if (child.is_training() || child.parameters().empty() || has_trained(child)) continue;
+    const bool inside = std::any_of(outermost.begin(), outermost.end(), [&](const auto& outer) {
+      return item.key().rfind(outer + ".", 0) == 0;
+    });
+    if (!inside) outermost.push_back(item.key());
+  }
+  return outermost;
+}
+
+void thaw(RunState& run, const FreezePlan& plan) {
+  const auto due = std::find_if(plan.thaws.begin(), plan.thaws.end(),
+                                [&](const Thaw& thaw) { return thaw.step == run.step(); });
+  if (due == plan.thaws.end()) return;
+  auto& root = *run.task.module;
+  const auto before = frozen_whole(root);
+  auto parameters = root.named_parameters();
+  int64_t elements = 0;
+  for (const auto& name : due->parameters) {
+    at::Tensor& parameter = parameters[name];
+    if (parameter.requires_grad()) continue;
+    parameter.set_requires_grad(true);
+    elements += parameter.numel();
+  }
+  if (elements == 0) return;  // this step is tried again after a skipped update
+  // Parents come first, so that what stays frozen inside a woken module is set back after it.
+  const auto after = frozen_whole(root);
+  for (const auto& item : root.named_modules("", /*include_self=*/false)) {
+    if (before.count(item.key()) > 0) item.value()->train(after.count(item.key()) == 0);
+  }
+  for (auto& phase : run.phases) {
+    for (auto& objective : phase.objectives) objective.choose_parameters();
+  }
+  log("[train] " + to_text(due->step) +
+      " steps are applied: " + to_text(std::ssize(due->parameters)) + " tensors, " +
+      to_text(elements) + " parameters are unfrozen, their optimizer state starts from 0");
+}
+
+}  // namespace tanren
