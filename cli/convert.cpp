@@ -1,5 +1,6 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/weights_file.h"
@@ -44,13 +45,16 @@ void list(const WeightsFile& file, bool json) {
   double bytes = 0;
   int64_t elements = 0;
   for (const auto& [name, tensor] : file.content.tensors) {
-    std::cout << name << "  " << shape_text(tensor) << "  " << dtype_text(tensor) << "\n";
     bytes += static_cast<double>(tensor.nbytes());
     elements += tensor.numel();
   }
-  for (const auto& record : file.opaque) std::cout << record << "  (not read)\n";
-  std::cout << file.kind << ": " << file.content.tensors.size() << " tensors, " << elements
-            << " elements, " << bytes_text(bytes) << "\n";
+  // Names are the file's own, and may hold what a terminal would obey.
+  std::cout << one_line(file.kind) << ": " << file.content.tensors.size() << " tensors, "
+            << elements << " elements, " << bytes_text(bytes) << "\n";
+  for (const auto& [name, tensor] : file.content.tensors) {
+    std::cout << one_line(name) << "  " << shape_text(tensor) << "  " << dtype_text(tensor) << "\n";
+  }
+  for (const auto& record : file.opaque) std::cout << one_line(record) << "  (not read)\n";
 }
 
 std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& renames) {
@@ -185,8 +189,8 @@ int convert(const Arguments& arguments, const Registry& registry) {
   write_weights(arguments.target, state.tensors);
   if (arguments.quiet) return 0;
   for (const auto& remark : state.remarks) std::cout << remark << "\n";
-  std::cout << arguments.target << ": " << state.tensors.size() << " tensors from " << file.kind
-            << "\n";
+  std::cout << arguments.target << ": " << state.tensors.size() << " tensors from "
+            << one_line(file.kind) << "\n";
   return 0;
 }
 

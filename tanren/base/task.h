@@ -47,6 +47,9 @@ struct GenerateRequest {
   int64_t top_k = 0;            // among the k most probable only; 0: all
   double top_p = 1.0;           // among the fewest that hold this probability, in (0, 1]
   uint64_t seed = 0;
+  int64_t num_beams = 1;      // above 1: the most probable continuation by beam search; no draws
+  double length_penalty = 1;  // beams: log probability over length to this power
+  int64_t stop_token = -1;    // ends the text, which holds it; -1: none
 };
 
 struct Task {

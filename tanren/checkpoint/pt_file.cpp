@@ -181,6 +181,12 @@ class Gatherer {
   // A pickled torch.nn.Module: what its state_dict would hold, under the same names.
   void visit_module(const std::map<std::string, uint32_t>& fields, const std::string& path,
                     int depth, PtFile& file) {
+    // A module of transformers carries the config that it was made of.
+    const auto config = fields.find("config");
+    if (path.empty() && config != fields.end() && at(config->second).kind == PickleKind::object) {
+      const auto state = at(config->second).items[2];
+      if (at(state).kind == PickleKind::dict) visit_pairs(state, "config", depth + 1, file);
+    }
     std::set<std::string> transient;
     if (const auto names = fields.find("_non_persistent_buffers_set"); names != fields.end()) {
       for (const auto item : set_items(names->second)) transient.insert(key_text(item));

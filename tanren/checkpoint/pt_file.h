@@ -17,7 +17,8 @@ struct PtFile {
   // "state_dict", "checkpoint", "module of class …", "TorchScript archive".
   std::string kind;
   // Tensors by their path in the file ("model.layer1.0.weight"), in its order, and plain numbers,
-  // truths and texts likewise ("epoch"). A module's weights have the names of its state_dict.
+  // truths and texts likewise ("epoch"). A module's weights have the names of its state_dict;
+  // the values are those of its config, where it has one ("config.hidden_size").
   State content;
   std::vector<std::string> opaque;  // paths of records that are neither, with their class
 };

@@ -170,7 +170,7 @@ at::Tensor strided_view(const at::Tensor& storage, int64_t offset,
     numel *= static_cast<double>(std::max<int64_t>(sizes[i], 1));
   }
   // An expanded tensor (stride 0) may be larger than its storage, but not so that a copy of it hurts.
-  constexpr double kMaxExpanded = 1 << 20;
+  constexpr double kMaxExpanded = 1 << 22;
   if (numel > std::max(static_cast<double>(storage.numel()), kMaxExpanded)) {
     fail(where, "a tensor is larger than its storage");
   }

@@ -276,6 +276,15 @@ void fields(V& v, GenerateOptions& o) {
   v("top_p", o.top_p,
     {"Sample among the fewest tokens that hold this probability, in (0, 1].", Identity::free});
   v("seed", o.seed, {"Seed of the sample, 0 or more.", Identity::free});
+  v("num_beams", o.num_beams,
+    {"1: tokens are drawn; above: beam search, which keeps the num_beams most probable texts and "
+     "draws nothing.",
+     Identity::free});
+  v("length_penalty", o.length_penalty,
+    {"Beams that end at different lengths compare by log probability / length^length_penalty.",
+     Identity::free});
+  v("stop_token", o.stop_token,
+    {"Token (for text: byte) that ends the text, and stands in it; -1: none.", Identity::free});
 }
 
 // Calls visitor(full_key, member&, FieldInfo) for every key, in the order of the documentation.

@@ -119,7 +119,10 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "generate.temperature",
                                             "generate.top_k",
                                             "generate.top_p",
-                                            "generate.seed"}));
+                                            "generate.seed",
+                                            "generate.num_beams",
+                                            "generate.length_penalty",
+                                            "generate.stop_token"}));
 }
 
 TEST(Identity, a_longer_run_is_the_same_run_and_a_shorter_one_is_not) {
@@ -233,6 +236,12 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
         if (!synthetic) left.insert(std::string("average.") + key);
       }
       if (synthetic) left.insert("average.learning_rate");
+      for (const char* key : {"temperature", "top_k", "top_p", "seed"}) {
+        if (synthetic) left.insert(std::string("generate.") + key);
+      }
+      for (const char* key : {"num_beams", "length_penalty"}) {
+        if (!synthetic) left.insert(std::string("generate.") + key);
+      }
       left.insert("optimizer.dampening");
       if (!synthetic) left.insert("model.label_smoothing");
       for (const char* source : {"data.train.", "data.eval."}) {

@@ -84,10 +84,9 @@ void fields(V& v, ModelOptions& o) {
      "folder; relative to the config file."});
   v("from_hf", o.from_hf,
     {"Start from a trained model, whose kind and sizes need not be given: a folder of Hugging "
-     "Face's "
-     "save_pretrained (bert, gpt2), or a name in the caches of Hugging Face and torch.hub "
-     "(bert-base-uncased, owner/name, resnet50); relative to the config file. Keys given beside it "
-     "stand above its config.json."});
+     "Face's save_pretrained (bert, gpt2), a name in the caches of Hugging Face and torch.hub "
+     "(bert-base-uncased, owner/name, resnet50), or a .pt file of torch.save(model) of their "
+     "classes; relative to the config file. Keys given beside it stand above its config.json."});
   v("init_skip", o.init_skip,
     {"Patterns of tensors not taken from init_from or from_hf: initialised anew, or left in the "
      "file."});

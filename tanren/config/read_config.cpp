@@ -269,11 +269,14 @@ void resolve(std::string& path, const fs::path& folder) {
   }
 }
 
-// A name stays one unless there is such a folder, or it looks like a path.
+// A name stays one unless there is such a folder or .pt file, or it looks like a path.
 void resolve_folder(std::string& name, const fs::path& folder) {
   std::error_code none;
+  const bool is_file =
+      name.find(".pt") != std::string::npos && fs::is_regular_file(folder / name, none);
   const bool is_path = !name.empty() && name.front() == '.';
-  if (is_path || (!name.empty() && fs::is_directory(folder / name, none))) resolve(name, folder);
+  if (is_path || is_file || (!name.empty() && fs::is_directory(folder / name, none)))
+    resolve(name, folder);
 }
 
 }  // namespace

@@ -285,6 +285,9 @@ struct GenerateOptions {     // the sample that tanren eval prints of a language
   int64_t top_k = 0;         // only among the k most probable; 0: all
   double top_p = 1.0;        // only among the fewest that hold this probability
   int64_t seed = 0;
+  int64_t num_beams = 1;        // above 1: beam search, the most probable text
+  double length_penalty = 1.0;  // of beams that end at different lengths
+  int64_t stop_token = -1;      // that ends the text; -1: none
 };
 
 struct RunConfig {

@@ -115,9 +115,13 @@ void check_kind_keys(Problems& p, const ModelOptions& o, const std::set<std::str
     if (o.kind == "bert") check_task(p, o, {"classify", "masked_lm"}, changed);
     if (o.kind == "lstm") check_task(p, o, {"classify", "next_token"}, changed);
     if (!kind.sizes.empty() && !o.size.empty()) p.one_of("model.size", o.size, kind.sizes);
-    if (o.kind != "gpt2") {
-      p.unused(changed, "generate.", {"prompt", "tokens", "temperature", "top_k", "top_p", "seed"},
-               "model.kind", o.kind);
+    const std::vector<std::string> generate = {"prompt",    "tokens",         "temperature",
+                                               "top_k",     "top_p",          "seed",
+                                               "num_beams", "length_penalty", "stop_token"};
+    if (o.kind == "lstm" && o.task != "next_token") {
+      p.unused(changed, "generate.", generate, "model.task", o.task.empty() ? "classify" : o.task);
+    } else if (o.kind != "gpt2" && o.kind != "lstm") {
+      p.unused(changed, "generate.", generate, "model.kind", o.kind);
     }
   }
 }

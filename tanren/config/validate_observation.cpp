@@ -22,6 +22,18 @@ void check_generate(Problems& p, const GenerateOptions& o) {
   p.check(o.top_p > 0 && o.top_p <= 1,
           "generate.top_p is " + to_text(o.top_p) + "; it must lie in (0, 1]");
   p.at_least("generate.seed", o.seed, 0);
+  p.within("generate.num_beams", static_cast<double>(o.num_beams), 1, 1024, true);
+  p.within("generate.stop_token", static_cast<double>(o.stop_token), -1, kAbsurdWidth, false);
+  const GenerateOptions plain;
+  if (o.num_beams > 1) {
+    p.check(o.temperature == plain.temperature && o.top_k == plain.top_k &&
+                o.top_p == plain.top_p && o.seed == plain.seed,
+            "generate.num_beams above 1 draws nothing; drop generate.temperature, top_k, top_p and "
+            "seed, or set num_beams = 1");
+  }
+  p.check(o.length_penalty == plain.length_penalty || (o.num_beams > 1 && o.stop_token >= 0),
+          "generate.length_penalty has no meaning where all texts are of one length; set "
+          "generate.num_beams above 1 and generate.stop_token, or drop it");
 }
 
 }  // namespace

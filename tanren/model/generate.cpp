@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
+#include "tanren/model/beam_search.h"
 
 #include <ATen/ATen.h>
 
@@ -47,6 +48,25 @@ Candidates candidates(const double* scores, int64_t count, const GenerateRequest
   return result;
 }
 
+void check_request(const GenerateRequest& request, int64_t vocab) {
+  if (request.prompt.empty()) {
+    throw ConfigError("[generate] the prompt is empty; set generate.prompt");
+  }
+  for (const int64_t token : request.prompt) {
+    if (token < 0 || token >= vocab) {
+      throw ConfigError(
+          fmt::format("[generate] the prompt holds token {}, and the data has tokens 0 to {}; mend "
+                      "generate.prompt",
+                      token, vocab - 1));
+    }
+  }
+  if (request.stop_token >= vocab) {
+    throw ConfigError(fmt::format(
+        "[generate] stop_token is {}, and the data has tokens 0 to {}; mend generate.stop_token",
+        request.stop_token, vocab - 1));
+  }
+}
+
 }  // namespace
 
 int64_t draw_token(const at::Tensor& scores, const GenerateRequest& request, int64_t index) {
@@ -79,23 +99,31 @@ int64_t window_begin(int64_t length, int64_t context) {
 
 std::vector<int64_t> generate(const GenerateRequest& request, int64_t context, int64_t vocab,
                               const NextScores& next_scores) {
-  if (request.prompt.empty()) {
-    throw ConfigError("[generate] the prompt is empty; set generate.prompt");
-  }
-  for (const int64_t token : request.prompt) {
-    if (token < 0 || token >= vocab) {
-      throw ConfigError(
-          fmt::format("[generate] the prompt holds token {}, and the data has tokens 0 to {}; mend "
-                      "generate.prompt",
-                      token, vocab - 1));
-    }
-  }
+  check_request(request, vocab);
   std::vector<int64_t> tokens = request.prompt;
   for (int64_t i = 0; i < request.tokens; ++i) {
     const int64_t begin = window_begin(static_cast<int64_t>(tokens.size()), context);
     tokens.push_back(draw_token(next_scores(tokens, begin).slice(0, 0, vocab), request, i));
+    if (tokens.back() == request.stop_token) break;
   }
   return tokens;
+}
+
+std::vector<int64_t> generate(const GenerateRequest& request, int64_t context, int64_t vocab,
+                              TokenReader& reader) {
+  check_request(request, vocab);
+  if (request.num_beams > 1) return beam_search(request, context, vocab, reader);
+  int64_t from = -1, seen = 0;
+  return generate(request, context, vocab, [&](const std::vector<int64_t>& tokens, int64_t begin) {
+    if (begin != from) {
+      reader.forget();
+      seen = begin;
+    }
+    from = begin;
+    const std::vector<int64_t> fresh(tokens.begin() + seen, tokens.end());
+    seen = static_cast<int64_t>(tokens.size());
+    return reader.read(at::tensor(fresh, at::kLong).unsqueeze(0)).select(0, 0);
+  });
 }
 
 }  // namespace tanren

@@ -45,20 +45,27 @@ at::Tensor cached_attention(const at::Tensor& qkv, size_t block, const Gpt2Shape
       .flatten(2);
 }
 
-// Scores after the last of tokens[begin …], with one cache for as long as begin stands.
-NextScores next_scores(const std::shared_ptr<Gpt2>& model) {
-  const auto cache = std::make_shared<Gpt2Cache>();
-  const auto cache_begin = std::make_shared<int64_t>(-1);
-  return [=](const std::vector<int64_t>& tokens, int64_t begin) {
-    if (begin != *cache_begin) cache->length = 0;
-    *cache_begin = begin;
-    const std::vector<int64_t> fresh(tokens.begin() + begin + cache->length, tokens.end());
-    const at::Device device = model->parameters().front().device();
-    const at::Tensor ids = at::tensor(fresh, at::kLong).unsqueeze(0).to(device);
-    const at::Tensor states = model->states(ids, cache.get());
-    return model->logits(states.select(1, states.size(1) - 1)).select(0, 0);
-  };
-}
+class Gpt2Reader : public TokenReader {
+ public:
+  explicit Gpt2Reader(const Gpt2& model) : model_(model) {}
+
+  void forget() override { cache_ = {}; }
+  void reorder(const at::Tensor& rows) override {
+    if (at::equal(rows, at::arange(cache_.keys[0].size(0)))) return;
+    const at::Tensor order = rows.to(cache_.keys[0].device());
+    for (auto* side : {&cache_.keys, &cache_.values}) {
+      for (at::Tensor& part : *side) part = part.index_select(0, order);
+    }
+  }
+  at::Tensor read(const at::Tensor& ids) override {
+    const at::Tensor states = model_.states(ids.to(model_.parameters().front().device()), &cache_);
+    return model_.logits(states.select(1, states.size(1) - 1));
+  }
+
+ private:
+  const Gpt2& model_;
+  Gpt2Cache cache_;
+};
 
 }  // namespace
 
@@ -165,7 +172,8 @@ Task gpt2_task(const ModelOptions& options, const DataInfo& info) {
   if (smoothing == 0) task.metrics.emplace_back("perplexity");
   task.classes = model->shape().vocab_size;
   task.generate = [model, vocab = info.vocab_size](const GenerateRequest& request) {
-    return generate(request, model->shape().context_length, vocab, next_scores(model));
+    Gpt2Reader reader(*model);
+    return generate(request, model->shape().context_length, vocab, reader);
   };
   return task;
 }

@@ -2,6 +2,7 @@
 
 #include "tanren/base/block.h"
 #include "tanren/base/error.h"
+#include "tanren/model/generate.h"
 #include "tanren/model/supervised.h"
 #include "tanren/ops/dropout.h"
 
@@ -13,6 +14,7 @@
 
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 namespace tanren {
 
@@ -62,13 +64,39 @@ at::Tensor reordered(const at::Tensor& x, const at::Tensor& order) {
   return x.gather(1, order.unsqueeze(2).expand({-1, -1, x.size(2)}));
 }
 
-// One direction of one layer: [n, T, in] → [n, T, hidden].
-at::Tensor pass(const at::Tensor& x, const std::vector<at::Tensor>& weights) {
+// One direction of one layer: [n, T, in] → [n, T, hidden]. It begins where `carried` says, or at 0.
+at::Tensor pass(const at::Tensor& x, const std::vector<at::Tensor>& weights,
+                std::pair<at::Tensor, at::Tensor>* carried = nullptr) {
   const at::Tensor zero = at::zeros({1, x.size(0), weights[1].size(1)}, x.options());
-  return std::get<0>(at::lstm(x, {zero, zero}, weights, /*has_biases=*/true, /*num_layers=*/1,
-                              /*dropout=*/0.0, /*train=*/false, /*bidirectional=*/false,
-                              /*batch_first=*/true));
+  const bool follows = carried != nullptr && carried->first.defined();
+  const at::Tensor h = follows ? carried->first.to(x.scalar_type()) : zero;
+  const at::Tensor c = follows ? carried->second.to(x.scalar_type()) : zero;
+  const auto [outputs, last_h, last_c] =
+      at::lstm(x, {h, c}, weights, /*has_biases=*/true, /*num_layers=*/1,
+               /*dropout=*/0.0, /*train=*/false, /*bidirectional=*/false, /*batch_first=*/true);
+  if (carried != nullptr) *carried = {last_h, last_c};
+  return outputs;
 }
+
+class LstmReader : public TokenReader {
+ public:
+  explicit LstmReader(const Lstm& model) : model_(model) {}
+
+  void forget() override { carry_ = {}; }
+  void reorder(const at::Tensor& rows) override {
+    for (auto& [h, c] : carry_.layers) {
+      h = h.index_select(1, rows.to(h.device()));
+      c = c.index_select(1, rows.to(c.device()));
+    }
+  }
+  at::Tensor read(const at::Tensor& ids) override {
+    return model_.next_scores(ids.to(model_.parameters().front().device()), carry_);
+  }
+
+ private:
+  const Lstm& model_;
+  LstmCarry carry_;
+};
 
 }  // namespace
 
@@ -139,7 +167,7 @@ at::Tensor Lstm::layer_forward(const Layer& layer, const at::Tensor& x,
   return at::cat({ahead, reordered(pass(reordered(x, order), layer.behind), order)}, 2);
 }
 
-at::Tensor Lstm::states(const at::Tensor& inputs, const at::Tensor& mask) const {
+at::Tensor Lstm::states(const at::Tensor& inputs, const at::Tensor& mask, LstmCarry* carry) const {
   at::Tensor x = inputs;
   if (embedding_ != nullptr) {
     x = run_block("embedding", [&] {
@@ -149,8 +177,12 @@ at::Tensor Lstm::states(const at::Tensor& inputs, const at::Tensor& mask) const 
   }
   at::Tensor order;
   if (shape_.bidirectional) order = reverse_order(mask, x.sizes(), x.device());
+  if (carry != nullptr) carry->layers.resize(layers_.size());
   for (size_t i = 0; i < layers_.size(); ++i) {
-    x = run_block(layers_[i].name, [&] { return layer_forward(layers_[i], x, order); });
+    x = run_block(layers_[i].name, [&] {
+      if (carry != nullptr) return pass(x, layers_[i].ahead, &carry->layers[i]);
+      return layer_forward(layers_[i], x, order);
+    });
     if (i + 1 < layers_.size()) {
       x = dropout(x, shape_.dropout, layers_[i].site, recurrent_->is_training());
     }
@@ -158,14 +190,20 @@ at::Tensor Lstm::states(const at::Tensor& inputs, const at::Tensor& mask) const 
   return x;
 }
 
+at::Tensor Lstm::scores(const at::Tensor& states) const {
+  return run_block("head", [&] {
+    return head_->forward(
+        dropout(states, shape_.classifier_dropout, site_id("head"), head_->is_training()));
+  });
+}
+
+at::Tensor Lstm::next_scores(const at::Tensor& ids, LstmCarry& carry) const {
+  const at::Tensor x = states(ids, {}, &carry);
+  return scores(x.select(1, x.size(1) - 1));
+}
+
 at::Tensor Lstm::forward(const at::Tensor& inputs, const at::Tensor& mask) const {
   const at::Tensor x = states(inputs, mask);
-  const auto scores = [&](const at::Tensor& seen) {
-    return run_block("head", [&] {
-      return head_->forward(
-          dropout(seen, shape_.classifier_dropout, site_id("head"), head_->is_training()));
-    });
-  };
   if (shape_.next_token) return scores(x);
   at::Tensor last = x.select(1, x.size(1) - 1);
   if (mask.defined()) {
@@ -191,6 +229,10 @@ Task lstm_task(const ModelOptions& options, const DataInfo& info) {
   if (!model->shape().next_token) return supervised_batches(model, forward, options, info);
   Task task = token_task(model, forward, options.label_smoothing);
   task.classes = model->shape().vocab_size;
+  task.generate = [model, vocab = info.vocab_size](const GenerateRequest& request) {
+    LstmReader reader(*model);
+    return generate(request, kNoContext, vocab, reader);
+  };
   return task;
 }
 

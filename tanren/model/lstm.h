@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tanren {
@@ -33,6 +34,12 @@ struct LstmShape {
 // ConfigError where the data is neither tokens nor vectors, or does not fit the keys.
 LstmShape lstm_shape(const ModelOptions& options, const DataInfo& info);
 
+// What is carried from one piece of a sequence to the next: each layer's last h and c,
+// [1, n, hidden_size].
+struct LstmCarry {
+  std::vector<std::pair<at::Tensor, at::Tensor>> layers;
+};
+
 class Lstm : public Module {
  public:
   explicit Lstm(const LstmShape& shape);
@@ -40,10 +47,14 @@ class Lstm : public Module {
   // inputs: ids int64 [n, T], or vectors [n, T, features]. mask [n, T], 0 where there is padding,
   // which comes after what is real; undefined: there is none. Gives what the last layer puts out,
   // [n, T, directions · hidden_size]; where there is padding, anything.
-  at::Tensor states(const at::Tensor& inputs, const at::Tensor& mask) const;
+  // With a carry (not both ways) inputs follow what it comes from, and it is of them afterwards.
+  at::Tensor states(const at::Tensor& inputs, const at::Tensor& mask,
+                    LstmCarry* carry = nullptr) const;
   // Scores of the sequence, [n, outputs]: from the last real state of each direction. For
   // next_token scores after each token, [n, T, outputs].
   at::Tensor forward(const at::Tensor& inputs, const at::Tensor& mask) const;
+  // next_token: scores after the last of ids [n, T], which follow what is carried: [n, outputs].
+  at::Tensor next_scores(const at::Tensor& ids, LstmCarry& carry) const;
 
   const LstmShape& shape() const { return shape_; }
 
@@ -55,6 +66,7 @@ class Lstm : public Module {
   };
 
   at::Tensor layer_forward(const Layer& layer, const at::Tensor& x, const at::Tensor& order) const;
+  at::Tensor scores(const at::Tensor& states) const;
 
   LstmShape shape_;
   std::shared_ptr<Embedding> embedding_;  // null for vectors

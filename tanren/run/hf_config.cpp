@@ -16,8 +16,8 @@ using Json = nlohmann::json;
 // The fields of one file, read with a default, each error naming file and field.
 class Fields {
  public:
-  explicit Fields(const std::filesystem::path& file) : file_(file.string()) {
-    json_ = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  Fields(const std::string& text, std::string name) : file_(std::move(name)) {
+    json_ = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (json_.is_discarded() || !json_.is_object()) fail("is no JSON object; download it again");
   }
 
@@ -153,7 +153,12 @@ void read_gpt2(const Fields& json, ModelOptions& o) {
 }  // namespace
 
 ModelOptions options_of_hf_config(const std::filesystem::path& file, const ModelOptions& asked) {
-  const Fields json(file);
+  return options_of_hf_text(read_file(file), file.string(), asked);
+}
+
+ModelOptions options_of_hf_text(const std::string& text, const std::string& name,
+                                const ModelOptions& asked) {
+  const Fields json(text, name);
   const std::string type = json.text("model_type", "");
   ModelOptions options = asked;
   if (type == "bert") {

@@ -5,6 +5,7 @@
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/config/validate.h"
 #include "tanren/run/hf_config.h"
+#include "tanren/run/module_class.h"
 
 #include <algorithm>
 #include <utility>
@@ -78,9 +79,13 @@ void check_keys(ModelOptions options, const std::string& kind) {
 
 Pretrained resolve_model(const ModelOptions& options, const HubCaches& caches) {
   if (options.from_hf.empty()) return {options, {}};
-  const HubModel found = find_hub_model(options.from_hf, caches);
+  const bool is_file = is_module_file(options.from_hf);
+  const HubModel found =
+      is_file ? HubModel{"", "", options.from_hf} : find_hub_model(options.from_hf, caches);
   Pretrained pretrained{options, found.weights};
-  if (found.folder.empty()) {
+  if (is_file) {
+    pretrained.model = options_of_module(options.from_hf, options);
+  } else if (found.folder.empty()) {
     pretrained.model.kind = found.kind;
     pretrained.model.size = options.from_hf;
   } else {

@@ -94,7 +94,10 @@ std::optional<std::string> write_sample(const RunState& run, const Parts& parts)
                                 .temperature = options.temperature,
                                 .top_k = options.top_k,
                                 .top_p = options.top_p,
-                                .seed = static_cast<uint64_t>(options.seed)};
+                                .seed = static_cast<uint64_t>(options.seed),
+                                .num_beams = options.num_beams,
+                                .length_penalty = options.length_penalty,
+                                .stop_token = options.stop_token};
   const at::NoGradGuard no_grad;
   const EvalModeScope eval_mode(*run.task.module);
   const bool wants_average = parts.plan.average.evaluate;

@@ -9,6 +9,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <array>
+
 #include <algorithm>
 #include <regex>
 
@@ -382,6 +384,36 @@ TEST_F(Cli, converts_weights_both_ways_and_refuses_what_it_cannot) {
                           "/tests/fixtures/tokenizer/bpe.json");
   EXPECT_NE(ids.output.find("uint16, vocabulary 600"), std::string::npos) << ids.output;
   EXPECT_TRUE(exists("ids.bin"));
+}
+
+TEST_F(Cli, lists_and_converts_every_kind_of_file_that_python_leaves) {
+  const std::string folder = TANREN_SOURCE_DIR "/tests/fixtures/pt/";
+  const auto tensors_of = [&](const std::string& file) {
+    return nlohmann::json::parse(tanren("convert " + file + " --list --json").output)["tensors"];
+  };
+  const auto wanted = tensors_of(folder + "model.safetensors");
+  const std::vector<std::array<std::string, 3>> files = {
+      {"module.pt", "module of class __main__.Small", ""},
+      {"checkpoint.pt", "checkpoint", "took model (9 of 27 tensors)"},
+      {"data_parallel.pt", "state_dict", "took the prefix module. off every name"},
+      {"compiled.pt", "checkpoint", "took the prefix _orig_mod. off every name"},
+      {"torchscript.pt", "TorchScript archive", ""}};
+  for (const auto& [name, kind, remark] : files) {
+    SCOPED_TRACE(name);
+    const auto list = tanren("convert " + folder + name + " --list");
+    EXPECT_EQ(list.output.rfind(kind + ": ", 0), 0u) << list.output;  // first what it is
+    EXPECT_NE(list.output.find("head.weight  [3, 8]  float32"), std::string::npos) << list.output;
+    const auto done = tanren("convert " + folder + name + " all.safetensors");
+    EXPECT_EQ(done.code, 0) << done.output;
+    EXPECT_NE(done.output.find(remark), std::string::npos) << done.output;
+    EXPECT_NE(done.output.find(" tensors from " + kind), std::string::npos) << done.output;
+    auto found = tensors_of("all.safetensors");
+    found.erase("scratch");  // TorchScript does not say which buffers are not for keeping
+    EXPECT_EQ(found, wanted);
+  }
+  const auto whole = tanren("convert " + folder + "torchvision_module.pt out.pt --rename fc=head");
+  EXPECT_EQ(whole.code, 0) << whole.output;
+  EXPECT_TRUE(tensors_of("out.pt").contains("head.weight"));
 }
 
 TEST_F(Cli, explains_and_plans_as_text_and_json) {

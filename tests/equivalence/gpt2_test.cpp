@@ -121,6 +121,9 @@ TEST(Sample, goes_on_from_the_prompt_by_every_option_and_leaves_the_model_as_it_
     EXPECT_NE(text_with([](auto& o) { o.top_k = 2; }), plain);
     EXPECT_NE(text_with([](auto& o) { o.top_p = 0.1; }), plain);
     EXPECT_NE(text_with([](auto& o) { o.seed = 1; }), plain);
+    EXPECT_NE(text_with([](auto& o) { o.num_beams = 3; }), plain);
+    const auto drawn = std::stoll(plain->substr(6));
+    EXPECT_EQ(text_with([&](auto& o) { o.stop_token = drawn; }), "3 1 4 " + std::to_string(drawn));
     EXPECT_EQ(text_with([](auto& o) { o.tokens = 0; }), std::nullopt);
     EXPECT_TRUE(run.state.task.module->is_training());
   }

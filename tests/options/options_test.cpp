@@ -370,6 +370,9 @@ const std::map<std::string, std::string> kElsewhere = {
     {"generate.top_k", "gpt2_test: a sample by every option"},
     {"generate.top_p", "gpt2_test: a sample by every option"},
     {"generate.seed", "gpt2_test: a sample by every option"},
+    {"generate.num_beams", "gpt2_test: a sample by every option"},
+    {"generate.length_penalty", "beam_search_test: as in transformers"},
+    {"generate.stop_token", "gpt2_test: a sample by every option"},
     {"metrics.tensorboard_every", "tensorboard_sink_test"},
 };
 
