@@ -92,7 +92,7 @@ void add_dropout_gradient(int64_t count, double scale, const R* gradient, const 
   });
 }
 
-#define TANREN_ADD_DROPOUT(T, R)                                                            \
+#define TANREN_ADD_DROPOUT(T, R)                                                             \
   template void add_dropout_rows(const DropoutDraw&, double, const R*, const T*, R*, bool*); \
   template void add_dropout_gradient(int64_t, double, const R*, const bool*, T*)
 TANREN_ADD_DROPOUT(float, float);
