@@ -5,6 +5,7 @@
 #include "benchmarks/gpt_loops.h"
 #include "benchmarks/paired.h"
 #include "benchmarks/peers/peer_process.h"
+#include "tanren/memory/cpu_allocator.h"
 
 #include <cstdlib>
 #include <string>
@@ -21,6 +22,7 @@ int main(int argc, char** argv) {
   const std::string threads = argc > 3 ? argv[3] : "2";
   bench::PeerProcess peer(
       {python, TANREN_SOURCE_DIR "/benchmarks/peers/gpt2_torch.py", mode, threads});
+  install_cpu_allocator();  // as a run does
   RunConfig config;
   config.run.steps = 1000000;
   config.run.threads = std::atoll(threads.c_str());

@@ -1,7 +1,9 @@
 #include "tanren/ops/attention.h"
 
 #include "tanren/base/error.h"
+#include "tanren/ops/attention_bf16.h"
 #include "tanren/ops/attention_kernel.h"
+#include "tanren/ops/block_gemm.h"
 #include "tanren/ops/draw.h"
 #include "tanren/ops/dropout.h"
 
@@ -85,6 +87,16 @@ class BlockedAttention {
     const auto wide = qkv.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     at::Tensor out = at::empty({n, length, width}, qkv.options());
     at::Tensor log_sums = at::empty({n, num_heads_, length}, qkv.options().dtype(wide));
+    if (by_blocks(qkv)) {
+      auto* sums = log_sums.mutable_data_ptr<float>();
+      auto* to = out.mutable_data_ptr<c10::BFloat16>();
+      for_each_block_head(qkv, [&](Bf16Attention& attention, const Head& head) {
+        attention.forward(view_of(head, qkv), blocks_of(head, length),
+                          to + head.sample * length * width + head.index * head.size, width,
+                          sums + (head.sample * num_heads_ + head.index) * length);
+      });
+      return {out, log_sums};
+    }
     for_each_head(qkv, [&](const Head& head, const Scratch& scratch) {
       const at::Tensor q = head.of(qkv, 0, width), k = head.of(qkv, 1, width).t();
       const at::Tensor v = head.of(qkv, 2, width), to = head.of(out, 0, width);
@@ -110,6 +122,21 @@ class BlockedAttention {
     const int64_t length = qkv.size(1), width = qkv.size(2) / 3;
     const auto wide = log_sums.scalar_type();
     at::Tensor result = at::empty_like(qkv);
+    if (by_blocks(qkv)) {
+      const at::Tensor own = gradient.contiguous();
+      const auto* outs = out.const_data_ptr<c10::BFloat16>();
+      const auto* gradients = own.const_data_ptr<c10::BFloat16>();
+      const auto* sums = log_sums.const_data_ptr<float>();
+      auto* to = result.mutable_data_ptr<c10::BFloat16>();
+      for_each_block_head(qkv, [&](Bf16Attention& attention, const Head& head) {
+        const int64_t row = head.sample * length * width + head.index * head.size;
+        auto* q_gradient = to + head.sample * length * 3 * width + head.index * head.size;
+        attention.backward(view_of(head, qkv), blocks_of(head, length), outs + row, gradients + row,
+                           width, sums + (head.sample * num_heads_ + head.index) * length,
+                           q_gradient, q_gradient + width, q_gradient + 2 * width);
+      });
+      return result;
+    }
     for_each_head(qkv, [&](const Head& head, const Scratch& scratch) {
       const at::Tensor q = head.of(qkv, 0, width), k = head.of(qkv, 1, width);
       const at::Tensor v = head.of(qkv, 2, width), g = head.of(gradient, 0, width);
@@ -128,8 +155,9 @@ class BlockedAttention {
         AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, qkv.scalar_type(), "attend", [&] {
           using Acc = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
           attention_gradient(
-              block, weights.mutable_data_ptr<scalar_t>(), slopes.mutable_data_ptr<scalar_t>(),
-              sums.const_data_ptr<Acc>() + first, deltas.const_data_ptr<Acc>() + first);
+              block, weights.const_data_ptr<scalar_t>(), slopes.const_data_ptr<scalar_t>(),
+              sums.const_data_ptr<Acc>() + first, deltas.const_data_ptr<Acc>() + first,
+              weights.mutable_data_ptr<scalar_t>(), slopes.mutable_data_ptr<scalar_t>());
         });
         head.of(result, 0, width)
             .narrow(0, first, block.rows)
@@ -153,11 +181,43 @@ class BlockedAttention {
     });
   }
 
+  bool by_blocks(const at::Tensor& qkv) const {
+    return qkv.scalar_type() == at::kBFloat16 && qkv.size(2) / 3 / num_heads_ % 2 == 0 &&
+           qkv.numel() > 0 && qkv.is_contiguous() && has_block_gemm();
+  }
+
+  template <typename F>
+  void for_each_block_head(const at::Tensor& qkv, const F& work) const {
+    at::parallel_for(0, qkv.size(0) * num_heads_, 1, [&](int64_t begin, int64_t end) {
+      Bf16Attention attention(qkv.size(1), qkv.size(2) / 3 / num_heads_, kBlockRows);
+      for (int64_t unit = begin; unit < end; ++unit) work(attention, Head(qkv, num_heads_, unit));
+      end_block_gemm();
+    });
+  }
+
+  HeadView view_of(const Head& head, const at::Tensor& qkv) const {
+    const int64_t length = qkv.size(1), row = qkv.size(2), width = row / 3;
+    const c10::BFloat16* q =
+        qkv.const_data_ptr<c10::BFloat16>() + head.sample * length * row + head.index * head.size;
+    return {q, q + width, q + 2 * width, length, head.size, row};
+  }
+
+  BlockOf blocks_of(const Head& head, int64_t length) const {
+    return [this, head, length](int64_t first, int64_t rows, int64_t cols) {
+      return block_of(head, length, first, rows, cols);
+    };
+  }
+
   AttentionBlock block_at(const Head& head, int64_t first, int64_t length) const {
     const int64_t rows = std::min(kBlockRows, length - first);
+    return block_of(head, length, first, rows, first + rows);
+  }
+
+  AttentionBlock block_of(const Head& head, int64_t length, int64_t first, int64_t rows,
+                          int64_t cols) const {
     return {.first_row = first,
             .rows = rows,
-            .cols = first + rows,
+            .cols = cols,
             .scale = 1 / std::sqrt(static_cast<double>(head.size)),
             .threshold = threshold_,
             .keep_scale = 1 / (1 - p_),

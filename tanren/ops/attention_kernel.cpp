@@ -28,8 +28,8 @@ void draw_row(const AttentionBlock& block, int64_t row, int64_t count, Acc* fact
 
 }  // namespace
 
-template <typename T, typename Acc>
-void attention_weights(const AttentionBlock& block, const T* scores, T* weights, Acc* log_sums) {
+template <typename S, typename T, typename Acc>
+void attention_weights(const AttentionBlock& block, const S* scores, T* weights, Acc* log_sums) {
   const int64_t width = block.cols + kGroup;
   const auto memory = std::make_unique<Acc[]>(static_cast<size_t>(2 * width));
   Acc *row = memory.get(), *factors = row + width;
@@ -55,41 +55,43 @@ void attention_weights(const AttentionBlock& block, const T* scores, T* weights,
   }
 }
 
-template <typename T, typename Acc>
-void attention_gradient(const AttentionBlock& block, T* scores, T* gradients, const Acc* log_sums,
-                        const Acc* deltas) {
+template <typename S, typename T, typename Acc>
+void attention_gradient(const AttentionBlock& block, const S* scores, const S* gradients,
+                        const Acc* log_sums, const Acc* deltas, T* weights, T* slopes) {
   const int64_t width = block.cols + kGroup;
   const auto memory = std::make_unique<Acc[]>(static_cast<size_t>(3 * width));
-  Acc *row = memory.get(), *factors = row + width, *slopes = factors + width;
+  Acc *row = memory.get(), *factors = row + width, *slope = factors + width;
   std::fill(factors, factors + width, Acc{1});
   const auto scale = static_cast<Acc>(block.scale);
   for (int64_t r = 0; r < block.rows; ++r) {
     const int64_t seen = block.first_row + r + 1;
-    T* weights = scores + r * block.cols;
-    T* gradient = gradients + r * block.cols;
-    load_row(weights, seen, row);
+    T* own_weights = weights + r * block.cols;
+    T* own_slopes = slopes + r * block.cols;
+    load_row(scores + r * block.cols, seen, row);
     exp_row(row, scale, log_sums[r], seen, row);
     if (block.threshold > 0) draw_row(block, block.first_row + r, seen, factors);
-    load_row(gradient, seen, slopes);
+    load_row(gradients + r * block.cols, seen, slope);
     const Acc delta = deltas[r];
     for (int64_t c = 0; c < seen; ++c) {
-      slopes[c] = row[c] * (slopes[c] * factors[c] - delta);
+      slope[c] = row[c] * (slope[c] * factors[c] - delta);
       row[c] *= factors[c];
     }
-    store_row(row, 1, seen, weights);
-    store_row(slopes, scale, seen, gradient);
-    std::fill(weights + seen, weights + block.cols, T(0));
-    std::fill(gradient + seen, gradient + block.cols, T(0));
+    store_row(row, 1, seen, own_weights);
+    store_row(slope, scale, seen, own_slopes);
+    std::fill(own_weights + seen, own_weights + block.cols, T(0));
+    std::fill(own_slopes + seen, own_slopes + block.cols, T(0));
   }
 }
 
-#define TANREN_ATTENTION(T, Acc)                                                      \
-  template void attention_weights<T, Acc>(const AttentionBlock&, const T*, T*, Acc*); \
-  template void attention_gradient<T, Acc>(const AttentionBlock&, T*, T*, const Acc*, const Acc*)
-TANREN_ATTENTION(float, float);
-TANREN_ATTENTION(double, double);
-TANREN_ATTENTION(c10::Half, float);
-TANREN_ATTENTION(c10::BFloat16, float);
+#define TANREN_ATTENTION(S, T, Acc)                                                      \
+  template void attention_weights<S, T, Acc>(const AttentionBlock&, const S*, T*, Acc*); \
+  template void attention_gradient<S, T, Acc>(const AttentionBlock&, const S*, const S*, \
+                                              const Acc*, const Acc*, T*, T*)
+TANREN_ATTENTION(float, float, float);
+TANREN_ATTENTION(double, double, double);
+TANREN_ATTENTION(c10::Half, c10::Half, float);
+TANREN_ATTENTION(c10::BFloat16, c10::BFloat16, float);
+TANREN_ATTENTION(float, c10::BFloat16, float);
 #undef TANREN_ATTENTION
 
 }  // namespace tanren

@@ -20,16 +20,17 @@ struct AttentionBlock {
   int64_t id, first_draw, row_draws;
 };
 
-// T: float, double, c10::Half, c10::BFloat16; Acc: what it is computed in, double or float.
+// S, T: float, double, c10::Half, c10::BFloat16, the same or S float and T c10::BFloat16; Acc: what
+// it is computed in, double or float.
 // weights[i] = dropped softmax(scale * scores), may be the scores' memory; log_sums[row] = the
 // logarithm of the sum that it was divided by.
-template <typename T, typename Acc>
-void attention_weights(const AttentionBlock& block, const T* scores, T* weights, Acc* log_sums);
+template <typename S, typename T, typename Acc>
+void attention_weights(const AttentionBlock& block, const S* scores, T* weights, Acc* log_sums);
 
-// In: scores, and the gradient of the dropped weights. Out, in place: the dropped weights, and the
-// gradient of the products q kᵀ. deltas[row] = Σ over a row of gradient · output.
-template <typename T, typename Acc>
-void attention_gradient(const AttentionBlock& block, T* scores, T* gradients, const Acc* log_sums,
-                        const Acc* deltas);
+// In: scores, and the gradient of the dropped weights. Out: the dropped weights, and the gradient of
+// the products q kᵀ; may be the memory of the former. deltas[row] = Σ over a row of gradient · output.
+template <typename S, typename T, typename Acc>
+void attention_gradient(const AttentionBlock& block, const S* scores, const S* gradients,
+                        const Acc* log_sums, const Acc* deltas, T* weights, T* slopes);
 
 }  // namespace tanren

@@ -1,6 +1,6 @@
 """Tokenises the same text with tanren and with Hugging Face tokenizers, in turn, and prints the ratio.
 
-    python benchmarks/peers/tokenize.py build/release/tanren [MEGABYTES]
+    python benchmarks/peers/tokenize_peer.py build/release/tanren [MEGABYTES]
 
 Text: Python's standard library, repeated. Vocabulary: trained here on it, 30 000 entries. Both use all
 cores; Hugging Face gets chunks of 1 MB through encode_batch. The ids are compared.

@@ -1,0 +1,48 @@
+// Attention of one head of one sample in bf16, on plain memory: what attention.cpp does block by
+// block, with scores and sums in fp32 (block_gemm.h). Single-threaded. Called by attention.cpp alone,
+// where has_block_gemm().
+#pragma once
+
+#include "tanren/ops/attention_kernel.h"
+
+#include <c10/util/BFloat16.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace tanren {
+
+// [T, size] with a row every `stride` elements; size is even.
+struct HeadView {
+  const c10::BFloat16* q;
+  const c10::BFloat16* k;
+  const c10::BFloat16* v;
+  int64_t length, size, stride;
+};
+
+// The block of rows [first, first + rows) with `cols` columns.
+using BlockOf = std::function<AttentionBlock(int64_t first, int64_t rows, int64_t cols)>;
+
+// What one thread works in, for heads of one shape.
+class Bf16Attention {
+ public:
+  Bf16Attention(int64_t length, int64_t size, int64_t block_rows);
+
+  // out: a row every out_stride elements. log_sums [T].
+  void forward(const HeadView& head, const BlockOf& block_of, c10::BFloat16* out,
+               int64_t out_stride, float* log_sums);
+  // gradient and out: of the head's output, a row every out_stride elements. The gradients of q, k
+  // and v are written with head.stride from row to row.
+  void backward(const HeadView& head, const BlockOf& block_of, const c10::BFloat16* out,
+                const c10::BFloat16* gradient, int64_t out_stride, const float* log_sums,
+                c10::BFloat16* q_gradient, c10::BFloat16* k_gradient, c10::BFloat16* v_gradient);
+
+ private:
+  int64_t length_, size_, block_rows_, cols_;  // cols_: length_, rounded up to even
+  std::vector<float> scores_, slopes_, product_, k_sum_, v_sum_, deltas_;
+  std::vector<c10::BFloat16> weights_, gradients_, turned_;
+  std::vector<uint32_t> first_packed_, second_packed_, key_rows_, block_packed_;
+};
+
+}  // namespace tanren
