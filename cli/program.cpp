@@ -1,6 +1,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/cli.h"
+#include "tanren/config/describe.h"
 #include "tanren/config/read_config.h"
 #include "tanren/run/run_folder.h"
 #include "cli/verb_list.h"
@@ -14,8 +15,22 @@ namespace tanren::cli {
 namespace fs = std::filesystem;
 
 namespace {
+// What people write as a flag is mostly a key.
+std::string key_advice(const std::vector<std::string>& extras) {
+  for (const auto& extra : extras) {
+    if (extra.rfind("--", 0) != 0) continue;
+    std::string name = extra.substr(2, extra.find('=') - 2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    for (const auto& key : all_keys()) {
+      if (key == name || key.substr(key.rfind('.') + 1) == name) return "use --set " + key + "=…";
+    }
+  }
+  return "keys are set with --set KEY=VALUE (tanren help lists them)";
+}
+
 constexpr const char* kFooter =
-    "Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 130 stopped and resumable.\n"
+    "Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 130 stopped by a signal and "
+    "resumable.\n"
     "Every key of a config: tanren help [KEY].";
 
 }  // namespace
@@ -61,6 +76,11 @@ int main(int argc, char** argv, const Registry& registry) {
   }
   try {
     app.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    std::vector<std::string> extras = app.remaining(/*recurse=*/true);
+    std::cerr << "[cli] " << arguments.verb << " takes no " << join(extras, " ") << "; "
+              << key_advice(extras) << "\n";
+    return 2;
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error, std::cout, std::cerr);
     return code == 0 ? 0 : 2;

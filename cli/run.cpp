@@ -43,7 +43,7 @@ std::string weights_text(const Exported& exported, const Summary& summary) {
   return "weights: " + exported.file.string() + " (" + text + ")";
 }
 
-void print_end(const RunOutput& output, const Named& named) {
+void print_end(const RunOutput& output, const Named& named, const std::string& program) {
   const std::string folder = named.folder.string();
   const auto& summary = output.summary;
   if (output.loop.ending == Ending::finished) {
@@ -55,12 +55,16 @@ void print_end(const RunOutput& output, const Named& named) {
     if (!summary.reason.empty()) std::cout << "ended early: " << summary.reason << "\n";
     if (output.exported) std::cout << weights_text(*output.exported, summary) << "\n";
     std::cout << "run folder: " << folder << "\n"
-              << "next: tanren eval " << folder << "  |  more steps: tanren run " << folder
-              << " --set run." << (named.config.run.steps ? "steps" : "epochs")
-              << "=…  |  the log: " << folder << "/log.jsonl\n";
+              << "next: ";
+    if (!named.config.data.eval.kind.empty()) {
+      std::cout << program << " eval " << folder << "  |  ";
+    }
+    std::cout << "more steps: " << program << " run " << folder << " --set run."
+              << (named.config.run.steps ? "steps" : "epochs") << "=…  |  the log: " << folder
+              << "/log.jsonl\n";
   } else {
-    std::cout << "stopped at step " << summary.steps << "; go on with: tanren run " << folder
-              << "\n";
+    std::cout << "stopped at step " << summary.steps << "; go on with: " << program << " run "
+              << folder << "\n";
   }
 }
 
@@ -74,6 +78,7 @@ int run(const Arguments& arguments, const Registry& registry) {
 
   RunInput input{.config = named.config, .folder = named.folder, .stop = &stop_requested};
   input.started_at = started_at;
+  const bool began_before = std::filesystem::exists(named.folder / "log.jsonl");
   const bool talk = !arguments.quiet && !arguments.json;
   std::unique_ptr<Sink> console;
   if (talk) {
@@ -85,8 +90,13 @@ int run(const Arguments& arguments, const Registry& registry) {
       void flush() override { sink->flush(); }
     };
     auto late = std::make_unique<Late>();
-    input.started = [late = late.get()](const Plan& plan, const auto& resumed_from) {
-      if (resumed_from) std::cout << "going on from " << resumed_from->string() << "\n";
+    input.started = [late = late.get(), &named, began_before](const Plan& plan,
+                                                              const auto& resumed_from) {
+      if (resumed_from) {
+        std::cout << "going on from " << resumed_from->string() << "\n";
+      } else if (began_before) {
+        std::cout << "no complete checkpoint in " << named.folder.string() << "; beginning again\n";
+      }
       late->sink = make_console_sink(std::cout, {.total_steps = plan.length.total_steps,
                                                  .console_every = plan.metrics.console_every,
                                                  .terminal = ::isatty(STDOUT_FILENO) == 1,
@@ -97,7 +107,7 @@ int run(const Arguments& arguments, const Registry& registry) {
   }
   const RunOutput output = tanren::run(input, registry);
   if (arguments.json) std::cout << to_json(output.summary) << "\n";
-  if (talk) print_end(output, named);
+  if (talk) print_end(output, named, arguments.program);
   return output.loop.ending == Ending::interrupted ? 130 : 0;
 }
 

@@ -1,7 +1,6 @@
 #include "tanren/base/names.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace tanren {
 
@@ -31,15 +30,24 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
 }
 
 namespace {
+// Case is the last thing that tells words apart.
+size_t letter_distance(char a, char b) {
+  if (a == b) return 0;
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return lower(a) == lower(b) ? 1 : 4;
+}
+
+// In quarters of a letter.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
+  for (size_t j = 0; j < row.size(); ++j) row[j] = 4 * j;
   for (size_t i = 1; i <= a.size(); ++i) {
     size_t diagonal = row[0];
-    row[0] = i;
+    row[0] = 4 * i;
     for (size_t j = 1; j <= b.size(); ++j) {
       const size_t above = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      row[j] =
+          std::min({row[j] + 4, row[j - 1] + 4, diagonal + letter_distance(a[i - 1], b[j - 1])});
       diagonal = above;
     }
   }
@@ -49,7 +57,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view name, const std::vector<std::string>& known) {
   std::string best;
-  size_t best_distance = std::max<size_t>(2, name.size() / 2) + 1;
+  size_t best_distance = 4 * (std::max<size_t>(2, name.size() / 2) + 1);
   for (const auto& candidate : known) {
     const size_t distance = edit_distance(name, candidate);
     if (distance < best_distance) {

@@ -30,6 +30,7 @@ TEST(Names, the_nearest_name_is_near_or_there_is_none) {
   EXPECT_EQ(nearest("wieght_decay", known), "weight_decay");
   EXPECT_EQ(nearest("zzzzzzzzzzzz", known), "");
   EXPECT_EQ(nearest("eps", {}), "");
+  EXPECT_EQ(nearest("AdamW", {"adam", "nadam", "adamw"}), "adamw");
 }
 
 TEST(Names, joins_with_a_separator) {

@@ -108,8 +108,16 @@ class CsvReader {
       std::vector<std::string> shown(
           columns_.begin(), columns_.begin() + std::min<std::ptrdiff_t>(8, columns_.size()));
       if (columns_.size() > shown.size()) shown.emplace_back("…");
+      const bool one =
+          columns_.size() == 1 && columns_[0].find_first_of(";\t") != std::string::npos;
+      double number = 0;
+      const auto& first = columns_.front();
+      const auto parsed = std::from_chars(first.data(), first.data() + first.size(), number);
+      const bool headless = parsed.ec == std::errc() && parsed.ptr == first.data() + first.size();
       fail(1, "there is no column \"" + options_.label + "\"; the columns are " + join(shown) +
-                  "; set " + what_ + ".label to one of them");
+                  (one        ? "; cells are separated by commas"
+                   : headless ? "; is there a header line that names the columns?"
+                              : "; set " + what_ + ".label to one of them"));
     }
     label_column_ = static_cast<size_t>(found - columns_.begin());
     if (std::find(found + 1, columns_.end(), options_.label) != columns_.end()) {
@@ -208,7 +216,8 @@ class CsvReader {
     if (parsed.ec == std::errc() && parsed.ptr == end && !std::isfinite(value)) {
       fail(line, where + " is " + cell + "; replace or drop non-finite values");
     }
-    fail(line, where + ": \"" + cell.substr(0, 40) + "\" is not a number; mend the cell");
+    fail(line, where + ": \"" + cell.substr(0, 40) + "\" is not a number; " +
+                   (column == label_column_ ? "classes are numbers from 0 on" : "mend the cell"));
   }
 
   double checked_label(double value, int64_t line) const {
@@ -220,15 +229,22 @@ class CsvReader {
     }
     const double bound =
         options_.classes > 0 ? static_cast<double>(options_.classes) : kMaxUnannouncedClass;
-    if (value < 0 || value >= bound) {
-      fail(line, label + " is out of range [0, " + to_text(static_cast<int64_t>(bound)) +
-                     "); mend it or set " + what_ + ".classes");
+    if (value < 0) fail(line, label + " is negative; classes are numbers from 0 on");
+    if (value >= bound) {
+      const bool announced = options_.classes > 0;
+      fail(line,
+           label + " is out of range [0, " + to_text(static_cast<int64_t>(bound)) +
+               "); mend it or set " + what_ +
+               (announced ? ".classes = " + to_text(static_cast<int64_t>(value) + 1) : ".classes"));
     }
     return value;
   }
 
   std::unique_ptr<Dataset> make(const at::Tensor& inputs, std::vector<int64_t> shape) const {
     DataInfo info{shape, 1, options_.label_type == "class"};
+    for (size_t column = 0; column < columns_.size(); ++column) {
+      if (column != label_column_) info.feature_names.push_back(columns_[column]);
+    }
     const auto rows = static_cast<int64_t>(labels_.size());
     at::Tensor labels = at::empty({rows}, info.class_labels ? at::kLong : at::kFloat);
     if (info.class_labels) {

@@ -53,6 +53,8 @@ TEST(Csv, a_missing_label_column_lists_the_columns_there_are) {
   TANREN_EXPECT_CONTAINS(error, "target, a, b");
   TANREN_EXPECT_CONTAINS(error, "data.train.label");
   TANREN_EXPECT_CONTAINS(csv_error("label,a,label\n1,2,3\n"), "two columns");
+  TANREN_EXPECT_CONTAINS(csv_error("label;a;b\n1;2;3\n"), "separated by commas");
+  TANREN_EXPECT_CONTAINS(csv_error("0,1,2\n1,2,3\n"), "is there a header line");
 }
 
 TEST(Csv, a_bad_cell_is_named_by_line_and_column) {

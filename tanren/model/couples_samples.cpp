@@ -11,4 +11,16 @@ bool couples_samples(const torch::nn::Module& module) {
   return false;
 }
 
+std::string torch_dropout(const torch::nn::Module& module) {
+  for (const auto& child : module.named_children()) {
+    const std::string type = child.value()->name();
+    const bool drops =
+        type.find("torch::nn::") != std::string::npos && type.find("Dropout") != std::string::npos;
+    if (drops) return child.key();
+    const std::string inside = torch_dropout(*child.value());
+    if (!inside.empty()) return child.key() + "." + inside;
+  }
+  return "";
+}
+
 }  // namespace tanren

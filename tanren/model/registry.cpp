@@ -43,7 +43,14 @@ Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) cons
         "[model] kind '" + options.kind + "' is unknown; " +
         (near.empty() ? "there are " + join(kinds()) : "did you mean '" + near + "'?"));
   }
-  Task task = found->second(options, info);
+  Task task;
+  try {
+    task = found->second(options, info);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error("[model] kind '" + options.kind + "' could not be built: " + error.what());
+  }
   if (options.append_head > 0 && !task.module->named_children().contains(kAppendedHead)) {
     throw ConfigError("[model] kind '" + options.kind +
                       "' takes no appended head; drop model.append_head");

@@ -140,6 +140,16 @@ TEST(Zoo, only_batch_norm_couples_samples) {
   EXPECT_TRUE(couples_samples(Module("torch::nn::BatchNorm1dImpl")));
 }
 
+TEST(Zoo, draws_dropout_by_sample_and_a_torch_dropout_is_named) {
+  using torch::nn::Module;
+  EXPECT_EQ(torch_dropout(Mlp({.dropout = 0.5}, kDigits)), "");
+  Module outer("outer");
+  const auto inner = outer.register_module("blocks", std::make_shared<Module>("block"));
+  EXPECT_EQ(torch_dropout(outer), "");
+  inner->register_module("drop", std::make_shared<Module>("torch::nn::DropoutImpl"));
+  EXPECT_EQ(torch_dropout(outer), "blocks.drop");
+}
+
 TEST(Block, is_named_to_a_profiler_and_otherwise_just_called) {
   static thread_local std::string seen;
   seen.clear();

@@ -72,6 +72,12 @@ void plan_batch(const Request& request, Plan& plan) {
           " microsteps accumulate; batch norm couples the samples of a microbatch, so the numbers "
           "equal the whole batch's only at the same split (norm = \"group\" has no such limit)";
   }
+  if (!request.profile.torch_dropout.empty() && batch.accumulation_steps > 1) {
+    why += "; but " + request.profile.torch_dropout +
+           " is torch's dropout, which draws in the order of calls: with it they are equal in the "
+           "mean "
+           "only (tanren::dropout draws by sample)";
+  }
   plan.lines.push_back({"microbatch", to_text(batch.microbatch),
                         too_large ? Source::planned
                         : asked   ? Source::asked

@@ -165,6 +165,9 @@ TEST(BatchPass, says_where_batch_norm_breaks_equality) {
   expect_contains(given.line("microbatch"), "equals the whole batch's");
   given.profile.couples_samples = true;
   expect_contains(given.line("microbatch"), "batch norm couples");
+  given.profile.couples_samples = false;
+  given.profile.torch_dropout = "blocks.0.drop";
+  expect_contains(given.line("microbatch"), "but blocks.0.drop is torch's dropout");
 }
 
 TEST(LengthPass, counts_steps_by_epochs_or_as_asked) {

@@ -57,6 +57,7 @@ ModelProfile profile(const Task& task, const Datasets& datasets) {
   ModelProfile profile;
   profile_parameters(*task.module, profile);
   profile.couples_samples = couples_samples(*task.module);
+  profile.torch_dropout = torch_dropout(*task.module);
   profile.metrics = task.metrics;
   profile.classes = task.classes;
   profile.train_samples = datasets.train->size();

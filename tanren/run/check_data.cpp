@@ -15,6 +15,17 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
+// Columns are taken in their order, so the same number under another name is another input.
+void check_features(const DataInfo& train, const DataInfo& eval) {
+  const auto &ours = train.feature_names, &theirs = eval.feature_names;
+  if (ours.empty() || theirs.empty() || ours.size() != theirs.size()) return;
+  const auto [a, b] = std::mismatch(ours.begin(), ours.end(), theirs.begin());
+  if (a == ours.end()) return;
+  throw ConfigError("[data] feature column " + to_text(a - ours.begin() + 1) +
+                    " of data.eval is \"" + *b + "\", of data.train \"" + *a +
+                    "\"; give both files the same columns in the same order");
+}
+
 void check_inputs(const DataInfo& train, const DataInfo& eval, int64_t model_tokens) {
   const bool tokens = train.vocab_size > 0;
   if (eval.vocab_size > std::max(train.vocab_size, model_tokens) ||
@@ -29,7 +40,7 @@ void check_inputs(const DataInfo& train, const DataInfo& eval, int64_t model_tok
   if (ours != theirs && !shorter) {
     throw ConfigError("[data] inputs of data.eval are " + shape_text(theirs) +
                       ", those of data.train, for which the model is built, " + shape_text(ours) +
-                      "; mend data.eval's file or shape");
+                      "; mend data.eval's file, or set data.eval.shape = " + shape_text(ours));
   }
 }
 
@@ -39,6 +50,7 @@ void check_datasets(const Datasets& datasets, const ModelOptions& model) {
   if (!datasets.eval) return;
   const DataInfo train = datasets.train->info(), eval = datasets.eval->info();
   check_inputs(train, eval, model.vocab_size);
+  check_features(train, eval);
   if (train.class_labels != eval.class_labels) {
     const auto kind = [](bool classes) { return classes ? "classes" : "values"; };
     throw ConfigError(std::string("[data] labels of data.eval are ") + kind(eval.class_labels) +

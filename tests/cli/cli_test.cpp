@@ -228,6 +228,9 @@ TEST_F(Cli, refuses_to_judge_by_what_is_not_measured_and_data_that_do_not_fit_be
   refuses(run + "data.eval.path=wide.csv",
           {"inputs of data.eval are [3]", "data.train, for which the model is built, [2]"});
   refuses("plan run.toml --set data.eval.path=wide.csv", {"inputs of data.eval are [3]"});
+  folder_.file("turned.csv", "label,b,a\n0,1,2\n1,2,3\n");
+  refuses("plan run.toml --set data.eval.path=turned.csv",
+          {"feature column 1 of data.eval is \"b\", of data.train \"a\""});
   EXPECT_FALSE(exists("out"));
 }
 
@@ -327,7 +330,8 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
           {"unknown verb \"rnu\"", "run, plan, eval, summary, convert, doctor, help, completion"});
   refuses("", {});
   refuses("run", {"FILE"});
-  refuses("run run.toml --fast", {"--fast"});
+  refuses("run run.toml --fast", {"run takes no --fast", "tanren help"});
+  refuses("run run.toml --epochs 3", {"run takes no --epochs 3", "use --set run.epochs="});
   std::string flags = tanren("--help").output;
   for (const char* verb :
        {"run", "plan", "eval", "summary", "convert", "doctor", "help", "completion"}) {
