@@ -105,6 +105,18 @@ Json object_of(const Metadata& metadata, const char* key, const fs::path& file) 
   return json;
 }
 
+std::vector<std::string> texts_of(const Json& json, const char* key, const fs::path& file) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_array()) refuse(file, std::string("has no ") + key);
+  std::vector<std::string> texts;
+  for (const auto& text : *found) {
+    if (!text.is_string())
+      refuse(file, std::string("has something in ") + key + " that is no text");
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
 void read_info(const Json& json, ModelDescription& description, const fs::path& file) {
   DataInfo& info = description.info;
   const auto shape = json.find("input_shape");
@@ -125,12 +137,8 @@ void read_info(const Json& json, ModelDescription& description, const fs::path& 
   const auto classes = json.find("class_labels");
   if (classes == json.end() || !classes->is_boolean()) refuse(file, "has no usable class_labels");
   info.class_labels = classes->get<bool>();
-  const auto names = json.find("class_names");
-  if (names == json.end() || !names->is_array()) refuse(file, "has no class_names");
-  for (const auto& name : *names) {
-    if (!name.is_string()) refuse(file, "has a class name that is no text");
-    info.class_names.push_back(name.get<std::string>());
-  }
+  info.class_names = texts_of(json, "class_names", file);
+  info.feature_names = texts_of(json, "feature_names", file);
   const auto named = static_cast<int64_t>(info.class_names.size());
   if (named > 0 && named != info.outputs) {
     refuse(file, "names " + std::to_string(named) + " classes of " + std::to_string(info.outputs));
@@ -178,7 +186,7 @@ Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t
   const Json data{{"input_shape", info.input_shape},   {"outputs", info.outputs},
                   {"class_labels", info.class_labels}, {"class_names", info.class_names},
                   {"vocab_size", info.vocab_size},     {"token_types", info.token_types},
-                  {"train_samples", train_samples}};
+                  {"train_samples", train_samples},    {"feature_names", info.feature_names}};
   const auto text_of = [](const Json& json) {
     // Names of folders may be no UTF-8.
     return json.dump(-1, ' ', false, Json::error_handler_t::replace);
