@@ -78,7 +78,7 @@ int main(int argc, char** argv, const Registry& registry) {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError&) {
     std::vector<std::string> extras = app.remaining(/*recurse=*/true);
-    std::cerr << "[cli] " << arguments.verb << " takes no " << join(extras, " ") << "; "
+    std::cerr << "[cli] " << argv[1] << " takes no " << join(extras, " ") << "; "
               << key_advice(extras) << "\n";
     return 2;
   } catch (const CLI::ParseError& error) {

@@ -302,24 +302,14 @@ constexpr Word kWords[] = {
     {"model.norm", "groupnorm", "group"},
     {"data.train.kind", "imagefolder", "images"},
     {"data.train.kind", "image_folder", "images"},
-    {"data.eval.kind", "imagefolder", "images"},
-    {"data.eval.kind", "image_folder", "images"},
     {"data.train.kind", "bin", "tokens"},
-    {"data.eval.kind", "bin", "tokens"},
     {"data.train.kind", "jsonl", "text_table"},
-    {"data.eval.kind", "jsonl", "text_table"},
     {"data.train.kind", "json", "text_table"},
-    {"data.eval.kind", "json", "text_table"},
     {"data.train.kind", "tsv", "text_table"},
-    {"data.eval.kind", "tsv", "text_table"},
     {"data.train.kind", "text_classification", "text_table"},
-    {"data.eval.kind", "text_classification", "text_table"},
     {"data.train.kind", "txt", "text"},
-    {"data.eval.kind", "txt", "text"},
     {"data.train.kind", "bytes", "text"},
-    {"data.eval.kind", "bytes", "text"},
     {"data.train.crop", "centre", "center"},
-    {"data.eval.crop", "centre", "center"},
 };
 
 std::string_view last_part(std::string_view key) {
@@ -363,6 +353,9 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
 }  // namespace
 
 std::optional<std::string> word_synonym(std::string_view key, std::string_view word) {
+  if (key.rfind("data.eval.", 0) == 0) {
+    return word_synonym("data.train." + std::string(last_part(key)), word);
+  }
   const std::string said = folded(word, false);
   for (const auto& [known_key, known, ours] : kWords) {
     if (known_key == key && known == said) return std::string(ours);

@@ -229,13 +229,12 @@ class CsvReader {
     }
     const double bound =
         options_.classes > 0 ? static_cast<double>(options_.classes) : kMaxUnannouncedClass;
-    if (value < 0) fail(line, label + " is negative; classes are numbers from 0 on");
-    if (value >= bound) {
-      const bool announced = options_.classes > 0;
-      fail(line,
-           label + " is out of range [0, " + to_text(static_cast<int64_t>(bound)) +
-               "); mend it or set " + what_ +
-               (announced ? ".classes = " + to_text(static_cast<int64_t>(value) + 1) : ".classes"));
+    if (value < 0 || value >= bound) {
+      const std::string wanted = options_.classes > 0 && value > 0 && value < kMaxUnannouncedClass
+                                     ? ".classes = " + to_text(static_cast<int64_t>(value) + 1)
+                                     : ".classes";
+      fail(line, label + " is out of range [0, " + to_text(static_cast<int64_t>(bound)) +
+                     "); mend it" + (value < 0 ? "" : " or set " + what_ + wanted));
     }
     return value;
   }
