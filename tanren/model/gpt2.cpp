@@ -7,6 +7,7 @@
 #include "tanren/model/losses.h"
 #include "tanren/ops/attention.h"
 #include "tanren/ops/dropout.h"
+#include "tanren/ops/gelu.h"
 
 #include <ATen/ATen.h>
 
@@ -122,8 +123,7 @@ at::Tensor Gpt2::block_forward(const Block& block, const at::Tensor& x, Gpt2Cach
                                           block.attention_site, block.c_attn->is_training());
   const at::Tensor middle = add_dropout(x, block.attn_c_proj->forward(mixed), p, block.first_site,
                                         block.attn_c_proj->is_training());
-  const at::Tensor inner =
-      at::gelu(block.c_fc->forward(block.ln_2->forward(middle)), /*approximate=*/"tanh");
+  const at::Tensor inner = gelu_tanh(block.c_fc->forward(block.ln_2->forward(middle)));
   return add_dropout(middle, block.mlp_c_proj->forward(inner), p, block.second_site,
                      block.mlp_c_proj->is_training());
 }

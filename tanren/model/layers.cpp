@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/ops/gelu.h"
 
 #include <ATen/ATen.h>
 
@@ -20,7 +21,6 @@ at::Tensor uniform(at::IntArrayRef sizes, int64_t fan_in) {
 
 at::Tensor relu(const at::Tensor& x) { return at::relu(x); }
 at::Tensor gelu(const at::Tensor& x) { return at::gelu(x); }
-at::Tensor gelu_tanh(const at::Tensor& x) { return at::gelu(x, /*approximate=*/"tanh"); }
 at::Tensor tanh(const at::Tensor& x) { return at::tanh(x); }
 at::Tensor silu(const at::Tensor& x) { return at::silu(x); }
 

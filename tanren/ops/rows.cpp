@@ -55,14 +55,43 @@ bool has_avx2() {
   return static_cast<uint16_t>(x != x ? 0x7FC0u : rounded);
 }
 
+[[gnu::always_inline]] inline float from_bfloat16(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+// What GELU (tanh) multiplies x by: the logistic function of 2 √(2/π) (x + 0.044715 x³).
+constexpr float kGeluSlope = 1.5957691216057308f;
+constexpr float kGeluCube = 0.044715f;
+[[gnu::always_inline]] inline float gelu_share(float x) {
+  const float z = kGeluSlope * (x + kGeluCube * x * x * x);
+  const float small = quick_exp(z > 0 ? -z : z);
+  return (z > 0 ? 1.0f : small) / (1.0f + small);
+}
+[[gnu::always_inline]] inline float gelu_slope(float x) {
+  const float share = gelu_share(x);
+  const float inner = kGeluSlope * (1.0f + 3.0f * kGeluCube * x * x);
+  return share + x * share * (1.0f - share) * inner;
+}
+
 }  // namespace
 
+TANREN_ROW(
+    gelu_bfloats, (const uint16_t* x, int64_t count, uint16_t* y),
+    for (int64_t i = 0; i < count; ++i) {
+      const float value = from_bfloat16(x[i]);
+      y[i] = bfloat16_bits(value * gelu_share(value));
+    })
+TANREN_ROW(
+    gelu_gradient_bfloats,
+    (const uint16_t* x, const uint16_t* gradient, int64_t count, uint16_t* out),
+    for (int64_t i = 0; i < count; ++i) {
+      out[i] = bfloat16_bits(from_bfloat16(gradient[i]) * gelu_slope(from_bfloat16(x[i])));
+    })
 TANREN_ROW(exp_floats, (const float* x, float scale, float shift, int64_t count, float* out),
            for (int64_t i = 0; i < count; ++i) out[i] = quick_exp(x[i] * scale - shift);)
 TANREN_ROW(
     load_bfloats, (const uint16_t* from, int64_t count, float* to),
-    for (int64_t i = 0; i < count;
-         ++i) { to[i] = std::bit_cast<float>(static_cast<uint32_t>(from[i]) << 16); })
+    for (int64_t i = 0; i < count; ++i) { to[i] = from_bfloat16(from[i]); })
 TANREN_ROW(store_bfloats, (const float* from, float factor, int64_t count, uint16_t* to),
            for (int64_t i = 0; i < count; ++i) to[i] = bfloat16_bits(from[i] * factor);)
 
@@ -71,6 +100,17 @@ void exp_row(const float* x, float scale, float shift, int64_t count, float* out
 }
 void exp_row(const double* x, double scale, double shift, int64_t count, double* out) {
   for (int64_t i = 0; i < count; ++i) out[i] = std::exp(x[i] * scale - shift);
+}
+
+void gelu_tanh_row(const c10::BFloat16* x, int64_t count, c10::BFloat16* y) {
+  TANREN_BEST(gelu_bfloats)
+  (reinterpret_cast<const uint16_t*>(x), count, reinterpret_cast<uint16_t*>(y));
+}
+void gelu_tanh_gradient_row(const c10::BFloat16* x, const c10::BFloat16* gradient, int64_t count,
+                            c10::BFloat16* out) {
+  TANREN_BEST(gelu_gradient_bfloats)
+  (reinterpret_cast<const uint16_t*>(x), reinterpret_cast<const uint16_t*>(gradient), count,
+   reinterpret_cast<uint16_t*>(out));
 }
 
 void load_row(const c10::BFloat16* from, int64_t count, float* to) {

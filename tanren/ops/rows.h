@@ -14,6 +14,12 @@ namespace tanren {
 void exp_row(const float* x, float scale, float shift, int64_t count, float* out);
 void exp_row(const double* x, double scale, double shift, int64_t count, double* out);
 
+// y[i] = GELU(x[i]) in its tanh form, and out[i] = gradient[i] × its slope at x[i]; in float, rounded
+// once.
+void gelu_tanh_row(const c10::BFloat16* x, int64_t count, c10::BFloat16* y);
+void gelu_tanh_gradient_row(const c10::BFloat16* x, const c10::BFloat16* gradient, int64_t count,
+                            c10::BFloat16* out);
+
 // to[i] = from[i], exact.
 void load_row(const c10::BFloat16* from, int64_t count, float* to);
 void load_row(const c10::Half* from, int64_t count, float* to);
