@@ -75,6 +75,8 @@ constexpr float kGeluCube = 0.044715f;
 
 }  // namespace
 
+// A body is compiled twice and runs once.
+// NOLINTBEGIN(bugprone-macro-repeated-side-effects)
 TANREN_ROW(
     gelu_bfloats, (const uint16_t* x, int64_t count, uint16_t* y),
     for (int64_t i = 0; i < count; ++i) {
@@ -94,6 +96,7 @@ TANREN_ROW(
     for (int64_t i = 0; i < count; ++i) { to[i] = from_bfloat16(from[i]); })
 TANREN_ROW(store_bfloats, (const float* from, float factor, int64_t count, uint16_t* to),
            for (int64_t i = 0; i < count; ++i) to[i] = bfloat16_bits(from[i] * factor);)
+// NOLINTEND(bugprone-macro-repeated-side-effects)
 
 void exp_row(const float* x, float scale, float shift, int64_t count, float* out) {
   TANREN_BEST(exp_floats)(x, scale, shift, count, out);
