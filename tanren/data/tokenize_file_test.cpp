@@ -32,7 +32,8 @@ TEST(TokenizeFile, in_chunks_and_threads_gives_the_ids_of_the_whole_text) {
   const TemporaryFolder folder;
   const std::filesystem::path fixtures = TANREN_SOURCE_DIR "/tests/fixtures/tokenizer";
   std::string text;
-  for (const auto& item : nlohmann::json::parse(read_file(fixtures / "expected.json"))["bpe"]) {
+  const auto expected = nlohmann::json::parse(read_file(fixtures / "expected.json"));
+  for (const auto& item : expected["bpe"]) {
     text += item["text"].get<std::string>() + (text.size() % 3 == 0 ? "\n" : "  ");
   }
   const auto file = folder.file("text", text);
