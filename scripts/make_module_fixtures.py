@@ -6,6 +6,7 @@ transformers, a compiled module's state_dict.
 Needs the fixtures of make_pt_fixtures.py and make_hf_fixtures.py.
 """
 
+import os
 from pathlib import Path
 
 import torch
@@ -53,7 +54,8 @@ def main():
     vgg = vgg11_bn()
     vgg.classifier = nn.Sequential(nn.Linear(25088, 3))
     torch.save(constant(vgg), folder / "vgg11_bn_module.pt")
-    bert = BertForSequenceClassification.from_pretrained(FIXTURES / "hf" / "bert")
+    os.chdir(FIXTURES / "hf")  # the file remembers the name that it was loaded by
+    bert = BertForSequenceClassification.from_pretrained("bert")
     torch.save(bert, folder / "transformers_module.pt")
     weights = load_file(folder / "model.safetensors")
     torch.save({"epoch": 3, "state_dict": {f"module._orig_mod.{n}": t for n, t in weights.items()}},
