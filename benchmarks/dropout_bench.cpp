@@ -10,7 +10,7 @@
 #include <cstdlib>
 
 int main(int argc, char** argv) {
-  using namespace tanren;
+  using namespace tanren;  // NOLINT(google-build-using-namespace): a program, not a header
   const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   const int pairs = argc > 2 ? std::atoi(argv[2]) : 30;
   at::set_num_threads(threads);

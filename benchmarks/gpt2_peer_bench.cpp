@@ -2,16 +2,16 @@
 // with transformers (peers/gpt2_torch.py), step by step in turn. Run with OMP_WAIT_POLICY=PASSIVE,
 // so that the one that waits does not spin; TANREN_PEER_PYTHON names a Python with torch and transformers.
 //   gpt2_peer_bench [mode] [pairs] [threads]
+#include "tanren/memory/cpu_allocator.h"
 #include "benchmarks/gpt_loops.h"
 #include "benchmarks/paired.h"
 #include "benchmarks/peers/peer_process.h"
-#include "tanren/memory/cpu_allocator.h"
 
 #include <cstdlib>
 #include <string>
 
 int main(int argc, char** argv) {
-  using namespace tanren;
+  using namespace tanren;  // NOLINT(google-build-using-namespace): a program, not a header
   const char* python = std::getenv("TANREN_PEER_PYTHON");
   if (python == nullptr) {
     std::puts("skipped: TANREN_PEER_PYTHON names no Python with torch and transformers");

@@ -3,6 +3,7 @@
 #include "tanren/cli.h"
 #include "tanren/config/describe.h"
 #include "tanren/config/read_config.h"
+#include "tanren/config/synonyms.h"
 #include "tanren/run/run_folder.h"
 #include "cli/verb_list.h"
 
@@ -18,14 +19,9 @@ namespace {
 // What people write as a flag is mostly a key.
 std::string key_advice(const std::vector<std::string>& extras) {
   for (const auto& extra : extras) {
-    if (extra.rfind("--", 0) != 0) continue;
-    std::string name = extra.substr(2, extra.find('=') - 2);
-    std::replace(name.begin(), name.end(), '-', '_');
-    for (const auto& key : all_keys()) {
-      if (key == name || key.substr(key.rfind('.') + 1) == name) return "use --set " + key + "=…";
-    }
+    if (extra.rfind("--", 0) == 0) return advice(extra.substr(2, extra.find('=') - 2), all_keys());
   }
-  return "keys are set with --set KEY=VALUE (tanren help lists them)";
+  return "; see tanren help";
 }
 
 constexpr const char* kFooter =
@@ -77,9 +73,9 @@ int main(int argc, char** argv, const Registry& registry) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ExtrasError&) {
-    std::vector<std::string> extras = app.remaining(/*recurse=*/true);
-    std::cerr << "[cli] " << argv[1] << " takes no " << join(extras, " ") << "; "
-              << key_advice(extras) << "\n";
+    const std::vector<std::string> extras = app.remaining(/*recurse=*/true);
+    std::cerr << "[cli] " << argv[1] << " takes no " << join(extras, " ")
+              << "; keys are set with --set KEY=VALUE" << key_advice(extras) << "\n";
     return 2;
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error, std::cout, std::cerr);

@@ -20,6 +20,7 @@ class PeerProcess {
     int to[2], from[2];
     if (::pipe(to) != 0 || ::pipe(from) != 0) throw std::runtime_error("no pipe");
     std::vector<char*> arguments;
+    arguments.reserve(command.size() + 1);
     for (const auto& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     child_ = ::fork();

@@ -217,7 +217,9 @@ class CsvReader {
       fail(line, where + " is " + cell + "; replace or drop non-finite values");
     }
     fail(line, where + ": \"" + cell.substr(0, 40) + "\" is not a number; " +
-                   (column == label_column_ ? "classes are numbers from 0 on" : "mend the cell"));
+                   (column == label_column_ && options_.label_type == "class"
+                        ? "classes are numbers from 0 on"
+                        : "mend the cell"));
   }
 
   double checked_label(double value, int64_t line) const {

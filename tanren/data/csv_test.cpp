@@ -60,6 +60,9 @@ TEST(Csv, a_missing_label_column_lists_the_columns_there_are) {
 TEST(Csv, a_bad_cell_is_named_by_line_and_column) {
   const auto error = csv_error("label,a,b\n0,1,2\n1,x7,3\n");
   TANREN_EXPECT_CONTAINS(error, "rows.csv:3: column a: \"x7\" is not a number");
+  TANREN_EXPECT_CONTAINS(csv_error("label,a\ncat,1\n"), "\"cat\" is not a number; classes are");
+  TANREN_EXPECT_CONTAINS(csv_error("label,a\ncat,1\n", {.label_type = "value"}),
+                         "\"cat\" is not a number; mend the cell");
   TANREN_EXPECT_CONTAINS(csv_error("label,a,b\n0,1,2x\n"), ":2: column b: \"2x\"");
   TANREN_EXPECT_CONTAINS(csv_error("label,a,b\n0,,2\n"), ":2: column a is empty");
   TANREN_EXPECT_CONTAINS(csv_error("label,a,b\n0,1,\n"), ":2: column b is empty");

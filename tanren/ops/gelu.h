@@ -1,5 +1,5 @@
-// GELU in its tanh form, as GPT-2 has it. In bf16 on the CPU one pass without tanh, about twice as
-// fast as torch's; otherwise torch's. Called by models. Thread-safe.
+// GELU in its tanh form, as GPT-2 has it. In bf16 on the CPU one pass without tanh;
+// otherwise torch's. Called by models. Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>

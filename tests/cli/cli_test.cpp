@@ -330,8 +330,11 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
           {"unknown verb \"rnu\"", "run, plan, eval, summary, convert, doctor, help, completion"});
   refuses("", {});
   refuses("run", {"FILE"});
-  refuses("run run.toml --fast", {"run takes no --fast", "tanren help"});
-  refuses("run run.toml --epochs 3", {"run takes no --epochs 3", "use --set run.epochs="});
+  refuses("run run.toml --fast", {"run takes no --fast", "--set KEY=VALUE"});
+  refuses("run run.toml --epochs 3",
+          {"takes no --epochs 3", "--set KEY=VALUE; here it is run.epochs"});
+  refuses("run run.toml --lr=0.1",
+          {"takes no --lr=0.1", "--set KEY=VALUE; here it is optimizer.learning_rate"});
   std::string flags = tanren("--help").output;
   for (const char* verb :
        {"run", "plan", "eval", "summary", "convert", "doctor", "help", "completion"}) {
