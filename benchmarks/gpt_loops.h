@@ -1,12 +1,8 @@
-// What the GPT benchmarks share: tanren's update, and the loop that a careful person writes by hand
-// on the same module and batches.
+// The loop that a careful person writes by hand around a GPT, on tanren's module and batches.
 #pragma once
 
 #include "tanren/base/random.h"
-#include "tanren/model/registry.h"
-#include "tanren/plan/planner.h"
-#include "tanren/run/build.h"
-#include "tanren/train/train_step.h"
+#include "benchmarks/tanren_step.h"
 #include "tests/support/token_data.h"
 
 #include <ATen/ATen.h>
@@ -14,36 +10,8 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
-#include <numeric>
 
 namespace tanren::bench {
-
-inline std::vector<GlobalBatch> batches_of(const Dataset& data, int64_t size) {
-  std::vector<GlobalBatch> batches;
-  for (int64_t begin = 0; begin + size <= data.size(); begin += size) {
-    std::vector<int64_t> indices(static_cast<size_t>(size));
-    std::iota(indices.begin(), indices.end(), begin);
-    auto collated = data.collate(indices);
-    batches.push_back({collated.batch, collated.counts, 0, begin + size});
-  }
-  return batches;
-}
-
-class TanrenGpt {
- public:
-  TanrenGpt(const RunConfig& config, const Dataset& data) {
-    Task task = build_task(config, ModelRegistry(), data);
-    ModelProfile profile;
-    profile.train_samples = data.size();
-    parts_ = build_parts(make_plan(config, Machine{}, profile), nullptr);
-    state_ = build_run_state(std::move(task), parts_);
-  }
-  void step(const GlobalBatch& batch) { update(state_.phases.front(), state_, parts_, batch); }
-
- private:
-  Parts parts_;
-  RunState state_;
-};
 
 class HandGpt {
  public:

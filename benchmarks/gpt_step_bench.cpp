@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
   config.clip.norm = 1.0;
   const testing::TokenData data(64, 128, 256);
   const auto batches = bench::batches_of(data, 16);
-  bench::TanrenGpt ours(config, data);
+  bench::TanrenStep ours(config, data);
   bench::HandGpt hand(config, data), hand_too(config, data);
   const auto block = [&](auto& loop) {
     return [&loop, &batches] {

@@ -47,10 +47,12 @@ class PeerProcess {
   PeerProcess& operator=(const PeerProcess&) = delete;
 
   // Seconds of one more block.
-  double block() {
+  double block() { return std::stod(answer()); }
+  // What it says of one more block: seconds, and what else it has to tell.
+  std::string answer() {
     std::fputs("go\n", to_);
     std::fflush(to_);
-    return std::stod(line());
+    return line();
   }
 
  private:

@@ -76,6 +76,11 @@ void fields(V& v, ModelOptions& o) {
   v("embedding_size", o.embedding_size, {"lstm: width of a token's vector; 0: hidden_size."});
   v("bidirectional", o.bidirectional,
     {"lstm: reads from the end to the start, too; not for task next_token."});
+  v("memory_format", o.memory_format,
+    {"convnet, resnet, vgg and kinds of your own: how images and the weights of convolutions lie "
+     "in memory: channels_last (NHWC), contiguous (NCHW) or auto, what is faster here. Files are "
+     "NCHW either way.",
+     Identity::free});
   v("append_head", o.append_head,
     {"mlp, convnet, resnet, vgg: a linear layer `appended` after the model's outputs, with so many "
      "values; the model itself keeps model.outputs (resnet, vgg: 1000 if 0). 0: none."});

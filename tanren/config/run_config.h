@@ -58,6 +58,7 @@ struct ModelOptions {
   std::optional<double> classifier_dropout;  // before the classifier; over dropout
   int64_t embedding_size = 0;                // lstm: width of a token's vector; 0: hidden_size
   bool bidirectional = false;                // lstm: also from the end to the start
+  std::string memory_format = "auto";        // of images: auto, channels_last, contiguous
   int64_t append_head = 0;  // values of a Linear after the model's outputs; 0: none
   std::string init_from;    // weights file, checkpoint or run folder; relative to the config file
   std::string from_hf;      // folder of save_pretrained, or the name of a model in a cache

@@ -40,13 +40,15 @@ const std::vector<std::string> kKindKeys = {"hidden",
                                             "classifier_dropout",
                                             "embedding_size",
                                             "bidirectional",
+                                            "memory_format",
                                             "append_head",
                                             "options"};
 
 const std::vector<Kind> kKinds = {
     {"mlp", {"hidden", "activation", "dropout", "outputs", "loss", "append_head"}, {}},
     {"convnet",
-     {"channels", "norm", "activation", "dropout", "outputs", "loss", "append_head"},
+     {"channels", "norm", "activation", "dropout", "outputs", "loss", "memory_format",
+      "append_head"},
      {}},
     {"gpt2",
      {"dropout", "size", "num_layers", "num_heads", "hidden_size", "intermediate_size",
@@ -83,10 +85,10 @@ const std::vector<Kind> kKinds = {
       "bidirectional"},
      {}},
     {"resnet",
-     {"size", "outputs", "loss", "append_head"},
+     {"size", "outputs", "loss", "memory_format", "append_head"},
      {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"}},
     {"vgg",
-     {"size", "dropout", "outputs", "loss", "append_head"},
+     {"size", "dropout", "outputs", "loss", "memory_format", "append_head"},
      {"vgg11", "vgg13", "vgg16", "vgg19", "vgg11_bn", "vgg13_bn", "vgg16_bn", "vgg19_bn"}},
 };
 
@@ -170,6 +172,7 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
   if (!o.activation.empty()) {
     p.one_of("model.activation", o.activation, {"relu", "gelu", "gelu_tanh", "tanh", "silu"});
   }
+  p.one_of("model.memory_format", o.memory_format, {"auto", "channels_last", "contiguous"});
   p.one_of("model.loss", o.loss, {"cross_entropy", "bce", "mse", "l1"});
   check_transformer(p, o);
   p.within("model.label_smoothing", o.label_smoothing, 0, 1, false);

@@ -63,6 +63,8 @@ TEST(Validate, refuses_models_that_cannot_be_built) {
       {{"model.channels=[8]"}, "model.channels has no meaning for model.kind \"mlp\"; drop it"},
       {{"model.options.a=1"}, "model.options has no meaning for model.kind \"mlp\""},
       {{"model.kind=convnet", "model.hidden=[8]"}, "model.hidden has no meaning"},
+      {{"model.memory_format=channels_last"}, "model.memory_format has no meaning"},
+      {{"model.kind=convnet", "model.memory_format=nhwc"}, "model.memory_format \"nhwc\""},
   });
   EXPECT_EQ(parse(kGood, {"model.kind=own", "model.channels=[8]"}).model.channels.size(), 1u);
 }

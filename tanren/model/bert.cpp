@@ -120,12 +120,12 @@ at::Tensor Bert::block_forward(const Block& block, const at::Tensor& x,
       masked_attention(q, block.key->forward(x), block.value->forward(x), bias, shape_.num_heads,
                        shape_.attention_dropout, block.attention_site, block.query->is_training());
   const at::Tensor middle = block.attention_norm->forward(
-      x + dropout(block.attention_dense->forward(mixed), p, block.first_site,
+      add_dropout(x, block.attention_dense->forward(mixed), p, block.first_site,
                   block.attention_dense->is_training()));
   const at::Tensor inner = activation_(block.intermediate_dense->forward(middle));
-  return block.output_norm->forward(middle + dropout(block.output_dense->forward(inner), p,
-                                                     block.second_site,
-                                                     block.output_dense->is_training()));
+  return block.output_norm->forward(add_dropout(middle, block.output_dense->forward(inner), p,
+                                                block.second_site,
+                                                block.output_dense->is_training()));
 }
 
 at::Tensor Bert::states(const BertInputs& inputs) const {

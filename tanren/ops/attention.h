@@ -1,7 +1,6 @@
 // Causal self-attention of a transformer: softmax(q kᵀ / √d, nothing of the future) v, with dropout
 // of the attention weights drawn by counter (dropout.h), so that the split cannot change it.
-// On the CPU the weights exist for a block of rows of one head at a time, and backward computes them
-// again, draws included. Called by models. Thread-safe.
+// On the CPU by blocked_attention.h. Called by models. Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>

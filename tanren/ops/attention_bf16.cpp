@@ -22,8 +22,12 @@ void turn(const c10::BFloat16* from, int64_t stride, int64_t rows, int64_t size,
 
 }  // namespace
 
-Bf16Attention::Bf16Attention(int64_t length, int64_t size, int64_t block_rows)
-    : length_(length), size_(size), block_rows_(std::min(block_rows, length)), cols_(even(length)) {
+Bf16Attention::Bf16Attention(int64_t length, int64_t size, int64_t block_rows, bool causal)
+    : length_(length),
+      size_(size),
+      block_rows_(std::min(block_rows, length)),
+      cols_(even(length)),
+      causal_(causal) {
   const auto block = static_cast<size_t>(block_rows_ * cols_);
   const auto head = static_cast<size_t>(cols_ * size_);
   for (auto* memory : {&scores_, &slopes_}) memory->resize(block);
@@ -37,13 +41,17 @@ Bf16Attention::Bf16Attention(int64_t length, int64_t size, int64_t block_rows)
   deltas_.resize(rows);
 }
 
+int64_t Bf16Attention::columns_of(int64_t first, int64_t rows) const {
+  return causal_ ? even(first + rows) : cols_;
+}
+
 void Bf16Attention::forward(const HeadView& head, const BlockOf& block_of, c10::BFloat16* out,
                             int64_t out_stride, float* log_sums) {
   uint32_t *keys = first_packed_.data(), *values = second_packed_.data();
   pack_columns(head.k, head.stride, length_, size_, cols_, keys);
   pack_rows(head.v, head.stride, length_, size_, values);
   for (int64_t first = 0; first < length_; first += block_rows_) {
-    const int64_t rows = std::min(block_rows_, length_ - first), cols = even(first + rows);
+    const int64_t rows = std::min(block_rows_, length_ - first), cols = columns_of(first, rows);
     const AttentionBlock block = block_of(first, rows, cols);
     block_gemm({rows, cols, size_, head.stride, cols_, cols}, head.q + first * head.stride, keys,
                scores_.data(), false);
@@ -67,7 +75,7 @@ void Bf16Attention::backward(const HeadView& head, const BlockOf& block_of,
   std::fill(k_sum_.begin(), k_sum_.end(), 0.0f);
   std::fill(v_sum_.begin(), v_sum_.end(), 0.0f);
   for (int64_t first = 0; first < length_; first += block_rows_) {
-    const int64_t rows = std::min(block_rows_, length_ - first), cols = even(first + rows);
+    const int64_t rows = std::min(block_rows_, length_ - first), cols = columns_of(first, rows);
     const AttentionBlock block = block_of(first, rows, cols);
     const c10::BFloat16* own_q = head.q + first * head.stride;
     const c10::BFloat16* own_gradient = gradient + first * out_stride;

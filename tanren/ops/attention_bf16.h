@@ -1,5 +1,5 @@
-// Attention of one head of one sample in bf16, on plain memory: what attention.cpp does block by
-// block, with scores and sums in fp32 (block_gemm.h). Single-threaded. Called by attention.cpp alone,
+// Attention of one head of one sample in bf16, on plain memory: what blocked_attention.cpp does block by
+// block, with scores and sums in fp32 (block_gemm.h). Single-threaded. Called by it alone,
 // where has_block_gemm().
 #pragma once
 
@@ -27,7 +27,7 @@ using BlockOf = std::function<AttentionBlock(int64_t first, int64_t rows, int64_
 // What one thread works in, for heads of one shape.
 class Bf16Attention {
  public:
-  Bf16Attention(int64_t length, int64_t size, int64_t block_rows);
+  Bf16Attention(int64_t length, int64_t size, int64_t block_rows, bool causal);
 
   // out: a row every out_stride elements. log_sums [T].
   void forward(const HeadView& head, const BlockOf& block_of, c10::BFloat16* out,
@@ -39,7 +39,10 @@ class Bf16Attention {
                 c10::BFloat16* q_gradient, c10::BFloat16* k_gradient, c10::BFloat16* v_gradient);
 
  private:
+  int64_t columns_of(int64_t first, int64_t rows) const;
+
   int64_t length_, size_, block_rows_, cols_;  // cols_: length_, rounded up to even
+  bool causal_;
   std::vector<float> scores_, slopes_, product_, k_sum_, v_sum_, deltas_;
   std::vector<c10::BFloat16> weights_, gradients_, turned_;
   std::vector<uint32_t> first_packed_, second_packed_, key_rows_, block_packed_;

@@ -26,6 +26,30 @@ void draw_row(const AttentionBlock& block, int64_t row, int64_t count, Acc* fact
   }
 }
 
+int64_t columns_of(const AttentionBlock& block, int64_t r) {
+  return block.seen_by_all > 0 ? block.seen_by_all : block.first_row + r + 1;
+}
+
+// In place: scores → e to the power of scale × score + bias, less the largest of a row. Returns their
+// sum; log_sum = the logarithm of what they sum up to without "less".
+template <typename Acc>
+Acc powers(const AttentionBlock& block, int64_t seen, Acc* row, Acc* log_sum) {
+  auto scale = static_cast<Acc>(block.scale);
+  if (block.bias != nullptr) {
+    for (int64_t c = 0; c < seen; ++c) row[c] = row[c] * scale + static_cast<Acc>(block.bias[c]);
+    scale = 1;
+  }
+  Acc highest = -std::numeric_limits<Acc>::infinity();
+#pragma omp simd reduction(max : highest)
+  for (int64_t c = 0; c < seen; ++c) highest = row[c] > highest ? row[c] : highest;
+  exp_row(row, scale, highest * scale, seen, row);
+  Acc sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t c = 0; c < seen; ++c) sum += row[c];
+  *log_sum = highest * scale + std::log(sum);
+  return sum;
+}
+
 }  // namespace
 
 template <typename S, typename T, typename Acc>
@@ -33,18 +57,10 @@ void attention_weights(const AttentionBlock& block, const S* scores, T* weights,
   const int64_t width = block.cols + kGroup;
   const auto memory = std::make_unique<Acc[]>(static_cast<size_t>(2 * width));
   Acc *row = memory.get(), *factors = row + width;
-  const auto scale = static_cast<Acc>(block.scale);
   for (int64_t r = 0; r < block.rows; ++r) {
-    const int64_t seen = block.first_row + r + 1;
+    const int64_t seen = columns_of(block, r);
     load_row(scores + r * block.cols, seen, row);
-    Acc highest = -std::numeric_limits<Acc>::infinity();
-#pragma omp simd reduction(max : highest)
-    for (int64_t c = 0; c < seen; ++c) highest = row[c] > highest ? row[c] : highest;
-    exp_row(row, scale, highest * scale, seen, row);
-    Acc sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t c = 0; c < seen; ++c) sum += row[c];
-    log_sums[r] = highest * scale + std::log(sum);
+    const Acc sum = powers(block, seen, row, log_sums + r);
     T* out = weights + r * block.cols;
     if (block.threshold > 0) {
       draw_row(block, block.first_row + r, seen, factors);
@@ -64,11 +80,18 @@ void attention_gradient(const AttentionBlock& block, const S* scores, const S* g
   std::fill(factors, factors + width, Acc{1});
   const auto scale = static_cast<Acc>(block.scale);
   for (int64_t r = 0; r < block.rows; ++r) {
-    const int64_t seen = block.first_row + r + 1;
+    const int64_t seen = columns_of(block, r);
     T* own_weights = weights + r * block.cols;
     T* own_slopes = slopes + r * block.cols;
     load_row(scores + r * block.cols, seen, row);
-    exp_row(row, scale, log_sums[r], seen, row);
+    if (block.bias != nullptr) {
+      // Beside a bias as large as padding's the logarithm of the sum is rounded away.
+      Acc log_sum = 0;
+      const Acc factor = 1 / powers(block, seen, row, &log_sum);
+      for (int64_t c = 0; c < seen; ++c) row[c] *= factor;
+    } else {
+      exp_row(row, scale, log_sums[r], seen, row);
+    }
     if (block.threshold > 0) draw_row(block, block.first_row + r, seen, factors);
     load_row(gradients + r * block.cols, seen, slope);
     const Acc delta = deltas[r];

@@ -1,5 +1,5 @@
-// The loops of attention.h over one block of rows of one head; no tensors, so that the file builds
-// fast and vectorises. Single-threaded: attention.cpp is parallel over heads. Called by it alone.
+// The loops of blocked_attention.h over one block of rows of one head; no tensors, so that the file builds
+// fast and vectorises. Single-threaded: blocked_attention.cpp is parallel over heads. Called by it alone.
 #pragma once
 
 #include <array>
@@ -8,10 +8,12 @@
 namespace tanren {
 
 // Rows [first_row, first_row + rows) of a head against columns [0, cols), row-major and dense.
-// Row r sees the columns up to r. cols is at least first_row + rows.
+// Row r sees the columns up to r, and cols is at least first_row + rows; or all see the same columns.
 struct AttentionBlock {
   int64_t first_row, rows, cols;
-  double scale;  // of the scores: 1 / √d
+  int64_t seen_by_all;  // how many columns every row sees; 0: those up to its own
+  const float* bias;    // added to the scaled scores of each seen column; null: none
+  double scale;         // of the scores: 1 / √d
   // Dropout: weight (r, c) is kept iff draw number first_draw + r row_draws + c is at least the
   // threshold; 0 keeps all. first_draw and row_draws are multiples of 64.
   uint32_t threshold;
@@ -22,7 +24,7 @@ struct AttentionBlock {
 
 // S, T: float, double, c10::Half, c10::BFloat16, the same or S float and T c10::BFloat16; Acc: what
 // it is computed in, double or float.
-// weights[i] = dropped softmax(scale * scores), may be the scores' memory; log_sums[row] = the
+// weights[i] = dropped softmax(scale * scores + bias), may be the scores' memory; log_sums[row] = the
 // logarithm of the sum that it was divided by.
 template <typename S, typename T, typename Acc>
 void attention_weights(const AttentionBlock& block, const S* scores, T* weights, Acc* log_sums);

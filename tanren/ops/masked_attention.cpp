@@ -1,5 +1,6 @@
 #include "tanren/ops/masked_attention.h"
 
+#include "tanren/ops/blocked_attention.h"
 #include "tanren/ops/dropout.h"
 
 #include <ATen/ATen.h>
@@ -34,11 +35,31 @@ at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::
     const auto added = bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt;
     return merge(at::scaled_dot_product_attention(heads(q), heads(k), heads(v), added));
   }
+  if (q.device().is_cpu()) {
+    const at::Tensor added =
+        bias.defined() ? bias.detach().to(at::kFloat).view({n, length}).contiguous() : bias;
+    return blocked_attention(q, k, v, {num_heads, p, site, /*causal=*/false, added});
+  }
+  return masked_attention_reference(q, k, v, bias, num_heads, p, site);
+}
+
+at::Tensor masked_attention_reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                      const at::Tensor& bias, int64_t num_heads, double p,
+                                      uint64_t site) {
+  const int64_t n = q.size(0), length = q.size(1), width = q.size(2);
+  const auto heads = [&](const at::Tensor& x) {
+    return x.view({n, length, num_heads, width / num_heads}).transpose(1, 2);
+  };
   const double scale = 1 / std::sqrt(static_cast<double>(width / num_heads));
   at::Tensor scores = at::matmul(heads(q) * scale, heads(k).transpose(2, 3));
   if (bias.defined()) scores = scores + bias;
-  const at::Tensor weights = dropout(scores.softmax(-1), p, site, training);
-  return merge(at::matmul(weights.to(v.scalar_type()), heads(v)));
+  const at::Tensor kept = p == 0
+                              ? at::ones_like(scores)
+                              : dropout_mask_reference({n, num_heads, length, padded_row(length)},
+                                                       p, site, scores.device())
+                                    .narrow(3, 0, length);
+  const at::Tensor weights = scores.softmax(-1) * kept * (1 / (1 - p));
+  return at::matmul(weights.to(v.scalar_type()), heads(v)).transpose(1, 2).flatten(2);
 }
 
 }  // namespace tanren

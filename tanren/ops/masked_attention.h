@@ -16,9 +16,15 @@ at::Tensor padding_bias(const at::Tensor& mask, at::ScalarType dtype);
 
 // q, k, v [n, T, width], each of num_heads heads (which divide width); `bias` of padding_bias, or
 // undefined. Gives [n, T, width] in q's dtype. p as for dropout(); the weight of head h, row r,
-// column c is element ((h T + r) T + c) of its sample. Differentiable.
+// column c is element ((h T + r) R + c) of its sample, R = T rounded up to 64. Differentiable, with
+// dropout on the CPU once.
 at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const at::Tensor& bias, int64_t num_heads, double p, uint64_t site,
                             bool training);
+
+// The same, in training, in plain ATen operations with T × T weights: the reference, and CUDA's path.
+at::Tensor masked_attention_reference(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                      const at::Tensor& bias, int64_t num_heads, double p,
+                                      uint64_t site);
 
 }  // namespace tanren

@@ -25,6 +25,9 @@ void plan_length(const Request& request, Plan& plan);
 // What is frozen, until when; after plan_length.
 void plan_freeze(const Request& request, Plan& plan);
 void plan_precision(const Request& request, Plan& plan);
+// How images and the weights of convolutions lie in memory; after plan_precision. ConfigError if the
+// model has no convolutions and channels_last is asked for.
+void plan_memory_format(const Request& request, Plan& plan);
 // Drops a default metric that does not fit the task; ConfigError for one that was asked for.
 void plan_evaluation(const Request& request, Plan& plan);
 void plan_optimizer(const Request& request, Plan& plan);

@@ -57,6 +57,7 @@ struct DevicePlan {
 
 struct MemoryPlan {
   bool cached_allocator = false;  // of CPU tensors: ours, else torch's
+  bool channels_last = false;     // images and weights of convolutions lie as NHWC
 };
 
 struct BatchPlan {

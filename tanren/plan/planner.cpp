@@ -41,6 +41,7 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   plan_optimizer(request, plan);
   plan_determinism(request, plan);
   plan_memory(request, plan);
+  plan_memory_format(request, plan);
   plan_average(request, plan);
   plan_evaluation(request, plan);
   plan_schedule(request, plan);

@@ -94,6 +94,39 @@ TEST(MemoryPass, caches_where_the_tensors_are_and_where_it_is_asked_to) {
   EXPECT_TRUE(given.plan().memory.cached_allocator);
 }
 
+TEST(MemoryFormatPass, refuses_channels_last_for_a_model_without_convolutions) {
+  Given given;
+  given.config.model.memory_format = "channels_last";
+  EXPECT_THROW(given.plan(), ConfigError);
+  given.config.model.memory_format = "auto";
+  EXPECT_EQ(given.line("memory_format"), "no line memory_format");
+}
+
+TEST(MemoryFormatPass, takes_channels_last_where_it_was_measured_faster) {
+  Given given;
+  given.profile.parameters = {{"conv1.weight", {64, 3, 7, 7}}};
+  const auto chosen = [&](const char* kind, const char* norm, const char* mode) {
+    given.config.model.kind = kind;
+    given.config.model.norm = norm;
+    given.config.precision.mode = mode;
+    const std::string line = given.line("memory_format");
+    EXPECT_EQ(given.plan().memory.channels_last, line.rfind("channels_last|", 0) == 0);
+    return line;
+  };
+  expect_contains(chosen("resnet", "group", "bf16"), "channels_last|planned|oneDNN");
+  expect_contains(chosen("vgg", "group", "fp32"), "channels_last|planned|oneDNN");
+  expect_contains(chosen("convnet", "batch", "bf16"), "channels_last|planned|");
+  expect_contains(chosen("convnet", "group", "bf16"), "contiguous|planned|group norm");
+  expect_contains(chosen("resnet", "group", "fp64"), "contiguous|planned|fp64");
+  expect_contains(chosen("own", "group", "bf16"), "contiguous|planned|a model of your own");
+  given.machine.num_cuda = 1;
+  given.machine.cuda_capability = 80;
+  expect_contains(chosen("convnet", "group", "bf16"), "channels_last|planned|cuDNN");
+  expect_contains(chosen("resnet", "group", "fp32"), "contiguous|planned|cuDNN");
+  given.config.model.memory_format = "channels_last";
+  expect_contains(chosen("own", "group", "fp32"), "channels_last|asked|");
+}
+
 TEST(EvaluationPass, refuses_a_metric_that_does_not_fit_the_task) {
   const auto refused = [](const std::string& metric, const ModelProfile& task) {
     Given given;

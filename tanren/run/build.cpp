@@ -25,6 +25,14 @@ void move_module(torch::nn::Module& module, at::Device device, at::ScalarType dt
   for (auto& [buffer, value] : counters) buffer.set_data(value.to(device));
 }
 
+// The weights of convolutions, [out, in, height, width].
+void lay_channels_last(torch::nn::Module& module) {
+  for (at::Tensor& parameter : module.parameters()) {
+    if (parameter.dim() != 4) continue;
+    parameter.set_data(parameter.detach().contiguous(at::MemoryFormat::ChannelsLast));
+  }
+}
+
 }  // namespace
 
 Datasets open_datasets(const DataOptions& options, const DatasetRegistry& registry) {
@@ -82,6 +90,7 @@ Parts build_parts(const Plan& plan, const std::atomic<bool>* stop) {
 
 RunState build_run_state(Task task, const Parts& parts) {
   move_module(*task.module, parts.device, parameter_dtype(parts.plan.precision.mode));
+  if (parts.plan.memory.channels_last) lay_channels_last(*task.module);
   RunState run;
   run.phases = make_phases(task, parts.plan);
   run.task = std::move(task);

@@ -68,6 +68,7 @@ RunConfig kept_of(const RunConfig& resolved) {
   kept.model.init_skip.clear();
   kept.model.init_rename.clear();
   kept.model.freeze.clear();
+  kept.model.memory_format = ModelOptions().memory_format;
   kept.data = resolved.data;
   kept.data.eval = evaluation_source(resolved.data);
   forget_files(kept.data.train);

@@ -206,13 +206,19 @@ std::string culprit(const Objective& objective, const Status& status, const Glob
 
 Batch prepared(const Batch& batch, const Parts& parts) {
   const bool wide = parts.plan.precision.mode == Mode::fp64;
-  if (!wide && parts.device.is_cpu()) return batch;
-  Batch moved = batch.to(parts.device);
-  if (!wide) return moved;
+  const bool channels_last = parts.plan.memory.channels_last;
+  if (!wide && !channels_last && parts.device.is_cpu()) return batch;
+  const Batch moved = batch.to(parts.device);
+  if (!wide && !channels_last) return moved;
   Batch result;
   result.ids = moved.ids;
   for (const auto& [name, field] : moved.fields) {
-    result.fields.set(name, field.is_floating_point() ? field.to(at::kDouble) : field);
+    at::Tensor fit = field;
+    if (wide && fit.is_floating_point()) fit = fit.to(at::kDouble);
+    if (channels_last && fit.is_floating_point() && fit.dim() == 4) {
+      fit = fit.contiguous(at::MemoryFormat::ChannelsLast);
+    }
+    result.fields.set(name, fit);
   }
   return result;
 }

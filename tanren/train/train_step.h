@@ -16,7 +16,8 @@ namespace tanren {
 std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts,
                                  const GlobalBatch& batch);
 
-// The batch on the run's device, floating fields in the parameters' dtype in mode fp64.
+// The batch on the run's device, floating fields in the parameters' dtype in mode fp64, images
+// [n, c, h, w] channels-last where the plan says so.
 Batch prepared(const Batch& batch, const Parts& parts);
 
 }  // namespace tanren

@@ -353,6 +353,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"run.name", "cli_test: names the folder"},
     {"model.options", "readme_test and own_model: handed to registered kinds"},
     {"model.task", "bert_test, lstm_test: the head of each task"},
+    {"model.memory_format", "memory_format_test: weights lie otherwise, files do not"},
     {"model.from_hf", "pretrained_test"},
     {"model.init_skip", "transfer_test"},
     {"model.init_rename", "transfer_test"},

@@ -1,0 +1,101 @@
+// The models whose step is measured against PyTorch: config and one batch of each. The Python side
+// (peers/step_torch.py) gets the same weights and the same batch.
+#pragma once
+
+#include "tanren/data/dataset.h"
+
+#include <ATen/ATen.h>
+
+#include <optional>
+#include <string>
+
+namespace tanren::bench {
+
+// One batch, given as it is.
+class OneBatch : public Dataset {
+ public:
+  OneBatch(DataInfo info, TensorMap fields, Counts counts)
+      : info_(std::move(info)), fields_(std::move(fields)), counts_(std::move(counts)) {}
+  int64_t size() const override { return fields_.begin()->second.size(0); }
+  DataInfo info() const override { return info_; }
+  Collated collate(const std::vector<int64_t>& indices) const override {
+    return {{fields_, at::tensor(indices, at::kLong)}, counts_};
+  }
+  const TensorMap& fields() const { return fields_; }
+
+ private:
+  DataInfo info_;
+  TensorMap fields_;
+  Counts counts_;
+};
+
+struct StepCase {
+  const char* about;
+  RunConfig config;
+  OneBatch data;
+};
+
+inline RunConfig step_config(const std::string& kind, const std::string& size, int64_t batch) {
+  RunConfig config;
+  config.run.steps = 1000000;
+  config.run.device = "cpu";
+  config.model.kind = kind;
+  config.model.size = size;
+  config.batch.global_batch = std::to_string(batch);
+  config.clip.norm = 1.0;
+  config.optimizer.learning_rate = 1e-5;
+  return config;
+}
+
+inline StepCase bert_case() {
+  constexpr int64_t kBatch = 8, kLength = 128, kTokens = 30522;
+  TensorMap fields;
+  fields.set("inputs", at::randint(1, kTokens, {kBatch, kLength}, at::kLong));
+  fields.set("labels", at::randint(2, {kBatch}, at::kLong));
+  return {"BERT-base, sequence classification, 8 × 128 tokens, dropout 0.1",
+          step_config("bert", "bert-base-uncased", kBatch),
+          {{.input_shape = {kLength}, .outputs = 2, .class_labels = true, .vocab_size = kTokens},
+           fields,
+           {{"samples", kBatch}}}};
+}
+
+inline StepCase gpt2_case(int64_t batch, int64_t microbatch, const char* about) {
+  constexpr int64_t kLength = 256, kTokens = 50257;
+  TensorMap fields;
+  fields.set("inputs", at::randint(kTokens, {batch, kLength}, at::kLong));
+  fields.set("labels", at::randint(kTokens, {batch, kLength}, at::kLong));
+  StepCase made{
+      about,
+      step_config("gpt2", "gpt2", batch),
+      {{.input_shape = {kLength}, .outputs = kTokens, .class_labels = true, .vocab_size = kTokens},
+       fields,
+       {{"samples", batch}, {"tokens", batch * kLength}}}};
+  made.config.batch.microbatch = microbatch;
+  return made;
+}
+
+inline StepCase resnet_case() {
+  constexpr int64_t kBatch = 8, kEdge = 224, kClasses = 1000;
+  TensorMap fields;
+  fields.set("inputs", at::randn({kBatch, 3, kEdge, kEdge}));
+  fields.set("labels", at::randint(kClasses, {kBatch}, at::kLong));
+  return {"ResNet-50, 8 images of 224 × 224",
+          step_config("resnet", "resnet50", kBatch),
+          {{.input_shape = {3, kEdge, kEdge}, .outputs = kClasses, .class_labels = true},
+           fields,
+           {{"samples", kBatch}}}};
+}
+
+// bert, gpt2, gpt2_micro (twice the batch in 4 microbatches), resnet50; nothing for another name.
+inline std::optional<StepCase> step_case(const std::string& name) {
+  at::manual_seed(1);
+  if (name == "bert") return bert_case();
+  if (name == "gpt2") return gpt2_case(4, 0, "GPT-2 124M, 4 × 256 tokens, dropout 0.1");
+  if (name == "gpt2_micro") {
+    return gpt2_case(8, 2, "GPT-2 124M, 8 × 256 tokens in 4 microbatches, dropout 0.1");
+  }
+  if (name == "resnet50") return resnet_case();
+  return std::nullopt;
+}
+
+}  // namespace tanren::bench

@@ -1,0 +1,95 @@
+// Training steps of known models: tanren's update against PyTorch eager with the models that people
+// take there (peers/step_torch.py), from the same weights on the same batch, step by step in turn.
+// Run with OMP_WAIT_POLICY=PASSIVE, so that the one that waits does not spin; TANREN_PEER_PYTHON
+// names a Python with torch, torchvision, transformers and safetensors.
+//   step_peer_bench [bert|gpt2|gpt2_micro|resnet50|all] [bf16|fp32|both] [pairs] [threads] [variant]
+// variant: of the PyTorch side: default, fused (AdamW), channels_last.
+#include "tanren/base/safetensors.h"
+#include "tanren/memory/cpu_allocator.h"
+#include "benchmarks/paired.h"
+#include "benchmarks/peers/peer_process.h"
+#include "benchmarks/step_cases.h"
+#include "benchmarks/tanren_step.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include <unistd.h>
+
+namespace tanren::bench {
+namespace {
+
+struct Asked {
+  std::string python, model, mode, threads, variant;
+  int pairs = 8;
+};
+
+// Weights and batch for the other side; the file goes when it has read them.
+std::filesystem::path write_start(const TanrenStep& ours, const OneBatch& data) {
+  TensorMap start;
+  for (const auto& [name, tensor] : ours.state().model_tensors()) start.set(name, tensor);
+  for (const auto& [name, tensor] : data.fields()) start.set("batch." + name, tensor);
+  const auto file = std::filesystem::temp_directory_path() /
+                    ("tanren-step-" + std::to_string(::getpid()) + ".safetensors");
+  write_safetensors(file, start);
+  return file;
+}
+
+bool measure(const Asked& asked) {
+  StepCase chosen = *step_case(asked.model);
+  chosen.config.run.threads = std::atoll(asked.threads.c_str());
+  chosen.config.precision.mode = asked.mode;
+  TanrenStep ours(chosen.config, chosen.data);
+  const auto start = write_start(ours, chosen.data);
+  PeerProcess peer({asked.python, TANREN_SOURCE_DIR "/benchmarks/peers/step_torch.py", asked.model,
+                    asked.mode, asked.threads, asked.variant, start.string()});
+  std::filesystem::remove(start);
+  const GlobalBatch batch = batches_of(chosen.data, chosen.data.size())[0];
+  std::printf("%s, %s, %s thread(s), PyTorch: %s, %d pairs of steps\n", chosen.about,
+              asked.mode.c_str(), asked.threads.c_str(), asked.variant.c_str(), asked.pairs);
+  std::string told = peer.answer();
+  std::printf("first loss: tanren %.4f, PyTorch %s (dropout draws differ)\n",
+              ours.step(batch).objectives[0].loss, told.substr(told.find(' ') + 1).c_str());
+  const auto own = [&] { return seconds([&] { ours.step(batch); }); };
+  const auto other = [&] { return peer.block(); };
+  const auto same = pair_up(asked.pairs, other, other);
+  const auto against = pair_up(asked.pairs, own, other);
+  print("PyTorch eager / itself (the A/A spread)", same, 1e3, "ms");
+  print("tanren / PyTorch eager", against, 1e3, "ms");
+  const double goal = asked.mode == "fp32" ? 1.0 : 0.8;
+  const bool kept = against.ratio.median <= goal;
+  std::printf("median ratio %.3f, goal %.1f: %s\n", against.ratio.median, goal,
+              kept ? "kept" : "NOT KEPT");
+  return kept;
+}
+
+}  // namespace
+}  // namespace tanren::bench
+
+int main(int argc, char** argv) {
+  using namespace tanren;  // NOLINT(google-build-using-namespace): a program, not a header
+  const char* python = std::getenv("TANREN_PEER_PYTHON");
+  if (python == nullptr) {
+    std::puts("skipped: TANREN_PEER_PYTHON names no Python with torch and transformers");
+    return 0;
+  }
+  const auto word = [&](int i, const char* otherwise) {
+    return std::string(argc > i ? argv[i] : otherwise);
+  };
+  std::vector<std::string> models = {word(1, "all")}, modes = {word(2, "both")};
+  if (models[0] == "all") models = {"bert", "gpt2", "resnet50"};
+  if (modes[0] == "both") modes = {"bf16", "fp32"};
+  install_cpu_allocator();  // as a run does
+  for (const auto& model : models) {
+    if (!bench::step_case(model)) {
+      std::printf("no model %s; there are bert, gpt2, gpt2_micro, resnet50\n", model.c_str());
+      return 2;
+    }
+    for (const auto& mode : modes) {
+      bench::measure(
+          {python, model, mode, word(4, "2"), word(5, "default"), std::atoi(word(3, "8").c_str())});
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,30 @@
+// Attention with dropout of the weights on the CPU: they exist for a block of rows of one head at a
+// time, and backward computes them again, draws included. Called by attention.cpp and
+// masked_attention.cpp. Thread-safe.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace tanren {
+
+struct AttentionCall {
+  int64_t num_heads;  // divide width
+  double p;           // of dropout, in [0, 1)
+  uint64_t site;
+  bool causal;      // a row sees the columns up to its own
+  at::Tensor bias;  // float [n, T], added to the scores of every row; undefined: 0
+};
+
+// The draws: weight of head h, row r, column c is element ((h T + r) R + c) of its sample, R = T
+// rounded up to this.
+int64_t padded_row(int64_t length);
+
+// q, k, v [n, T, width]; or k and v undefined and q [n, T, 3 · width], the three side by side. Gives
+// [n, T, width] in q's dtype. Dim 0 are the samples of the RandomScope; Error as dropout().
+// Differentiable once in q, k and v.
+at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const AttentionCall& call);
+
+}  // namespace tanren

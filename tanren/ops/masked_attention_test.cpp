@@ -1,0 +1,107 @@
+#include "tanren/ops/masked_attention.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/random.h"
+#include "tanren/ops/dropout.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <gtest/gtest.h>
+
+namespace tanren {
+namespace {
+
+constexpr uint64_t kMaskedSite = site_id("layer.0.attention.self");
+
+struct MaskedCase {
+  int64_t n, length, heads, width;
+};
+// Shorter than a group of draws, odd, one block and its edges, several blocks.
+const std::vector<MaskedCase> kMaskedCases = {{2, 1, 1, 4},   {3, 7, 2, 8},    {2, 64, 3, 12},
+                                              {1, 128, 1, 8}, {2, 131, 2, 16}, {1, 300, 2, 8}};
+
+// 1 for all tokens of sample 0, and fewer and fewer of the next ones.
+at::Tensor padding_mask_of(const MaskedCase& c) {
+  at::Tensor mask = at::ones({c.n, c.length}, at::kLong);
+  for (int64_t i = 1; i < c.n; ++i)
+    mask[i].narrow(0, c.length / (i + 1), c.length - c.length / (i + 1)).zero_();
+  return mask;
+}
+
+// {output, gradients of q, k and v} under weights that are no constants.
+std::vector<at::Tensor> masked_attended(const MaskedCase& c, at::ScalarType type,
+                                        at::ScalarType rounded, const at::Tensor& mask, double p,
+                                        bool reference) {
+  const RandomScope scope(5, 2, at::arange(100, 100 + c.n));
+  at::manual_seed(c.length);
+  std::vector<at::Tensor> in;
+  for (int i = 0; i < 3; ++i) {
+    const at::Tensor drawn = at::randn({c.n, c.length, c.width}, at::kDouble);
+    in.push_back(drawn.to(rounded).to(type).requires_grad_());
+  }
+  const at::Tensor bias = mask.defined() ? padding_bias(mask, type) : mask;
+  const at::Tensor out =
+      reference ? masked_attention_reference(in[0], in[1], in[2], bias, c.heads, p, kMaskedSite)
+                : masked_attention(in[0], in[1], in[2], bias, c.heads, p, kMaskedSite, true);
+  const at::Tensor seeds =
+      at::arange(out.numel(), at::kDouble).sin_().view(out.sizes()).to(out.scalar_type());
+  auto all = torch::autograd::grad({out}, in, {seeds});
+  all.insert(all.begin(), out.detach());
+  return all;
+}
+
+double masked_difference(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor expected = b.to(at::kDouble);
+  return ((a.to(at::kDouble) - expected).norm() / (expected.norm() + 1e-6)).item<double>();
+}
+
+TEST(MaskedAttention, with_another_number_of_samples_than_the_scope_is_an_error) {
+  const at::Tensor x = at::randn({2, 5, 8});
+  const RandomScope scope(5, 2, at::arange(3));
+  EXPECT_THROW(masked_attention(x, x, x, {}, 2, 0.1, kMaskedSite, true), Error);
+}
+
+TEST(MaskedAttention, equals_the_reference_in_every_dtype_with_and_without_padding) {
+  const std::vector<std::pair<at::ScalarType, double>> dtypes = {
+      {at::kDouble, 1e-7}, {at::kFloat, 1e-4}, {at::kBFloat16, 0.02}, {at::kHalf, 0.02}};
+  for (const auto& c : kMaskedCases) {
+    for (const at::Tensor& mask : {at::Tensor(), padding_mask_of(c)}) {
+      for (const auto& [type, bound] : dtypes) {
+        const auto expected = masked_attended(c, at::kDouble, type, mask, 0.3, true);
+        const auto own = masked_attended(c, type, type, mask, 0.3, false);
+        for (size_t i = 0; i < own.size(); ++i) {
+          EXPECT_EQ(own[i].scalar_type(), type);
+          // One token's weight is 1: the gradients of q and k are 0, but for rounding.
+          if (c.length == 1 && (i == 1 || i == 2)) continue;
+          EXPECT_LT(masked_difference(own[i], expected[i]), bound)
+              << c.length << " " << mask.defined() << " " << type << " tensor " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(MaskedAttention, padding_gets_no_weight_and_no_gradient) {
+  const MaskedCase c{2, 20, 2, 8};
+  const at::Tensor mask = padding_mask_of(c);
+  const auto all = masked_attended(c, at::kBFloat16, at::kBFloat16, mask, 0.3, false);
+  for (const size_t i : {2, 3}) {  // of k and v
+    EXPECT_EQ(all[i][1].narrow(0, 10, 10).abs().max().item<double>(), 0);
+    EXPECT_GT(all[i][1].narrow(0, 0, 10).abs().max().item<double>(), 0);
+  }
+}
+
+TEST(MaskedAttention, a_sample_of_padding_alone_counts_each_token_the_same) {
+  const MaskedCase c{2, 33, 1, 8};
+  const at::Tensor mask = at::zeros({2, 33}, at::kLong);
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const auto expected = masked_attended(c, at::kFloat, type, mask, 0.3, true);
+    const auto own = masked_attended(c, type, type, mask, 0.3, false);
+    for (size_t i = 0; i < own.size(); ++i)
+      EXPECT_LT(masked_difference(own[i], expected[i]), 0.02) << i;
+  }
+}
+
+}  // namespace
+}  // namespace tanren
