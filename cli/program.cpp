@@ -43,6 +43,7 @@ Named read_named(const Arguments& arguments, const Registry& registry) {
   if (fs::is_directory(file)) {
     named.config = config_of_folder(file, arguments.sets, registry.known());
     named.folder = arguments.out.empty() ? file : fs::path(arguments.out);
+    named.began = file;
   } else {
     named.config = read_config(file, arguments.sets, registry.known());
     named.folder =

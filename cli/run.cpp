@@ -112,7 +112,8 @@ int run(const Arguments& arguments, const Registry& registry) {
 }
 
 int plan(const Arguments& arguments, const Registry& registry) {
-  const Plan plan = plan_only(read_named(arguments, registry).config, registry);
+  const Named named = read_named(arguments, registry);
+  const Plan plan = plan_only(named.config, registry, named.began);
   std::cout << (arguments.json ? plan_json(plan) + "\n" : plan_text(plan));
   return 0;
 }

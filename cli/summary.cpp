@@ -116,7 +116,8 @@ std::string table_json(const LayerTable& table) {
 }  // namespace
 
 int summary(const Arguments& arguments, const Registry& registry) {
-  const LayerTable table = dry_run(read_named(arguments, registry).config, registry);
+  const Named named = read_named(arguments, registry);
+  const LayerTable table = dry_run(named.config, registry, named.began);
   if (arguments.json) {
     std::cout << table_json(table) << "\n";
   } else if (!arguments.quiet) {

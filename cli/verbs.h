@@ -45,6 +45,7 @@ std::string shown(double value);
 struct Named {
   RunConfig config;
   std::filesystem::path folder;
+  std::filesystem::path began;  // the run folder that was named; empty for a config file
 };
 Named read_named(const Arguments& arguments, const Registry& registry);
 

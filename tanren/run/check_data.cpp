@@ -44,9 +44,20 @@ void check_inputs(const DataInfo& train, const DataInfo& eval, int64_t model_tok
   }
 }
 
+// A label for a whole text is none for its tokens.
+void check_task(const ModelOptions& model, const std::string& train_kind) {
+  const bool guesses = (model.kind == "gpt2" && model.task != "classify") ||
+                       model.task == "next_token" || model.task == "masked_lm";
+  if (!guesses || train_kind != "text_table") return;
+  throw ConfigError("[data] text_table has a label a text, and this " + model.kind +
+                    " guesses tokens; set model.task = \"classify\"");
+}
+
 }  // namespace
 
-void check_datasets(const Datasets& datasets, const ModelOptions& model) {
+void check_datasets(const Datasets& datasets, const ModelOptions& model,
+                    const std::string& train_kind) {
+  check_task(model, train_kind);
   if (!datasets.eval) return;
   const DataInfo train = datasets.train->info(), eval = datasets.eval->info();
   check_inputs(train, eval, model.vocab_size);

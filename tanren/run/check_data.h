@@ -8,7 +8,9 @@
 namespace tanren {
 
 // ConfigError where [data.eval] has another input shape (token data: a longer one, or ids past the
-// vocabulary), another kind of label, or classes that the model has no output for.
-void check_datasets(const Datasets& datasets, const ModelOptions& model);
+// vocabulary), another kind of label, or classes that the model has no output for, or where a model
+// that guesses tokens meets training data of a kind that labels texts.
+void check_datasets(const Datasets& datasets, const ModelOptions& model,
+                    const std::string& train_kind);
 
 }  // namespace tanren

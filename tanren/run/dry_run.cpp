@@ -2,6 +2,7 @@
 
 #include "tanren/base/meta_scope.h"
 #include "tanren/run/build.h"
+#include "tanren/run/start_files.h"
 
 #include <ATen/ATen.h>
 
@@ -25,9 +26,10 @@ Batch batch_like(const Batch& sample, int64_t size) {
 
 }  // namespace
 
-LayerTable dry_run(const RunConfig& asked, const Registry& registry) {
+LayerTable dry_run(const RunConfig& asked, const Registry& registry,
+                   const std::filesystem::path& folder) {
   RunConfig config = asked;
-  config.model = resolve_model(asked.model).model;
+  config.model = take_start(folder, config).model;
   const Datasets datasets = open_datasets(config.data, registry.datasets);
   const Batch sample = datasets.train->collate({0}).batch;
   return layer_table([&] { return build_task(config, registry.models, *datasets.train); },

@@ -63,19 +63,19 @@ std::vector<std::string> heads_of(const std::string& kind) {
   return {};
 }
 
-// What the config's check could not see before the kind was known: keys that it does not read.
-void check_keys(ModelOptions options, const std::string& kind) {
+}  // namespace
+
+void check_resolved(const ModelOptions& resolved, ModelOptions asked) {
   RunConfig config;
-  options.kind = kind;
-  config.model = std::move(options);
+  asked.kind = resolved.kind;
+  asked.task = resolved.task;
+  config.model = std::move(asked);
   std::vector<std::string> of_model;
-  for (auto& problem : validate(config, {kind})) {
+  for (auto& problem : validate(config, {resolved.kind})) {
     if (problem.starts_with("model.")) of_model.push_back(std::move(problem));
   }
   if (!of_model.empty()) throw ConfigError("[config] " + join(of_model, "; "));
 }
-
-}  // namespace
 
 Pretrained resolve_model(const ModelOptions& options, const HubCaches& caches) {
   if (options.from_hf.empty()) return {options, {}};
@@ -95,7 +95,7 @@ Pretrained resolve_model(const ModelOptions& options, const HubCaches& caches) {
     throw ConfigError("[model] from_hf \"" + options.from_hf + "\" is a " + pretrained.model.kind +
                       ", and model.kind is \"" + options.kind + "\"; drop model.kind");
   }
-  check_keys(options, pretrained.model.kind);
+  check_resolved(pretrained.model, options);
   return pretrained;
 }
 

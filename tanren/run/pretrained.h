@@ -20,6 +20,10 @@ struct Pretrained {
 // options_of_hf_config, or where model.kind names another kind.
 Pretrained resolve_model(const ModelOptions& options, const HubCaches& caches = hub_caches());
 
+// What the config's check could not see before the kind was known. ConfigError for keys of `asked` that
+// the kind of `resolved` does not read.
+void check_resolved(const ModelOptions& resolved, ModelOptions asked);
+
 // Copies the weights into the module that was made of pretrained.model. Old names, a missing base
 // prefix and tied copies are seen to. A head that the file lacks is initialised anew, one that the
 // module lacks stays in the file; both are said. Otherwise as init_from_file.

@@ -257,6 +257,51 @@ TEST(Pretrained, a_run_starts_from_a_folder_beside_its_config_and_goes_on_from_i
   EXPECT_EQ(run({.config = config, .folder = folder.path() / "run"}, models).summary.steps, 3);
 }
 
+TEST(Pretrained, a_run_goes_on_bitwise_when_the_folder_it_began_with_is_gone) {
+  const TemporaryFolder folder;
+  std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", rows = "text,label\n";
+  for (char c = 'a'; c < 'a' + 18; ++c) words += std::string(1, c) + "\n";
+  for (int i = 0; i < 12; ++i) {
+    for (int j = 0; j < 3; ++j)
+      rows += std::string(1, static_cast<char>('a' + (i * 5 + j) % 18)) + " ";
+    rows += "," + std::to_string(i % 4) + "\n";
+  }
+  folder.file("rows.csv", rows);
+  const auto begin = [&] {
+    fs::copy(kHf / "bert", folder.path() / "start");
+    folder.file("start/vocab.txt", words);
+  };
+  begin();
+  const std::string data =
+      "kind = \"text_table\"\npath = \"rows.csv\"\ntokenizer = \"start\"\ncontext = 8\n";
+  const std::string text =
+      "[run]\nname = \"tuned\"\nsteps = 6\nthreads = 1\n[model]\nfrom_hf = \"./start\"\n"
+      "[data.train]\n" +
+      data + "[data.eval]\n" + data + "[batch]\nglobal_batch = 4\n";
+  const ModelRegistry models;
+  RunConfig config = parse_config(text, "run.toml", folder.path(), {}, models.kinds());
+  run({.config = config, .folder = folder.path() / "whole"}, models);
+  config.run.stop_after = 3;
+  const fs::path split = folder.path() / "split";
+  run({.config = config, .folder = split}, models);
+  fs::remove_all(folder.path() / "start");
+  EXPECT_THROW(plan_only(config, models), ConfigError);
+  EXPECT_EQ(plan_only(config, models, split).model.kind, "bert");
+  config.run.stop_after.reset();
+  EXPECT_EQ(run({.config = config, .folder = split}, models).summary.steps, 6);
+  EXPECT_EQ(read_file(split / "model.safetensors"),
+            read_file(folder.path() / "whole" / "model.safetensors"));
+  const Evaluated evaluated =
+      evaluate_checkpoint(config, chosen_checkpoint(config, split), models, nullptr);
+  EXPECT_EQ(evaluated.report.samples, 12);
+  // Another config is refused as ever.
+  config.run.steps = 7;
+  config.model.num_layers = 1;
+  TANREN_EXPECT_CONTAINS(
+      error_of<ConfigError>([&] { run({.config = config, .folder = split}, models); }),
+      "model.num_layers");
+}
+
 TEST(Pretrained, the_caches_are_where_the_python_packages_have_them) {
   const std::vector<const char*> names = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME",
                                           "TORCH_HOME",   "XDG_CACHE_HOME",        "HOME"};

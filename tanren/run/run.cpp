@@ -16,6 +16,7 @@
 #include "tanren/run/device.h"
 #include "tanren/run/run_folder.h"
 #include "tanren/run/sample.h"
+#include "tanren/run/start_files.h"
 #include "tanren/run/torch_state.h"
 #include "tanren/run/whole_model.h"
 #include "tanren/train/estimate_statistics.h"
@@ -38,19 +39,19 @@ struct Prepared {
   std::optional<OptimizerStart> optimizer;  // of optimizer.init_from, where no checkpoint follows
 };
 
-// `has_weights`: a checkpoint will follow, so model.init_from is not read again. `given` stands for the
-// config's data.
+// `has_weights`: a checkpoint will follow, so model.init_from is not read again, and what the run
+// folder `kept` has stands for the files that the run began with. `given` stands for the config's data.
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
-                 Datasets given = {}) {
-  const Pretrained source = resolve_model(asked.model);
+                 const std::filesystem::path& kept, Datasets given = {}) {
   RunConfig config = asked;
+  const Pretrained source = take_start(has_weights ? kept : "", config);
   config.model = source.model;
   Machine machine = probe_machine();
   probe_accelerators(machine, config.run.device);
   Prepared prepared;
   prepared.datasets =
       given.train ? std::move(given) : open_datasets(config.data, registry.datasets);
-  check_datasets(prepared.datasets, config.model);
+  check_datasets(prepared.datasets, config.model, config.data.train.kind);
   prepared.task = build_task(config, registry.models, *prepared.datasets.train);
   ModelProfile facts = profile(prepared.task, prepared.datasets);
   facts.initialised = initialise(prepared.task, source, has_weights);
@@ -132,8 +133,11 @@ RunOutput run(const RunInput& input, const Registry& registry) {
            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   const bool goes_on = latest_checkpoint(input.folder / "checkpoints").has_value();
-  Prepared prepared = prepare(input.config, registry, goes_on);
+  Prepared prepared = prepare(input.config, registry, goes_on, input.folder);
   RunFolder folder(input.folder, input.config);
+  if (!folder.resume_from()) {
+    keep_start(folder.path(), input.config, prepared.config.model, prepared.datasets.train->info());
+  }
   const std::string plan_text = tanren::plan_text(prepared.plan);
   folder.write("plan.txt", plan_text);
 
@@ -172,8 +176,10 @@ RunOutput run(const RunInput& input, const Registry& registry) {
   return output;
 }
 
-Plan plan_only(const RunConfig& config, const Registry& registry) {
-  return prepare(config, registry, /*has_weights=*/false).plan;
+Plan plan_only(const RunConfig& config, const Registry& registry,
+               const std::filesystem::path& folder) {
+  const bool goes_on = !folder.empty() && latest_checkpoint(folder / "checkpoints").has_value();
+  return prepare(config, registry, goes_on, folder).plan;
 }
 
 std::filesystem::path chosen_checkpoint(const RunConfig& config,
@@ -204,13 +210,16 @@ std::filesystem::path chosen_checkpoint(const RunConfig& config,
 
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
                               const Registry& registry, const std::atomic<bool>* stop) {
-  Prepared prepared = prepare(config, registry, /*has_weights=*/true);
+  // RUN/checkpoints/STEP or RUN/FILE
+  const bool is_step = std::filesystem::is_directory(checkpoint);
+  const auto folder = is_step ? checkpoint.parent_path().parent_path() : checkpoint.parent_path();
+  Prepared prepared = prepare(config, registry, /*has_weights=*/true, folder);
   if (!prepared.datasets.eval) {
     throw ConfigError("[evaluate] the config has no [data.eval]; add it, or set data.eval.kind");
   }
   const Parts parts = build_parts(prepared.plan, stop);
   RunState state = build_run_state(std::move(prepared.task), parts);
-  if (!std::filesystem::is_directory(checkpoint)) {
+  if (!is_step) {
     const bool averaged = load_exported(state, checkpoint);
     auto report = evaluate(state, parts, *prepared.datasets.eval);
     report.averaged = averaged;
@@ -239,7 +248,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
   }
   Datasets datasets{described_dataset(info, train_samples),
                     registry.datasets.open(source, "data", &info)};
-  Prepared prepared = prepare(config, registry, /*has_weights=*/true, std::move(datasets));
+  Prepared prepared = prepare(config, registry, /*has_weights=*/true, "", std::move(datasets));
   const Parts parts = build_parts(prepared.plan, stop);
   RunState state = build_run_state(std::move(prepared.task), parts);
   const bool averaged = load_exported(state, read, file.string());

@@ -40,8 +40,10 @@ struct RunOutput {
 // Trains. Errors as train_loop and RunFolder.
 RunOutput run(const RunInput& input, const Registry& registry);
 
-// Plans and starts nothing: no folder, no step.
-Plan plan_only(const RunConfig& config, const Registry& registry);
+// Plans and starts nothing: no folder, no step. With a run folder that has a checkpoint: how that run
+// would go on.
+Plan plan_only(const RunConfig& config, const Registry& registry,
+               const std::filesystem::path& folder = {});
 
 struct Evaluated {
   EvaluationReport report;
