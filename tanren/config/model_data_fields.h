@@ -66,7 +66,9 @@ void fields(V& v, ModelOptions& o) {
      "0.02; lstm: 1."});
   v("task", o.task,
     {"bert: classify (BertForSequenceClassification), masked_lm (BertForMaskedLM); lstm: classify, "
-     "next_token. Empty: classify."});
+     "next_token; gpt2: next_token, classify (GPT2ForSequenceClassification). Empty: classify; "
+     "gpt2: "
+     "next_token."});
   v("token_types", o.token_types, {"bert: kinds of token, of sentence A and B; 0: 2."});
   v("pad_token", o.pad_token,
     {"bert, lstm: the token that pads, whose embedding starts at 0 and gets no gradient; -1: none. "
@@ -82,8 +84,9 @@ void fields(V& v, ModelOptions& o) {
      "NCHW either way.",
      Identity::free});
   v("append_head", o.append_head,
-    {"mlp, convnet, resnet, vgg: a linear layer `appended` after the model's outputs, with so many "
-     "values; the model itself keeps model.outputs (resnet, vgg: 1000 if 0). 0: none."});
+    {"A linear layer `appended` after the model's outputs, with so many values; the model itself "
+     "keeps model.outputs (0: 1000 of resnet and vgg, or what from_hf has). Not where tokens are "
+     "guessed. 0: none."});
   v("init_from", o.init_from,
     {"Start from these weights: a file (safetensors, its index, .pt, .bin), a checkpoint or a run "
      "folder; relative to the config file."});

@@ -53,7 +53,7 @@ const std::vector<Kind> kKinds = {
     {"gpt2",
      {"dropout", "size", "num_layers", "num_heads", "hidden_size", "intermediate_size",
       "context_length", "vocab_size", "embedding_dropout", "attention_dropout", "residual_dropout",
-      "layer_norm_eps", "initializer_range"},
+      "layer_norm_eps", "initializer_range", "task", "outputs", "loss", "append_head"},
      {"gpt2", "distilgpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"}},
     {"bert",
      {"activation",
@@ -75,14 +75,15 @@ const std::vector<Kind> kKinds = {
       "task",
       "token_types",
       "pad_token",
-      "classifier_dropout"},
+      "classifier_dropout",
+      "append_head"},
      {"bert-base-uncased", "bert-base-cased", "bert-base-multilingual-cased", "bert-base-chinese",
       "bert-large-uncased", "bert-large-cased", "bert-tiny", "bert-mini", "bert-small",
       "bert-medium"}},
     {"lstm",
      {"dropout", "outputs", "loss", "num_layers", "hidden_size", "vocab_size", "embedding_dropout",
       "initializer_range", "task", "pad_token", "classifier_dropout", "embedding_size",
-      "bidirectional"},
+      "bidirectional", "append_head"},
      {}},
     {"resnet",
      {"size", "outputs", "loss", "memory_format", "append_head"},
@@ -96,11 +97,12 @@ const std::vector<Kind> kKinds = {
 void check_task(Problems& p, const ModelOptions& o, const std::vector<std::string>& tasks,
                 const std::set<std::string>& changed) {
   if (!o.task.empty()) p.one_of("model.task", o.task, tasks);
-  if (o.task != tasks.back()) return;
-  std::vector<std::string> others = {"outputs", "loss"};
+  const std::string task = o.task.empty() && o.kind == "gpt2" ? "next_token" : o.task;
+  if (task != tasks.back()) return;
+  std::vector<std::string> others = {"outputs", "loss", "append_head"};
   if (o.kind == "bert") others.emplace_back("classifier_dropout");
   if (o.kind == "lstm") others.emplace_back("bidirectional");
-  p.unused(changed, "model.", others, "model.task", o.task);
+  p.unused(changed, "model.", others, "model.task", task);
 }
 
 // A registered kind may read any key, so only the ones of the library are held to their own.
@@ -120,8 +122,10 @@ void check_kind_keys(Problems& p, const ModelOptions& o, const std::set<std::str
     const std::vector<std::string> generate = {"prompt",    "tokens",         "temperature",
                                                "top_k",     "top_p",          "seed",
                                                "num_beams", "length_penalty", "stop_token"};
-    if (o.kind == "lstm" && o.task != "next_token") {
-      p.unused(changed, "generate.", generate, "model.task", o.task.empty() ? "classify" : o.task);
+    if (o.kind == "gpt2") check_task(p, o, {"classify", "next_token"}, changed);
+    const bool classifies = o.kind == "lstm" ? o.task != "next_token" : o.task == "classify";
+    if ((o.kind == "lstm" || o.kind == "gpt2") && classifies) {
+      p.unused(changed, "generate.", generate, "model.task", "classify");
     } else if (o.kind != "gpt2" && o.kind != "lstm") {
       p.unused(changed, "generate.", generate, "model.kind", o.kind);
     }

@@ -5,6 +5,7 @@
 #include "tanren/base/metric_names.h"
 #include "tanren/model/generate.h"
 #include "tanren/model/losses.h"
+#include "tanren/model/supervised.h"
 #include "tanren/ops/attention.h"
 #include "tanren/ops/dropout.h"
 #include "tanren/ops/gelu.h"
@@ -112,6 +113,13 @@ Gpt2::Gpt2(const Gpt2Shape& shape) : Module("Gpt2"), shape_(shape) {
   }
   ln_f_ = owner->register_module(
       "ln_f", std::make_shared<LayerNorm>(shape.hidden_size, shape.layer_norm_eps));
+  if (shape.outputs > 0) {
+    score_ =
+        register_module("score", std::make_shared<Module>("Score"))
+            ->register_parameter(
+                "weight",
+                at::empty({shape.outputs, shape.hidden_size}).normal_(0, shape.initializer_range));
+  }
 }
 
 at::Tensor Gpt2::block_forward(const Block& block, const at::Tensor& x, Gpt2Cache* cache) const {
@@ -137,7 +145,8 @@ at::Tensor Gpt2::states(const at::Tensor& ids, Gpt2Cache* cache) const {
   at::Tensor x = run_block("transformer.wte", [&] {
     constexpr uint64_t kSite = site_id("transformer.wte");
     const at::Tensor positions = wpe_->weight().narrow(0, begin, length);
-    return dropout(wte_->forward(ids, /*sparse_gradient=*/true) + positions,
+    // A tied head brings a dense gradient, to which the rows that were read are added.
+    return dropout(wte_->forward(ids, /*sparse_gradient=*/!score_.defined()) + positions,
                    shape_.embedding_dropout, kSite, wte_->is_training());
   });
   for (const Block& block : blocks_) {
@@ -151,8 +160,28 @@ at::Tensor Gpt2::logits(const at::Tensor& states) const {
   return run_block("lm_head", [&] { return at::linear(states, wte_->weight()); });
 }
 
+at::Tensor Gpt2::classify(const at::Tensor& ids, const at::Tensor& mask) const {
+  const at::Tensor x = states(ids);
+  return run_block("score", [&] {
+    at::Tensor last = x.select(1, x.size(1) - 1);
+    if (mask.defined()) {
+      const at::Tensor places = at::arange(x.size(1), mask.options().dtype(at::kLong));
+      const at::Tensor at = (places * mask.ne(0)).amax(1).view({-1, 1, 1});
+      last = x.gather(1, at.expand({-1, 1, x.size(2)})).squeeze(1);
+    }
+    return at::linear(last, score_);
+  });
+}
+
 Task gpt2_task(const ModelOptions& options, const DataInfo& info) {
   const auto model = std::make_shared<Gpt2>(gpt2_shape(options, info));
+  if (model->shape().outputs > 0) {
+    const auto forward = [model](const Batch& batch) {
+      const at::Tensor* mask = batch.fields.find("attention_mask");
+      return model->classify(batch["inputs"], mask != nullptr ? *mask : at::Tensor());
+    };
+    return supervised_batches(model, forward, options, info);
+  }
   const double smoothing = options.label_smoothing;
   Task task;
   task.module = model;

@@ -1,6 +1,7 @@
 // gpt2: the decoder-only transformer of Radford et al. (2019), pre-norm, with learned positions and
-// the token embedding as its head. Parameter names, layouts and initialisation are Hugging Face's
-// GPT2LMHeadModel: `transformer.wte.weight`, `transformer.h.0.attn.c_attn.weight` [in, out], ….
+// the token embedding as its head, or a classifier on the last token. Parameter names, layouts and
+// initialisation are Hugging Face's GPT2LMHeadModel and GPT2ForSequenceClassification:
+// `transformer.wte.weight`, `transformer.h.0.attn.c_attn.weight` [in, out], `score.weight`.
 #pragma once
 
 #include "tanren/model/gpt2_shape.h"
@@ -31,6 +32,9 @@ class Gpt2 : public Module {
   // States → scores of the next token, [n, T, vocab_size].
   at::Tensor logits(const at::Tensor& states) const;
   at::Tensor forward(const at::Tensor& ids) const { return logits(states(ids)); }
+  // The classifier's scores [n, outputs] of the last token that `mask` [n, T] does not call padding
+  // (undefined: of the last). Padding stands behind the tokens: what comes later is not seen.
+  at::Tensor classify(const at::Tensor& ids, const at::Tensor& mask) const;
 
   const Gpt2Shape& shape() const { return shape_; }
 
@@ -50,9 +54,11 @@ class Gpt2 : public Module {
   std::shared_ptr<Embedding> wte_, wpe_;
   std::vector<Block> blocks_;
   std::shared_ptr<LayerNorm> ln_f_;
+  at::Tensor score_;  // [outputs, hidden_size]; undefined in a language model
 };
 
-// The task of model.kind = "gpt2": batch["inputs"] and ["labels"], int64 [n, T], labels shifted by
+// The task of model.kind = "gpt2". model.task = "classify": "inputs", "attention_mask" if there is one,
+// "labels" and loss as supervised(). "next_token": batch["inputs"] and ["labels"], int64 [n, T], labels shifted by
 // one already; the loss is summed over the labels that are not -100 and counted by "tokens".
 // ConfigError as gpt2_shape.
 Task gpt2_task(const ModelOptions& options, const DataInfo& info);

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/model/supervised.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -65,6 +66,10 @@ void check_data(const Gpt2Shape& shape, const DataInfo& info) {
 }  // namespace
 
 Gpt2Shape gpt2_shape(const ModelOptions& options, const DataInfo& info) {
+  if (!options.task.empty() && options.task != "next_token" && options.task != "classify") {
+    throw ConfigError("[model] gpt2 has no task '" + options.task +
+                      "'; set next_token or classify");
+  }
   Gpt2Shape shape = preset_named(options.size);
   if (options.num_layers > 0) shape.num_layers = options.num_layers;
   if (options.num_heads > 0) shape.num_heads = options.num_heads;
@@ -90,6 +95,7 @@ Gpt2Shape gpt2_shape(const ModelOptions& options, const DataInfo& info) {
                     "multiple of the heads",
                     shape.hidden_size, shape.num_heads));
   }
+  if (options.task == "classify") shape.outputs = num_outputs(options, info);
   return shape;
 }
 

@@ -21,10 +21,12 @@ struct Gpt2Shape {
   double layer_norm_eps = 1e-5;
   double initializer_range = 0.02;
   double label_smoothing = 0;
+  int64_t outputs = 0;  // of the classifier; 0: there is none, the model guesses the next token
 };
 
 // ConfigError where the data holds no tokens, more of them than the model, or longer sequences than
-// it has positions, where heads do not divide the width, or for an unknown preset.
+// it has positions, where heads do not divide the width, or for an unknown preset or task, or as
+// num_outputs.
 Gpt2Shape gpt2_shape(const ModelOptions& options, const DataInfo& info);
 
 }  // namespace tanren

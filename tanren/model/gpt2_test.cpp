@@ -234,6 +234,45 @@ TEST(Gpt2, continues_a_cache_by_several_tokens_at_once) {
   EXPECT_THROW(model->states(ids.slice(1, 0, 4), &cache), Error);
 }
 
+TEST(Gpt2, classifies_the_last_token_as_transformers_in_scores_loss_and_gradients) {
+  const auto file = read_safetensors(TANREN_SOURCE_DIR "/tests/fixtures/gpt2_classify.safetensors");
+  DataInfo info = kTokens;
+  info.outputs = 5;
+  ModelOptions options = tiny_options();
+  options.task = "guess";
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { gpt2_task(options, info); }),
+                         "gpt2 has no task 'guess'; set next_token or classify");
+  options.task = "classify";
+  const Task task = gpt2_task(options, info);
+  {
+    const at::NoGradGuard no_grad;
+    for (auto& item : task.module->named_parameters()) {
+      item.value().copy_(file.tensors.at("parameter/" + item.key()));
+    }
+  }
+  Batch batch;
+  for (const char* name : {"inputs", "labels", "attention_mask"}) {
+    batch.fields.set(name, file.tensors.at(name));
+  }
+  batch.ids = at::arange(4);
+  EXPECT_LT(distance(task.predict(batch).outputs, file.tensors.at("logits")), 1e-5);
+  const Term term = task.phases[0].forward(batch)[0];
+  EXPECT_EQ(term.count_name, "samples");
+  EXPECT_LT(distance(term.sum.detach(), file.tensors.at("loss")), 1e-5);
+  term.sum.backward();
+  for (const auto& item : task.module->named_parameters()) {
+    EXPECT_LT(distance(item.value().grad(), file.tensors.at("gradient/" + item.key())), 1e-4)
+        << item.key();
+  }
+  // Without a mask the last place counts; what stands in padding does not.
+  const auto model = std::dynamic_pointer_cast<Gpt2>(task.module);
+  const at::Tensor mask = batch["attention_mask"];
+  const at::Tensor other = batch["inputs"].masked_fill(mask.eq(0), 9);
+  EXPECT_TRUE(at::equal(model->classify(other, mask), model->classify(batch["inputs"], mask)));
+  const at::Tensor cut = batch["inputs"].slice(0, 1, 2).slice(1, 0, 7);
+  EXPECT_LT(distance(model->classify(cut, {}), file.tensors.at("logits").slice(0, 1, 2)), 1e-5);
+}
+
 TEST(Gpt2, computes_in_bf16_under_autocast_with_a_loss_in_fp32_and_gradients_in_fp32) {
   const auto file = gpt2_fixture();
   ModelOptions options = tiny_options();

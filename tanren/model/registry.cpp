@@ -52,8 +52,11 @@ Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) cons
     throw Error("[model] kind '" + options.kind + "' could not be built: " + error.what());
   }
   if (options.append_head > 0 && !task.module->named_children().contains(kAppendedHead)) {
+    const bool guesses = options.kind == "gpt2" || options.kind == "bert" || options.kind == "lstm";
     throw ConfigError("[model] kind '" + options.kind +
-                      "' takes no appended head; drop model.append_head");
+                      (guesses ? "' guesses tokens and takes no appended head; set model.task = "
+                                 "\"classify\", or drop model.append_head"
+                               : "' takes no appended head; drop model.append_head"));
   }
   return task;
 }

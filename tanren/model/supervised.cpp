@@ -117,25 +117,28 @@ Task supervised(std::shared_ptr<torch::nn::Module> module,
   for (const at::Tensor& parameter : module->parameters()) {
     if (!reference.defined() && parameter.is_floating_point()) reference = parameter;
   }
-  std::shared_ptr<Linear> head;
-  if (options.append_head > 0) {
-    head = module->register_module(
-        kAppendedHead, std::make_shared<Linear>(num_outputs(options, info), options.append_head));
-  }
-  const auto run = [forward = std::move(forward), reference, head](const Batch& batch) {
+  const auto run = [forward = std::move(forward), reference](const Batch& batch) {
     const at::Tensor& inputs = batch["inputs"];
     const bool casts = reference.defined() && inputs.is_floating_point();
-    const at::Tensor outputs = forward(casts ? inputs.to(reference.scalar_type()) : inputs);
-    if (head == nullptr) return outputs;
-    return run_block(kAppendedHead, [&] { return head->forward(outputs); });
+    return forward(casts ? inputs.to(reference.scalar_type()) : inputs);
   };
   return supervised_batches(std::move(module), run, options, info);
 }
 
 Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
-                        std::function<at::Tensor(const Batch&)> run, const ModelOptions& options,
-                        const DataInfo& info) {
+                        std::function<at::Tensor(const Batch&)> forward,
+                        const ModelOptions& options, const DataInfo& info) {
   const int64_t outputs = final_outputs(options, info);
+  std::shared_ptr<Linear> head;
+  if (options.append_head > 0) {
+    head = module->register_module(
+        kAppendedHead, std::make_shared<Linear>(num_outputs(options, info), options.append_head));
+  }
+  const auto run = [forward = std::move(forward), head](const Batch& batch) {
+    const at::Tensor below = forward(batch);
+    if (head == nullptr) return below;
+    return run_block(kAppendedHead, [&] { return head->forward(below); });
+  };
   const Loss loss = loss_named(options);
   const bool binary = options.loss == "bce" && info.class_labels;
 

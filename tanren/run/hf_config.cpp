@@ -58,6 +58,20 @@ class Fields {
       refuse(key, *value, only.dump() + ", the one we compute");
   }
 
+  // How many classes a classifier of transformers has.
+  int64_t labels() const {
+    const Json* names = find("id2label");
+    return names != nullptr && names->is_object() ? static_cast<int64_t>(names->size())
+                                                  : count("num_labels", 2);
+  }
+
+  // Whether the file says that it was written for the class `name`.
+  bool is_written_for(const char* name) const {
+    const Json* classes = find("architectures");
+    return classes != nullptr && classes->is_array() && !classes->empty() &&
+           classes->front() == name;
+  }
+
   std::optional<int64_t> token(const char* key) const {
     const Json* value = find(key);
     if (value == nullptr) return std::nullopt;
@@ -148,6 +162,7 @@ void read_gpt2(const Fields& json, ModelOptions& o) {
   set_dropout(o.residual_dropout, o, json, "resid_pdrop", 0.1);
   set(o.layer_norm_eps, json.number("layer_norm_epsilon", 0, 1), 1e-5);
   set(o.initializer_range, json.number("initializer_range", 0, 1e6), 0.02);
+  if (o.task.empty() && json.is_written_for("GPT2ForSequenceClassification")) o.task = "classify";
 }
 
 }  // namespace
@@ -169,6 +184,8 @@ ModelOptions options_of_hf_text(const std::string& text, const std::string& name
     json.fail("has model_type \"" + type + "\"; we build bert and gpt2");
   }
   options.kind = type;
+  // Below an appended head the model keeps its width.
+  if (options.append_head > 0) set(options.outputs, json.labels());
   return options;
 }
 

@@ -62,23 +62,31 @@ Json gpt2_json(const ModelOptions& model, const DataInfo& info) {
   const Gpt2Shape shape = gpt2_shape(model, info);
   constexpr int64_t kEndOfText = 50256;  // in OpenAI's vocabulary, and nowhere else
   const Json end = shape.vocab_size > kEndOfText ? Json(kEndOfText) : Json(nullptr);
-  return {{"architectures", Json::array({"GPT2LMHeadModel"})},
-          {"model_type", "gpt2"},
-          {"vocab_size", shape.vocab_size},
-          {"n_embd", shape.hidden_size},
-          {"n_layer", shape.num_layers},
-          {"n_head", shape.num_heads},
-          {"n_inner", shape.intermediate_size},
-          {"n_positions", shape.context_length},
-          {"activation_function", "gelu_new"},
-          {"embd_pdrop", shape.embedding_dropout},
-          {"attn_pdrop", shape.attention_dropout},
-          {"resid_pdrop", shape.residual_dropout},
-          {"initializer_range", shape.initializer_range},
-          {"layer_norm_epsilon", shape.layer_norm_eps},
-          {"bos_token_id", end},
-          {"eos_token_id", end},
-          {"tie_word_embeddings", true}};
+  const bool classifies = shape.outputs > 0;
+  Json json{{"architectures",
+             Json::array({classifies ? "GPT2ForSequenceClassification" : "GPT2LMHeadModel"})},
+            {"model_type", "gpt2"},
+            {"vocab_size", shape.vocab_size},
+            {"n_embd", shape.hidden_size},
+            {"n_layer", shape.num_layers},
+            {"n_head", shape.num_heads},
+            {"n_inner", shape.intermediate_size},
+            {"n_positions", shape.context_length},
+            {"activation_function", "gelu_new"},
+            {"embd_pdrop", shape.embedding_dropout},
+            {"attn_pdrop", shape.attention_dropout},
+            {"resid_pdrop", shape.residual_dropout},
+            {"initializer_range", shape.initializer_range},
+            {"layer_norm_epsilon", shape.layer_norm_eps},
+            {"bos_token_id", end},
+            {"eos_token_id", end},
+            {"tie_word_embeddings", true}};
+  if (!classifies) return json;
+  // transformers finds the last token by it; where there is none, it takes one text at a time.
+  json["pad_token_id"] = end;
+  if (!info.class_labels) json["problem_type"] = "regression";
+  name_classes(json, shape.outputs, info);
+  return json;
 }
 
 }  // namespace

@@ -203,6 +203,11 @@ PythonFolder write_python_folder(const fs::path& file, const fs::path& folder,
   SafetensorsFile read = read_safetensors(file);
   const auto description = description_of(read.metadata, file, {}, registry.known());
   check_described(description, read.tensors, file.string(), registry.models);
+  if (description.config.model.append_head > 0) {
+    throw ConfigError("[convert] " + file.string() +
+                      " has an appended head, which no class of Python's packages has; convert it "
+                      "to a .safetensors or .pt file");
+  }
   if (dtype) read.tensors = cast(read.tensors, *dtype);
   make_empty(folder);
   return Writer(description, std::move(read.tensors), folder).write();

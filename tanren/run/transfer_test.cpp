@@ -88,14 +88,75 @@ TEST_F(Transfer, a_file_of_the_model_alone_fits_below_an_appended_head_which_is_
                         source_->named_parameters()["head.weight"]));
   options_.append_head = 0;
   EXPECT_THROW(init_from_file(*task.module, options_), CheckpointError);
-  model.kind = "bert";
-  model.vocab_size = 9;
-  DataInfo tokens{{8}, 2};
-  tokens.vocab_size = 9;
-  EXPECT_THROW(ModelRegistry().make(model, tokens), ConfigError);
   model.kind = "convnet";
   model.outputs = 0;
   EXPECT_THROW(ModelRegistry().make(model, DataInfo{{1, 8, 8}, 2}), ConfigError);
+}
+
+struct TokenModel {
+  const char *kind, *head;
+};
+
+Task token_task(const TokenModel& model, uint64_t seed, ModelOptions options, int64_t classes) {
+  at::manual_seed(seed);
+  options.kind = model.kind;
+  options.task = "classify";
+  options.num_layers = 1;
+  options.hidden_size = 8;
+  if (options.kind != "lstm") options.num_heads = 2;
+  return ModelRegistry().make(options, {.input_shape = {6}, .outputs = classes, .vocab_size = 11});
+}
+
+TEST_F(Transfer, classifiers_of_tokens_take_another_number_of_classes_or_a_head_on_top) {
+  for (const TokenModel& model :
+       {TokenModel{"bert", "classifier"}, {"gpt2", "score"}, {"lstm", "head"}}) {
+    SCOPED_TRACE(model.kind);
+    const std::string head = model.head;
+    const TensorMap five = weights_of(*token_task(model, 1, {}, 5).module);
+    ModelOptions options;
+    options.init_from = (folder_.path() / (head + ".safetensors")).string();
+    write_weights(options.init_from, five);
+    const Task three = token_task(model, 2, options, 3);
+    TANREN_EXPECT_CONTAINS(
+        testing::error_of<CheckpointError>([&] { init_from_file(*three.module, options); }),
+        head + ".weight is [5, 8] Float, here [3, 8] Float");
+    const at::Tensor fresh = three.module->named_parameters()[head + ".weight"].clone();
+    options.init_skip = {head + ".*"};
+    const auto report = init_from_file(*three.module, options);
+    EXPECT_EQ(report.skipped.at(0), head + ".weight");
+    EXPECT_TRUE(at::equal(three.module->named_parameters()[head + ".weight"], fresh));
+    options.init_skip.clear();
+    options.outputs = 5;
+    options.append_head = 2;
+    const Task two = token_task(model, 3, options, 2);
+    EXPECT_EQ(init_from_file(*two.module, options).skipped,
+              (std::vector<std::string>{"appended.weight", "appended.bias"}));
+    for (const auto& item : two.module->named_parameters()) {
+      const at::Tensor* source = five.find(item.key());
+      EXPECT_EQ(source != nullptr, !item.key().starts_with("appended")) << item.key();
+      EXPECT_TRUE(source == nullptr || at::equal(item.value(), *source)) << item.key();
+    }
+    Batch batch;
+    batch.fields.set("inputs", at::ones({3, 6}, at::kLong));
+    batch.fields.set("labels", at::zeros({3}, at::kLong));
+    batch.ids = at::arange(3);
+    two.module->eval();
+    EXPECT_EQ(two.predict(batch).outputs.sizes(), (std::vector<int64_t>{3, 2}));
+  }
+}
+
+TEST_F(Transfer, a_model_that_guesses_tokens_says_what_to_do_for_a_head) {
+  ModelOptions options;
+  options.kind = "gpt2";
+  options.append_head = 2;
+  options.num_layers = 1;
+  options.num_heads = 2;
+  options.hidden_size = 8;
+  TANREN_EXPECT_CONTAINS(testing::error_of<ConfigError>([&] {
+                           ModelRegistry().make(
+                               options, {.input_shape = {6}, .outputs = 2, .vocab_size = 11});
+                         }),
+                         "set model.task = \"classify\"");
 }
 
 TEST_F(Transfer, names_are_renamed_and_narrow_weights_widened) {
