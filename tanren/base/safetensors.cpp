@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/mapped_file.h"
 #include "tanren/base/one_line.h"
 
 #include <nlohmann/json.hpp>
@@ -12,7 +13,9 @@
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <optional>
+#include <string_view>
 
 namespace tanren {
 
@@ -202,18 +205,15 @@ void check_names(const std::vector<Entry>& entries, const std::filesystem::path&
   if (twice != names.end()) fail(path, "tensor " + std::string(*twice) + " stands in it twice");
 }
 
-// The header's tensors in its order; the stream stands at the data then, of which `available` bytes
-// follow.
-std::vector<Entry> read_header(OpenFile& file, Metadata& metadata, uint64_t& available,
+// The header's tensors in its order; their data follow it, `available` bytes.
+std::vector<Entry> read_header(std::string_view file, Metadata& metadata, uint64_t& available,
                                const std::filesystem::path& path) {
   uint64_t size = 0;
-  if (file.size < sizeof size) fail(path, "is too short");
-  file.stream.read(reinterpret_cast<char*>(&size), sizeof size);
-  if (!file.stream || size > file.size - sizeof size) fail(path, "its header is cut off");
-  std::string text(size, '\0');
-  file.stream.read(text.data(), static_cast<std::streamsize>(size));
-  if (!file.stream) fail(path, "its header is cut off");
-  available = file.size - sizeof size - size;
+  if (file.size() < sizeof size) fail(path, "is too short");
+  std::memcpy(&size, file.data(), sizeof size);
+  if (size > file.size() - sizeof size) fail(path, "its header is cut off");
+  const std::string_view text = file.substr(sizeof size, size);
+  available = file.size() - sizeof size - size;
 
   std::vector<Entry> entries;
   HeaderReader reader(path, entries, metadata);
@@ -239,25 +239,32 @@ void check_cover(const std::vector<Entry>& entries, uint64_t available,
   if (covered != available) fail(path, "its data is longer than its tensors");
 }
 
+// The entry's elements where they lie in the file; in memory of their own where the file has put them
+// across the alignment of their dtype.
+at::Tensor tensor_of(const Entry& entry, const std::shared_ptr<MappedFile>& file, char* data) {
+  const auto options = at::TensorOptions(*entry.dtype);
+  const uint64_t bytes = entry.end() - entry.begin();
+  if (bytes == 0) return at::empty(entry.shape, options);
+  char* first = data + entry.begin();
+  if (reinterpret_cast<uintptr_t>(first) % c10::elementSize(*entry.dtype) == 0) {
+    return at::from_blob(
+        first, entry.shape, [file](void*) {}, options);
+  }
+  at::Tensor tensor = at::empty(entry.shape, options);
+  std::memcpy(tensor.mutable_data_ptr(), first, bytes);
+  return tensor;
+}
+
 }  // namespace
 
 SafetensorsFile read_safetensors(const std::filesystem::path& path) {
-  OpenFile input = open_file(path);
+  const auto mapped = MappedFile::open(path);
   uint64_t available = 0;
   SafetensorsFile file;
-  const auto entries = read_header(input, file.metadata, available, path);
+  const auto entries = read_header(mapped->bytes(), file.metadata, available, path);
   check_cover(entries, available, path);
-  const std::streamoff data = input.stream.tellg();
-  for (const auto& entry : entries) {
-    at::Tensor tensor = at::empty(entry.shape, at::TensorOptions(*entry.dtype));
-    if (entry.end() > entry.begin()) {
-      input.stream.seekg(data + static_cast<std::streamoff>(entry.begin()));
-      input.stream.read(static_cast<char*>(tensor.mutable_data_ptr()),
-                        static_cast<std::streamsize>(entry.end() - entry.begin()));
-      if (!input.stream) fail(path, "tensor " + entry.name + " could not be read");
-    }
-    file.tensors.set(entry.name, std::move(tensor));
-  }
+  char* data = mapped->data() + (mapped->size() - available);
+  for (const auto& entry : entries) file.tensors.set(entry.name, tensor_of(entry, mapped, data));
   return file;
 }
 

@@ -1,7 +1,8 @@
 // safetensors files: 8-byte little-endian header length, JSON header, raw little-endian data.
-// Tensors are read straight into their storage and written from it. Names, shapes and offsets are
-// checked against the file's size first, so a truncated or hostile file is a one-line DataError,
-// never a crash or a huge allocation. Format: huggingface/safetensors.
+// Tensors view the file, mapped into memory: pages are read when they are touched, and writing to a
+// tensor changes nothing on disk. Names, shapes and offsets are checked against the file's size first,
+// so a truncated or hostile file is a one-line DataError, never a crash or a huge allocation. Format:
+// huggingface/safetensors.
 #pragma once
 
 #include "tanren/base/tensor_map.h"
