@@ -1,0 +1,96 @@
+// Weights from a file into a model that is there: tanren against safetensors.torch.load_file and
+// torch.load(mmap=True) with load_state_dict, in turn (peers/files_torch.py); and what the file adds to
+// the process's memory. TANREN_PEER_PYTHON names a Python with torch and safetensors.
+//   files_bench [megabytes] [pairs] [threads]
+#include "tanren/base/safetensors.h"
+#include "tanren/checkpoint/weights_file.h"
+#include "benchmarks/paired.h"
+#include "benchmarks/peers/peer_process.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A transformer's shapes: a few large matrices and many small vectors a block.
+tanren::TensorMap weights_of(int64_t megabytes) {
+  constexpr int64_t kWidth = 1024;
+  tanren::TensorMap tensors;
+  int64_t left = megabytes * (1 << 20) / 4;
+  for (int64_t block = 0; left > 0; ++block) {
+    const std::string name = "encoder.layer." + std::to_string(block);
+    for (const char* part : {".query", ".key", ".value", ".dense"}) {
+      tensors.set(name + part + ".weight", at::randn({kWidth, kWidth}));
+      tensors.set(name + part + ".bias", at::randn({kWidth}));
+      left -= kWidth * (kWidth + 1);
+    }
+  }
+  return tensors;
+}
+
+// A line of /proc/self/status, in bytes.
+double status(const std::string& key) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind(key + ":", 0) == 0) return std::stod(line.substr(key.size() + 1)) * 1024;
+  }
+  return 0;
+}
+
+// The peak of the resident set during `work` above what it was before.
+double growth(const std::function<void()>& work) {
+  std::ofstream("/proc/self/clear_refs") << 5;
+  const double before = status("VmRSS");
+  work();
+  return status("VmHWM") - before;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace tanren;  // NOLINT(google-build-using-namespace): a program, not a header
+  const char* python = std::getenv("TANREN_PEER_PYTHON");
+  if (python == nullptr) {
+    std::puts("skipped: TANREN_PEER_PYTHON names no Python with torch and safetensors");
+    return 0;
+  }
+  const int64_t megabytes = argc > 1 ? std::atoll(argv[1]) : 500;
+  const int pairs = argc > 2 ? std::atoi(argv[2]) : 30;
+  const std::string threads = argc > 3 ? argv[3] : "2";
+  at::set_num_threads(std::stoi(threads));
+  const fs::path folder = fs::temp_directory_path() / "tanren_files_bench";
+  fs::create_directories(folder);
+  const TensorMap model = weights_of(megabytes);
+  std::printf("%lld MB in %zu tensors, %s thread(s), %d pairs\n", static_cast<long long>(megabytes),
+              model.size(), threads.c_str(), pairs);
+  for (const char* name : {"weights.safetensors", "weights.pt"}) {
+    const fs::path file = folder / name;
+    write_weights(file, model);
+    const auto load = [&] {
+      const WeightsFile read = read_weights(file);
+      for (const auto& [key, tensor] : model)
+        at::Tensor(tensor).copy_(read.content.tensors.at(key));
+    };
+    load();  // the file's pages are in the system's memory from here on
+    const double bytes = static_cast<double>(fs::file_size(file));
+    std::printf("%s: peak of the process above the model %.2f of the file\n", name,
+                growth(load) / bytes);
+    bench::PeerProcess peer(
+        {python, TANREN_SOURCE_DIR "/benchmarks/peers/files_torch.py", file.string(), threads});
+    const auto own = [&] { return bench::seconds(load); };
+    const auto other = [&] { return peer.block(); };
+    bench::print("  Python / itself (the A/A spread)", bench::pair_up(pairs, other, other), 1e3,
+                 "ms");
+    bench::print("  tanren / Python", bench::pair_up(pairs, own, other), 1e3, "ms");
+  }
+  fs::remove_all(folder);
+  return 0;
+}
