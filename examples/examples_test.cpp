@@ -231,6 +231,34 @@ TEST_F(Examples, text_learns_from_the_sources_on_this_machine_and_goes_on_from_a
   EXPECT_EQ(nlohmann::json::parse(go(kTanren + " eval run --json").output)["sample"], sample);
 }
 
+TEST_F(Examples, pretrained_takes_a_folder_with_its_tokenizer_and_outlives_it) {
+  // A tiny model and a few sentences stand where `fetch` puts its own.
+  const fs::path film = temporary_.path() / "build/film", example = "examples/pretrained";
+  fs::create_directories(film);
+  fs::create_directories(temporary_.path() / example);
+  fs::copy(fs::path(TANREN_SOURCE_DIR) / "tests/fixtures/hf/bert", film / "minilm");
+  std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n", rows = "label\ttext\n";
+  for (char c = 'a'; c < 'a' + 18; ++c) vocabulary += std::string(1, c) + "\n";
+  for (int i = 0; i < 16; ++i) rows += i % 2 == 0 ? "positive\ta b c\n" : "negative\td e f\n";
+  temporary_.file("build/film/minilm/vocab.txt", vocabulary);
+  temporary_.file("build/film/train.tsv", rows);
+  temporary_.file("build/film/eval.tsv", rows);
+  for (const char* config : {"run.toml", "scratch.toml"}) {
+    fs::copy_file(kExamples / "pretrained" / config, temporary_.path() / example / config);
+  }
+  const std::string small =
+      " --set data.train.context=8 --set data.eval.context=8 --set run.threads=1";
+  EXPECT_EQ(go(kTanren + " plan examples/pretrained/scratch.toml" + small).code, 0);
+  const auto result = go(kTanren + " run examples/pretrained/run.toml --out run" + small +
+                         " --set model.init_skip=[classifier.*] --set batch.global_batch=4");
+  ASSERT_EQ(result.code, 0) << result.output;
+  fs::remove_all(film / "minilm");
+  EXPECT_EQ(go(kTanren + " run run --set run.epochs=2").code, 0);
+  const auto evaluated = go(kTanren + " eval run --json");
+  ASSERT_EQ(evaluated.code, 0) << evaluated.output;
+  EXPECT_EQ(nlohmann::json::parse(evaluated.output)["step"], 8);
+}
+
 TEST_F(Examples, text_classify_leaves_a_whole_model_that_needs_no_config) {
   const std::string make = (kExamples / "text_classify/make_data").string();
   ASSERT_EQ(go(make + " build/licences").code, 0);
