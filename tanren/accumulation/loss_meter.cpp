@@ -4,7 +4,7 @@
 
 namespace tanren {
 
-void LossMeter::add(const Terms& terms) {
+void LossMeter::add(const Terms& terms, int64_t samples) {
   if (microsteps_ == 0) {
     for (const auto& term : terms) {
       names_.push_back(term.name);
@@ -29,7 +29,13 @@ void LossMeter::add(const Terms& terms) {
     }
     sums_.push_back(terms[i].sum.detach());
   }
+  ends_.push_back((ends_.empty() ? 0 : ends_.back()) + samples);
   ++microsteps_;
+}
+
+std::pair<int64_t, int64_t> LossMeter::samples(int64_t microstep) const {
+  const auto i = static_cast<size_t>(microstep);
+  return {i == 0 ? 0 : ends_.at(i - 1), ends_.at(i)};
 }
 
 }  // namespace tanren

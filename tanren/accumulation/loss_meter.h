@@ -6,18 +6,21 @@
 #include "tanren/base/terms.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tanren {
 
 class LossMeter {
  public:
-  // Detached sums of one microstep. Every microstep must bring the same terms; Error otherwise.
-  void add(const Terms& terms);
+  // Detached sums of one microstep over `samples`, the next ones of the batch. Every microstep must bring the same terms; Error otherwise.
+  void add(const Terms& terms, int64_t samples);
 
   int64_t microsteps() const { return microsteps_; }
   const std::vector<std::string>& names() const { return names_; }
   const std::vector<std::string>& count_names() const { return count_names_; }
+  // The samples [first, last) of the batch that a microstep was over.
+  std::pair<int64_t, int64_t> samples(int64_t microstep) const;
   // [microsteps × terms] 0-dim tensors, microstep-major.
   const std::vector<at::Tensor>& sums() const { return sums_; }
 
@@ -26,6 +29,7 @@ class LossMeter {
   std::vector<std::string> names_;
   std::vector<std::string> count_names_;
   std::vector<at::Tensor> sums_;
+  std::vector<int64_t> ends_;  // per microstep, the first sample after it
 };
 
 }  // namespace tanren

@@ -1,8 +1,10 @@
 // run_block: the one seam inside a model. A model wraps each block's computation in it; recompute,
 // placement, per-block time and memory attach here, so a model needs no change to gain them.
-// Invariant: the result is fn()'s. Today it names the block to a profiler, if one listens, and
-// otherwise costs one look at a flag. Thread-safe.
+// Invariant: the result is fn()'s. It names the block to the trail of the step (block_trail.h) and to a
+// profiler, if one listens, and otherwise costs a look at two flags. Thread-safe.
 #pragma once
+
+#include "tanren/base/block_trail.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
@@ -16,6 +18,7 @@ namespace tanren {
 // `fn` must depend only on what it captures: a later recompute may call it twice.
 template <class F>
 at::Tensor run_block(std::string_view name, F&& fn) {
+  const BlockScope block(name);
   if (!at::hasCallbacks()) return std::forward<F>(fn)();
   at::RecordFunction scope(at::RecordScope::USER_SCOPE);
   if (scope.isActive()) scope.before(name);

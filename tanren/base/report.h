@@ -66,12 +66,30 @@ struct EvaluationReport {
   std::optional<double> auroc_error;      // no AUROC here is further from the exact one; 0: exact
 };
 
+// A shortage of memory that the run recovered from.
+struct Incident {
+  int64_t attempt = 0, step = 0;  // in which, counted as in StepReport
+  std::string operation;          // torch's operator; empty: unknown
+  std::string block;              // of the model; empty: outside of any, or unknown
+  bool in_backward = false;
+  int64_t bytes = 0;  // asked for; 0: unknown
+  std::string message;
+  int64_t microbatch = 0, next_microbatch = 0;  // samples that did not fit, and that follow
+  int64_t global_batch = 0;                     // which stays
+  std::vector<std::pair<std::string, std::vector<int64_t>>> shapes;  // of the batch's fields
+  int64_t limit_bytes = 0;                                           // 0: none
+  std::vector<std::pair<std::string, int64_t>>
+      owners;                         // live bytes by kind, before anything was freed
+  std::vector<int64_t> recent_peaks;  // bytes, of up to 20 steps before, oldest first
+};
+
 // A reader of reports; the only thing the loop calls that a user may plug in.
 class Sink {
  public:
   virtual ~Sink() = default;
   virtual void step(const StepReport& report) = 0;
   virtual void evaluation(const EvaluationReport&) {}
+  virtual void incident(const Incident&) {}
   // Everything reported so far is on disk when it returns (called before a checkpoint is complete).
   virtual void flush() {}
 };

@@ -1,6 +1,7 @@
 #include "tanren/base/text.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -28,6 +29,34 @@ std::string bytes_text(double bytes) {
   std::snprintf(buffer, sizeof buffer, bytes < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", bytes,
                 units[unit]);
   return buffer;
+}
+
+std::optional<MemoryAmount> parse_memory(std::string_view text) {
+  double number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || !(number > 0)) return std::nullopt;
+  std::string unit;
+  for (const char c : std::string_view(stop, text.data() + text.size() - stop)) {
+    if (c != ' ') unit += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  if (unit.empty()) {
+    if (number < 1) return MemoryAmount{.share = number};
+    if (number != std::floor(number)) return std::nullopt;
+    return number < 0x1p62 ? std::optional(MemoryAmount{.bytes = static_cast<int64_t>(number)})
+                           : std::nullopt;
+  }
+  if (unit == "%") {
+    return number < 100 ? std::optional(MemoryAmount{.share = number / 100}) : std::nullopt;
+  }
+  const size_t power = std::string_view("bkmgt").find(unit[0]);
+  const std::string rest = unit.substr(1);
+  if (power == std::string_view::npos || !(rest.empty() || rest == "b" || rest == "ib")) {
+    return std::nullopt;
+  }
+  if (power == 0 && !rest.empty()) return std::nullopt;
+  const double bytes = number * std::pow(rest == "b" ? 1000.0 : 1024.0, power);
+  if (bytes < 1 || bytes >= 0x1p62) return std::nullopt;
+  return MemoryAmount{.bytes = static_cast<int64_t>(bytes)};
 }
 
 std::string seconds_text(double seconds) {
@@ -84,6 +113,20 @@ bool is_in(const Range (&ranges)[N], uint32_t code) {
 }
 
 }  // namespace
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  return text.substr(0, text.find_last_not_of(kBlanks) + 1);
+}
+
+std::string_view take_line(std::string_view& text) {
+  const auto end = text.find('\n');
+  auto line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+  return line;
+}
 
 int64_t display_width(std::string_view text) {
   int64_t width = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,8 +13,20 @@ std::string to_text(double value);
 std::string to_text(int64_t value);
 // "1.5 GiB", "812 KiB"
 std::string bytes_text(double bytes);
+// What "8GiB", "1.5 GB", "800M", "4096" or the share "0.5" mean: bytes from 1 on, or a share in (0, 1).
+// Units are read without regard to case; K, M, G, T alone are powers of 1024. Empty if it is neither.
+struct MemoryAmount {
+  int64_t bytes = 0;  // 0: a share
+  double share = 0;
+};
+std::optional<MemoryAmount> parse_memory(std::string_view text);
 // "1h02m", "3m05s", "4.2s"
 std::string seconds_text(double seconds);
+
+// Without the blanks, tabs and line ends around it.
+std::string_view trimmed(std::string_view text);
+// Splits off the next line, without its line end ("\n" or "\r\n").
+std::string_view take_line(std::string_view& text);
 
 // Columns that UTF-8 text takes on a terminal: combining marks take none, East Asian wide characters
 // and emoji two. A byte that is no UTF-8 counts as one.

@@ -37,5 +37,31 @@ TEST(Text, width_counts_columns_and_not_bytes) {
   EXPECT_EQ(padded("too long", 3), "too long");
 }
 
+TEST(Text, reads_amounts_of_memory_and_shares_and_nothing_else) {
+  for (const char* wrong : {"", "much", "-1", "0", "1.5", "nan", "8 XiB", "8GiBs", "100%", "1e30GB",
+                            "0.1b", "8bb", "1 000"}) {
+    EXPECT_FALSE(parse_memory(wrong)) << wrong;
+  }
+  EXPECT_EQ(parse_memory("4096")->bytes, 4096);
+  EXPECT_EQ(parse_memory("8GiB")->bytes, int64_t{8} << 30);
+  EXPECT_EQ(parse_memory("8g")->bytes, int64_t{8} << 30);
+  EXPECT_EQ(parse_memory("1.5 GB")->bytes, 1500000000);
+  EXPECT_EQ(parse_memory("500mb")->bytes, 500000000);
+  EXPECT_EQ(parse_memory("0.5")->share, 0.5);
+  EXPECT_EQ(parse_memory("0.5")->bytes, 0);
+  EXPECT_DOUBLE_EQ(parse_memory("90%")->share, 0.9);
+}
+
+TEST(Text, trims_and_splits_lines_of_either_kind) {
+  EXPECT_EQ(trimmed(""), "");
+  EXPECT_EQ(trimmed(" \t\r\n"), "");
+  EXPECT_EQ(trimmed("\t a b \r\n"), "a b");
+  std::string_view text = "one\r\n\ntwo";
+  EXPECT_EQ(take_line(text), "one");
+  EXPECT_EQ(take_line(text), "");
+  EXPECT_EQ(take_line(text), "two");
+  EXPECT_TRUE(text.empty());
+}
+
 }  // namespace
 }  // namespace tanren

@@ -190,6 +190,17 @@ void fields(V& v, MemoryOptions& o) {
   v("allocator", o.allocator,
     {"CPU tensors: cached (large ones keep their pages), default (torch's), auto.",
      Identity::free});
+  v("limit", o.limit,
+    {"Most that tensors may take: bytes (\"8GiB\", \"500MB\"), a share of the machine's memory or "
+     "the "
+     "device's (\"0.5\"), none; auto: what cgroup, machine or device leave.",
+     Identity::free});
+  v("recovery", o.recovery,
+    {"When memory runs out: split (a smaller microbatch, same global batch and numbers), "
+     "same_split "
+     "(once more as it was), off (end the run); auto: split, but same_split where batch norm would "
+     "see another microbatch.",
+     Identity::free});
 }
 
 template <class V>

@@ -1,17 +1,13 @@
 #include "tanren/config/set_text.h"
 
+#include "tanren/base/text.h"
+
 #include "tanren/base/names.h"
 #include "tanren/config/value_text.h"
 
 namespace tanren {
 
 namespace {
-
-std::string trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return std::string(text.substr(begin, text.find_last_not_of(" \t") - begin + 1));
-}
 
 bool is_quoted(const std::string& value) {
   const char first = value.empty() ? ' ' : value.front();
@@ -21,7 +17,7 @@ bool is_quoted(const std::string& value) {
 }  // namespace
 
 std::vector<std::string> list_items(std::string_view value) {
-  const std::string list = trimmed(value);
+  const std::string list(trimmed(value));
   if (list.size() < 2 || list.front() != '[' || list.back() != ']') return {};
   std::vector<std::string> items;
   std::string item;
@@ -37,13 +33,13 @@ std::vector<std::string> list_items(std::string_view value) {
     } else if (c == ']') {
       --depth;
     } else if (c == ',' && depth == 0) {
-      items.push_back(trimmed(item));
+      items.emplace_back(trimmed(item));
       item.clear();
       continue;
     }
     item += c;
   }
-  if (!trimmed(item).empty() || !items.empty()) items.push_back(trimmed(item));
+  if (!trimmed(item).empty() || !items.empty()) items.emplace_back(trimmed(item));
   return items;
 }
 

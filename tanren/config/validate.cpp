@@ -85,6 +85,14 @@ void check_all(Problems& p, const RunConfig& config, const KnownKinds& known) {
   }
   p.count("guard.growth_steps", config.guard.growth_steps, 0);
   p.one_of("memory.allocator", config.memory.allocator, {"auto", "cached", "default"});
+  p.one_of("memory.recovery", config.memory.recovery, {"auto", "split", "same_split", "off"});
+  if (config.memory.limit != "auto" && config.memory.limit != "none") {
+    const auto limit = parse_memory(config.memory.limit);
+    p.check(limit.has_value(),
+            "memory.limit \"" + config.memory.limit +
+                "\" is no amount of memory; write bytes (\"8GiB\", \"500MB\"), a "
+                "share in (0, 1) (\"0.5\"), none or auto");
+  }
   check_observation(p, config);
   check_selection(p, config, changed);
 }

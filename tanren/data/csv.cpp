@@ -18,24 +18,6 @@ namespace tanren {
 
 namespace {
 
-// A larger class without data.*.classes is a wrong column sooner than a model of that width.
-constexpr double kMaxUnannouncedClass = 1e6;
-
-// Splits off the next line, without its line end.
-std::string_view take_line(std::string_view& text) {
-  const auto end = text.find('\n');
-  auto line = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-  return line;
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
 // Splits off the next cell and the comma after it; quotes are taken off ("" inside is one quote).
 std::string take_cell(std::string_view& line) {
   line = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
@@ -229,12 +211,13 @@ class CsvReader {
       fail(line, label + " is no class (0, 1, …); set " + what_ +
                      ".label_type = \"value\" for regression");
     }
-    const double bound =
-        options_.classes > 0 ? static_cast<double>(options_.classes) : kMaxUnannouncedClass;
+    const double bound = options_.classes > 0 ? static_cast<double>(options_.classes)
+                                              : static_cast<double>(kMaxUnannouncedClass);
     if (value < 0 || value >= bound) {
-      const std::string wanted = options_.classes > 0 && value > 0 && value < kMaxUnannouncedClass
-                                     ? ".classes = " + to_text(static_cast<int64_t>(value) + 1)
-                                     : ".classes";
+      const std::string wanted =
+          options_.classes > 0 && value > 0 && value < static_cast<double>(kMaxUnannouncedClass)
+              ? ".classes = " + to_text(static_cast<int64_t>(value) + 1)
+              : ".classes";
       fail(line, label + " is out of range [0, " + to_text(static_cast<int64_t>(bound)) +
                      "); mend it" + (value < 0 ? "" : " or set " + what_ + wanted));
     }

@@ -13,6 +13,9 @@
 
 namespace tanren {
 
+// A larger class without data.*.classes is a wrong column sooner than a model of that width.
+constexpr int64_t kMaxUnannouncedClass = 1'000'000;
+
 struct Collated {
   Batch batch;
   Counts counts;  // "samples" at least; what the loss terms are divided by

@@ -31,12 +31,6 @@ struct Field {
   double low = 0, high = 1;
 };
 
-std::string_view trimmed(std::string_view text) {
-  const auto begin = std::min(text.find_first_not_of(" \t"), text.size());
-  text.remove_prefix(begin);
-  return text.substr(0, text.find_last_not_of(" \t") + 1);
-}
-
 // name ":" ("int" | "float") "[" sizes "]" "in" "[" low "," high "]"
 class FieldParser {
  public:

@@ -19,12 +19,6 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-std::string trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(" \t\r\n") + 1 - begin));
-}
-
 // What both formats share: the file, its errors, and the check of a row.
 class Source {
  public:
@@ -58,7 +52,7 @@ class Source {
   void add(TextRow row) {
     check_cell(row.line, columns.text, row.text);
     if (!columns.pair.empty()) check_cell(row.line, columns.pair, row.pair);
-    row.label = trimmed(row.label);
+    row.label = std::string(trimmed(row.label));
     if (!columns.label.empty()) check_cell(row.line, columns.label, row.label);
     rows.push_back(std::move(row));
   }
@@ -70,15 +64,6 @@ class Source {
  private:
   std::string what_, path_, text_;
 };
-
-// Splits off the next line, without its line end.
-std::string_view take_line(std::string_view& text) {
-  const auto end = text.find('\n');
-  auto line = text.substr(0, end);
-  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-  return line;
-}
 
 // Records of cells. A record of a CSV may go over several lines.
 class Records {
@@ -137,7 +122,8 @@ class Records {
     for (;;) {
       const auto quote = rest_.find('"');
       if (quote == std::string_view::npos) {
-        source_.fail(opened, "nothing closes the quote of \"" + trimmed(rest_.substr(0, 40)) +
+        source_.fail(opened, "nothing closes the quote of \"" +
+                                 std::string(trimmed(rest_.substr(0, 40))) +
                                  "\"; add it, or write quotes inside a cell twice (\"\")");
       }
       next_line_ += std::count(rest_.begin(), rest_.begin() + static_cast<ptrdiff_t>(quote), '\n');
@@ -149,9 +135,11 @@ class Records {
     }
     rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r"), rest_.size()));
     if (!rest_.empty() && rest_.front() != ',' && rest_.front() != '\n') {
-      source_.fail(opened, "a cell goes on after its closing quote with \"" +
-                               trimmed(rest_.substr(0, std::min<size_t>(rest_.find('\n'), 20))) +
-                               "\"; write quotes inside a cell twice (\"\")");
+      source_.fail(
+          opened,
+          "a cell goes on after its closing quote with \"" +
+              std::string(trimmed(rest_.substr(0, std::min<size_t>(rest_.find('\n'), 20)))) +
+              "\"; write quotes inside a cell twice (\"\")");
     }
     return cell;
   }
@@ -168,7 +156,7 @@ void read_cells(Source& source, char separator) {
   if (!records.next(header)) {
     source.fail(1, "the file is empty; it needs a header line that names the columns");
   }
-  for (auto& name : header) name = trimmed(name);
+  for (auto& name : header) name = std::string(trimmed(name));
   const auto place_of = [&](const std::string& name, const char* key) {
     const auto found = std::find(header.begin(), header.end(), name);
     if (found == header.end()) source.fail_column(records.line(), name, key, header);

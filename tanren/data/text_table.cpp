@@ -21,8 +21,6 @@ namespace {
 
 constexpr int64_t kWidthStep = 8;    // widths of batches repeat, and vectors are whole
 constexpr int64_t kRowsATask = 256;  // tokenised at once
-// A larger class without data.*.classes is a wrong column sooner than a model of that width.
-constexpr int64_t kMaxUnannouncedClass = 1'000'000;
 
 template <typename T>
 std::optional<T> number(const std::string& text) {

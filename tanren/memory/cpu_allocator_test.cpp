@@ -1,6 +1,7 @@
 #include "tanren/memory/cpu_allocator.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -296,6 +297,101 @@ TEST(CpuAllocatorNumbers, results_are_bitwise_those_of_torchs_allocator) {
   const at::Tensor cached = train();
   uninstall_cpu_allocator();
   EXPECT_TRUE(at::equal(plain, cached));
+}
+
+class CpuMemoryLimit : public CpuAllocatorTest {
+ protected:
+  void TearDown() override {
+    set_cpu_memory_limit(0);
+    fail_cpu_allocation(INT64_MAX);
+    CpuAllocatorTest::TearDown();
+  }
+};
+
+TEST_F(CpuMemoryLimit, refuses_what_does_not_fit_and_changes_nothing) {
+  const at::Tensor held = bytes(8 * kMiB);
+  const int64_t charged = cpu_memory_charged(), live_before = live();
+  set_cpu_memory_limit(charged + 16 * kMiB);
+  EXPECT_THROW(bytes(64 * kMiB), c10::OutOfMemoryError);
+  EXPECT_EQ(live(), live_before);
+  EXPECT_LE(cpu_memory_charged(), cpu_memory_limit());
+  const at::Tensor fits = bytes(8 * kMiB);  // and goes on
+  EXPECT_THROW(bytes(16 * kMiB), c10::OutOfMemoryError);
+}
+
+TEST_F(CpuMemoryLimit, bounds_small_tensors_too) {
+  set_cpu_memory_limit(cpu_memory_charged() + 4096);
+  std::vector<at::Tensor> all;
+  EXPECT_THROW(for (int i = 0; i < 100; ++i) all.push_back(bytes(1024)), c10::OutOfMemoryError);
+  EXPECT_EQ(all.size(), 4);
+}
+
+TEST_F(CpuMemoryLimit, gives_up_the_cache_before_it_refuses) {
+  { const at::Tensor peak = bytes(64 * kMiB); }
+  set_cpu_memory_limit(cpu_memory_charged() + 4 * kMiB);
+  const at::Tensor larger = bytes(66 * kMiB);
+  EXPECT_LE(cpu_memory_charged(), cpu_memory_limit());
+  EXPECT_LT(cpu_memory_stats().cached_bytes, 8 * kMiB);
+}
+
+TEST_F(CpuMemoryLimit, keeps_its_reserve_for_what_is_essential) {
+  set_cpu_memory_limit(cpu_memory_charged() + 32 * kMiB, 16 * kMiB);
+  EXPECT_THROW(bytes(24 * kMiB), c10::OutOfMemoryError);
+  const EssentialScope essential;
+  EXPECT_EQ(bytes(24 * kMiB).numel(), 24 * kMiB);
+}
+
+TEST_F(CpuMemoryLimit, no_limit_is_none) {
+  set_cpu_memory_limit(1);
+  EXPECT_THROW(bytes(100), c10::OutOfMemoryError);
+  set_cpu_memory_limit(0);
+  EXPECT_EQ(cpu_memory_limit(), 0);
+  EXPECT_EQ(bytes(100).numel(), 100);
+}
+
+TEST_F(CpuMemoryLimit, a_chosen_allocation_fails_once) {
+  fail_cpu_allocation(2);
+  const at::Tensor first = bytes(10), second = bytes(10);
+  EXPECT_THROW(bytes(10), c10::OutOfMemoryError);
+  EXPECT_LT(cpu_allocations_until_failure(), 0);
+  EXPECT_EQ(bytes(10).numel(), 10);
+  fail_cpu_allocation(0);
+  const EssentialScope essential;  // is tried again
+  EXPECT_EQ(bytes(10).numel(), 10);
+}
+
+TEST_F(CpuMemoryLimit, counts_by_kind_until_the_tensor_dies) {
+  const auto before = cpu_memory_by_kind();
+  const auto grown = [&](MemoryKind kind) {
+    return cpu_memory_by_kind()[static_cast<size_t>(kind)] - before[static_cast<size_t>(kind)];
+  };
+  at::Tensor weights, moments;
+  {
+    const MemoryScope scope(MemoryKind::weights);
+    weights = bytes(kMiB);
+    const MemoryScope inner(MemoryKind::optimizer);
+    moments = bytes(100);
+  }
+  EXPECT_EQ(grown(MemoryKind::weights), kMiB);
+  EXPECT_EQ(grown(MemoryKind::optimizer), 100);
+  {
+    const MemoryScope scope(MemoryKind::gradients);
+    weights.reset();
+  }
+  EXPECT_EQ(grown(MemoryKind::weights), 0);
+  int64_t sum = 0;
+  for (const int64_t bytes_of_kind : cpu_memory_by_kind()) sum += bytes_of_kind;
+  EXPECT_EQ(sum, cpu_memory_stats().live_bytes);
+}
+
+TEST_F(CpuMemoryLimit, the_peak_begins_anew_when_asked) {
+  { const at::Tensor peak = bytes(32 * kMiB); }
+  const int64_t whole = cpu_memory_stats().peak_bytes;
+  restart_cpu_memory_peak();
+  EXPECT_EQ(cpu_memory_stats().recent_peak_bytes, cpu_memory_stats().live_bytes);
+  { const at::Tensor more = bytes(2 * kMiB); }
+  EXPECT_EQ(cpu_memory_stats().recent_peak_bytes, cpu_memory_stats().live_bytes + 2 * kMiB);
+  EXPECT_EQ(cpu_memory_stats().peak_bytes, whole);
 }
 
 }  // namespace

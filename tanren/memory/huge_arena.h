@@ -37,6 +37,9 @@ class HugeArena {
   // forgets past peaks. Returns the bytes given back.
   size_t trim(size_t keep = 0);
 
+  // At least `bytes` (if so much is cached) back to the system; past peaks are remembered.
+  size_t give_back(size_t bytes);
+
   bool owns(const void* pointer) const {
     const auto address = reinterpret_cast<uintptr_t>(pointer);
     return address - base_ < capacity_;
@@ -52,7 +55,6 @@ class HugeArena {
   bool open(size_t end);
   void take_granules(size_t offset, size_t size);
   void leave_granules(size_t offset, size_t size);
-  size_t give_back(size_t bytes);
   size_t allowance() const;
 
   uintptr_t base_ = 0;

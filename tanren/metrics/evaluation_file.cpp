@@ -18,31 +18,15 @@ namespace {
 
 constexpr size_t kMaxTextClasses = 50;
 
-void append_key(std::string& out, std::string_view key) {
-  out += out.back() == '{' ? "" : ",";
-  append_json(out, key);
-  out += ':';
-}
-
-void append(std::string& out, std::string_view key, double value) {
-  append_key(out, key);
-  append_json(out, value);
-}
-
-void append(std::string& out, std::string_view key, int64_t value) {
-  append_key(out, key);
-  out += std::to_string(value);
-}
-
 std::string class_json(size_t index, const ClassReport& one) {
   std::string out = "{";
-  append(out, "class", static_cast<int64_t>(index));
-  append(out, "targets", one.targets);
-  append(out, "predictions", one.predictions);
-  append(out, "precision", one.precision);
-  append(out, "recall", one.recall);
-  append(out, "f1", one.f1);
-  if (one.auroc) append(out, "auroc", *one.auroc);
+  append_member(out, "class", static_cast<int64_t>(index));
+  append_member(out, "targets", one.targets);
+  append_member(out, "predictions", one.predictions);
+  append_member(out, "precision", one.precision);
+  append_member(out, "recall", one.recall);
+  append_member(out, "f1", one.f1);
+  if (one.auroc) append_member(out, "auroc", *one.auroc);
   return out + "}";
 }
 
@@ -83,14 +67,14 @@ class EvaluationFileSink final : public Sink {
 
 std::string evaluation_json(const EvaluationReport& report) {
   std::string head = "{";
-  append(head, "step", report.step);
-  append(head, "samples", report.samples);
-  if (report.tokens > 0) append(head, "tokens", report.tokens);
+  append_member(head, "step", report.step);
+  append_member(head, "samples", report.samples);
+  if (report.tokens > 0) append_member(head, "tokens", report.tokens);
   append_key(head, "values");
   head += '{';
-  for (const auto& [name, value] : report.values) append(head, name, value);
+  for (const auto& [name, value] : report.values) append_member(head, name, value);
   head += '}';
-  if (report.auroc_error) append(head, "auroc_error", *report.auroc_error);
+  if (report.auroc_error) append_member(head, "auroc_error", *report.auroc_error);
   std::string out = head + ",\n\"classes\":[\n";
   for (size_t i = 0; i < report.classes.size(); ++i) {
     out += class_json(i, report.classes[i]) + (i + 1 < report.classes.size() ? ",\n" : "]");

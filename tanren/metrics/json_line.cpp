@@ -33,64 +33,64 @@ void append_json(std::string& out, double value) {
   out.append(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
 }
 
-namespace {
-
 void append_key(std::string& out, std::string_view key) {
   if (out.back() != '{') out += ',';
   append_json(out, key);
   out += ':';
 }
 
-void append(std::string& out, std::string_view key, double value) {
+void append_member(std::string& out, std::string_view key, double value) {
   append_key(out, key);
   append_json(out, value);
 }
 
-void append(std::string& out, std::string_view key, int64_t value) {
+void append_member(std::string& out, std::string_view key, int64_t value) {
   append_key(out, key);
   out += std::to_string(value);
 }
 
-void append(std::string& out, std::string_view key, std::string_view text) {
+void append_member(std::string& out, std::string_view key, std::string_view text) {
   append_key(out, key);
   append_json(out, text);
 }
 
-void append(std::string& out, std::string_view key, const NamedValues& values) {
+namespace {
+
+void append_values(std::string& out, std::string_view key, const NamedValues& values) {
   append_key(out, key);
   out += '{';
-  for (const auto& [name, value] : values) append(out, name, value);
+  for (const auto& [name, value] : values) append_member(out, name, value);
   out += '}';
 }
 
-void append(std::string& out, std::string_view key, const Spike& spike) {
+void append_spike(std::string& out, std::string_view key, const Spike& spike) {
   append_key(out, key);
   out += '{';
-  append(out, "what", spike.what);
-  append(out, "value", spike.value);
-  append(out, "mean", spike.mean);
-  append(out, "z", spike.z);
+  append_member(out, "what", spike.what);
+  append_member(out, "value", spike.value);
+  append_member(out, "mean", spike.mean);
+  append_member(out, "z", spike.z);
   out += '}';
 }
 
 // From "loss" on: what the top level and each entry of "objectives" have in common.
 void append_objective(std::string& out, const ObjectiveReport& objective) {
-  append(out, "loss", objective.loss);
-  append(out, "terms", objective.terms);
-  append(out, "grad_norm", objective.grad_norm);
-  append(out, "learning_rate", objective.learning_rate);
-  append(out, "loss_scale", objective.loss_scale);
-  append(out, "verdict", name(objective.verdict.action));
-  append(out, "cause", name(objective.verdict.cause));
-  if (objective.spike) append(out, "spike", *objective.spike);
-  if (objective.flush_share) append(out, "flush_share", *objective.flush_share);
-  if (objective.overflow_share) append(out, "overflow_share", *objective.overflow_share);
+  append_member(out, "loss", objective.loss);
+  append_values(out, "terms", objective.terms);
+  append_member(out, "grad_norm", objective.grad_norm);
+  append_member(out, "learning_rate", objective.learning_rate);
+  append_member(out, "loss_scale", objective.loss_scale);
+  append_member(out, "verdict", name(objective.verdict.action));
+  append_member(out, "cause", name(objective.verdict.cause));
+  if (objective.spike) append_spike(out, "spike", *objective.spike);
+  if (objective.flush_share) append_member(out, "flush_share", *objective.flush_share);
+  if (objective.overflow_share) append_member(out, "overflow_share", *objective.overflow_share);
 }
 
 void append_rates(std::string& out, int64_t samples, int64_t tokens, double seconds) {
   if (!(seconds > 0)) return;
-  append(out, "samples_per_second", static_cast<double>(samples) / seconds);
-  if (tokens > 0) append(out, "tokens_per_second", static_cast<double>(tokens) / seconds);
+  append_member(out, "samples_per_second", static_cast<double>(samples) / seconds);
+  if (tokens > 0) append_member(out, "tokens_per_second", static_cast<double>(tokens) / seconds);
 }
 
 // [[row of class 0], …]
@@ -109,22 +109,22 @@ void append_matrix(std::string& out, const EvaluationReport& report) {
 std::string json_line(const StepReport& report) {
   std::string out = "{";
   out.reserve(512);
-  append(out, "attempt", report.attempt);
-  append(out, "step", report.step);
-  append(out, "epoch", report.epoch);
-  append(out, "samples", report.samples);
-  if (report.tokens > 0) append(out, "tokens", report.tokens);
-  append(out, "microsteps", report.microsteps);
+  append_member(out, "attempt", report.attempt);
+  append_member(out, "step", report.step);
+  append_member(out, "epoch", report.epoch);
+  append_member(out, "samples", report.samples);
+  if (report.tokens > 0) append_member(out, "tokens", report.tokens);
+  append_member(out, "microsteps", report.microsteps);
   if (!report.objectives.empty()) append_objective(out, report.objectives.front());
-  if (!report.culprit.empty()) append(out, "culprit", report.culprit);
+  if (!report.culprit.empty()) append_member(out, "culprit", report.culprit);
   if (report.objectives.size() > 1) {
     append_key(out, "objectives");
     out += '[';
     for (const auto& objective : report.objectives) {
       if (out.back() != '[') out += ',';
       out += '{';
-      append(out, "name", objective.name);
-      append(out, "step", objective.step);
+      append_member(out, "name", objective.name);
+      append_member(out, "step", objective.step);
       append_objective(out, objective);
       out += '}';
     }
@@ -132,27 +132,27 @@ std::string json_line(const StepReport& report) {
   }
   append_key(out, "timing");
   out += '{';
-  append(out, "seconds", report.seconds);
-  append(out, "wait_seconds", report.wait_seconds);
+  append_member(out, "seconds", report.seconds);
+  append_member(out, "wait_seconds", report.wait_seconds);
   append_rates(out, report.samples, report.tokens, report.seconds);
-  append(out, "memory_bytes", report.memory_bytes);
+  append_member(out, "memory_bytes", report.memory_bytes);
   out += "}}";
   return out;
 }
 
 std::string json_line(const EvaluationReport& report) {
   std::string out = "{";
-  append(out, "evaluation", report.values);
-  append(out, "step", report.step);
-  append(out, "samples", report.samples);
-  if (report.averaged) append(out, "weights", "averaged");
-  if (!report.ends_run.empty()) append(out, "ends_run", report.ends_run);
-  if (report.tokens > 0) append(out, "tokens", report.tokens);
-  if (report.auroc_error) append(out, "auroc_error", *report.auroc_error);
+  append_values(out, "evaluation", report.values);
+  append_member(out, "step", report.step);
+  append_member(out, "samples", report.samples);
+  if (report.averaged) append_member(out, "weights", "averaged");
+  if (!report.ends_run.empty()) append_member(out, "ends_run", report.ends_run);
+  if (report.tokens > 0) append_member(out, "tokens", report.tokens);
+  if (report.auroc_error) append_member(out, "auroc_error", *report.auroc_error);
   if (!report.confusion_matrix.empty()) append_matrix(out, report);
   append_key(out, "timing");
   out += '{';
-  append(out, "seconds", report.seconds);
+  append_member(out, "seconds", report.seconds);
   append_rates(out, report.samples, report.tokens, report.seconds);
   out += "}}";
   return out;

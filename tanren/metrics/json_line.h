@@ -19,5 +19,10 @@ std::string json_line(const EvaluationReport& report);
 // Appends to `out`: text in quotes with JSON's escapes; a number, or null if it is not finite.
 void append_json(std::string& out, std::string_view text);
 void append_json(std::string& out, double value);
+// Appends `"key":` to an object that is open, after a comma unless it is the first; and its value.
+void append_key(std::string& out, std::string_view key);
+void append_member(std::string& out, std::string_view key, double value);
+void append_member(std::string& out, std::string_view key, int64_t value);
+void append_member(std::string& out, std::string_view key, std::string_view text);
 
 }  // namespace tanren

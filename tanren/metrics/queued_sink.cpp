@@ -12,14 +12,14 @@
 
 namespace tanren {
 
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
 namespace {
 
 constexpr size_t kRingSize = 256;
 constexpr auto kRhythm = std::chrono::milliseconds(100);  // the writer looks so often unasked
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 // Waking a thread costs more than a small step may: the writer wakes by the clock, and is called
 // only by flush, by a half-full ring and at the end.
@@ -87,7 +87,7 @@ class QueuedSink final : public Sink {
   }
 
   void publish(Slot& slot) {
-    slot.wall_time = now();
+    slot.wall_time = unix_seconds();
     const std::lock_guard lock(mutex_);
     ++head_;
     if (head_ - tail_ == kRingSize / 2) called_.notify_one();

@@ -31,6 +31,9 @@ struct QueuedOptions {
   size_t max_waiting = size_t{64} << 20;
 };
 
+// Now, as the clock on the wall has it: seconds since 1970.
+double unix_seconds();
+
 // While the disk refuses, bytes wait in memory and the run goes on; one warning goes to the log, and
 // one line when the file is whole again. The destructor writes what is left.
 std::unique_ptr<Sink> make_queued_sink(std::unique_ptr<AppendFile> file,

@@ -22,6 +22,7 @@ struct Summary {
   std::optional<int64_t> peak_tensor_bytes;  // on the CPU, exact; where our allocator counts
   int64_t skipped_steps = 0;                 // attempts that were not applied
   double device_reads_per_step = 0;
+  int64_t out_of_memory = 0;         // failures for lack of memory that were recovered from
   std::string growth;                // what the growth watch warned of; empty: nothing
   std::string status;                // finished, stopped
   std::string reason;                // why it finished before its length; empty: it did not

@@ -21,10 +21,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 // Shown as it is: four blanks make a markdown line code.
 std::string as_code(const std::string& text) {
   std::string code = "    ";
@@ -108,7 +104,7 @@ class NoSink final : public Sink {
 // TensorBoard reads files in the order of their names and never goes back.
 fs::path new_event_file(const fs::path& folder) {
   constexpr size_t kPrefix = sizeof("events.out.tfevents.") - 1;
-  auto seconds = static_cast<long long>(now());
+  auto seconds = static_cast<long long>(unix_seconds());
   for (const auto& file : event_files(folder)) {
     seconds = std::max(seconds, std::atoll(file.filename().c_str() + kPrefix) + 1);
   }
@@ -130,10 +126,10 @@ std::unique_ptr<Sink> make_tensorboard_sink(const fs::path& folder,
     if (error) throw RunError("[metrics] cannot make " + folder.string() + ": " + error.message());
     cut_events(folder, options.step);
     auto file = std::make_unique<AppendFile>(new_event_file(folder));
-    append_file_version(file->buffer(), now());
-    append_session_start(file->buffer(), now(), options.step + 1);
+    append_file_version(file->buffer(), unix_seconds());
+    append_session_start(file->buffer(), unix_seconds(), options.step + 1);
     for (const auto& [tag, text] : options.texts) {
-      append_text(file->buffer(), now(), options.step, tag, as_code(text));
+      append_text(file->buffer(), unix_seconds(), options.step, tag, as_code(text));
     }
     file->end_item();
     return make_queued_sink(std::move(file), std::make_unique<EventFormat>(options.every),

@@ -71,6 +71,7 @@ StepReport point(int64_t step) {
 std::vector<std::string> tags_of(
     const std::map<std::string, std::vector<std::pair<int64_t, float>>>& curves) {
   std::vector<std::string> tags;
+  tags.reserve(curves.size());
   for (const auto& [tag, curve] : curves) tags.push_back(tag);
   return tags;
 }

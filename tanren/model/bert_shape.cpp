@@ -12,26 +12,26 @@
 namespace tanren {
 namespace {
 
-struct Preset {
+struct BertPreset {
   const char* name;
   int64_t num_layers, num_heads, hidden_size, intermediate_size, vocab_size;
 };
 // The config.json files that were published with the weights.
-constexpr Preset kPresets[] = {{"bert-base-uncased", 12, 12, 768, 3072, 30522},
-                               {"bert-base-cased", 12, 12, 768, 3072, 28996},
-                               {"bert-base-multilingual-cased", 12, 12, 768, 3072, 119547},
-                               {"bert-base-chinese", 12, 12, 768, 3072, 21128},
-                               {"bert-large-uncased", 24, 16, 1024, 4096, 30522},
-                               {"bert-large-cased", 24, 16, 1024, 4096, 28996},
-                               {"bert-tiny", 2, 2, 128, 512, 30522},
-                               {"bert-mini", 4, 4, 256, 1024, 30522},
-                               {"bert-small", 4, 8, 512, 2048, 30522},
-                               {"bert-medium", 8, 8, 512, 2048, 30522}};
+constexpr BertPreset kBertPresets[] = {{"bert-base-uncased", 12, 12, 768, 3072, 30522},
+                                       {"bert-base-cased", 12, 12, 768, 3072, 28996},
+                                       {"bert-base-multilingual-cased", 12, 12, 768, 3072, 119547},
+                                       {"bert-base-chinese", 12, 12, 768, 3072, 21128},
+                                       {"bert-large-uncased", 24, 16, 1024, 4096, 30522},
+                                       {"bert-large-cased", 24, 16, 1024, 4096, 28996},
+                                       {"bert-tiny", 2, 2, 128, 512, 30522},
+                                       {"bert-mini", 4, 4, 256, 1024, 30522},
+                                       {"bert-small", 4, 8, 512, 2048, 30522},
+                                       {"bert-medium", 8, 8, 512, 2048, 30522}};
 
 // Without a name the first one, with the data's vocabulary.
 BertShape preset_named(const std::string& size, const DataInfo& info) {
   std::vector<std::string> names;
-  for (const auto& preset : kPresets) {
+  for (const auto& preset : kBertPresets) {
     names.emplace_back(preset.name);
     if (size != preset.name && !size.empty()) continue;
     BertShape shape;

@@ -70,7 +70,7 @@ double bert_distance(const at::Tensor& a, const at::Tensor& b) {
 
 TEST(Bert, refuses_data_and_sizes_that_do_not_fit_in_one_clear_line) {
   const auto message = [](const ModelOptions& options, const DataInfo& info) {
-    const std::string text = error_of<ConfigError>([&] { ModelRegistry().make(options, info); });
+    std::string text = error_of<ConfigError>([&] { ModelRegistry().make(options, info); });
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
     return text;
   };

@@ -12,20 +12,20 @@
 namespace tanren {
 namespace {
 
-struct Preset {
+struct Gpt2Preset {
   const char* name;
   int64_t num_layers, num_heads, hidden_size;
 };
 // The config.json files that were published with the weights; all have 1024 positions.
-constexpr Preset kPresets[] = {{"gpt2", 12, 12, 768},
-                               {"distilgpt2", 6, 12, 768},
-                               {"gpt2-medium", 24, 16, 1024},
-                               {"gpt2-large", 36, 20, 1280},
-                               {"gpt2-xl", 48, 25, 1600}};
+constexpr Gpt2Preset kGpt2Presets[] = {{"gpt2", 12, 12, 768},
+                                       {"distilgpt2", 6, 12, 768},
+                                       {"gpt2-medium", 24, 16, 1024},
+                                       {"gpt2-large", 36, 20, 1280},
+                                       {"gpt2-xl", 48, 25, 1600}};
 
 Gpt2Shape preset_named(const std::string& size) {
   std::vector<std::string> names;
-  for (const auto& preset : kPresets) {
+  for (const auto& preset : kGpt2Presets) {
     names.emplace_back(preset.name);
     if (size != preset.name && !(size.empty() && names.size() == 1)) continue;
     return {.num_layers = preset.num_layers,

@@ -67,7 +67,7 @@ double lstm_distance(const at::Tensor& a, const at::Tensor& b) {
 
 TEST(Lstm, refuses_data_and_keys_that_do_not_fit_in_one_clear_line) {
   const auto message = [](const ModelOptions& options, const DataInfo& info) {
-    const std::string text = error_of<ConfigError>([&] { ModelRegistry().make(options, info); });
+    std::string text = error_of<ConfigError>([&] { ModelRegistry().make(options, info); });
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
     return text;
   };

@@ -14,11 +14,11 @@ namespace tanren {
 
 namespace {
 
-struct Preset {
+struct VggPreset {
   std::string_view name;
   std::array<int, 5> convolutions;  // per stage of 64, 128, 256, 512, 512 channels
 };
-constexpr std::array<Preset, 4> kPresets = {{
+constexpr std::array<VggPreset, 4> kVggPresets = {{
     {"vgg11", {1, 1, 2, 2, 2}},
     {"vgg13", {2, 2, 2, 2, 2}},
     {"vgg16", {2, 2, 3, 3, 3}},
@@ -34,7 +34,7 @@ std::optional<VggShape> vgg_shape(std::string_view name) {
   const bool batch_norm =
       name.size() > kSuffix.size() && name.substr(name.size() - kSuffix.size()) == kSuffix;
   if (batch_norm) name.remove_suffix(kSuffix.size());
-  for (const auto& preset : kPresets) {
+  for (const auto& preset : kVggPresets) {
     if (preset.name != name) continue;
     VggShape shape;
     shape.batch_norm = batch_norm;
@@ -50,7 +50,7 @@ std::optional<VggShape> vgg_shape(std::string_view name) {
 
 std::vector<std::string> vgg_names() {
   std::vector<std::string> names;
-  for (const auto& preset : kPresets) {
+  for (const auto& preset : kVggPresets) {
     names.emplace_back(preset.name);
     names.push_back(std::string(preset.name) + "_bn");
   }

@@ -75,7 +75,7 @@ TEST(Vision, names_that_are_no_preset_are_nothing) {
 
 TEST(Vision, a_config_that_does_not_fit_is_refused_in_one_line) {
   const auto message = [](const ModelOptions& options, const DataInfo& info) {
-    const auto text = testing::error_of<ConfigError>([&] { ModelRegistry().make(options, info); });
+    auto text = testing::error_of<ConfigError>([&] { ModelRegistry().make(options, info); });
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
     return text;
   };

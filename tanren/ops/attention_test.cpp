@@ -122,7 +122,7 @@ TEST(Attention, any_split_order_and_thread_count_draws_the_same) {
     const int before = at::get_num_threads();
     at::set_num_threads(threads);
     const RandomScope scope(5, 2, rows + 100);
-    const at::Tensor out = causal_attention(qkv.index({rows}), 2, 0.3, kAttentionSite, true);
+    at::Tensor out = causal_attention(qkv.index({rows}), 2, 0.3, kAttentionSite, true);
     at::set_num_threads(before);
     return out;
   };

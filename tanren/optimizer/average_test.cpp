@@ -154,6 +154,7 @@ TEST(WeightAverage, exchanges_and_gives_back_bitwise_also_when_an_exception_pass
   std::vector<at::Tensor> averaged;
   for (const auto& name : kParameters) averaged.push_back(average.state().tensors.at(name).clone());
   std::vector<const void*> places;
+  places.reserve(weights.parameters.size());
   for (const auto& p : weights.parameters) places.push_back(p.tensor.data_ptr());
   try {
     const AverageScope scope({&average});

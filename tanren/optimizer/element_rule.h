@@ -57,11 +57,8 @@ void for_each_member(const TensorLists& lists, const Kernel& kernel) {
                        memory(lists.second), memory(lists.third)});
   };
   for (size_t i = 0; i < lists.parameters.size(); ++i) {
-    if (lists.parameters[i].scalar_type() == at::kDouble) {
-      run(i, double());
-    } else {
-      run(i, float());
-    }
+    const bool wide = lists.parameters[i].scalar_type() == at::kDouble;
+    wide ? run(i, double()) : run(i, float());
   }
 }
 

@@ -12,8 +12,9 @@
 namespace tanren {
 
 struct Gradients::Fired {
-  std::vector<uint8_t> flags;
+  std::vector<uint8_t> flags;  // in this window
   size_t count = 0;
+  std::vector<uint8_t> in_microstep;
 };
 
 namespace {
@@ -23,6 +24,7 @@ class MarkFired final : public torch::autograd::PostAccumulateGradHook {
  public:
   MarkFired(std::shared_ptr<Fired> fired, size_t index) : fired_(std::move(fired)), index_(index) {}
   void operator()(const at::Tensor&) override {
+    fired_->in_microstep[index_] = 1;
     auto& flag = fired_->flags[index_];
     fired_->count += flag == 0 ? 1 : 0;
     flag = 1;
@@ -38,6 +40,7 @@ class MarkFired final : public torch::autograd::PostAccumulateGradHook {
 Gradients::Gradients(std::vector<at::Tensor> parameters)
     : parameters_(std::move(parameters)), fired_(std::make_shared<Fired>()) {
   fired_->flags.assign(parameters_.size(), 0);
+  fired_->in_microstep.assign(parameters_.size(), 0);
   std::map<at::ScalarType, int64_t> sizes;
   for (const auto& parameter : parameters_) {
     if (!parameter.is_leaf() || !parameter.requires_grad()) {
@@ -76,6 +79,17 @@ void Gradients::zero() {
   for (auto& flat : flat_) flat.zero_();
   std::fill(fired_->flags.begin(), fired_->flags.end(), 0);
   fired_->count = 0;
+}
+
+void Gradients::begin_microstep() {
+  std::fill(fired_->in_microstep.begin(), fired_->in_microstep.end(), 0);
+}
+
+bool Gradients::fired_in_microstep(const at::Tensor& parameter) const {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].is_same(parameter)) return fired_->in_microstep[i] != 0;
+  }
+  return false;
 }
 
 const std::vector<uint8_t>* Gradients::active() const {

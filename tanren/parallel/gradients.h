@@ -23,6 +23,10 @@ class Gradients {
 
   // Before a window: zero in place, nothing fired.
   void zero();
+  // Before a microstep of it: nothing has fired in it yet.
+  void begin_microstep();
+  // Whether the parameter's gradient of this microstep is complete.
+  bool fired_in_microstep(const at::Tensor& parameter) const;
   // One flat tensor per dtype; together exactly the gradients, without gaps.
   const std::vector<at::Tensor>& flat() const { return flat_; }
   const std::vector<at::Tensor>& parameters() const { return parameters_; }

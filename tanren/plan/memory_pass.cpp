@@ -1,8 +1,19 @@
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/plan/passes.h"
+
+#include <algorithm>
 
 namespace tanren {
 
-void plan_memory(const Request& request, Plan& plan) {
+namespace {
+
+// Of the machine's memory: the rest is for the program itself, its files in cache, and others.
+constexpr double kAutomaticShare = 0.9;
+// For the update's own small tensors; at most a sixteenth of the limit.
+constexpr int64_t kReserve = int64_t{16} << 20;
+
+void plan_allocator(const Request& request, Plan& plan) {
   const std::string& asked = request.config.memory.allocator;
   const bool automatic = asked == "auto";
   const bool wanted = automatic ? plan.device.device == "cpu" : asked == "cached";
@@ -19,6 +30,81 @@ void plan_memory(const Request& request, Plan& plan) {
   plan.lines.push_back(
       {"allocator", plan.memory.cached_allocator ? "cached" : "default",
        automatic || sanitized ? Source::planned : request.source("memory.allocator"), reason});
+}
+
+void plan_limit(const Request& request, Plan& plan) {
+  const std::string& asked = request.config.memory.limit;
+  const bool on_cpu = plan.device.device == "cpu";
+  const int64_t ranks = std::max<int64_t>(request.machine.local_ranks, 1);
+  const auto machine = static_cast<double>(request.machine.memory_bytes / (on_cpu ? ranks : 1));
+  std::string value, reason;
+  if (asked == "none") {
+    reason = "memory.limit: the operating system decides what is too much";
+  } else if (asked == "auto") {
+    if (on_cpu && plan.memory.cached_allocator) {
+      plan.memory.limit_bytes = static_cast<int64_t>(kAutomaticShare * machine);
+      reason = "nine tenths of what machine and cgroup allow" +
+               std::string(ranks > 1 ? ", over " + std::to_string(ranks) + " ranks here" : "") +
+               ": running out is noticed here, not by the kernel's killer";
+    } else {
+      reason = on_cpu ? "torch's own allocator knows no limit" : "what the device has";
+    }
+  } else if (!on_cpu) {
+    plan.memory.limit_share = parse_memory(asked)->share;
+    if (plan.memory.limit_share == 0) {
+      throw ConfigError("[plan] memory.limit \"" + asked +
+                        "\" is in bytes, which is for the CPU; on " + plan.device.device +
+                        " write a share of its memory (\"0.5\")");
+    }
+    reason = "share of the device's memory";
+  } else {
+    const auto amount = parse_memory(asked);
+    plan.memory.limit_bytes =
+        amount->bytes > 0 ? amount->bytes : static_cast<int64_t>(amount->share * machine);
+    reason = "tensors and pages kept for them; the program itself takes some 100 MB beside it";
+    if (static_cast<double>(plan.memory.limit_bytes) > machine && machine > 0) {
+      reason += "; more than the " + bytes_text(machine) + " that machine and cgroup allow";
+    }
+  }
+  plan.memory.reserve_bytes = std::min(kReserve, plan.memory.limit_bytes / 16);
+  value = plan.memory.limit_bytes > 0   ? bytes_text(static_cast<double>(plan.memory.limit_bytes))
+          : plan.memory.limit_share > 0 ? to_text(plan.memory.limit_share)
+                                        : std::string("none");
+  plan.memory.own_allocator =
+      plan.memory.cached_allocator || (on_cpu && plan.memory.limit_bytes > 0);
+  plan.lines.push_back({"memory_limit", value,
+                        asked == "auto" ? Source::planned : request.source("memory.limit"),
+                        reason});
+}
+
+void plan_recovery(const Request& request, Plan& plan) {
+  const std::string& asked = request.config.memory.recovery;
+  const bool coupled = request.profile.couples_samples;
+  plan.memory.recovery = asked != "auto" ? asked : coupled ? "same_split" : "split";
+  std::string reason;
+  if (plan.memory.recovery == "off") {
+    reason = "running out of memory ends the run";
+  } else if (plan.memory.recovery == "same_split") {
+    reason =
+        std::string("out of memory: free the cache, once more with the same microbatch") +
+        (coupled ? " (batch norm sees its microbatch: a smaller one is another computation)" : "");
+  } else {
+    reason = coupled ? "out of memory: a smaller microbatch, which batch norm sees: the numbers "
+                       "change where it happens"
+                     : "out of memory: a smaller microbatch for what is missing of the step, the "
+                       "global batch and the update stay as they are";
+  }
+  plan.lines.push_back({"recovery", plan.memory.recovery,
+                        asked == "auto" ? Source::planned : request.source("memory.recovery"),
+                        reason});
+}
+
+}  // namespace
+
+void plan_memory(const Request& request, Plan& plan) {
+  plan_allocator(request, plan);
+  plan_limit(request, plan);
+  plan_recovery(request, plan);
 }
 
 }  // namespace tanren

@@ -77,6 +77,57 @@ TEST(MemoryPass, stands_aside_for_the_address_sanitizer_even_if_asked) {
   expect_contains(given.line("allocator"), "default|planned|a cache would hide a use after free");
 }
 
+TEST(MemoryPass, on_an_accelerator_the_limit_is_a_share_and_bytes_are_refused) {
+  Given given;
+  given.config.run.device = "cuda";
+  given.machine.num_cuda = 1;
+  given.config.memory.limit = "0.5";
+  EXPECT_EQ(given.plan().memory.limit_share, 0.5);
+  EXPECT_EQ(given.plan().memory.limit_bytes, 0);
+  given.config.memory.limit = "8GiB";
+  EXPECT_THROW(given.plan(), ConfigError);
+}
+
+TEST(MemoryPass, limits_tensors_to_what_is_asked_or_to_most_of_the_machine) {
+  Given given;
+  given.config.run.device = "cpu";
+  given.machine.memory_bytes = int64_t{10} << 30;
+  EXPECT_EQ(given.plan().memory.limit_bytes, int64_t{9} << 30);
+  given.machine.local_ranks = 2;
+  EXPECT_EQ(given.plan().memory.limit_bytes, (int64_t{9} << 30) / 2);
+  given.machine.local_ranks = 1;
+  given.config.memory.limit = "0.5";
+  EXPECT_EQ(given.plan().memory.limit_bytes, int64_t{5} << 30);
+  given.config.memory.limit = "20GiB";
+  EXPECT_EQ(given.plan().memory.limit_bytes, int64_t{20} << 30);
+  expect_contains(given.line("memory_limit"), "more than the 10.0 GiB that machine");
+  given.config.memory.limit = "none";
+  EXPECT_EQ(given.plan().memory.limit_bytes, 0);
+  expect_contains(given.line("memory_limit"), "none|");
+}
+
+TEST(MemoryPass, a_limit_brings_the_allocator_that_knows_it) {
+  Given given;
+  given.config.run.device = "cpu";
+  given.config.memory.allocator = "default";
+  EXPECT_FALSE(given.plan().memory.own_allocator);
+  EXPECT_EQ(given.plan().memory.limit_bytes, 0);
+  given.config.memory.limit = "4GiB";
+  EXPECT_TRUE(given.plan().memory.own_allocator);
+  EXPECT_FALSE(given.plan().memory.cached_allocator);
+}
+
+TEST(MemoryPass, recovers_in_the_same_split_where_samples_see_one_another) {
+  Given given;
+  EXPECT_EQ(given.plan().memory.recovery, "split");
+  given.profile.couples_samples = true;
+  EXPECT_EQ(given.plan().memory.recovery, "same_split");
+  expect_contains(given.line("recovery"), "batch norm sees its microbatch");
+  given.config.memory.recovery = "split";
+  EXPECT_EQ(given.plan().memory.recovery, "split");
+  expect_contains(given.line("recovery"), "the numbers change where it happens");
+}
+
 TEST(MemoryPass, caches_where_the_tensors_are_and_where_it_is_asked_to) {
   Given given;
   given.config.run.device = "cpu";

@@ -50,6 +50,13 @@ Task build_task(const RunConfig& config, const ModelRegistry& models, const Data
   return task;
 }
 
+TensorMap tensors_of(const torch::nn::Module& module) {
+  TensorMap tensors;
+  for (const auto& item : module.named_parameters()) tensors.set(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) tensors.set(item.key(), item.value());
+  return tensors;
+}
+
 void profile_parameters(const torch::nn::Module& module, ModelProfile& profile) {
   for (const auto& item : module.named_parameters()) {
     const at::Tensor& parameter = item.value();
@@ -85,7 +92,11 @@ std::string initialise(const Task& task, const Pretrained& source, bool has_weig
 }
 
 Parts build_parts(const Plan& plan, const std::atomic<bool>* stop) {
-  return Parts{plan, apply_device_plan(plan), stop};
+  const at::Device device = apply_device_plan(plan);
+  return Parts{.plan = plan,
+               .device = device,
+               .stop = stop,
+               .recovery = std::make_shared<Recovery>(plan.memory, device)};
 }
 
 RunState build_run_state(Task task, const Parts& parts) {

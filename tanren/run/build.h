@@ -22,6 +22,9 @@ Datasets open_datasets(const DataOptions& options, const DatasetRegistry& regist
 // The task, initialised from run.seed, on the CPU in fp32.
 Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train);
 
+// Its weights and buffers by name: the tensors themselves.
+TensorMap tensors_of(const torch::nn::Module& module);
+
 // What planning needs to know of the model's parameters.
 void profile_parameters(const torch::nn::Module& module, ModelProfile& profile);
 

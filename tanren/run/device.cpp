@@ -31,13 +31,29 @@ void probe_accelerators(Machine& machine, const std::string& asked_device) {
   machine.cuda_capability = hooks.supportsBFloat16ConvolutionWithCuDNNv8() ? 80 : 70;
 }
 
+namespace {
+
+// Read by the CUDA allocator when the device is first used.
+void limit_accelerator(double share) {
+  const char* before = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
+  const std::string settings =
+      (before != nullptr && *before != 0 ? before + std::string(",") : "") +
+      "per_process_memory_fraction:" + std::to_string(share);
+  ::setenv("PYTORCH_CUDA_ALLOC_CONF", settings.c_str(), /*overwrite=*/1);
+}
+
+}  // namespace
+
 at::Device apply_device_plan(const Plan& plan) {
   auto& context = at::globalContext();
-  if (plan.memory.cached_allocator) {
-    install_cpu_allocator();
+  if (plan.memory.own_allocator) {
+    install_cpu_allocator({.cache = plan.memory.cached_allocator});
+    set_cpu_memory_limit(plan.device.device == "cpu" ? plan.memory.limit_bytes : 0,
+                         plan.memory.reserve_bytes);
   } else {
     uninstall_cpu_allocator();
   }
+  if (plan.memory.limit_share > 0) limit_accelerator(plan.memory.limit_share);
   at::set_num_threads(static_cast<int>(plan.device.threads));
   if (plan.device.deterministic) {
     ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);

@@ -50,7 +50,7 @@ Loaded load(const fs::path& folder, ModelOptions options = {}) {
 std::string refusal(const std::string& from, const HubCaches& caches = {"/none", "/none"}) {
   ModelOptions options;
   options.from_hf = from;
-  const auto text = error_of<ConfigError>([&] { resolve_model(options, caches); });
+  auto text = error_of<ConfigError>([&] { resolve_model(options, caches); });
   EXPECT_EQ(text.find('\n'), std::string::npos) << text;
   return text;
 }

@@ -19,10 +19,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-std::string text_of(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+std::string text_of(const OrderedJson& json) {
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 void make_empty(const fs::path& folder) {
@@ -61,7 +61,7 @@ at::ScalarType dtype_of(const TensorMap& tensors) {
 
 // What transformers' tokenizer classes are to know, where the files do not say it.
 std::string tokenizer_config(const TokenizerFiles& files, int64_t context) {
-  Json json;
+  OrderedJson json;
   if (files.count("tokenizer.json") > 0) {
     json["tokenizer_class"] = "PreTrainedTokenizerFast";
   } else if (files.count("vocab.txt") > 0) {
@@ -109,7 +109,7 @@ class Writer {
         file("tokenizer_config.json", tokenizer_config(*info.tokenizer, info.input_shape.at(0)));
       }
     }
-    const auto parsed = Json::parse(config);
+    const auto parsed = OrderedJson::parse(config);
     result_.opened_by = "transformers." + parsed["architectures"][0].get<std::string>() +
                         ".from_pretrained(\"" + folder_.string() + "\")";
     if (!is_bert) return;
@@ -126,7 +126,7 @@ class Writer {
     result_.files.emplace_back("model.pth");
     const DataInfo& info = description_.info;
     const SourceOptions& source = description_.config.data.eval;
-    Json json{{"kind", kind}};
+    OrderedJson json{{"kind", kind}};
     const std::string file_name = (folder_ / "model.pth").string();
     std::string module = "model";
     if (kind == "resnet" || kind == "vgg") {
@@ -165,9 +165,9 @@ class Writer {
     return rows;
   }
 
-  Json lstm_parts() const {
+  OrderedJson lstm_parts() const {
     const LstmShape shape = lstm_shape(description_.config.model, description_.info);
-    Json parts;
+    OrderedJson parts;
     if (shape.vocab_size > 0) {
       parts["embedding"] = {{"Embedding", {shape.vocab_size, shape.embedding_size}}};
     }

@@ -5,6 +5,7 @@
 #include "tanren/config/write_config.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/metrics/evaluation_file.h"
+#include "tanren/metrics/incident_file.h"
 #include "tanren/metrics/jsonl_sink.h"
 #include "tanren/metrics/tensorboard_sink.h"
 #include "tanren/optimizer/schedule.h"
@@ -88,6 +89,7 @@ std::vector<std::unique_ptr<Sink>> make_sinks(
         folder.path() / "tensorboard",
         {.every = options.tensorboard_every, .step = state.step(), .texts = std::move(texts)}));
   }
+  sinks.push_back(make_incident_file_sink(folder.path() / "incidents.jsonl"));
   sinks.push_back(make_evaluation_file_sink(folder.path() / "evaluation.json", state.step()));
   return sinks;
 }
@@ -105,9 +107,10 @@ Summary summarise(const RunState& state, const LoopResult& loop, const Parts& pa
   if (loop.last) summary.final_loss = loop.last->objectives.front().loss;
   if (loop.evaluation) summary.evaluate = loop.evaluation->values;
   summary.peak_memory_bytes = memory_now(parts.device);
-  if (parts.plan.memory.cached_allocator) {
+  if (parts.plan.memory.own_allocator) {
     summary.peak_tensor_bytes = cpu_memory_stats().peak_bytes;
   }
+  summary.out_of_memory = loop.recoveries;
   summary.growth = loop.growth;
   summary.device_reads_per_step =
       loop.session_attempts > 0

@@ -4,6 +4,7 @@
 #include "tanren/base/names.h"
 #include "tanren/checkpoint/check_tensors.h"
 #include "tanren/model/supervised.h"
+#include "tanren/run/build.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -14,13 +15,6 @@
 namespace tanren {
 
 namespace {
-
-TensorMap tensors_of(const torch::nn::Module& module) {
-  TensorMap tensors;
-  for (const auto& item : module.named_parameters()) tensors.set(item.key(), item.value());
-  for (const auto& item : module.named_buffers()) tensors.set(item.key(), item.value());
-  return tensors;
-}
 
 // Moves what matches a pattern into `names`.
 TensorMap without(const TensorMap& tensors, const std::vector<std::string>& patterns,

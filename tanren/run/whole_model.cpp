@@ -7,6 +7,7 @@
 #include "tanren/config/read_config.h"
 #include "tanren/config/write_config.h"
 #include "tanren/data/text_table.h"
+#include "tanren/run/build.h"
 
 #include <nlohmann/json.hpp>
 #include <ATen/ATen.h>
@@ -157,13 +158,6 @@ std::shared_ptr<const TokenizerFiles> tokenizer_of(const Json& json, const fs::p
     files[name] = text.get<std::string>();
   }
   return std::make_shared<const TokenizerFiles>(std::move(files));
-}
-
-TensorMap tensors_of(const torch::nn::Module& module) {
-  TensorMap tensors;
-  for (const auto& item : module.named_parameters()) tensors.set(item.key(), item.value());
-  for (const auto& item : module.named_buffers()) tensors.set(item.key(), item.value());
-  return tensors;
 }
 
 class DescribedDataset : public Dataset {

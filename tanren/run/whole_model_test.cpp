@@ -70,7 +70,7 @@ class WholeModels : public ::testing::Test {
     } else {
       read.metadata[key] = text;
     }
-    const fs::path other = folder_.path() / "changed.safetensors";
+    fs::path other = folder_.path() / "changed.safetensors";
     write_safetensors(other, read.tensors, read.metadata);
     return other;
   }
@@ -82,7 +82,7 @@ class WholeModels : public ::testing::Test {
 TEST_F(WholeModels, a_file_without_a_description_or_with_a_foreign_one_is_refused_by_name) {
   const auto file = train(text_config());
   const auto error = [&](const std::string& key, const std::string& text) {
-    const auto said = error_of<InputError>([&] { load_model(changed(file, key, text)); });
+    auto said = error_of<InputError>([&] { load_model(changed(file, key, text)); });
     TANREN_EXPECT_CONTAINS(said, "changed.safetensors");
     return said;
   };

@@ -1,8 +1,12 @@
 #include "tanren/train/evaluate.h"
 
 #include "tanren/base/device_reads.h"
+#include "tanren/base/error.h"
+#include "tanren/base/log.h"
+#include "tanren/base/memory_tag.h"
 #include "tanren/base/random.h"
 #include "tanren/data/eval_pass.h"
+#include "tanren/memory/attempt.h"
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/eval_mode_scope.h"
@@ -11,12 +15,39 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <chrono>
+#include <limits>
 
 namespace tanren {
 
+namespace {
+
+Prediction predict(const RunState& run, const Parts& parts, const Batch& batch) {
+  const RandomScope random(run.seed, run.attempt, batch.ids);
+  const WindowScope window(parts.plan.precision.mode);
+  const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
+  return run.task.predict(batch);
+}
+
+// The samples to try after so many did not fit. In eval mode no sample sees another: any split gives
+// the same. MemoryError below one.
+int64_t smaller(int64_t samples, const Shortage& shortage, const Parts& parts) {
+  if (samples == 1 || parts.plan.memory.recovery == "off") {
+    throw MemoryError("[evaluate] out of memory with " + std::to_string(samples) +
+                      " samples: " + shortage.message);
+  }
+  parts.recovery->gauge().release_cache();
+  log("[memory] evaluation: out of memory with " + std::to_string(samples) + " samples, now " +
+      std::to_string(samples / 2) + " at once; evaluate.batch sets it");
+  return samples / 2;
+}
+
+}  // namespace
+
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset) {
   const auto start = std::chrono::steady_clock::now();
+  const EssentialScope essential;
   const at::NoGradGuard no_grad;
   const EvalModeScope eval_mode(*run.task.module);
   const bool wants_average = parts.plan.average.evaluate;
@@ -30,13 +61,7 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
   std::vector<at::Tensor> sums;
   Counts counts;
   std::vector<std::string> count_names;
-  EvalPass pass(dataset, options.batch, 0, 1, parts.plan.data.workers);
-  while (const auto collated = pass.next()) {
-    const Batch batch = prepared(collated->batch, parts);
-    const RandomScope random(run.seed, run.attempt, batch.ids);
-    const WindowScope window(parts.plan.precision.mode);
-    const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
-    const Prediction prediction = run.task.predict(batch);
+  const auto take = [&](const Prediction& prediction) {
     for (size_t i = 0; i < prediction.terms.size(); ++i) {
       const auto& term = prediction.terms[i];
       if (i == sums.size()) {
@@ -46,8 +71,24 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
       }
       sums[i] += term.sum;
     }
-    for (const auto& [name, count] : collated->counts) counts[name] += count;
     metrics.add(prediction.outputs, prediction.targets);
+  };
+  int64_t most = std::numeric_limits<int64_t>::max();  // samples at once that memory allows
+  EvalPass pass(dataset, options.batch, 0, 1, parts.plan.data.workers);
+  while (const auto collated = pass.next()) {
+    const Batch batch = prepared(collated->batch, parts);
+    for (int64_t begin = 0; begin < batch.size();) {
+      const int64_t end = begin + std::min(most, batch.size() - begin);
+      const Batch part = end - begin == batch.size() ? batch : batch.slice(begin, end);
+      Prediction prediction;
+      if (const auto shortage = attempt([&] { prediction = predict(run, parts, part); })) {
+        most = smaller(part.size(), *shortage, parts);
+        continue;
+      }
+      take(prediction);
+      begin = end;
+    }
+    for (const auto& [name, count] : collated->counts) counts[name] += count;
     samples += batch.size();
   }
   if (!sums.empty()) {

@@ -1,11 +1,15 @@
 // Parts: how a run behaves, as against RunState, which is what it is. Read-only for the step.
 #pragma once
 
+#include "tanren/base/report.h"
+#include "tanren/memory/recovery.h"
 #include "tanren/plan/plan.h"
 
 #include <c10/core/Device.h>
 
 #include <atomic>
+#include <functional>
+#include <memory>
 
 namespace tanren {
 
@@ -14,6 +18,10 @@ struct Parts {
   at::Device device = at::kCPU;
   // Set by a signal handler or another thread: stop at the next microstep, resumable.
   const std::atomic<bool>* stop = nullptr;
+  // What happens when memory runs out; has a state of its own, never null.
+  std::shared_ptr<Recovery> recovery = std::make_shared<Recovery>(MemoryPlan{}, at::kCPU);
+  // Told of every failure that the step recovers from; may be empty.
+  std::function<void(const Incident&)> incident = nullptr;
 
   bool stop_requested() const { return stop != nullptr && stop->load(std::memory_order_relaxed); }
 };

@@ -3,10 +3,13 @@
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
+#include "tanren/base/memory_tag.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/guard/growth_watch.h"
 #include "tanren/memory/cpu_allocator.h"
+#include "tanren/memory/gauge.h"
+#include "tanren/metrics/incident_file.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
@@ -16,12 +19,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 
 namespace tanren {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr size_t kIncidentPeaks = 20;  // of steps before it that an incident shows
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -114,7 +120,18 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                           parts.plan.checkpoint.keep, best);
 }
 
-LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& surroundings) {
+LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& surroundings) {
+  const EssentialScope essential;  // only microsteps and evaluations may run out of memory
+  MemoryGauge gauge = given.recovery->gauge();
+  std::deque<int64_t> peaks;  // bytes, of the last steps
+  Parts parts = given;
+  parts.incident = [&](const Incident& told) {
+    Incident incident = told;
+    incident.recent_peaks.assign(peaks.begin(), peaks.end());
+    log("[memory] step " + std::to_string(incident.step) + ": " + incident_text(incident));
+    for (Sink* sink : surroundings.sinks) sink->incident(incident);
+    if (given.incident) given.incident(incident);
+  };
   const auto& plan = parts.plan;
   const auto start = Clock::now();
   LoopResult result;
@@ -174,6 +191,11 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
     if (!report) continue;  // abandoned: a stop was requested
     report->seconds = seconds_since(step_start);
     report->memory_bytes = memory_now(parts.device);
+    if (gauge.counts()) {
+      peaks.push_back(gauge.peak());
+      if (peaks.size() > kIncidentPeaks) peaks.pop_front();
+      gauge.restart();
+    }
     result.train_seconds += report->seconds;
     result.device_reads += num_device_reads() - reads;
     ++result.session_attempts;
@@ -216,6 +238,7 @@ LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& sur
   for (Sink* sink : surroundings.sinks) sink->flush();
   trim_cpu_memory();
   result.growth = growth.warning();
+  result.recoveries = parts.recovery->num_failures();
   return result;
 }
 

@@ -43,7 +43,8 @@ struct LoopResult {
   std::optional<EvaluationReport> evaluation;  // the last one
   std::string reason;                          // why it finished before its length; empty: at it
   std::filesystem::path checkpoint;            // the last one written
-  std::string growth;                          // what the growth watch warned of
+  int64_t recoveries = 0;  // failures for lack of memory that were recovered from
+  std::string growth;      // what the growth watch warned of
 };
 
 // Writes run's checkpoint under surroundings.checkpoints and returns its folder.

@@ -3,18 +3,18 @@
 #include "tanren/accumulation/loss_meter.h"
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
-#include "tanren/base/random.h"
+#include "tanren/base/memory_tag.h"
 #include "tanren/optimizer/average.h"
 #include "tanren/optimizer/clip.h"
 #include "tanren/optimizer/schedule.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/precision/measure.h"
 #include "tanren/train/freezing.h"
+#include "tanren/train/microstep.h"
 #include "tanren/train/undo.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 
@@ -22,58 +22,13 @@ namespace tanren {
 
 namespace {
 
-// The sum of a term divided by its global count, times weight and loss scale, is the loss; as a
-// seed of backward it costs no operation and no graph.
-void backward(Objective& objective, const Terms& terms, const GlobalBatch& batch, bool shared_graph,
-              bool retain_graph) {
-  std::vector<at::Tensor> roots, seeds;
-  const auto add = [&](const Term& term, double weight) {
-    if (!term.sum.requires_grad()) return;
-    const double seed = weight * objective.scaler.scale() / batch.count(term.count_name);
-    roots.push_back(term.sum);
-    seeds.push_back(at::scalar_tensor(seed, term.sum.options().requires_grad(false)));
-  };
-  if (objective.spec.terms.empty()) {
-    for (const auto& term : terms) add(term, 1.0);
-  }
-  for (const auto& [name, weight] : objective.spec.terms) {
-    for (const auto& term : terms) {
-      if (term.name == name) add(term, weight);
-    }
-  }
-  if (roots.empty()) return;
-  // To torch an empty list of inputs means all leaves; naming them costs a little, so only where
-  // another objective's parameters hang on the same graph.
-  const auto& inputs = objective.gradients.parameters();
-  torch::autograd::backward(roots, seeds, retain_graph, /*create_graph=*/false,
-                            shared_graph ? inputs : std::vector<at::Tensor>{});
-}
-
 // Forward and backward over the window. False if a stop was requested in between.
 bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch,
                 LossMeter& losses) {
   const WindowScope window(parts.plan.precision.mode);  // each weight is cast once per window
   for (auto& objective : phase.objectives) objective.gradients.zero();
-  const Batch local = prepared(batch.local, parts);
-  const int64_t microbatch = run.microbatch > 0 ? run.microbatch : local.size();
-  for (int64_t begin = 0; begin < local.size(); begin += microbatch) {
-    if (begin > 0 && parts.stop_requested()) return false;
-    const Batch piece = begin == 0 && microbatch >= local.size()
-                            ? local
-                            : local.slice(begin, std::min(begin + microbatch, local.size()));
-    const RandomScope random(run.seed, run.attempt, piece.ids);
-    Terms terms;
-    {
-      const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
-      terms = phase.spec.forward(piece);
-    }
-    losses.add(terms);
-    for (auto& objective : phase.objectives) {
-      backward(objective, terms, batch, phase.objectives.size() > 1,
-               &objective != &phase.objectives.back());
-    }
-  }
-  return true;
+  return accumulate_piece(phase, prepared(batch.local, parts),
+                          {run, parts, batch, losses, parts.incident});
 }
 
 // What the host learns of a window, for one objective.
@@ -183,12 +138,10 @@ void find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const G
 }
 
 std::string culprit(const Objective& objective, const Status& status, const GlobalBatch& batch,
-                    int64_t microbatch) {
+                    const LossMeter& losses) {
   std::string text;
   if (status.bad_microstep >= 0) {
-    const int64_t first = microbatch > 0 ? status.bad_microstep * microbatch : 0;
-    const int64_t last =
-        std::min(microbatch > 0 ? first + microbatch : batch.local.size(), batch.local.size());
+    const auto [first, last] = losses.samples(status.bad_microstep);
     text = "microbatch " + std::to_string(status.bad_microstep) + " (samples at " +
            std::to_string(first) + " to " + std::to_string(last - 1) +
            " of the batch, first sample id " +
@@ -225,6 +178,8 @@ Batch prepared(const Batch& batch, const Parts& parts) {
 
 std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts,
                                  const GlobalBatch& batch) {
+  const EssentialScope essential;  // only microsteps may run out of memory
+  const MemoryScope memory(MemoryKind::temporaries);
   thaw(run, parts.plan.freeze);
   find_initial_scale(phase, run, parts, batch);
   const bool many = run.microbatch > 0 && run.microbatch < batch.local.size();
@@ -269,7 +224,7 @@ std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts
     } else {
       undo.restore(objective);
       if (verdict.cause != Cause::overflow) {
-        report.culprit = culprit(objective, status, batch, run.microbatch);
+        report.culprit = culprit(objective, status, batch, losses);
       }
     }
     objective.scaler.update(verdict.cause);

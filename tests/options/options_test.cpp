@@ -321,6 +321,8 @@ std::vector<Row> rows() {
       {"guard.spike_z", {"guard.spike_window=2"}, "0.001"},
       {"guard.spike_window", {"guard.spike_z=0.001"}, "2"},
       {"memory.allocator", {}, "default", kPlan},
+      {"memory.limit", {}, "4GiB", kPlan},
+      {"memory.recovery", {}, "off", kPlan},
       {"average.kind", {}, "ema"},
       {"average.decay", kEma + Sets{"average.decay_warmup=false"}, "0.5"},
       {"average.decay_warmup", kEma, "false"},

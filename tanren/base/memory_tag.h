@@ -1,0 +1,83 @@
+// What memory is for, said by whoever makes it: scopes that mark this thread's new tensors with a
+// kind and a block, and that call an allocation essential. The allocator (memory/) reads the tag when
+// a tensor is made and keeps it for the tensor's life; without such an allocator it says nothing.
+// Each thread has its own tag. Costs two stores a scope.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace tanren {
+
+enum class MemoryKind : uint8_t {
+  other,
+  weights,      // parameters and buffers
+  gradients,    // and the buckets that they are views of
+  optimizer,    // its state
+  averages,     // of weights
+  batches,      // collated, ahead of the step or in it
+  activations,  // made by forward and kept for backward
+  temporaries,  // of one operator, or of the update
+  weight_casts,
+  key_values,  // of generation
+};
+constexpr size_t kNumMemoryKinds = 10;
+
+constexpr std::array<std::string_view, kNumMemoryKinds> kMemoryKindNames = {
+    "other",   "weights",     "gradients",   "optimizer",    "averages",
+    "batches", "activations", "temporaries", "weight_casts", "key_values"};
+
+constexpr std::string_view name(MemoryKind kind) {
+  return kMemoryKindNames[static_cast<size_t>(kind)];
+}
+
+struct MemoryTag {
+  MemoryKind kind = MemoryKind::other;
+  uint16_t block = 0;      // 0: outside of any
+  bool essential = false;  // may use the budget's reserve, and is tried twice
+};
+
+inline MemoryTag& memory_tag() {
+  thread_local MemoryTag tag;
+  return tag;
+}
+
+// New tensors of this thread are `kind` while it lives.
+class MemoryScope {
+ public:
+  explicit MemoryScope(MemoryKind kind) : before_(memory_tag().kind) { memory_tag().kind = kind; }
+  ~MemoryScope() { memory_tag().kind = before_; }
+  MemoryScope(const MemoryScope&) = delete;
+  MemoryScope& operator=(const MemoryScope&) = delete;
+
+ private:
+  MemoryKind before_;
+};
+
+// What must not be broken off half-way (an optimizer's step, a checkpoint): its small allocations
+// come from a reserve that others do not get.
+class EssentialScope {
+ public:
+  EssentialScope() : before_(memory_tag().essential) { memory_tag().essential = true; }
+  ~EssentialScope() { memory_tag().essential = before_; }
+  EssentialScope(const EssentialScope&) = delete;
+  EssentialScope& operator=(const EssentialScope&) = delete;
+
+ private:
+  bool before_;
+};
+
+// And in it again what may be broken off (attempt.h).
+class MayRunOutScope {
+ public:
+  MayRunOutScope() : before_(memory_tag().essential) { memory_tag().essential = false; }
+  ~MayRunOutScope() { memory_tag().essential = before_; }
+  MayRunOutScope(const MayRunOutScope&) = delete;
+  MayRunOutScope& operator=(const MayRunOutScope&) = delete;
+
+ private:
+  bool before_;
+};
+
+}  // namespace tanren

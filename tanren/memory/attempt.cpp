@@ -1,0 +1,120 @@
+#include "tanren/memory/attempt.h"
+
+#include "tanren/base/block_trail.h"
+#include "tanren/base/memory_tag.h"
+
+#include <ATen/SequenceNumber.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <array>
+#include <cstdlib>
+#include <new>
+#include <string_view>
+
+#include <dlfcn.h>
+#include <execinfo.h>
+
+namespace tanren {
+
+namespace {
+
+// How allocators, cuBLAS and oneDNN say it.
+constexpr std::array<std::string_view, 6> kWords = {"out of memory",
+                                                    "can't allocate memory",
+                                                    "CUBLAS_STATUS_ALLOC_FAILED",
+                                                    "CUDNN_STATUS_ALLOC_FAILED",
+                                                    "std::bad_alloc",
+                                                    "could not create a memory"};
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// "addmm" of a mangled at::_ops::addmm::…: "_ZN2at4_ops5addmm4callE…". Empty for other symbols.
+std::string operator_of(std::string_view symbol) {
+  constexpr std::string_view kPrefix = "_ZN2at4_ops";
+  if (symbol.substr(0, kPrefix.size()) != kPrefix) return "";
+  symbol.remove_prefix(kPrefix.size());
+  size_t length = 0;
+  while (!symbol.empty() && symbol[0] >= '0' && symbol[0] <= '9') {
+    length = length * 10 + static_cast<size_t>(symbol[0] - '0');
+    symbol.remove_prefix(1);
+  }
+  return std::string(symbol.substr(0, length));
+}
+
+// The operator that the program called last, as the call stack shows it: the innermost that is not
+// only there to make a tensor.
+std::string operator_at_work() {
+  std::array<void*, 96> frames{};
+  const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+  std::string result;
+  for (int i = 0; i < count; ++i) {
+    Dl_info info{};
+    if (::dladdr(frames[static_cast<size_t>(i)], &info) == 0 || info.dli_sname == nullptr) continue;
+    std::string found = operator_of(info.dli_sname);
+    if (found.empty()) continue;
+    if (const size_t overload = found.find('.'); overload != std::string::npos) {
+      found.resize(overload);
+    }
+    result = found;
+    const bool only_makes = found.rfind("empty", 0) == 0 || found.rfind("resize", 0) == 0 ||
+                            found.rfind("new_empty", 0) == 0 || found == "set_";
+    if (!only_makes) break;
+  }
+  return result;
+}
+
+Shortage& noted() {
+  thread_local Shortage shortage;
+  return shortage;
+}
+
+}  // namespace
+
+void note_shortage(int64_t bytes) {
+  Shortage& shortage = noted();
+  shortage = {};
+  shortage.bytes = bytes;
+  shortage.operation = operator_at_work();
+  uint16_t block = memory_tag().block;
+  if (const auto node = torch::autograd::get_current_node()) {
+    shortage.in_backward = true;
+    if (block == 0) block = block_trail().block_of(node->sequence_nr());
+    if (shortage.operation.empty()) shortage.operation = node->name();
+  }
+  shortage.block = block_name(block);
+}
+
+Shortage take_shortage() { return std::exchange(noted(), Shortage{}); }
+
+bool says_out_of_memory(const std::string& message) {
+  for (const auto words : kWords) {
+    if (message.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+std::optional<Shortage> attempt(const std::function<void()>& work) {
+  take_shortage();
+  std::string message;
+  const MayRunOutScope may_run_out;
+  try {
+    work();
+    return std::nullopt;
+  } catch (const c10::OutOfMemoryError& error) {
+    message = first_line(error.what_without_backtrace());
+  } catch (const std::bad_alloc&) {
+    message = "std::bad_alloc";
+  } catch (const std::exception& error) {
+    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+    message =
+        first_line(torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
+    if (!says_out_of_memory(message)) throw;
+  }
+  Shortage shortage = take_shortage();
+  shortage.message = std::move(message);
+  if (shortage.block.empty()) shortage.block = block_name(block_trail().failed);
+  return shortage;
+}
+
+}  // namespace tanren

@@ -1,0 +1,59 @@
+#include "tanren/memory/gauge.h"
+
+#include "tanren/memory/cpu_allocator.h"
+
+#include <ATen/DeviceAccelerator.h>
+
+#include <algorithm>
+
+namespace tanren {
+
+bool MemoryGauge::counts() const { return !device_.is_cpu() || cpu_allocator_installed(); }
+
+int64_t MemoryGauge::live() const {
+  if (!device_.is_cpu()) {
+    return at::accelerator::getDeviceStats(device_.index()).allocated_bytes[0].current;
+  }
+  return cpu_allocator_installed() ? cpu_memory_stats().live_bytes : 0;
+}
+
+int64_t MemoryGauge::peak() const {
+  if (!device_.is_cpu()) {
+    return at::accelerator::getDeviceStats(device_.index()).allocated_bytes[0].peak;
+  }
+  return cpu_allocator_installed() ? cpu_memory_stats().recent_peak_bytes : 0;
+}
+
+void MemoryGauge::restart() {
+  if (!device_.is_cpu()) {
+    at::accelerator::resetPeakStats(device_.index());
+  } else if (cpu_allocator_installed()) {
+    restart_cpu_memory_peak();
+  }
+}
+
+int64_t MemoryGauge::limit() const {
+  if (device_.is_cpu()) return cpu_allocator_installed() ? cpu_memory_limit() : 0;
+  const auto [free, total] = at::accelerator::getMemoryInfo(device_.index());
+  const auto stats = at::accelerator::getDeviceStats(device_.index());
+  return static_cast<int64_t>(std::min(free, total)) + stats.reserved_bytes[0].current;
+}
+
+void MemoryGauge::release_cache() const {
+  if (!device_.is_cpu()) at::accelerator::emptyCache();
+  if (cpu_allocator_installed()) trim_cpu_memory();
+}
+
+std::vector<std::pair<std::string, int64_t>> MemoryGauge::owners() const {
+  std::vector<std::pair<std::string, int64_t>> result;
+  if (!device_.is_cpu() || !cpu_allocator_installed()) return result;
+  const MemoryByKind bytes = cpu_memory_by_kind();
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] > 0) result.emplace_back(std::string(kMemoryKindNames[i]), bytes[i]);
+  }
+  std::stable_sort(result.begin(), result.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  return result;
+}
+
+}  // namespace tanren

@@ -1,0 +1,36 @@
+// MemoryGauge: what tensors hold on the device that a run computes on, in bytes, by whichever
+// allocator it has; so that what reacts to memory is written once for CPU and accelerator.
+// Reads counters only; restart() must not be called while another thread reads peak().
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tanren {
+
+class MemoryGauge {
+ public:
+  explicit MemoryGauge(at::Device device) : device_(device) {}
+
+  // False where the CPU's allocator is torch's, which does not count: the numbers below are then 0.
+  bool counts() const;
+  int64_t live() const;
+  // The largest live() since the last restart().
+  int64_t peak() const;
+  void restart();
+  // What tensors may hold in all: the budget, or the device's memory; 0: unknown.
+  int64_t limit() const;
+  // Gives the allocator's cache back.
+  void release_cache() const;
+  // Live bytes by what they are for, the largest first; empty where nobody counts by kind.
+  std::vector<std::pair<std::string, int64_t>> owners() const;
+
+ private:
+  at::Device device_;
+};
+
+}  // namespace tanren

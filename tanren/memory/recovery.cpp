@@ -1,0 +1,109 @@
+#include "tanren/memory/recovery.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tanren {
+
+namespace {
+
+// Of the room that is left: blocks do not fill pages, and samples differ in length.
+constexpr double kMargin = 0.92;
+// Microsteps without a failure after which a size that failed is tried again.
+constexpr int64_t kLongQuiet = 512;
+
+}  // namespace
+
+int64_t Recovery::size(int64_t planned) const {
+  return size_ > 0 ? std::min(size_, planned) : planned;
+}
+
+void Recovery::begin() {
+  if (failures_ == 0 || !gauge_.counts()) return;
+  base_ = gauge_.live();
+  gauge_.restart();
+}
+
+void Recovery::fitted(int64_t samples) {
+  in_a_row_ = 0;
+  if (failures_ == 0 || size_ == 0) return;
+  ++quiet_;
+  if (gauge_.counts()) {
+    const Measured now{samples, gauge_.peak() - base_};
+    if (!small_ || samples <= small_->samples) {
+      if (small_ && samples < small_->samples) large_ = small_;
+      small_ = now;
+    } else {
+      large_ = now;
+    }
+  }
+  predict();
+}
+
+// The line through what was measured, up to the room that there is.
+void Recovery::predict() {
+  if (quiet_ >= kLongQuiet) {
+    quiet_ = 0;
+    failed_size_ = 0;  // whatever took the memory may be gone
+  }
+  int64_t next = size_ * 2;
+  const int64_t limit = gauge_.limit();
+  if (small_ && limit > 0) {
+    double slope = static_cast<double>(small_->bytes) / static_cast<double>(small_->samples);
+    if (large_ && large_->bytes > small_->bytes) {
+      slope = static_cast<double>(large_->bytes - small_->bytes) /
+              static_cast<double>(large_->samples - small_->samples);
+    }
+    const Measured& from = large_ ? *large_ : *small_;
+    const double room = kMargin * static_cast<double>(limit - base_ - plan_.reserve_bytes);
+    const double more = (room - static_cast<double>(from.bytes)) / std::max(slope, 1.0);
+    next = std::max<int64_t>(1, from.samples + static_cast<int64_t>(std::floor(more)));
+  }
+  if (failed_size_ > 0) next = std::min(next, failed_size_ - 1);
+  size_ = std::max<int64_t>(next, 1);
+}
+
+void Recovery::failed(int64_t samples, const Shortage& shortage) {
+  ++failures_;
+  ++in_a_row_;
+  quiet_ = 0;
+  gauge_.release_cache();
+  if (plan_.recovery == "off") give_up(samples, shortage, "memory.recovery is off");
+  const bool again = in_a_row_ < 2;  // what failed once may have been somebody else's moment
+  if (plan_.recovery == "same_split" || samples == 1) {
+    if (!again) {
+      give_up(samples, shortage,
+              samples == 1
+                  ? "one sample does not fit"
+                  : "and a smaller microbatch would change the numbers (batch norm sees its "
+                    "microbatch; memory.recovery = \"split\" allows it)");
+    }
+    if (samples == 1) size_ = 1;
+    return;
+  }
+  // A size that failed twice is not taken back before a long quiet time; one that failed once may be,
+  // if what is measured then says that it fits.
+  if (size_ > 0) failed_size_ = failed_size_ > 0 ? std::min(failed_size_, samples) : samples;
+  size_ = 1;
+}
+
+void Recovery::give_up(int64_t samples, const Shortage& shortage, const char* reason) const {
+  std::string held;
+  for (const auto& [kind, bytes] : gauge_.owners()) {
+    held += (held.empty() ? "" : ", ") + kind + " " + bytes_text(static_cast<double>(bytes));
+  }
+  const int64_t limit = gauge_.limit();
+  throw MemoryError("[memory] out of memory with " + std::to_string(samples) + " samples" +
+                    (shortage.block.empty() ? "" : " at " + shortage.block) +
+                    (shortage.operation.empty() ? "" : " (" + shortage.operation + ")") +
+                    (shortage.bytes > 0
+                         ? ", " + bytes_text(static_cast<double>(shortage.bytes)) + " asked for"
+                         : "") +
+                    (limit > 0 ? ", limit " + bytes_text(static_cast<double>(limit)) : "") +
+                    (held.empty() ? "" : "; held: " + held) + "; " + reason);
+}
+
+}  // namespace tanren

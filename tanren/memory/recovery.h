@@ -1,0 +1,53 @@
+// Recovery: how many samples a microstep takes, and what follows when they did not fit. After a
+// failure one sample is tried, which is useful work and measures what a sample costs; the size that
+// fits is computed from it and refined by each microstep that is measured, so that a second failure
+// is rare. Invariant: never more than the planned microbatch; without a failure it costs nothing.
+// Owned by Parts, used by train/microstep on the step's thread.
+#pragma once
+
+#include "tanren/memory/gauge.h"
+#include "tanren/memory/shortage.h"
+#include "tanren/plan/plan.h"
+
+#include <cstdint>
+#include <optional>
+
+namespace tanren {
+
+class Recovery {
+ public:
+  Recovery(const MemoryPlan& plan, at::Device device) : plan_(plan), gauge_(device) {}
+
+  // Samples of the next microstep, of `planned` (at least 1).
+  int64_t size(int64_t planned) const;
+
+  // Before a microstep; measures only while a failure is remembered.
+  void begin();
+  // It fitted.
+  void fitted(int64_t samples);
+  // It did not: gives the cache back and decides what size() is next. MemoryError where nothing is
+  // left to try: recovery is off, the same split failed twice, or one sample does not fit.
+  void failed(int64_t samples, const Shortage& shortage);
+
+  int64_t num_failures() const { return failures_; }
+  const MemoryGauge& gauge() const { return gauge_; }
+
+ private:
+  struct Measured {
+    int64_t samples = 0, bytes = 0;
+  };
+  void predict();
+  [[noreturn]] void give_up(int64_t samples, const Shortage& shortage, const char* reason) const;
+
+  MemoryPlan plan_;
+  MemoryGauge gauge_;
+  int64_t size_ = 0;         // 0: as planned
+  int64_t failed_size_ = 0;  // the smallest that failed since the last time all was well
+  int64_t in_a_row_ = 0;
+  int64_t failures_ = 0;
+  int64_t quiet_ = 0;                      // microsteps since the last failure
+  int64_t base_ = 0;                       // live bytes when the microstep began
+  std::optional<Measured> small_, large_;  // of different size
+};
+
+}  // namespace tanren

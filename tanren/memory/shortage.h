@@ -1,0 +1,23 @@
+// Shortage: what is known of an allocation that failed. The CPU allocator notes it where it refuses,
+// while operator and autograd node are still at work; attempt() adds what the exception tells.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tanren {
+
+struct Shortage {
+  std::string message;    // of the allocator, one line
+  std::string operation;  // torch's operator that asked ("addmm") or the node of backward; or empty
+  std::string block;      // run_block's name; empty: none, or unknown
+  bool in_backward = false;
+  int64_t bytes = 0;  // asked for; 0: unknown
+};
+
+// Notes, for this thread, that `bytes` were refused just now.
+void note_shortage(int64_t bytes);
+// What was noted since the last call; `bytes` is 0 if nothing was.
+Shortage take_shortage();
+
+}  // namespace tanren

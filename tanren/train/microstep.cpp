@@ -1,0 +1,153 @@
+#include "tanren/train/microstep.h"
+
+#include "tanren/base/block_trail.h"
+#include "tanren/base/memory_tag.h"
+#include "tanren/base/random.h"
+#include "tanren/memory/attempt.h"
+#include "tanren/memory/recovery.h"
+#include "tanren/precision/autocast_scope.h"
+#include "tanren/train/undo.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace tanren {
+
+namespace {
+
+// Per objective the parameters whose gradient is still to come; no value: all of them.
+using Pending = std::vector<std::optional<std::vector<at::Tensor>>>;
+
+// The sum of a term divided by its global count, times weight and loss scale, is the loss; as a
+// seed of backward it costs no operation and no graph.
+void backward(Objective& objective, const Terms& terms, const GlobalBatch& batch,
+              const std::vector<at::Tensor>& inputs, bool retain_graph) {
+  std::vector<at::Tensor> roots, seeds;
+  const auto add = [&](const Term& term, double weight) {
+    if (!term.sum.requires_grad()) return;
+    const double seed = weight * objective.scaler.scale() / batch.count(term.count_name);
+    roots.push_back(term.sum);
+    seeds.push_back(at::scalar_tensor(seed, term.sum.options().requires_grad(false)));
+  };
+  if (objective.spec.terms.empty()) {
+    for (const auto& term : terms) add(term, 1.0);
+  }
+  for (const auto& [name, weight] : objective.spec.terms) {
+    for (const auto& term : terms) {
+      if (term.name == name) add(term, weight);
+    }
+  }
+  if (roots.empty()) return;
+  torch::autograd::backward(roots, seeds, retain_graph, /*create_graph=*/false, inputs);
+}
+
+void backward_pending(Phase& phase, const Terms& terms, const Pending& pending,
+                      const GlobalBatch& batch) {
+  // To torch an empty list of inputs means all leaves; naming them costs a little, so only where
+  // some are done already, or another objective's parameters hang on the same graph.
+  const bool shared_graph = phase.objectives.size() > 1;
+  for (size_t i = 0; i < phase.objectives.size(); ++i) {
+    auto& objective = phase.objectives[i];
+    const bool is_last = i + 1 == phase.objectives.size();
+    if (pending[i] && pending[i]->empty()) continue;
+    const auto& all = shared_graph ? objective.gradients.parameters() : std::vector<at::Tensor>{};
+    backward(objective, terms, batch, pending[i] ? *pending[i] : all, /*retain_graph=*/!is_last);
+  }
+}
+
+// What is still to come after a backward that broke off.
+Pending without_fired(const Phase& phase, const Pending& pending) {
+  Pending rest;
+  for (size_t i = 0; i < phase.objectives.size(); ++i) {
+    const auto& gradients = phase.objectives[i].gradients;
+    const auto& before = pending[i] ? *pending[i] : gradients.parameters();
+    std::vector<at::Tensor> left;
+    for (const auto& parameter : before) {
+      if (!gradients.fired_in_microstep(parameter)) left.push_back(parameter);
+    }
+    rest.emplace_back(std::move(left));
+  }
+  return rest;
+}
+
+Incident incident_of(const Shortage& shortage, const Batch& piece, int64_t next,
+                     const StepContext& context) {
+  Incident incident;
+  incident.attempt = context.run.attempt + 1;
+  incident.step = context.run.step() + 1;
+  incident.operation = shortage.operation;
+  incident.block = shortage.block;
+  incident.in_backward = shortage.in_backward;
+  incident.bytes = shortage.bytes;
+  incident.message = shortage.message;
+  incident.microbatch = piece.size();
+  incident.next_microbatch = next;
+  incident.global_batch = context.parts.plan.batch.global_batch;
+  for (const auto& [name, field] : piece.fields) {
+    incident.shapes.emplace_back(name, field.sizes().vec());
+  }
+  incident.limit_bytes = context.parts.recovery->gauge().limit();
+  incident.owners = context.parts.recovery->gauge().owners();
+  return incident;
+}
+
+bool run_piece(Phase& phase, const Batch& piece, const Pending& pending,
+               const StepContext& context);
+
+// One transaction over `piece`; after a failure what is missing, in smaller ones.
+bool microstep(Phase& phase, const Batch& piece, const Pending& pending,
+               const StepContext& context) {
+  const Parts& parts = context.parts;
+  Recovery& recovery = *parts.recovery;
+  const Undo undo(phase, /*with_generators=*/true);
+  for (auto& objective : phase.objectives) objective.gradients.begin_microstep();
+  recovery.begin();
+  std::optional<Shortage> shortage = attempt([&] {
+    const BlockTrailScope trail;
+    const RandomScope random(context.run.seed, context.run.attempt, piece.ids);
+    Terms terms;
+    {
+      const MemoryScope memory(MemoryKind::activations);
+      const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
+      terms = phase.spec.forward(piece);
+    }
+    const MemoryScope memory(MemoryKind::temporaries);
+    backward_pending(phase, terms, pending, context.batch);
+    context.losses.add(terms, piece.size());
+  });
+  if (!shortage) {
+    recovery.fitted(piece.size());
+    return true;
+  }
+  undo.restore_all(phase);
+  Incident incident = incident_of(*shortage, piece, 0, context);
+  recovery.failed(piece.size(), *shortage);
+  incident.next_microbatch = recovery.size(piece.size());
+  if (context.incident) context.incident(incident);
+  return run_piece(phase, piece, without_fired(phase, pending), context);
+}
+
+// `piece` in microsteps of the size that memory allows.
+bool run_piece(Phase& phase, const Batch& piece, const Pending& pending,
+               const StepContext& context) {
+  const int64_t planned = context.run.microbatch > 0 ? context.run.microbatch : piece.size();
+  for (int64_t begin = 0; begin < piece.size();) {
+    if (begin > 0 && context.parts.stop_requested()) return false;
+    const int64_t end = std::min(begin + context.parts.recovery->size(planned), piece.size());
+    const Batch part = begin == 0 && end == piece.size() ? piece : piece.slice(begin, end);
+    if (!microstep(phase, part, pending, context)) return false;
+    begin = end;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool accumulate_piece(Phase& phase, const Batch& piece, const StepContext& context) {
+  return run_piece(phase, piece, Pending(phase.objectives.size()), context);
+}
+
+}  // namespace tanren

@@ -1,0 +1,222 @@
+// Running out of memory is a recovered event: whichever allocation of a step fails, the step is
+// applied once, with the numbers of the undisturbed one, and nothing stays behind.
+#include "tests/support/tiny_run.h"
+
+#include "tanren/base/error.h"
+#include "tanren/memory/cpu_allocator.h"
+#include "tanren/train/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+namespace tanren::testing {
+namespace {
+
+RunConfig gpt_config() {
+  auto config = tiny_config("gpt2");
+  config.model.num_layers = 2;
+  config.model.hidden_size = 16;
+  config.model.num_heads = 2;
+  config.model.vocab_size = 50;
+  config.data.train.fields = {"inputs: int[12] in [0, 49]", "labels: int[12] in [0, 49]"};
+  config.batch.global_batch = "8";
+  config.memory.limit = "8GiB";  // so that the allocator is ours, under a sanitizer too
+  return config;
+}
+
+RunConfig batch_norm_config() {
+  auto config = tiny_config("convnet");
+  config.model.norm = "batch";
+  config.batch.global_batch = "8";
+  config.batch.microbatch = 4;
+  config.memory.limit = "8GiB";
+  return config;
+}
+
+class RecoveryTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    fail_cpu_allocation(INT64_MAX);
+    set_cpu_memory_limit(0);
+    uninstall_cpu_allocator();
+  }
+};
+
+struct Injected {
+  int64_t allocations = 0;  // of the step, each of which failed once
+  int64_t recoveries = 0;
+  double worst = 0;  // relative distance of the weights after it
+  bool bitwise = true;
+};
+
+// Lets each allocation of the second step fail once, and compares the weights after it with the
+// undisturbed ones.
+Injected inject_everywhere(const RunConfig& config) {
+  TinyRun undisturbed(config);
+  undisturbed.step();
+  const auto batch_of = [](TinyRun& run) { return run.loader->next(); };
+  undisturbed.step(batch_of(undisturbed));
+  const at::Tensor expected = undisturbed.weights();
+
+  Injected result;
+  for (int64_t index = 0;; ++index) {
+    TinyRun run(config);
+    run.step();
+    const GlobalBatch batch = batch_of(run);
+    const int64_t live_before = cpu_memory_stats().live_bytes;
+    fail_cpu_allocation(index);
+    const StepReport report = run.step(batch);
+    const bool failed = cpu_allocations_until_failure() < 0;
+    fail_cpu_allocation(INT64_MAX);
+    EXPECT_EQ(report.objectives[0].step, 2) << index;
+    EXPECT_EQ(cpu_memory_stats().live_bytes, live_before) << index;
+    const at::Tensor got = run.weights();
+    result.worst = std::max(result.worst, relative(got, expected));
+    result.bitwise = result.bitwise && at::equal(got, expected);
+    if (!failed) return result;
+    ++result.allocations;
+    result.recoveries += run.parts.recovery->num_failures();
+  }
+}
+
+TEST_F(RecoveryTest, any_allocation_of_a_gpt_step_may_fail_once_in_fp64) {
+  const Injected result = inject_everywhere(gpt_config());
+  std::printf("gpt2: %lld allocations failed, %lld microsteps recovered, weights within %.1e\n",
+              static_cast<long long>(result.allocations), static_cast<long long>(result.recoveries),
+              result.worst);
+  EXPECT_GT(result.allocations, 100);
+  EXPECT_GT(result.recoveries, 100);
+  EXPECT_LT(result.worst, 1e-10);
+}
+
+TEST_F(RecoveryTest, at_the_same_split_the_weights_are_bitwise_those_of_the_undisturbed_step) {
+  auto config = gpt_config();
+  config.precision.mode = "fp32";
+  config.model.dropout = 0.1;
+  config.memory.recovery = "same_split";
+  const Injected result = inject_everywhere(config);
+  EXPECT_GT(result.recoveries, 100);
+  EXPECT_TRUE(result.bitwise);
+}
+
+TEST_F(RecoveryTest, batch_norm_keeps_its_split_and_its_statistics) {
+  const Injected result = inject_everywhere(batch_norm_config());
+  std::printf("convnet, batch norm: %lld allocations failed, %lld microsteps recovered\n",
+              static_cast<long long>(result.allocations),
+              static_cast<long long>(result.recoveries));
+  EXPECT_GT(result.recoveries, 50);
+  EXPECT_TRUE(result.bitwise);
+}
+
+TEST_F(RecoveryTest, a_hundred_recoveries_leave_no_byte_behind) {
+  TinyRun run(gpt_config());
+  run.step();
+  const int64_t before = cpu_memory_stats().live_bytes;
+  for (int i = 0; i < 100; ++i) {
+    const GlobalBatch batch = run.loader->next();
+    fail_cpu_allocation(20 + i * 3);
+    run.step(batch);
+  }
+  EXPECT_GE(run.parts.recovery->num_failures(), 90);
+  EXPECT_EQ(cpu_memory_stats().live_bytes, before);
+}
+
+// A limit that one microstep of `samples` just keeps.
+int64_t limit_for(const RunConfig& config, int64_t samples) {
+  auto small = config;
+  small.batch.microbatch = samples;
+  TinyRun run(small);
+  run.step();
+  trim_cpu_memory();
+  restart_cpu_memory_peak();
+  run.step();
+  const int64_t peak = cpu_memory_stats().recent_peak_bytes;
+  return peak + peak / 4;
+}
+
+TEST_F(RecoveryTest, the_microbatch_that_fits_is_found_with_at_most_two_failures) {
+  auto config = gpt_config();
+  config.model.hidden_size = 64;
+  config.data.train.fields = {"inputs: int[64] in [0, 49]", "labels: int[64] in [0, 49]"};
+  config.batch.global_batch = "64";
+  TinyRun whole(config);
+  whole.step();
+  whole.step();
+  for (const int64_t fits : {1, 8}) {
+    const int64_t limit = limit_for(config, fits);
+    TinyRun run(config);
+    set_cpu_memory_limit(limit);
+    const StepReport first = run.step(), second = run.step();
+    set_cpu_memory_limit(0);
+    EXPECT_GE(run.parts.recovery->num_failures(), 1);
+    EXPECT_LE(run.parts.recovery->num_failures(), 2) << fits;
+    EXPECT_EQ(second.objectives[0].step, 2);
+    EXPECT_LE(second.microsteps, 64 / fits + 4) << "more fits than is used";
+    EXPECT_LT(relative(run.weights(), whole.weights()), 1e-10);
+  }
+}
+
+TEST_F(RecoveryTest, below_one_sample_is_an_error_that_says_what_holds_the_memory) {
+  auto config = gpt_config();
+  TinyRun run(config);
+  run.step();
+  const at::Tensor before = run.weights();
+  trim_cpu_memory();
+  set_cpu_memory_limit(cpu_memory_charged() + 1024);
+  try {
+    run.step();
+    FAIL() << "a step in 1 KiB";
+  } catch (const MemoryError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("out of memory with 1 samples"), std::string::npos) << text;
+    EXPECT_NE(text.find("held: "), std::string::npos) << text;
+  }
+  set_cpu_memory_limit(0);
+  EXPECT_TRUE(at::equal(run.weights(), before));
+  EXPECT_EQ(run.state.step(), 1);
+}
+
+TEST_F(RecoveryTest, switched_off_it_ends_the_run_at_the_first_failure) {
+  auto config = gpt_config();
+  config.memory.recovery = "off";
+  TinyRun run(config);
+  run.step();
+  const GlobalBatch batch = run.loader->next();
+  fail_cpu_allocation(30);
+  EXPECT_THROW(run.step(batch), MemoryError);
+}
+
+TEST_F(RecoveryTest, an_incident_tells_where_and_what_follows) {
+  TinyRun run(gpt_config());
+  std::vector<Incident> told;
+  run.parts.incident = [&](const Incident& incident) { told.push_back(incident); };
+  run.step();
+  const GlobalBatch batch = run.loader->next();
+  fail_cpu_allocation(40);
+  run.step(batch);
+  ASSERT_EQ(told.size(), 1);
+  EXPECT_EQ(told[0].attempt, 2);
+  EXPECT_EQ(told[0].microbatch, 8);
+  EXPECT_EQ(told[0].next_microbatch, 1);
+  EXPECT_EQ(told[0].global_batch, 8);
+  EXPECT_NE(told[0].block.find("transformer."), std::string::npos) << told[0].block;
+  EXPECT_FALSE(told[0].operation.empty());
+  EXPECT_FALSE(told[0].owners.empty());
+  EXPECT_EQ(told[0].shapes.size(), 2);
+}
+
+TEST_F(RecoveryTest, evaluation_takes_fewer_samples_at_once_and_says_the_same) {
+  const auto config = gpt_config();
+  TinyRun run(config);
+  run.parts.plan.evaluate.batch = 32;
+  const auto expected = evaluate(run.state, run.parts, *run.dataset);
+  fail_cpu_allocation(60);
+  const auto got = evaluate(run.state, run.parts, *run.dataset);
+  EXPECT_LT(cpu_allocations_until_failure(), 0);
+  EXPECT_EQ(got.samples, expected.samples);
+  EXPECT_NEAR(got.values.front().second, expected.values.front().second, 1e-12);
+}
+
+}  // namespace
+}  // namespace tanren::testing
