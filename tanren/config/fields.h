@@ -100,6 +100,12 @@ void fields(V& v, OptimizerOptions& o) {
      "\"transformer.h.{}.*\"; what none matches is the last layer. Empty: by the first number in a "
      "name; what comes before the first block is the first layer."});
   v("amsgrad", o.amsgrad, {"adamw, adam: divide by the largest second moment so far."});
+  v("state", o.state,
+    {"adamw, adam: the moments in fp32 (8 bytes an element), bf16 (4, rounded at random), 8bit (2, "
+     "in blocks of 256 elements). Parameters below 4096 elements keep fp32."});
+  v("fp32_state", o.fp32_state,
+    {"state bf16, 8bit: patterns of parameters that keep fp32 moments; embeddings, whose rows are "
+     "updated unequally often."});
   v("decoupled_weight_decay", o.decoupled_weight_decay, {"nadam, radam: weight decay as adamw's."});
   v("momentum_decay", o.momentum_decay, {"nadam, ≥ 0."});
   v("alpha", o.alpha, {"rmsprop: average of squares, in [0, 1)."});

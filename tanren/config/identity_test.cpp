@@ -155,6 +155,7 @@ const std::vector<std::vector<std::string>>& kind_sets() {
   static const std::vector<std::vector<std::string>> sets = {
       {"optimizer.kind=nadam", "optimizer.decoupled_weight_decay=true",
        "optimizer.momentum_decay=0.1"},
+      {"optimizer.state=8bit", "optimizer.fp32_state=[\"*bias\"]"},
       {"optimizer.kind=rmsprop", "optimizer.alpha=0.5", "optimizer.centered=true"},
       {"optimizer.kind=adagrad", "optimizer.learning_rate_decay=0.1",
        "optimizer.initial_accumulator=2"},

@@ -145,6 +145,11 @@ struct GroupOptions {                   // [[optimizer.groups]]
   std::optional<double> weight_decay;
 };
 
+// optimizer.state: a parameter of fewer elements keeps fp32 moments; and a scale of 8-bit ones is
+// for so many elements.
+constexpr int64_t kLeastPacked = 4096;
+constexpr int64_t kPackedBlock = 256;
+
 struct OptimizerOptions {
   // adamw, adam, nadam, radam, adagrad, rmsprop, adafactor, lion, muon, sgd
   std::string kind = "adamw";
@@ -162,18 +167,20 @@ struct OptimizerOptions {
   double layer_decay = 1.0;         // rate of a layer: decay ^ layers above it; 1: off
   std::vector<std::string> layers;  // patterns from the input to the output, {} a block's number
   bool amsgrad = false;             // adamw, adam
-  bool decoupled_weight_decay = false;                   // nadam, radam
-  double momentum_decay = 4e-3;                          // nadam
-  double alpha = 0.99;                                   // rmsprop
-  bool centered = false;                                 // rmsprop
-  double learning_rate_decay = 0.0;                      // adagrad
-  double initial_accumulator = 0.0;                      // adagrad
-  double beta2_decay = -0.8;                             // adafactor
-  double clip_threshold = 1.0;                           // adafactor
-  double scale_floor = 1e-3;                             // adafactor
-  bool relative_step = true;                             // adafactor
-  int64_t newton_schulz_steps = 5;                       // muon
-  std::string adjust_learning_rate = "match_rms_adamw";  // muon: or original
+  std::string state = "fp32";       // adamw, adam: of the moments: fp32, bf16, 8bit
+  std::vector<std::string> fp32_state = {"*embed*", "*wte.*", "*wpe.*"};  // in fp32 all the same
+  bool decoupled_weight_decay = false;                                    // nadam, radam
+  double momentum_decay = 4e-3;                                           // nadam
+  double alpha = 0.99;                                                    // rmsprop
+  bool centered = false;                                                  // rmsprop
+  double learning_rate_decay = 0.0;                                       // adagrad
+  double initial_accumulator = 0.0;                                       // adagrad
+  double beta2_decay = -0.8;                                              // adafactor
+  double clip_threshold = 1.0;                                            // adafactor
+  double scale_floor = 1e-3;                                              // adafactor
+  bool relative_step = true;                                              // adafactor
+  int64_t newton_schulz_steps = 5;                                        // muon
+  std::string adjust_learning_rate = "match_rms_adamw";                   // muon: or original
   std::vector<std::string> adamw_parameters = {"*embed*", "*wte.*",       "*wpe.*",
                                                "*head*",  "*classifier*", "fc.*"};  // muon
 };

@@ -15,8 +15,8 @@ using Keys = std::vector<std::string>;
 // Keys that only some kinds read; a kind that is no key here reads none of them.
 const std::map<std::string, Keys>& optimizer_keys() {
   static const std::map<std::string, Keys> keys = {
-      {"adamw", {"beta1", "beta2", "eps", "amsgrad", "init_from"}},
-      {"adam", {"beta1", "beta2", "eps", "amsgrad", "init_from"}},
+      {"adamw", {"beta1", "beta2", "eps", "amsgrad", "init_from", "state", "fp32_state"}},
+      {"adam", {"beta1", "beta2", "eps", "amsgrad", "init_from", "state", "fp32_state"}},
       {"nadam", {"beta1", "beta2", "eps", "decoupled_weight_decay", "momentum_decay"}},
       {"radam", {"beta1", "beta2", "eps", "decoupled_weight_decay"}},
       {"adagrad", {"eps", "learning_rate_decay", "initial_accumulator"}},
@@ -79,6 +79,12 @@ void check_values(Problems& p, const OptimizerOptions& asked) {
   p.within("optimizer.beta2", *o.beta2, 0, 1, false);
   p.positive("optimizer.eps", *o.eps);
   p.within("optimizer.momentum", *o.momentum, 0, 1, false);
+  p.one_of("optimizer.state", o.state, {"fp32", "bf16", "8bit"});
+  p.check(o.state == "fp32" || !o.amsgrad,
+          "optimizer.amsgrad keeps a third moment, which optimizer.state = \"" + o.state +
+              "\" has no place for; drop one of them");
+  p.check(o.state == "fp32" || o.init_from.empty(),
+          "optimizer.init_from holds moments in fp32; set optimizer.state = \"fp32\", or drop it");
   p.within("optimizer.dampening", o.dampening, 0, 1, true);
   p.check(o.kind == "muon" || !*o.nesterov || (*o.momentum > 0 && o.dampening == 0),
           "optimizer.nesterov needs a momentum and no dampening");
@@ -161,6 +167,9 @@ void check_schedule(Problems& p, const RunConfig& config) {
 }  // namespace
 
 void check_optimizer(Problems& p, const RunConfig& config, const std::set<std::string>& changed) {
+  if (config.optimizer.state == "fp32") {
+    p.unused(changed, "optimizer.", {"fp32_state"}, "optimizer.state", "fp32");
+  }
   check_kind(p, "optimizer.", config.optimizer.kind, optimizer_keys(), changed);
   check_values(p, config.optimizer);
   check_kind(p, "schedule.", config.schedule.kind, schedule_keys(), changed);

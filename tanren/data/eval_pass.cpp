@@ -1,6 +1,7 @@
 #include "tanren/data/eval_pass.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/memory_tag.h"
 #include "tanren/data/single_thread.h"
 
 #include <algorithm>
@@ -36,6 +37,8 @@ Collated EvalPass::take() {
     ahead_.push_back(std::async(std::launch::async, [&data = dataset_, indices = take_indices()] {
       stay_single_threaded();
       const at::NoGradGuard no_grad;
+      const EssentialScope essential;
+      const MemoryScope memory(MemoryKind::batches);
       return data.collate(indices);
     }));
   }
@@ -46,6 +49,7 @@ Collated EvalPass::take() {
   }
   constexpr auto kWorthAThread = std::chrono::milliseconds(1);
   const auto start = std::chrono::steady_clock::now();
+  const MemoryScope memory(MemoryKind::batches);
   Collated collated = dataset_.collate(take_indices());
   slow_ = workers_ > 0 && std::chrono::steady_clock::now() - start > kWorthAThread;
   return collated;

@@ -1,6 +1,7 @@
 #include "tanren/data/loader.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/memory_tag.h"
 #include "tanren/data/device_transfer.h"
 #include "tanren/data/order.h"
 #include "tanren/data/single_thread.h"
@@ -48,11 +49,7 @@ struct Loader::State {
   };
 
   State(const Dataset& source, const LoaderOptions& asked, Cursor from)
-      : dataset(source),
-        options(asked),
-        transfer(asked.device),
-        start(from),
-        size(source.size()) {
+      : dataset(source), options(asked), transfer(asked.device), start(from), size(source.size()) {
     check();
     per_epoch = batches_in(size);
     rest_of_first = batches_in(size - start.consumed);
@@ -103,6 +100,8 @@ struct Loader::State {
 
   Slot make(int64_t number) const {
     const at::NoGradGuard no_grad;
+    const EssentialScope essential;
+    const MemoryScope memory(MemoryKind::batches);
     const Ticket t = ticket(number);
     const Order order(size, options.seed, t.epoch, options.shuffle);
     const int64_t from = options.rank * t.count / options.world_size;

@@ -105,6 +105,7 @@ class CpuAllocator final : public c10::Allocator {
     const int64_t limit = limit_.load(std::memory_order_relaxed);
     return limit == INT64_MAX ? 0 : limit;
   }
+  int64_t reserve() const { return reserve_.load(std::memory_order_relaxed); }
   int64_t charged() const {
     return from_malloc_.load(std::memory_order_relaxed) + held_.load(std::memory_order_relaxed);
   }
@@ -283,6 +284,8 @@ void set_cpu_memory_limit(int64_t limit, int64_t reserve) {
 }
 
 int64_t cpu_memory_limit() { return CpuAllocator::instance().limit(); }
+
+int64_t cpu_memory_reserve() { return CpuAllocator::instance().reserve(); }
 
 int64_t cpu_memory_charged() { return CpuAllocator::instance().charged(); }
 

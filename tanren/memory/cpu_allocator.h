@@ -49,6 +49,7 @@ void restart_cpu_memory_peak();
 // c10::OutOfMemoryError, and the memory that there is stays as it was.
 void set_cpu_memory_limit(int64_t limit, int64_t reserve = 0);
 int64_t cpu_memory_limit();
+int64_t cpu_memory_reserve();
 // Bytes that the limit bounds: live small tensors, and pages for large ones, used or cached.
 int64_t cpu_memory_charged();
 

@@ -33,7 +33,9 @@ void MemoryGauge::restart() {
 }
 
 int64_t MemoryGauge::limit() const {
-  if (device_.is_cpu()) return cpu_allocator_installed() ? cpu_memory_limit() : 0;
+  if (device_.is_cpu()) {
+    return cpu_allocator_installed() ? cpu_memory_limit() - cpu_memory_reserve() : 0;
+  }
   const auto [free, total] = at::accelerator::getMemoryInfo(device_.index());
   const auto stats = at::accelerator::getDeviceStats(device_.index());
   return static_cast<int64_t>(std::min(free, total)) + stats.reserved_bytes[0].current;

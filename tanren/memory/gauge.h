@@ -22,7 +22,8 @@ class MemoryGauge {
   // The largest live() since the last restart().
   int64_t peak() const;
   void restart();
-  // What tensors may hold in all: the budget, or the device's memory; 0: unknown.
+  // What tensors may hold in all, but for the reserve of what is essential: the budget, or the
+  // device's memory; 0: unknown.
   int64_t limit() const;
   // Gives the allocator's cache back.
   void release_cache() const;

@@ -58,7 +58,7 @@ void Recovery::predict() {
               static_cast<double>(large_->samples - small_->samples);
     }
     const Measured& from = large_ ? *large_ : *small_;
-    const double room = kMargin * static_cast<double>(limit - base_ - plan_.reserve_bytes);
+    const double room = kMargin * static_cast<double>(limit - base_);
     const double more = (room - static_cast<double>(from.bytes)) / std::max(slope, 1.0);
     next = std::max<int64_t>(1, from.samples + static_cast<int64_t>(std::floor(more)));
   }

@@ -6,6 +6,7 @@
 #include "tanren/optimizer/adamw.h"
 #include "tanren/optimizer/element_optimizer.h"
 #include "tanren/optimizer/muon.h"
+#include "tanren/optimizer/packed_adamw.h"
 #include "tanren/optimizer/sgd.h"
 
 #include <utility>
@@ -32,6 +33,9 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& asked,
   const std::string& kind = asked.kind;
   OptimizerOptions options = with_defaults(asked);
   if (model.size() > parameters.size()) options = resolved(options, parameters, model);
+  if ((kind == "adamw" || kind == "adam") && options.state != "fp32") {
+    return make_packed_adamw(options, parameters);
+  }
   if (kind == "adamw" || kind == "adam") {
     return make_adamw(options, make_groups(options, parameters));
   }

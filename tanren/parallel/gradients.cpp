@@ -1,6 +1,7 @@
 #include "tanren/parallel/gradients.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/memory_tag.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -54,6 +55,7 @@ Gradients::Gradients(std::vector<at::Tensor> parameters)
     }
     sizes[parameter.scalar_type()] += parameter.numel();
   }
+  const MemoryScope memory(MemoryKind::gradients);
   std::map<at::ScalarType, at::Tensor> buffers;
   for (const auto& [dtype, size] : sizes) {
     buffers[dtype] = at::zeros({size}, parameters_[0].options().dtype(dtype).requires_grad(false));

@@ -48,6 +48,10 @@ int64_t elements(const std::vector<int64_t>& shape, size_t dims) {
 int64_t state_bytes(const OptimizerOptions& o, const ParameterFacts& parameter, int64_t size) {
   const auto& shape = parameter.shape;
   const int64_t all = elements(shape, shape.size());
+  const bool packed = o.state != "fp32" && size == 4 && all >= kLeastPacked &&
+                      !matches_any(o.fp32_state, parameter.name);
+  if (packed && o.state == "bf16") return 4 * all + 4;
+  if (packed) return 2 * (all + 4 * ((all + kPackedBlock - 1) / kPackedBlock)) + 4;
   if (o.kind == "adafactor") {  // factored over the last two dimensions
     if (shape.size() < 2) return all * size + 4;
     const int64_t rows = elements(shape, shape.size() - 1);
@@ -64,7 +68,8 @@ std::string described(const OptimizerOptions& o) {
   if (o.kind == "adafactor") return "variance by rows and columns (1-dim: whole)";
   if (o.kind == "muon") return "momentum_buffer of matrices, exp_avg and exp_avg_sq of the rest";
   const Kept kept = kept_by(o, o.kind);
-  return kept.moments.empty() ? "none" : join(kept.moments);
+  if (kept.moments.empty()) return "none";
+  return join(kept.moments) + (o.state == "fp32" ? "" : " in " + o.state + " (small ones in fp32)");
 }
 
 // Whether a frozen parameter is unfrozen before the step `end`.

@@ -49,6 +49,16 @@ TEST(OptimizerPass, names_the_state_and_its_size) {
   Wanted wanted;
   EXPECT_EQ(wanted.reason("optimizer"),
             "adamw|state: exp_avg, exp_avg_sq; 8.01 bytes per trained parameter, 10 KiB");
+  wanted.config.optimizer.state = "8bit";  // all are small, or embeddings
+  EXPECT_NE(wanted.reason("optimizer").find("8.01 bytes"), std::string::npos);
+  wanted.profile.parameters.push_back({"h.0.weight", {1000, 256}, true});
+  EXPECT_EQ(wanted.reason("optimizer"),
+            "adamw|state: exp_avg, exp_avg_sq in 8bit (small ones in fp32); 2.06 bytes per trained "
+            "parameter, 518 KiB");
+  wanted.config.optimizer.state = "bf16";
+  EXPECT_NE(wanted.reason("optimizer").find("4.02 bytes"), std::string::npos);
+  wanted.profile.parameters.pop_back();
+  wanted.config.optimizer.state = "fp32";
   wanted.config.optimizer.kind = "sgd";
   EXPECT_EQ(wanted.reason("optimizer"), "sgd|state: none; 0 bytes per trained parameter, 0 B");
   wanted.config.optimizer.kind = "adafactor";

@@ -48,4 +48,14 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   return plan;
 }
 
+MemoryPlan plan_process_memory(const RunConfig& config, const Machine& machine) {
+  Plan plan;
+  plan.run = config.run;
+  const ModelProfile unknown;
+  const Request request{config, machine, unknown};
+  plan_device(request, plan);
+  plan_memory(request, plan);
+  return plan.memory;
+}
+
 }  // namespace tanren

@@ -9,4 +9,8 @@ namespace tanren {
 // ConfigError where the config asks for what this machine or this data cannot give.
 Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfile& profile);
 
+// What has to be set before there is a model: the allocator of its weights and the limit on it. As in
+// make_plan, but for `recovery`, which depends on the model.
+MemoryPlan plan_process_memory(const RunConfig& config, const Machine& machine);
+
 }  // namespace tanren

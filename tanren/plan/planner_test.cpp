@@ -100,7 +100,7 @@ TEST(MemoryPass, limits_tensors_to_what_is_asked_or_to_most_of_the_machine) {
   EXPECT_EQ(given.plan().memory.limit_bytes, int64_t{5} << 30);
   given.config.memory.limit = "20GiB";
   EXPECT_EQ(given.plan().memory.limit_bytes, int64_t{20} << 30);
-  expect_contains(given.line("memory_limit"), "more than the 10.0 GiB that machine");
+  expect_contains(given.line("memory_limit"), "more than the 10 GiB that machine");
   given.config.memory.limit = "none";
   EXPECT_EQ(given.plan().memory.limit_bytes, 0);
   expect_contains(given.line("memory_limit"), "none|");

@@ -1,5 +1,6 @@
 #include "tanren/run/build.h"
 
+#include "tanren/base/memory_tag.h"
 #include "tanren/model/couples_samples.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/run/device.h"
@@ -44,6 +45,7 @@ Datasets open_datasets(const DataOptions& options, const DatasetRegistry& regist
 }
 
 Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train) {
+  const MemoryScope memory(MemoryKind::weights);
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
   Task task = models.make(config.model, train.info());
   freeze(*task.module, config.model);
@@ -100,6 +102,7 @@ Parts build_parts(const Plan& plan, const std::atomic<bool>* stop) {
 }
 
 RunState build_run_state(Task task, const Parts& parts) {
+  const MemoryScope memory(MemoryKind::weights);
   move_module(*task.module, parts.device, parameter_dtype(parts.plan.precision.mode));
   if (parts.plan.memory.channels_last) lay_channels_last(*task.module);
   RunState run;

@@ -44,15 +44,18 @@ void limit_accelerator(double share) {
 
 }  // namespace
 
+void apply_memory_plan(const MemoryPlan& plan) {
+  if (!plan.own_allocator) {
+    uninstall_cpu_allocator();
+    return;
+  }
+  install_cpu_allocator({.cache = plan.cached_allocator});
+  set_cpu_memory_limit(plan.limit_bytes, plan.reserve_bytes);
+}
+
 at::Device apply_device_plan(const Plan& plan) {
   auto& context = at::globalContext();
-  if (plan.memory.own_allocator) {
-    install_cpu_allocator({.cache = plan.memory.cached_allocator});
-    set_cpu_memory_limit(plan.device.device == "cpu" ? plan.memory.limit_bytes : 0,
-                         plan.memory.reserve_bytes);
-  } else {
-    uninstall_cpu_allocator();
-  }
+  apply_memory_plan(plan.memory);
   if (plan.memory.limit_share > 0) limit_accelerator(plan.memory.limit_share);
   at::set_num_threads(static_cast<int>(plan.device.threads));
   if (plan.device.deterministic) {

@@ -49,6 +49,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   config.model = source.model;
   Machine machine = probe_machine();
   probe_accelerators(machine, config.run.device);
+  apply_memory_plan(plan_process_memory(config, machine));  // weights are counted as all else
   Prepared prepared;
   prepared.datasets =
       given.train ? std::move(given) : open_datasets(config.data, registry.datasets);

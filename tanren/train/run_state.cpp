@@ -1,6 +1,7 @@
 #include "tanren/train/run_state.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/memory_tag.h"
 #include "tanren/base/names.h"
 #include "tanren/checkpoint/check_tensors.h"
 #include "tanren/train/generators.h"
@@ -203,6 +204,7 @@ void Objective::choose_parameters() {
                       join(spec.parameters) + "); unfreeze some or mend the patterns");
   }
   gradients = Gradients(tensors);
+  const MemoryScope memory(MemoryKind::optimizer);
   auto made = make_optimizer(optimizer_options, chosen, all);
   if (optimizer) {
     State state = made->state();
@@ -274,6 +276,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
       Objective& objective = phase.objectives.back();
       objective.choose_parameters();
       if (plan.average.kind != Averaging::none) {
+        const MemoryScope memory(MemoryKind::averages);
         objective.average = std::make_unique<WeightAverage>(plan.average, trained, average_buffers);
       }
     }

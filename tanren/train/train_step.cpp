@@ -15,6 +15,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 
 #include <cmath>
 
@@ -176,8 +177,10 @@ Batch prepared(const Batch& batch, const Parts& parts) {
   return result;
 }
 
-std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts,
-                                 const GlobalBatch& batch) {
+namespace {
+
+std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Parts& parts,
+                                           const GlobalBatch& batch) {
   const EssentialScope essential;  // only microsteps may run out of memory
   const MemoryScope memory(MemoryKind::temporaries);
   thaw(run, parts.plan.freeze);
@@ -244,6 +247,19 @@ std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts
   report.microsteps = losses.microsteps();
   report.wait_seconds = batch.wait_seconds;
   return report;
+}
+
+}  // namespace
+
+std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts,
+                                 const GlobalBatch& batch) {
+  try {
+    return essential_update(phase, run, parts, batch);
+  } catch (const c10::OutOfMemoryError& error) {
+    const std::string text = error.what_without_backtrace();
+    throw MemoryError(text.substr(0, text.find('\n')) +
+                      "; it was needed outside of forward and backward: raise memory.limit");
+  }
 }
 
 }  // namespace tanren

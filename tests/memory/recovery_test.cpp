@@ -162,11 +162,12 @@ TEST_F(RecoveryTest, below_one_sample_is_an_error_that_says_what_holds_the_memor
   TinyRun run(config);
   run.step();
   const at::Tensor before = run.weights();
+  const GlobalBatch batch = run.loader->next();
   trim_cpu_memory();
-  set_cpu_memory_limit(cpu_memory_charged() + 1024);
+  set_cpu_memory_limit(cpu_memory_charged() + (24 << 10));
   try {
-    run.step();
-    FAIL() << "a step in 1 KiB";
+    run.step(batch);
+    FAIL() << "a step in 24 KiB";
   } catch (const MemoryError& error) {
     const std::string text = error.what();
     EXPECT_NE(text.find("out of memory with 1 samples"), std::string::npos) << text;
@@ -175,6 +176,15 @@ TEST_F(RecoveryTest, below_one_sample_is_an_error_that_says_what_holds_the_memor
   set_cpu_memory_limit(0);
   EXPECT_TRUE(at::equal(run.weights(), before));
   EXPECT_EQ(run.state.step(), 1);
+}
+
+TEST_F(RecoveryTest, no_room_for_the_update_itself_is_the_same_kind_of_error) {
+  TinyRun run(gpt_config());
+  run.step();
+  const GlobalBatch batch = run.loader->next();
+  trim_cpu_memory();
+  set_cpu_memory_limit(cpu_memory_charged());
+  EXPECT_THROW(run.step(batch), MemoryError);
 }
 
 TEST_F(RecoveryTest, switched_off_it_ends_the_run_at_the_first_failure) {

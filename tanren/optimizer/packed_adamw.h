@@ -1,0 +1,20 @@
+// AdamW and Adam whose moments take one byte (8bit) or two (bf16) an element instead of four. Small
+// parameters, those that optimizer.fp32_state names and those that are not fp32 keep fp32 moments.
+// Made by make_optimizer alone.
+#pragma once
+
+#include "tanren/optimizer/element_optimizer.h"
+#include "tanren/optimizer/group.h"
+
+#include <memory>
+#include <vector>
+
+namespace tanren {
+
+// ConfigError as make_optimizer. Moments are `<name>.exp_avg` and `.exp_avg_sq` in bf16, or their
+// `_codes` (uint8, in the parameter's order) and `_scales` (fp32, one per 256 elements).
+std::unique_ptr<Optimizer> make_packed_adamw(const OptimizerOptions& options,
+                                             const std::vector<NamedParameter>& parameters,
+                                             Way way = Way::automatic);
+
+}  // namespace tanren
