@@ -2,6 +2,8 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/ops/batch_norm.h"
+#include "tanren/ops/convolution.h"
 #include "tanren/ops/gelu.h"
 
 #include <ATen/ATen.h>
@@ -48,7 +50,7 @@ Conv2d::Conv2d(const Conv2dOptions& options) : Module("Conv2d"), options_(option
 }
 
 at::Tensor Conv2d::forward(const at::Tensor& x) const {
-  return at::conv2d(x, weight_, bias_, options_.stride, options_.padding);
+  return convolution(x, weight_, bias_, options_.stride, options_.padding);
 }
 
 GroupNorm::GroupNorm(int64_t groups, int64_t channels)
@@ -69,10 +71,17 @@ BatchNorm2d::BatchNorm2d(int64_t channels)
       running_var_(register_buffer("running_var", at::ones({channels}))),
       num_batches_tracked_(register_buffer("num_batches_tracked", at::zeros({}, at::kLong))) {}
 
-at::Tensor BatchNorm2d::forward(const at::Tensor& x) {
+at::Tensor BatchNorm2d::normalise(const at::Tensor& x, bool relu, const at::Tensor& residual) {
   if (is_training()) num_batches_tracked_.add_(1);
-  return at::batch_norm(x, weight_, bias_, running_mean_, running_var_, is_training(), momentum,
-                        /*eps=*/1e-5, at::globalContext().userEnabledCuDNN());
+  return batch_norm(x, {.weight = weight_,
+                        .bias = bias_,
+                        .running_mean = running_mean_,
+                        .running_var = running_var_,
+                        .momentum = momentum,
+                        .eps = 1e-5,
+                        .training = is_training(),
+                        .relu = relu,
+                        .residual = residual});
 }
 
 Activation activation_named(const std::string& name) {

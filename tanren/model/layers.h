@@ -59,11 +59,17 @@ class GroupNorm : public Module {
 class BatchNorm2d : public Module {
  public:
   explicit BatchNorm2d(int64_t channels);
-  at::Tensor forward(const at::Tensor& x);
+  at::Tensor forward(const at::Tensor& x) { return normalise(x, /*relu=*/false, {}); }
+  // relu(norm + residual), in as few passes as it can; residual: as x, or undefined.
+  at::Tensor forward_relu(const at::Tensor& x, const at::Tensor& residual = {}) {
+    return normalise(x, /*relu=*/true, residual);
+  }
 
   double momentum = 0.1;  // share of the newest batch in the running statistics
 
  private:
+  at::Tensor normalise(const at::Tensor& x, bool relu, const at::Tensor& residual);
+
   at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
 };
 

@@ -97,17 +97,14 @@ Resnet::Block Resnet::make_block(Module& stage, const std::string& stage_name, i
 
 at::Tensor Resnet::block_forward(const Block& block, const at::Tensor& x) {
   at::Tensor y = x;
-  for (size_t i = 0; i < block.units.size(); ++i) {
-    y = block.units[i](y);
-    if (i + 1 < block.units.size()) y.relu_();
-  }
-  y += block.downsample ? (*block.downsample)(x) : x;
-  return y.relu_();
+  for (size_t i = 0; i + 1 < block.units.size(); ++i) y = block.units[i].with_relu(y);
+  const at::Tensor shortcut = block.downsample ? (*block.downsample)(x) : x;
+  return block.units.back().with_relu(y, shortcut);
 }
 
 at::Tensor Resnet::forward(const at::Tensor& input) const {
   at::Tensor x = run_block("conv1", [&] {
-    return at::max_pool2d(stem_(input).relu_(), /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
+    return at::max_pool2d(stem_.with_relu(input), /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
   });
   for (const Block& block : blocks_) {
     x = run_block(block.name, [&] { return block_forward(block, x); });

@@ -38,6 +38,9 @@ class Resnet : public Module {
     std::shared_ptr<Conv2d> conv;
     std::shared_ptr<BatchNorm2d> norm;
     at::Tensor operator()(const at::Tensor& x) const { return norm->forward(conv->forward(x)); }
+    at::Tensor with_relu(const at::Tensor& x, const at::Tensor& residual = {}) const {
+      return norm->forward_relu(conv->forward(x), residual);
+    }
   };
   struct Block {
     std::string name;

@@ -98,7 +98,7 @@ at::Tensor Vgg::forward(const at::Tensor& input) const {
     }
     x = run_block(stage.name, [&] {
       const at::Tensor y = stage.conv->forward(x);
-      return (stage.norm ? stage.norm->forward(y) : y).relu_();
+      return stage.norm ? stage.norm->forward_relu(y) : y.relu_();
     });
   }
   return run_block("classifier", [&] {

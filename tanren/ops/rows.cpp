@@ -1,5 +1,7 @@
 #include "tanren/ops/rows.h"
 
+#include "tanren/ops/bfloat_bits.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -46,17 +48,6 @@ bool has_avx2() {
   y = y * r * r + r + 1.0f;
   const auto power = std::bit_cast<float>((static_cast<int32_t>(count) + 127) << 23);
   return x < -87.0f ? 0.0f : y * power;
-}
-
-// Round to nearest even; a NaN becomes a quiet one.
-[[gnu::always_inline]] inline uint16_t bfloat16_bits(float x) {
-  const auto bits = std::bit_cast<uint32_t>(x);
-  const uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-  return static_cast<uint16_t>(x != x ? 0x7FC0u : rounded);
-}
-
-[[gnu::always_inline]] inline float from_bfloat16(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
 // What GELU (tanh) multiplies x by: the logistic function of 2 √(2/π) (x + 0.044715 x³).

@@ -1,0 +1,85 @@
+#include "tanren/ops/convolution.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <gtest/gtest.h>
+
+namespace tanren {
+namespace {
+
+struct ConvolutionCase {
+  int64_t in, out, kernel, stride, padding, edge;
+  bool bias;
+};
+// Products, strided ones, patches as columns and not, images' own channels.
+const std::vector<ConvolutionCase> kConvolutions = {
+    {6, 5, 1, 1, 0, 7, true},   {8, 4, 1, 2, 0, 7, false},  {130, 6, 3, 1, 1, 5, false},
+    {128, 4, 3, 2, 1, 8, true}, {128, 3, 5, 2, 0, 9, true}, {5, 6, 3, 1, 1, 6, true},
+    {3, 8, 7, 2, 3, 16, false}, {7, 4, 1, 1, 1, 4, true},   {128, 2, 3, 3, 2, 4, false}};
+
+// {output, gradients of x, weight and bias}. `plain`: at::conv2d in fp32.
+std::vector<at::Tensor> convolved(const ConvolutionCase& c, bool plain) {
+  at::manual_seed(c.in + c.kernel);
+  std::vector<at::Tensor> leaves = {at::randn({3, c.in, c.edge, c.edge}),
+                                    at::randn({c.out, c.in, c.kernel, c.kernel})};
+  if (c.bias) leaves.push_back(at::randn({c.out}));
+  for (auto& leaf : leaves) leaf = leaf.to(at::kBFloat16).to(at::kFloat);
+  if (!plain) {
+    for (auto& leaf : leaves) {
+      if (leaf.dim() == 4) leaf = leaf.contiguous(at::MemoryFormat::ChannelsLast);
+    }
+  }
+  for (auto& leaf : leaves) leaf.requires_grad_();
+  const at::Tensor bias = c.bias ? leaves[2] : at::Tensor();
+  at::autocast::set_autocast_enabled(at::kCPU, !plain);
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  const at::Tensor out = plain ? at::conv2d(leaves[0], leaves[1], bias, c.stride, c.padding)
+                               : convolution(leaves[0], leaves[1], bias, c.stride, c.padding);
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  const at::Tensor seeds =
+      at::arange(out.numel(), at::kFloat).sin_().view(out.sizes()).to(at::kBFloat16);
+  auto all = torch::autograd::grad({out}, leaves, {seeds.to(out.scalar_type())});
+  all.insert(all.begin(), out.detach());
+  return all;
+}
+
+TEST(Convolution, in_channels_last_bf16_equals_fp32_but_for_rounding) {
+  for (const auto& c : kConvolutions) {
+    const auto expected = convolved(c, true), own = convolved(c, false);
+    EXPECT_EQ(own[0].scalar_type(), at::kBFloat16);
+    EXPECT_TRUE(own[0].is_contiguous(at::MemoryFormat::ChannelsLast));
+    for (size_t i = 0; i < own.size(); ++i) {
+      ASSERT_EQ(own[i].sizes(), expected[i].sizes());
+      const double off = (own[i].to(at::kFloat) - expected[i]).norm().item<double>();
+      EXPECT_LT(off, 0.01 * expected[i].norm().item<double>())
+          << c.in << " kernel " << c.kernel << " stride " << c.stride << " tensor " << i;
+    }
+  }
+}
+
+TEST(Convolution, elsewhere_is_torchs_bit_for_bit) {
+  at::manual_seed(1);
+  const at::Tensor x = at::randn({2, 3, 6, 6}), weight = at::randn({4, 3, 3, 3}).requires_grad_();
+  EXPECT_TRUE(at::equal(convolution(x, weight, {}, 2, 1), at::conv2d(x, weight, {}, 2, 1)));
+}
+
+TEST(Convolution, can_be_differentiated_twice) {
+  for (const int64_t kernel : {1, 3}) {
+    at::manual_seed(2);
+    const auto options = at::TensorOptions(at::kBFloat16);
+    const at::Tensor x = at::randn({2, 6, 5, 5}, options)
+                             .contiguous(at::MemoryFormat::ChannelsLast)
+                             .requires_grad_();
+    const at::Tensor weight = at::randn({4, 6, kernel, kernel}, options).requires_grad_();
+    const at::Tensor out = convolution(x, weight, {}, 1, 0);
+    const at::Tensor slope = torch::autograd::grad({out.pow(2).sum()}, {x}, {}, true, true)[0];
+    const at::Tensor second = torch::autograd::grad({slope.sum()}, {weight})[0];
+    EXPECT_GT(second.abs().sum().item<double>(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace tanren
