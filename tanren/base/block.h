@@ -1,10 +1,11 @@
 // run_block: the one seam inside a model. A model wraps each block's computation in it; recompute,
 // placement, per-block time and memory attach here, so a model needs no change to gain them.
-// Invariant: the result is fn()'s. It names the block to the trail of the step (block_trail.h) and to a
+// Invariant: the result is fn's. It names the block to the trail of the step (block_trail.h) and to a
 // profiler, if one listens, and otherwise costs a look at two flags. Thread-safe.
 #pragma once
 
 #include "tanren/base/block_trail.h"
+#include "tanren/base/recompute.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
@@ -15,7 +16,6 @@
 namespace tanren {
 
 // Calls `fn() -> at::Tensor` as the block called `name` (its path in the module: "stages.0").
-// `fn` must depend only on what it captures: a later recompute may call it twice.
 template <class F>
 at::Tensor run_block(std::string_view name, F&& fn) {
   const BlockScope block(name);
@@ -23,6 +23,15 @@ at::Tensor run_block(std::string_view name, F&& fn) {
   at::RecordFunction scope(at::RecordScope::USER_SCOPE);
   if (scope.isActive()) scope.before(name);
   return std::forward<F>(fn)();
+}
+
+// The same for `fn(input)`, which may be recomputed: then `fn` is called again in backward, after the
+// forward has returned. So it must hold by value what lives no longer than that, other tensors above all,
+// and what it takes from outside but for `input` must need no gradient, parameters excepted.
+template <class F>
+at::Tensor run_block(std::string_view name, const at::Tensor& input, F&& fn) {
+  return run_block(
+      name, [&] { return RecomputeScope::wants(name) ? run_recomputed(input, fn) : fn(input); });
 }
 
 }  // namespace tanren

@@ -1,0 +1,228 @@
+#include "tanren/base/recompute.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/base/random.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/ScopeExit.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+namespace autocast = at::autocast;
+
+thread_local const RecomputeScope* innermost = nullptr;
+
+// The state of autocast on one kind of device, put back when it ends.
+class AutocastState {
+ public:
+  explicit AutocastState(c10::DeviceType device)
+      : device_(device),
+        enabled_(autocast::is_autocast_enabled(device)),
+        cached_(autocast::is_autocast_cache_enabled()),
+        dtype_(autocast::get_autocast_dtype(device)) {}
+  void apply() const {
+    autocast::set_autocast_enabled(device_, enabled_);
+    autocast::set_autocast_cache_enabled(cached_);
+    autocast::set_autocast_dtype(device_, dtype_);
+  }
+
+ private:
+  c10::DeviceType device_;
+  bool enabled_, cached_;
+  at::ScalarType dtype_;
+};
+
+at::Tensor generator_state(at::Device device) {
+  auto generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_generator_state(at::Device device, const at::Tensor& state) {
+  auto generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(state);
+}
+
+// The generators that a forward on `device` may draw from.
+std::vector<at::Device> generators_of(at::Device device) {
+  std::vector<at::Device> devices = {at::Device(at::kCPU)};
+  if (!device.is_cpu()) devices.push_back(device);
+  return devices;
+}
+
+// One block of one forward: what its second pass needs, and what that pass brought.
+struct Region {
+  Region(const at::Tensor& block_input, std::function<at::Tensor(const at::Tensor&)> block,
+         std::vector<at::Tensor> changed_in_passing)
+      : input(block_input.detach()),
+        input_requires_grad(block_input.requires_grad()),
+        fn(std::move(block)),
+        buffers(std::move(changed_in_passing)),
+        precision(block_input.device().type()) {
+    if (const RandomScope* scope = RandomScope::current()) {
+      random.emplace(Random{scope->seed(), scope->attempt(), scope->ids()});
+    }
+    for (const auto& device : generators_of(input.device())) {
+      generators.emplace_back(device, generator_state(device));
+    }
+  }
+
+  at::Tensor take(size_t index);
+  void compute_again();
+
+  struct Random {
+    uint64_t seed;
+    int64_t attempt;
+    at::Tensor ids;
+  };
+  at::Tensor input;
+  bool input_requires_grad;
+  std::function<at::Tensor(const at::Tensor&)> fn;
+  std::vector<at::Tensor> buffers;
+  AutocastState precision;
+  std::optional<Random> random;
+  std::vector<std::pair<at::Device, at::Tensor>> generators;
+  size_t num_saved = 0;             // by the first pass
+  std::vector<at::Tensor> brought;  // by the second; each is given away once
+};
+
+// What this thread's operators do with what they save; null: keep it.
+struct Recording {
+  std::shared_ptr<Region> region;              // of the first pass: count and drop
+  std::vector<at::Tensor>* brought = nullptr;  // of the second: collect
+};
+thread_local Recording* recording = nullptr;
+
+class RecordingScope {
+ public:
+  explicit RecordingScope(Recording* now) : before_(std::exchange(recording, now)) {}
+  ~RecordingScope() { recording = before_; }
+  RecordingScope(const RecordingScope&) = delete;
+  RecordingScope& operator=(const RecordingScope&) = delete;
+
+ private:
+  Recording* before_;
+};
+
+class Hooks final : public torch::autograd::SavedVariableHooks {
+ public:
+  void call_pack_hook(const at::Tensor& tensor) override {
+    if (recording->brought != nullptr) {
+      recording->brought->push_back(tensor.detach());
+      kept_ = tensor;
+      return;
+    }
+    // A parameter lives on anyway; but it counts, so that both passes number alike.
+    index_ = recording->region->num_saved++;
+    if (tensor.is_leaf() && tensor.requires_grad()) {
+      kept_ = tensor;
+    } else {
+      region_ = recording->region;
+    }
+  }
+  at::Tensor call_unpack_hook() override { return region_ ? region_->take(index_) : kept_; }
+
+ private:
+  at::Tensor kept_;
+  std::shared_ptr<Region> region_;
+  size_t index_ = 0;
+};
+
+// torch's engine, but that saved tensors of a recomputed block go through Hooks.
+class Engine final : public torch::autograd::Engine {
+ public:
+  ~Engine() override { stop(); }
+  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+    return recording != nullptr ? std::make_unique<Hooks>() : nullptr;
+  }
+};
+
+void install_engine() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    torch::autograd::set_default_engine_stub(+[]() -> torch::autograd::Engine& {
+      static Engine engine;
+      return engine;
+    });
+  });
+}
+
+at::Tensor Region::take(size_t index) {
+  if (index >= brought.size() || !brought[index].defined()) compute_again();
+  return std::exchange(brought[index], at::Tensor());
+}
+
+void Region::compute_again() {
+  brought.clear();
+  std::vector<at::Tensor> statistics;
+  for (const auto& buffer : buffers) statistics.push_back(buffer.clone());
+  std::vector<std::pair<at::Device, at::Tensor>> drawn;
+  for (const auto& [device, state] : generators)
+    drawn.emplace_back(device, generator_state(device));
+  const AutocastState now(input.device().type());
+
+  autocast::increment_nesting();
+  const auto restore = c10::make_scope_exit([&] {
+    if (autocast::decrement_nesting() == 0) autocast::clear_cache();
+    now.apply();
+    for (const auto& [device, state] : drawn) set_generator_state(device, state);
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(statistics[i]);
+  });
+  precision.apply();
+  for (const auto& [device, state] : generators) set_generator_state(device, state);
+  std::optional<RandomScope> scope;
+  if (random) scope.emplace(random->seed, random->attempt, random->ids);
+
+  std::vector<at::Tensor> collected;
+  Recording second{nullptr, &collected};
+  const RecordingScope recorded(&second);
+  const at::AutoGradMode with_gradients(true);
+  fn(input.detach().requires_grad_(input_requires_grad));
+  if (collected.size() != num_saved) {
+    throw Error("[recompute] a block saved " + std::to_string(num_saved) +
+                " tensors for backward, and " + std::to_string(collected.size()) +
+                " when it was computed again; a recomputed block must do the same each time");
+  }
+  brought = std::move(collected);
+}
+
+}  // namespace
+
+RecomputeScope::RecomputeScope(std::vector<std::string> patterns, std::vector<at::Tensor> buffers)
+    : patterns_(std::move(patterns)), buffers_(std::move(buffers)), outer_(innermost) {
+  install_engine();
+  innermost = this;
+}
+
+RecomputeScope::~RecomputeScope() { innermost = outer_; }
+
+bool RecomputeScope::wants(std::string_view name) {
+  // Within a recomputed block, and in its second pass, blocks are parts of it.
+  return innermost != nullptr && recording == nullptr && at::GradMode::is_enabled() &&
+         matches_any(innermost->patterns_, std::string(name));
+}
+
+at::Tensor run_recomputed(const at::Tensor& input,
+                          const std::function<at::Tensor(const at::Tensor&)>& fn) {
+  const auto buffers = innermost != nullptr ? innermost->buffers_ : std::vector<at::Tensor>();
+  Recording first{std::make_shared<Region>(input, fn, buffers), nullptr};
+  const RecordingScope recorded(&first);
+  return fn(input);
+}
+
+}  // namespace tanren

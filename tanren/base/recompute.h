@@ -1,0 +1,42 @@
+// Recompute: blocks of a model that keep for backward their input alone, and are computed once more
+// when backward reaches them. Invariant: gradients are bitwise those of keeping everything; dropout, the
+// generators, autocast and batch-norm statistics are in the second pass what they were in the first.
+// The step opens a RecomputeScope around a forward; run_block (block.h) asks for it. Not for programs that
+// have libtorch_python loaded: both would install an autograd engine of their own.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tanren {
+
+class RecomputeScope {
+ public:
+  // For this thread's forward: the blocks that a pattern (names.h) matches. `buffers` are tensors that
+  // a forward changes in passing; the second pass leaves them as the first one did.
+  RecomputeScope(std::vector<std::string> patterns, std::vector<at::Tensor> buffers);
+  ~RecomputeScope();
+  RecomputeScope(const RecomputeScope&) = delete;
+  RecomputeScope& operator=(const RecomputeScope&) = delete;
+
+  // Whether a scope of this thread wants the block, and gradients are being recorded.
+  static bool wants(std::string_view name);
+
+ private:
+  friend at::Tensor run_recomputed(const at::Tensor&,
+                                   const std::function<at::Tensor(const at::Tensor&)>&);
+  std::vector<std::string> patterns_;
+  std::vector<at::Tensor> buffers_;
+  const RecomputeScope* outer_;
+};
+
+// fn(input); what its operators save for backward is dropped, but for leaves. `fn` is kept until
+// backward is done with it, and is called a second time then: what it needs it must own or outlive.
+at::Tensor run_recomputed(const at::Tensor& input,
+                          const std::function<at::Tensor(const at::Tensor&)>& fn);
+
+}  // namespace tanren
