@@ -15,14 +15,20 @@
 
 namespace tanren {
 
-// Calls `fn() -> at::Tensor` as the block called `name` (its path in the module: "stages.0").
+// fn(), for a profiler under this name.
 template <class F>
-at::Tensor run_block(std::string_view name, F&& fn) {
-  const BlockScope block(name);
+at::Tensor profiled(std::string_view name, F&& fn) {
   if (!at::hasCallbacks()) return std::forward<F>(fn)();
   at::RecordFunction scope(at::RecordScope::USER_SCOPE);
   if (scope.isActive()) scope.before(name);
   return std::forward<F>(fn)();
+}
+
+// Calls `fn() -> at::Tensor` as the block called `name` (its path in the module: "stages.0").
+template <class F>
+at::Tensor run_block(std::string_view name, F&& fn) {
+  const BlockScope block(name);
+  return profiled(name, std::forward<F>(fn));
 }
 
 // The same for `fn(input)`, which may be recomputed: then `fn` is called again in backward, after the

@@ -90,7 +90,7 @@ void BlockScope::leave() {
     if (trail.failed == 0) trail.failed = id_;
     return;
   }
-  trail.passages.push_back({id_, first_, at::sequence_number::peek()});
+  trail.passages.push_back({id_, first_, at::sequence_number::peek(), can_recompute_});
 }
 
 }  // namespace tanren

@@ -19,6 +19,7 @@ struct BlockTrail {
   struct Passage {
     uint16_t id;
     uint64_t first, last;  // sequence numbers [first, last)
+    bool can_recompute;    // it was given its input (block.h)
   };
   bool recording = false;
   std::vector<Passage> passages;
@@ -43,7 +44,8 @@ class BlockTrailScope {
 // One block: run_block's. Marks new memory with it (memory_tag.h).
 class BlockScope {
  public:
-  explicit BlockScope(std::string_view name) {
+  explicit BlockScope(std::string_view name, bool can_recompute = false)
+      : can_recompute_(can_recompute) {
     if (block_trail().recording) enter(name);
   }
   ~BlockScope() {
@@ -56,6 +58,7 @@ class BlockScope {
   void enter(std::string_view name);
   void leave();
 
+  bool can_recompute_;
   uint16_t id_ = 0, outer_ = 0;
   int exceptions_ = 0;
   uint64_t first_ = 0;

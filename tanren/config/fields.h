@@ -201,6 +201,12 @@ void fields(V& v, MemoryOptions& o) {
      "the "
      "device's (\"0.5\"), none; auto: what cgroup, machine or device leave.",
      Identity::free});
+  v("recompute", o.recompute,
+    {"Patterns of the model's blocks (as tanren summary names them) that keep their input alone "
+     "for "
+     "backward and are computed again there: less memory, a third more time, the same numbers. "
+     "[\"*\"]: all.",
+     Identity::free});
   v("recovery", o.recovery,
     {"When memory runs out: split (a smaller microbatch, same global batch and numbers), "
      "same_split "

@@ -135,7 +135,9 @@ at::Tensor Bert::states(const BertInputs& inputs) const {
   }
   at::Tensor x = run_block("bert.embeddings", [&] { return embed(inputs); });
   for (const Block& block : blocks_) {
-    x = run_block(block.name, [&] { return block_forward(block, x, inputs.mask); });
+    x = run_block(block.name, x, [this, &block, mask = inputs.mask](const at::Tensor& input) {
+      return block_forward(block, input, mask);
+    });
   }
   return x;
 }

@@ -84,7 +84,8 @@ at::Tensor Convnet::forward(const at::Tensor& input) const {
   at::Tensor x = input.dim() == 3 ? input.unsqueeze(1) : input;
   x = run_block("stem", [&] { return activation_(stem_(x)); });
   for (const Stage& stage : stages_) {
-    x = run_block(stage.name, [&] { return stage_forward(stage, x); });
+    x = run_block(stage.name, x,
+                  [this, &stage](const at::Tensor& below) { return stage_forward(stage, below); });
   }
   return run_block("head", [&] {
     constexpr uint64_t kSite = site_id("head");

@@ -150,7 +150,9 @@ at::Tensor Gpt2::states(const at::Tensor& ids, Gpt2Cache* cache) const {
                    shape_.embedding_dropout, kSite, wte_->is_training());
   });
   for (const Block& block : blocks_) {
-    x = run_block(block.name, [&] { return block_forward(block, x, cache); });
+    x = run_block(block.name, x, [this, &block, cache](const at::Tensor& input) {
+      return block_forward(block, input, cache);
+    });
   }
   if (cache != nullptr) cache->length += length;
   return run_block("transformer.ln_f", [&] { return ln_f_->forward(x); });

@@ -179,9 +179,9 @@ at::Tensor Lstm::states(const at::Tensor& inputs, const at::Tensor& mask, LstmCa
   if (shape_.bidirectional) order = reverse_order(mask, x.sizes(), x.device());
   if (carry != nullptr) carry->layers.resize(layers_.size());
   for (size_t i = 0; i < layers_.size(); ++i) {
-    x = run_block(layers_[i].name, [&] {
-      if (carry != nullptr) return pass(x, layers_[i].ahead, &carry->layers[i]);
-      return layer_forward(layers_[i], x, order);
+    x = run_block(layers_[i].name, x, [this, i, carry, order](const at::Tensor& below) {
+      if (carry != nullptr) return pass(below, layers_[i].ahead, &carry->layers[i]);
+      return layer_forward(layers_[i], below, order);
     });
     if (i + 1 < layers_.size()) {
       x = dropout(x, shape_.dropout, layers_[i].site, recurrent_->is_training());

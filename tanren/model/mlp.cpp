@@ -34,8 +34,8 @@ Mlp::Mlp(const ModelOptions& options, const DataInfo& info)
 at::Tensor Mlp::forward(const at::Tensor& input) const {
   at::Tensor x = input.dim() == 2 ? input : input.reshape({input.size(0), -1});
   for (const Hidden& layer : hidden_) {
-    x = run_block(layer.name, [&] {
-      return dropout(activation_(layer.linear->forward(x)), dropout_, layer.site,
+    x = run_block(layer.name, x, [this, &layer](const at::Tensor& below) {
+      return dropout(activation_(layer.linear->forward(below)), dropout_, layer.site,
                      layer.linear->is_training());
     });
   }

@@ -1,4 +1,5 @@
 #include "tanren/base/error.h"
+#include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/plan/passes.h"
 
@@ -77,6 +78,15 @@ void plan_limit(const Request& request, Plan& plan) {
                         reason});
 }
 
+void plan_recompute(const Request& request, Plan& plan) {
+  plan.memory.recompute = request.config.memory.recompute;
+  if (plan.memory.recompute.empty()) return;
+  plan.lines.push_back({"recompute", join(plan.memory.recompute),
+                        request.source("memory.recompute"),
+                        "these blocks keep their input for backward and nothing else, and are "
+                        "computed again there; the gradients are bitwise the same"});
+}
+
 void plan_recovery(const Request& request, Plan& plan) {
   const std::string& asked = request.config.memory.recovery;
   const bool coupled = request.profile.couples_samples;
@@ -104,6 +114,7 @@ void plan_recovery(const Request& request, Plan& plan) {
 void plan_memory(const Request& request, Plan& plan) {
   plan_allocator(request, plan);
   plan_limit(request, plan);
+  plan_recompute(request, plan);
   plan_recovery(request, plan);
 }
 

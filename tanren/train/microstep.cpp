@@ -1,8 +1,11 @@
 #include "tanren/train/microstep.h"
 
 #include "tanren/base/block_trail.h"
+#include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/names.h"
 #include "tanren/base/random.h"
+#include "tanren/base/recompute.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/memory/recovery.h"
 #include "tanren/precision/autocast_scope.h"
@@ -12,6 +15,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 namespace tanren {
@@ -94,6 +98,33 @@ Incident incident_of(const Shortage& shortage, const Batch& piece, int64_t next,
   return incident;
 }
 
+// Null where nothing is recomputed.
+std::unique_ptr<RecomputeScope> recompute_scope(const Phase& phase,
+                                                const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return nullptr;
+  std::vector<at::Tensor> buffers;
+  for (const auto& objective : phase.objectives) {
+    buffers.insert(buffers.end(), objective.buffers.begin(), objective.buffers.end());
+  }
+  return std::make_unique<RecomputeScope>(patterns, std::move(buffers));
+}
+
+// What a forward did not pass through cannot be recomputed: the pattern is wrong.
+void check_recompute(const std::vector<std::string>& patterns) {
+  for (const auto& pattern : patterns) {
+    std::string blocks;
+    bool found = false;
+    for (const auto& passage : block_trail().passages) {
+      const std::string name = block_name(passage.id);
+      found = found || (passage.can_recompute && matches(pattern, name));
+      if (passage.can_recompute) blocks += (blocks.empty() ? "" : ", ") + name;
+    }
+    if (found) continue;
+    throw ConfigError("[memory] memory.recompute: no block matches '" + pattern + "'; there are " +
+                      (blocks.empty() ? std::string("none in this model") : blocks));
+  }
+}
+
 bool run_piece(Phase& phase, const Batch& piece, const Pending& pending,
                const StepContext& context);
 
@@ -111,8 +142,10 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending,
     Terms terms;
     {
       const MemoryScope memory(MemoryKind::activations);
+      const auto recompute = recompute_scope(phase, parts.plan.memory.recompute);
       const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
       terms = phase.spec.forward(piece);
+      check_recompute(parts.plan.memory.recompute);
     }
     const MemoryScope memory(MemoryKind::temporaries);
     backward_pending(phase, terms, pending, context.batch);

@@ -326,6 +326,7 @@ std::vector<Row> rows() {
       {"guard.spike_window", {"guard.spike_z=0.001"}, "2"},
       {"memory.allocator", {}, "default", kPlan},
       {"memory.limit", {}, "4GiB", kPlan},
+      {"memory.recompute", {}, "[\"layers.*\"]", kPlan},
       {"memory.recovery", {}, "off", kPlan},
       {"average.kind", {}, "ema"},
       {"average.decay", kEma + Sets{"average.decay_warmup=false"}, "0.5"},

@@ -1,0 +1,113 @@
+// Recompute changes memory and time, and no number.
+#include "tests/support/tiny_run.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/recompute.h"
+#include "tanren/memory/cpu_allocator.h"
+#include "tanren/precision/autocast_scope.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+namespace tanren::testing {
+namespace {
+
+RunConfig recompute_config(const std::string& kind, const std::string& mode) {
+  auto config = tiny_config(kind);
+  config.precision.mode = mode;
+  config.batch.global_batch = "8";
+  config.batch.microbatch = 4;
+  config.memory.limit = "8GiB";
+  if (kind == "convnet") config.model.norm = "batch";
+  if (kind == "gpt2" || kind == "bert" || kind == "lstm") {
+    config.model.num_layers = 2;
+    config.model.hidden_size = 16;
+    config.model.vocab_size = 50;
+    config.data.train.fields = {"inputs: int[12] in [0, 49]", "labels: int[] in [0, 4]"};
+  }
+  if (kind == "gpt2" || kind == "bert") config.model.num_heads = 2;
+  if (kind == "gpt2") config.data.train.fields[1] = "labels: int[12] in [0, 49]";
+  if (kind == "resnet") config.model.size = "resnet18";
+  if (kind == "vgg") config.model.size = "vgg11_bn";
+  if (kind == "resnet" || kind == "vgg") {
+    config.data.train.fields = {"inputs: float[3,32,32] in [-1, 1]", "labels: int[] in [0, 4]"};
+    config.batch.global_batch = "4";
+    config.batch.microbatch = 2;
+  }
+  if (kind != "convnet" && kind != "resnet") config.model.dropout = 0.2;
+  return config;
+}
+
+class RecomputeOf : public ::testing::TestWithParam<const char*> {
+ protected:
+  void TearDown() override {
+    set_cpu_memory_limit(0);
+    uninstall_cpu_allocator();
+  }
+};
+
+TEST_P(RecomputeOf, every_block_leaves_weights_statistics_and_losses_bitwise_as_they_were) {
+  for (const char* mode : {"fp32", "bf16"}) {
+    auto config = recompute_config(GetParam(), mode);
+    TinyRun plain(config);
+    config.memory.recompute = {"*"};
+    TinyRun again(config);
+    const auto expected = plain.steps(3), got = again.steps(3);
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].objectives[0].loss, expected[i].objectives[0].loss) << mode;
+    }
+    EXPECT_TRUE(at::equal(again.weights(), plain.weights())) << mode;
+    const TensorMap tensors = plain.state.model_tensors();
+    for (const auto& [name, tensor] : again.state.model_tensors()) {
+      EXPECT_TRUE(at::equal(tensor, tensors.at(name))) << name;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, RecomputeOf,
+                         ::testing::Values("mlp", "convnet", "gpt2", "bert", "lstm", "resnet",
+                                           "vgg"));
+
+TEST(Recompute, a_pattern_without_a_block_names_those_that_there_are) {
+  auto config = recompute_config("gpt2", "fp32");
+  config.memory.recompute = {"transformer.h.*", "encoder.*"};
+  TinyRun run(config);
+  try {
+    run.step();
+    FAIL() << "a step";
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("no block matches 'encoder.*'"), std::string::npos) << text;
+    EXPECT_NE(text.find("transformer.h.0, transformer.h.1"), std::string::npos) << text;
+  }
+}
+
+// Bytes that a forward leaves for its backward.
+int64_t kept_by_forward(TinyRun& run, const std::vector<std::string>& patterns) {
+  const Batch batch = run.loader->next().local;
+  const RandomScope random(1, 1, batch.ids);
+  const int64_t before = cpu_memory_stats().live_bytes;
+  std::optional<RecomputeScope> recompute;
+  if (!patterns.empty()) recompute.emplace(patterns, std::vector<at::Tensor>{});
+  const Terms terms = run.state.phases[0].spec.forward(batch);
+  return cpu_memory_stats().live_bytes - before;
+}
+
+TEST(Recompute, of_a_gpt_of_12_layers_keeps_at_most_a_quarter) {
+  auto config = recompute_config("gpt2", "fp32");
+  config.model.num_layers = 12;
+  config.model.hidden_size = 64;
+  config.data.train.fields = {"inputs: int[64] in [0, 49]", "labels: int[64] in [0, 49]"};
+  TinyRun run(config);
+  run.step();
+  const int64_t all = kept_by_forward(run, {});
+  const int64_t few = kept_by_forward(run, {"transformer.h.*"});
+  std::printf("GPT of 12 layers: a forward keeps %.2f MB, recomputing its blocks %.2f MB\n",
+              static_cast<double>(all) / 1e6, static_cast<double>(few) / 1e6);
+  EXPECT_LE(few * 4, all);
+  uninstall_cpu_allocator();
+}
+
+}  // namespace
+}  // namespace tanren::testing
