@@ -30,8 +30,8 @@ std::filesystem::path write_start(const TanrenStep& ours, const OneBatch& data) 
   TensorMap start;
   for (const auto& [name, tensor] : ours.state().model_tensors()) start.set(name, tensor);
   for (const auto& [name, tensor] : data.fields()) start.set("batch." + name, tensor);
-  const auto file = std::filesystem::temp_directory_path() /
-                    ("tanren-step-" + std::to_string(::getpid()) + ".safetensors");
+  auto file = std::filesystem::temp_directory_path() /
+              ("tanren-step-" + std::to_string(::getpid()) + ".safetensors");
   write_safetensors(file, start);
   return file;
 }
@@ -42,8 +42,9 @@ bool measure(const Asked& asked) {
   chosen.config.precision.mode = asked.mode;
   TanrenStep ours(chosen.config, chosen.data);
   const auto start = write_start(ours, chosen.data);
-  PeerProcess peer({asked.python, TANREN_SOURCE_DIR "/benchmarks/peers/step_torch.py", asked.model,
-                    asked.mode, asked.threads, asked.variant, start.string()});
+  const std::string script = TANREN_SOURCE_DIR "/benchmarks/peers/step_torch.py";
+  PeerProcess peer({asked.python, script, asked.model, asked.mode, asked.threads, asked.variant,
+                    start.string()});
   std::filesystem::remove(start);
   const GlobalBatch batch = batches_of(chosen.data, chosen.data.size())[0];
   std::printf("%s, %s, %s thread(s), PyTorch: %s, %d pairs of steps\n", chosen.about,

@@ -36,7 +36,8 @@ at::Tensor run_block(std::string_view name, F&& fn) {
 // and what it takes from outside but for `input` must need no gradient, parameters excepted.
 template <class F>
 at::Tensor run_block(std::string_view name, const at::Tensor& input, F&& fn) {
-  return run_block(
+  const BlockScope block(name, /*can_recompute=*/true);
+  return profiled(
       name, [&] { return RecomputeScope::wants(name) ? run_recomputed(input, fn) : fn(input); });
 }
 

@@ -66,12 +66,10 @@ std::vector<at::Device> generators_of(at::Device device) {
 
 // One block of one forward: what its second pass needs, and what that pass brought.
 struct Region {
-  Region(const at::Tensor& block_input, std::function<at::Tensor(const at::Tensor&)> block,
-         std::vector<at::Tensor> changed_in_passing)
+  Region(const at::Tensor& block_input, std::function<at::Tensor(const at::Tensor&)> block)
       : input(block_input.detach()),
         input_requires_grad(block_input.requires_grad()),
         fn(std::move(block)),
-        buffers(std::move(changed_in_passing)),
         precision(block_input.device().type()) {
     if (const RandomScope* scope = RandomScope::current()) {
       random.emplace(Random{scope->seed(), scope->attempt(), scope->ids()});
@@ -180,7 +178,8 @@ void Region::compute_again() {
     if (autocast::decrement_nesting() == 0) autocast::clear_cache();
     now.apply();
     for (const auto& [device, state] : drawn) set_generator_state(device, state);
-    const at::NoGradGuard no_grad;
+    // Batch norm writes its statistics without counting a version, and saves them: so they go back.
+    const at::AutoDispatchBelowADInplaceOrView uncounted;
     for (size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(statistics[i]);
   });
   precision.apply();
@@ -219,8 +218,8 @@ bool RecomputeScope::wants(std::string_view name) {
 
 at::Tensor run_recomputed(const at::Tensor& input,
                           const std::function<at::Tensor(const at::Tensor&)>& fn) {
-  const auto buffers = innermost != nullptr ? innermost->buffers_ : std::vector<at::Tensor>();
-  Recording first{std::make_shared<Region>(input, fn, buffers), nullptr};
+  Recording first{std::make_shared<Region>(input, fn), nullptr};
+  if (innermost != nullptr) first.region->buffers = innermost->buffers_;
   const RecordingScope recorded(&first);
   return fn(input);
 }

@@ -107,7 +107,8 @@ at::Tensor Resnet::forward(const at::Tensor& input) const {
     return at::max_pool2d(stem_.with_relu(input), /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
   });
   for (const Block& block : blocks_) {
-    x = run_block(block.name, [&] { return block_forward(block, x); });
+    x = run_block(block.name, x,
+                  [&block](const at::Tensor& below) { return block_forward(block, below); });
   }
   return run_block("fc", [&] {
     return head_->forward(at::adaptive_avg_pool2d(x, {1, 1}).flatten(1));

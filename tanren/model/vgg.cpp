@@ -96,8 +96,8 @@ at::Tensor Vgg::forward(const at::Tensor& input) const {
       x = at::max_pool2d(x, /*kernel_size=*/2, /*stride=*/2);
       continue;
     }
-    x = run_block(stage.name, [&] {
-      const at::Tensor y = stage.conv->forward(x);
+    x = run_block(stage.name, x, [&stage](const at::Tensor& below) {
+      const at::Tensor y = stage.conv->forward(below);
       return stage.norm ? stage.norm->forward_relu(y) : y.relu_();
     });
   }
