@@ -2,12 +2,14 @@
 
 #include "tanren/base/block_trail.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/memory/gauge.h"
 
 #include <ATen/SequenceNumber.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <array>
+#include <cctype>
 #include <cstdlib>
 #include <new>
 #include <string_view>
@@ -53,7 +55,10 @@ std::string operator_at_work() {
     if (::dladdr(frames[static_cast<size_t>(i)], &info) == 0 || info.dli_sname == nullptr) continue;
     std::string found = operator_of(info.dli_sname);
     if (found.empty()) continue;
-    if (const size_t overload = found.find('.'); overload != std::string::npos) {
+    // "add_Tensor" is add with the overload Tensor.
+    const size_t overload = found.rfind('_');
+    if (overload != std::string::npos && overload + 1 < found.size() &&
+        std::isupper(static_cast<unsigned char>(found[overload + 1])) != 0) {
       found.resize(overload);
     }
     result = found;
@@ -76,6 +81,7 @@ void note_shortage(int64_t bytes) {
   shortage = {};
   shortage.bytes = bytes;
   shortage.operation = operator_at_work();
+  shortage.owners = MemoryGauge(at::kCPU).owners();
   uint16_t block = memory_tag().block;
   if (const auto node = torch::autograd::get_current_node()) {
     shortage.in_backward = true;

@@ -10,8 +10,10 @@ namespace tanren {
 
 namespace {
 
-// Of the room that is left: blocks do not fill pages, and samples differ in length.
-constexpr double kMargin = 0.92;
+// Of the room that is left: blocks do not fill pages, and samples differ in length. Less after each
+// computed size that did not fit after all.
+constexpr double kMargin = 0.9;
+constexpr double kLessMargin = 0.8;
 // Microsteps without a failure after which a size that failed is tried again.
 constexpr int64_t kLongQuiet = 512;
 
@@ -48,6 +50,7 @@ void Recovery::predict() {
   if (quiet_ >= kLongQuiet) {
     quiet_ = 0;
     failed_size_ = 0;  // whatever took the memory may be gone
+    margin_ = kMargin;
   }
   int64_t next = size_ * 2;
   const int64_t limit = gauge_.limit();
@@ -58,7 +61,7 @@ void Recovery::predict() {
               static_cast<double>(large_->samples - small_->samples);
     }
     const Measured& from = large_ ? *large_ : *small_;
-    const double room = kMargin * static_cast<double>(limit - base_);
+    const double room = margin_ * static_cast<double>(limit - base_);
     const double more = (room - static_cast<double>(from.bytes)) / std::max(slope, 1.0);
     next = std::max<int64_t>(1, from.samples + static_cast<int64_t>(std::floor(more)));
   }
@@ -86,13 +89,15 @@ void Recovery::failed(int64_t samples, const Shortage& shortage) {
   }
   // A size that failed twice is not taken back before a long quiet time; one that failed once may be,
   // if what is measured then says that it fits.
+  if (size_ > 0) margin_ *= kLessMargin;
   if (size_ > 0) failed_size_ = failed_size_ > 0 ? std::min(failed_size_, samples) : samples;
   size_ = 1;
 }
 
 void Recovery::give_up(int64_t samples, const Shortage& shortage, const char* reason) const {
   std::string held;
-  for (const auto& [kind, bytes] : gauge_.owners()) {
+  const auto owners = shortage.owners.empty() ? gauge_.owners() : shortage.owners;
+  for (const auto& [kind, bytes] : owners) {
     held += (held.empty() ? "" : ", ") + kind + " " + bytes_text(static_cast<double>(bytes));
   }
   const int64_t limit = gauge_.limit();

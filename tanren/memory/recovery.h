@@ -41,6 +41,7 @@ class Recovery {
 
   MemoryPlan plan_;
   MemoryGauge gauge_;
+  double margin_ = 0.9;      // share of the room that a computed size may take
   int64_t size_ = 0;         // 0: as planned
   int64_t failed_size_ = 0;  // the smallest that failed since the last time all was well
   int64_t in_a_row_ = 0;

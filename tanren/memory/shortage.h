@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace tanren {
 
@@ -12,7 +14,8 @@ struct Shortage {
   std::string operation;  // torch's operator that asked ("addmm") or the node of backward; or empty
   std::string block;      // run_block's name; empty: none, or unknown
   bool in_backward = false;
-  int64_t bytes = 0;  // asked for; 0: unknown
+  int64_t bytes = 0;                                    // asked for; 0: unknown
+  std::vector<std::pair<std::string, int64_t>> owners;  // live bytes by kind then, largest first
 };
 
 // Notes, for this thread, that `bytes` were refused just now.

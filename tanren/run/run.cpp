@@ -24,6 +24,8 @@
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -130,7 +132,9 @@ Summary summarise(const RunState& state, const LoopResult& loop, const Parts& pa
 
 }  // namespace
 
-RunOutput run(const RunInput& input, const Registry& registry) {
+namespace {
+
+RunOutput run_all(const RunInput& input, const Registry& registry) {
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] {
     return input.started_at +
@@ -178,6 +182,19 @@ RunOutput run(const RunInput& input, const Registry& registry) {
   output.summary.wall_seconds = elapsed();
   folder.write("summary.json", to_json(output.summary) + "\n");
   return output;
+}
+
+}  // namespace
+
+RunOutput run(const RunInput& input, const Registry& registry) {
+  try {
+    return run_all(input, registry);
+  } catch (const c10::OutOfMemoryError& error) {  // outside of any step
+    const std::string text = error.what_without_backtrace();
+    throw MemoryError(text.substr(0, text.find('\n')) +
+                      "; the model, its gradients and its optimizer state alone need more: raise "
+                      "memory.limit, or set optimizer.state = \"8bit\"");
+  }
 }
 
 Plan plan_only(const RunConfig& config, const Registry& registry,

@@ -94,7 +94,7 @@ Incident incident_of(const Shortage& shortage, const Batch& piece, int64_t next,
     incident.shapes.emplace_back(name, field.sizes().vec());
   }
   incident.limit_bytes = context.parts.recovery->gauge().limit();
-  incident.owners = context.parts.recovery->gauge().owners();
+  incident.owners = shortage.owners;
   return incident;
 }
 
