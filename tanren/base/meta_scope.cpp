@@ -185,7 +185,7 @@ void MetaScope::Impl::execute(const c10::OperatorHandle& op, std::string_view na
   Originals originals;
   if (on_meta) {
     replace_tensors(arguments, [&](const at::Tensor& tensor) {
-      const at::Tensor twin = without_memory(tensor);
+      at::Tensor twin = without_memory(tensor);
       originals[twin.unsafeGetTensorImpl()] = tensor;
       return twin;
     });
@@ -239,7 +239,7 @@ void MetaScope::Impl::run_on_zeros(const c10::OperatorHandle& op,
   const c10::impl::ExcludeDispatchKeyGuard unseen(kKey);
   Originals originals;
   replace_tensors(arguments, [&](const at::Tensor& tensor) {
-    const at::Tensor zeros = at::zeros(tensor.sizes(), tensor.options().device(at::kCPU));
+    at::Tensor zeros = at::zeros(tensor.sizes(), tensor.options().device(at::kCPU));
     originals.emplace(zeros.unsafeGetTensorImpl(), tensor);
     return zeros;
   });

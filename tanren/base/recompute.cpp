@@ -23,7 +23,7 @@ namespace {
 
 namespace autocast = at::autocast;
 
-thread_local const RecomputeScope* innermost = nullptr;
+thread_local const RecomputeScope* recompute_scope = nullptr;
 
 // The state of autocast on one kind of device, put back when it ends.
 class AutocastState {
@@ -203,23 +203,23 @@ void Region::compute_again() {
 }  // namespace
 
 RecomputeScope::RecomputeScope(std::vector<std::string> patterns, std::vector<at::Tensor> buffers)
-    : patterns_(std::move(patterns)), buffers_(std::move(buffers)), outer_(innermost) {
+    : patterns_(std::move(patterns)), buffers_(std::move(buffers)), outer_(recompute_scope) {
   install_engine();
-  innermost = this;
+  recompute_scope = this;
 }
 
-RecomputeScope::~RecomputeScope() { innermost = outer_; }
+RecomputeScope::~RecomputeScope() { recompute_scope = outer_; }
 
 bool RecomputeScope::wants(std::string_view name) {
   // Within a recomputed block, and in its second pass, blocks are parts of it.
-  return innermost != nullptr && recording == nullptr && at::GradMode::is_enabled() &&
-         matches_any(innermost->patterns_, std::string(name));
+  return recompute_scope != nullptr && recording == nullptr && at::GradMode::is_enabled() &&
+         matches_any(recompute_scope->patterns_, std::string(name));
 }
 
 at::Tensor run_recomputed(const at::Tensor& input,
                           const std::function<at::Tensor(const at::Tensor&)>& fn) {
   Recording first{std::make_shared<Region>(input, fn), nullptr};
-  if (innermost != nullptr) first.region->buffers = innermost->buffers_;
+  if (recompute_scope != nullptr) first.region->buffers = recompute_scope->buffers_;
   const RecordingScope recorded(&first);
   return fn(input);
 }

@@ -89,8 +89,7 @@ class BeamSearch {
       fresh.insert(fresh.end(), beam.tokens.begin() + read_, beam.tokens.end());
     }
     const auto rows = static_cast<int64_t>(running_.size());
-    const at::Tensor scores =
-        reader_.read(at::tensor(fresh, at::kLong).view({rows, length - read_}));
+    at::Tensor scores = reader_.read(at::tensor(fresh, at::kLong).view({rows, length - read_}));
     read_ = length;
     return scores;
   }

@@ -162,7 +162,7 @@ Lstm::Lstm(const LstmShape& shape) : Module("Lstm"), shape_(shape) {
 
 at::Tensor Lstm::layer_forward(const Layer& layer, const at::Tensor& x,
                                const at::Tensor& order) const {
-  const at::Tensor ahead = pass(x, layer.ahead);
+  at::Tensor ahead = pass(x, layer.ahead);
   if (layer.behind.empty()) return ahead;
   return at::cat({ahead, reordered(pass(reordered(x, order), layer.behind), order)}, 2);
 }

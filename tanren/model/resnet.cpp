@@ -32,6 +32,7 @@ std::optional<ResnetShape> resnet_shape(std::string_view name) {
 
 std::vector<std::string> resnet_names() {
   std::vector<std::string> names;
+  names.reserve(kShapes.size());
   for (const auto& item : kShapes) names.emplace_back(item.first);
   return names;
 }

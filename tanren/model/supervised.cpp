@@ -135,7 +135,7 @@ Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
         kAppendedHead, std::make_shared<Linear>(num_outputs(options, info), options.append_head));
   }
   const auto run = [forward = std::move(forward), head](const Batch& batch) {
-    const at::Tensor below = forward(batch);
+    at::Tensor below = forward(batch);
     if (head == nullptr) return below;
     return run_block(kAppendedHead, [&] { return head->forward(below); });
   };

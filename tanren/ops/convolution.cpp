@@ -14,7 +14,7 @@ namespace tanren {
 namespace {
 
 constexpr int64_t kMaxColumnBytes = int64_t{64} << 20;
-constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+constexpr auto kNhwc = at::MemoryFormat::ChannelsLast;
 
 // [n, c, h, w] channels-last as [n · h · w, c], and back; both are views.
 at::Tensor as_rows(const at::Tensor& x) { return x.permute({0, 2, 3, 1}).view({-1, x.size(1)}); }
@@ -70,7 +70,7 @@ class ConvolutionFunction : public torch::autograd::Function<ConvolutionFunction
                             const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                             int64_t stride, int64_t padding) {
     const Shape shape{stride, padding};
-    const at::Tensor x = given.contiguous(kLast);
+    const at::Tensor x = given.contiguous(kNhwc);
     context->save_for_backward({x, weight});
     context->saved_data["stride"] = stride;
     context->saved_data["padding"] = padding;
@@ -79,7 +79,7 @@ class ConvolutionFunction : public torch::autograd::Function<ConvolutionFunction
       return at::convolution(x, weight, bias, {stride, stride}, {padding, padding}, {1, 1}, false,
                              {0, 0}, 1);
     }
-    const at::Tensor seen = every(x, stride).contiguous(kLast);
+    const at::Tensor seen = every(x, stride).contiguous(kNhwc);
     const at::Tensor factor = weight.view({weight.size(0), weight.size(1)}).t();
     const at::Tensor rows =
         bias ? at::addmm(*bias, as_rows(seen), factor) : at::mm(as_rows(seen), factor);
@@ -92,14 +92,14 @@ class ConvolutionFunction : public torch::autograd::Function<ConvolutionFunction
     const at::Tensor &x = tensors[0], &weight = tensors[1];
     const Shape shape{context->saved_data["stride"].toInt(),
                       context->saved_data["padding"].toInt()};
-    const at::Tensor gradient = gradients[0].contiguous(kLast);
+    const at::Tensor gradient = gradients[0].contiguous(kNhwc);
     at::Tensor dx, dw, db;
     if (context->saved_data["bias"].toBool()) db = gradient.sum(at::IntArrayRef{0, 2, 3});
     const bool again = at::GradMode::is_enabled();  // to be differentiated once more
     const bool product = shape.is_product(weight) && !again;
     if (context->needs_input_grad(1)) {
       if (product) {
-        const at::Tensor seen = every(x, shape.stride).contiguous(kLast);
+        const at::Tensor seen = every(x, shape.stride).contiguous(kNhwc);
         dw = at::mm(as_rows(gradient).t(), as_rows(seen)).view(weight.sizes());
       } else {
         dw = again ? torch_gradient(gradient, x, weight, shape, true)
@@ -117,11 +117,11 @@ class ConvolutionFunction : public torch::autograd::Function<ConvolutionFunction
   // Of the input of a 1 × 1 kernel.
   static at::Tensor product_gradient(const at::Tensor& gradient, const at::Tensor& x,
                                      const at::Tensor& weight, const Shape& shape) {
-    const at::Tensor seen =
+    at::Tensor seen =
         as_images(at::mm(as_rows(gradient), weight.view({weight.size(0), weight.size(1)})),
                   gradient.size(0), gradient.size(2), gradient.size(3));
     if (shape.stride == 1) return seen;
-    at::Tensor whole = at::empty(x.sizes(), x.options(), kLast).zero_();
+    at::Tensor whole = at::empty(x.sizes(), x.options(), kNhwc).zero_();
     every(whole, shape.stride).copy_(seen);
     return whole;
   }
@@ -133,7 +133,7 @@ bool is_ours(const at::Tensor& x, const at::Tensor& weight) {
                         : x.scalar_type() == at::kBFloat16;
   return bf16 && x.device().is_cpu() && x.dim() == 4 && x.numel() > 0 &&
          at::GradMode::is_enabled() && weight.requires_grad() &&
-         (x.suggest_memory_format() == kLast || weight.suggest_memory_format() == kLast);
+         (x.suggest_memory_format() == kNhwc || weight.suggest_memory_format() == kNhwc);
 }
 
 }  // namespace

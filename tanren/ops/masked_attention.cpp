@@ -50,7 +50,8 @@ at::Tensor masked_attention_reference(const at::Tensor& q, const at::Tensor& k, 
   const auto heads = [&](const at::Tensor& x) {
     return x.view({n, length, num_heads, width / num_heads}).transpose(1, 2);
   };
-  const double scale = 1 / std::sqrt(static_cast<double>(width / num_heads));
+  const int64_t head_width = width / num_heads;
+  const double scale = 1 / std::sqrt(static_cast<double>(head_width));
   at::Tensor scores = at::matmul(heads(q) * scale, heads(k).transpose(2, 3));
   if (bias.defined()) scores = scores + bias;
   const at::Tensor kept = p == 0

@@ -72,6 +72,7 @@ std::vector<double> layer_factors(const OptimizerOptions& options,
 std::vector<ParameterValues> parameter_values(const OptimizerOptions& options,
                                               const std::vector<NamedParameter>& parameters) {
   std::vector<std::string> names;
+  names.reserve(parameters.size());
   for (const NamedParameter& parameter : parameters) names.push_back(parameter.name);
   const std::vector<double> factors = layer_factors(options, names);
   std::vector<ParameterValues> values;
@@ -85,6 +86,7 @@ std::vector<ParameterValues> parameter_values(const OptimizerOptions& options,
 void check_patterns(const std::string& key, const std::vector<std::string>& patterns,
                     const std::vector<NamedParameter>& parameters) {
   std::vector<std::string> names;
+  names.reserve(parameters.size());
   for (const NamedParameter& parameter : parameters) names.push_back(parameter.name);
   for (const std::string& pattern : patterns) {
     bool found = false;

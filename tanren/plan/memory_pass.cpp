@@ -37,7 +37,8 @@ void plan_limit(const Request& request, Plan& plan) {
   const std::string& asked = request.config.memory.limit;
   const bool on_cpu = plan.device.device == "cpu";
   const int64_t ranks = std::max<int64_t>(request.machine.local_ranks, 1);
-  const auto machine = static_cast<double>(request.machine.memory_bytes / (on_cpu ? ranks : 1));
+  const double machine =
+      static_cast<double>(request.machine.memory_bytes) / static_cast<double>(on_cpu ? ranks : 1);
   std::string value, reason;
   if (asked == "none") {
     reason = "memory.limit: the operating system decides what is too much";
