@@ -13,7 +13,7 @@ namespace tanren {
 
 namespace {
 
-constexpr size_t kMostNames = 4095;  // as many as an allocation's header can tell apart
+constexpr size_t kMostNames = 4095;  // a program that makes up names must not grow for ever
 
 struct Names {
   std::mutex mutex;

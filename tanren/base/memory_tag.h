@@ -19,14 +19,12 @@ enum class MemoryKind : uint8_t {
   batches,      // collated, ahead of the step or in it
   activations,  // made by forward and kept for backward
   temporaries,  // of one operator, or of the update
-  weight_casts,
-  key_values,  // of generation
 };
-constexpr size_t kNumMemoryKinds = 10;
+constexpr size_t kNumMemoryKinds = 8;
 
 constexpr std::array<std::string_view, kNumMemoryKinds> kMemoryKindNames = {
-    "other",   "weights",     "gradients",   "optimizer",    "averages",
-    "batches", "activations", "temporaries", "weight_casts", "key_values"};
+    "other",    "weights", "gradients",   "optimizer",
+    "averages", "batches", "activations", "temporaries"};
 
 constexpr std::string_view name(MemoryKind kind) {
   return kMemoryKindNames[static_cast<size_t>(kind)];

@@ -1,11 +1,11 @@
 #include "tanren/base/recompute.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/generators.h"
 #include "tanren/base/names.h"
 #include "tanren/base/random.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/ScopeExit.h>
@@ -45,37 +45,16 @@ class AutocastState {
   at::ScalarType dtype_;
 };
 
-at::Tensor generator_state(at::Device device) {
-  auto generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_generator_state(at::Device device, const at::Tensor& state) {
-  auto generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(state);
-}
-
-// The generators that a forward on `device` may draw from.
-std::vector<at::Device> generators_of(at::Device device) {
-  std::vector<at::Device> devices = {at::Device(at::kCPU)};
-  if (!device.is_cpu()) devices.push_back(device);
-  return devices;
-}
-
 // One block of one forward: what its second pass needs, and what that pass brought.
 struct Region {
   Region(const at::Tensor& block_input, std::function<at::Tensor(const at::Tensor&)> block)
       : input(block_input.detach()),
         input_requires_grad(block_input.requires_grad()),
         fn(std::move(block)),
-        precision(block_input.device().type()) {
+        precision(block_input.device().type()),
+        generators(generator_states(block_input.device())) {
     if (const RandomScope* scope = RandomScope::current()) {
       random.emplace(Random{scope->seed(), scope->attempt(), scope->ids()});
-    }
-    for (const auto& device : generators_of(input.device())) {
-      generators.emplace_back(device, generator_state(device));
     }
   }
 
@@ -92,8 +71,8 @@ struct Region {
   std::function<at::Tensor(const at::Tensor&)> fn;
   std::vector<at::Tensor> buffers;
   AutocastState precision;
+  TensorMap generators;
   std::optional<Random> random;
-  std::vector<std::pair<at::Device, at::Tensor>> generators;
   size_t num_saved = 0;             // by the first pass
   std::vector<at::Tensor> brought;  // by the second; each is given away once
 };
@@ -168,22 +147,20 @@ void Region::compute_again() {
   brought.clear();
   std::vector<at::Tensor> statistics;
   for (const auto& buffer : buffers) statistics.push_back(buffer.clone());
-  std::vector<std::pair<at::Device, at::Tensor>> drawn;
-  for (const auto& [device, state] : generators)
-    drawn.emplace_back(device, generator_state(device));
+  const TensorMap drawn = generator_states(input.device());
   const AutocastState now(input.device().type());
 
   autocast::increment_nesting();
   const auto restore = c10::make_scope_exit([&] {
     if (autocast::decrement_nesting() == 0) autocast::clear_cache();
     now.apply();
-    for (const auto& [device, state] : drawn) set_generator_state(device, state);
+    set_generator_states(input.device(), drawn);
     // Batch norm writes its statistics without counting a version, and saves them: so they go back.
     const at::AutoDispatchBelowADInplaceOrView uncounted;
     for (size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(statistics[i]);
   });
   precision.apply();
-  for (const auto& [device, state] : generators) set_generator_state(device, state);
+  set_generator_states(input.device(), generators);
   std::optional<RandomScope> scope;
   if (random) scope.emplace(random->seed, random->attempt, random->ids);
 

@@ -204,7 +204,7 @@ void fields(V& v, MemoryOptions& o) {
   v("recompute", o.recompute,
     {"Patterns of the model's blocks (as tanren summary names them) that keep their input alone "
      "for "
-     "backward and are computed again there: less memory, a third more time, the same numbers. "
+     "backward and are computed again there: less memory, more time, the same numbers. "
      "[\"*\"]: all.",
      Identity::free});
   v("recovery", o.recovery,

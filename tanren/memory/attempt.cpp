@@ -1,18 +1,17 @@
 #include "tanren/memory/attempt.h"
 
 #include "tanren/base/block_trail.h"
+#include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/memory/gauge.h"
 
-#include <ATen/SequenceNumber.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <array>
 #include <cctype>
-#include <cstdlib>
 #include <new>
 #include <string_view>
+#include <utility>
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -92,6 +91,11 @@ void note_shortage(int64_t bytes) {
 }
 
 Shortage take_shortage() { return std::exchange(noted(), Shortage{}); }
+
+void throw_memory_error(const c10::OutOfMemoryError& error, const std::string& advice) {
+  const std::string line = first_line(error.what_without_backtrace());
+  throw MemoryError(line.substr(0, line.rfind(';')) + "; " + advice);
+}
 
 bool says_out_of_memory(const std::string& message) {
   for (const auto words : kWords) {

@@ -5,8 +5,11 @@
 
 #include "tanren/memory/shortage.h"
 
+#include <c10/util/Exception.h>
+
 #include <functional>
 #include <optional>
+#include <string>
 
 namespace tanren {
 
@@ -14,6 +17,9 @@ namespace tanren {
 // Out of memory is: c10::OutOfMemoryError, std::bad_alloc, and what torch's allocators, cuBLAS and
 // oneDNN say in other words (says_out_of_memory).
 std::optional<Shortage> attempt(const std::function<void()>& work);
+
+// For what was no attempt: MemoryError with what `error` says was asked for, and `advice`.
+[[noreturn]] void throw_memory_error(const c10::OutOfMemoryError& error, const std::string& advice);
 
 // Whether the message of an error says, directly or in a library's own words, that memory ran out.
 bool says_out_of_memory(const std::string& message);

@@ -35,12 +35,11 @@ constexpr bool kMayCache = true;
 
 // Stands right before the data, within the kAlignment bytes that each block has in front.
 struct Header {
-  uint64_t bytes : 48;
-  uint64_t kind : 4;
-  uint64_t block : 12;
+  uint64_t bytes : 56;
+  uint64_t kind : 8;
   void* origin;  // malloc's pointer; null: the block is the arena's
 };
-static_assert(sizeof(Header) == 16 && kNumMemoryKinds <= 16);
+static_assert(sizeof(Header) == 16);
 
 constexpr size_t kLargest = size_t{1} << 47;
 
@@ -133,10 +132,8 @@ class CpuAllocator final : public c10::Allocator {
       if (freed || memory_tag().essential) data = try_obtain(bytes);
     }
     if (data == nullptr) refuse(bytes);
-    const MemoryTag& tag = memory_tag();
     Header& header = header_of(data);
-    header.kind = static_cast<uint64_t>(tag.kind);
-    header.block = tag.block;
+    header.kind = static_cast<uint64_t>(memory_tag().kind);
     count(data, static_cast<int64_t>(bytes), header.kind);
     return data;
   }
@@ -151,7 +148,8 @@ class CpuAllocator final : public c10::Allocator {
     const std::string allowed =
         limit == INT64_MAX ? "" : " of " + std::to_string(limit) + " allowed";
     TORCH_CHECK_WITH(OutOfMemoryError, false, "[memory] no room for a tensor of ", bytes,
-                     " bytes (tensors hold ", live_.load(), allowed, "); lower batch.microbatch");
+                     " bytes (tensors hold ", live_.load(), allowed,
+                     "); lower the batch, or raise the limit");
   }
 
   // What may be charged when `bytes` more are asked for.
@@ -177,7 +175,7 @@ class CpuAllocator final : public c10::Allocator {
         count_cached();
         if (!fits) return nullptr;
         void* data = static_cast<std::byte*>(block) + kAlignment;
-        header_of(data) = {.bytes = bytes, .kind = 0, .block = 0, .origin = nullptr};
+        header_of(data) = {.bytes = bytes, .kind = 0, .origin = nullptr};
         return data;
       }
     }
@@ -195,7 +193,7 @@ class CpuAllocator final : public c10::Allocator {
     // malloc aligns to 16: between 16 and 64 bytes lie before the data.
     const auto address = reinterpret_cast<uintptr_t>(origin) + sizeof(Header);
     void* data = reinterpret_cast<void*>((address + kAlignment - 1) / kAlignment * kAlignment);
-    header_of(data) = {.bytes = bytes, .kind = 0, .block = 0, .origin = origin};
+    header_of(data) = {.bytes = bytes, .kind = 0, .origin = origin};
     return data;
   }
 

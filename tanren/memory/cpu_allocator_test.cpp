@@ -172,6 +172,7 @@ TEST_F(CpuAllocatorTest, trimming_brings_resident_memory_back) {
   const int64_t start = resident();
   {
     std::vector<at::Tensor> many;
+    many.reserve(50);
     for (int i = 0; i < 50; ++i) many.push_back(at::ones({kMiB}));
   }
   EXPECT_GE(resident(), start + 150 * kMiB);

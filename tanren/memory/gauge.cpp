@@ -5,8 +5,21 @@
 #include <ATen/DeviceAccelerator.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 
 namespace tanren {
+
+namespace {
+
+// The accelerators' allocators keep one peak, which a restart forgets: it belongs to the process, as they do.
+std::atomic<int64_t>& peak_before_restart(at::Device device) {
+  constexpr size_t kMostDevices = 64;
+  static std::array<std::atomic<int64_t>, kMostDevices> peaks{};
+  return peaks.at(static_cast<size_t>(device.index()));
+}
+
+}  // namespace
 
 bool MemoryGauge::counts() const { return !device_.is_cpu() || cpu_allocator_installed(); }
 
@@ -24,8 +37,14 @@ int64_t MemoryGauge::peak() const {
   return cpu_allocator_installed() ? cpu_memory_stats().recent_peak_bytes : 0;
 }
 
+int64_t MemoryGauge::whole_peak() const {
+  if (device_.is_cpu()) return cpu_allocator_installed() ? cpu_memory_stats().peak_bytes : 0;
+  return std::max(peak(), peak_before_restart(device_).load());
+}
+
 void MemoryGauge::restart() {
   if (!device_.is_cpu()) {
+    peak_before_restart(device_).store(whole_peak());
     at::accelerator::resetPeakStats(device_.index());
   } else if (cpu_allocator_installed()) {
     restart_cpu_memory_peak();

@@ -22,6 +22,8 @@ class MemoryGauge {
   // The largest live() since the last restart().
   int64_t peak() const;
   void restart();
+  // The largest live() since the process began, whatever was restarted.
+  int64_t whole_peak() const;
   // What tensors may hold in all, but for the reserve of what is essential: the budget, or the
   // device's memory; 0: unknown.
   int64_t limit() const;

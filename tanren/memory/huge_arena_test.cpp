@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -53,8 +54,8 @@ TEST(HugeArena, joins_freed_neighbours_in_any_order) {
        {std::vector<int>{0, 1, 2}, {2, 1, 0}, {0, 2, 1}, {1, 0, 2}}) {
     HugeArena arena(64 * kMega);
     const size_t third = arena.capacity() / 3 / HugeArena::kQuantum * HugeArena::kQuantum;
-    std::vector<void*> blocks;
-    for (int i = 0; i < 3; ++i) blocks.push_back(arena.allocate(third));
+    std::array<void*, 3> blocks{};
+    for (auto& block : blocks) block = arena.allocate(third);
     for (const int i : order) arena.free(blocks[static_cast<size_t>(i)], third);
     EXPECT_NE(arena.allocate(arena.capacity()), nullptr);
   }

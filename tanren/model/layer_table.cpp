@@ -110,10 +110,9 @@ class Recorder {
 
  private:
   std::optional<size_t> block() const {
-    for (auto it = blocks_.rbegin(); it != blocks_.rend(); ++it) {
-      if (*it) return *it;
-    }
-    return std::nullopt;
+    const auto found = std::find_if(blocks_.rbegin(), blocks_.rend(),
+                                    [](const auto& block) { return block.has_value(); });
+    return found == blocks_.rend() ? std::nullopt : *found;
   }
 
   // Rows stand in the order in which LayerOwners walks the modules.

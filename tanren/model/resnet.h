@@ -60,6 +60,6 @@ class Resnet : public Module {
 
 // The task of model.kind = "resnet": images, classes or values as supervised(). model.size is one of
 // resnet_names(), resnet18 if empty. ConfigError for another size or inputs that are no images.
-Task resnet_task(const ModelOptions& options, const DataInfo& info);
+Task resnet_task(const ModelOptions& asked, const DataInfo& info);
 
 }  // namespace tanren

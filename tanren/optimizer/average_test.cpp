@@ -152,6 +152,7 @@ TEST(WeightAverage, exchanges_and_gives_back_bitwise_also_when_an_exception_pass
   average.update(2);
   const auto raw = values_of(weights.parameters);
   std::vector<at::Tensor> averaged;
+  averaged.reserve(kParameters.size());
   for (const auto& name : kParameters) averaged.push_back(average.state().tensors.at(name).clone());
   std::vector<const void*> places;
   places.reserve(weights.parameters.size());

@@ -42,12 +42,12 @@ class Optimizer {
   virtual void load(const State& state) = 0;
 };
 
-// Builds the optimizer named by options.kind; what is unset is filled in by with_defaults. A
+// Builds the optimizer named by asked.kind; what is unset is filled in by with_defaults. A
 // parameter takes the values of the first group with a matching pattern (a weight decay written in
 // a group also holds for 1-dim parameters) and the rate of its layer. Patterns and layers are meant
 // of `model`, all parameters of the model in its order, where it is given: so rates do not depend on
 // what is frozen. ConfigError for an unknown kind, or a pattern that matches no parameter.
-std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& asked,
                                           const std::vector<NamedParameter>& parameters,
                                           const std::vector<NamedParameter>& model = {});
 

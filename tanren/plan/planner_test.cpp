@@ -160,7 +160,7 @@ TEST(MemoryFormatPass, takes_channels_last_where_it_was_measured_faster) {
     given.config.model.kind = kind;
     given.config.model.norm = norm;
     given.config.precision.mode = mode;
-    const std::string line = given.line("memory_format");
+    std::string line = given.line("memory_format");
     EXPECT_EQ(given.plan().memory.channels_last, line.rfind("channels_last|", 0) == 0);
     return line;
   };

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/config/write_config.h"
+#include "tanren/memory/attempt.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/metrics/evaluation_file.h"
 #include "tanren/metrics/incident_file.h"
@@ -23,8 +24,6 @@
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
-
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <chrono>
@@ -190,10 +189,9 @@ RunOutput run(const RunInput& input, const Registry& registry) {
   try {
     return run_all(input, registry);
   } catch (const c10::OutOfMemoryError& error) {  // outside of any step
-    const std::string text = error.what_without_backtrace();
-    throw MemoryError(text.substr(0, text.find('\n')) +
-                      "; the model, its gradients and its optimizer state alone need more: raise "
-                      "memory.limit, or set optimizer.state = \"8bit\"");
+    throw_memory_error(error,
+                       "the model, its gradients and its optimizer state need more than there is: "
+                       "raise memory.limit, or set optimizer.state = \"8bit\"");
   }
 }
 

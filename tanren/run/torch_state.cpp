@@ -21,8 +21,9 @@ namespace {
 
 using Parameters = std::vector<NamedParameter>;
 
-[[noreturn]] void fail(const std::string& path, const std::string& what, const std::string& todo) {
-  throw CheckpointError("[optimizer] init_from " + path + ": " + what + "; " + todo);
+[[noreturn]] void fail(const std::string& path, const std::string& what,
+                       const std::string& advice) {
+  throw CheckpointError("[optimizer] init_from " + path + ": " + what + "; " + advice);
 }
 
 void check_kind(const std::string& kind) {

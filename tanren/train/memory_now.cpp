@@ -1,6 +1,7 @@
 #include "tanren/train/memory_now.h"
 
 #include "tanren/memory/cpu_allocator.h"
+#include "tanren/memory/gauge.h"
 
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -11,9 +12,7 @@
 namespace tanren {
 
 int64_t memory_now(at::Device device) {
-  if (!device.is_cpu()) {
-    return at::accelerator::getDeviceStats(device.index()).allocated_bytes[0].peak;
-  }
+  if (!device.is_cpu()) return MemoryGauge(device).whole_peak();
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<int64_t>(usage.ru_maxrss) * 1024;

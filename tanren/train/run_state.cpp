@@ -1,10 +1,10 @@
 #include "tanren/train/run_state.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/generators.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/names.h"
 #include "tanren/checkpoint/check_tensors.h"
-#include "tanren/train/generators.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -4,6 +4,7 @@
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/memory/attempt.h"
 #include "tanren/optimizer/average.h"
 #include "tanren/optimizer/clip.h"
 #include "tanren/optimizer/schedule.h"
@@ -15,7 +16,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
 
 #include <cmath>
 
@@ -256,9 +256,8 @@ std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts
   try {
     return essential_update(phase, run, parts, batch);
   } catch (const c10::OutOfMemoryError& error) {
-    const std::string text = error.what_without_backtrace();
-    throw MemoryError(text.substr(0, text.find('\n')) +
-                      "; it was needed outside of forward and backward: raise memory.limit");
+    throw_memory_error(error,
+                       "an update needs it outside of forward and backward: raise memory.limit");
   }
 }
 

@@ -1,6 +1,6 @@
 #include "tanren/train/undo.h"
 
-#include "tanren/train/generators.h"
+#include "tanren/base/generators.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -187,6 +187,18 @@ TEST_F(RecoveryTest, no_room_for_the_update_itself_is_the_same_kind_of_error) {
   EXPECT_THROW(run.step(batch), MemoryError);
 }
 
+TEST_F(RecoveryTest, the_configs_limit_is_the_allocators_and_gone_with_the_next_run) {
+  auto config = gpt_config();
+  config.memory.limit = "64MiB";
+  TinyRun run(config);
+  EXPECT_EQ(cpu_memory_limit(), int64_t{64} << 20);
+  EXPECT_GT(cpu_memory_reserve(), 0);
+  config.memory.limit = "none";
+  config.memory.allocator = "cached";
+  TinyRun other(config);
+  EXPECT_EQ(cpu_memory_limit(), 0);
+}
+
 TEST_F(RecoveryTest, switched_off_it_ends_the_run_at_the_first_failure) {
   auto config = gpt_config();
   config.memory.recovery = "off";

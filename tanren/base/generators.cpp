@@ -1,4 +1,4 @@
-#include "tanren/train/generators.h"
+#include "tanren/base/generators.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
