@@ -199,6 +199,7 @@ void check_entry(const Entry& entry, const HeaderReader& reader, uint64_t availa
 // A name that comes twice would silently replace the first.
 void check_names(const std::vector<Entry>& entries, const std::filesystem::path& path) {
   std::vector<std::string_view> names;
+  names.reserve(entries.size());
   for (const auto& entry : entries) names.emplace_back(entry.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
@@ -227,6 +228,7 @@ std::vector<Entry> read_header(std::string_view file, Metadata& metadata, uint64
 void check_cover(const std::vector<Entry>& entries, uint64_t available,
                  const std::filesystem::path& path) {
   std::vector<const Entry*> by_place;
+  by_place.reserve(entries.size());
   for (const auto& entry : entries) by_place.push_back(&entry);
   std::sort(by_place.begin(), by_place.end(),
             [](const Entry* a, const Entry* b) { return a->offsets < b->offsets; });

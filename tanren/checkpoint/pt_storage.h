@@ -21,9 +21,9 @@ class PtStorages {
 
   void add(const std::string& key, std::string_view bytes) { bytes_[key] = bytes; }
 
-  // The 1-dim tensor over the storage that the persistent id at `id` names; the same memory for the
+  // The 1-dim tensor over the storage that the persistent id at `index` names; the same memory for the
   // same key. `dtype` ("torch.float32") where the id names an untyped storage.
-  at::Tensor at(const Pickle& pickle, uint32_t id, std::string_view dtype);
+  at::Tensor at(const Pickle& pickle, uint32_t index, std::string_view dtype);
 
   // The dtype of each storage that `pickle` names, by key, in the format before torch 1.6.
   std::map<std::string, at::ScalarType> legacy_types(const Pickle& pickle) const;

@@ -191,10 +191,10 @@ void write_pt(const std::filesystem::path& path, const TensorMap& tensors) {
   document.write(path);
 }
 
-void write_pt(const std::filesystem::path& path, const PtValue& value) {
-  Document document;
-  document.add(value, "");
-  document.write(path);
+void write_pt(const std::filesystem::path& path, const PtValue& document) {
+  Document file;
+  file.add(document, "");
+  file.write(path);
 }
 
 }  // namespace tanren

@@ -20,7 +20,7 @@ struct WeightsFile {
 // Reads by content, not by extension; an index (…safetensors.index.json) stands for its files, a
 // checkpoint's folder for its model, a run folder for its newest checkpoint.
 // InputError naming the file for anything malformed.
-WeightsFile read_weights(const std::filesystem::path& path);
+WeightsFile read_weights(const std::filesystem::path& named);
 
 struct StateDict {
   TensorMap tensors;

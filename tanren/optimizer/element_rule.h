@@ -58,11 +58,7 @@ void for_each_member(const TensorLists& lists, const Kernel& kernel) {
   };
   for (size_t i = 0; i < lists.parameters.size(); ++i) {
     const bool wide = lists.parameters[i].scalar_type() == at::kDouble;
-    if (wide) {
-      run(i, double());
-    } else {
-      run(i, float());
-    }
+    wide ? run(i, double()) : run(i, float());  // NOLINT(bugprone-branch-clone): other kernels
   }
 }
 

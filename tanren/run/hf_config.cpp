@@ -103,7 +103,7 @@ void set(std::optional<T>& key, const std::optional<T>& value, const T& unset) {
 }
 
 std::string activation_of(const Fields& json, const char* key, const std::string& unset) {
-  const std::string name = json.text(key, unset);
+  std::string name = json.text(key, unset);
   if (name == "gelu_new" || name == "gelu_pytorch_tanh") return "gelu_tanh";
   if (name == "swish") return "silu";
   for (const char* known : {"gelu", "relu", "tanh", "silu"}) {

@@ -53,9 +53,10 @@ Parameters parameters_of(const torch::nn::Module& module) {
 // The module's parameters in the order of the file's model, where that has them all.
 Parameters in_file_order(const Parameters& own, const TensorMap& model) {
   Parameters ordered;
-  for (const auto& [name, tensor] : model) {
-    const auto found = std::find_if(own.begin(), own.end(),
-                                    [&](const auto& parameter) { return parameter.name == name; });
+  for (const auto& entry : model) {
+    const auto found = std::find_if(own.begin(), own.end(), [&](const auto& parameter) {
+      return parameter.name == entry.first;
+    });
     if (found != own.end()) ordered.push_back(*found);
   }
   return ordered.size() == own.size() ? ordered : own;

@@ -65,9 +65,11 @@ void backward_pending(Phase& phase, const Terms& terms, const Pending& pending,
 // What is still to come after a backward that broke off.
 Pending without_fired(const Phase& phase, const Pending& pending) {
   Pending rest;
-  for (size_t i = 0; i < phase.objectives.size(); ++i) {
-    const auto& gradients = phase.objectives[i].gradients;
-    const auto& before = pending[i] ? *pending[i] : gradients.parameters();
+  size_t i = 0;
+  for (const auto& objective : phase.objectives) {
+    const auto& gradients = objective.gradients;
+    const auto& known = pending[i++];
+    const auto& before = known ? *known : gradients.parameters();
     std::vector<at::Tensor> left;
     for (const auto& parameter : before) {
       if (!gradients.fired_in_microstep(parameter)) left.push_back(parameter);

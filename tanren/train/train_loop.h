@@ -52,6 +52,6 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const Surroundings& surroundings);
 
 // Throws RunError when the guard halts: the line names step, cause, culprit and last checkpoint.
-LoopResult train_loop(RunState& run, const Parts& parts, const Surroundings& surroundings);
+LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& surroundings);
 
 }  // namespace tanren

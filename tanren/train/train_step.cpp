@@ -162,7 +162,7 @@ Batch prepared(const Batch& batch, const Parts& parts) {
   const bool wide = parts.plan.precision.mode == Mode::fp64;
   const bool channels_last = parts.plan.memory.channels_last;
   if (!wide && !channels_last && parts.device.is_cpu()) return batch;
-  const Batch moved = batch.to(parts.device);
+  Batch moved = batch.to(parts.device);
   if (!wide && !channels_last) return moved;
   Batch result;
   result.ids = moved.ids;
@@ -195,9 +195,9 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
   const auto statuses = measure_and_read(phase, parts, batch, losses);
 
   StepReport report;
-  for (size_t i = 0; i < phase.objectives.size(); ++i) {
-    auto& objective = phase.objectives[i];
-    const auto& status = statuses[i];
+  auto next_status = statuses.begin();
+  for (auto& objective : phase.objectives) {
+    const auto& status = *next_status++;
     double norm = status.norm;
     if (!std::isfinite(norm) && std::isfinite(status.loss)) {
       norm = exact_norm(objective.gradients.flat());  // the sum of squares may just not fit fp32
