@@ -99,8 +99,9 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
  public:
   void call_pack_hook(const at::Tensor& tensor) override {
     if (recording->brought != nullptr) {
-      recording->brought->push_back(tensor.detach());
-      kept_ = tensor;
+      // The node keeps its own copy: with its graph, an output would keep the node that keeps it.
+      kept_ = tensor.detach();
+      recording->brought->push_back(kept_);
       return;
     }
     // A parameter lives on anyway; but it counts, so that both passes number alike.

@@ -106,10 +106,12 @@ void attention_gradient(const AttentionBlock& block, const S* scores, const S* g
   }
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): types
 #define TANREN_ATTENTION(S, T, Acc)                                                      \
   template void attention_weights<S, T, Acc>(const AttentionBlock&, const S*, T*, Acc*); \
   template void attention_gradient<S, T, Acc>(const AttentionBlock&, const S*, const S*, \
                                               const Acc*, const Acc*, T*, T*)
+// NOLINTEND(bugprone-macro-parentheses)
 TANREN_ATTENTION(float, float, float);
 TANREN_ATTENTION(double, double, double);
 TANREN_ATTENTION(c10::Half, c10::Half, float);

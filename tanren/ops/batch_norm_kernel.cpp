@@ -251,6 +251,7 @@ void input_gradient(const NormedRows& norm, const InputSlopes& slopes, const T* 
   });
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): types
 #define TANREN_NORM(T)                                                                             \
   template void channel_moments<T>(const T*, int64_t, int64_t, double*, double*);                  \
   template void normalise_rows<T>(const NormedRows&, const T*, const T*, T*);                      \
@@ -258,6 +259,7 @@ void input_gradient(const NormedRows& norm, const InputSlopes& slopes, const T* 
                                  T*, double*, double*);                                            \
   template void input_gradient<T>(const NormedRows&, const InputSlopes&, const T*, const T*, bool, \
                                   T*)
+// NOLINTEND(bugprone-macro-parentheses)
 TANREN_NORM(float);
 TANREN_NORM(uint16_t);
 #undef TANREN_NORM

@@ -88,11 +88,13 @@ void cross_entropy_gradient(const T* logits, const int64_t* labels, const Acc* m
   });
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): types
 #define TANREN_CROSS_ENTROPY(T, Acc)                                                               \
   template void cross_entropy_rows<T, Acc>(const T*, const int64_t*, int64_t, int64_t, Acc*, Acc*, \
                                            Acc*);                                                  \
   template void cross_entropy_gradient<T, Acc>(const T*, const int64_t*, const Acc*, const Acc*,   \
                                                Acc, int64_t, int64_t, T*)
+// NOLINTEND(bugprone-macro-parentheses)
 TANREN_CROSS_ENTROPY(float, float);
 TANREN_CROSS_ENTROPY(double, double);
 TANREN_CROSS_ENTROPY(c10::Half, float);

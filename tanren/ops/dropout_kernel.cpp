@@ -92,9 +92,11 @@ void add_dropout_gradient(int64_t count, double scale, const R* gradient, const 
   });
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): types
 #define TANREN_ADD_DROPOUT(T, R)                                                             \
   template void add_dropout_rows(const DropoutDraw&, double, const R*, const T*, R*, bool*); \
   template void add_dropout_gradient(int64_t, double, const R*, const bool*, T*)
+// NOLINTEND(bugprone-macro-parentheses)
 TANREN_ADD_DROPOUT(float, float);
 TANREN_ADD_DROPOUT(double, double);
 TANREN_ADD_DROPOUT(c10::Half, float);

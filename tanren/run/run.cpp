@@ -156,6 +156,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry) {
   const auto own_sinks = make_sinks(folder, state, parts.plan.metrics,
                                     {{"config", to_toml(input.config)}, {"plan", plan_text}});
   std::vector<Sink*> sinks;
+  sinks.reserve(own_sinks.size() + input.sinks.size());
   for (const auto& sink : own_sinks) sinks.push_back(sink.get());
   sinks.insert(sinks.end(), input.sinks.begin(), input.sinks.end());
   if (input.started) input.started(parts.plan, folder.resume_from());

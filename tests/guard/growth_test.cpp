@@ -23,7 +23,7 @@ class Keeper : public torch::nn::Module {
         detached_(detached) {}
 
   at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor y = layer_(x.flatten(1));
+    at::Tensor y = layer_(x.flatten(1));
     if (keeps_) kept_.push_back(detached_ ? at::tanh(y.detach()).repeat({64, 64}) : at::tanh(y));
     return y;
   }

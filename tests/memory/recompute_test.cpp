@@ -65,6 +65,17 @@ TEST_P(RecomputeOf, every_block_leaves_weights_statistics_and_losses_bitwise_as_
   }
 }
 
+TEST_P(RecomputeOf, every_block_leaves_no_memory_behind) {
+  auto config = recompute_config(GetParam(), "fp32");
+  config.memory.recompute = {"*"};
+  config.memory.limit = "8GiB";  // so that the allocator is ours, under a sanitizer too
+  TinyRun run(config);
+  run.step();
+  const int64_t live = cpu_memory_stats().live_bytes;
+  run.steps(3);
+  EXPECT_EQ(cpu_memory_stats().live_bytes, live);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, RecomputeOf,
                          ::testing::Values("mlp", "convnet", "gpt2", "bert", "lstm", "resnet"));
 

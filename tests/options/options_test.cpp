@@ -98,15 +98,15 @@ constexpr auto kPlanCuda = Row::Seen::plan_cuda;
 
 const Sets kConvnet = {"model.kind=convnet", "model.hidden=[128,128]", "model.channels=[4]",
                        "data.train.shape=[1,2,3]", "data.eval.shape=[1,2,3]"};
-const Sets kSynthetic = {"data.train.kind=synthetic",
-                         "data.train.path=",
-                         "data.train.classes=0",
-                         "data.train.fields=[\"inputs: float[6] in [-1, 1]\", \"labels: int[] in "
-                         "[0, 2]\"]",
-                         "data.train.samples=12",
-                         "data.eval.kind=",
-                         "data.eval.path=",
-                         "data.eval.classes=0"};
+const Sets kSynthetic = {
+    "data.train.kind=synthetic",
+    "data.train.path=",
+    "data.train.classes=0",
+    R"(data.train.fields=["inputs: float[6] in [-1, 1]", "labels: int[] in [0, 2]"])",
+    "data.train.samples=12",
+    "data.eval.kind=",
+    "data.eval.path=",
+    "data.eval.classes=0"};
 const Sets kImages = {"data.train.kind=images", "data.train.path=pictures", "data.train.classes=0",
                       "data.train.size=[8]",    "data.eval.kind=",          "data.eval.path=",
                       "data.eval.classes=0"};
