@@ -1,5 +1,6 @@
 #include "tanren/ops/batch_norm.h"
 
+#include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/ops/batch_norm_kernel.h"
 
@@ -50,6 +51,12 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     at::Tensor y = at::empty_like(x);
     // Rows: mean, 1 / standard deviation, and the line that x goes through.
     const at::Tensor saved = at::empty({4, channels}, weight.options().requires_grad(false));
+    // The mask of relu: without a residual it follows from x.
+    const bool needs_y = call.relu && residual.has_value();
+    context->save_for_backward({x, weight, saved, needs_y ? y : at::Tensor()});
+    context->saved_data["relu"] = call.relu;
+    context->saved_data["residual"] = residual.has_value();
+    if (is_dry(x)) return y;
     auto* numbers = saved.mutable_data_ptr<float>();
     float *factor = numbers + 2 * channels, *offset = numbers + 3 * channels;
     const auto *scale = weight.const_data_ptr<float>(), *shift = bias.const_data_ptr<float>();
@@ -67,11 +74,6 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
                         data<T>(residual.value_or(at::Tensor())), data<T>(y));
     });
     update_running(call, mean, variance, rows);
-    // The mask of relu: without a residual it follows from x.
-    const bool needs_y = call.relu && residual.has_value();
-    context->save_for_backward({x, weight, saved, needs_y ? y : at::Tensor()});
-    context->saved_data["relu"] = call.relu;
-    context->saved_data["residual"] = residual.has_value();
     return y;
   }
 
@@ -86,8 +88,8 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     const at::Tensor &x = tensors[0], &weight = tensors[1], &saved = tensors[2], &y = tensors[3];
     const int64_t channels = x.size(1), rows = x.numel() / channels;
     const auto width = static_cast<size_t>(channels);
-    const auto* numbers = saved.const_data_ptr<float>();
     const bool relu = context->saved_data["relu"].toBool();
+    const auto* numbers = saved.const_data_ptr<float>();
     const NormedRows norm{rows, channels, numbers + 2 * channels, numbers + 3 * channels, relu};
     const at::Tensor gradient = gradients[0].to(x.scalar_type()).contiguous(kLast);
     const at::Tensor masked = y.defined() ? at::empty_like(gradient) : at::Tensor();
@@ -96,6 +98,12 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     PerChannel slopes(3, channels);
     const auto* scale = weight.const_data_ptr<float>();
     at::Tensor d_weight = at::empty_like(weight), d_bias = at::empty_like(weight);
+    const auto gradients_of_inputs = [&] {
+      at::Tensor d_residual;
+      if (context->saved_data["residual"].toBool()) d_residual = relu ? masked : gradient;
+      return torch::autograd::variable_list{dx, d_residual, d_weight, d_bias, {}};
+    };
+    if (is_dry(x)) return gradients_of_inputs();
     by_dtype(x, [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
       gradient_sums<T>(norm, data<T>(gradient), data<T>(x), data<T>(y), numbers, data<T>(masked),
@@ -115,9 +123,7 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
                         data<T>(masked.defined() ? masked : gradient), data<T>(x), masked.defined(),
                         data<T>(dx));
     });
-    at::Tensor d_residual;
-    if (context->saved_data["residual"].toBool()) d_residual = relu ? masked : gradient;
-    return {dx, d_residual, d_weight, d_bias, {}};
+    return gradients_of_inputs();
   }
 
  private:

@@ -1,5 +1,6 @@
 #include "tanren/ops/blocked_attention.h"
 
+#include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/ops/attention_bf16.h"
 #include "tanren/ops/attention_kernel.h"
@@ -172,7 +173,17 @@ class BlockedAttention {
 
   template <typename F>
   void for_each_head(const at::Tensor& q, const F& work) const {
-    at::parallel_for(0, q.size(0) * call_.num_heads, 1, [&](int64_t begin, int64_t end) {
+    const int64_t num_heads = q.size(0) * call_.num_heads;
+    if (is_dry(q)) {  // what all threads hold while one of them works
+      const PlainKernelScope plain;
+      std::vector<Scratch> all;
+      for (int64_t i = 0; i < std::min<int64_t>(at::get_num_threads(), num_heads); ++i) {
+        all.emplace_back(q, q.size(1));
+      }
+      if (!all.empty()) work(head_at(q, 0), all.front());
+      return;
+    }
+    at::parallel_for(0, num_heads, 1, [&](int64_t begin, int64_t end) {
       const PlainKernelScope plain;
       const Scratch scratch(q, q.size(1));
       for (int64_t unit = begin; unit < end; ++unit) work(head_at(q, unit), scratch);
@@ -191,6 +202,7 @@ class BlockedAttention {
 
   template <typename F>
   void for_each_block_head(const at::Tensor& q, const F& work) const {
+    if (is_dry(q)) return;
     at::parallel_for(0, q.size(0) * call_.num_heads, 1, [&](int64_t begin, int64_t end) {
       Bf16Attention attention(q.size(1), q.size(2) / call_.num_heads, kBlockRows, call_.causal);
       for (int64_t unit = begin; unit < end; ++unit) work(attention, head_at(q, unit));

@@ -1,5 +1,6 @@
 #include "tanren/ops/convolution.h"
 
+#include "tanren/base/dry_scope.h"
 #include "tanren/ops/image_columns.h"
 
 #include <ATen/ATen.h>
@@ -54,11 +55,13 @@ at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& x,
   const Patches patches{x.size(2),        x.size(3),       in, kernel, shape.stride, shape.padding,
                         gradient.size(2), gradient.size(3)};
   at::Tensor columns = at::empty({rows, kernel * kernel * in}, x.options());
-  const auto* from = x.const_data_ptr<c10::BFloat16>();
-  auto* to = columns.mutable_data_ptr<c10::BFloat16>();
-  at::parallel_for(0, x.size(0) * patches.out_height, 1, [&](int64_t begin, int64_t end) {
-    image_columns(patches, from, begin, end, to);
-  });
+  if (!is_dry(x)) {
+    const auto* from = x.const_data_ptr<c10::BFloat16>();
+    auto* to = columns.mutable_data_ptr<c10::BFloat16>();
+    at::parallel_for(0, x.size(0) * patches.out_height, 1, [&](int64_t begin, int64_t end) {
+      image_columns(patches, from, begin, end, to);
+    });
+  }
   return at::mm(as_rows(gradient).t(), columns)
       .view({out, kernel, kernel, in})
       .permute({0, 3, 1, 2});

@@ -1,5 +1,6 @@
 #include "tanren/ops/cross_entropy.h"
 
+#include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/ops/cross_entropy_kernel.h"
 
@@ -14,6 +15,7 @@ namespace tanren {
 namespace {
 
 void check_labels(const at::Tensor& labels, int64_t classes) {
+  if (is_dry(labels)) return;
   const auto* values = labels.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < labels.numel(); ++i) {
     if (values[i] != kIgnoredLabel && (values[i] < 0 || values[i] >= classes)) {
@@ -34,6 +36,8 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
     const auto wide = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     const at::Tensor maxima = at::empty({rows}, logits.options().dtype(wide));
     const at::Tensor sums = at::empty_like(maxima), losses = at::empty_like(maxima);
+    context->save_for_backward({logits, labels, maxima, sums});
+    if (is_dry(logits)) return losses.sum();
     AT_DISPATCH_FLOATING_TYPES_AND2(
         at::kHalf, at::kBFloat16, logits.scalar_type(), "cross_entropy", [&] {
           using Acc = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
@@ -41,7 +45,6 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
                              rows, classes, maxima.mutable_data_ptr<Acc>(),
                              sums.mutable_data_ptr<Acc>(), losses.mutable_data_ptr<Acc>());
         });
-    context->save_for_backward({logits, labels, maxima, sums});
     return losses.sum();
   }
 
@@ -55,6 +58,7 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
     const auto saved = context->get_saved_variables();
     const at::Tensor &logits = saved[0], &labels = saved[1], &maxima = saved[2], &sums = saved[3];
     at::Tensor result = at::empty_like(logits);
+    if (is_dry(result)) return {result, {}};
     AT_DISPATCH_FLOATING_TYPES_AND2(
         at::kHalf, at::kBFloat16, logits.scalar_type(), "cross_entropy_backward", [&] {
           using Acc = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;

@@ -1,5 +1,6 @@
 #include "tanren/ops/dropout.h"
 
+#include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/ops/draw.h"
 
@@ -67,6 +68,7 @@ std::pair<at::Tensor, at::Tensor> dropout_with_mask(const at::Tensor& x, double 
   const DropoutDraw draw = make_draw(scope, ids, x.sizes(), p, site);
   at::Tensor out = at::empty_like(x);
   at::Tensor mask = at::empty(x.sizes(), x.options().dtype(at::kBool));
+  if (is_dry(x)) return {out, mask};
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "dropout", [&] {
     apply_dropout<scalar_t>(draw, scale, x.const_data_ptr<scalar_t>(),
                             out.mutable_data_ptr<scalar_t>(), mask.mutable_data_ptr<bool>());
@@ -102,15 +104,16 @@ class AddDropoutFunction : public torch::autograd::Function<AddDropoutFunction> 
     const DropoutDraw draw = make_draw(scope, ids, x.sizes(), p, static_cast<uint64_t>(site));
     at::Tensor out = at::empty_like(residual);
     at::Tensor mask = at::empty(x.sizes(), x.options().dtype(at::kBool));
+    context->save_for_backward({mask});
+    context->saved_data["scale"] = 1 / (1 - p);
+    context->saved_data["dtype"] = x.scalar_type();
+    if (is_dry(x)) return out;
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "add_dropout", [&] {
       using R = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
       add_dropout_rows(draw, 1 / (1 - p), residual.const_data_ptr<R>(),
                        x.const_data_ptr<scalar_t>(), out.mutable_data_ptr<R>(),
                        mask.mutable_data_ptr<bool>());
     });
-    context->save_for_backward({mask});
-    context->saved_data["scale"] = 1 / (1 - p);
-    context->saved_data["dtype"] = x.scalar_type();
     return out;
   }
 
@@ -125,6 +128,7 @@ class AddDropoutFunction : public torch::autograd::Function<AddDropoutFunction> 
       return {gradient, dropped, {}, {}};
     }
     at::Tensor out = at::empty(gradient.sizes(), gradient.options().dtype(dtype));
+    if (is_dry(gradient)) return {gradient, out, {}, {}};
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "add_dropout_backward", [&] {
       using R = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
       add_dropout_gradient(gradient.numel(), scale, gradient.const_data_ptr<R>(),
@@ -162,6 +166,7 @@ at::Tensor dropout_mask(at::IntArrayRef sizes, double p, uint64_t site) {
   const RandomScope& scope = scope_for(sizes, p);
   const at::Tensor ids = scope.ids().contiguous();
   at::Tensor mask = at::empty(sizes, at::kBool);
+  if (is_dry(mask)) return mask;
   draw_mask(make_draw(scope, ids, sizes, p, site), mask.mutable_data_ptr<bool>());
   return mask;
 }

@@ -4,6 +4,7 @@
 // optimizer alone.
 #pragma once
 
+#include "tanren/base/dry_scope.h"
 #include "tanren/optimizer/element_kernels.h"
 #include "tanren/optimizer/group.h"
 
@@ -48,6 +49,7 @@ std::unique_ptr<ElementRule> make_rmsprop_rule(const OptimizerOptions& options);
 // Calls kernel(elements) for every member of `lists`, in its dtype.
 template <typename Kernel>
 void for_each_member(const TensorLists& lists, const Kernel& kernel) {
+  if (!lists.parameters.empty() && is_dry(lists.parameters.front())) return;
   const auto run = [&]<typename T>(size_t i, T) {
     const auto memory = [&](const TensorVector& list) {
       return list.empty() ? nullptr : list[i].mutable_data_ptr<T>();

@@ -1,5 +1,6 @@
 #include "tanren/optimizer/packed_adamw.h"
 
+#include "tanren/base/dry_scope.h"
 #include "tanren/base/names.h"
 #include "tanren/optimizer/adamw.h"
 #include "tanren/optimizer/packed_kernels.h"
@@ -117,6 +118,7 @@ class PackedAdamW final : public TensorOptimizer {
 
   void update(const at::Tensor& parameter, const at::Tensor& gradient, Moments& moments,
               const MomentNumbers& numbers, uint32_t step) {
+    if (is_dry(parameter)) return;
     if (way_ == Way::foreach || !parameter.is_cpu()) {
       update_by_operations(parameter, gradient, moments, numbers);
     } else if (options_.state == "bf16") {

@@ -1,0 +1,159 @@
+#include "tanren/base/dry_scope.h"
+
+#include "tanren/base/dry_operators.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/Allocator.h>
+#include <torch/library.h>
+
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include <sys/mman.h>
+
+namespace tanren {
+
+using torch::jit::Stack;
+
+namespace {
+
+// Above autocast and autograd, and no backend's: its fallback sees what the program calls.
+constexpr auto kKey = c10::DispatchKey::DeferredInit;
+constexpr auto kAutocast = c10::DispatchKey::AutocastCPU;
+constexpr size_t kSmall = 64 << 10;
+
+// Whether this thread is in a dry run.
+thread_local bool dry = false;
+
+// The memory of one tensor: addresses that cost nothing until somebody writes there.
+class Block {
+ public:
+  explicit Block(size_t bytes) : bytes_(bytes) {
+    if (bytes_ >= kSmall) {
+      void* found = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      data_ = found == MAP_FAILED ? nullptr : found;
+    } else if (bytes_ > 0) {
+      data_ = std::calloc(1, bytes_);
+    }
+    report(static_cast<int64_t>(bytes_));
+  }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block() {
+    report(-static_cast<int64_t>(bytes_));
+    if (bytes_ < kSmall) {
+      std::free(data_);
+    } else if (data_ != nullptr) {
+      ::munmap(data_, bytes_);
+    }
+  }
+  void* data() const { return data_; }
+
+ private:
+  // To TraceScope, as allocators do.
+  void report(int64_t bytes) {
+    if (bytes != 0) c10::reportMemoryUsageToProfiler(this, bytes, 0, 0, c10::Device(c10::kCPU));
+  }
+
+  size_t bytes_;
+  void* data_ = nullptr;
+};
+
+// torch's allocator of the meta device, but in a dry run.
+class DryAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    if (!dry) return {nullptr, nullptr, [](void*) {}, c10::Device(c10::kMeta)};
+    auto block = std::make_unique<Block>(bytes);
+    void* data = block->data();
+    return {data, block.release(), [](void* context) { delete static_cast<Block*>(context); },
+            c10::Device(c10::kCPU)};
+  }
+  void copy_data(void* to, const void* from, size_t count) const override {
+    default_copy_data(to, from, count);
+  }
+};
+
+void install_allocator() {
+  static DryAllocator allocator;
+  static const bool installed = [] {
+    c10::SetAllocator(c10::kMeta, &allocator, /*priority=*/10);
+    return true;
+  }();
+  (void)installed;
+}
+
+// What the program calls, before autocast and autograd.
+void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+  const auto& name = op.operator_name().name;
+  if (name == "aten::empty" || name == "aten::empty_strided") {
+    const auto& arguments = op.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (arguments[i].name() != "device") continue;
+      torch::jit::peek(*stack, i, arguments.size()) = c10::Device(c10::kMeta);
+    }
+  }
+  keys = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
+  // Autocast's key comes with CPU tensors; these have another backend's keys.
+  if (keys.has_backend(c10::BackendComponent::MetaBit) &&
+      !c10::impl::tls_is_dispatch_key_excluded(kAutocast) &&
+      op.hasKernelForDispatchKey(kAutocast)) {
+    keys = keys.add(kAutocast);
+  }
+  op.redispatchBoxed(keys, stack);
+}
+
+// What torch has no shape function for.
+void computed(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  if (!dry) {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, op.operator_name(), " has no shape function");
+  }
+  if (run_dry_operator(op, *stack)) return;
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+}
+
+// Once for the process: outside of dry runs these operators fail on the meta device as ever.
+void install_operators() {
+  static const auto library = [] {
+    torch::Library made(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
+    const auto add = [&](const std::string& name) {
+      made.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&computed>());
+    };
+    auto& dispatcher = c10::Dispatcher::singleton();
+    for (const auto& name : dispatcher.getAllOpNames()) {
+      if (name.name.rfind("aten::", 0) != 0) continue;
+      const auto op = dispatcher.findOp(name);
+      if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
+      if (op->hasKernelForDispatchKey(c10::DispatchKey::Meta)) continue;
+      add(name.name + (name.overload_name.empty() ? "" : "." + name.overload_name));
+    }
+    for (const char* name : dry_operators()) add(name);
+    return made;
+  }();
+  (void)library;
+}
+
+}  // namespace
+
+struct DryScope::Impl {
+  std::vector<torch::Library> libraries;
+};
+
+DryScope::DryScope() : impl_(std::make_unique<Impl>()) {
+  install_allocator();
+  install_operators();
+  auto& libraries = impl_->libraries;
+  libraries.emplace_back(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
+  libraries.back().fallback(torch::CppFunction::makeFromBoxedFunction<&called>());
+  dry = true;
+  c10::impl::tls_set_dispatch_key_included(kKey, true);
+}
+
+DryScope::~DryScope() {
+  c10::impl::tls_set_dispatch_key_included(kKey, false);
+  dry = false;
+}
+
+}  // namespace tanren

@@ -1,0 +1,21 @@
+// MemoryTrace: what tensors took and gave back, in order, each with what it was for. Made by
+// TraceScope (trace_scope.h) in a real run and in a dry one (dry_scope.h). Not thread-safe.
+#pragma once
+
+#include "tanren/base/memory_tag.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace tanren {
+
+struct MemoryEvent {
+  int64_t bytes = 0;                    // above 0: made; below: given back
+  uint32_t tensor = 0;                  // number of the tensor's memory in this trace, from 0
+  MemoryKind kind = MemoryKind::other;  // said by the scope that it was made in
+  uint16_t block = 0;                   // block_trail.h
+};
+
+using MemoryTrace = std::vector<MemoryEvent>;
+
+}  // namespace tanren

@@ -1,0 +1,188 @@
+// What a dry run predicts is what the step then takes, counted by the allocator.
+#include "tests/support/tiny_run.h"
+
+#include "tanren/base/dry_scope.h"
+#include "tanren/base/error.h"
+#include "tanren/base/trace_scope.h"
+#include "tanren/memory/cpu_allocator.h"
+#include "tanren/run/predict.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <random>
+
+namespace tanren::testing {
+namespace {
+
+RunConfig small(const std::string& kind, const std::string& mode) {
+  auto config = tiny_config(kind);
+  config.precision.mode = mode;
+  config.memory.limit = "16GiB";  // so that the allocator is ours, under a sanitizer too
+  config.batch.global_batch = "8";
+  config.model.dropout = 0.1;
+  if (kind == "gpt2" || kind == "bert" || kind == "lstm") {
+    config.model.num_layers = 2;
+    config.model.hidden_size = 128;
+    config.model.vocab_size = 500;
+    if (kind != "lstm") config.model.num_heads = 2;
+    config.data.train.fields = {"inputs: int[64] in [0, 49]", kind == "gpt2"
+                                                                  ? "labels: int[64] in [0, 49]"
+                                                                  : "labels: int[] in [0, 4]"};
+    return config;
+  }
+  config.data.train.fields = {"inputs: float[3,64,64] in [-1, 1]", "labels: int[] in [0, 4]"};
+  config.data.train.samples = 16;
+  if (kind == "resnet" || kind == "convnet") config.model.dropout.reset();
+  if (kind == "resnet") config.model.size = "resnet18";
+  if (kind == "vgg") {
+    config.model.size = "vgg11";
+    config.data.train.fields[0] = "inputs: float[3,32,32] in [-1, 1]";
+  }
+  return config;
+}
+
+struct Peaks {
+  int64_t predicted = 0, measured = 0;
+  double error() const {
+    return static_cast<double>(predicted - measured) / static_cast<double>(measured);
+  }
+};
+
+// The second step's, above what the data takes.
+Peaks peaks_of(const RunConfig& config) {
+  install_cpu_allocator();
+  const auto dataset = open_dataset(config.data.train, "data.train");
+  const int64_t before = cpu_memory_stats().live_bytes;
+  Peaks peaks;
+  Plan plan;
+  {
+    TinyRun run(config, dataset.get(), std::nullopt);
+    run.step();
+    const GlobalBatch batch = run.loader->next();
+    restart_cpu_memory_peak();
+    run.step(batch);
+    peaks.measured = cpu_memory_stats().recent_peak_bytes - before;
+    plan = run.parts.plan;
+  }
+  const int64_t live = cpu_memory_stats().live_bytes;
+  restart_cpu_memory_peak();
+  const auto make = [&] { return build_task(config, ModelRegistry(), *dataset); };
+  peaks.predicted = predict_step(make, *dataset, plan).peak_bytes;
+  EXPECT_EQ(cpu_memory_stats().live_bytes, live);
+  EXPECT_LT(cpu_memory_stats().recent_peak_bytes - live, peaks.predicted / 10 + (1 << 20));
+  return peaks;
+}
+
+class PredictionTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    set_cpu_memory_limit(0);
+    uninstall_cpu_allocator();
+  }
+};
+
+struct Case {
+  const char* kind;
+  const char* mode;
+  double tolerance;
+};
+
+class PredictionOf : public ::testing::TestWithParam<Case> {
+ protected:
+  void TearDown() override {
+    set_cpu_memory_limit(0);
+    uninstall_cpu_allocator();
+  }
+  void expect(const RunConfig& config, const char* what) const {
+    const Peaks peaks = peaks_of(config);
+    std::printf("%-8s %s %-12s predicted %10lld, measured %10lld, %+.2f %%\n", GetParam().kind,
+                GetParam().mode, what, static_cast<long long>(peaks.predicted),
+                static_cast<long long>(peaks.measured), 100 * peaks.error());
+    EXPECT_LE(std::abs(peaks.error()), GetParam().tolerance) << what;
+  }
+};
+
+TEST_P(PredictionOf, is_what_the_step_takes) {
+  auto config = small(GetParam().kind, GetParam().mode);
+  expect(config, "whole");
+  config.batch.microbatch = 2;
+  expect(config, "accumulated");
+  config.memory.recompute = {"*"};
+  if (config.model.kind == "vgg") config.memory.recompute = {"features.*"};
+  expect(config, "recomputed");
+  config.optimizer.state = "8bit";
+  expect(config, "8-bit state");
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, PredictionOf,
+                         ::testing::Values(Case{"mlp", "fp32", 0.005}, Case{"gpt2", "fp32", 0.005},
+                                           Case{"bert", "fp32", 0.005},
+                                           Case{"convnet", "fp32", 0.03},
+                                           Case{"resnet", "fp32", 0.03}, Case{"vgg", "fp32", 0.03},
+                                           Case{"lstm", "fp32", 0.03}, Case{"mlp", "bf16", 0.04},
+                                           Case{"gpt2", "bf16", 0.04}, Case{"bert", "bf16", 0.04},
+                                           Case{"convnet", "bf16", 0.04},
+                                           Case{"resnet", "bf16", 0.04}, Case{"vgg", "bf16", 0.04},
+                                           Case{"lstm", "bf16", 0.04}));
+
+TEST_F(PredictionTest, of_twenty_random_shapes_comes_before_the_run_and_is_right) {
+  std::mt19937 random(20);
+  const auto draw = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
+  };
+  for (int i = 0; i < 20; ++i) {
+    const std::string kind = i % 2 == 0 ? "gpt2" : "mlp";
+    auto config = small(kind, "fp32");
+    const int64_t length = draw(8, 96);
+    if (kind == "gpt2") {
+      config.model.num_layers = draw(1, 4);
+      config.model.num_heads = draw(1, 4);
+      config.model.hidden_size = config.model.num_heads * 8 * draw(1, 5);
+      for (const char* name : {"inputs", "labels"}) {
+        config.data.train.fields[name == std::string("labels") ? 1 : 0] =
+            std::string(name) + ": int[" + std::to_string(length) + "] in [0, 49]";
+      }
+    } else {
+      config.model.hidden = {draw(4, 400), draw(4, 400)};
+    }
+    config.data.train.samples = 64;
+    config.batch.global_batch = std::to_string(draw(1, 16));
+    config.batch.microbatch = draw(0, 4);
+    const Peaks peaks = peaks_of(config);
+    EXPECT_LE(std::abs(peaks.error()), 0.005)
+        << kind << " " << i << ": predicted " << peaks.predicted << ", measured " << peaks.measured;
+  }
+}
+
+TEST(DryScope, tensors_of_any_size_have_no_memory_and_operators_compute_shapes) {
+  const TraceScope tracing;
+  {
+    const DryScope dry;
+    const at::Tensor x = at::ones({1'000'000, 1000}), w = at::ones({1000, 3000});
+    EXPECT_TRUE(x.is_cpu());
+    EXPECT_TRUE(is_dry(x));
+    EXPECT_EQ(at::mm(x, w).sizes(), (std::vector<int64_t>{1'000'000, 3000}));
+  }
+  int64_t live = 0;
+  for (const auto& event : tracing.trace()) live += event.bytes;
+  EXPECT_EQ(live, 0);
+  EXPECT_EQ(tracing.trace().front().bytes, 4'000'000'000);
+  EXPECT_FALSE(is_dry(at::ones({3})));
+  EXPECT_EQ(at::ones({3}).sum().item<float>(), 3.0F);
+}
+
+TEST(DryScope, an_operator_that_it_does_not_know_runs_on_zeros) {
+  const DryScope dry;
+  const at::Tensor distances = at::cdist(at::ones({500, 3}), at::ones({7, 3}));
+  EXPECT_TRUE(is_dry(distances));
+  EXPECT_EQ(distances.sizes(), (std::vector<int64_t>{500, 7}));
+}
+
+TEST(DryScope, a_model_that_asks_for_values_is_told_so) {
+  const DryScope dry;
+  EXPECT_THROW(at::ones({3}).sum().item<float>(), Error);
+}
+
+}  // namespace
+}  // namespace tanren::testing
