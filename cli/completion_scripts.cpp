@@ -166,7 +166,7 @@ constexpr const char* kZsh = R"sh(#compdef @program@
     compadd -- @topics@
   elif [[ $words[2] == completion ]]; then
     compadd -- @shells@
-  elif [[ $words[2] != doctor ]]; then
+  elif [[ $words[2] != doctor && $words[2] != monitor ]]; then
     _files
   fi
 }

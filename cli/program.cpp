@@ -89,6 +89,7 @@ int main(int argc, char** argv, const Registry& registry) {
     if (arguments.verb == "summary") return summary(arguments, registry);
     if (arguments.verb == "convert") return convert(arguments, registry);
     if (arguments.verb == "doctor") return doctor(arguments);
+    if (arguments.verb == "monitor") return monitor(arguments);
     if (arguments.verb == "completion") return completion(arguments, registry);
     return help(arguments);
   } catch (const InputError& error) {

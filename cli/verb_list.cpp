@@ -22,6 +22,7 @@ constexpr Verb kVerbs[] = {
      "Turn weights into another format or a folder for Python, list them, or tokenize a text",
      "safetensors, .pt or text file, run folder"},
     {"doctor", "Say what this machine offers to a run", nullptr},
+    {"monitor", "Watch this machine: devices, memory, processors and the runs on it", nullptr},
     {"help", "Explain the config's keys", "key or section (all if left out)"},
     {"completion", "Print a script that completes verbs, keys and values in a shell",
      "bash, zsh or fish"},
@@ -42,6 +43,13 @@ void add_convert_options(CLI::App& command, Arguments& arguments) {
   command.add_flag("--list", arguments.list, "Say what the file holds; write nothing");
   command.add_flag("--quiet", arguments.quiet, "Print errors only");
 }
+
+void add_monitor_options(CLI::App& command, Arguments& arguments) {
+  command.add_flag("--once", arguments.once, "Look once and end");
+  command.add_option("--interval", arguments.interval,
+                     "Seconds between looks, 0.1 to 3600 (default 1; with --once, over which "
+                     "shares are taken: 0.2)");
+}
 }  // namespace
 
 void add_verbs(CLI::App& app, Arguments& arguments) {
@@ -55,6 +63,7 @@ void add_verbs(CLI::App& app, Arguments& arguments) {
     }
     if (is_help || std::string(verb.name) == "completion") continue;
     command->add_flag("--json", arguments.json, "Print JSON instead of text");
+    if (std::string(verb.name) == "monitor") add_monitor_options(*command, arguments);
     if (verb.file == nullptr) continue;
     if (std::string(verb.name) == "convert") {
       add_convert_options(*command, arguments);

@@ -24,6 +24,8 @@ struct Arguments {
   std::string tokenizer;             // convert: file or folder, for a text
   bool optimizer = false;            // convert: a checkpoint with its optimizer, for torch
   bool list = false;                 // convert: say what the file holds
+  bool once = false;                 // monitor: one look, then end
+  std::string interval;              // monitor: seconds; empty: its default
   bool quiet = false;
   bool json = false;
 };
@@ -34,6 +36,7 @@ int eval(const Arguments& arguments, const Registry& registry);
 int summary(const Arguments& arguments, const Registry& registry);
 int convert(const Arguments& arguments, const Registry& registry);
 int doctor(const Arguments& arguments);
+int monitor(const Arguments& arguments);
 int help(const Arguments& arguments);
 int completion(const Arguments& arguments, const Registry& registry);
 

@@ -1,5 +1,6 @@
 #include "tanren/plan/probe_machine.h"
 
+#include "tanren/base/cgroup.h"
 #include "tanren/base/error.h"
 
 #include <sched.h>
@@ -22,30 +23,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string first_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-// This process's cgroup and all above it, in each hierarchy. Inside a container the path that the
-// kernel names may not be there; the roots then are.
-std::vector<fs::path> cgroup_folders(const fs::path& root) {
-  const fs::path base = root / "sys/fs/cgroup";
-  std::vector<fs::path> folders = {base, base / "cpu", base / "memory"};
-  std::ifstream file(root / "proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {  // "4:cpu,cpuacct:/a/b"; version 2: "0::/a/b"
-    const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const fs::path top = base / line.substr(first + 1, second - first - 1);
-    fs::path below = fs::path(line.substr(second + 1)).relative_path();
-    for (; !below.empty(); below = below.parent_path()) folders.push_back(top / below);
-    folders.push_back(top);
-  }
-  return folders;
-}
-
 int64_t usable_cores(const std::vector<fs::path>& folders) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -53,14 +30,8 @@ int64_t usable_cores(const std::vector<fs::path>& folders) {
                       ? CPU_COUNT(&set)
                       : std::thread::hardware_concurrency();  // more cores than a set holds
   for (const auto& folder : folders) {
-    double quota = -1, period = 0;
-    std::istringstream version2(first_line(folder / "cpu.max"));
-    if (!(version2 >> quota >> period)) {  // "max 100000" fails at max: no quota
-      quota = -1;
-      std::istringstream(first_line(folder / "cpu.cfs_quota_us")) >> quota;
-      std::istringstream(first_line(folder / "cpu.cfs_period_us")) >> period;
-    }
-    if (quota > 0 && period > 0) cores = std::min<int64_t>(cores, std::lround(quota / period));
+    const double quota = cgroup_cpu_quota(folder);
+    if (quota > 0) cores = std::min<int64_t>(cores, std::lround(quota));
   }
   return std::max<int64_t>(cores, 1);
 }
@@ -70,7 +41,7 @@ int64_t usable_memory(const std::vector<fs::path>& folders) {
   for (const auto& folder : folders) {
     for (const char* name : {"memory.max", "memory.limit_in_bytes"}) {
       int64_t limit = 0;
-      const bool is_number = bool(std::istringstream(first_line(folder / name)) >> limit);
+      const bool is_number = bool(std::istringstream(kernel_line(folder / name)) >> limit);
       if (is_number && limit > 0) bytes = std::min(bytes, limit);
     }
   }

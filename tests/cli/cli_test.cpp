@@ -326,8 +326,8 @@ TEST_F(Cli, a_second_process_on_a_run_folder_is_refused) {
 }
 
 TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
-  refuses("rnu run.toml",
-          {"unknown verb \"rnu\"", "run, plan, eval, summary, convert, doctor, help, completion"});
+  refuses("rnu run.toml", {"unknown verb \"rnu\"",
+                           "run, plan, eval, summary, convert, doctor, monitor, help, completion"});
   refuses("", {});
   refuses("run", {"FILE"});
   refuses("run run.toml --fast", {"run takes no --fast", "--set KEY=VALUE"});
@@ -337,7 +337,7 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
           {"takes no --lr=0.1", "--set KEY=VALUE; here it is optimizer.learning_rate"});
   std::string flags = tanren("--help").output;
   for (const char* verb :
-       {"run", "plan", "eval", "summary", "convert", "doctor", "help", "completion"}) {
+       {"run", "plan", "eval", "summary", "convert", "doctor", "monitor", "help", "completion"}) {
     flags += tanren(std::string(verb) + " --help").output;
   }
   std::set<std::string> found;
@@ -345,9 +345,9 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   for (std::sregex_iterator at(flags.begin(), flags.end(), flag), end; at != end; ++at) {
     found.insert(at->str());
   }
-  EXPECT_EQ(found,
-            (std::set<std::string>{"--dtype", "--help", "--json", "--list", "--optimizer", "--out",
-                                   "--quiet", "--rename", "--set", "--tokenizer", "--version"}));
+  EXPECT_EQ(found, (std::set<std::string>{"--dtype", "--help", "--interval", "--json", "--list",
+                                          "--once", "--optimizer", "--out", "--quiet", "--rename",
+                                          "--set", "--tokenizer", "--version"}));
 }
 
 TEST_F(Cli, summary_shows_modules_and_totals_without_weights_or_a_run_folder) {
