@@ -59,7 +59,7 @@ std::string cut(std::string_view text, int64_t width) {
 
 // The end of a path tells runs apart.
 std::string folder_text(const RunLook& run) {
-  const std::string text = one_line(run.status.folder.string());
+  std::string text = one_line(run.status.folder.string());
   if (display_width(text) <= kFolderColumns) return text;
   size_t start = 0;
   while (display_width(std::string_view(text).substr(start)) > kFolderColumns - 1) {
@@ -252,8 +252,8 @@ std::string line_of(const RunLook& run) {
 }  // namespace
 
 std::string look_text(const Look& look, int64_t width) {
-  const std::string all = "cpu      " + cpu_text(look) + "\nmemory   " + memory_text(look.machine) +
-                          "\n\n" + devices_text(look) + "\n" + runs_text(look);
+  std::string all = "cpu      " + cpu_text(look) + "\nmemory   " + memory_text(look.machine) +
+                    "\n\n" + devices_text(look) + "\n" + runs_text(look);
   if (width <= 0) return all;
   std::string text;
   std::string_view rest = all;
