@@ -4,6 +4,8 @@
 #include "tanren/plan/print.h"
 #include "cli/verbs.h"
 
+#include <nlohmann/json.hpp>
+
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -113,8 +115,14 @@ int run(const Arguments& arguments, const Registry& registry) {
 
 int plan(const Arguments& arguments, const Registry& registry) {
   const Named named = read_named(arguments, registry);
-  const Plan plan = plan_only(named.config, registry, named.began);
-  std::cout << (arguments.json ? plan_json(plan) + "\n" : plan_text(plan));
+  const PlannedMemory planned = plan_memory_of(named.config, registry, named.began);
+  if (arguments.json) {
+    auto json = nlohmann::ordered_json::parse(plan_json(planned.plan));
+    json["memory"] = nlohmann::ordered_json::parse(to_json(planned.memory));
+    std::cout << json.dump(2) << "\n";
+  } else {
+    std::cout << plan_text(planned.plan) << "\n" << to_text(planned.memory);
+  }
   return 0;
 }
 

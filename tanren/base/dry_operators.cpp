@@ -103,6 +103,7 @@ Results convolution_backward(const Arguments& a) {
   return results;
 }
 
+Results itself(const Arguments& a) { return {a[0]}; }
 Results nothing(const Arguments&) { return {}; }
 
 Results value_of(const Arguments&) {
@@ -155,9 +156,11 @@ const std::map<std::string_view, ShapeFunction>& known() {
       {"_fused_sgd_", nothing},
       {"_local_scalar_dense", value_of},
       {"convolution_backward", convolution_backward},
-      {"copy_", [](const Arguments& a) { return Results{a[0]}; }},
+      {"copy_", itself},
       {"embedding_dense_backward", embedding_backward},
       {"index_select", index_select},
+      {"masked_fill_", itself},
+      {"masked_scatter_", itself},
       {"mkldnn_convolution", convolution},
       {"native_layer_norm", layer_norm},
       {"native_layer_norm_backward", layer_norm_backward},
@@ -169,7 +172,9 @@ const std::map<std::string_view, ShapeFunction>& known() {
 
 const std::vector<const char*>& dry_operators() {
   static const std::vector<const char*> names = {
-      "copy_", "convolution_backward", "mkldnn_convolution", "relu_", "hardtanh_", "hardswish_"};
+      "copy_",           "convolution_backward", "hardswish_",
+      "hardtanh_",       "masked_fill_.Scalar",  "masked_fill_.Tensor",
+      "masked_scatter_", "mkldnn_convolution",   "relu_"};
   return names;
 }
 

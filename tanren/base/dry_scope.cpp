@@ -1,12 +1,18 @@
 #include "tanren/base/dry_scope.h"
 
 #include "tanren/base/dry_operators.h"
+#include "tanren/base/memory_tag.h"
+#include "tanren/base/meta_operators.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/Allocator.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +31,7 @@ constexpr size_t kSmall = 64 << 10;
 
 // Whether this thread is in a dry run.
 thread_local bool dry = false;
+thread_local std::map<uint16_t, int64_t> forward_multiply_adds;
 
 // The memory of one tensor: addresses that cost nothing until somebody writes there.
 class Block {
@@ -85,6 +92,15 @@ void install_allocator() {
   (void)installed;
 }
 
+// The name without "aten::" of a matrix product or convolution; empty: another operator's.
+std::string_view contraction(const std::string& full) {
+  constexpr std::array<std::string_view, 6> kNames = {"mm",      "bmm",    "addmm",
+                                                      "baddbmm", "addbmm", "convolution"};
+  if (full.rfind("aten::", 0) != 0) return "";
+  const std::string_view name = std::string_view(full).substr(6);
+  return std::find(kNames.begin(), kNames.end(), name) == kNames.end() ? "" : name;
+}
+
 // What the program calls, before autocast and autograd.
 void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const auto& name = op.operator_name().name;
@@ -102,37 +118,40 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
       op.hasKernelForDispatchKey(kAutocast)) {
     keys = keys.add(kAutocast);
   }
+  const size_t num_arguments = op.schema().arguments().size();
+  std::vector<c10::IValue> arguments;
+  const std::string_view known = at::GradMode::is_enabled() ? contraction(name) : "";
+  if (!known.empty()) {
+    const auto last = torch::jit::last(*stack, num_arguments);
+    arguments.assign(last.begin(), last.end());
+  }
   op.redispatchBoxed(keys, stack);
+  if (known.empty()) return;
+  const auto count = meta::multiply_adds(known, arguments, {stack->back().toTensor()});
+  forward_multiply_adds[memory_tag().block] += count.value_or(0);
 }
 
 // What torch has no shape function for.
 void computed(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
-  if (!dry) {
-    TORCH_CHECK_NOT_IMPLEMENTED(false, op.operator_name(), " has no shape function");
-  }
   if (run_dry_operator(op, *stack)) return;
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
 }
 
-// Once for the process: outside of dry runs these operators fail on the meta device as ever.
-void install_operators() {
-  static const auto library = [] {
-    torch::Library made(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
-    const auto add = [&](const std::string& name) {
-      made.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&computed>());
-    };
+// The operators that compute on a CPU tensor and have no shape function of torch's.
+const std::vector<std::string>& operators_without_shapes() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> found(dry_operators().begin(), dry_operators().end());
     auto& dispatcher = c10::Dispatcher::singleton();
     for (const auto& name : dispatcher.getAllOpNames()) {
       if (name.name.rfind("aten::", 0) != 0) continue;
       const auto op = dispatcher.findOp(name);
       if (!op || !op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
       if (op->hasKernelForDispatchKey(c10::DispatchKey::Meta)) continue;
-      add(name.name + (name.overload_name.empty() ? "" : "." + name.overload_name));
+      found.push_back(name.name + (name.overload_name.empty() ? "" : "." + name.overload_name));
     }
-    for (const char* name : dry_operators()) add(name);
-    return made;
+    return found;
   }();
-  (void)library;
+  return names;
 }
 
 }  // namespace
@@ -143,10 +162,14 @@ struct DryScope::Impl {
 
 DryScope::DryScope() : impl_(std::make_unique<Impl>()) {
   install_allocator();
-  install_operators();
   auto& libraries = impl_->libraries;
   libraries.emplace_back(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
   libraries.back().fallback(torch::CppFunction::makeFromBoxedFunction<&called>());
+  forward_multiply_adds.clear();
+  libraries.emplace_back(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
+  for (const auto& name : operators_without_shapes()) {
+    libraries.back().impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&computed>());
+  }
   dry = true;
   c10::impl::tls_set_dispatch_key_included(kKey, true);
 }
@@ -155,5 +178,7 @@ DryScope::~DryScope() {
   c10::impl::tls_set_dispatch_key_included(kKey, false);
   dry = false;
 }
+
+const std::map<uint16_t, int64_t>& DryScope::multiply_adds() const { return forward_multiply_adds; }
 
 }  // namespace tanren

@@ -9,6 +9,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <map>
 #include <memory>
 
 namespace tanren {
@@ -19,6 +21,9 @@ class DryScope {
   ~DryScope();
   DryScope(const DryScope&) = delete;
   DryScope& operator=(const DryScope&) = delete;
+
+  // Of the forwards so far, by the number of the block that they were in (block_trail.h; 0: none).
+  const std::map<uint16_t, int64_t>& multiply_adds() const;
 
  private:
   struct Impl;

@@ -1,68 +1,234 @@
 #include "tanren/run/predict.h"
 
+#include "tanren/base/block_trail.h"
 #include "tanren/base/dry_scope.h"
+#include "tanren/base/error.h"
 #include "tanren/base/generators.h"
 #include "tanren/base/trace_scope.h"
+#include "tanren/precision/autocast_scope.h"
 #include "tanren/run/build.h"
 #include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 
 namespace tanren {
 
 namespace {
 
-// `size` samples like the given one.
-GlobalBatch batch_like(const Dataset& dataset, int64_t size) {
-  const auto one = dataset.collate({0});
-  GlobalBatch batch;
-  batch.consumed = size;
-  {
-    const MemoryScope memory(MemoryKind::batches);
-    for (const auto& [name, field] : one.batch.fields) {
-      std::vector<int64_t> sizes = field.sizes().vec();
-      sizes.at(0) = size;
-      batch.local.fields.set(name, at::empty(sizes, field.options()));
+// Generators as they were when it ends: models are initialised in between.
+class GeneratorScope {
+ public:
+  explicit GeneratorScope(at::Device device) : device_(device), states_(generator_states(device)) {}
+  ~GeneratorScope() { set_generator_states(device_, states_); }
+  GeneratorScope(const GeneratorScope&) = delete;
+  GeneratorScope& operator=(const GeneratorScope&) = delete;
+
+ private:
+  at::Device device_;
+  TensorMap states_;
+};
+
+int64_t length_of(const Batch& sample) {
+  for (const auto& [name, field] : sample.fields) {
+    if (field.dim() >= 2 && at::isIntegralType(field.scalar_type(), /*includeBool=*/false)) {
+      return field.size(1);
     }
   }
+  return 0;
+}
+
+// `size` samples like the given one, of `length` tokens where that is above 0.
+GlobalBatch batch_like(const Collated& one, int64_t size, int64_t length) {
+  GlobalBatch batch;
+  batch.consumed = size;
+  const int64_t own_length = length_of(one.batch);
+  const MemoryScope memory(MemoryKind::batches);
+  for (const auto& [name, field] : one.batch.fields) {
+    std::vector<int64_t> sizes = field.sizes().vec();
+    sizes.at(0) = size;
+    if (length > 0 && sizes.size() >= 2 && sizes[1] == own_length) sizes[1] = length;
+    batch.local.fields.set(name, at::empty(sizes, field.options()));
+  }
   batch.local.ids = at::arange(size, at::kLong);
-  for (const auto& [name, count] : one.counts)
-    batch.counts[name] = count * static_cast<double>(size);
+  for (const auto& [name, count] : one.counts) {
+    batch.counts[name] = std::max(count, 1.0) * static_cast<double>(size);
+  }
   return batch;
 }
 
+// The first samples of the data.
+GlobalBatch real_batch(const Dataset& dataset, int64_t size) {
+  std::vector<int64_t> indices(static_cast<size_t>(size));
+  std::iota(indices.begin(), indices.end(), 0);
+  Collated collated = dataset.collate(indices);
+  return {.local = std::move(collated.batch),
+          .counts = std::move(collated.counts),
+          .epoch = 0,
+          .consumed = size};
+}
+
+// Two microsteps tell as much as many: what they hold of a larger batch is the batch.
+Plan shortened(const Plan& plan) {
+  Plan result = plan;
+  result.precision.find_initial_scale = false;
+  BatchPlan& batch = result.batch;
+  batch.global_batch = std::min(batch.per_rank, 2 * batch.microbatch);
+  batch.per_rank = batch.global_batch;
+  return result;
+}
+
+using Live = std::map<uint32_t, MemoryEvent>;
+
 MemoryPrediction summed(const MemoryTrace& trace, size_t before) {
   MemoryPrediction result;
-  std::array<int64_t, kNumMemoryKinds> live = {};
   int64_t sum = 0;
+  size_t peak = 0;
   for (size_t i = 0; i < trace.size(); ++i) {
-    live.at(static_cast<size_t>(trace[i].kind)) += trace[i].bytes;
     sum += trace[i].bytes;
     if (i + 1 == before) result.before_bytes = sum;
     if (i >= before && sum > result.peak_bytes) {
       result.peak_bytes = sum;
-      result.at_peak = live;
+      peak = i;
     }
+  }
+  Live live;
+  for (size_t i = 0; i <= peak && i < trace.size(); ++i) {
+    if (trace[i].bytes > 0) {
+      live[trace[i].tensor] = trace[i];
+    } else {
+      live.erase(trace[i].tensor);
+    }
+  }
+  std::map<uint16_t, int64_t> blocks;
+  for (const auto& [tensor, event] : live) {
+    result.at_peak.at(static_cast<size_t>(event.kind)) += event.bytes;
+    if (event.block != 0) blocks[event.block] += event.bytes;
+  }
+  for (const auto& [id, bytes] : blocks) result.blocks.push_back({block_name(id), bytes, 0});
+  std::sort(result.blocks.begin(), result.blocks.end(),
+            [](const auto& a, const auto& b) { return a.held_bytes > b.held_bytes; });
+  return result;
+}
+
+void add_batches(MemoryPrediction& prediction, int64_t bytes) {
+  prediction.peak_bytes += bytes;
+  prediction.before_bytes += bytes;
+  prediction.at_peak.at(static_cast<size_t>(MemoryKind::batches)) += bytes;
+}
+
+// The trace at `samples`, each size on the line through those at 1 and 2.
+MemoryTrace extrapolated(const MemoryTrace& one, const MemoryTrace& two, int64_t samples) {
+  MemoryTrace result = one;
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i].bytes += (two[i].bytes - one[i].bytes) * (samples - 1);
   }
   return result;
 }
 
+bool are_alike(const MemoryTrace& one, const MemoryTrace& two) {
+  return std::equal(one.begin(), one.end(), two.begin(), two.end(),
+                    [](const MemoryEvent& a, const MemoryEvent& b) {
+                      return a.tensor == b.tensor && (a.bytes > 0) == (b.bytes > 0);
+                    });
+}
+
 }  // namespace
 
-MemoryPrediction predict_step(const std::function<Task()>& make_task, const Dataset& dataset,
-                              const Plan& plan) {
-  const TensorMap generators = generator_states(at::kCPU);
+int64_t StepPredictor::length() const { return length_of(dataset_.collate({0}).batch); }
+
+int64_t StepPredictor::sample_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& [name, field] : dataset_.collate({0}).batch.fields) {
+    bytes += static_cast<int64_t>(field.nbytes());
+  }
+  return bytes;
+}
+
+MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
+  const GeneratorScope generators(at::kCPU);
+  const Plan plan = shortened(given);
+  const Collated one = dataset_.collate({0});
   const TraceScope tracing;
   const DryScope dry;
   const Parts parts{.plan = plan};
-  RunState run = build_run_state(make_task(), parts);
+  RunState run = build_run_state(make_task_(), parts);
   const size_t before = tracing.trace().size();
-  const GlobalBatch batch = batch_like(dataset, plan.batch.global_batch);
+  const GlobalBatch batch = batch_like(one, plan.batch.global_batch, length);
   for (auto& phase : run.phases) update(phase, run, parts, batch);
-  set_generator_states(at::kCPU, generators);
-  return summed(tracing.trace(), before);
+  MemoryPrediction result = summed(tracing.trace(), before);
+  result.how = "a dry run";
+  for (const auto& [id, count] : dry.multiply_adds()) {
+    result.multiply_adds += count;
+    for (auto& block : result.blocks) {
+      if (block.name == block_name(id)) block.multiply_adds = count;
+    }
+  }
+  const int64_t missing = given.batch.per_rank - plan.batch.global_batch;
+  int64_t bytes = sample_bytes();
+  if (length > 0 && length_of(one.batch) > 0) bytes = bytes * length / length_of(one.batch);
+  add_batches(result, missing * bytes);
+  return result;
+}
+
+MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
+  const at::Device device(given.device.device);
+  const GeneratorScope generators(device);
+  const int64_t microsteps = given.batch.accumulation_steps > 1 ? 2 : 1;
+  size_t before = 0;
+  const auto trace_of = [&](int64_t samples) {
+    Plan plan = shortened(given);
+    plan.batch.microbatch = samples;
+    plan.batch.global_batch = plan.batch.per_rank = samples * microsteps;
+    const TraceScope tracing;
+    const Parts parts{.plan = plan, .device = device};
+    RunState run = build_run_state(make_task_(), parts);
+    before = tracing.trace().size();
+    const GlobalBatch batch = real_batch(dataset_, plan.batch.global_batch);
+    for (auto& phase : run.phases) update(phase, run, parts, batch);
+    return tracing.trace();
+  };
+  const int64_t samples = given.batch.microbatch;
+  const MemoryTrace one = trace_of(1);
+  MemoryPrediction result;
+  if (samples == 1) {
+    result = summed(one, before);
+  } else {
+    const MemoryTrace two = trace_of(2);
+    if (are_alike(one, two)) {
+      result = summed(extrapolated(one, two, samples), before);
+    } else {  // other operators at another size: a line through the peaks
+      const MemoryPrediction at_one = summed(one, before);
+      result = summed(two, before);
+      const int64_t more = (result.peak_bytes - at_one.peak_bytes) * (samples - 2);
+      result.peak_bytes += more;
+      result.at_peak.at(static_cast<size_t>(MemoryKind::activations)) += more;
+    }
+  }
+  result.how = samples == 1 ? "a step of 1 sample" : "two steps of 1 and 2 samples";
+  add_batches(result, (given.batch.per_rank - samples * microsteps) * sample_bytes());
+  return result;
+}
+
+int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples) const {
+  const GeneratorScope generators(at::kCPU);
+  const Collated one = dataset_.collate({0});
+  const TraceScope tracing;
+  const DryScope dry;
+  const Parts parts{.plan = plan};
+  const RunState run = build_run_state(make_task_(), parts);
+  const size_t before = tracing.trace().size();
+  if (!run.task.predict) return 0;
+  const Batch batch = prepared(batch_like(one, samples, 0).local, parts);
+  run.task.module->eval();
+  const at::NoGradGuard no_gradients;
+  const AutocastScope autocast(parts.device.type(), plan.precision.mode);
+  run.task.predict(batch);
+  return summed(tracing.trace(), before).peak_bytes;
 }
 
 }  // namespace tanren

@@ -16,6 +16,7 @@
 #include "tanren/run/build.h"
 #include "tanren/run/check_data.h"
 #include "tanren/run/device.h"
+#include "tanren/run/fit_memory.h"
 #include "tanren/run/run_folder.h"
 #include "tanren/run/sample.h"
 #include "tanren/run/start_files.h"
@@ -39,7 +40,18 @@ struct Prepared {
   Task task;
   Plan plan;
   std::optional<OptimizerStart> optimizer;  // of optimizer.init_from, where no checkpoint follows
+  FitInput fit;                             // for fit()
 };
+
+// What the data holds, counted with the model already built; 0: nobody counts.
+int64_t standing_bytes(const torch::nn::Module& module, const Plan& plan) {
+  if (!plan.memory.own_allocator) return 0;
+  int64_t bytes = cpu_memory_stats().live_bytes;
+  for (const auto& [name, tensor] : tensors_of(module)) {
+    bytes -= static_cast<int64_t>(tensor.storage().nbytes());
+  }
+  return std::max<int64_t>(bytes, 0);
+}
 
 // `has_weights`: a checkpoint will follow, so model.init_from is not read again, and what the run
 // folder `kept` has stands for the files that the run began with. `given` stands for the config's data.
@@ -61,14 +73,38 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   if (!config.optimizer.init_from.empty() && !has_weights) {
     prepared.optimizer = read_optimizer_start(*prepared.task.module, config);
   }
-  prepared.plan = make_plan(config, machine, facts);
-  if (prepared.optimizer) {
-    prepared.plan.lines.push_back({"optimizer_state", "", Source::asked, prepared.optimizer->text});
-  }
-  prepared.plan.lines.push_back(schedule_line(
-      prepared.plan, config.asked.count("schedule.kind") ? Source::asked : Source::by_default));
+  const auto plan_of = [machine, facts,
+                        source_of_optimizer = prepared.optimizer
+                                                  ? std::optional(prepared.optimizer->text)
+                                                  : std::nullopt](const RunConfig& other) {
+    Plan plan = make_plan(other, machine, facts);
+    if (source_of_optimizer) {
+      plan.lines.push_back({"optimizer_state", "", Source::asked, *source_of_optimizer});
+    }
+    plan.lines.push_back(schedule_line(
+        plan, other.asked.count("schedule.kind") ? Source::asked : Source::by_default));
+    return plan;
+  };
+  prepared.plan = plan_of(config);
+  prepared.fit = {.config = config,
+                  .plan = plan_of,
+                  .make_task =
+                      [&registry, train = prepared.datasets.train.get()](const RunConfig& other) {
+                        return build_task(other, registry.models, *train);
+                      },
+                  .dataset = prepared.datasets.train.get(),
+                  .standing_bytes = standing_bytes(*prepared.task.module, prepared.plan),
+                  .couples_samples = facts.couples_samples,
+                  .has_evaluation = prepared.datasets.eval != nullptr};
   prepared.config = std::move(config);
   return prepared;
+}
+
+// Before training: the plan that memory allows.
+Fitted fit(Prepared& prepared) {
+  Fitted fitted = fit_memory(prepared.fit, prepared.plan);
+  prepared.plan = fitted.plan;
+  return fitted;
 }
 
 void load(RunState& state, const std::filesystem::path& checkpoint) {
@@ -141,6 +177,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry) {
   };
   const bool goes_on = latest_checkpoint(input.folder / "checkpoints").has_value();
   Prepared prepared = prepare(input.config, registry, goes_on, input.folder);
+  const Fitted fitted = fit(prepared);
   RunFolder folder(input.folder, input.config);
   if (!folder.resume_from()) {
     keep_start(folder.path(), input.config, prepared.config.model, prepared.datasets.train->info());
@@ -199,7 +236,16 @@ RunOutput run(const RunInput& input, const Registry& registry) {
 Plan plan_only(const RunConfig& config, const Registry& registry,
                const std::filesystem::path& folder) {
   const bool goes_on = !folder.empty() && latest_checkpoint(folder / "checkpoints").has_value();
-  return prepare(config, registry, goes_on, folder).plan;
+  Prepared prepared = prepare(config, registry, goes_on, folder);
+  return fit(prepared).plan;
+}
+
+PlannedMemory plan_memory_of(const RunConfig& config, const Registry& registry,
+                             const std::filesystem::path& folder) {
+  const bool goes_on = !folder.empty() && latest_checkpoint(folder / "checkpoints").has_value();
+  Prepared prepared = prepare(config, registry, goes_on, folder);
+  const Fitted fitted = fit(prepared);
+  return {fitted.plan, memory_outlook(prepared.fit, fitted)};
 }
 
 std::filesystem::path chosen_checkpoint(const RunConfig& config,

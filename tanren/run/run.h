@@ -7,6 +7,7 @@
 #include "tanren/metrics/summary.h"
 #include "tanren/plan/plan.h"
 #include "tanren/run/export.h"
+#include "tanren/run/memory_outlook.h"
 #include "tanren/run/registry.h"
 #include "tanren/train/train_loop.h"
 
@@ -44,6 +45,14 @@ RunOutput run(const RunInput& input, const Registry& registry);
 // would go on.
 Plan plan_only(const RunConfig& config, const Registry& registry,
                const std::filesystem::path& folder = {});
+
+// The same, and what its memory looks like from around it.
+struct PlannedMemory {
+  Plan plan;
+  MemoryOutlook memory;
+};
+PlannedMemory plan_memory_of(const RunConfig& config, const Registry& registry,
+                             const std::filesystem::path& folder = {});
 
 struct Evaluated {
   EvaluationReport report;

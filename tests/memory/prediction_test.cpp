@@ -68,7 +68,7 @@ Peaks peaks_of(const RunConfig& config) {
   const int64_t live = cpu_memory_stats().live_bytes;
   restart_cpu_memory_peak();
   const auto make = [&] { return build_task(config, ModelRegistry(), *dataset); };
-  peaks.predicted = predict_step(make, *dataset, plan).peak_bytes;
+  peaks.predicted = StepPredictor(make, *dataset).step(plan).peak_bytes;
   EXPECT_EQ(cpu_memory_stats().live_bytes, live);
   EXPECT_LT(cpu_memory_stats().recent_peak_bytes - live, peaks.predicted / 10 + (1 << 20));
   return peaks;

@@ -1,0 +1,262 @@
+#include "tanren/run/fit_memory.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/base/text.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tanren {
+
+namespace {
+
+std::string text_of(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
+
+// "weights 1.3 GB, gradients 1.3 GB, …", the largest first.
+std::string breakdown(const MemoryPrediction& prediction) {
+  std::vector<size_t> kinds;
+  for (size_t i = 0; i < kNumMemoryKinds; ++i) {
+    if (prediction.at_peak[i] > 0) kinds.push_back(i);
+  }
+  std::sort(kinds.begin(), kinds.end(),
+            [&](size_t a, size_t b) { return prediction.at_peak[a] > prediction.at_peak[b]; });
+  std::string text;
+  for (const size_t kind : kinds) {
+    text += (text.empty() ? "" : ", ") + std::string(kMemoryKindNames[kind]) + " " +
+            text_of(prediction.at_peak[kind]);
+  }
+  return text;
+}
+
+// Pages are whole, and freed ones lie between used ones: what a peak takes of the limit.
+int64_t taken(int64_t peak_bytes) { return peak_bytes + peak_bytes / 64 + (int64_t{4} << 20); }
+
+// Tries configs against the limit, dry.
+class Fitter {
+ public:
+  explicit Fitter(const FitInput& input) : input_(input) {}
+
+  Tried with(const RunConfig& config) const { return try_config(input_, config); }
+
+  Tried with_microbatch(RunConfig config, int64_t microbatch) const {
+    config.batch.microbatch = microbatch;
+    return with(config);
+  }
+
+  // The largest microbatch below `planned` that fits; of 1 where none does.
+  Tried largest_microbatch(const RunConfig& config, int64_t planned) const {
+    Tried best = with_microbatch(config, 1);
+    if (!best.fits) return best;
+    int64_t low = 1, high = planned;  // low fits, high does not
+    while (high - low > 1) {
+      const int64_t middle = low + (high - low) / 2;
+      Tried next = with_microbatch(config, middle);
+      if (next.fits) {
+        best = std::move(next);
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    // As many microsteps, but of like size: 4 = 2 + 2 rather than 3 + 1.
+    const int64_t microsteps = best.plan.batch.accumulation_steps;
+    const int64_t even = (best.plan.batch.per_rank + microsteps - 1) / microsteps;
+    return even == best.plan.batch.microbatch ? best : with_microbatch(config, even);
+  }
+
+  // As few recomputed blocks as make it fit, those first whose bytes cost the least to compute
+  // again; all blocks where that is not enough. No value where the model has none.
+  std::optional<Tried> fewest_recomputed(const Tried& start) const {
+    std::vector<BlockUse> blocks = start.prediction.blocks;
+    const auto gain = [](const BlockUse& block) {
+      return static_cast<double>(block.held_bytes) / static_cast<double>(1 + block.multiply_adds);
+    };
+    std::stable_sort(blocks.begin(), blocks.end(),
+                     [&](const auto& a, const auto& b) { return gain(a) > gain(b); });
+    std::vector<std::string> names;
+    for (const auto& block : blocks) {
+      if (can_recompute(start.config, block.name)) names.push_back(block.name);
+    }
+    if (names.empty()) return std::nullopt;
+    const auto first = [&](size_t count) {
+      RunConfig config = start.config;
+      config.memory.recompute.assign(names.begin(), names.begin() + static_cast<int64_t>(count));
+      return with(config);
+    };
+    Tried best = first(names.size());
+    if (!best.fits) return best;
+    size_t low = 0, high = names.size();  // high fits
+    while (high - low > 1) {
+      const size_t middle = low + (high - low) / 2;
+      Tried next = first(middle);
+      if (next.fits) {
+        best = std::move(next);
+        high = middle;
+      } else {
+        low = middle;
+      }
+    }
+    return best;
+  }
+
+ private:
+  bool can_recompute(RunConfig config, const std::string& name) const {
+    config.memory.recompute = {name};
+    try {
+      with(config);
+    } catch (const ConfigError&) {  // no such block
+      return false;
+    }
+    return true;
+  }
+
+  const FitInput& input_;
+};
+
+PlanLine& line_of(Plan& plan, const std::string& key) {
+  for (auto& line : plan.lines) {
+    if (line.key == key) return line;
+  }
+  return plan.lines.emplace_back(PlanLine{key, "", Source::planned, ""});
+}
+
+bool is_asked(const RunConfig& config, const char* key) { return config.asked.count(key) > 0; }
+
+void explain(Plan& plan, const MemoryPrediction& prediction, int64_t standing_bytes) {
+  std::string reason = breakdown(prediction) + "; by " + prediction.how;
+  const int64_t room = room_for_step(plan, standing_bytes);
+  if (room > 0) {
+    reason += "; of " + text_of(room) + " that memory_limit leaves";
+    if (standing_bytes > 0) reason += " beside " + text_of(standing_bytes) + " of data";
+  }
+  plan.lines.push_back({"predicted_peak", text_of(prediction.peak_bytes), Source::planned, reason});
+}
+
+// One more thing that would make it fit; empty where it would not.
+std::string advice(const Fitter& fitter, RunConfig config, const std::string& what) {
+  try {
+    const auto other = fitter.with(config);
+    return other.fits ? what + " needs " + text_of(other.prediction.peak_bytes) : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+// The largest part of the length that fits, by powers of two; empty where none does.
+std::string shorter(const FitInput& input, const Tried& least) {
+  const StepPredictor predictor([&] { return input.make_task(least.config); }, *input.dataset);
+  const int64_t length = predictor.length();
+  for (int64_t part = length / 2; part >= 8; part /= 2) {
+    const int64_t peak = predictor.step(least.plan, part).peak_bytes;
+    if (taken(peak) <= room_for_step(least.plan, input.standing_bytes)) {
+      return "samples of " + std::to_string(part) + " tokens instead of " + std::to_string(length) +
+             " need " + text_of(peak);
+    }
+  }
+  return "";
+}
+
+[[noreturn]] void refuse(const FitInput& input, const Fitter& fitter, const Tried& least) {
+  const int64_t needs = taken(least.prediction.peak_bytes) + input.standing_bytes;
+  std::string text =
+      "[plan] memory.limit " + text_of(least.plan.memory.limit_bytes) +
+      " is less than a step needs with " + std::to_string(least.plan.batch.microbatch) + " sample" +
+      (least.plan.batch.microbatch == 1 ? "" : "s") + " at once" +
+      (least.plan.memory.recompute.empty() ? "" : " and blocks recomputed") + ": " +
+      text_of(least.prediction.peak_bytes) + " (" + breakdown(least.prediction) + ")" +
+      (input.standing_bytes > 0 ? " beside " + text_of(input.standing_bytes) + " of data" : "");
+  // Of the limit a sixteenth, at most 16 MiB, is the reserve.
+  const int64_t reserve = std::min(needs / 15, int64_t{16} << 20);
+  const int64_t mebibytes = (needs + reserve + (1 << 20) - 1) >> 20;
+  text +=
+      "; the smallest limit that works: memory.limit = \"" + std::to_string(mebibytes) + "MiB\"";
+  std::vector<std::string> others;
+  if (least.plan.batch.microbatch > 1 && is_asked(input.config, "batch.microbatch")) {
+    const auto other = fitter.largest_microbatch(least.config, least.plan.batch.microbatch);
+    if (other.fits) {
+      others.push_back("batch.microbatch = " + std::to_string(other.plan.batch.microbatch) +
+                       " needs " + text_of(other.prediction.peak_bytes));
+    }
+  }
+  const bool has_moments =
+      input.config.optimizer.kind == "adamw" || input.config.optimizer.kind == "adam";
+  if (has_moments && input.config.optimizer.state == "fp32") {
+    RunConfig config = least.config;
+    config.optimizer.state = "8bit";
+    others.push_back(advice(fitter, config, "optimizer.state = \"8bit\""));
+  }
+  others.push_back(shorter(input, least));
+  others.erase(std::remove(others.begin(), others.end(), ""), others.end());
+  for (const auto& other : others) text += "; " + other;
+  throw ConfigError(text);
+}
+
+}  // namespace
+
+int64_t room_for_step(const Plan& plan, int64_t standing_bytes) {
+  if (plan.memory.limit_bytes <= 0) return 0;
+  return std::max<int64_t>(plan.memory.limit_bytes - plan.memory.reserve_bytes - standing_bytes, 1);
+}
+
+Tried try_config(const FitInput& input, const RunConfig& config) {
+  Tried result{config, input.plan(config), {}, false};
+  const StepPredictor predictor([&] { return input.make_task(config); }, *input.dataset);
+  result.prediction = predictor.step(result.plan);
+  const int64_t room = room_for_step(result.plan, input.standing_bytes);
+  result.fits = room == 0 || taken(result.prediction.peak_bytes) <= room;
+  return result;
+}
+
+Fitted fit_memory(const FitInput& input, Plan plan) {
+  const Fitter fitter(input);
+  Tried found{input.config, std::move(plan), {}, false};
+  try {
+    found = fitter.with(input.config);
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const std::exception& error) {  // torch's own too: what it is, the run itself will say
+    const std::string reason = error.what();
+    found.plan.lines.push_back(
+        {"predicted_peak", "unknown", Source::planned, reason.substr(0, reason.find('\n'))});
+    return {input.config, std::move(found.plan), std::nullopt};
+  }
+  const int64_t asked_peak = found.prediction.peak_bytes;
+  const int64_t wanted = found.plan.batch.microbatch;
+  const bool free_microbatch = !is_asked(input.config, "batch.microbatch") && wanted > 1;
+  const bool free_recompute = !is_asked(input.config, "memory.recompute");
+  const auto smaller = [&] {
+    if (!found.fits && free_microbatch) found = fitter.largest_microbatch(found.config, wanted);
+  };
+  const auto recompute = [&] {
+    if (found.fits || !free_recompute) return;
+    if (auto other = fitter.fewest_recomputed(found)) found = std::move(*other);
+  };
+  if (input.couples_samples) {  // batch norm would see another microbatch
+    recompute();
+    smaller();
+  } else {
+    smaller();
+    recompute();
+  }
+  if (!found.fits) refuse(input, fitter, found);
+
+  const std::string because = "; " + text_of(asked_peak) + " would be needed otherwise";
+  if (found.plan.batch.microbatch != wanted) {
+    PlanLine& line = line_of(found.plan, "microbatch");
+    line.source = Source::planned;
+    line.reason = "the largest that memory_limit allows" + because + "; " + line.reason;
+  }
+  if (free_recompute && !found.config.memory.recompute.empty()) {
+    PlanLine& line = line_of(found.plan, "recompute");
+    line.source = Source::planned;
+    const auto& blocks = found.config.memory.recompute;
+    line.value = std::to_string(blocks.size()) + (blocks.size() == 1 ? " block" : " blocks");
+    line.reason =
+        "so that a step fits memory_limit" + because + "; " + line.reason + ": " + join(blocks);
+  }
+  explain(found.plan, found.prediction, input.standing_bytes);
+  return {std::move(found.config), std::move(found.plan), std::move(found.prediction)};
+}
+
+}  // namespace tanren

@@ -1,0 +1,234 @@
+#include "tanren/run/memory_outlook.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace tanren {
+
+namespace {
+
+std::string size_text(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
+
+// Powers of two around the planned microbatch, at most `per_rank`, and itself.
+std::vector<int64_t> microbatches_around(const BatchPlan& batch) {
+  std::vector<int64_t> sizes = {1, batch.microbatch};
+  for (int64_t size = 2; size <= std::min(4 * batch.microbatch, batch.per_rank); size *= 2) {
+    sizes.push_back(size);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  constexpr size_t kMost = 8;
+  if (sizes.size() > kMost) sizes.erase(sizes.begin(), sizes.end() - kMost);
+  return sizes;
+}
+
+std::vector<int64_t> lengths_around(int64_t length) {
+  std::vector<int64_t> lengths;
+  for (const int64_t part : {length / 4, length / 2, length, 2 * length}) {
+    if (part >= 1) lengths.push_back(part);
+  }
+  if (lengths.empty()) lengths.push_back(0);
+  return lengths;
+}
+
+std::optional<int64_t> peak_of(const StepPredictor& predictor, const Plan& plan, int64_t length) {
+  try {
+    return predictor.step(plan, length).peak_bytes;
+  } catch (const Error&) {  // more positions than the model has
+    return std::nullopt;
+  }
+}
+
+class Alternatives {
+ public:
+  Alternatives(const FitInput& input, const Fitted& fitted) : input_(input), fitted_(fitted) {}
+
+  // Takes it up if it needs less.
+  void consider(RunConfig config, const std::string& what, const std::string& cost) {
+    try {
+      const Tried tried = try_config(input_, config);
+      if (tried.prediction.peak_bytes >= fitted_.prediction->peak_bytes) return;
+      found_.push_back({what, tried.prediction.peak_bytes, cost});
+    } catch (const Error&) {  // it does not go with the rest of the config
+    }
+  }
+
+  std::vector<MemoryOutlook::Alternative> found() && {
+    std::sort(found_.begin(), found_.end(),
+              [](const auto& a, const auto& b) { return a.peak_bytes < b.peak_bytes; });
+    return std::move(found_);
+  }
+
+ private:
+  const FitInput& input_;
+  const Fitted& fitted_;
+  std::vector<MemoryOutlook::Alternative> found_;
+};
+
+std::vector<MemoryOutlook::Alternative> alternatives_of(const FitInput& input,
+                                                        const Fitted& fitted) {
+  Alternatives all(input, fitted);
+  const Plan& plan = fitted.plan;
+  const MemoryPrediction& now = *fitted.prediction;
+  RunConfig config = fitted.config;
+  if (plan.memory.recompute.empty()) {
+    config.memory.recompute = {"*"};
+    int64_t again = 0;
+    for (const auto& block : now.blocks) again += block.multiply_adds;
+    // Backward is two forwards.
+    const double share = now.multiply_adds > 0 ? static_cast<double>(again) /
+                                                     (3 * static_cast<double>(now.multiply_adds))
+                                               : 0;
+    all.consider(config, "memory.recompute = [\"*\"]",
+                 std::to_string(static_cast<int>(100 * share + 0.5)) +
+                     " % more multiply-adds, the same numbers");
+  }
+  config = fitted.config;
+  if (plan.batch.microbatch > 1) {
+    config.batch.microbatch = plan.batch.microbatch / 2;
+    all.consider(config, "batch.microbatch = " + std::to_string(config.batch.microbatch),
+                 input.couples_samples ? "batch norm sees fewer samples at once"
+                                       : "more microsteps, the same numbers");
+  }
+  config = fitted.config;
+  if (plan.optimizer.state == "fp32") {
+    config.optimizer.state = "8bit";
+    all.consider(config, "optimizer.state = \"8bit\"", "moments rounded to 256 values");
+    config.optimizer.state = "bf16";
+    all.consider(config, "optimizer.state = \"bf16\"", "moments rounded to 8 bits of mantissa");
+  }
+  config = fitted.config;
+  if (plan.precision.mode == Mode::fp32) {
+    config.precision.mode = "bf16";
+    all.consider(config, "precision.mode = \"bf16\"", "products in bf16");
+  }
+  return std::move(all).found();
+}
+
+}  // namespace
+
+MemoryOutlook memory_outlook(const FitInput& input, const Fitted& fitted) {
+  MemoryOutlook outlook;
+  const Plan& plan = fitted.plan;
+  const StepPredictor predictor([&] { return input.make_task(fitted.config); }, *input.dataset);
+  outlook.microbatch = plan.batch.microbatch;
+  outlook.length = predictor.length();
+  outlook.room_bytes = room_for_step(plan, input.standing_bytes);
+  if (!fitted.prediction) {
+    outlook.planned = predictor.probed_step(plan);
+    return outlook;
+  }
+  outlook.planned = *fitted.prediction;
+  outlook.lengths = lengths_around(outlook.length);
+  for (const int64_t microbatch : microbatches_around(plan.batch)) {
+    RunConfig config = fitted.config;
+    config.batch.microbatch = microbatch;
+    const Plan other = input.plan(config);
+    MemoryOutlook::Row row{microbatch, {}};
+    for (const int64_t length : outlook.lengths) {
+      row.peaks.push_back(peak_of(predictor, other, length));
+    }
+    outlook.rows.push_back(std::move(row));
+  }
+  outlook.alternatives = alternatives_of(input, fitted);
+  if (input.has_evaluation) {
+    outlook.evaluation_bytes = predictor.evaluation_peak(plan, plan.evaluate.batch);
+  }
+  return outlook;
+}
+
+std::string to_text(const MemoryOutlook& outlook) {
+  const MemoryPrediction& now = outlook.planned;
+  std::string text = "predicted peak of a step (by " + now.how + "): " + size_text(now.peak_bytes) +
+                     ", of it before the first step " + size_text(now.before_bytes) + "\n";
+  std::vector<std::pair<int64_t, std::string>> kinds;
+  for (size_t i = 0; i < kNumMemoryKinds; ++i) {
+    if (now.at_peak[i] > 0) kinds.emplace_back(now.at_peak[i], kMemoryKindNames[i]);
+  }
+  std::sort(kinds.rbegin(), kinds.rend());
+  for (const auto& [bytes, name] : kinds) {
+    text += "  " + padded(name, 12) + " " + size_text(bytes) + "\n";
+  }
+  if (outlook.evaluation_bytes > 0) {
+    text += "predicted peak of an evaluation: " + size_text(outlook.evaluation_bytes) + "\n";
+  }
+  if (!outlook.rows.empty()) {
+    const bool has_lengths = outlook.lengths != std::vector<int64_t>{0};
+    text += "\npredicted peaks by samples at once (batch.microbatch)";
+    text += has_lengths ? " and tokens of each:\n" : ":\n";
+    constexpr int64_t kWidth = 11;
+    if (has_lengths) {
+      text += padded("", kWidth);
+      for (const int64_t length : outlook.lengths) {
+        const std::string cell = std::to_string(length);
+        text += length == outlook.lengths.back() ? cell : padded(cell, kWidth);
+      }
+      text += "\n";
+    }
+    for (const auto& row : outlook.rows) {
+      text += padded("  " + std::to_string(row.microbatch), kWidth);
+      for (size_t i = 0; i < row.peaks.size(); ++i) {
+        const bool planned = row.microbatch == outlook.microbatch &&
+                             (!has_lengths || outlook.lengths[i] == outlook.length);
+        std::string cell = row.peaks[i] ? size_text(*row.peaks[i]) : "-";
+        if (planned) cell += " *";
+        if (row.peaks[i] && outlook.room_bytes > 0 && *row.peaks[i] > outlook.room_bytes) {
+          cell += " !";
+        }
+        text += i + 1 < row.peaks.size() ? padded(cell, kWidth) : cell;
+      }
+      text += "\n";
+    }
+    text += "* as planned";
+    if (outlook.room_bytes > 0) {
+      text += "; ! more than the " + size_text(outlook.room_bytes) + " that memory_limit leaves";
+    }
+    text += has_lengths ? "; - more tokens than the model has positions\n" : "\n";
+  }
+  if (!outlook.alternatives.empty()) {
+    text += "\nwhat would need less:\n";
+    int64_t width = 0;
+    for (const auto& other : outlook.alternatives) {
+      width = std::max(width, display_width(other.what));
+    }
+    for (const auto& other : outlook.alternatives) {
+      text += "  " + padded(other.what, width) + "  " + size_text(other.peak_bytes) + " (" +
+              size_text(now.peak_bytes - other.peak_bytes) + " less): " + other.cost + "\n";
+    }
+  }
+  return text;
+}
+
+std::string to_json(const MemoryOutlook& outlook) {
+  nlohmann::ordered_json json;
+  const MemoryPrediction& now = outlook.planned;
+  json["peak_bytes"] = now.peak_bytes;
+  json["before_bytes"] = now.before_bytes;
+  json["by"] = now.how;
+  for (size_t i = 0; i < kNumMemoryKinds; ++i) {
+    json["at_peak"][std::string(kMemoryKindNames[i])] = now.at_peak[i];
+  }
+  json["evaluation_bytes"] = outlook.evaluation_bytes;
+  json["room_bytes"] = outlook.room_bytes;
+  json["table"] = nlohmann::ordered_json::array();
+  for (const auto& row : outlook.rows) {
+    for (size_t i = 0; i < row.peaks.size(); ++i) {
+      nlohmann::ordered_json cell = {{"microbatch", row.microbatch}};
+      if (outlook.lengths[i] > 0) cell["length"] = outlook.lengths[i];
+      cell["peak_bytes"] = row.peaks[i] ? nlohmann::ordered_json(*row.peaks[i]) : nullptr;
+      json["table"].push_back(cell);
+    }
+  }
+  json["alternatives"] = nlohmann::ordered_json::array();
+  for (const auto& other : outlook.alternatives) {
+    json["alternatives"].push_back(
+        {{"what", other.what}, {"peak_bytes", other.peak_bytes}, {"cost", other.cost}});
+  }
+  return json.dump(2);
+}
+
+}  // namespace tanren

@@ -1,0 +1,219 @@
+// A plan fits the memory there is, or is refused before it starts; what it says then is true.
+#include "tests/support/tiny_run.h"
+
+#include "tanren/base/error.h"
+#include "tanren/memory/cpu_allocator.h"
+#include "tanren/run/fit_memory.h"
+#include "tanren/run/memory_outlook.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tanren::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class FitTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    config_ = tiny_config("gpt2");
+    config_.precision.mode = "fp32";
+    config_.model.num_layers = 4;
+    config_.model.hidden_size = 64;
+    config_.model.num_heads = 2;
+    config_.model.vocab_size = 500;
+    config_.model.context_length = 64;
+    config_.model.dropout = 0.1;
+    config_.data.train.fields = {"inputs: int[64] in [0, 49]", "labels: int[64] in [0, 49]"};
+    config_.batch.global_batch = "16";
+    config_.memory.allocator = "cached";
+    install_cpu_allocator();
+    dataset_ = open_dataset(config_.data.train, "data.train");
+  }
+  void TearDown() override {
+    set_cpu_memory_limit(0);
+    uninstall_cpu_allocator();
+  }
+
+  FitInput input(const RunConfig& config) const {
+    ModelProfile profile;
+    profile_parameters(*build_task(config, ModelRegistry(), *dataset_).module, profile);
+    profile.train_samples = dataset_->size();
+    profile.metrics = {"*"};
+    Machine machine;
+    machine.memory_bytes = int64_t{16} << 30;
+    return {
+        .config = config,
+        .plan = [machine, profile](const RunConfig& c) { return make_plan(c, machine, profile); },
+        .make_task = [this](const RunConfig& c) { return make(c); },
+        .dataset = dataset_.get()};
+  }
+  virtual Task make(const RunConfig& config) const {
+    return build_task(config, ModelRegistry(), *dataset_);
+  }
+  Fitted fit(const RunConfig& config) const {
+    const FitInput given = input(config);
+    return fit_memory(given, given.plan(config));
+  }
+  Fitted fit_in(int64_t bytes, RunConfig config) const {
+    config.memory.limit = std::to_string(bytes);
+    config.asked.insert("memory.limit");
+    return fit(config);
+  }
+  // Failures that 3 steps of the fitted plan recover from, in its limit.
+  int64_t recoveries(const Fitted& fitted) const {
+    TinyRun run(fitted.config, dataset_.get(), std::nullopt);
+    set_cpu_memory_limit(fitted.plan.memory.limit_bytes + standing_,
+                         fitted.plan.memory.reserve_bytes);
+    run.steps(3);
+    return run.parts.recovery->num_failures();
+  }
+  static std::string line(const Plan& plan, const std::string& key) {
+    for (const auto& line : plan.lines) {
+      if (line.key == key) return line.value + "|" + line.reason;
+    }
+    return "";
+  }
+
+  RunConfig config_;
+  std::unique_ptr<Dataset> dataset_;
+  int64_t standing_ = 1 << 20;  // what the test program's other tensors take
+};
+
+TEST_F(FitTest, with_room_enough_the_plan_stays_and_says_its_peak) {
+  const Fitted fitted = fit(config_);
+  EXPECT_EQ(fitted.plan.batch.microbatch, 16);
+  EXPECT_TRUE(fitted.plan.memory.recompute.empty());
+  ASSERT_TRUE(fitted.prediction);
+  EXPECT_THAT(line(fitted.plan, "predicted_peak"), HasSubstr("activations"));
+}
+
+TEST_F(FitTest, the_largest_microbatch_that_fits_is_planned_and_runs_without_a_failure) {
+  const int64_t whole = fit(config_).prediction->peak_bytes;
+  const Fitted fitted = fit_in(whole * 2 / 3, config_);
+  EXPECT_LT(fitted.plan.batch.microbatch, 16);
+  EXPECT_GT(fitted.plan.batch.microbatch, 1);
+  EXPECT_TRUE(fitted.plan.memory.recompute.empty());
+  EXPECT_THAT(line(fitted.plan, "microbatch"), HasSubstr("the largest that memory_limit allows"));
+  EXPECT_EQ(recoveries(fitted), 0);
+  EXPECT_GT(fit_in(whole * 5 / 6, config_).plan.batch.microbatch, fitted.plan.batch.microbatch);
+}
+
+TEST_F(FitTest, where_the_microbatch_is_asked_for_as_few_blocks_as_needed_are_recomputed) {
+  config_.batch.microbatch = 16;
+  config_.asked.insert("batch.microbatch");
+  const int64_t whole = fit(config_).prediction->peak_bytes;
+  const Fitted some = fit_in(whole * 9 / 10, config_);
+  EXPECT_EQ(some.plan.batch.microbatch, 16);
+  EXPECT_GE(some.plan.memory.recompute.size(), 1u);
+  EXPECT_LT(some.plan.memory.recompute.size(), 5u);
+  EXPECT_THAT(line(some.plan, "recompute"), HasSubstr("so that a step fits memory_limit"));
+  EXPECT_EQ(recoveries(some), 0);
+  const Fitted more = fit_in(whole * 13 / 20, config_);
+  EXPECT_GT(more.plan.memory.recompute.size(), some.plan.memory.recompute.size());
+  EXPECT_EQ(recoveries(more), 0);
+}
+
+TEST_F(FitTest, what_is_asked_for_stays_and_batch_norm_keeps_its_microbatch_as_long_as_it_can) {
+  const int64_t whole = fit(config_).prediction->peak_bytes;
+  FitInput given = input(config_);
+  given.couples_samples = true;
+  given.config.memory.limit = std::to_string(whole * 9 / 10);
+  const Fitted coupled = fit_memory(given, given.plan(given.config));
+  EXPECT_EQ(coupled.plan.batch.microbatch, 16);
+  EXPECT_FALSE(coupled.plan.memory.recompute.empty());
+}
+
+TEST_F(FitTest, a_limit_below_one_sample_is_refused_with_the_smallest_that_works_and_other_ways) {
+  std::string message;
+  try {
+    fit_in(4 << 20, config_);
+  } catch (const ConfigError& error) {
+    message = error.what();
+  }
+  EXPECT_THAT(message,
+              HasSubstr("[plan] memory.limit 4.0 MiB is less than a step needs with 1 sample"));
+  EXPECT_THAT(message, HasSubstr("weights"));
+  EXPECT_THAT(message, HasSubstr("the smallest limit that works: memory.limit = \""));
+  const size_t at = message.find("memory.limit = \"") + 16;
+  config_.memory.limit = message.substr(at, message.find('"', at) - at);
+  config_.asked.insert("memory.limit");
+  const Fitted fitted = fit(config_);
+  EXPECT_EQ(fitted.plan.batch.microbatch, 1);
+  EXPECT_EQ(recoveries(fitted), 0);
+}
+
+TEST_F(FitTest, a_microbatch_that_is_asked_for_and_cannot_fit_is_refused_with_one_that_fits) {
+  config_.batch.microbatch = 16;
+  config_.asked.insert("batch.microbatch");
+  try {
+    fit_in(14 << 20, config_);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("with 16 samples at once and blocks recomputed"));
+    EXPECT_THAT(error.what(), HasSubstr("batch.microbatch = 8 needs"));
+    EXPECT_THAT(error.what(), HasSubstr("samples of 32 tokens instead of 64 need"));
+  }
+}
+
+TEST_F(FitTest, where_moments_are_the_most_of_it_8_bit_ones_are_named) {
+  config_.model.hidden_size = 256;
+  try {
+    fit_in(50 << 20, config_);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("optimizer.state = \"8bit\" needs"));
+  }
+}
+
+// Reads a value of its weights in forward.
+class UntraceableTest : public FitTest {
+ protected:
+  Task make(const RunConfig& config) const override {
+    Task task = build_task(config, ModelRegistry(), *dataset_);
+    const auto forward = task.phases.front().forward;
+    const at::Tensor weight = task.module->parameters().front();
+    task.phases.front().forward = [forward, weight](const Batch& batch) {
+      EXPECT_LT(weight.detach().flatten()[0].item<double>(), 1e9);
+      return forward(batch);
+    };
+    return task;
+  }
+};
+
+TEST_F(UntraceableTest, the_plan_says_why_nothing_is_predicted_and_two_real_steps_tell_the_peak) {
+  const FitInput given = input(config_);
+  const Fitted fitted = fit_memory(given, given.plan(config_));
+  EXPECT_FALSE(fitted.prediction);
+  EXPECT_THAT(line(fitted.plan, "predicted_peak"), HasSubstr("asks for the value of a tensor"));
+  const MemoryOutlook outlook = memory_outlook(given, fitted);
+  EXPECT_EQ(outlook.planned.how, "two steps of 1 and 2 samples");
+  const StepPredictor predictor([&] { return build_task(config_, ModelRegistry(), *dataset_); },
+                                *dataset_);
+  const auto expected = static_cast<double>(predictor.step(fitted.plan).peak_bytes);
+  // What other threads hold for attention does not show in a trace of this one.
+  EXPECT_NEAR(static_cast<double>(outlook.planned.peak_bytes), expected, 0.01 * expected);
+}
+
+TEST_F(FitTest, the_outlook_grows_with_samples_and_tokens_and_names_what_needs_less) {
+  const FitInput given = input(config_);
+  const Fitted fitted = fit_memory(given, given.plan(config_));
+  const MemoryOutlook outlook = memory_outlook(given, fitted);
+  EXPECT_EQ(outlook.lengths, (std::vector<int64_t>{16, 32, 64, 128}));
+  ASSERT_EQ(outlook.rows.size(), 5u);  // 1, 2, 4, 8, 16
+  for (size_t i = 1; i < outlook.rows.size(); ++i) {
+    EXPECT_GE(*outlook.rows[i].peaks[2], *outlook.rows[i - 1].peaks[2]);
+  }
+  EXPECT_LE(*outlook.rows.back().peaks[1], *outlook.rows.back().peaks[2]);
+  EXPECT_EQ(*outlook.rows.back().peaks[2], fitted.prediction->peak_bytes);
+  EXPECT_FALSE(outlook.rows.back().peaks[3]);  // more tokens than positions
+  ASSERT_GE(outlook.alternatives.size(), 3u);
+  for (const auto& other : outlook.alternatives) {
+    EXPECT_LT(other.peak_bytes, fitted.prediction->peak_bytes) << other.what;
+  }
+  EXPECT_THAT(to_text(outlook), HasSubstr("33 % more multiply-adds"));
+}
+
+}  // namespace
+}  // namespace tanren::testing
