@@ -328,6 +328,7 @@ TEST_F(CpuMemoryLimit, bounds_small_tensors_too) {
 }
 
 TEST_F(CpuMemoryLimit, gives_up_the_cache_before_it_refuses) {
+  if (!kCaches) GTEST_SKIP() << "stands aside for the address sanitizer";
   { const at::Tensor peak = bytes(64 * kMiB); }
   set_cpu_memory_limit(cpu_memory_charged() + 4 * kMiB);
   const at::Tensor larger = bytes(66 * kMiB);

@@ -30,7 +30,8 @@ class MeasuredNorm {
                std::function<void(std::optional<double>)> set_momentum)
       : momentum_(momentum), set_momentum_(std::move(set_momentum)) {
     module.train();
-    if (const auto* count = module.named_buffers(false).find("num_batches_tracked")) {
+    const auto buffers = module.named_buffers(false);
+    if (const auto* count = buffers.find("num_batches_tracked")) {
       count_ = *count;
       count_before_ = count->clone();
     }

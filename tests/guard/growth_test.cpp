@@ -51,6 +51,7 @@ class Growth : public ::testing::Test {
     input.config = tiny_config("keeper");
     input.config.precision.mode = "fp32";
     input.config.guard.growth_steps = growth_steps;
+    input.config.memory.limit = "8GiB";  // so that bytes are counted, under a sanitizer too
     input.folder = folder_.path() / "run";
     return run(input, models);
   }
