@@ -169,7 +169,9 @@ void Region::compute_again() {
   Recording second{nullptr, &collected};
   const RecordingScope recorded(&second);
   const at::AutoGradMode with_gradients(true);
-  fn(input.detach().requires_grad_(input_requires_grad));
+  // Not a leaf: autocast would keep its cast, as it does of weights, until the window ends.
+  const at::Tensor leaf = input.detach().requires_grad_(input_requires_grad);
+  fn(leaf.view_as(leaf));
   if (collected.size() != num_saved) {
     throw Error("[recompute] a block saved " + std::to_string(num_saved) +
                 " tensors for backward, and " + std::to_string(collected.size()) +

@@ -115,6 +115,19 @@ MemoryPrediction summed(const MemoryTrace& trace, size_t before) {
   return result;
 }
 
+// Of one sample in a step: its fields, and those that are laid out or widened for it anew.
+int64_t bytes_in_step(const Batch& sample, const Plan& plan) {
+  int64_t bytes = 0;
+  for (const auto& [name, field] : sample.fields) {
+    const auto own = static_cast<int64_t>(field.nbytes());
+    bytes += own;
+    if (!field.is_floating_point()) continue;
+    if (plan.precision.mode == Mode::fp64) bytes += field.numel() * int64_t{sizeof(double)};
+    if (plan.memory.channels_last && field.dim() == 4) bytes += own;
+  }
+  return bytes;
+}
+
 void add_batches(MemoryPrediction& prediction, int64_t bytes) {
   prediction.peak_bytes += bytes;
   prediction.before_bytes += bytes;
@@ -141,14 +154,6 @@ bool are_alike(const MemoryTrace& one, const MemoryTrace& two) {
 
 int64_t StepPredictor::length() const { return length_of(dataset_.collate({0}).batch); }
 
-int64_t StepPredictor::sample_bytes() const {
-  int64_t bytes = 0;
-  for (const auto& [name, field] : dataset_.collate({0}).batch.fields) {
-    bytes += static_cast<int64_t>(field.nbytes());
-  }
-  return bytes;
-}
-
 MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
   const GeneratorScope generators(at::kCPU);
   const Plan plan = shortened(given);
@@ -169,7 +174,7 @@ MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
     }
   }
   const int64_t missing = given.batch.per_rank - plan.batch.global_batch;
-  int64_t bytes = sample_bytes();
+  int64_t bytes = bytes_in_step(one.batch, plan);
   if (length > 0 && length_of(one.batch) > 0) bytes = bytes * length / length_of(one.batch);
   add_batches(result, missing * bytes);
   return result;
@@ -210,7 +215,8 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
     }
   }
   result.how = samples == 1 ? "a step of 1 sample" : "two steps of 1 and 2 samples";
-  add_batches(result, (given.batch.per_rank - samples * microsteps) * sample_bytes());
+  const int64_t missing = given.batch.per_rank - samples * microsteps;
+  add_batches(result, missing * bytes_in_step(dataset_.collate({0}).batch, given));
   return result;
 }
 

@@ -47,8 +47,6 @@ class StepPredictor {
 
   // Tokens per sample: dim 1 of the first field of whole numbers that has one; 0: no sequences.
   int64_t length() const;
-  // Bytes of one sample's fields.
-  int64_t sample_bytes() const;
 
  private:
   std::function<Task()> make_task_;
