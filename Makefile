@@ -7,7 +7,7 @@ CMAKE_ARGS ?=
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test interop bench asan fuzz tidy format format-check mutants api gpu-bundle clean
+.PHONY: help setup run report test interop bench asan fuzz tidy format format-check mutants api gpu-bundle clean
 .DELETE_ON_ERROR:
 
 help: ## This list
@@ -24,6 +24,11 @@ build/%/build.ninja: CMakePresets.json | setup
 run: build/release/build.ninja ## Build, and train examples/digits
 	cmake --build build/release --parallel $(JOBS) --target tanren_cli
 	@scripts/run-digits
+
+report: build/release/build.ninja ## Build, and show where time and memory of a small BERT's step go
+	cmake --build build/release --parallel $(JOBS) --target tanren_cli
+	build/release/tanren anatomy examples/anatomy/ci.toml --quiet --out build/report
+	@echo build/report/report.html
 
 test: build/release/build.ninja ## Build everything and run all tests but gpu
 	cmake --build build/release --parallel $(JOBS)

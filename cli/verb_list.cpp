@@ -18,6 +18,8 @@ constexpr Verb kVerbs[] = {
      "run folder, or model.tanren.safetensors"},
     {"summary", "Show the model module by module: shapes, parameters, multiply-adds, memory",
      "config.toml or run folder"},
+    {"anatomy", "Run a few steps and report where time and memory go: operations, blocks, stages",
+     "config.toml or run folder"},
     {"convert",
      "Turn weights into another format or a folder for Python, list them, or tokenize a text",
      "safetensors, .pt or text file, run folder"},
@@ -76,7 +78,10 @@ void add_verbs(CLI::App& app, Arguments& arguments) {
     command->add_option("--set", arguments.sets, "key=value: overrides the file (repeatable)")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    command->add_option("--out", arguments.out, "Folder of the run (default: runs/<run.name>)");
+    command->add_option("--out", arguments.out,
+                        std::string(verb.name) == "anatomy"
+                            ? "Folder of the report (default: anatomy/<run.name>)"
+                            : "Folder of the run (default: runs/<run.name>)");
     command->add_flag("--quiet", arguments.quiet, "Print errors only");
   }
 }

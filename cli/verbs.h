@@ -17,7 +17,7 @@ struct Arguments {
   std::string verb;
   std::string file;                  // config file, run folder, key for help, shell for completion
   std::vector<std::string> sets;     // --set key=value
-  std::string out;                   // --out: folder of the run
+  std::string out;                   // --out: folder of the run, or of the report
   std::string target;                // convert: file to write; eval: data of a whole model
   std::vector<std::string> renames;  // convert: old=new
   std::string dtype;                 // convert: of floating tensors
@@ -34,6 +34,7 @@ int run(const Arguments& arguments, const Registry& registry);
 int plan(const Arguments& arguments, const Registry& registry);
 int eval(const Arguments& arguments, const Registry& registry);
 int summary(const Arguments& arguments, const Registry& registry);
+int anatomy(const Arguments& arguments, const Registry& registry);
 int convert(const Arguments& arguments, const Registry& registry);
 int doctor(const Arguments& arguments);
 int monitor(const Arguments& arguments);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -206,6 +207,62 @@ TEST_F(Examples, own_loop_as_it_stands_is_not_warned_of) {
   const auto result = go(kOwnLoop + " " + (kExamples / "digits/train.csv").string() + " run 150");
   ASSERT_EQ(result.code, 0) << result.output;
   EXPECT_EQ(result.output.find("[guard]"), std::string::npos) << result.output;
+}
+
+TEST_F(Examples, anatomy_refuses_the_folder_of_a_run_and_data_that_is_not_there) {
+  const std::string line = kTanren + " anatomy " + (kExamples / "anatomy/ci.toml").string();
+  fs::create_directories(temporary_.path() / "run/checkpoints");
+  const auto taken = go(line + " --out run");
+  EXPECT_EQ(taken.code, 2);
+  EXPECT_EQ(taken.output, "[anatomy] run is the folder of a run; name another one with --out\n");
+  EXPECT_EQ(go(line + " --out report --set data.train.kind=csv").code, 2);
+  EXPECT_FALSE(fs::exists(temporary_.path() / "report/report.html"));
+}
+
+TEST_F(Examples, anatomy_of_a_small_bert_adds_up) {
+  const auto result =
+      go(kTanren + " anatomy " + (kExamples / "anatomy/ci.toml").string() + " --out report --json");
+  ASSERT_EQ(result.code, 0) << result.output;
+  const fs::path folder = temporary_.path() / "report";
+  const auto json = nlohmann::json::parse(read_file(folder / "anatomy.json"));
+  EXPECT_FALSE(fs::exists(temporary_.path() / "runs"));
+  double seconds = 0, share = 0;
+  for (const auto& row : json["operations"]["classes"]) {
+    seconds += row["seconds"].get<double>();
+    share += row["share"].get<double>();
+  }
+  EXPECT_NEAR(share, 1, 1e-9);
+  EXPECT_GE(seconds, 0.99 * json["step"]["seconds"].get<double>());
+  // A product and its two gradients; attention makes its scores again.
+  double forward = 0, backward = 0;
+  for (const auto& one : json["operations"]["operators"]) {
+    if (one["class"] != "tensor contractions") continue;
+    (one["pass"] == "forward" ? forward : backward) += one["flops"].get<double>();
+  }
+  EXPECT_GT(forward, 3 * 2.0 * 4 * 64 * 128 * (4 * 128 + 2 * 512)) << "two blocks and their heads";
+  EXPECT_NEAR(backward / forward, 2, 0.1);
+  const auto& memory = json["memory"];
+  const double parameters = json["subject"]["parameters"].get<double>();
+  EXPECT_EQ(memory["at_peak"]["weights"].get<double>(), 4 * parameters);
+  EXPECT_NEAR(memory["at_peak"]["optimizer"].get<double>(), 8 * parameters, 0.01 * parameters);
+  const double predicted = memory["predicted"]["peak_bytes"].get<double>();
+  EXPECT_NEAR(predicted, memory["peak_bytes"].get<double>(), 0.01 * predicted);
+  std::set<std::string> blocks;
+  for (const auto& block : json["operations"]["blocks"]) blocks.insert(block["name"]);
+  EXPECT_GE(blocks.size(), 3u);
+  TANREN_EXPECT_CONTAINS(read_file(folder / "anatomy.txt"), "OPERATIONS");
+  TANREN_EXPECT_CONTAINS(read_file(folder / "report.html"), "memory-plot");
+}
+
+TEST_F(Examples, anatomy_trains_as_any_other_run) {
+  const auto result =
+      go(kTanren + " run " + (kExamples / "anatomy/ci.toml").string() + " --quiet --out run");
+  ASSERT_EQ(result.code, 0) << result.output;
+  const auto summary = nlohmann::json::parse(read_file(temporary_.path() / "run" / "summary.json"));
+  EXPECT_EQ(summary["steps"], 8);
+  const auto plan = go(kTanren + " plan " + (kExamples / "anatomy/run.toml").string());
+  EXPECT_EQ(plan.code, 0) << plan.output;
+  TANREN_EXPECT_CONTAINS(plan.output, "128");
 }
 
 TEST_F(Examples, digits_trains_with_group_norm) {

@@ -146,6 +146,49 @@ std::optional<std::vector<at::Tensor>> results(std::string_view name, Arguments 
   return std::nullopt;
 }
 
+namespace {
+
+// Products of two matrices in attention, each of queries × keys × the width of a head; backward makes
+// the scores again.
+constexpr int64_t kForwardProducts = 2, kBackwardProducts = 5;
+
+// Of torch's [n, heads, tokens, width] and ours: [n, tokens, width], or q, k and v side by side.
+std::optional<int64_t> attention(std::string_view name, Arguments a) {
+  const bool backward = name.size() > 9 && name.substr(name.size() - 9) == "_backward";
+  if (name == "scaled_dot_product_attention" || name.rfind("_scaled_dot_product_", 0) == 0) {
+    const size_t first = backward ? 1 : 0;
+    const at::Tensor& query = a[first].toTensor();
+    const int64_t queries = query.numel() / std::max<int64_t>(query.size(-1), 1);
+    const int64_t of_keys = query.size(-1), of_values = a[first + 2].toTensor().size(-1);
+    return queries * a[first + 1].toTensor().size(-2) *
+           (backward ? 3 * of_keys + 2 * of_values : of_keys + of_values);
+  }
+  if (name != "tanren::attention" && name != "tanren::attention_backward") return std::nullopt;
+  const size_t first = backward ? 2 : 0;
+  const bool packed = a.size() == first + 1;
+  const at::Tensor& query = a[first].toTensor();
+  const int64_t keys = packed ? query.size(1) : a[first + 1].toTensor().size(1);
+  return (backward ? kBackwardProducts : kForwardProducts) * query.numel() / (packed ? 3 : 1) *
+         keys;
+}
+
+// Both products of a gradient are as large as the forward's, each where it is asked for.
+int64_t convolution_gradients(Arguments a) {
+  const at::Tensor& larger = a[7].toBool() ? a[1].toTensor() : a[0].toTensor();
+  const auto asked = a[10].toBoolList();
+  return larger.numel() * numel_of_row(a[2].toTensor()) *
+         ((asked.get(0) ? 1 : 0) + (asked.get(1) ? 1 : 0));
+}
+
+// mkldnn_rnn_layer(input, weights of the input, weights of the state, …).
+int64_t recurrent(Arguments a) {
+  const at::Tensor& input = a[0].toTensor();
+  const int64_t rows = input.numel() / std::max<int64_t>(input.size(-1), 1);
+  return rows * (a[1].toTensor().numel() + a[2].toTensor().numel());
+}
+
+}  // namespace
+
 std::optional<int64_t> multiply_adds(std::string_view name, Arguments arguments,
                                      const std::vector<at::Tensor>& results) {
   const auto tensor = [&](size_t i) -> const at::Tensor& { return arguments[i].toTensor(); };
@@ -158,15 +201,14 @@ std::optional<int64_t> multiply_adds(std::string_view name, Arguments arguments,
   }
   if (name == "addbmm") return tensor(1).numel() * tensor(2).size(-1);
   if (name == "dot" || name == "vdot") return tensor(0).numel();
+  if (name == "convolution_backward") return convolution_gradients(arguments);
+  if (name == "mkldnn_rnn_layer") return recurrent(arguments);
+  if (name == "mkldnn_rnn_layer_backward") return 2 * recurrent(arguments);
   if (name == "convolution") {  // a transposed one spreads each input over the outputs
     const bool transposed = arguments[6].toBool();
     return (transposed ? tensor(0) : results[0]).numel() * numel_of_row(tensor(1));
   }
-  if (name == "scaled_dot_product_attention") {
-    const int64_t queries = tensor(0).numel() / std::max<int64_t>(tensor(0).size(-1), 1);
-    return queries * tensor(1).size(-2) * (tensor(0).size(-1) + tensor(2).size(-1));
-  }
-  return std::nullopt;
+  return attention(name, arguments);
 }
 
 }  // namespace tanren::meta

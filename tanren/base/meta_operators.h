@@ -1,5 +1,5 @@
 // What a dry run knows of single operators: their results where libtorch has no meta kernel, the
-// shapes that weights ask for, and multiply-adds. Internal to meta_scope.
+// shapes that weights ask for, and multiply-adds. For meta_scope and, of the last, anatomy/.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -29,7 +29,8 @@ void check(std::string_view name, Arguments arguments);
 std::optional<std::vector<at::Tensor>> results(std::string_view name, Arguments arguments);
 
 // Multiply-adds of one operator; no value where it has none of its own: what it calls is asked.
-// One multiply-add is one product added to a sum; additions of a bias are not counted.
+// One multiply-add is one product added to a sum; additions of a bias are not counted, and causal
+// attention counts as a whole one. Torch's operators stand without "aten::", ours with "tanren::".
 std::optional<int64_t> multiply_adds(std::string_view name, Arguments arguments,
                                      const std::vector<at::Tensor>& results);
 

@@ -29,6 +29,10 @@ class TraceScope::Recorder final : public c10::MemoryReportingInfoBase {
     const std::lock_guard lock(mutex_);
     return trace_;
   }
+  size_t size() const {
+    const std::lock_guard lock(mutex_);
+    return trace_.size();
+  }
 
  private:
   mutable std::mutex mutex_;
@@ -43,5 +47,6 @@ TraceScope::TraceScope()
 TraceScope::~TraceScope() = default;
 
 MemoryTrace TraceScope::trace() const { return recorder_->trace(); }
+size_t TraceScope::size() const { return recorder_->size(); }
 
 }  // namespace tanren

@@ -21,6 +21,8 @@ class TraceScope {
 
   // So far. What was made before the scope is not in it, and given back unnoticed.
   MemoryTrace trace() const;
+  // Events so far; safe from any thread.
+  size_t size() const;
 
  private:
   class Recorder;

@@ -2,6 +2,7 @@
 
 #include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
+#include "tanren/base/operator_record.h"
 #include "tanren/ops/batch_norm_kernel.h"
 
 #include <ATen/ATen.h>
@@ -57,6 +58,7 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     context->saved_data["relu"] = call.relu;
     context->saved_data["residual"] = residual.has_value();
     if (is_dry(x)) return y;
+    const OperatorRecord record("tanren::batch_norm", x, residual.value_or(at::Tensor()), y);
     auto* numbers = saved.mutable_data_ptr<float>();
     float *factor = numbers + 2 * channels, *offset = numbers + 3 * channels;
     const auto *scale = weight.const_data_ptr<float>(), *shift = bias.const_data_ptr<float>();
@@ -104,6 +106,7 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
       return torch::autograd::variable_list{dx, d_residual, d_weight, d_bias, {}};
     };
     if (is_dry(x)) return gradients_of_inputs();
+    const OperatorRecord record("tanren::batch_norm_backward", gradient, x, y, masked, dx);
     by_dtype(x, [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
       gradient_sums<T>(norm, data<T>(gradient), data<T>(x), data<T>(y), numbers, data<T>(masked),

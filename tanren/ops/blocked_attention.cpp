@@ -2,6 +2,7 @@
 
 #include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
+#include "tanren/base/operator_record.h"
 #include "tanren/ops/attention_bf16.h"
 #include "tanren/ops/attention_kernel.h"
 #include "tanren/ops/block_gemm.h"
@@ -270,8 +271,10 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const RandomScope& scope = scope_for(sizes, call.p);
     const at::Tensor ids = scope.ids().contiguous();
     const DropoutDraw draw = make_draw(scope, ids, sizes, call.p, call.site);
+    OperatorRecord record("tanren::attention", q, k, v);
     const auto [out, log_sums] =
         BlockedAttention(call, draw.key, draw.threshold, ids).forward(parts);
+    record.made(out);
     context->save_for_backward({q, k, v, call.bias, out, log_sums, ids});
     auto& saved = context->saved_data;
     saved["num_heads"] = call.num_heads;
@@ -298,6 +301,8 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
                              saved["causal"].toBool(), tensors[3]};
     const auto like = [](const at::Tensor& x) { return x.defined() ? at::empty_like(x) : x; };
     const at::Tensor dq = like(q), dk = like(k), dv = like(v);
+    // The gradients of q, k and v are as large as these: named twice.
+    const OperatorRecord record("tanren::attention_backward", gradients[0], tensors[4], q, k, v);
     BlockedAttention(call, {word("key0"), word("key1")}, word("threshold"), tensors[6])
         .backward(parts_of(q, k, v), tensors[4], tensors[5], gradients[0], parts_of(dq, dk, dv));
     return {dq, dk, dv, {}};

@@ -1,6 +1,7 @@
 #include "tanren/ops/convolution.h"
 
 #include "tanren/base/dry_scope.h"
+#include "tanren/base/operator_record.h"
 #include "tanren/ops/image_columns.h"
 
 #include <ATen/ATen.h>
@@ -56,6 +57,7 @@ at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& x,
                         gradient.size(2), gradient.size(3)};
   at::Tensor columns = at::empty({rows, kernel * kernel * in}, x.options());
   if (!is_dry(x)) {
+    const OperatorRecord record("tanren::image_columns", x, columns);
     const auto* from = x.const_data_ptr<c10::BFloat16>();
     auto* to = columns.mutable_data_ptr<c10::BFloat16>();
     at::parallel_for(0, x.size(0) * patches.out_height, 1, [&](int64_t begin, int64_t end) {

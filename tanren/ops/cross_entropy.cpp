@@ -2,6 +2,7 @@
 
 #include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
+#include "tanren/base/operator_record.h"
 #include "tanren/ops/cross_entropy_kernel.h"
 
 #include <ATen/ATen.h>
@@ -38,6 +39,7 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
     const at::Tensor sums = at::empty_like(maxima), losses = at::empty_like(maxima);
     context->save_for_backward({logits, labels, maxima, sums});
     if (is_dry(logits)) return losses.sum();
+    const OperatorRecord record("tanren::cross_entropy", logits, labels);
     AT_DISPATCH_FLOATING_TYPES_AND2(
         at::kHalf, at::kBFloat16, logits.scalar_type(), "cross_entropy", [&] {
           using Acc = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
@@ -59,6 +61,7 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
     const at::Tensor &logits = saved[0], &labels = saved[1], &maxima = saved[2], &sums = saved[3];
     at::Tensor result = at::empty_like(logits);
     if (is_dry(result)) return {result, {}};
+    const OperatorRecord record("tanren::cross_entropy_backward", logits, labels, result);
     AT_DISPATCH_FLOATING_TYPES_AND2(
         at::kHalf, at::kBFloat16, logits.scalar_type(), "cross_entropy_backward", [&] {
           using Acc = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;

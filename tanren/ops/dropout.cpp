@@ -2,6 +2,7 @@
 
 #include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
+#include "tanren/base/operator_record.h"
 #include "tanren/ops/draw.h"
 
 #include <ATen/ATen.h>
@@ -69,6 +70,7 @@ std::pair<at::Tensor, at::Tensor> dropout_with_mask(const at::Tensor& x, double 
   at::Tensor out = at::empty_like(x);
   at::Tensor mask = at::empty(x.sizes(), x.options().dtype(at::kBool));
   if (is_dry(x)) return {out, mask};
+  const OperatorRecord record("tanren::dropout", x, out, mask);
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "dropout", [&] {
     apply_dropout<scalar_t>(draw, scale, x.const_data_ptr<scalar_t>(),
                             out.mutable_data_ptr<scalar_t>(), mask.mutable_data_ptr<bool>());
@@ -108,6 +110,7 @@ class AddDropoutFunction : public torch::autograd::Function<AddDropoutFunction> 
     context->saved_data["scale"] = 1 / (1 - p);
     context->saved_data["dtype"] = x.scalar_type();
     if (is_dry(x)) return out;
+    const OperatorRecord record("tanren::add_dropout", residual, x, out, mask);
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "add_dropout", [&] {
       using R = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
       add_dropout_rows(draw, 1 / (1 - p), residual.const_data_ptr<R>(),
@@ -129,6 +132,7 @@ class AddDropoutFunction : public torch::autograd::Function<AddDropoutFunction> 
     }
     at::Tensor out = at::empty(gradient.sizes(), gradient.options().dtype(dtype));
     if (is_dry(gradient)) return {gradient, out, {}, {}};
+    const OperatorRecord record("tanren::add_dropout_backward", gradient, mask, out);
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "add_dropout_backward", [&] {
       using R = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
       add_dropout_gradient(gradient.numel(), scale, gradient.const_data_ptr<R>(),

@@ -1,6 +1,7 @@
 #include "tanren/ops/gelu.h"
 
 #include "tanren/base/dry_scope.h"
+#include "tanren/base/operator_record.h"
 #include "tanren/ops/rows.h"
 
 #include <ATen/ATen.h>
@@ -20,6 +21,7 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
     context->save_for_backward({x});
     at::Tensor y = at::empty_like(x);
     if (is_dry(y)) return y;
+    const OperatorRecord record("tanren::gelu", x, y);
     const auto* from = x.const_data_ptr<c10::BFloat16>();
     auto* to = y.mutable_data_ptr<c10::BFloat16>();
     at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
@@ -35,6 +37,7 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
     const at::Tensor gradient = gradients[0].contiguous();
     at::Tensor result = at::empty_like(x);
     if (is_dry(result)) return {result};
+    const OperatorRecord record("tanren::gelu_backward", x, gradient, result);
     const auto* at_x = x.const_data_ptr<c10::BFloat16>();
     const auto* from = gradient.const_data_ptr<c10::BFloat16>();
     auto* to = result.mutable_data_ptr<c10::BFloat16>();

@@ -13,14 +13,12 @@
 #include "tanren/plan/planner.h"
 #include "tanren/plan/print.h"
 #include "tanren/plan/probe_machine.h"
-#include "tanren/run/build.h"
 #include "tanren/run/check_data.h"
 #include "tanren/run/device.h"
-#include "tanren/run/fit_memory.h"
+#include "tanren/run/prepare.h"
 #include "tanren/run/run_folder.h"
 #include "tanren/run/sample.h"
 #include "tanren/run/start_files.h"
-#include "tanren/run/torch_state.h"
 #include "tanren/run/whole_model.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
@@ -33,16 +31,6 @@ namespace tanren {
 
 namespace {
 
-// What comes before the loop, shared by all verbs.
-struct Prepared {
-  RunConfig config;  // with the kind and the sizes of model.from_hf
-  Datasets datasets;
-  Task task;
-  Plan plan;
-  std::optional<OptimizerStart> optimizer;  // of optimizer.init_from, where no checkpoint follows
-  FitInput fit;                             // for fit()
-};
-
 // What the data holds, counted with the model already built; 0: nobody counts.
 int64_t standing_bytes(const torch::nn::Module& module, const Plan& plan) {
   if (!plan.memory.own_allocator) return 0;
@@ -53,10 +41,10 @@ int64_t standing_bytes(const torch::nn::Module& module, const Plan& plan) {
   return std::max<int64_t>(bytes, 0);
 }
 
-// `has_weights`: a checkpoint will follow, so model.init_from is not read again, and what the run
-// folder `kept` has stands for the files that the run began with. `given` stands for the config's data.
+}  // namespace
+
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
-                 const std::filesystem::path& kept, Datasets given = {}) {
+                 const std::filesystem::path& kept, Datasets given) {
   RunConfig config = asked;
   const Pretrained source = take_start(has_weights ? kept : "", config);
   config.model = source.model;
@@ -100,12 +88,13 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   return prepared;
 }
 
-// Before training: the plan that memory allows.
 Fitted fit(Prepared& prepared) {
   Fitted fitted = fit_memory(prepared.fit, prepared.plan);
   prepared.plan = fitted.plan;
   return fitted;
 }
+
+namespace {
 
 void load(RunState& state, const std::filesystem::path& checkpoint) {
   const Snapshot snapshot = read_checkpoint(checkpoint);

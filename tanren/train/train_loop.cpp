@@ -33,19 +33,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset) {
-  const auto& plan = parts.plan;
-  LoaderOptions options;
-  options.global_batch = plan.batch.global_batch;
-  options.keep_last = plan.batch.keep_last;
-  options.shuffle = plan.data.shuffle;
-  options.seed = run.seed;
-  options.workers = plan.data.workers;
-  options.prefetch = plan.data.prefetch;
-  options.device = parts.device;
-  return Loader(dataset, options, Cursor{run.epoch, run.consumed});
-}
-
 // True once the plan's steps are applied, its epochs consumed, or it no longer improves.
 bool finished(const RunState& run, const Plan& plan) {
   if (!run.selection.end_reason(plan).empty()) return true;
@@ -118,6 +105,19 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   for (const auto& ranked : run.selection.best) best.push_back(ranked.step);
   return write_checkpoint(surroundings.checkpoints, run.step(), snapshot,
                           parts.plan.checkpoint.keep, best);
+}
+
+Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset) {
+  const auto& plan = parts.plan;
+  LoaderOptions options;
+  options.global_batch = plan.batch.global_batch;
+  options.keep_last = plan.batch.keep_last;
+  options.shuffle = plan.data.shuffle;
+  options.seed = run.seed;
+  options.workers = plan.data.workers;
+  options.prefetch = plan.data.prefetch;
+  options.device = parts.device;
+  return Loader(dataset, options, Cursor{run.epoch, run.consumed});
 }
 
 LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& surroundings) {

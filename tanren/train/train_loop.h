@@ -51,6 +51,9 @@ struct LoopResult {
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const Surroundings& surroundings);
 
+// The batches of `dataset` from the run's cursor on, as the plan wants them.
+Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset);
+
 // Throws RunError when the guard halts: the line names step, cause, culprit and last checkpoint.
 LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& surroundings);
 

@@ -44,8 +44,9 @@ TEST_F(Completion, refuses_a_shell_that_it_does_not_know) {
 }
 
 TEST_F(Completion, offers_verbs_and_then_the_flags_of_the_verb) {
-  EXPECT_EQ(offered("tanren "),
-            "run plan eval summary convert doctor monitor help completion --help --version");
+  EXPECT_EQ(
+      offered("tanren "),
+      "run plan eval summary anatomy convert doctor monitor help completion --help --version");
   EXPECT_EQ(offered("tanren pl"), "plan");
   EXPECT_EQ(offered("tanren xy"), "");
   EXPECT_EQ(offered("tanren run --"), "--help --json --set --out --quiet");

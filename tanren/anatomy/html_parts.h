@@ -1,0 +1,16 @@
+// What surrounds the report's page: style, script, escaping. The page holds all that it needs, loads
+// nothing, and is black on white, so that it can be printed.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace tanren {
+
+// For text and for attributes in double quotes.
+std::string escaped(std::string_view text);
+// From the doctype to the opened body; `title` is escaped here.
+std::string page_head(std::string_view title);
+std::string page_end();
+
+}  // namespace tanren

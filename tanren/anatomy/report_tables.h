@@ -1,0 +1,31 @@
+// The tables of the report, cell by cell, as its text and its page both show them.
+#pragma once
+
+#include "tanren/anatomy/report.h"
+
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+struct Table {
+  std::string title;
+  std::vector<std::string> head;
+  std::vector<std::vector<std::string>> rows;
+  size_t texts = 1;  // leading columns that are words, not numbers
+  std::string note;  // below; may be empty
+};
+
+std::vector<std::string> subject_lines(const Anatomy& anatomy);  // what, how, on which machine
+Table step_table(const Anatomy& anatomy);
+Table class_table(const Anatomy& anatomy);
+Table operator_table(const Anatomy& anatomy, size_t most);
+Table node_table(const Anatomy& anatomy, size_t most);
+Table block_table(const Anatomy& anatomy);
+Table stage_table(const Anatomy& anatomy);
+Table memory_table(const Anatomy& anatomy);
+Table prediction_table(const Anatomy& anatomy);
+// One sentence each; best first.
+std::vector<std::string> advice_lines(const Anatomy& anatomy);
+
+}  // namespace tanren

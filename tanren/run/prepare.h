@@ -1,0 +1,31 @@
+// What comes before the loop of a run, shared by all verbs that make a plan. Internal to run/.
+#pragma once
+
+#include "tanren/run/build.h"
+#include "tanren/run/fit_memory.h"
+#include "tanren/run/registry.h"
+#include "tanren/run/torch_state.h"
+
+#include <filesystem>
+#include <optional>
+
+namespace tanren {
+
+struct Prepared {
+  RunConfig config;  // with the kind and the sizes of model.from_hf
+  Datasets datasets;
+  Task task;
+  Plan plan;
+  std::optional<OptimizerStart> optimizer;  // of optimizer.init_from, where no checkpoint follows
+  FitInput fit;                             // for fit()
+};
+
+// `has_weights`: a checkpoint will follow, so model.init_from is not read again, and what the run
+// folder `kept` has stands for the files that the run began with. `given` stands for the config's data.
+Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
+                 const std::filesystem::path& kept, Datasets given = {});
+
+// Before training: makes the plan the one that memory allows.
+Fitted fit(Prepared& prepared);
+
+}  // namespace tanren
