@@ -220,8 +220,11 @@ TEST_F(Examples, anatomy_refuses_the_folder_of_a_run_and_data_that_is_not_there)
 }
 
 TEST_F(Examples, anatomy_of_a_small_bert_adds_up) {
+  // Fewer words, so that the blocks weigh more than the embedding.
   const auto result =
-      go(kTanren + " anatomy " + (kExamples / "anatomy/ci.toml").string() + " --out report --json");
+      go(kTanren + " anatomy " + (kExamples / "anatomy/ci.toml").string() +
+         " --out report --json --set model.vocab_size=1000 --set "
+         "'data.train.fields=[\"inputs: int[64] in [100, 900]\", \"labels: int[] in [0, 1]\"]'");
   ASSERT_EQ(result.code, 0) << result.output;
   const fs::path folder = temporary_.path() / "report";
   const auto json = nlohmann::json::parse(read_file(folder / "anatomy.json"));
@@ -250,6 +253,25 @@ TEST_F(Examples, anatomy_of_a_small_bert_adds_up) {
   std::set<std::string> blocks;
   for (const auto& block : json["operations"]["blocks"]) blocks.insert(block["name"]);
   EXPECT_GE(blocks.size(), 3u);
+  // Each variant that applies ran; advice stands for measured differences, the largest gain first.
+  const auto tried = json["tried"].get<std::set<std::string>>();
+  for (const char* variant : {"precision.mode = \"bf16\"", "batch.microbatch = 2",
+                              "memory.recompute = [\"*\"]", "optimizer.state = \"8bit\""}) {
+    EXPECT_EQ(tried.count(variant), 1u) << variant;
+  }
+  double last = 1;
+  bool saves_state = false;
+  for (const auto& advice : json["advice"]) {
+    EXPECT_EQ(tried.count(advice["change"]), 1u);
+    const double saved = advice["bytes_saved"].get<double>() / memory["peak_bytes"].get<double>();
+    const double gain = std::max(advice["time_gain"].get<double>(), saved);
+    EXPECT_GT(gain, 0.03);
+    EXPECT_LE(gain, last);
+    last = gain;
+    saves_state = saves_state || (advice["change"] == "optimizer.state = \"8bit\"" &&
+                                  advice["peak_measured"] == true);
+  }
+  EXPECT_TRUE(saves_state) << "two layers' moments in a quarter of the bytes are measurably less";
   TANREN_EXPECT_CONTAINS(read_file(folder / "anatomy.txt"), "OPERATIONS");
   TANREN_EXPECT_CONTAINS(read_file(folder / "report.html"), "memory-plot");
 }

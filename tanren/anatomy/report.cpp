@@ -23,17 +23,22 @@ std::array<ClassRow, kNumOperatorClasses> class_rows(const OperatorRecording& re
   const int64_t steps = std::max<int64_t>(recording.times.steps, 1);
   double covered = 0;
   for (const OperatorTotal& total : recording.operators) {
+    covered += total.seconds / static_cast<double>(steps);
+  }
+  // Steps that are listened to take longer; what is covered cannot exceed what the passes take.
+  const double room = times.forward + times.backward;
+  const double scale = covered > room ? room / covered : 1;
+  for (const OperatorTotal& total : recording.operators) {
     ClassRow& of = row(total.of);
-    of.seconds += total.seconds / static_cast<double>(steps);
+    of.seconds += scale * total.seconds / static_cast<double>(steps);
     of.flops += total.flops / steps;
     of.bytes += total.bytes / steps;
-    covered += total.seconds / static_cast<double>(steps);
   }
   row(OperatorClass::optimizer).seconds = times.update;
   row(OperatorClass::optimizer).flops = update.flops;
   row(OperatorClass::optimizer).bytes = update.bytes;
   row(OperatorClass::loader).seconds = times.loader;
-  row(OperatorClass::idle).seconds = std::max(0.0, times.forward + times.backward - covered);
+  row(OperatorClass::idle).seconds = room - scale * covered;
   double seconds = 0;
   int64_t flops = 0;
   for (const ClassRow& one : rows) {

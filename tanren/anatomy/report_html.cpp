@@ -14,8 +14,12 @@ namespace {
 
 constexpr size_t kOperators = 40, kNodes = 20;
 
-std::string cell(const char* tag, const std::string& text, bool is_number) {
-  return fmt::format("<{0}{1}>{2}</{0}>", tag, is_number ? " class=\"n\"" : "", escaped(text));
+std::string cell(const char* tag, const std::string& text, bool number) {
+  return fmt::format("<{0}{1}>{2}</{0}>", tag, number ? " class=\"n\"" : "", escaped(text));
+}
+
+bool is_number(const Table& table, size_t column) {
+  return column >= table.texts && !(table.remarks && column + 1 == table.head.size());
 }
 
 std::string html_of(const Table& table) {
@@ -23,12 +27,12 @@ std::string html_of(const Table& table) {
   if (!table.rows.empty()) {
     html += "<table><thead><tr>";
     for (size_t i = 0; i < table.head.size(); ++i) {
-      html += cell("th", table.head[i], i >= table.texts);
+      html += cell("th", table.head[i], is_number(table, i));
     }
     html += "</tr></thead><tbody>\n";
     for (const auto& row : table.rows) {
       html += "<tr>";
-      for (size_t i = 0; i < row.size(); ++i) html += cell("td", row[i], i >= table.texts);
+      for (size_t i = 0; i < row.size(); ++i) html += cell("td", row[i], is_number(table, i));
       html += "</tr>\n";
     }
     html += "</tbody></table>\n";

@@ -81,7 +81,7 @@ std::vector<std::string> subject_lines(const Anatomy& anatomy) {
 Table step_table(const Anatomy& anatomy) {
   const StepTimes& t = anatomy.times;
   const AnatomySubject& s = anatomy.subject;
-  Table table{"Step", {"pass", "time", "share", ""}, {}, 1, ""};
+  Table table{"Step", {"pass", "time", "share", ""}, {}, 1, "", true};
   const auto row = [&](const char* pass, double seconds, const std::string& remark) {
     table.rows.push_back(
         {pass, time_text(seconds), percent_text(ratio(seconds, t.total())), remark});
@@ -118,7 +118,7 @@ Table class_table(const Anatomy& anatomy) {
       "One step. Bytes: what an operator reads and writes, once each; in brackets: of what this "
       "machine\n"
       "copies, and of what it multiplies. idle: between operators.\nA step takes {} while its "
-      "operators are heard; shares are of the rows' sum.",
+      "operators are heard.",
       time_text(anatomy.listening_seconds));
   return table;
 }

@@ -12,8 +12,9 @@ struct Table {
   std::string title;
   std::vector<std::string> head;
   std::vector<std::vector<std::string>> rows;
-  size_t texts = 1;  // leading columns that are words, not numbers
-  std::string note;  // below; may be empty
+  size_t texts = 1;      // leading columns that are words, not numbers
+  std::string note;      // below; may be empty
+  bool remarks = false;  // the last column is words too
 };
 
 std::vector<std::string> subject_lines(const Anatomy& anatomy);  // what, how, on which machine

@@ -72,6 +72,18 @@ TEST(ReportTest, classes_sum_to_the_step_and_what_no_operator_covers_is_idle) {
   EXPECT_NEAR(share, 1, 1e-12);
 }
 
+TEST(ReportTest, operators_that_took_longer_while_heard_are_scaled_to_the_step) {
+  Anatomy anatomy = small();
+  anatomy.times.forward = 0.5;  // with backward 1.25, and the operators took 2.5
+  anatomy.times.backward = 0.75;
+  double seconds = 0;
+  for (const ClassRow& one : class_rows(anatomy.operators, anatomy.times, {})) {
+    seconds += one.seconds;
+    EXPECT_GE(one.seconds, 0);
+  }
+  EXPECT_NEAR(seconds, anatomy.times.total(), 1e-12);
+}
+
 TEST(ReportTest, the_text_fits_100_columns_and_has_every_part) {
   const Anatomy anatomy = small();
   const std::string text = anatomy_text(anatomy);
@@ -102,6 +114,28 @@ TEST(ReportTest, a_prediction_stands_beside_what_was_measured) {
   TANREN_EXPECT_CONTAINS(text, "+10.00 %");
   EXPECT_EQ(nlohmann::json::parse(anatomy_json(anatomy))["memory"]["predicted"]["peak_bytes"],
             11000);
+}
+
+TEST(ReportTest, advice_says_what_it_saves_what_it_costs_and_how_that_was_measured) {
+  Anatomy anatomy = small();
+  EXPECT_EQ(anatomy_text(anatomy).find("ADVICE"), std::string::npos) << "nothing was tried";
+  anatomy.tried = {"a", "b (fails)"};
+  TANREN_EXPECT_CONTAINS(anatomy_text(anatomy), "nothing that was tried helps");
+  anatomy.advice = {{"precision.mode = \"bf16\"", 0.41, 19 << 20, 0.59, 1.0, 81 << 20, 100 << 20,
+                     true, true, 3, "other rounding"}};
+  const std::string text = anatomy_text(anatomy);
+  TANREN_EXPECT_CONTAINS(
+      text,
+      "precision.mode = \"bf16\": −19.0 MiB, −41 % time (1.00 s → 590 ms a step, "
+      "median of 3, taking turns; peak 100.0 MiB → 81.0 MiB, measured); other "
+      "rounding");
+  TANREN_EXPECT_CONTAINS(text, "tried: a, b (fails)");
+  TANREN_EXPECT_CONTAINS(anatomy_html(anatomy), "−41 % time");
+  anatomy.advice[0].alternating = anatomy.advice[0].peak_measured = false;
+  anatomy.advice[0].time_gain = -0.3;
+  TANREN_EXPECT_CONTAINS(anatomy_text(anatomy), "+30 % time");
+  TANREN_EXPECT_CONTAINS(anatomy_text(anatomy),
+                         "median of 3; peak 100.0 MiB → 81.0 MiB, predicted");
 }
 
 TEST(ReportTest, the_json_has_every_number_in_full) {

@@ -28,6 +28,10 @@ std::string upper(std::string text) {
   return text;
 }
 
+bool is_text(const Table& table, size_t column) {
+  return column < table.texts || (table.remarks && column + 1 == table.head.size());
+}
+
 std::string text_of(const Table& table) {
   std::string text = upper(table.title) + "\n";
   std::vector<size_t> widths;
@@ -38,7 +42,7 @@ std::string text_of(const Table& table) {
   const auto add = [&](const std::vector<std::string>& row) {
     std::string line = " ";
     for (size_t i = 0; i < row.size(); ++i) {
-      line += (i == 0 ? " " : "  ") + padded(row[i], widths[i], i < table.texts);
+      line += (i == 0 ? " " : "  ") + padded(row[i], widths[i], is_text(table, i));
     }
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
   };

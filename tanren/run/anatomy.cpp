@@ -2,6 +2,7 @@
 
 #include "tanren/base/trace_scope.h"
 #include "tanren/precision/autocast_scope.h"
+#include "tanren/run/advice.h"
 #include "tanren/run/predict.h"
 #include "tanren/run/rehearsal.h"
 #include "tanren/train/memory_now.h"
@@ -113,15 +114,20 @@ MemoryStory traced_step(Rehearsal& run, const TraceScope& tracing) {
   return tell_memory(tracing.trace(), begin, marks, kMoments);
 }
 
-void measure_times(Rehearsal& run, Anatomy& anatomy) {
+// Returns the seconds of each step.
+std::vector<double> measure_times(Rehearsal& run, Anatomy& anatomy) {
   OperatorRecorder recorder(Detail::passes, run.finish());
+  std::vector<double> seconds;
   for (int64_t i = 0; i < kSteps; ++i) {
-    anatomy.times.loader += run.step(&recorder).loader / static_cast<double>(kSteps);
+    const auto step = run.step(&recorder);
+    anatomy.times.loader += step.loader / static_cast<double>(kSteps);
+    seconds.push_back(step.whole);
   }
   const PassTimes times = recorder.recording().times;
   anatomy.times.forward = times.forward / static_cast<double>(kSteps);
   anatomy.times.backward = times.backward / static_cast<double>(kSteps);
   anatomy.times.update = times.update / static_cast<double>(kSteps);
+  return seconds;
 }
 
 void measure_operators(Rehearsal& run, Anatomy& anatomy) {
@@ -134,9 +140,9 @@ void measure_operators(Rehearsal& run, Anatomy& anatomy) {
 
 void predict(const Rehearsal& run, const Registry& registry, Anatomy& anatomy) {
   try {
-    const auto predicted =
-        predict_step([&] { return build_task(run.config(), registry.models, run.dataset()); },
-                     run.dataset(), run.plan());
+    const StepPredictor predictor(
+        [&] { return build_task(run.config(), registry.models, run.dataset()); }, run.dataset());
+    const MemoryPrediction predicted = predictor.step(run.plan());
     anatomy.predicted = PredictedMemory{predicted.peak_bytes, predicted.at_peak};
   } catch (const std::exception& error) {  // a model that needs values
     anatomy.not_predicted = error.what();
@@ -153,11 +159,14 @@ Anatomy dissect(const RunConfig& config, const Registry& registry) {
   Datasets datasets = open_datasets(config.data, registry.datasets);
 
   auto tracing = std::make_unique<TraceScope>();
-  Rehearsal run(config, registry, std::move(datasets), [&](const char* stage, at::Device on) {
+  BaseRun base;
+  const auto told = [&](const char* stage, at::Device on) {
     // On an accelerator, asking for its memory makes the context; nothing is on it yet.
     if (!on.is_cpu() && stages.size() == 2) stages.back().process = process_bytes(on);
     stages.push_back({stage, live_in(tracing->trace()), process_bytes(on)});
-  });
+  };
+  base.rehearsal = std::make_unique<Rehearsal>(config, registry, std::move(datasets), told);
+  Rehearsal& run = *base.rehearsal;
   const at::Device device = run.parts().device;
   run.use_loader(0);  // so that the batch is traced too
   for (int64_t i = 1; i < kWarmUps; ++i) run.step();
@@ -166,7 +175,7 @@ Anatomy dissect(const RunConfig& config, const Registry& registry) {
 
   run.use_loader(-1);
   run.step();
-  measure_times(run, anatomy);
+  base.seconds = measure_times(run, anatomy);
   stages.push_back({"peak of training", anatomy.memory.peak_bytes, memory_now(device)});
   stages.push_back({"after training", anatomy.memory.after_bytes, process_bytes(device)});
   measure_operators(run, anatomy);
@@ -178,6 +187,11 @@ Anatomy dissect(const RunConfig& config, const Registry& registry) {
       class_rows(anatomy.operators, anatomy.times,
                  update_work(anatomy.memory, anatomy.subject, run.plan().optimizer.kind));
   predict(run, registry, anatomy);
+  base.peak = anatomy.memory.peak_bytes;
+  base.loader_share = anatomy.times.loader / anatomy.times.total();
+  AdviceFound found = advise(config, registry, base);
+  anatomy.advice = std::move(found.advice);
+  anatomy.tried = std::move(found.tried);
   return anatomy;
 }
 

@@ -9,7 +9,7 @@
 namespace tanren {
 
 // Runs two steps to warm up, the second traced for its memory, then three each for times and
-// operators. Errors as `tanren run` has them.
+// operators; then variants of the run beside it (advice.h). Errors as `tanren run` has them.
 Anatomy dissect(const RunConfig& config, const Registry& registry);
 
 }  // namespace tanren

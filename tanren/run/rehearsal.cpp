@@ -37,6 +37,7 @@ int64_t tokens_of(const GlobalBatch& batch) {
 Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets datasets,
                      const std::function<void(const char*, at::Device)>& stage) {
   Prepared prepared = prepare(config, registry, /*has_weights=*/false, "", std::move(datasets));
+  fit(prepared);
   if (stage) stage("weights loaded", at::Device(prepared.plan.device.device));
   config_ = std::move(prepared.config);
   datasets_ = std::move(prepared.datasets);
@@ -89,11 +90,6 @@ Rehearsal::Times Rehearsal::step(OperatorRecorder* recorder) {
 std::function<void()> Rehearsal::finish() const {
   if (parts_.device.is_cpu()) return {};
   return [index = parts_.device.index()] { at::accelerator::synchronizeDevice(index); };
-}
-
-Datasets Rehearsal::take_datasets() {
-  loader_.reset();
-  return std::move(datasets_);
 }
 
 }  // namespace tanren

@@ -21,6 +21,9 @@ class Rehearsal {
   Rehearsal(const RunConfig& config, const Registry& registry, Datasets datasets,
             const std::function<void(const char*, at::Device)>& stage = {});
 
+  Rehearsal(const Rehearsal&) = delete;
+  Rehearsal& operator=(const Rehearsal&) = delete;
+
   // The stream of batches begins anew, on `workers` loader threads; below 0: as planned.
   void use_loader(int64_t workers);
 
@@ -39,8 +42,6 @@ class Rehearsal {
   const RunConfig& config() const { return config_; }  // as prepared
   const Dataset& dataset() const { return *datasets_.train; }
   int64_t tokens() const { return tokens_; }  // of the last step; 0: no sequences
-  // Gives the data back; the rehearsal is over.
-  Datasets take_datasets();
 
  private:
   RunConfig config_;
