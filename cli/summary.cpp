@@ -1,3 +1,4 @@
+#include "tanren/base/text.h"
 #include "tanren/run/dry_run.h"
 #include "cli/verbs.h"
 
@@ -12,17 +13,6 @@
 namespace tanren::cli {
 
 namespace {
-
-// "1,234,567"
-std::string count_text(int64_t count) {
-  const std::string digits = std::to_string(count);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
 
 // In the table, where most are none.
 std::string cell_text(int64_t count) { return count == 0 ? "-" : count_text(count); }

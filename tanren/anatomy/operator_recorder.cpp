@@ -4,6 +4,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/meta_operators.h"
+#include "tanren/base/value_tensors.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -30,17 +31,6 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 
 // FLOPs of one element, as rules of thumb: a normalisation takes mean, difference, square, scale, shift.
 constexpr int64_t kNormaliseFlops = 5, kElementFlops = 1;
-
-template <typename F>
-void for_each_tensor(const c10::IValue& value, F&& look) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) look(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      if (tensor.defined()) look(tensor);
-    }
-  }
-}
 
 const void* storage_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;

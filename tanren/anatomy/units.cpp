@@ -51,14 +51,4 @@ std::string scaled_text(double value) {
   return short_text(value) + kUnits[unit];
 }
 
-std::string count_text(int64_t count) {
-  const std::string digits = std::to_string(count);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
-    text += digits[i];
-  }
-  return text;
-}
-
 }  // namespace tanren

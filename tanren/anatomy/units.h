@@ -12,6 +12,5 @@ std::string time_text(double seconds);        // "1.234 s", "12.3 ms", "45.6 µs
 std::string percent_text(double share);       // "41.2 %"
 std::string signed_percent(double share);     // "−41 %", "+3 %"
 std::string scaled_text(double value);        // of 1000: "1.23 T", "45.6 G", "7.89 M"; "-" for 0
-std::string count_text(int64_t count);        // "1,234,567"
 
 }  // namespace tanren

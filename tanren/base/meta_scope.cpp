@@ -1,6 +1,7 @@
 #include "tanren/base/meta_scope.h"
 
 #include "tanren/base/meta_operators.h"
+#include "tanren/base/text.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -65,8 +66,6 @@ void replace_tensors(std::vector<c10::IValue>& values, F&& change) {
 }
 
 using Originals = std::map<const at::TensorImpl*, at::Tensor>;
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
 

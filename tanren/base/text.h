@@ -13,6 +13,11 @@ std::string to_text(double value);
 std::string to_text(int64_t value);
 // "1.5 GiB", "812 KiB"
 std::string bytes_text(double bytes);
+inline std::string size_text(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
+// "1,234,567"
+std::string count_text(int64_t count);
+// Of a message that may bring a stack trace along.
+std::string first_line(const std::string& text);
 // What "8GiB", "1.5 GB", "800M", "4096" or the share "0.5" mean: bytes from 1 on, or a share in (0, 1).
 // Units are read without regard to case; K, M, G, T alone are powers of 1024. Empty if it is neither.
 struct MemoryAmount {

@@ -63,5 +63,13 @@ TEST(Text, trims_and_splits_lines_of_either_kind) {
   EXPECT_TRUE(text.empty());
 }
 
+TEST(Text, counts_have_their_thousands_apart_and_messages_their_trace_cut) {
+  EXPECT_EQ(count_text(0), "0");
+  EXPECT_EQ(count_text(999), "999");
+  EXPECT_EQ(count_text(1234567), "1,234,567");
+  EXPECT_EQ(first_line("why\nframe #0: …"), "why");
+  EXPECT_EQ(first_line("why"), "why");
+}
+
 }  // namespace
 }  // namespace tanren

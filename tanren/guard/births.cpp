@@ -1,5 +1,7 @@
 #include "tanren/guard/births.h"
 
+#include "tanren/base/value_tensors.h"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
@@ -20,17 +22,6 @@ std::atomic<Births*> recording{nullptr};
 std::vector<std::string>& open_blocks() {
   thread_local std::vector<std::string> blocks;
   return blocks;
-}
-
-template <class F>
-void for_each_tensor(const at::IValue& value, F&& look) {
-  if (value.isTensor()) {
-    if (value.toTensor().defined()) look(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      if (tensor.defined()) look(tensor);
-    }
-  }
 }
 
 c10::StorageImpl* storage_of(const at::Tensor& tensor) {

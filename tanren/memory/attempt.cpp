@@ -3,6 +3,7 @@
 #include "tanren/base/block_trail.h"
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/text.h"
 #include "tanren/memory/gauge.h"
 
 #include <torch/csrc/autograd/function.h>
@@ -27,8 +28,6 @@ constexpr std::array<std::string_view, 6> kWords = {"out of memory",
                                                     "CUDNN_STATUS_ALLOC_FAILED",
                                                     "std::bad_alloc",
                                                     "could not create a memory"};
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // "addmm" of a mangled at::_ops::addmm::…: "_ZN2at4_ops5addmm4callE…". Empty for other symbols.
 std::string operator_of(std::string_view symbol) {

@@ -66,9 +66,13 @@ void MemoryGauge::release_cache() const {
 }
 
 std::vector<std::pair<std::string, int64_t>> MemoryGauge::owners() const {
+  if (!device_.is_cpu() || !cpu_allocator_installed()) return {};
+  return kinds_by_size(cpu_memory_by_kind());
+}
+
+std::vector<std::pair<std::string, int64_t>> kinds_by_size(
+    const std::array<int64_t, kNumMemoryKinds>& bytes) {
   std::vector<std::pair<std::string, int64_t>> result;
-  if (!device_.is_cpu() || !cpu_allocator_installed()) return result;
-  const MemoryByKind bytes = cpu_memory_by_kind();
   for (size_t i = 0; i < bytes.size(); ++i) {
     if (bytes[i] > 0) result.emplace_back(std::string(kMemoryKindNames[i]), bytes[i]);
   }

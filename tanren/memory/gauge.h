@@ -3,8 +3,11 @@
 // Reads counters only; restart() must not be called while another thread reads peak().
 #pragma once
 
+#include "tanren/base/memory_tag.h"
+
 #include <c10/core/Device.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -35,5 +38,9 @@ class MemoryGauge {
  private:
   at::Device device_;
 };
+
+// The kinds that hold something, by name, the largest first.
+std::vector<std::pair<std::string, int64_t>> kinds_by_size(
+    const std::array<int64_t, kNumMemoryKinds>& bytes);
 
 }  // namespace tanren

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/model/bert.h"
 #include "tanren/model/convnet.h"
 #include "tanren/model/gpt2.h"
@@ -49,7 +50,8 @@ Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) cons
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw Error("[model] kind '" + options.kind + "' could not be built: " + error.what());
+    throw Error("[model] kind '" + options.kind +
+                "' could not be built: " + first_line(error.what()));
   }
   if (options.append_head > 0 && !task.module->named_children().contains(kAppendedHead)) {
     const bool guesses = options.kind == "gpt2" || options.kind == "bert" || options.kind == "lstm";

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/memory/gauge.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,20 +12,11 @@ namespace tanren {
 
 namespace {
 
-std::string text_of(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
-
 // "weights 1.3 GB, gradients 1.3 GB, …", the largest first.
 std::string breakdown(const MemoryPrediction& prediction) {
-  std::vector<size_t> kinds;
-  for (size_t i = 0; i < kNumMemoryKinds; ++i) {
-    if (prediction.at_peak[i] > 0) kinds.push_back(i);
-  }
-  std::sort(kinds.begin(), kinds.end(),
-            [&](size_t a, size_t b) { return prediction.at_peak[a] > prediction.at_peak[b]; });
   std::string text;
-  for (const size_t kind : kinds) {
-    text += (text.empty() ? "" : ", ") + std::string(kMemoryKindNames[kind]) + " " +
-            text_of(prediction.at_peak[kind]);
+  for (const auto& [kind, bytes] : kinds_by_size(prediction.at_peak)) {
+    text += (text.empty() ? "" : ", ") + kind + " " + size_text(bytes);
   }
   return text;
 }
@@ -127,17 +119,18 @@ void explain(Plan& plan, const MemoryPrediction& prediction, int64_t standing_by
   std::string reason = breakdown(prediction) + "; by " + prediction.how;
   const int64_t room = room_for_step(plan, standing_bytes);
   if (room > 0) {
-    reason += "; of " + text_of(room) + " that memory_limit leaves";
-    if (standing_bytes > 0) reason += " beside " + text_of(standing_bytes) + " of data";
+    reason += "; of " + size_text(room) + " that memory_limit leaves";
+    if (standing_bytes > 0) reason += " beside " + size_text(standing_bytes) + " of data";
   }
-  plan.lines.push_back({"predicted_peak", text_of(prediction.peak_bytes), Source::planned, reason});
+  plan.lines.push_back(
+      {"predicted_peak", size_text(prediction.peak_bytes), Source::planned, reason});
 }
 
 // One more thing that would make it fit; empty where it would not.
 std::string advice(const Fitter& fitter, RunConfig config, const std::string& what) {
   try {
     const auto other = fitter.with(config);
-    return other.fits ? what + " needs " + text_of(other.prediction.peak_bytes) : "";
+    return other.fits ? what + " needs " + size_text(other.prediction.peak_bytes) : "";
   } catch (const Error&) {
     return "";
   }
@@ -149,9 +142,9 @@ std::string shorter(const FitInput& input, const Tried& least) {
   const int64_t length = predictor.length();
   for (int64_t part = length / 2; part >= 8; part /= 2) {
     const int64_t peak = predictor.step(least.plan, part).peak_bytes;
-    if (taken(peak) <= room_for_step(least.plan, input.standing_bytes)) {
+    if (fits(peak, room_for_step(least.plan, input.standing_bytes))) {
       return "samples of " + std::to_string(part) + " tokens instead of " + std::to_string(length) +
-             " need " + text_of(peak);
+             " need " + size_text(peak);
     }
   }
   return "";
@@ -160,12 +153,12 @@ std::string shorter(const FitInput& input, const Tried& least) {
 [[noreturn]] void refuse(const FitInput& input, const Fitter& fitter, const Tried& least) {
   const int64_t needs = taken(least.prediction.peak_bytes) + input.standing_bytes;
   std::string text =
-      "[plan] memory.limit " + text_of(least.plan.memory.limit_bytes) +
+      "[plan] memory.limit " + size_text(least.plan.memory.limit_bytes) +
       " is less than a step needs with " + std::to_string(least.plan.batch.microbatch) + " sample" +
       (least.plan.batch.microbatch == 1 ? "" : "s") + " at once" +
       (least.plan.memory.recompute.empty() ? "" : " and blocks recomputed") + ": " +
-      text_of(least.prediction.peak_bytes) + " (" + breakdown(least.prediction) + ")" +
-      (input.standing_bytes > 0 ? " beside " + text_of(input.standing_bytes) + " of data" : "");
+      size_text(least.prediction.peak_bytes) + " (" + breakdown(least.prediction) + ")" +
+      (input.standing_bytes > 0 ? " beside " + size_text(input.standing_bytes) + " of data" : "");
   // Of the limit a sixteenth, at most 16 MiB, is the reserve.
   const int64_t reserve = std::min(needs / 15, int64_t{16} << 20);
   const int64_t mebibytes = (needs + reserve + (1 << 20) - 1) >> 20;
@@ -176,7 +169,7 @@ std::string shorter(const FitInput& input, const Tried& least) {
     const auto other = fitter.largest_microbatch(least.config, least.plan.batch.microbatch);
     if (other.fits) {
       others.push_back("batch.microbatch = " + std::to_string(other.plan.batch.microbatch) +
-                       " needs " + text_of(other.prediction.peak_bytes));
+                       " needs " + size_text(other.prediction.peak_bytes));
     }
   }
   const bool has_moments =
@@ -199,27 +192,30 @@ int64_t room_for_step(const Plan& plan, int64_t standing_bytes) {
   return std::max<int64_t>(plan.memory.limit_bytes - plan.memory.reserve_bytes - standing_bytes, 1);
 }
 
+bool fits(int64_t peak_bytes, int64_t room_bytes) {
+  return room_bytes == 0 || taken(peak_bytes) <= room_bytes;
+}
+
 Tried try_config(const FitInput& input, const RunConfig& config) {
   Tried result{config, input.plan(config), {}, false};
   const StepPredictor predictor([&] { return input.make_task(config); }, *input.dataset);
   result.prediction = predictor.step(result.plan);
   const int64_t room = room_for_step(result.plan, input.standing_bytes);
-  result.fits = room == 0 || taken(result.prediction.peak_bytes) <= room;
+  result.fits = fits(result.prediction.peak_bytes, room);
   return result;
 }
 
-Fitted fit_memory(const FitInput& input, Plan plan) {
+Fitted fit_memory(const FitInput& input) {
   const Fitter fitter(input);
-  Tried found{input.config, std::move(plan), {}, false};
+  Tried found;
   try {
     found = fitter.with(input.config);
   } catch (const ConfigError&) {
     throw;
   } catch (const std::exception& error) {  // torch's own too: what it is, the run itself will say
-    const std::string reason = error.what();
-    found.plan.lines.push_back(
-        {"predicted_peak", "unknown", Source::planned, reason.substr(0, reason.find('\n'))});
-    return {input.config, std::move(found.plan), std::nullopt};
+    Plan plan = input.plan(input.config);
+    plan.lines.push_back({"predicted_peak", "unknown", Source::planned, first_line(error.what())});
+    return {input.config, std::move(plan), std::nullopt};
   }
   const int64_t asked_peak = found.prediction.peak_bytes;
   const int64_t wanted = found.plan.batch.microbatch;
@@ -241,7 +237,7 @@ Fitted fit_memory(const FitInput& input, Plan plan) {
   }
   if (!found.fits) refuse(input, fitter, found);
 
-  const std::string because = "; " + text_of(asked_peak) + " would be needed otherwise";
+  const std::string because = "; " + size_text(asked_peak) + " would be needed otherwise";
   if (found.plan.batch.microbatch != wanted) {
     PlanLine& line = line_of(found.plan, "microbatch");
     line.source = Source::planned;

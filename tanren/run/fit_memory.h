@@ -24,6 +24,8 @@ struct FitInput {
 
 // What tensors may hold of the plan's limit, beside what is standing; 0: no limit is known.
 int64_t room_for_step(const Plan& plan, int64_t standing_bytes);
+// Whether a step with this peak goes into it, with what pages and holes between them take.
+bool fits(int64_t peak_bytes, int64_t room_bytes);
 
 // A config's plan and what it would take.
 struct Tried {
@@ -41,9 +43,9 @@ struct Fitted {
   std::optional<MemoryPrediction> prediction;  // none: the model cannot be run dry
 };
 
-// The plan, changed where memory asks for it: only what the config leaves open (batch.microbatch,
+// The config's plan, changed where memory asks for it: only what the config leaves open (batch.microbatch,
 // memory.recompute). ConfigError with the breakdown, the smallest limit that works and what else
 // would help, where nothing fits.
-Fitted fit_memory(const FitInput& input, Plan plan);
+Fitted fit_memory(const FitInput& input);
 
 }  // namespace tanren

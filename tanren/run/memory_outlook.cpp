@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/memory/gauge.h"
 
 #include <nlohmann/json.hpp>
 
@@ -10,8 +11,6 @@
 namespace tanren {
 
 namespace {
-
-std::string size_text(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
 // Powers of two around the planned microbatch, at most `per_rank`, and itself.
 std::vector<int64_t> microbatches_around(const BatchPlan& batch) {
@@ -145,13 +144,8 @@ std::string to_text(const MemoryOutlook& outlook) {
   const MemoryPrediction& now = outlook.planned;
   std::string text = "predicted peak of a step (by " + now.how + "): " + size_text(now.peak_bytes) +
                      ", of it before the first step " + size_text(now.before_bytes) + "\n";
-  std::vector<std::pair<int64_t, std::string>> kinds;
-  for (size_t i = 0; i < kNumMemoryKinds; ++i) {
-    if (now.at_peak[i] > 0) kinds.emplace_back(now.at_peak[i], kMemoryKindNames[i]);
-  }
-  std::sort(kinds.rbegin(), kinds.rend());
-  for (const auto& [bytes, name] : kinds) {
-    text += "  " + padded(name, 12) + " " + size_text(bytes) + "\n";
+  for (const auto& [kind, bytes] : kinds_by_size(now.at_peak)) {
+    text += "  " + padded(kind, 12) + " " + size_text(bytes) + "\n";
   }
   if (outlook.evaluation_bytes > 0) {
     text += "predicted peak of an evaluation: " + size_text(outlook.evaluation_bytes) + "\n";
@@ -176,9 +170,7 @@ std::string to_text(const MemoryOutlook& outlook) {
                              (!has_lengths || outlook.lengths[i] == outlook.length);
         std::string cell = row.peaks[i] ? size_text(*row.peaks[i]) : "-";
         if (planned) cell += " *";
-        if (row.peaks[i] && outlook.room_bytes > 0 && *row.peaks[i] > outlook.room_bytes) {
-          cell += " !";
-        }
+        if (row.peaks[i] && !fits(*row.peaks[i], outlook.room_bytes)) cell += " !";
         text += i + 1 < row.peaks.size() ? padded(cell, kWidth) : cell;
       }
       text += "\n";

@@ -10,6 +10,7 @@
 #include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -31,6 +32,20 @@ class GeneratorScope {
  private:
   at::Device device_;
   TensorMap states_;
+};
+
+// As many threads as the plan's: some kernels take memory for each.
+class ThreadsScope {
+ public:
+  explicit ThreadsScope(int64_t threads) : before_(at::get_num_threads()) {
+    at::set_num_threads(static_cast<int>(threads));
+  }
+  ~ThreadsScope() { at::set_num_threads(before_); }
+  ThreadsScope(const ThreadsScope&) = delete;
+  ThreadsScope& operator=(const ThreadsScope&) = delete;
+
+ private:
+  int before_;
 };
 
 int64_t length_of(const Batch& sample) {
@@ -156,6 +171,7 @@ int64_t StepPredictor::length() const { return length_of(dataset_.collate({0}).b
 
 MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
   const GeneratorScope generators(at::kCPU);
+  const ThreadsScope threads(given.device.threads);
   const Plan plan = shortened(given);
   const Collated one = dataset_.collate({0});
   const TraceScope tracing;

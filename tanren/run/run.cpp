@@ -50,7 +50,11 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   config.model = source.model;
   Machine machine = probe_machine();
   probe_accelerators(machine, config.run.device);
-  apply_memory_plan(plan_process_memory(config, machine));  // weights are counted as all else
+  // Weights are counted as all else; the limit holds once the plan is fitted, which refuses with
+  // numbers what cannot be.
+  MemoryPlan counting = plan_process_memory(config, machine);
+  counting.limit_bytes = 0;
+  apply_memory_plan(counting);
   Prepared prepared;
   prepared.datasets =
       given.train ? std::move(given) : open_datasets(config.data, registry.datasets);
@@ -89,7 +93,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
 }
 
 Fitted fit(Prepared& prepared) {
-  Fitted fitted = fit_memory(prepared.fit, prepared.plan);
+  Fitted fitted = fit_memory(prepared.fit);
   prepared.plan = fitted.plan;
   return fitted;
 }

@@ -107,6 +107,11 @@ TEST_F(Cli, refuses_an_output_folder_that_cannot_be_or_is_not_a_runs) {
   refuses("run run.toml --out file", {"is a file"});
   refuses("run run.toml --out file/below", {"cannot write to"});
   refuses("run run.toml --out other", {"holds other files and no run"});
+  for (const char* verb : {"run", "plan"}) {
+    refuses(
+        std::string(verb) + " run.toml --set memory.limit=1KB",
+        {"[plan] memory.limit 1000 B is less than a step needs", "the smallest limit that works"});
+  }
   EXPECT_TRUE(exists("other/precious.txt"));
   EXPECT_FALSE(exists("other/config.toml"));
 }

@@ -1,0 +1,20 @@
+// The tensors that an operator's argument or result holds, for whoever listens to operators.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+namespace tanren {
+
+// Calls look(tensor) for a tensor and for each of a list of them; undefined ones are left out.
+template <class F>
+void for_each_tensor(const c10::IValue& value, F&& look) {
+  if (value.isTensor()) {
+    if (value.toTensor().defined()) look(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      if (tensor.defined()) look(tensor);
+    }
+  }
+}
+
+}  // namespace tanren
