@@ -21,10 +21,13 @@ namespace tanren {
 
 namespace {
 
-// How allocators, cuBLAS and oneDNN say it.
-constexpr std::array<std::string_view, 6> kWords = {"out of memory",
+// How allocators, cuBLAS and oneDNN say it. NOT_INITIALIZED: a handle's workspace found no room.
+constexpr std::array<std::string_view, 9> kWords = {"out of memory",
                                                     "can't allocate memory",
                                                     "CUBLAS_STATUS_ALLOC_FAILED",
+                                                    "CUBLAS_STATUS_NOT_INITIALIZED",
+                                                    "CUDNN_STATUS_NOT_INITIALIZED",
+                                                    "CUFFT_ALLOC_FAILED",
                                                     "CUDNN_STATUS_ALLOC_FAILED",
                                                     "std::bad_alloc",
                                                     "could not create a memory"};

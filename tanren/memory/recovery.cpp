@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/memory/fault.h"
 
 #include <algorithm>
 #include <cmath>
@@ -101,6 +102,12 @@ void Recovery::give_up(int64_t samples, const Shortage& shortage, const char* re
     held += (held.empty() ? "" : ", ") + kind + " " + bytes_text(static_cast<double>(bytes));
   }
   const int64_t limit = gauge_.limit();
+  std::string disguise;
+  if (const Fault fault = fault_of(shortage.message); fault != Fault::none) {
+    MemoryState state;
+    state.update(gauge_);
+    disguise = "; " + shortage.message + ": " + explanation(fault, state, samples);
+  }
   throw MemoryError("[memory] out of memory with " + std::to_string(samples) + " samples" +
                     (shortage.block.empty() ? "" : " at " + shortage.block) +
                     (shortage.operation.empty() ? "" : " (" + shortage.operation + ")") +
@@ -108,7 +115,7 @@ void Recovery::give_up(int64_t samples, const Shortage& shortage, const char* re
                          ? ", " + bytes_text(static_cast<double>(shortage.bytes)) + " asked for"
                          : "") +
                     (limit > 0 ? ", limit " + bytes_text(static_cast<double>(limit)) : "") +
-                    (held.empty() ? "" : "; held: " + held) + "; " + reason);
+                    (held.empty() ? "" : "; held: " + held) + "; " + reason + disguise);
 }
 
 }  // namespace tanren

@@ -2,8 +2,8 @@
 
 #include "tanren/base/error.h"
 #include "tanren/run/device.h"
+#include "tanren/train/explained.h"
 #include "tanren/train/train_loop.h"
-#include "tanren/train/train_step.h"
 
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/Tensor.h>
@@ -72,7 +72,8 @@ Rehearsal::Times Rehearsal::step(OperatorRecorder* recorder) {
   tokens_ = tokens_of(batch);
   recorder_ = recorder;
   if (recorder != nullptr) recorder->begin_step();
-  const auto report = update(state_.phases.front(), state_, parts_, batch);
+  MemoryState memory;
+  const auto report = explained_update(state_, parts_, batch, *datasets_.train, memory);
   if (wait) wait();
   if (recorder != nullptr) recorder->end_step();
   recorder_ = nullptr;

@@ -10,6 +10,7 @@
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/eval_mode_scope.h"
+#include "tanren/train/explained.h"
 #include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>
@@ -18,6 +19,8 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <optional>
+#include <utility>
 
 namespace tanren {
 
@@ -43,9 +46,9 @@ int64_t smaller(int64_t samples, const Shortage& shortage, const Parts& parts) {
   return samples / 2;
 }
 
-}  // namespace
-
-EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset) {
+// `samples` counts those that are done, also when it throws.
+EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dataset& dataset,
+                              int64_t& samples) {
   const auto start = std::chrono::steady_clock::now();
   const EssentialScope essential;
   const at::NoGradGuard no_grad;
@@ -55,7 +58,6 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
   const auto& options = parts.plan.evaluate;
 
   EvaluationReport report;
-  int64_t samples = 0;
   EvaluationMetrics metrics(options.metrics, parts.device);
   std::vector<std::string> names;
   std::vector<at::Tensor> sums;
@@ -107,6 +109,34 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
   report.samples = samples;
   report.averaged = average.active();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace
+
+EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset) {
+  const int64_t batch_size = parts.plan.evaluate.batch;
+  int64_t samples = 0, seen = 0;
+  std::optional<EvalPass> again;
+  // A device tells of a failure later than it happens: in any of the batches so far.
+  const auto batches_so_far = [&](Batch& batch) {
+    if (seen > samples) return false;
+    if (!again) again.emplace(dataset, batch_size);
+    auto collated = again->next();
+    if (!collated) return false;
+    batch = std::move(collated->batch);
+    seen += batch.size();
+    return true;
+  };
+  EvaluationReport report;
+  MemoryState memory;
+  explained({.name = "evaluation",
+             .dataset = dataset,
+             .classes = run.task.classes,
+             .microbatch = batch_size,
+             .next_batch = batches_so_far},
+            parts.recovery->gauge(), memory,
+            [&] { report = evaluate_all(run, parts, dataset, samples); });
   return report;
 }
 

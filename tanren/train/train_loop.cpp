@@ -12,6 +12,7 @@
 #include "tanren/metrics/incident_file.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
+#include "tanren/train/explained.h"
 #include "tanren/train/memory_now.h"
 #include "tanren/train/train_step.h"
 
@@ -124,6 +125,8 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   const EssentialScope essential;  // only microsteps and evaluations may run out of memory
   MemoryGauge gauge = given.recovery->gauge();
   std::deque<int64_t> peaks;  // bytes, of the last steps
+  MemoryState memory;         // what a failure is explained with
+  memory.update(gauge);
   Parts parts = given;
   parts.incident = [&](const Incident& told) {
     Incident incident = told;
@@ -187,7 +190,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (batch.epoch > seen_epoch && seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
     seen_epoch = batch.epoch;
     const int64_t step_before = run.step();
-    auto report = update(run.phases.front(), run, parts, batch);
+    auto report = explained_update(run, parts, batch, surroundings.train, memory);
     if (!report) continue;  // abandoned: a stop was requested
     report->seconds = seconds_since(step_start);
     report->memory_bytes = memory_now(parts.device);

@@ -1,0 +1,120 @@
+#include "tanren/train/explained.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+#include "tanren/data/field_bounds.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace tanren {
+
+namespace {
+
+// The batches' first number out of bounds, else what the last of them holds.
+struct Found {
+  std::optional<BadValue> value;
+  std::string ranges;
+};
+
+Found look(const Work& work) {
+  Found found;
+  try {
+    const FieldBounds bounds = field_bounds(work.dataset.info(), work.classes);
+    Batch batch;
+    while (!found.value && work.next_batch && work.next_batch(batch)) {
+      found.value = find_bad_value(batch, bounds);
+      found.ranges = ranges_text(batch);
+    }
+  } catch (const std::exception&) {
+    return found;  // what failed first is the news
+  }
+  return found;
+}
+
+std::string line_of(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return first_line(torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
+}
+
+[[noreturn]] void explain(const Work& work, const MemoryGauge& gauge, MemoryState& state,
+                          const std::string& message, Fault fault) {
+  // A failed assert may come out in a library's words: so the data are looked at in any case.
+  const Found found = look(work);
+  if (found.value) {
+    throw DataError("[train] " + work.name + ": " + found.value->text() + ": " + message +
+                    "; mend the data, or what the dataset says of its vocabulary and classes");
+  }
+  state.update(gauge);
+  std::string line =
+      "[train] " + work.name + ": " + message + "; " + explanation(fault, state, work.microbatch);
+  if (fault == Fault::index) {
+    line += "; the data are within what they announce" +
+            (found.ranges.empty() ? "" : " (the last batch: " + found.ranges + ")") +
+            ": look for an index that the model computes, or for a table that is too small";
+  }
+  throw RunError(line);
+}
+
+// As the loader collated it for training.
+Batch collated_again(const Dataset& dataset, const GlobalBatch& batch, uint64_t seed) {
+  const at::Tensor& ids = batch.local.ids;
+  const auto* first = ids.const_data_ptr<int64_t>();
+  const std::vector<int64_t> indices(first, first + ids.numel());
+  return dataset.collate_training(indices, {seed, batch.epoch}).batch;
+}
+
+}  // namespace
+
+void explained(const Work& work, const MemoryGauge& gauge, MemoryState& state,
+               const std::function<void()>& run) {
+  std::string message;
+  Fault fault = Fault::none;
+  try {
+    run();
+    return;
+  } catch (const DataError& error) {
+    message = error.what();
+    fault = fault_of(message);
+    if (fault != Fault::index || !look(work).value) throw;
+  } catch (const Error&) {
+    throw;  // in our words already
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::exception& error) {
+    message = line_of(error);
+    fault = fault_of(message);
+    if (fault == Fault::none) throw;
+  }
+  explain(work, gauge, state, message, fault);
+}
+
+std::optional<StepReport> explained_update(RunState& run, const Parts& parts,
+                                           const GlobalBatch& batch, const Dataset& dataset,
+                                           MemoryState& state) {
+  bool looked = false;
+  const auto host = [&](Batch& again) {
+    if (std::exchange(looked, true)) return false;
+    const bool is_here = std::all_of(batch.local.fields.begin(), batch.local.fields.end(),
+                                     [](const auto& field) { return field.second.is_cpu(); });
+    // Elsewhere it is out of reach after a fault; but the samples are what their ids say.
+    again = is_here ? batch.local : collated_again(dataset, batch, run.seed);
+    return true;
+  };
+  const Work work{.name = "step " + to_text(run.step() + 1),
+                  .dataset = dataset,
+                  .classes = run.task.classes,
+                  .microbatch = parts.plan.batch.microbatch,
+                  .next_batch = host};
+  std::optional<StepReport> report;
+  explained(work, parts.recovery->gauge(), state,
+            [&] { report = update(run.phases.front(), run, parts, batch); });
+  return report;
+}
+
+}  // namespace tanren
