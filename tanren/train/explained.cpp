@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <exception>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -42,23 +43,9 @@ std::string line_of(const std::exception& error) {
   return first_line(torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
 }
 
-[[noreturn]] void explain(const Work& work, const MemoryGauge& gauge, MemoryState& state,
-                          const std::string& message, Fault fault) {
-  // A failed assert may come out in a library's words: so the data are looked at in any case.
-  const Found found = look(work);
-  if (found.value) {
-    throw DataError("[train] " + work.name + ": " + found.value->text() + ": " + message +
-                    "; mend the data, or what the dataset says of its vocabulary and classes");
-  }
-  state.update(gauge);
-  std::string line =
-      "[train] " + work.name + ": " + message + "; " + explanation(fault, state, work.microbatch);
-  if (fault == Fault::index) {
-    line += "; the data are within what they announce" +
-            (found.ranges.empty() ? "" : " (the last batch: " + found.ranges + ")") +
-            ": look for an index that the model computes, or for a table that is too small";
-  }
-  throw RunError(line);
+[[noreturn]] void tell_value(const Work& work, const BadValue& value, const std::string& message) {
+  throw DataError("[train] " + work.name + ": " + value.text() + ": " + message +
+                  "; mend the data, or what the dataset says of its vocabulary and classes");
 }
 
 // As the loader collated it for training.
@@ -75,13 +62,15 @@ void explained(const Work& work, const MemoryGauge& gauge, MemoryState& state,
                const std::function<void()>& run) {
   std::string message;
   Fault fault = Fault::none;
+  std::exception_ptr ours;  // of an operator that checks its labels, but knows no sample
   try {
     run();
     return;
   } catch (const DataError& error) {
     message = error.what();
     fault = fault_of(message);
-    if (fault != Fault::index || !look(work).value) throw;
+    if (fault != Fault::index) throw;
+    ours = std::current_exception();
   } catch (const Error&) {
     throw;  // in our words already
   } catch (const c10::OutOfMemoryError&) {
@@ -91,7 +80,19 @@ void explained(const Work& work, const MemoryGauge& gauge, MemoryState& state,
     fault = fault_of(message);
     if (fault == Fault::none) throw;
   }
-  explain(work, gauge, state, message, fault);
+  // A failed assert may come out in a library's words: so the data are looked at in any case.
+  const Found found = look(work);
+  if (found.value) tell_value(work, *found.value, message);
+  if (ours) std::rethrow_exception(ours);
+  state.update(gauge);
+  std::string line =
+      "[train] " + work.name + ": " + message + "; " + explanation(fault, state, work.microbatch);
+  if (fault == Fault::index) {
+    line += "; the data are within what they announce" +
+            (found.ranges.empty() ? "" : " (the last batch: " + found.ranges + ")") +
+            ": look for an index that the model computes, or for a table that is too small";
+  }
+  throw RunError(line);
 }
 
 std::optional<StepReport> explained_update(RunState& run, const Parts& parts,
