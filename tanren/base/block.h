@@ -1,10 +1,11 @@
 // run_block: the one seam inside a model. A model wraps each block's computation in it; recompute,
-// placement, per-block time and memory attach here, so a model needs no change to gain them.
+// offload, placement, per-block time and memory attach here, so a model needs no change to gain them.
 // Invariant: the result is fn's. It names the block to the trail of the step (block_trail.h) and to a
-// profiler, if one listens, and otherwise costs a look at two flags. Thread-safe.
+// profiler, if one listens, and otherwise costs a look at three flags. Thread-safe.
 #pragma once
 
 #include "tanren/base/block_trail.h"
+#include "tanren/base/offload.h"
 #include "tanren/base/recompute.h"
 
 #include <ATen/core/Tensor.h>
@@ -28,6 +29,7 @@ at::Tensor profiled(std::string_view name, F&& fn) {
 template <class F>
 at::Tensor run_block(std::string_view name, F&& fn) {
   const BlockScope block(name);
+  const OffloadBlock offload(name);
   return profiled(name, std::forward<F>(fn));
 }
 
@@ -37,8 +39,11 @@ at::Tensor run_block(std::string_view name, F&& fn) {
 template <class F>
 at::Tensor run_block(std::string_view name, const at::Tensor& input, F&& fn) {
   const BlockScope block(name, /*can_recompute=*/true);
-  return profiled(
-      name, [&] { return RecomputeScope::wants(name) ? run_recomputed(input, fn) : fn(input); });
+  return profiled(name, [&] {
+    if (RecomputeScope::wants(name)) return run_recomputed(input, fn);
+    const OffloadBlock offload(name);
+    return fn(input);
+  });
 }
 
 }  // namespace tanren

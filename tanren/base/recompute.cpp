@@ -4,16 +4,15 @@
 #include "tanren/base/generators.h"
 #include "tanren/base/names.h"
 #include "tanren/base/random.h"
+#include "tanren/base/saved_tensors.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/ScopeExit.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -77,66 +76,47 @@ struct Region {
   std::vector<at::Tensor> brought;  // by the second; each is given away once
 };
 
-// What this thread's operators do with what they save; null: keep it.
-struct Recording {
-  std::shared_ptr<Region> region;              // of the first pass: count and drop
-  std::vector<at::Tensor>* brought = nullptr;  // of the second: collect
-};
-thread_local Recording* recording = nullptr;
+// What the operators of a recomputed block do with what they save.
+struct Recording final : SavedTensorPolicy {
+  Recording(std::shared_ptr<Region> first, std::vector<at::Tensor>* second)
+      : region(std::move(first)), brought(second) {}
+  std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() override;
 
-class RecordingScope {
- public:
-  explicit RecordingScope(Recording* now) : before_(std::exchange(recording, now)) {}
-  ~RecordingScope() { recording = before_; }
-  RecordingScope(const RecordingScope&) = delete;
-  RecordingScope& operator=(const RecordingScope&) = delete;
-
- private:
-  Recording* before_;
+  std::shared_ptr<Region> region;    // of the first pass: count and drop
+  std::vector<at::Tensor>* brought;  // of the second: collect
 };
 
 class Hooks final : public torch::autograd::SavedVariableHooks {
  public:
+  explicit Hooks(const Recording& recording) : recording_(recording) {}
+
   void call_pack_hook(const at::Tensor& tensor) override {
-    if (recording->brought != nullptr) {
+    if (recording_.brought != nullptr) {
       // The node keeps its own copy: with its graph, an output would keep the node that keeps it.
       kept_ = tensor.detach();
-      recording->brought->push_back(kept_);
+      recording_.brought->push_back(kept_);
       return;
     }
     // A parameter lives on anyway; but it counts, so that both passes number alike.
-    index_ = recording->region->num_saved++;
-    if (tensor.is_leaf() && tensor.requires_grad()) {
+    index_ = recording_.region->num_saved++;
+    // (A view that was made without gradients calls itself a leaf, and is none.)
+    if (tensor.is_leaf() && tensor.requires_grad() && !tensor.is_view()) {
       kept_ = tensor;
     } else {
-      region_ = recording->region;
+      region_ = recording_.region;
     }
   }
   at::Tensor call_unpack_hook() override { return region_ ? region_->take(index_) : kept_; }
 
  private:
+  const Recording& recording_;  // for the forward alone
   at::Tensor kept_;
   std::shared_ptr<Region> region_;
   size_t index_ = 0;
 };
 
-// torch's engine, but that saved tensors of a recomputed block go through Hooks.
-class Engine final : public torch::autograd::Engine {
- public:
-  ~Engine() override { stop(); }
-  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
-    return recording != nullptr ? std::make_unique<Hooks>() : nullptr;
-  }
-};
-
-void install_engine() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    torch::autograd::set_default_engine_stub(+[]() -> torch::autograd::Engine& {
-      static Engine engine;
-      return engine;
-    });
-  });
+std::unique_ptr<torch::autograd::SavedVariableHooks> Recording::hooks() {
+  return std::make_unique<Hooks>(*this);
 }
 
 at::Tensor Region::take(size_t index) {
@@ -166,8 +146,8 @@ void Region::compute_again() {
   if (random) scope.emplace(random->seed, random->attempt, random->ids);
 
   std::vector<at::Tensor> collected;
-  Recording second{nullptr, &collected};
-  const RecordingScope recorded(&second);
+  Recording second(nullptr, &collected);
+  const SavedTensorScope recorded(&second);
   const at::AutoGradMode with_gradients(true);
   // Not a leaf: autocast would keep its cast, as it does of weights, until the window ends.
   const at::Tensor leaf = input.detach().requires_grad_(input_requires_grad);
@@ -184,7 +164,7 @@ void Region::compute_again() {
 
 RecomputeScope::RecomputeScope(std::vector<std::string> patterns, std::vector<at::Tensor> buffers)
     : patterns_(std::move(patterns)), buffers_(std::move(buffers)), outer_(recompute_scope) {
-  install_engine();
+  install_saved_tensor_engine();
   recompute_scope = this;
 }
 
@@ -192,15 +172,16 @@ RecomputeScope::~RecomputeScope() { recompute_scope = outer_; }
 
 bool RecomputeScope::wants(std::string_view name) {
   // Within a recomputed block, and in its second pass, blocks are parts of it.
-  return recompute_scope != nullptr && recording == nullptr && at::GradMode::is_enabled() &&
+  return recompute_scope != nullptr && at::GradMode::is_enabled() &&
+         dynamic_cast<const Recording*>(SavedTensorScope::current()) == nullptr &&
          matches_any(recompute_scope->patterns_, std::string(name));
 }
 
 at::Tensor run_recomputed(const at::Tensor& input,
                           const std::function<at::Tensor(const at::Tensor&)>& fn) {
-  Recording first{std::make_shared<Region>(input, fn), nullptr};
+  Recording first(std::make_shared<Region>(input, fn), nullptr);
   if (recompute_scope != nullptr) first.region->buffers = recompute_scope->buffers_;
-  const RecordingScope recorded(&first);
+  const SavedTensorScope recorded(&first);
   return fn(input);
 }
 

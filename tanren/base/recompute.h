@@ -1,8 +1,7 @@
 // Recompute: blocks of a model that keep for backward their input alone, and are computed once more
 // when backward reaches them. Invariant: gradients are bitwise those of keeping everything; dropout, the
 // generators, autocast and batch-norm statistics are in the second pass what they were in the first.
-// The step opens a RecomputeScope around a forward; run_block (block.h) asks for it. Not for programs that
-// have libtorch_python loaded: both would install an autograd engine of their own.
+// The step opens a RecomputeScope around a forward; run_block (block.h) asks for it.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -207,6 +207,11 @@ void fields(V& v, MemoryOptions& o) {
      "backward and are computed again there: less memory, more time, the same numbers. "
      "[\"*\"]: all.",
      Identity::free});
+  v("offload", o.offload,
+    {"Patterns of blocks that move to host memory what they keep for backward, from the device and "
+     "back beside its work: less of the device's memory, the same numbers. Of a block that is "
+     "recomputed nothing is left to move; on the CPU it says so and does nothing.",
+     Identity::free});
   v("recovery", o.recovery,
     {"When memory runs out: split (a smaller microbatch, same global batch and numbers), "
      "same_split "

@@ -105,6 +105,7 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "memory.allocator",
                                             "memory.limit",
                                             "memory.recompute",
+                                            "memory.offload",
                                             "memory.recovery",
                                             "evaluate.checkpoint",
                                             "early_stop.patience",

@@ -244,8 +244,9 @@ struct MemoryOptions {
   std::string allocator = "auto";  // of tensors on the CPU: auto, cached, default
   std::string limit = "auto";      // for tensors: "8GiB", "0.9" of what the machine has, auto, none
   std::vector<std::string>
-      recompute;                  // patterns of blocks that keep their input alone for backward
-  std::string recovery = "auto";  // when memory runs out: split, same_split, off; auto
+      recompute;                     // patterns of blocks that keep their input alone for backward
+  std::vector<std::string> offload;  // patterns of blocks that keep theirs in host memory meanwhile
+  std::string recovery = "auto";     // when memory runs out: split, same_split, off; auto
 };
 
 struct AverageOptions {          // [average]: a second copy of the weights, averaged over steps

@@ -88,6 +88,20 @@ void plan_recompute(const Request& request, Plan& plan) {
                         "computed again there; the gradients are bitwise the same"});
 }
 
+void plan_offload(const Request& request, Plan& plan) {
+  const auto& asked = request.config.memory.offload;
+  if (asked.empty()) return;
+  const bool on_cpu = plan.device.device == "cpu";
+  if (!on_cpu) plan.memory.offload = asked;
+  plan.lines.push_back(
+      {"offload", on_cpu ? "none" : join(asked), request.source("memory.offload"),
+       on_cpu
+           ? "on the CPU activations are in host memory already; memory.recompute keeps fewer"
+           : "what these blocks keep for backward waits in pinned host memory (not where they are "
+             "recomputed, not tensors below " +
+                 size_text(plan.memory.offload_bytes) + "); the gradients are bitwise the same"});
+}
+
 void plan_recovery(const Request& request, Plan& plan) {
   const std::string& asked = request.config.memory.recovery;
   const bool coupled = request.profile.couples_samples;
@@ -116,6 +130,7 @@ void plan_memory(const Request& request, Plan& plan) {
   plan_allocator(request, plan);
   plan_limit(request, plan);
   plan_recompute(request, plan);
+  plan_offload(request, plan);
   plan_recovery(request, plan);
 }
 

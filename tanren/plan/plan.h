@@ -63,6 +63,8 @@ struct MemoryPlan {
   int64_t reserve_bytes = 0;           // of it, for what may not be broken off
   std::string recovery = "off";        // split, same_split, off
   std::vector<std::string> recompute;  // patterns of blocks
+  std::vector<std::string> offload;    // patterns of blocks
+  int64_t offload_bytes = 1 << 20;     // smaller tensors of theirs stay on the device
   bool channels_last = false;          // images and weights of convolutions lie as NHWC
 };
 

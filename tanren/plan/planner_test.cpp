@@ -117,6 +117,20 @@ TEST(MemoryPass, a_limit_brings_the_allocator_that_knows_it) {
   EXPECT_FALSE(given.plan().memory.cached_allocator);
 }
 
+TEST(MemoryPass, moves_activations_to_the_host_where_they_are_not_there_already) {
+  Given given;
+  EXPECT_TRUE(given.plan().memory.offload.empty());
+  given.config.memory.offload = {"layers.*"};
+  given.config.run.device = "cpu";
+  EXPECT_TRUE(given.plan().memory.offload.empty());
+  expect_contains(given.line("offload"), "none|");
+  expect_contains(given.line("offload"), "in host memory already");
+  given.config.run.device = "cuda";
+  given.machine.num_cuda = 1;
+  EXPECT_EQ(given.plan().memory.offload, std::vector<std::string>{"layers.*"});
+  expect_contains(given.line("offload"), "layers.*|");
+}
+
 TEST(MemoryPass, recovers_in_the_same_split_where_samples_see_one_another) {
   Given given;
   EXPECT_EQ(given.plan().memory.recovery, "split");

@@ -4,6 +4,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/names.h"
+#include "tanren/base/offload.h"
 #include "tanren/base/random.h"
 #include "tanren/base/recompute.h"
 #include "tanren/memory/attempt.h"
@@ -111,18 +112,34 @@ std::unique_ptr<RecomputeScope> recompute_scope(const Phase& phase,
   return std::make_unique<RecomputeScope>(patterns, std::move(buffers));
 }
 
-// What a forward did not pass through cannot be recomputed: the pattern is wrong.
-void check_recompute(const std::vector<std::string>& patterns) {
+// Null where nothing is offloaded.
+std::unique_ptr<OffloadScope> offload_scope(const Batch& piece, const StepContext& context) {
+  const MemoryPlan& plan = context.parts.plan.memory;
+  if (plan.offload.empty()) return nullptr;
+  const auto& module = *context.run.task.module;
+  OffloadOptions options{.patterns = plan.offload,
+                         .device = context.parts.device,
+                         .min_bytes = plan.offload_bytes,
+                         .held = module.parameters()};
+  for (const auto& buffer : module.buffers()) options.held.push_back(buffer);
+  for (const auto& [name, field] : piece.fields) options.held.push_back(field);
+  return std::make_unique<OffloadScope>(options);
+}
+
+// Patterns of blocks that a forward did not pass through are wrong.
+void check_blocks(const char* key, const std::vector<std::string>& patterns, bool with_input) {
   for (const auto& pattern : patterns) {
     std::string blocks;
     bool found = false;
     for (const auto& passage : block_trail().passages) {
       const std::string name = block_name(passage.id);
-      found = found || (passage.can_recompute && matches(pattern, name));
-      if (passage.can_recompute) blocks += (blocks.empty() ? "" : ", ") + name;
+      if (with_input && !passage.can_recompute) continue;
+      found = found || matches(pattern, name);
+      blocks += (blocks.empty() ? "" : ", ") + name;
     }
     if (found) continue;
-    throw ConfigError("[memory] memory.recompute: no block matches '" + pattern + "'; there are " +
+    throw ConfigError("[memory] " + std::string(key) + ": no block matches '" + pattern +
+                      "'; there are " +
                       (blocks.empty() ? std::string("none in this model") : blocks));
   }
 }
@@ -145,9 +162,11 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending,
     {
       const MemoryScope memory(MemoryKind::activations);
       const auto recompute = recompute_scope(phase, parts.plan.memory.recompute);
+      const auto offload = offload_scope(piece, context);
       const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
       terms = phase.spec.forward(piece);
-      check_recompute(parts.plan.memory.recompute);
+      check_blocks("memory.recompute", parts.plan.memory.recompute, /*with_input=*/true);
+      check_blocks("memory.offload", parts.plan.memory.offload, /*with_input=*/false);
     }
     const MemoryScope memory(MemoryKind::temporaries);
     backward_pending(phase, terms, pending, context.batch);

@@ -327,6 +327,7 @@ std::vector<Row> rows() {
       {"memory.allocator", {}, "default", kPlan},
       {"memory.limit", {}, "4GiB", kPlan},
       {"memory.recompute", {}, "[\"layers.*\"]", kPlan},
+      {"memory.offload", {}, "[\"layers.*\"]", kPlan},
       {"memory.recovery", {}, "off", kPlan},
       {"average.kind", {}, "ema"},
       {"average.decay", kEma + Sets{"average.decay_warmup=false"}, "0.5"},
