@@ -92,7 +92,8 @@ class Away {
 
 // A parameter, or the cast of one, which autocast keeps until the window ends; or a view of these.
 bool is_of_parameter(const at::Tensor& tensor) {
-  const at::Tensor base = tensor.is_view() ? tensor._base() : tensor;
+  const at::TensorBase& seen = tensor;
+  const at::TensorBase& base = seen.is_view() ? seen._base() : seen;
   if (base.is_leaf()) return base.requires_grad();
   const auto& cast = base.grad_fn();
   if (cast->name() != "ToCopyBackward0") return false;
