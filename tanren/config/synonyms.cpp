@@ -244,94 +244,16 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"center_crop", "data.train.crop = \"center\""},
 };
 
-struct Word {
-  std::string_view key, word, ours;
-};
-constexpr Word kWords[] = {
-    {"precision.mode", "16", "fp16"},
-    {"precision.mode", "16-mixed", "fp16"},
-    {"precision.mode", "16-true", "fp16"},
-    {"precision.mode", "float16", "fp16"},
-    {"precision.mode", "half", "fp16"},
-    {"precision.mode", "bf16-mixed", "bf16"},
-    {"precision.mode", "bf16-true", "bf16"},
-    {"precision.mode", "bfloat16", "bf16"},
-    {"precision.mode", "32", "fp32"},
-    {"precision.mode", "32-true", "fp32"},
-    {"precision.mode", "float32", "fp32"},
-    {"precision.mode", "float", "fp32"},
-    {"precision.mode", "no", "fp32"},
-    {"precision.mode", "64", "fp64"},
-    {"precision.mode", "64-true", "fp64"},
-    {"precision.mode", "float64", "fp64"},
-    {"precision.mode", "double", "fp64"},
-    {"precision.matmul", "tf32", "high"},
-    {"run.device", "gpu", "cuda"},
-    {"optimizer.kind", "adam", "adamw"},
-    {"optimizer.kind", "adamw_torch", "adamw"},
-    {"optimizer.kind", "adamw_torch_fused", "adamw"},
-    {"schedule.kind", "constant_with_warmup", "constant"},
-    {"schedule.kind", "cosineannealinglr", "cosine"},
-    {"model.loss", "ce", "cross_entropy"},
-    {"model.loss", "crossentropyloss", "cross_entropy"},
-    {"model.loss", "bce_with_logits", "bce"},
-    {"model.loss", "l2", "mse"},
-    {"model.loss", "mae", "l1"},
-    {"model.kind", "gpt", "gpt2"},
-    {"model.kind", "gpt-2", "gpt2"},
-    {"model.size", "small", "gpt2"},
-    {"model.size", "medium", "gpt2-medium"},
-    {"model.size", "large", "gpt2-large"},
-    {"model.size", "xl", "gpt2-xl"},
-    {"model.size", "18", "resnet18"},
-    {"model.size", "34", "resnet34"},
-    {"model.size", "50", "resnet50"},
-    {"model.size", "101", "resnet101"},
-    {"model.size", "152", "resnet152"},
-    {"model.size", "11", "vgg11"},
-    {"model.size", "13", "vgg13"},
-    {"model.size", "16", "vgg16"},
-    {"model.size", "19", "vgg19"},
-    {"model.size", "11_bn", "vgg11_bn"},
-    {"model.size", "13_bn", "vgg13_bn"},
-    {"model.size", "16_bn", "vgg16_bn"},
-    {"model.size", "19_bn", "vgg19_bn"},
-    {"model.task", "classification", "classify"},
-    {"model.task", "sequence_classification", "classify"},
-    {"model.task", "bertforsequenceclassification", "classify"},
-    {"model.task", "mlm", "masked_lm"},
-    {"model.task", "masked-lm", "masked_lm"},
-    {"model.task", "fill-mask", "masked_lm"},
-    {"model.task", "bertformaskedlm", "masked_lm"},
-    {"model.task", "causal_lm", "next_token"},
-    {"model.task", "language_model", "next_token"},
-    {"model.activation", "gelu_new", "gelu_tanh"},
-    {"model.activation", "gelu_pytorch_tanh", "gelu_tanh"},
-    {"model.activation", "swish", "silu"},
-    {"model.norm", "batchnorm", "batch"},
-    {"model.norm", "groupnorm", "group"},
-    {"data.train.kind", "imagefolder", "images"},
-    {"data.train.kind", "image_folder", "images"},
-    {"data.train.kind", "bin", "tokens"},
-    {"data.train.kind", "jsonl", "text_table"},
-    {"data.train.kind", "json", "text_table"},
-    {"data.train.kind", "tsv", "text_table"},
-    {"data.train.kind", "text_classification", "text_table"},
-    {"data.train.kind", "txt", "text"},
-    {"data.train.kind", "bytes", "text"},
-    {"data.train.crop", "centre", "center"},
-};
-
 std::string_view last_part(std::string_view key) {
   const auto dot = key.rfind('.');
   return dot == std::string_view::npos ? key : key.substr(dot + 1);
 }
 
-std::string folded(std::string_view text, bool dashes) {
+std::string folded(std::string_view text) {
   std::string result(text);
   for (char& c : result) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-    if (c == '-' && dashes) c = '_';
+    if (c == '-') c = '_';
   }
   return result;
 }
@@ -362,19 +284,8 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
 
 }  // namespace
 
-std::optional<std::string> word_synonym(std::string_view key, std::string_view word) {
-  if (key.rfind("data.eval.", 0) == 0) {
-    return word_synonym("data.train." + std::string(last_part(key)), word);
-  }
-  const std::string said = folded(word, false);
-  for (const auto& [known_key, known, ours] : kWords) {
-    if (known_key == key && known == said) return std::string(ours);
-  }
-  return std::nullopt;
-}
-
 std::optional<std::string> synonym(std::string_view key, std::string_view value) {
-  const std::string last = folded(last_part(key), true);
+  const std::string last = folded(last_part(key));
   for (const auto& [name, ours] : kSynonyms) {
     if (name != last) continue;
     if (const auto word = word_synonym(ours, value)) {
@@ -388,7 +299,7 @@ std::optional<std::string> synonym(std::string_view key, std::string_view value)
 std::string advice(const std::string& key, const std::vector<std::string>& keys,
                    std::string_view value) {
   if (const auto known = synonym(key, value)) return "; here it is " + *known;
-  const auto best = nearest_key(folded(key, true), keys);
+  const auto best = nearest_key(folded(key), keys);
   return best.empty() ? "; see tanren help" : "; nearest: " + best;
 }
 
@@ -398,7 +309,7 @@ std::string nearest_section(const std::string& name, const std::vector<std::stri
     const auto section = key.substr(0, key.rfind('.'));
     if (sections.empty() || sections.back() != section) sections.push_back(section);
   }
-  return nearest(folded(name, true), sections);
+  return nearest(folded(name), sections);
 }
 
 }  // namespace tanren
