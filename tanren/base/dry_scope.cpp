@@ -25,7 +25,7 @@ using torch::jit::Stack;
 namespace {
 
 // Above autocast and autograd, and no backend's: its fallback sees what the program calls.
-constexpr auto kKey = c10::DispatchKey::DeferredInit;
+constexpr auto kDryKey = c10::DispatchKey::DeferredInit;
 constexpr auto kAutocast = c10::DispatchKey::AutocastCPU;
 constexpr size_t kSmall = 64 << 10;
 
@@ -111,7 +111,7 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
       torch::jit::peek(*stack, i, arguments.size()) = c10::Device(c10::kMeta);
     }
   }
-  keys = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
+  keys = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kDryKey);
   // Autocast's key comes with CPU tensors; these have another backend's keys.
   if (keys.has_backend(c10::BackendComponent::MetaBit) &&
       !c10::impl::tls_is_dispatch_key_excluded(kAutocast) &&
@@ -163,7 +163,7 @@ struct DryScope::Impl {
 DryScope::DryScope() : impl_(std::make_unique<Impl>()) {
   install_allocator();
   auto& libraries = impl_->libraries;
-  libraries.emplace_back(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
+  libraries.emplace_back(torch::Library::IMPL, "_", kDryKey, __FILE__, __LINE__);
   libraries.back().fallback(torch::CppFunction::makeFromBoxedFunction<&called>());
   forward_multiply_adds.clear();
   libraries.emplace_back(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
@@ -171,11 +171,11 @@ DryScope::DryScope() : impl_(std::make_unique<Impl>()) {
     libraries.back().impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&computed>());
   }
   dry = true;
-  c10::impl::tls_set_dispatch_key_included(kKey, true);
+  c10::impl::tls_set_dispatch_key_included(kDryKey, true);
 }
 
 DryScope::~DryScope() {
-  c10::impl::tls_set_dispatch_key_included(kKey, false);
+  c10::impl::tls_set_dispatch_key_included(kDryKey, false);
   dry = false;
 }
 

@@ -161,9 +161,9 @@ class Mover final : public SavedTensorPolicy {
 };
 
 // One saved tensor.
-class Hooks final : public torch::autograd::SavedVariableHooks {
+class MovedTensor final : public torch::autograd::SavedVariableHooks {
  public:
-  explicit Hooks(Mover& mover) : mover_(mover) {}
+  explicit MovedTensor(Mover& mover) : mover_(mover) {}
 
   void call_pack_hook(const at::Tensor& tensor) override {
     // A view that was made without gradients calls itself a leaf, and is none.
@@ -218,7 +218,7 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
 };
 
 std::unique_ptr<torch::autograd::SavedVariableHooks> Mover::hooks() {
-  return std::make_unique<Hooks>(*this);
+  return std::make_unique<MovedTensor>(*this);
 }
 
 thread_local const OffloadScope* offload_scope = nullptr;

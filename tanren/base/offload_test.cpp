@@ -26,6 +26,7 @@ MovedOnce train_moving(const OffloadOptions& options, bool bf16,
                        const std::vector<std::string>& recomputed = {}) {
   at::manual_seed(4);
   std::vector<at::Tensor> weights;
+  weights.reserve(3);
   for (int i = 0; i < 3; ++i) weights.push_back((at::randn({16, 16}) * 0.3).requires_grad_());
   at::Tensor x = at::randn({8, 16});
   at::Tensor loss;

@@ -10,9 +10,9 @@ namespace tanren {
 
 namespace {
 
-constexpr int64_t kNoLabel = -100;
+constexpr int64_t kMissingLabel = -100;
 
-bool is_whole(const at::Tensor& field) {
+bool holds_whole_numbers(const at::Tensor& field) {
   return at::isIntegralType(field.scalar_type(), /*includeBool=*/false) && field.dim() > 0 &&
          field.numel() > 0;
 }
@@ -23,7 +23,7 @@ std::optional<BadValue> first_bad(const std::string& name, const at::Tensor& fie
   const auto* values = numbers.const_data_ptr<int64_t>();
   const bool may_lack = name == "labels";
   const auto* bad = std::find_if(values, values + numbers.numel(), [&](int64_t value) {
-    return (value < 0 || value >= bound) && !(may_lack && value == kNoLabel);
+    return (value < 0 || value >= bound) && !(may_lack && value == kMissingLabel);
   });
   const int64_t index = bad - values;
   if (index == numbers.numel()) return std::nullopt;
@@ -59,7 +59,7 @@ std::string BadValue::text() const {
 std::optional<BadValue> find_bad_value(const Batch& host, const FieldBounds& bounds) {
   for (const auto& [name, bound] : bounds) {
     const at::Tensor* field = host.fields.find(name);
-    if (field == nullptr || !is_whole(*field)) continue;
+    if (field == nullptr || !holds_whole_numbers(*field)) continue;
     if (auto found = first_bad(name, *field, bound, host.ids)) return found;
   }
   return std::nullopt;
@@ -68,7 +68,7 @@ std::optional<BadValue> find_bad_value(const Batch& host, const FieldBounds& bou
 std::string ranges_text(const Batch& host) {
   std::string text;
   for (const auto& [name, field] : host.fields) {
-    if (!is_whole(field)) continue;
+    if (!holds_whole_numbers(field)) continue;
     text += (text.empty() ? "" : ", ") + name + " " + to_text(field.min().item().toLong()) +
             " to " + to_text(field.max().item().toLong());
   }

@@ -15,7 +15,7 @@ struct Words {
   Fault fault;
   std::string_view text;
 };
-constexpr std::array<Words, 22> kWords = {{
+constexpr std::array<Words, 22> kFaultWords = {{
     {Fault::index, "device-side assert"},
     {Fault::index, "index out of range"},
     {Fault::index, "out of bounds"},
@@ -54,7 +54,7 @@ std::string held(const MemoryState& state) {
 }  // namespace
 
 Fault fault_of(std::string_view message) {
-  for (const auto& [fault, text] : kWords) {
+  for (const auto& [fault, text] : kFaultWords) {
     if (message.find(text) != std::string_view::npos) return fault;
   }
   return Fault::none;
