@@ -1,7 +1,11 @@
 #include "tanren/base/cgroup.h"
 
+#include "tanren/base/text.h"
+
+#include <charconv>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 
 namespace tanren {
 
@@ -12,6 +16,29 @@ std::string kernel_line(const fs::path& path) {
   std::string line;
   std::getline(file, line);
   return line;
+}
+
+std::optional<int64_t> kernel_number(const fs::path& path) {
+  const std::string line = kernel_line(path);
+  const std::string_view text = trimmed(line);
+  int64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::map<std::string, int64_t> kernel_table(const fs::path& path) {
+  std::map<std::string, int64_t> table;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string key;
+    int64_t value = 0;
+    if (!(words >> key >> value)) continue;
+    if (key.back() == ':') key.pop_back();
+    table[key] = value;
+  }
+  return table;
 }
 
 std::vector<fs::path> cgroup_folders(const fs::path& root) {

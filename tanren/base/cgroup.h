@@ -1,8 +1,12 @@
-// Where the kernel keeps the limits that this process lives under. Torch-free, no state. Called by
-// plan (what a run may use) and monitor (what is used of it).
+// Where the kernel keeps the limits that this process lives under, and how its small files are read.
+// Torch-free, no state. Called by plan (what a run may use), machine_memory.h and monitor (what is
+// used of it).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +18,10 @@ namespace tanren {
 std::vector<std::filesystem::path> cgroup_folders(const std::filesystem::path& root = "/");
 // The first line of a small kernel file; empty if it cannot be read.
 std::string kernel_line(const std::filesystem::path& path);
+// The number that it holds alone; empty for anything else ("max").
+std::optional<int64_t> kernel_number(const std::filesystem::path& path);
+// Lines "key value" or "key:  value unit", by key without the colon; others are passed over.
+std::map<std::string, int64_t> kernel_table(const std::filesystem::path& path);
 // The cores that the folder's CPU quota allows; negative if it sets none.
 double cgroup_cpu_quota(const std::filesystem::path& folder);
 

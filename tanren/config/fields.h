@@ -218,6 +218,13 @@ void fields(V& v, MemoryOptions& o) {
      "(once more as it was), off (end the run); auto: split, but same_split where batch norm would "
      "see another microbatch.",
      Identity::free});
+  v("release_cache", o.release_cache,
+    {"When freed memory that the allocator keeps for the next step goes back: never, pressure "
+     "(after "
+     "a step, if less than a twentieth of the machine's, cgroup's or device's memory is left), "
+     "step "
+     "(after each; slow). All of it also goes after an evaluation and when memory runs out.",
+     Identity::free});
 }
 
 template <class V>

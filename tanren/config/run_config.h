@@ -41,6 +41,7 @@ struct ModelOptions {
   int64_t outputs = 0;                 // classes or regressed values; 0: as many as the data has
   std::string loss = "cross_entropy";  // cross_entropy, bce, mse, l1
   double label_smoothing = 0.0;        // cross_entropy only
+  int64_t loss_chunk = 0;  // language models: tokens whose scores exist at once; 0: auto
   // Transformers. 0, empty or unset: the preset's.
   std::string size;  // preset; gpt2: gpt2, distilgpt2, …; resnet: resnet18, …; vgg: vgg11, …
   int64_t num_layers = 0;         // blocks
@@ -247,6 +248,7 @@ struct MemoryOptions {
       recompute;                     // patterns of blocks that keep their input alone for backward
   std::vector<std::string> offload;  // patterns of blocks that keep theirs in host memory meanwhile
   std::string recovery = "auto";     // when memory runs out: split, same_split, off; auto
+  std::string release_cache = "pressure";  // when freed memory goes back: never, pressure, step
 };
 
 struct AverageOptions {          // [average]: a second copy of the weights, averaged over steps

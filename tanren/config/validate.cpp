@@ -85,6 +85,7 @@ void check_all(Problems& p, const RunConfig& config, const KnownKinds& known) {
   }
   p.count("guard.growth_steps", config.guard.growth_steps, 0);
   p.one_of("memory.allocator", config.memory.allocator, {"auto", "cached", "default"});
+  p.one_of("memory.release_cache", config.memory.release_cache, {"never", "pressure", "step"});
   p.one_of("memory.recovery", config.memory.recovery, {"auto", "split", "same_split", "off"});
   if (config.memory.limit != "auto" && config.memory.limit != "none") {
     const auto limit = parse_memory(config.memory.limit);

@@ -42,6 +42,7 @@ const std::vector<std::string> kKindKeys = {"hidden",
                                             "bidirectional",
                                             "memory_format",
                                             "append_head",
+                                            "loss_chunk",
                                             "options"};
 
 const std::vector<Kind> kKinds = {
@@ -53,7 +54,8 @@ const std::vector<Kind> kKinds = {
     {"gpt2",
      {"dropout", "size", "num_layers", "num_heads", "hidden_size", "intermediate_size",
       "context_length", "vocab_size", "embedding_dropout", "attention_dropout", "residual_dropout",
-      "layer_norm_eps", "initializer_range", "task", "outputs", "loss", "append_head"},
+      "layer_norm_eps", "initializer_range", "task", "outputs", "loss", "append_head",
+      "loss_chunk"},
      {"gpt2", "distilgpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"}},
     {"bert",
      {"activation",
@@ -76,14 +78,15 @@ const std::vector<Kind> kKinds = {
       "token_types",
       "pad_token",
       "classifier_dropout",
-      "append_head"},
+      "append_head",
+      "loss_chunk"},
      {"bert-base-uncased", "bert-base-cased", "bert-base-multilingual-cased", "bert-base-chinese",
       "bert-large-uncased", "bert-large-cased", "bert-tiny", "bert-mini", "bert-small",
       "bert-medium"}},
     {"lstm",
      {"dropout", "outputs", "loss", "num_layers", "hidden_size", "vocab_size", "embedding_dropout",
       "initializer_range", "task", "pad_token", "classifier_dropout", "embedding_size",
-      "bidirectional", "append_head"},
+      "bidirectional", "append_head", "loss_chunk"},
      {}},
     {"resnet",
      {"size", "outputs", "loss", "memory_format", "append_head"},
@@ -98,7 +101,10 @@ void check_task(Problems& p, const ModelOptions& o, const std::vector<std::strin
                 const std::set<std::string>& changed) {
   if (!o.task.empty()) p.one_of("model.task", o.task, tasks);
   const std::string task = o.task.empty() && o.kind == "gpt2" ? "next_token" : o.task;
-  if (task != tasks.back()) return;
+  if (task != tasks.back()) {
+    p.unused(changed, "model.", {"loss_chunk"}, "model.task", tasks.front());
+    return;
+  }
   std::vector<std::string> others = {"outputs", "loss", "append_head"};
   if (o.kind == "bert") others.emplace_back("classifier_dropout");
   if (o.kind == "lstm") others.emplace_back("bidirectional");
@@ -182,6 +188,7 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
   p.within("model.label_smoothing", o.label_smoothing, 0, 1, false);
   p.check(o.label_smoothing == 0 || o.loss == "cross_entropy",
           "model.label_smoothing needs model.loss = \"cross_entropy\", not \"" + o.loss + "\"");
+  p.count("model.loss_chunk", o.loss_chunk, 0);
   p.within("model.outputs", static_cast<double>(o.outputs), 0, kAbsurdWidth, false);
   p.within("model.append_head", static_cast<double>(o.append_head), 0, kAbsurdWidth, false);
   p.check(o.unfreeze.empty() || !o.freeze.empty(),

@@ -282,6 +282,7 @@ TEST(Validate, refuses_the_rest_out_of_range) {
       {{"memory.limit=lots"}, "memory.limit \"lots\" is no amount of memory; write bytes"},
       {{"memory.limit=-1"}, "memory.limit \"-1\" is no amount of memory"},
       {{"memory.limit=1.5"}, "memory.limit \"1.5\" is no amount of memory"},
+      {{"memory.release_cache=always"}, "memory.release_cache \"always\" is unknown; one of never"},
       {{"memory.recovery=maybe"}, "memory.recovery \"maybe\" is unknown; one of auto, split"},
       {{"evaluate.every=-1"}, "evaluate.every is -1"},
       {{"evaluate.batch=-1"}, "evaluate.batch is -1"},

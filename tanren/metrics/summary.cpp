@@ -45,6 +45,9 @@ std::string to_json(const Summary& summary) {
   for (const auto& [name, value] : summary.evaluate) append_line(out, "evaluate." + name, value);
   append_line(out, "peak_memory_bytes", summary.peak_memory_bytes);
   if (summary.peak_tensor_bytes) append_line(out, "peak_tensor_bytes", *summary.peak_tensor_bytes);
+  if (summary.predicted_peak_bytes) {
+    append_line(out, "predicted_peak_bytes", *summary.predicted_peak_bytes);
+  }
   append_line(out, "skipped_steps", summary.skipped_steps);
   append_line(out, "device_reads_per_step", summary.device_reads_per_step);
   if (summary.best_step) {

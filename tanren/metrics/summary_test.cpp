@@ -26,6 +26,7 @@ TEST(Summary, has_exactly_the_documented_keys) {
                   .evaluate = {{"loss", 0.5}, {"accuracy", 0.98}},
                   .peak_memory_bytes = 1 << 20,
                   .peak_tensor_bytes = 1 << 18,
+                  .predicted_peak_bytes = 1 << 17,
                   .skipped_steps = 2,
                   .device_reads_per_step = 1,
                   .growth = "each step leaves 3 tensors",
@@ -43,6 +44,7 @@ TEST(Summary, has_exactly_the_documented_keys) {
                                           "evaluate.accuracy",
                                           "peak_memory_bytes",
                                           "peak_tensor_bytes",
+                                          "predicted_peak_bytes",
                                           "skipped_steps",
                                           "device_reads_per_step",
                                           "growth",
@@ -59,6 +61,7 @@ TEST(Summary, has_exactly_the_documented_keys) {
 TEST(Summary, leaves_out_what_was_not_counted_and_what_nobody_was_warned_of) {
   const auto json = nlohmann::json::parse(to_json(Summary{}));
   EXPECT_FALSE(json.contains("peak_tensor_bytes"));
+  EXPECT_FALSE(json.contains("predicted_peak_bytes"));
   EXPECT_FALSE(json.contains("growth"));
 }
 

@@ -14,6 +14,12 @@
 
 namespace tanren {
 
+namespace {
+
+constexpr const char* kDecoder = "cls.predictions.decoder";
+
+}  // namespace
+
 BertInputs bert_inputs(const Batch& batch) {
   const auto optional = [&](const char* name) {
     const at::Tensor* field = batch.fields.find(name);
@@ -149,19 +155,24 @@ at::Tensor Bert::pooled(const at::Tensor& states) const {
   return run_block("bert.pooler", [&] { return pooler_->forward(states.select(1, 0)).tanh(); });
 }
 
-at::Tensor Bert::forward(const BertInputs& inputs) const {
+TokenHead Bert::head(const BertInputs& inputs) const {
   const at::Tensor x = states(inputs);
+  const at::Tensor y = run_block("cls.predictions.transform", [&] {
+    return transform_norm_->forward(activation_(transform_->forward(x)));
+  });
+  return {y, words_->weight(), decoder_bias_};
+}
+
+at::Tensor Bert::forward(const BertInputs& inputs) const {
   if (classifier_ != nullptr) {
-    const at::Tensor first = pooled(x);
+    const at::Tensor first = pooled(states(inputs));
     return run_block("classifier", [&] {
       return classifier_->forward(dropout(first, shape_.classifier_dropout, site_id("classifier"),
                                           classifier_->is_training()));
     });
   }
-  return run_block("cls.predictions", [&] {
-    const at::Tensor y = transform_norm_->forward(activation_(transform_->forward(x)));
-    return at::linear(y, words_->weight(), decoder_bias_);
-  });
+  const TokenHead below = head(inputs);
+  return run_block(kDecoder, [&] { return below.logits(); });
 }
 
 Task bert_task(const ModelOptions& options, const DataInfo& info) {
@@ -170,7 +181,8 @@ Task bert_task(const ModelOptions& options, const DataInfo& info) {
   if (model->shape().head == BertHead::classify) {
     return supervised_batches(model, forward, options, info);
   }
-  Task task = token_task(model, forward, options.label_smoothing);
+  const auto head = [model](const Batch& batch) { return model->head(bert_inputs(batch)); };
+  Task task = token_task(model, head, kDecoder, options);
   task.classes = model->shape().vocab_size;
   return task;
 }

@@ -7,6 +7,7 @@
 #include "tanren/model/token_layers.h"
 
 #include "tanren/base/task.h"
+#include "tanren/model/losses.h"
 
 #include <memory>
 #include <string>
@@ -30,6 +31,8 @@ class Bert : public Module {
   at::Tensor states(const BertInputs& inputs) const;
   // States → the first token's, through the pooler: [n, hidden_size]. The classifier's model only.
   at::Tensor pooled(const at::Tensor& states) const;
+  // What the scores of each token are made of. The masked language model's only.
+  TokenHead head(const BertInputs& inputs) const;
   // Class scores [n, outputs], or scores of each token [n, T, vocab_size].
   at::Tensor forward(const BertInputs& inputs) const;
 

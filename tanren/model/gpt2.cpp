@@ -2,7 +2,6 @@
 
 #include "tanren/base/block.h"
 #include "tanren/base/error.h"
-#include "tanren/base/metric_names.h"
 #include "tanren/model/generate.h"
 #include "tanren/model/losses.h"
 #include "tanren/model/supervised.h"
@@ -19,6 +18,8 @@
 namespace tanren {
 
 namespace {
+
+constexpr const char* kHead = "lm_head";
 
 // Attention of new positions to all that the cache holds, themselves included.
 at::Tensor cached_attention(const at::Tensor& qkv, size_t block, const Gpt2Shape& shape,
@@ -159,7 +160,7 @@ at::Tensor Gpt2::states(const at::Tensor& ids, Gpt2Cache* cache) const {
 }
 
 at::Tensor Gpt2::logits(const at::Tensor& states) const {
-  return run_block("lm_head", [&] { return at::linear(states, wte_->weight()); });
+  return run_block(kHead, [&] { return at::linear(states, wte_->weight()); });
 }
 
 at::Tensor Gpt2::classify(const at::Tensor& ids, const at::Tensor& mask) const {
@@ -184,23 +185,8 @@ Task gpt2_task(const ModelOptions& options, const DataInfo& info) {
     };
     return supervised_batches(model, forward, options, info);
   }
-  const double smoothing = options.label_smoothing;
-  Task task;
-  task.module = model;
-  PhaseSpec phase;
-  phase.forward = [model, smoothing](const Batch& batch) {
-    const at::Tensor logits = model->forward(batch["inputs"]);
-    return Terms{token_cross_entropy(logits, batch["labels"], smoothing)};
-  };
-  task.phases.push_back(std::move(phase));
-  task.predict = [model, smoothing](const Batch& batch) {
-    const at::Tensor logits = model->forward(batch["inputs"]);
-    const at::Tensor& labels = batch["labels"];
-    return Prediction{
-        {token_cross_entropy(logits, labels, smoothing)}, logits.transpose(1, 2), labels};
-  };
-  task.metrics = class_metrics();
-  if (smoothing == 0) task.metrics.emplace_back("perplexity");
+  const auto head = [model](const Batch& batch) { return model->head(batch["inputs"]); };
+  Task task = token_task(model, head, kHead, options);
   task.classes = model->shape().vocab_size;
   task.generate = [model, vocab = info.vocab_size](const GenerateRequest& request) {
     Gpt2Reader reader(*model);

@@ -8,6 +8,7 @@
 #include "tanren/model/token_layers.h"
 
 #include "tanren/base/task.h"
+#include "tanren/model/losses.h"
 
 #include <memory>
 #include <string>
@@ -31,6 +32,7 @@ class Gpt2 : public Module {
   at::Tensor states(const at::Tensor& ids, Gpt2Cache* cache = nullptr) const;
   // States → scores of the next token, [n, T, vocab_size].
   at::Tensor logits(const at::Tensor& states) const;
+  TokenHead head(const at::Tensor& ids) const { return {states(ids), wte_->weight(), {}}; }
   at::Tensor forward(const at::Tensor& ids) const { return logits(states(ids)); }
   // The classifier's scores [n, outputs] of the last token that `mask` [n, T] does not call padding
   // (undefined: of the last). Padding stands behind the tokens: what comes later is not seen.

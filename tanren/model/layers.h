@@ -18,6 +18,8 @@ class Linear : public Module {
  public:
   Linear(int64_t in, int64_t out);
   at::Tensor forward(const at::Tensor& x) const;
+  const at::Tensor& weight() const { return weight_; }
+  const at::Tensor& bias() const { return bias_; }
 
  private:
   at::Tensor weight_, bias_;

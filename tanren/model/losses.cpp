@@ -55,6 +55,22 @@ Term token_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
           "tokens"};
 }
 
+at::Tensor TokenHead::logits() const {
+  return bias.defined() ? at::linear(states, weight, bias) : at::linear(states, weight);
+}
+
+Term token_cross_entropy(const TokenHead& head, const at::Tensor& labels,
+                         const LinearCrossEntropyOptions& options) {
+  const int64_t rows = labels.numel();
+  const int64_t chunk =
+      options.chunk_rows > 0 ? options.chunk_rows : default_chunk_rows(head.weight.size(0));
+  if (rows <= chunk) return token_cross_entropy(head.logits(), labels, options.label_smoothing);
+  return {"cross_entropy",
+          linear_cross_entropy_sum(head.states.reshape({rows, -1}), head.weight, head.bias,
+                                   labels.reshape({-1}), options),
+          "tokens"};
+}
+
 Term bce(const at::Tensor& logits, const at::Tensor& targets) {
   const at::Tensor scores = at_least_float(logits);
   return {"bce", per_sample(at::binary_cross_entropy_with_logits(

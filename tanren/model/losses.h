@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tanren/base/terms.h"
+#include "tanren/ops/linear_cross_entropy.h"
 
 namespace tanren {
 
@@ -14,6 +15,18 @@ Term cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double la
 // and counted by "tokens": how many labels of the batch are not -100.
 Term token_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
                          double label_smoothing = 0);
+// What a language model's logits are made of.
+struct TokenHead {
+  at::Tensor states;  // [n, T, width]
+  at::Tensor weight;  // [tokens, width]
+  at::Tensor bias;    // [tokens], or undefined
+
+  at::Tensor logits() const;  // [n, T, tokens]
+};
+// token_cross_entropy of head.logits(); where these are more rows than options.chunk_rows, so many at
+// a time (linear_cross_entropy.h).
+Term token_cross_entropy(const TokenHead& head, const at::Tensor& labels,
+                         const LinearCrossEntropyOptions& options);
 // Binary cross entropy of sigmoid(logits); targets in [0, 1], any dtype.
 Term bce(const at::Tensor& logits, const at::Tensor& targets);
 // Squared and absolute difference.

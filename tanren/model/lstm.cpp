@@ -20,6 +20,8 @@ namespace tanren {
 
 namespace {
 
+constexpr const char* kHead = "head";
+
 void check_data(const LstmShape& shape, const DataInfo& info) {
   const size_t dims = info.vocab_size > 0 ? 1 : 2;
   if (info.input_shape.size() != dims) {
@@ -190,11 +192,16 @@ at::Tensor Lstm::states(const at::Tensor& inputs, const at::Tensor& mask, LstmCa
   return x;
 }
 
-at::Tensor Lstm::scores(const at::Tensor& states) const {
-  return run_block("head", [&] {
-    return head_->forward(
-        dropout(states, shape_.classifier_dropout, site_id("head"), head_->is_training()));
+TokenHead Lstm::head(const at::Tensor& states) const {
+  const at::Tensor x = run_block("head.dropout", [&] {
+    return dropout(states, shape_.classifier_dropout, site_id("head"), head_->is_training());
   });
+  return {x, head_->weight(), head_->bias()};
+}
+
+at::Tensor Lstm::scores(const at::Tensor& states) const {
+  const TokenHead below = head(states);
+  return run_block(kHead, [&] { return below.logits(); });
 }
 
 at::Tensor Lstm::next_scores(const at::Tensor& ids, LstmCarry& carry) const {
@@ -219,15 +226,21 @@ at::Tensor Lstm::forward(const at::Tensor& inputs, const at::Tensor& mask) const
 
 Task lstm_task(const ModelOptions& options, const DataInfo& info) {
   const auto model = std::make_shared<Lstm>(lstm_shape(options, info));
-  const auto forward = [model](const Batch& batch) {
+  const auto mask_of = [](const Batch& batch) {
     const at::Tensor* mask = batch.fields.find("attention_mask");
+    return mask != nullptr ? *mask : at::Tensor();
+  };
+  const auto forward = [model, mask_of](const Batch& batch) {
     const at::Tensor& inputs = batch["inputs"];
     const bool vectors = inputs.is_floating_point();
     return model->forward(vectors ? inputs.to(model->parameters().front().scalar_type()) : inputs,
-                          mask != nullptr ? *mask : at::Tensor());
+                          mask_of(batch));
   };
   if (!model->shape().next_token) return supervised_batches(model, forward, options, info);
-  Task task = token_task(model, forward, options.label_smoothing);
+  const auto head = [model, mask_of](const Batch& batch) {
+    return model->head(model->states(batch["inputs"], mask_of(batch)));
+  };
+  Task task = token_task(model, head, kHead, options);
   task.classes = model->shape().vocab_size;
   task.generate = [model, vocab = info.vocab_size](const GenerateRequest& request) {
     LstmReader reader(*model);

@@ -6,6 +6,7 @@
 #include "tanren/base/data_info.h"
 #include "tanren/base/task.h"
 #include "tanren/config/run_config.h"
+#include "tanren/model/losses.h"
 #include "tanren/model/token_layers.h"
 
 #include <memory>
@@ -53,6 +54,8 @@ class Lstm : public Module {
   // Scores of the sequence, [n, outputs]: from the last real state of each direction. For
   // next_token scores after each token, [n, T, outputs].
   at::Tensor forward(const at::Tensor& inputs, const at::Tensor& mask) const;
+  // next_token: what the scores after each token are made of.
+  TokenHead head(const at::Tensor& states) const;
   // next_token: scores after the last of ids [n, T], which follow what is carried: [n, outputs].
   at::Tensor next_scores(const at::Tensor& ids, LstmCarry& carry) const;
 

@@ -166,24 +166,31 @@ Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
 }
 
 Task token_task(std::shared_ptr<torch::nn::Module> module,
-                std::function<at::Tensor(const Batch&)> forward, double label_smoothing) {
-  const auto loss = [label_smoothing](const at::Tensor& logits, const at::Tensor& labels) {
-    return token_cross_entropy(logits, labels, label_smoothing);
-  };
+                std::function<TokenHead(const Batch&)> head, std::string block,
+                const ModelOptions& options) {
+  const LinearCrossEntropyOptions loss{options.label_smoothing, options.loss_chunk};
   Task task;
   task.module = std::move(module);
   PhaseSpec phase;
-  phase.forward = [forward, loss](const Batch& batch) {
-    return Terms{loss(forward(batch), batch["labels"])};
+  phase.forward = [head, block, loss](const Batch& batch) {
+    const TokenHead below = head(batch);
+    Term term;
+    run_block(block, [&] {
+      term = token_cross_entropy(below, batch["labels"], loss);
+      return term.sum;
+    });
+    return Terms{term};
   };
   task.phases.push_back(std::move(phase));
-  task.predict = [forward, loss](const Batch& batch) {
-    const at::Tensor logits = forward(batch);
+  task.predict = [head, block, smoothing = loss.label_smoothing](const Batch& batch) {
+    const TokenHead below = head(batch);
+    const at::Tensor logits = run_block(block, [&] { return below.logits(); });
     const at::Tensor& labels = batch["labels"];
-    return Prediction{{loss(logits, labels)}, logits.transpose(1, 2), labels};
+    return Prediction{
+        {token_cross_entropy(logits, labels, smoothing)}, logits.transpose(1, 2), labels};
   };
   task.metrics = class_metrics();
-  if (label_smoothing == 0) task.metrics.emplace_back("perplexity");
+  if (options.label_smoothing == 0) task.metrics.emplace_back("perplexity");
   return task;
 }
 

@@ -6,9 +6,11 @@
 #include "tanren/base/data_info.h"
 #include "tanren/base/task.h"
 #include "tanren/config/run_config.h"
+#include "tanren/model/losses.h"
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 namespace tanren {
@@ -39,9 +41,11 @@ Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
                         const ModelOptions& options, const DataInfo& info);
 
 // Scores of each token, [n, T, vocab_size], against batch["labels"], int64 [n, T]: the loss is summed
-// over the labels that are not -100 and counted by "tokens"; measured by "accuracy".
+// over the labels that are not -100 and counted by "tokens"; measured by "accuracy". In training no
+// more than options.loss_chunk tokens' scores exist at once. `block` is what the head is called.
 Task token_task(std::shared_ptr<torch::nn::Module> module,
-                std::function<at::Tensor(const Batch&)> forward, double label_smoothing);
+                std::function<TokenHead(const Batch&)> head, std::string block,
+                const ModelOptions& options);
 
 // The same for a module with `at::Tensor forward(at::Tensor)`.
 template <typename M>

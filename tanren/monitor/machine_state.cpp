@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -23,26 +22,6 @@ std::optional<int64_t> number_of(std::string_view text) {
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
   return value;
-}
-
-// Lines "key value" or "key:  value unit", by key without the colon.
-std::map<std::string, int64_t> table_of(const fs::path& path) {
-  std::map<std::string, int64_t> table;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string key;
-    int64_t value = 0;
-    if (!(words >> key >> value)) continue;
-    if (key.back() == ':') key.pop_back();
-    table[key] = value;
-  }
-  return table;
-}
-
-int64_t at_or_zero(const std::map<std::string, int64_t>& table, const char* key) {
-  const auto found = table.find(key);
-  return found == table.end() ? 0 : found->second;
 }
 
 void read_cpu(const fs::path& root, const std::vector<fs::path>& folders, MachineState& state) {
@@ -73,55 +52,15 @@ void read_cpu(const fs::path& root, const std::vector<fs::path>& folders, Machin
     const double quota = cgroup_cpu_quota(folder);
     if (quota > 0) state.allowed_cores = std::min(state.allowed_cores, quota);
     if (state.cgroup_cpu_seconds) continue;  // the innermost that tells
-    const auto usage = table_of(folder / "cpu.stat");
+    const auto usage = kernel_table(folder / "cpu.stat");
     if (const auto found = usage.find("usage_usec"); found != usage.end()) {
       state.cgroup_cpu_seconds = static_cast<double>(found->second) * 1e-6;
-    } else if (const auto nanoseconds = number_of(kernel_line(folder / "cpuacct.usage"))) {
+    } else if (const auto nanoseconds = kernel_number(folder / "cpuacct.usage")) {
       state.cgroup_cpu_seconds = static_cast<double>(*nanoseconds) * 1e-9;
     }
   }
   std::istringstream load(kernel_line(root / "proc/loadavg"));
   for (auto& value : state.load) load >> value;
-}
-
-struct CgroupMemory {
-  std::optional<int64_t> limit, used, cache;
-};
-
-CgroupMemory memory_of(const fs::path& folder) {
-  CgroupMemory memory;
-  memory.limit = number_of(kernel_line(folder / "memory.max"));  // "max": none
-  memory.used = number_of(kernel_line(folder / "memory.current"));
-  const char* cache = "inactive_file";
-  if (!memory.used) {
-    memory.limit = number_of(kernel_line(folder / "memory.limit_in_bytes"));
-    memory.used = number_of(kernel_line(folder / "memory.usage_in_bytes"));
-    cache = "total_inactive_file";
-  }
-  if (!memory.used) return memory;
-  const auto table = table_of(folder / "memory.stat");
-  if (const auto found = table.find(cache); found != table.end()) memory.cache = found->second;
-  return memory;
-}
-
-void read_memory(const fs::path& root, const std::vector<fs::path>& folders, MachineState& state) {
-  constexpr int64_t kKibibyte = 1024;
-  const auto info = table_of(root / "proc/meminfo");
-  state.total_bytes = at_or_zero(info, "MemTotal") * kKibibyte;
-  state.available_bytes = at_or_zero(info, "MemAvailable") * kKibibyte;
-  state.swap_total_bytes = at_or_zero(info, "SwapTotal") * kKibibyte;
-  state.swap_free_bytes = at_or_zero(info, "SwapFree") * kKibibyte;
-  for (const auto& folder : folders) {
-    const CgroupMemory memory = memory_of(folder);
-    // Version 1 writes "no limit" as a number beyond any memory.
-    const bool limits = memory.limit && *memory.limit > 0 && *memory.limit < state.total_bytes &&
-                        *memory.limit < state.cgroup_limit_bytes.value_or(state.total_bytes);
-    if (limits) state.cgroup_limit_bytes = memory.limit;
-    if (limits || !state.cgroup_used_bytes) {
-      state.cgroup_used_bytes = memory.used;
-      state.cgroup_cache_bytes = memory.cache;
-    }
-  }
 }
 
 }  // namespace
@@ -143,9 +82,8 @@ int64_t count_of_list(std::string_view list) {
 
 MachineState read_machine(const fs::path& root) {
   const auto folders = cgroup_folders(root);
-  MachineState state;
+  MachineState state{read_machine_memory(root)};
   read_cpu(root, folders, state);
-  read_memory(root, folders, state);
   return state;
 }
 

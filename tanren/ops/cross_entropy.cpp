@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 
 namespace tanren {
-namespace {
 
 void check_labels(const at::Tensor& labels, int64_t classes) {
   if (is_dry(labels)) return;
@@ -26,6 +25,8 @@ void check_labels(const at::Tensor& labels, int64_t classes) {
     }
   }
 }
+
+namespace {
 
 class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFunction> {
  public:

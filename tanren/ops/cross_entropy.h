@@ -17,4 +17,7 @@ at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& labels)
 at::Tensor cross_entropy_sum_reference(const at::Tensor& logits, const at::Tensor& labels,
                                        double label_smoothing = 0);
 
+// Error for a label that is neither -100 nor in [0, classes). labels: int64, contiguous, on the CPU.
+void check_labels(const at::Tensor& labels, int64_t classes);
+
 }  // namespace tanren

@@ -124,6 +124,16 @@ void plan_recovery(const Request& request, Plan& plan) {
                         reason});
 }
 
+void plan_release(const Request& request, Plan& plan) {
+  const std::string& asked = request.config.memory.release_cache;
+  plan.memory.release_cache = asked;
+  if (asked == "pressure") return;  // what nobody asked for needs no line
+  plan.lines.push_back({"release_cache", asked, request.source("memory.release_cache"),
+                        asked == "step"
+                            ? "freed memory goes back after each step, which pays for fresh pages"
+                            : "freed memory stays for the next step, however little others have"});
+}
+
 }  // namespace
 
 void plan_memory(const Request& request, Plan& plan) {
@@ -132,6 +142,7 @@ void plan_memory(const Request& request, Plan& plan) {
   plan_recompute(request, plan);
   plan_offload(request, plan);
   plan_recovery(request, plan);
+  plan_release(request, plan);
 }
 
 }  // namespace tanren

@@ -56,16 +56,17 @@ struct DevicePlan {
 };
 
 struct MemoryPlan {
-  bool own_allocator = false;          // of CPU tensors: ours, which counts and obeys a limit
-  bool cached_allocator = false;       // and it keeps the pages of large ones
-  int64_t limit_bytes = 0;             // for tensors on the run's device; 0: none
-  double limit_share = 0;              // of an accelerator's memory; 0: all of it
-  int64_t reserve_bytes = 0;           // of it, for what may not be broken off
-  std::string recovery = "off";        // split, same_split, off
-  std::vector<std::string> recompute;  // patterns of blocks
-  std::vector<std::string> offload;    // patterns of blocks
-  int64_t offload_bytes = 1 << 20;     // smaller tensors of theirs stay on the device
-  bool channels_last = false;          // images and weights of convolutions lie as NHWC
+  bool own_allocator = false;              // of CPU tensors: ours, which counts and obeys a limit
+  bool cached_allocator = false;           // and it keeps the pages of large ones
+  int64_t limit_bytes = 0;                 // for tensors on the run's device; 0: none
+  double limit_share = 0;                  // of an accelerator's memory; 0: all of it
+  int64_t reserve_bytes = 0;               // of it, for what may not be broken off
+  std::string recovery = "off";            // split, same_split, off
+  std::string release_cache = "pressure";  // never, pressure, step
+  std::vector<std::string> recompute;      // patterns of blocks
+  std::vector<std::string> offload;        // patterns of blocks
+  int64_t offload_bytes = 1 << 20;         // smaller tensors of theirs stay on the device
+  bool channels_last = false;              // images and weights of convolutions lie as NHWC
 };
 
 struct BatchPlan {

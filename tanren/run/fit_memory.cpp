@@ -5,6 +5,9 @@
 #include "tanren/base/text.h"
 #include "tanren/memory/gauge.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -150,6 +153,54 @@ std::string shorter(const FitInput& input, const Tried& least) {
   return "";
 }
 
+// Of a family the presets, the largest first.
+const std::vector<std::vector<std::string>> kPresets = {
+    {"gpt2-xl", "gpt2-large", "gpt2-medium", "gpt2", "distilgpt2"},
+    {"bert-large-uncased", "bert-base-uncased", "bert-medium", "bert-small", "bert-mini",
+     "bert-tiny"},
+    {"bert-large-cased", "bert-base-cased", "bert-medium", "bert-small", "bert-mini", "bert-tiny"},
+    {"resnet152", "resnet101", "resnet50", "resnet34", "resnet18"},
+    {"vgg19", "vgg16", "vgg13", "vgg11"},
+    {"vgg19_bn", "vgg16_bn", "vgg13_bn", "vgg11_bn"}};
+
+void halve(std::vector<int64_t>& widths) {
+  for (int64_t& width : widths) width = std::max<int64_t>(width / 2, 1);
+}
+
+// `config` with less of a model, the largest first: its family's smaller presets, or half the width,
+// a quarter and so on.
+std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& config) {
+  std::vector<std::pair<std::string, RunConfig>> smaller;
+  const ModelOptions& model = config.model;
+  if (!model.init_from.empty() || !model.from_hf.empty()) return smaller;  // weights have a size
+  for (const auto& family : kPresets) {
+    auto own = std::find(family.begin(), family.end(), model.size);
+    if (own == family.end()) continue;
+    for (++own; own != family.end(); ++own) {
+      smaller.emplace_back("model.size = \"" + *own + "\"", config).second.model.size = *own;
+    }
+    return smaller;
+  }
+  constexpr int kHalvings = 8;
+  RunConfig narrower = config;
+  for (int i = 0; i < kHalvings; ++i) {
+    ModelOptions& o = narrower.model;
+    o.hidden_size /= 2;
+    o.intermediate_size /= 2;
+    if (o.hidden_size > 0 && o.hidden_size % std::max<int64_t>(o.num_heads, 1) == 0) {
+      smaller.emplace_back("model.hidden_size = " + std::to_string(o.hidden_size), narrower);
+    }
+    const bool wide = o.kind == "mlp" || o.kind == "convnet";
+    if (!wide) continue;
+    std::vector<int64_t>& widths = o.kind == "mlp" ? o.hidden : o.channels;
+    halve(widths);
+    smaller.emplace_back(fmt::format("model.{} = [{}]", o.kind == "mlp" ? "hidden" : "channels",
+                                     fmt::join(widths, ", ")),
+                         narrower);
+  }
+  return smaller;
+}
+
 [[noreturn]] void refuse(const FitInput& input, const Fitter& fitter, const Tried& least) {
   const int64_t needs = taken(least.prediction.peak_bytes) + input.standing_bytes;
   std::string text =
@@ -180,6 +231,10 @@ std::string shorter(const FitInput& input, const Tried& least) {
     others.push_back(advice(fitter, config, "optimizer.state = \"8bit\""));
   }
   others.push_back(shorter(input, least));
+  for (const auto& [what, config] : smaller_models(least.config)) {
+    others.push_back(advice(fitter, config, what));
+    if (!others.back().empty()) break;
+  }
   others.erase(std::remove(others.begin(), others.end(), ""), others.end());
   for (const auto& other : others) text += "; " + other;
   throw ConfigError(text);

@@ -201,6 +201,10 @@ RunOutput run_all(const RunInput& input, const Registry& registry) {
   const double before_loop = elapsed();
   output.loop = train_loop(state, parts, surroundings);
   output.summary = summarise(state, output.loop, parts);
+  if (fitted.prediction) {
+    output.summary.predicted_peak_bytes =
+        fitted.prediction->peak_bytes + prepared.fit.standing_bytes;
+  }
   if (output.loop.ending == Ending::finished) {
     output.exported =
         export_weights(state, parts, folder.path(),

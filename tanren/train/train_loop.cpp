@@ -7,6 +7,7 @@
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/guard/growth_watch.h"
+#include "tanren/memory/cache_release.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/metrics/incident_file.h"
@@ -172,6 +173,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   };
 
   GrowthWatch growth(plan.guard.growth_steps);
+  CacheRelease cache(plan.memory.release_cache, parts.device);
   Loader loader = make_loader(run, parts, surroundings.train);
   int64_t saved_at = -1;
   int64_t seen_epoch = -1;
@@ -214,6 +216,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     }
     const bool applied = run.step() > step_before;
     growth.step([&] { return live_bytes(parts.device); });
+    cache.after_step();
     result.skipped_steps += applied ? 0 : 1;
     result.session_steps += applied ? 1 : 0;
     result.last = std::move(report);

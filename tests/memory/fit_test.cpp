@@ -136,6 +136,11 @@ TEST_F(FitTest, a_limit_below_one_sample_is_refused_with_the_smallest_that_works
               HasSubstr("[plan] memory.limit 4.0 MiB is less than a step needs with 1 sample"));
   EXPECT_THAT(message, HasSubstr("weights"));
   EXPECT_THAT(message, HasSubstr("the smallest limit that works: memory.limit = \""));
+  const size_t width = message.find("model.hidden_size = ");
+  ASSERT_NE(width, std::string::npos) << message;
+  RunConfig narrower = config_;
+  narrower.model.hidden_size = std::stoll(message.substr(width + 20));
+  EXPECT_NO_THROW(fit_in(4 << 20, narrower));
   const size_t at = message.find("memory.limit = \"") + 16;
   config_.memory.limit = message.substr(at, message.find('"', at) - at);
   config_.asked.insert("memory.limit");
@@ -154,6 +159,21 @@ TEST_F(FitTest, a_microbatch_that_is_asked_for_and_cannot_fit_is_refused_with_on
     EXPECT_THAT(error.what(), HasSubstr("with 16 samples at once and blocks recomputed"));
     EXPECT_THAT(error.what(), HasSubstr("batch.microbatch = 8 needs"));
     EXPECT_THAT(error.what(), HasSubstr("samples of 32 tokens instead of 64 need"));
+  }
+}
+
+TEST_F(FitTest, a_preset_that_cannot_fit_is_refused_with_the_largest_that_does) {
+  config_ = tiny_config("bert");
+  config_.precision.mode = "fp32";
+  config_.memory.allocator = "cached";
+  config_.model.size = "bert-mini";
+  config_.data.train.fields = {"inputs: int[16] in [0, 49]", "labels: int[] in [0, 4]"};
+  dataset_ = open_dataset(config_.data.train, "data.train");
+  try {
+    fit_in(120 << 20, config_);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("; model.size = \"bert-tiny\" needs"));
   }
 }
 

@@ -1,0 +1,36 @@
+// CacheRelease: when the memory that allocators keep for the next step goes back to the system. Freeing
+// it every step costs more than most steps gain; so by default it goes when somebody needs it: when
+// the machine, the cgroup or the device is nearly full. Used by train_loop on the step's thread.
+#pragma once
+
+#include "tanren/base/machine_memory.h"
+#include "tanren/memory/gauge.h"
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+namespace tanren {
+
+class CacheRelease {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `when`: never, pressure, step. `room` tells what is left; unset: the machine's or the device's.
+  CacheRelease(std::string when, at::Device device, std::function<MemoryRoom()> room = {});
+
+  // After a step: gives the cache back if it is time to. Under "pressure" it looks at most once a
+  // second, and says so the first time. True if it was given back.
+  bool after_step(Clock::time_point now = Clock::now());
+
+ private:
+  bool is_short(Clock::time_point now);
+
+  std::string when_;
+  MemoryGauge gauge_;
+  std::function<MemoryRoom()> room_;
+  Clock::time_point next_look_;
+  bool told_ = false;
+};
+
+}  // namespace tanren

@@ -1,0 +1,139 @@
+// What a parameter costs, by optimizer and precision, as the allocator counts it; the rule of thumb
+// of the guide "Model training anatomy" stands beside it.
+#include "tests/support/tiny_run.h"
+
+#include "tanren/base/random.h"
+#include "tanren/memory/cpu_allocator.h"
+#include "tanren/precision/autocast_scope.h"
+#include "tanren/train/eval_mode_scope.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+namespace tanren::testing {
+namespace {
+
+struct Row {
+  const char* optimizer;
+  void (*choose)(OptimizerOptions&);
+  double state;  // bytes per parameter of weights in fp32
+  double guide;  // 0: the guide does not say
+};
+
+const std::vector<Row> kRows = {
+    {"adamw", [](OptimizerOptions&) {}, 8, 8},
+    {"adamw, bf16 state", [](OptimizerOptions& o) { o.state = "bf16"; }, 4, 0},
+    {"adamw, 8-bit state", [](OptimizerOptions& o) { o.state = "8bit"; }, 2, 2},
+    {"adamw, amsgrad", [](OptimizerOptions& o) { o.amsgrad = true; }, 12, 0},
+    {"adam", [](OptimizerOptions& o) { o.kind = "adam"; }, 8, 8},
+    {"nadam", [](OptimizerOptions& o) { o.kind = "nadam"; }, 8, 0},
+    {"radam", [](OptimizerOptions& o) { o.kind = "radam"; }, 8, 0},
+    {"sgd", [](OptimizerOptions& o) { o.kind = "sgd"; }, 0, 0},
+    {"sgd, momentum",
+     [](OptimizerOptions& o) {
+       o.kind = "sgd";
+       o.momentum = 0.9;
+     },
+     4, 4},
+    {"lion", [](OptimizerOptions& o) { o.kind = "lion"; }, 4, 0},
+    {"adagrad", [](OptimizerOptions& o) { o.kind = "adagrad"; }, 4, 0},
+    {"rmsprop", [](OptimizerOptions& o) { o.kind = "rmsprop"; }, 4, 0},
+    {"rmsprop, centered, momentum",
+     [](OptimizerOptions& o) {
+       o.kind = "rmsprop";
+       o.centered = true;
+       o.momentum = 0.9;
+     },
+     12, 0},
+    {"adafactor", [](OptimizerOptions& o) { o.kind = "adafactor"; }, 0, 0},
+    {"muon", [](OptimizerOptions& o) { o.kind = "muon"; }, 4, 0},
+};
+
+struct PrecisionRow {
+  const char* mode;
+  double weights, gradients;
+  double casts;  // within a window, while autocast's copies live
+  double state_scale;
+};
+const std::vector<PrecisionRow> kPrecisions = {
+    {"fp32", 4, 4, 0, 1}, {"bf16", 4, 4, 2, 1}, {"fp16", 4, 4, 2, 1}, {"fp64", 8, 8, 0, 2}};
+
+RunConfig wide_config(const Row& row, const char* mode) {
+  auto config = tiny_config("mlp");
+  config.model.hidden = {1024};
+  config.data.train.fields = {"inputs: float[1024] in [-1, 1]", "labels: int[] in [0, 4]"};
+  config.data.train.samples = 2;
+  config.batch.global_batch = "2";
+  config.precision.mode = mode;
+  config.memory.limit = "8GiB";  // so that the allocator is ours, under a sanitizer too
+  row.choose(config.optimizer);
+  return config;
+}
+
+int64_t bytes_of(MemoryKind kind) { return cpu_memory_by_kind()[static_cast<size_t>(kind)]; }
+
+// What a forward leaves behind within its window, beside its own few activations.
+int64_t cast_bytes(TinyRun& run, bool training) {
+  const at::AutoGradMode gradients(training);
+  const Batch batch = run.dataset->collate({0}).batch;
+  const Mode mode = run.parts.plan.precision.mode;
+  const int64_t before = cpu_memory_stats().live_bytes;
+  const RandomScope random(1, 1, batch.ids);
+  const WindowScope window(mode);
+  const AutocastScope autocast(at::kCPU, mode);
+  run.state.task.phases.front().forward(batch);
+  return cpu_memory_stats().live_bytes - before;
+}
+
+class BytesPerParameter : public ::testing::Test {
+ protected:
+  void SetUp() override { install_cpu_allocator(); }
+  void TearDown() override {
+    set_cpu_memory_limit(0);
+    uninstall_cpu_allocator();
+  }
+};
+
+TEST_F(BytesPerParameter, are_as_the_table_says_for_every_optimizer_and_precision) {
+  std::printf("%-28s %-5s %8s %10s %7s %7s %8s %s\n", "optimizer", "mode", "weights", "gradients",
+              "state", "casts", "in all", "guide");
+  for (const Row& row : kRows) {
+    for (const PrecisionRow& precision : kPrecisions) {
+      const std::string what = std::string(row.optimizer) + " " + precision.mode;
+      if (std::string(precision.mode) == "fp64" && row.state == 2) continue;  // refused
+      TinyRun run(wide_config(row, precision.mode));
+      run.step();
+      const auto count = static_cast<double>(run.weights().numel());
+      const auto per = [&](int64_t bytes) { return static_cast<double>(bytes) / count; };
+      const double weights = per(bytes_of(MemoryKind::weights)),
+                   gradients = per(bytes_of(MemoryKind::gradients)),
+                   state = per(bytes_of(MemoryKind::optimizer)), casts = per(cast_bytes(run, true));
+      std::printf("%-28s %-5s %8.2f %10.2f %7.2f %7.2f %8.2f %s\n", row.optimizer, precision.mode,
+                  weights, gradients, state, casts, weights + gradients + state + casts,
+                  row.guide > 0 ? std::to_string(static_cast<int>(row.guide)).c_str() : "-");
+      constexpr double kSlack = 0.03;  // biases, scalars and 64-byte rounding
+      EXPECT_NEAR(weights, precision.weights, kSlack) << what;
+      EXPECT_NEAR(gradients, precision.gradients, kSlack) << what;
+      const bool fixed_state = row.state == 2 || std::string(row.optimizer) == "adamw, bf16 state";
+      EXPECT_NEAR(state, row.state * (fixed_state ? 1 : precision.state_scale), 0.1) << what;
+      EXPECT_NEAR(casts, precision.casts, kSlack) << what;
+    }
+  }
+}
+
+// The guide counts 6 for inference in mixed precision: weights, and a 16-bit copy of them.
+TEST_F(BytesPerParameter, of_inference_are_the_weights_and_their_cast) {
+  auto config = wide_config(kRows.front(), "bf16");
+  config.optimizer.kind = "sgd";
+  TinyRun run(config);
+  const auto count = static_cast<double>(run.weights().numel());
+  const EvalModeScope eval_mode(*run.state.task.module);
+  EXPECT_NEAR(static_cast<double>(bytes_of(MemoryKind::weights)) / count, 4, 0.03);
+  EXPECT_NEAR(static_cast<double>(cast_bytes(run, false)) / count, 2, 0.03);
+}
+
+}  // namespace
+}  // namespace tanren::testing
