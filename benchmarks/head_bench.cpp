@@ -15,12 +15,12 @@
 int main(int argc, char** argv) {
   using namespace tanren;  // NOLINT(google-build-using-namespace): a program, not a header
   const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
-  const int pairs = argc > 2 ? std::atoi(argv[2]) : 4;
-  const int64_t tokens = argc > 3 ? std::atoll(argv[3]) : 4096;
+  const int pairs = argc > 2 ? std::atoi(argv[2]) : 3;
+  const int64_t tokens = argc > 3 ? std::atoll(argv[3]) : 8192;
   constexpr int64_t kWidth = 768, kClasses = 50257;
   install_cpu_allocator();
   at::set_num_threads(threads);
-  const MemoryGauge gauge(at::kCPU);
+  MemoryGauge gauge(at::kCPU);
   const at::Tensor states = at::randn({1, tokens, kWidth}).requires_grad_();
   const at::Tensor weight = (at::randn({kClasses, kWidth}) * 0.02).requires_grad_();
   const at::Tensor labels = at::randint(kClasses, {1, tokens}, at::kLong);

@@ -167,6 +167,9 @@ void check_schedule(Problems& p, const RunConfig& config) {
 }  // namespace
 
 void check_optimizer(Problems& p, const RunConfig& config, const std::set<std::string>& changed) {
+  p.check(config.optimizer.state == "fp32" || config.precision.mode != "fp64",
+          "optimizer.state \"" + config.optimizer.state +
+              "\" rounds what precision.mode \"fp64\" keeps exact; drop one of them");
   if (config.optimizer.state == "fp32") {
     p.unused(changed, "optimizer.", {"fp32_state"}, "optimizer.state", "fp32");
   }

@@ -278,6 +278,7 @@ TEST(Validate, refuses_the_rest_out_of_range) {
       {{"optimizer.state=8bit", "optimizer.amsgrad=true"},
        "optimizer.amsgrad keeps a third moment"},
       {{"optimizer.fp32_state=[a]"}, "optimizer.fp32_state"},
+      {{"precision.mode=fp64", "optimizer.state=8bit"}, "rounds what precision.mode \"fp64\""},
       {{"optimizer.kind=sgd", "optimizer.state=8bit"}, "optimizer.state"},
       {{"memory.limit=lots"}, "memory.limit \"lots\" is no amount of memory; write bytes"},
       {{"memory.limit=-1"}, "memory.limit \"-1\" is no amount of memory"},

@@ -231,9 +231,15 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
     others.push_back(advice(fitter, config, "optimizer.state = \"8bit\""));
   }
   others.push_back(shorter(input, least));
-  for (const auto& [what, config] : smaller_models(least.config)) {
-    others.push_back(advice(fitter, config, what));
-    if (!others.back().empty()) break;
+  for (auto& [what, config] : smaller_models(least.config)) {
+    config.memory.recompute = input.config.memory.recompute;  // the larger one's blocks may lack
+    std::string text = advice(fitter, config, what);
+    if (text.empty()) {
+      config.memory.recompute = {"*"};
+      text = advice(fitter, config, what);
+    }
+    others.push_back(text);
+    if (!text.empty()) break;
   }
   others.erase(std::remove(others.begin(), others.end(), ""), others.end());
   for (const auto& other : others) text += "; " + other;

@@ -136,11 +136,6 @@ TEST_F(FitTest, a_limit_below_one_sample_is_refused_with_the_smallest_that_works
               HasSubstr("[plan] memory.limit 4.0 MiB is less than a step needs with 1 sample"));
   EXPECT_THAT(message, HasSubstr("weights"));
   EXPECT_THAT(message, HasSubstr("the smallest limit that works: memory.limit = \""));
-  const size_t width = message.find("model.hidden_size = ");
-  ASSERT_NE(width, std::string::npos) << message;
-  RunConfig narrower = config_;
-  narrower.model.hidden_size = std::stoll(message.substr(width + 20));
-  EXPECT_NO_THROW(fit_in(4 << 20, narrower));
   const size_t at = message.find("memory.limit = \"") + 16;
   config_.memory.limit = message.substr(at, message.find('"', at) - at);
   config_.asked.insert("memory.limit");
@@ -160,6 +155,20 @@ TEST_F(FitTest, a_microbatch_that_is_asked_for_and_cannot_fit_is_refused_with_on
     EXPECT_THAT(error.what(), HasSubstr("batch.microbatch = 8 needs"));
     EXPECT_THAT(error.what(), HasSubstr("samples of 32 tokens instead of 64 need"));
   }
+}
+
+TEST_F(FitTest, a_width_that_cannot_fit_is_refused_with_one_that_does) {
+  constexpr int64_t kLimit = 7 << 20;
+  std::string message;
+  try {
+    fit_in(kLimit, config_);
+  } catch (const ConfigError& error) {
+    message = error.what();
+  }
+  const size_t width = message.find("model.hidden_size = ");
+  ASSERT_NE(width, std::string::npos) << message;
+  config_.model.hidden_size = std::stoll(message.substr(width + 20));
+  EXPECT_NO_THROW(fit_in(kLimit, config_));
 }
 
 TEST_F(FitTest, a_preset_that_cannot_fit_is_refused_with_the_largest_that_does) {
