@@ -1,0 +1,14 @@
+// Stands in for the header of this name, which libtorch does not ship: what c10d's Gloo class
+// declares with, and no more. Gloo itself is inside libtorch.
+#pragma once
+
+#include <chrono>
+
+namespace gloo {
+
+class Context {
+ public:
+  void setTimeout(std::chrono::milliseconds timeout);
+};
+
+}  // namespace gloo

@@ -1,0 +1,260 @@
+#include "tanren/comm/thread_group.h"
+
+#include "tanren/base/error.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace tanren {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A rank's tensors in an operation: what it gives, and where the result goes.
+struct Given {
+  at::Tensor from, to;
+};
+using Combine = std::function<void(const std::vector<Given>&)>;
+
+// The operation number `number` of every rank.
+struct Call {
+  int64_t number = 0;
+  std::string what;  // kind, elements, dtype: the same on every rank
+  int first = 0;     // the rank that came first
+  std::vector<Given> given;
+  std::vector<bool> present;
+  int missing = 0;
+  bool done = false;
+  Clock::time_point arrives;  // over the imitated link
+};
+
+at::Tensor row(const at::Tensor& tensor) { return tensor.view(-1); }
+
+// All parts summed into the first in rank order, and copied from there.
+void sum_all(const std::vector<Given>& ranks) {
+  const at::Tensor& total = ranks.front().to;
+  for (size_t i = 1; i < ranks.size(); ++i) total.add_(ranks[i].from);
+  for (size_t i = 1; i < ranks.size(); ++i) ranks[i].to.copy_(total);
+}
+
+void sum_parts(const std::vector<Given>& ranks) {
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const at::Tensor to = row(ranks[i].to);
+    const auto part = [&](size_t rank) {
+      return row(ranks[rank].from).narrow(0, static_cast<int64_t>(i) * to.numel(), to.numel());
+    };
+    const at::Tensor total = part(0);
+    for (size_t rank = 1; rank < ranks.size(); ++rank) total.add_(part(rank));
+    to.copy_(total);
+  }
+}
+
+void gather_parts(const std::vector<Given>& ranks) {
+  for (const Given& own : ranks) {
+    int64_t first = 0;
+    for (const Given& other : ranks) {
+      const at::Tensor part = row(other.from);
+      const at::Tensor place = row(own.to).narrow(0, first, part.numel());
+      if (place.const_data_ptr() != part.const_data_ptr()) place.copy_(part);
+      first += part.numel();
+    }
+  }
+}
+
+}  // namespace
+
+struct ThreadGroup::Shared {
+  Shared(int size, Options given) : world_size(size), options(given), next(size, 0) {}
+
+  std::shared_ptr<Call> start(int rank, const char* kind, const Given& given,
+                              const Combine& combine);
+  void wait(const Call& call);
+  void abort(const std::string& why) {
+    const std::lock_guard lock(mutex);
+    if (aborted.empty()) aborted = why;
+    changed.notify_all();
+  }
+
+  const int world_size;
+  const Options options;
+  std::mutex mutex;
+  std::condition_variable changed;
+  // What follows is guarded by mutex.
+  std::vector<int64_t> next;  // by rank, the number of its next operation
+  std::map<int64_t, std::shared_ptr<Call>> open;
+  std::string aborted;
+  Clock::time_point link_free;
+  int64_t operations = 0, bytes = 0;
+};
+
+std::shared_ptr<Call> ThreadGroup::Shared::start(int rank, const char* kind, const Given& given,
+                                                 const Combine& combine) {
+  const std::string what = fmt::format("{} of {} {} elements", kind, given.from.numel(),
+                                       c10::toString(given.from.scalar_type()));
+  std::unique_lock lock(mutex);
+  if (!aborted.empty()) throw CommError(aborted);
+  const int64_t number = next[static_cast<size_t>(rank)]++;
+  auto& slot = open[number];
+  if (slot == nullptr) {
+    slot = std::make_shared<Call>();
+    slot->number = number;
+    slot->what = what;
+    slot->first = rank;
+    slot->given.resize(static_cast<size_t>(world_size));
+    slot->present.resize(static_cast<size_t>(world_size), false);
+    slot->missing = world_size;
+  }
+  const std::shared_ptr<Call> call = slot;
+  if (call->what != what) {
+    const std::string why = fmt::format(
+        "[comm] operation {}: rank {} asks for a {}, rank {} for a {}; ranks must run the same "
+        "program on the same config",
+        number, rank, what, call->first, call->what);
+    lock.unlock();
+    abort(why);
+    throw CommError(why);
+  }
+  call->given[static_cast<size_t>(rank)] = given;
+  call->present[static_cast<size_t>(rank)] = true;
+  if (--call->missing > 0) return call;
+  open.erase(number);
+  const int64_t size = given.from.nbytes();
+  ++operations;
+  bytes += size;
+  if (options.bytes_per_second > 0) {
+    const std::chrono::duration<double> travel(static_cast<double>(size) /
+                                               options.bytes_per_second);
+    link_free =
+        std::max(link_free, Clock::now()) + std::chrono::duration_cast<Clock::duration>(travel);
+    call->arrives = link_free;
+  }
+  lock.unlock();
+  try {
+    const at::NoGradGuard no_grad;
+    combine(call->given);
+  } catch (const std::exception& error) {
+    abort(fmt::format("[comm] operation {}, a {}: {}", number, what, error.what()));
+    throw;
+  }
+  lock.lock();
+  call->given.clear();
+  call->done = true;
+  changed.notify_all();
+  return call;
+}
+
+void ThreadGroup::Shared::wait(const Call& call) {
+  std::unique_lock lock(mutex);
+  const bool woken =
+      changed.wait_for(lock, options.patience, [&] { return call.done || !aborted.empty(); });
+  if (call.done) {
+    lock.unlock();
+    std::this_thread::sleep_until(call.arrives);
+    return;
+  }
+  if (!woken) {
+    std::string late;
+    for (size_t rank = 0; rank < call.present.size(); ++rank) {
+      if (!call.present[rank]) late += (late.empty() ? "" : ", ") + std::to_string(rank);
+    }
+    aborted =
+        fmt::format("[comm] operation {}, a {}: rank {} did not come within {} s", call.number,
+                    call.what, late, std::chrono::duration<double>(options.patience).count());
+    changed.notify_all();
+  }
+  throw CommError(aborted);
+}
+
+namespace {
+
+class ThreadPending final : public Communicator::Pending {
+ public:
+  ThreadPending(std::shared_ptr<ThreadGroup::Shared> shared, std::shared_ptr<Call> call)
+      : shared_(std::move(shared)), call_(std::move(call)) {}
+  void wait() override { shared_->wait(*call_); }
+
+ private:
+  std::shared_ptr<ThreadGroup::Shared> shared_;
+  std::shared_ptr<Call> call_;
+};
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<ThreadGroup::Shared> shared, int rank)
+      : shared_(std::move(shared)), rank_(rank) {}
+  int rank() const override { return rank_; }
+  int world_size() const override { return shared_->world_size; }
+  std::string_view name() const override { return "threads"; }
+
+  Work start_sum(const at::Tensor& tensor) override {
+    return start("sum", {tensor, tensor}, sum_all);
+  }
+  Work start_sum_scatter(const at::Tensor& part, const at::Tensor& whole) override {
+    check_parts(part, whole);
+    return start("scattered sum", {whole, part}, sum_parts);
+  }
+  Work start_gather(const at::Tensor& whole, const at::Tensor& part) override {
+    check_parts(part, whole);
+    return start("gathering", {part, whole}, gather_parts);
+  }
+  Work start_broadcast(const at::Tensor& tensor, int root) override {
+    const std::string kind = fmt::format("broadcast from rank {}", root);
+    return start(kind.c_str(), {tensor, tensor}, [root](const std::vector<Given>& ranks) {
+      const at::Tensor& source = ranks[static_cast<size_t>(root)].from;
+      for (const Given& given : ranks) {
+        if (!given.to.is_same(source)) given.to.copy_(source);
+      }
+    });
+  }
+  void abort(const std::string& why) override { shared_->abort(why); }
+
+ private:
+  Work start(const char* kind, const Given& given, const Combine& combine) {
+    return std::make_unique<ThreadPending>(shared_, shared_->start(rank_, kind, given, combine));
+  }
+  void check_parts(const at::Tensor& part, const at::Tensor& whole) const {
+    if (part.numel() * world_size() == whole.numel()) return;
+    throw CommError(fmt::format("[comm] {} ranks with parts of {} elements make no whole of {}",
+                                world_size(), part.numel(), whole.numel()));
+  }
+
+  std::shared_ptr<ThreadGroup::Shared> shared_;
+  int rank_;
+};
+
+}  // namespace
+
+ThreadGroup::ThreadGroup(int world_size) : ThreadGroup(world_size, Options{}) {}
+
+ThreadGroup::ThreadGroup(int world_size, Options options)
+    : shared_(std::make_shared<Shared>(world_size, options)) {}
+
+std::unique_ptr<Communicator> ThreadGroup::communicator(int rank) const {
+  return std::make_unique<ThreadCommunicator>(shared_, rank);
+}
+
+void ThreadGroup::abort(const std::string& why) const { shared_->abort(why); }
+
+int64_t ThreadGroup::num_operations() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->operations;
+}
+
+int64_t ThreadGroup::num_bytes() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->bytes;
+}
+
+}  // namespace tanren

@@ -1,0 +1,37 @@
+// ThreadGroup: ranks that are threads of one process. Sums run in rank order on the thread that comes
+// last, so they are the same every time; there is no network. A link of a given speed can be imitated,
+// to see what overlap hides. Thread-safe; outlives its communicators.
+#pragma once
+
+#include "tanren/comm/communicator.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+namespace tanren {
+
+class ThreadGroup {
+ public:
+  struct Options {
+    double bytes_per_second = 0;  // of the imitated link, which all share; 0: no link
+    std::chrono::milliseconds patience{600'000};  // a rank that comes later than this is missing
+  };
+  explicit ThreadGroup(int world_size);
+  ThreadGroup(int world_size, Options options);
+
+  // Of the thread that is rank `rank`, once each.
+  std::unique_ptr<Communicator> communicator(int rank) const;
+  // Every wait, now and later, ends with CommError(why); the first reason stays.
+  void abort(const std::string& why) const;
+  // Operations that all ranks have started, and the bytes of one rank's tensors in them.
+  int64_t num_operations() const;
+  int64_t num_bytes() const;
+
+  struct Shared;
+
+ private:
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace tanren
