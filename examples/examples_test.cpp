@@ -223,7 +223,7 @@ TEST_F(Examples, anatomy_of_a_small_bert_adds_up) {
   // Fewer words, so that the blocks weigh more than the embedding.
   const auto result =
       go(kTanren + " anatomy " + (kExamples / "anatomy/ci.toml").string() +
-         " --out report --json --set model.vocab_size=1000 --set "
+         " --out report --json --set memory.limit=16GiB --set model.vocab_size=1000 --set "
          "'data.train.fields=[\"inputs: int[64] in [100, 900]\", \"labels: int[] in [0, 1]\"]'");
   ASSERT_EQ(result.code, 0) << result.output;
   const fs::path folder = temporary_.path() / "report";

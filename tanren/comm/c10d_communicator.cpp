@@ -49,7 +49,7 @@ class C10dCommunicator final : public Communicator {
     return started("broadcast", [&] { return backend_->broadcast(tensors, options); }, {tensor});
   }
 
-  void abort(const std::string& why) override {
+  void cancel(const std::string& why) override {
     {
       const std::lock_guard lock(mutex_);
       if (why_.empty()) why_ = why;

@@ -40,7 +40,7 @@ class Communicator {
   virtual Work start_broadcast(const at::Tensor& tensor, int root) = 0;
 
   // Every wait of this rank, and of the ranks that it reaches, ends with CommError(why). Thread-safe.
-  virtual void abort(const std::string& why) = 0;
+  virtual void cancel(const std::string& why) = 0;
 
   void sum(const at::Tensor& tensor) { start_sum(tensor)->wait(); }
   void gather(const at::Tensor& whole, const at::Tensor& part) {

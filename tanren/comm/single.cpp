@@ -25,7 +25,7 @@ class Single final : public Communicator {
     return copied(whole, part);
   }
   Work start_broadcast(const at::Tensor&, int) override { return std::make_unique<Done>(); }
-  void abort(const std::string&) override {}
+  void cancel(const std::string&) override {}
 
  private:
   static Work copied(const at::Tensor& to, const at::Tensor& from) {

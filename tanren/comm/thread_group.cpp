@@ -81,7 +81,7 @@ struct ThreadGroup::Shared {
   std::shared_ptr<Call> start(int rank, const char* kind, const Given& given,
                               const Combine& combine);
   void wait(const Call& call);
-  void abort(const std::string& why) {
+  void cancel(const std::string& why) {
     const std::lock_guard lock(mutex);
     if (aborted.empty()) aborted = why;
     changed.notify_all();
@@ -123,7 +123,7 @@ std::shared_ptr<Call> ThreadGroup::Shared::start(int rank, const char* kind, con
         "program on the same config",
         number, rank, what, call->first, call->what);
     lock.unlock();
-    abort(why);
+    cancel(why);
     throw CommError(why);
   }
   call->given[static_cast<size_t>(rank)] = given;
@@ -145,7 +145,7 @@ std::shared_ptr<Call> ThreadGroup::Shared::start(int rank, const char* kind, con
     const at::NoGradGuard no_grad;
     combine(call->given);
   } catch (const std::exception& error) {
-    abort(fmt::format("[comm] operation {}, a {}: {}", number, what, error.what()));
+    cancel(fmt::format("[comm] operation {}, a {}: {}", number, what, error.what()));
     throw;
   }
   lock.lock();
@@ -218,7 +218,7 @@ class ThreadCommunicator final : public Communicator {
       }
     });
   }
-  void abort(const std::string& why) override { shared_->abort(why); }
+  void cancel(const std::string& why) override { shared_->cancel(why); }
 
  private:
   Work start(const char* kind, const Given& given, const Combine& combine) {
@@ -245,7 +245,7 @@ std::unique_ptr<Communicator> ThreadGroup::communicator(int rank) const {
   return std::make_unique<ThreadCommunicator>(shared_, rank);
 }
 
-void ThreadGroup::abort(const std::string& why) const { shared_->abort(why); }
+void ThreadGroup::cancel(const std::string& why) const { shared_->cancel(why); }
 
 int64_t ThreadGroup::num_operations() const {
   const std::lock_guard lock(shared_->mutex);

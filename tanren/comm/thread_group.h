@@ -23,7 +23,7 @@ class ThreadGroup {
   // Of the thread that is rank `rank`, once each.
   std::unique_ptr<Communicator> communicator(int rank) const;
   // Every wait, now and later, ends with CommError(why); the first reason stays.
-  void abort(const std::string& why) const;
+  void cancel(const std::string& why) const;
   // Operations that all ranks have started, and the bytes of one rank's tensors in them.
   int64_t num_operations() const;
   int64_t num_bytes() const;

@@ -55,7 +55,7 @@ TEST(ThreadGroup, an_abort_ends_what_waits_and_what_comes_later) {
   const ThreadGroup group(2);
   std::string error;
   on_ranks(group, 2, [&](Communicator& comm) {
-    if (comm.rank() == 1) return comm.abort("rank 1 stopped: no memory");
+    if (comm.rank() == 1) return comm.cancel("rank 1 stopped: no memory");
     error = error_of<CommError>([&] { comm.sum(at::zeros({2})); });
     EXPECT_THROW(comm.start_sum(at::zeros({2})), CommError);
   });

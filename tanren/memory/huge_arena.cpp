@@ -9,6 +9,8 @@ namespace tanren {
 namespace {
 
 constexpr size_t kSmallest = size_t{64} << 20;
+// What begins here has small pages: who needs no more would hold huge ones mostly empty.
+constexpr size_t kSmallPages = 2 * HugeArena::kGranule;
 constexpr size_t kOpenStep = size_t{64} << 20;  // access is asked for in steps of it
 
 size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
@@ -104,7 +106,10 @@ bool HugeArena::open(size_t end) {
   const size_t wanted = std::min(round_up(end, kOpenStep), capacity_);
   void* start = reinterpret_cast<void*>(base_ + opened_);
   if (::mprotect(start, wanted - opened_, PROT_READ | PROT_WRITE) != 0) return false;
-  ::madvise(start, wanted - opened_, MADV_HUGEPAGE);  // refused where there are none: small pages
+  const size_t huge = std::max(opened_, kSmallPages);
+  if (huge < wanted) {  // refused where there are none: small pages
+    ::madvise(reinterpret_cast<void*>(base_ + huge), wanted - huge, MADV_HUGEPAGE);
+  }
   opened_ = wanted;
   return true;
 }
