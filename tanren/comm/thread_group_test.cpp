@@ -51,7 +51,7 @@ TEST(ThreadGroup, who_does_not_come_is_named_when_patience_ends) {
   }
 }
 
-TEST(ThreadGroup, an_abort_ends_what_waits_and_what_comes_later) {
+TEST(ThreadGroup, a_cancel_ends_what_waits_and_what_comes_later) {
   const ThreadGroup group(2);
   std::string error;
   on_ranks(group, 2, [&](Communicator& comm) {

@@ -16,6 +16,7 @@ struct Gradients::Fired {
   std::vector<uint8_t> flags;  // in this window
   size_t count = 0;
   std::vector<uint8_t> in_microstep;
+  std::function<void(size_t)> told;
 };
 
 namespace {
@@ -29,6 +30,7 @@ class MarkFired final : public torch::autograd::PostAccumulateGradHook {
     auto& flag = fired_->flags[index_];
     fired_->count += flag == 0 ? 1 : 0;
     flag = 1;
+    if (fired_->told) fired_->told(index_);
   }
 
  private:
@@ -56,17 +58,19 @@ Gradients::Gradients(std::vector<at::Tensor> parameters)
     sizes[parameter.scalar_type()] += parameter.numel();
   }
   const MemoryScope memory(MemoryKind::gradients);
-  std::map<at::ScalarType, at::Tensor> buffers;
+  std::map<at::ScalarType, size_t> buffers;
   for (const auto& [dtype, size] : sizes) {
-    buffers[dtype] = at::zeros({size}, parameters_[0].options().dtype(dtype).requires_grad(false));
-    flat_.push_back(buffers[dtype]);
+    buffers[dtype] = flat_.size();
+    flat_.push_back(at::zeros({size}, parameters_[0].options().dtype(dtype).requires_grad(false)));
   }
   std::map<at::ScalarType, int64_t> offsets;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     auto& parameter = parameters_[i];
     auto& offset = offsets[parameter.scalar_type()];
+    const size_t buffer = buffers[parameter.scalar_type()];
     parameter.mutable_grad() =
-        buffers[parameter.scalar_type()].as_strided(parameter.sizes(), parameter.strides(), offset);
+        flat_[buffer].as_strided(parameter.sizes(), parameter.strides(), offset);
+    places_.push_back({buffer, offset, parameter.numel()});
     offset += parameter.numel();
     torch::autograd::impl::set_post_acc_grad_hooks(parameter,
                                                    std::make_unique<MarkFired<Fired>>(fired_, i));
@@ -97,6 +101,10 @@ bool Gradients::fired_in_microstep(const at::Tensor& parameter) const {
 const std::vector<uint8_t>* Gradients::active() const {
   return fired_->count == parameters_.size() ? nullptr : &fired_->flags;
 }
+
+void Gradients::on_fired(std::function<void(size_t)> told) { fired_->told = std::move(told); }
+
+Gradients::Place Gradients::place(size_t index) const { return places_[index]; }
 
 int64_t Gradients::first_non_finite() const {
   for (size_t i = 0; i < parameters_.size(); ++i) {

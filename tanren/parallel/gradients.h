@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -32,6 +33,15 @@ class Gradients {
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   // Per parameter, whether backward has reached it since zero(). Null when all were reached.
   const std::vector<uint8_t>* active() const;
+  // Called with a parameter's index each time backward has added to its gradient, on the thread that
+  // did; empty: nobody is. What it throws ends that backward.
+  void on_fired(std::function<void(size_t)> told);
+  // Where the gradient of parameter `index` lies: elements [offset, offset + numel) of flat()[buffer].
+  struct Place {
+    size_t buffer = 0;
+    int64_t offset = 0, numel = 0;
+  };
+  Place place(size_t index) const;
   // Index of the first parameter whose gradient is not finite, or -1. Reads the device.
   int64_t first_non_finite() const;
 
@@ -39,6 +49,7 @@ class Gradients {
   struct Fired;
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> flat_;
+  std::vector<Place> places_;
   std::shared_ptr<Fired> fired_;
 };
 

@@ -1,0 +1,65 @@
+// Reducer: sums gradients over ranks while backward still computes others. Buckets are ranges of the
+// flat gradient buffers, from the last parameter to the first, which is about the order in which
+// backward completes them: nothing is copied. Invariant: every rank starts every bucket once a window,
+// in the same order, whatever its own backward reached or did not; with one rank it does nothing.
+// One per phase, on the thread of the step; the hooks run where backward runs. Not yet used by a run.
+#pragma once
+
+#include "tanren/comm/communicator.h"
+#include "tanren/parallel/gradients.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace tanren {
+
+struct ReducerOptions {
+  int64_t first_bucket_bytes = int64_t{1} << 20;  // small, so that the wire is busy early
+  int64_t bucket_bytes = int64_t{25} << 20;
+};
+
+class Reducer {
+ public:
+  // The gradients of all objectives of a phase, in the order of their backwards. They and the
+  // communicator outlive the reducer.
+  Reducer(std::vector<Gradients*> gradients, Communicator& communicator,
+          const ReducerOptions& options = {});
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  // Before a window: no bucket has gone.
+  void begin();
+  // Whether what fires from now on has seen all of the window's samples, so that it may go: true
+  // around the last microstep, and of one that is split, around its last part.
+  void set_last(bool last) { last_ = last; }
+  // After the window's last backward: starts what has not gone, and waits for all. Then every gradient
+  // is the sum over ranks, bitwise the same on each. CommError.
+  void finish();
+
+  int64_t num_buckets() const { return static_cast<int64_t>(buckets_.size()); }
+  // Of the last window: buckets that went before finish() was called.
+  int64_t num_overlapped() const { return overlapped_; }
+
+ private:
+  struct Bucket {
+    at::Tensor range;
+    int64_t members = 0;
+    int64_t missing = 0;
+  };
+  void add_buckets(size_t objective, const ReducerOptions& options);
+  void fired(size_t objective, size_t parameter);
+  void start_next();
+
+  std::vector<Gradients*> gradients_;
+  Communicator& communicator_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::vector<size_t>> bucket_of_;  // by objective and parameter
+  std::vector<std::vector<uint8_t>> complete_;  // the same, in this window
+  std::vector<Communicator::Work> works_;
+  size_t next_ = 0;  // the bucket that goes next
+  int64_t overlapped_ = 0;
+  bool last_ = false;
+};
+
+}  // namespace tanren

@@ -1,0 +1,179 @@
+#include "tanren/parallel/reducer.h"
+
+#include "tanren/base/error.h"
+#include "tanren/comm/thread_group.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace tanren {
+namespace {
+
+constexpr int kRanks = 3;
+
+// Three layers of a chain; the second is bypassed where `skips`.
+struct Chain {
+  explicit Chain(at::ScalarType type = at::kDouble) {
+    for (const int64_t width : {5, 4, 3}) {
+      parameters.push_back(
+          ((at::arange(width * width, type) + 1).view({width, width}) * 0.01).requires_grad_());
+    }
+  }
+  at::Tensor loss(double input, bool skips = false) const {
+    at::Tensor x = at::full({1, 5}, input, parameters[0].options());
+    x = at::mm(x, parameters[0]).tanh().narrow(1, 0, 4);
+    if (!skips) x = at::mm(x, parameters[1]).tanh();
+    return at::mm(x.narrow(1, 0, 3), parameters[2]).sum();
+  }
+  std::vector<at::Tensor> parameters;
+};
+
+void on_ranks(const ThreadGroup& group, const std::function<void(Communicator&)>& work) {
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] { work(*group.communicator(rank)); });
+  }
+  for (auto& thread : threads) thread.join();
+}
+
+void backward(const at::Tensor& loss) { torch::autograd::backward({loss}, {at::ones_like(loss)}); }
+
+// The gradient of one rank that sees every input.
+at::Tensor alone(const std::vector<double>& inputs, bool skips = false) {
+  const Chain chain;
+  Gradients gradients(chain.parameters);
+  for (const double input : inputs) backward(chain.loss(input, skips));
+  return gradients.flat()[0].clone();
+}
+
+constexpr ReducerOptions kSmall{.first_bucket_bytes = 80, .bucket_bytes = 140};
+
+TEST(Reducer, sums_over_ranks_are_what_one_rank_would_have_and_buckets_go_early) {
+  const ThreadGroup group(kRanks);
+  const at::Tensor expected = alone({0.1, 0.2, 0.3});
+  std::vector<at::Tensor> sums(kRanks);
+  on_ranks(group, [&](Communicator& comm) {
+    const Chain chain;
+    Gradients gradients(chain.parameters);
+    Reducer reducer({&gradients}, comm, kSmall);
+    EXPECT_EQ(reducer.num_buckets(), 3);
+    reducer.begin();
+    reducer.set_last(true);
+    backward(chain.loss(0.1 * (comm.rank() + 1)));
+    reducer.finish();
+    EXPECT_EQ(reducer.num_overlapped(), 3);
+    sums[static_cast<size_t>(comm.rank())] = gradients.flat()[0].clone();
+  });
+  for (const auto& sum : sums) {
+    EXPECT_TRUE(at::allclose(sum, expected, 1e-12, 1e-14));
+    EXPECT_TRUE(at::equal(sum, sums[0]));
+  }
+  EXPECT_EQ(group.num_operations(), 3);
+}
+
+TEST(Reducer, several_microsteps_are_summed_once) {
+  const ThreadGroup group(kRanks);
+  const at::Tensor expected = alone({0.1, 0.2, 0.3, 0.4, 0.5, 0.6});
+  on_ranks(group, [&](Communicator& comm) {
+    const Chain chain;
+    Gradients gradients(chain.parameters);
+    Reducer reducer({&gradients}, comm, kSmall);
+    for (int window = 0; window < 2; ++window) {
+      gradients.zero();
+      reducer.begin();
+      backward(chain.loss(0.1 * (2 * comm.rank() + 1)));
+      reducer.set_last(true);
+      backward(chain.loss(0.1 * (2 * comm.rank() + 2)));
+      reducer.finish();
+      EXPECT_TRUE(at::allclose(gradients.flat()[0], expected, 1e-12, 1e-14));
+    }
+  });
+  EXPECT_EQ(group.num_operations(), 2 * 3);
+}
+
+TEST(Reducer, a_rank_without_samples_and_one_that_skips_a_layer_still_take_part) {
+  const ThreadGroup group(kRanks);
+  const at::Tensor expected = alone({0.1}) + alone({0.2}, /*skips=*/true);
+  on_ranks(group, [&](Communicator& comm) {
+    const Chain chain;
+    Gradients gradients(chain.parameters);
+    Reducer reducer({&gradients}, comm, kSmall);
+    reducer.begin();
+    reducer.set_last(true);
+    if (comm.rank() < 2) backward(chain.loss(0.1 * (comm.rank() + 1), comm.rank() == 1));
+    reducer.finish();
+    EXPECT_TRUE(at::allclose(gradients.flat()[0], expected, 1e-12, 1e-14));
+  });
+}
+
+TEST(Reducer, what_fires_twice_in_a_last_microstep_goes_once) {
+  const ThreadGroup group(kRanks);
+  on_ranks(group, [&](Communicator& comm) {
+    const Chain chain;
+    Gradients gradients(chain.parameters);
+    Reducer reducer({&gradients}, comm);
+    EXPECT_EQ(reducer.num_buckets(), 1);
+    reducer.begin();
+    reducer.set_last(true);
+    // A microstep that broke off after the last layer: the rest comes from a second backward.
+    const at::Tensor loss = chain.loss(0.1);
+    torch::autograd::backward({loss}, {at::ones_like(loss)}, true, false, {chain.parameters[2]});
+    torch::autograd::backward({loss}, {at::ones_like(loss)}, false, false,
+                              {chain.parameters[0], chain.parameters[1]});
+    reducer.finish();
+    EXPECT_TRUE(at::allclose(gradients.flat()[0], 3 * alone({0.1}), 1e-12, 1e-14));
+  });
+  EXPECT_EQ(group.num_operations(), 1);
+}
+
+TEST(Reducer, buckets_of_two_dtypes_and_two_objectives_keep_one_order) {
+  const ThreadGroup group(kRanks);
+  on_ranks(group, [&](Communicator& comm) {
+    const Chain wide, narrow(at::kFloat), other;
+    std::vector<at::Tensor> mixed = wide.parameters;
+    mixed.insert(mixed.end(), narrow.parameters.begin(), narrow.parameters.end());
+    Gradients first(mixed), second(other.parameters);
+    Reducer reducer({&first, &second}, comm);
+    EXPECT_EQ(reducer.num_buckets(), 3);
+    reducer.begin();
+    reducer.set_last(true);
+    backward(wide.loss(0.1));
+    if (comm.rank() != 1) backward(narrow.loss(0.1));  // elsewhere it waits for finish
+    backward(other.loss(0.1));
+    reducer.finish();
+    EXPECT_TRUE(at::allclose(second.flat()[0], 3 * alone({0.1}), 1e-12, 1e-14));
+  });
+}
+
+TEST(Reducer, a_cancel_ends_a_rank_that_waits) {
+  const ThreadGroup group(kRanks);
+  on_ranks(group, [&](Communicator& comm) {
+    const Chain chain;
+    Gradients gradients(chain.parameters);
+    Reducer reducer({&gradients}, comm);
+    reducer.begin();
+    if (comm.rank() == 2) return comm.cancel("rank 2 stopped: disk full");
+    EXPECT_THROW(reducer.finish(), CommError);
+  });
+}
+
+TEST(Reducer, of_one_rank_does_nothing) {
+  const auto comm = single_communicator();
+  const Chain chain;
+  Gradients gradients(chain.parameters);
+  Reducer reducer({&gradients}, *comm);
+  EXPECT_EQ(reducer.num_buckets(), 0);
+  reducer.begin();
+  backward(chain.loss(0.1));
+  reducer.finish();
+  EXPECT_TRUE(at::equal(gradients.flat()[0], alone({0.1})));
+}
+
+}  // namespace
+}  // namespace tanren
