@@ -1,7 +1,7 @@
 // Offload changes where activations wait for backward, and no number. On the CPU the plan refuses it;
 // here the plan's result is set by hand, so that the same copies are made from host to host. With
 // TANREN_TEST_DEVICE=cuda:0 they go over the bus.
-#include "tests/support/tiny_run.h"
+#include "tests/support/block_config.h"
 
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
@@ -20,21 +20,8 @@ namespace tanren::testing {
 namespace {
 
 RunConfig offload_config(const std::string& kind, const std::string& mode) {
-  auto config = tiny_config(kind);
-  config.precision.mode = mode;
-  config.batch.global_batch = "8";
-  config.batch.microbatch = 4;
+  auto config = block_config(kind, mode);
   if (test_device() == "cpu") config.memory.limit = "8GiB";  // so that the allocator is ours
-  if (kind == "convnet") config.model.norm = "batch";
-  if (kind == "gpt2" || kind == "bert" || kind == "lstm") {
-    config.model.num_layers = 2;
-    config.model.hidden_size = 16;
-    config.model.vocab_size = 50;
-    config.data.train.fields = {"inputs: int[12] in [0, 49]", "labels: int[] in [0, 4]"};
-  }
-  if (kind == "gpt2" || kind == "bert") config.model.num_heads = 2;
-  if (kind == "gpt2") config.data.train.fields[1] = "labels: int[12] in [0, 49]";
-  if (kind != "convnet") config.model.dropout = 0.2;
   return config;
 }
 

@@ -1,5 +1,5 @@
 // Recompute changes memory and time, and no number.
-#include "tests/support/tiny_run.h"
+#include "tests/support/block_config.h"
 
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
@@ -15,27 +15,15 @@ namespace tanren::testing {
 namespace {
 
 RunConfig recompute_config(const std::string& kind, const std::string& mode) {
-  auto config = tiny_config(kind);
-  config.precision.mode = mode;
-  config.batch.global_batch = "8";
-  config.batch.microbatch = 4;
+  auto config = block_config(kind, mode);
   config.memory.limit = "8GiB";
-  if (kind == "convnet") config.model.norm = "batch";
-  if (kind == "gpt2" || kind == "bert" || kind == "lstm") {
-    config.model.num_layers = 2;
-    config.model.hidden_size = 16;
-    config.model.vocab_size = 50;
-    config.data.train.fields = {"inputs: int[12] in [0, 49]", "labels: int[] in [0, 4]"};
-  }
-  if (kind == "gpt2" || kind == "bert") config.model.num_heads = 2;
-  if (kind == "gpt2") config.data.train.fields[1] = "labels: int[12] in [0, 49]";
-  if (kind == "resnet") config.model.size = "resnet18";
   if (kind == "resnet") {
+    config.model.size = "resnet18";
+    config.model.dropout.reset();
     config.data.train.fields = {"inputs: float[3,32,32] in [-1, 1]", "labels: int[] in [0, 4]"};
     config.batch.global_batch = "4";
     config.batch.microbatch = 2;
   }
-  if (kind != "convnet" && kind != "resnet") config.model.dropout = 0.2;
   return config;
 }
 
