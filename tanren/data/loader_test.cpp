@@ -10,8 +10,8 @@
 #include <thread>
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 
 namespace tanren {
 namespace {
