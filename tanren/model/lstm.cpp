@@ -20,7 +20,7 @@ namespace tanren {
 
 namespace {
 
-constexpr const char* kHead = "head";
+constexpr const char* kHeadName = "head";
 
 void check_data(const LstmShape& shape, const DataInfo& info) {
   const size_t dims = info.vocab_size > 0 ? 1 : 2;
@@ -201,7 +201,7 @@ TokenHead Lstm::head(const at::Tensor& states) const {
 
 at::Tensor Lstm::scores(const at::Tensor& states) const {
   const TokenHead below = head(states);
-  return run_block(kHead, [&] { return below.logits(); });
+  return run_block(kHeadName, [&] { return below.logits(); });
 }
 
 at::Tensor Lstm::next_scores(const at::Tensor& ids, LstmCarry& carry) const {
@@ -240,7 +240,7 @@ Task lstm_task(const ModelOptions& options, const DataInfo& info) {
   const auto head = [model, mask_of](const Batch& batch) {
     return model->head(model->states(batch["inputs"], mask_of(batch)));
   };
-  Task task = token_task(model, head, kHead, options);
+  Task task = token_task(model, head, kHeadName, options);
   task.classes = model->shape().vocab_size;
   task.generate = [model, vocab = info.vocab_size](const GenerateRequest& request) {
     LstmReader reader(*model);
