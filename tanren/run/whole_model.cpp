@@ -227,6 +227,22 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
   return description;
 }
 
+namespace {
+
+// `built` has fp32, the file of a run in fp64 its weights in fp64: that is no other model.
+void check_file(TensorMap built, const TensorMap& tensors, const std::string& what) {
+  const TensorMap own = built;
+  for (const auto& [name, tensor] : own) {
+    const at::Tensor* const theirs = tensors.find(name);
+    if (theirs == nullptr || theirs->scalar_type() != at::kDouble) continue;
+    if (tensor.scalar_type() != at::kFloat) continue;
+    built.set(name, at::empty(tensor.sizes(), at::TensorOptions(at::kDouble).device(at::kMeta)));
+  }
+  check_names_and_shapes(built, tensors, what, "export the model again");
+}
+
+}  // namespace
+
 void check_described(const ModelDescription& description, const TensorMap& tensors,
                      const std::string& what, const ModelRegistry& models) {
   const ModelOptions& options = description.config.model;
@@ -244,7 +260,7 @@ void check_described(const ModelDescription& description, const TensorMap& tenso
   } catch (const c10::Error&) {
     refuse(what, "asks for impossible sizes");
   }
-  check_names_and_shapes(shapes, tensors, what, "export the model again");
+  check_file(shapes, tensors, what);
 }
 
 Task build_described(const ModelDescription& description, const TensorMap& tensors,
@@ -252,7 +268,7 @@ Task build_described(const ModelDescription& description, const TensorMap& tenso
   check_described(description, tensors, what, models);
   Task task = models.make(description.config.model, description.info);
   const TensorMap mine = tensors_of(*task.module);
-  check_names_and_shapes(mine, tensors, what, "export the model again");
+  check_file(mine, tensors, what);
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(tensors.at(name));
   task.module->eval();

@@ -143,6 +143,18 @@ TEST_F(WholeModels, evaluates_bitwise_as_its_run_folder) {
   }
 }
 
+TEST_F(WholeModels, of_a_run_in_fp64_evaluates_and_converts_as_any_other) {
+  const auto config = text_config({"precision.mode=fp64"});
+  const auto file = train(config);
+  const auto expected =
+      evaluate_checkpoint(config, place() / "model.safetensors", Registry(), nullptr);
+  const auto got = evaluate_whole_model(file, folder_.path() / "rows.csv", {}, Registry(), nullptr);
+  EXPECT_EQ(got.report.values, expected.report.values);
+  EXPECT_FALSE(load_model(file).task.module->parameters().empty());
+  write_python_folder(file, folder_.path() / "python", {}, {});
+  EXPECT_TRUE(fs::exists(folder_.path() / "python" / "config.json"));
+}
+
 TEST_F(WholeModels, keeps_no_path_of_the_machine_that_trained_it) {
   const auto file = train(text_config());
   for (const auto& [key, text] : read_safetensors(file).metadata) {
