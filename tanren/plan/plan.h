@@ -20,10 +20,16 @@ struct Machine {
   bool cpu_bf16 = false;           // avx512_bf16 or amx_bf16
   bool cpu_fp16 = false;           // avx512_fp16 or amx_fp16
   bool address_sanitizer = false;  // this program was built with it
-  int64_t local_ranks = 1;         // of one run on this machine (LOCAL_WORLD_SIZE)
   int64_t num_cuda = 0;            // usable CUDA devices
   std::string cuda_name;
   int64_t cuda_capability = 0;  // 80 = sm_80
+  // Who else there is of this run; the caller fills it in from what the launcher says.
+  int64_t rank = 0;
+  int64_t world_size = 1;  // processes
+  int64_t local_rank = 0;
+  int64_t local_ranks = 1;  // processes on this machine
+  std::string launcher;     // torchrun, slurm, …; empty: none
+  std::string meeting;      // where rank 0 listens, "host:port"; empty: nobody meets
 };
 
 // One parameter of the model: what the size of its optimizer state depends on.
@@ -60,6 +66,7 @@ struct MemoryPlan {
   bool cached_allocator = false;           // and it keeps the pages of large ones
   int64_t limit_bytes = 0;                 // for tensors on the run's device; 0: none
   double limit_share = 0;                  // of an accelerator's memory; 0: all of it
+  int64_t ranks_here = 1;                  // that share this machine's memory
   int64_t reserve_bytes = 0;               // of it, for what may not be broken off
   std::string recovery = "off";            // split, same_split, off
   std::string release_cache = "pressure";  // never, pressure, step
@@ -67,6 +74,26 @@ struct MemoryPlan {
   std::vector<std::string> offload;        // patterns of blocks
   int64_t offload_bytes = 1 << 20;         // smaller tensors of theirs stay on the device
   bool channels_last = false;              // images and weights of convolutions lie as NHWC
+};
+
+struct ParallelPlan {
+  int64_t rank = 0;        // of a thread replica its own, see with_replicas (planner.h)
+  int64_t world_size = 1;  // ranks in all: processes, or threads of this one
+  int64_t local_rank = 0;
+  int64_t local_ranks = 1;         // ranks on this machine
+  std::string backend = "single";  // single, gloo, nccl, threads
+  std::string launcher;            // that started this process; empty: none
+  std::string host;                // meeting: tcp://host:port or file:///path; empty: nobody meets
+  int64_t replicas = 1;            // above 1: ranks that are threads of this process
+  std::vector<int64_t> devices;    // CUDA indices of the replicas, one each; empty: on the CPU
+  double patience_seconds = 600;
+  int64_t bucket_bytes = int64_t{25} << 20;
+  int64_t first_bucket_bytes = int64_t{1} << 20;
+  bool overlap = true;
+  std::string compress = "none";  // none, bf16, fp16
+  std::string buffers = "mean";   // mean, first
+  int64_t check_every = 100;      // applied steps; 0: at the start alone
+  int64_t zero = 0;               // 0, 1, 2
 };
 
 struct BatchPlan {
@@ -148,6 +175,7 @@ struct PlanLine {
 struct Plan {
   DevicePlan device;
   MemoryPlan memory;
+  ParallelPlan parallel;
   BatchPlan batch;
   LengthPlan length;
   FreezePlan freeze;
