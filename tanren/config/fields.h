@@ -1,11 +1,12 @@
 // The one list of keys: for each options struct a function that shows every field to a visitor,
 // with its help text and what it means to the run's identity. Reading, --set, help, docs, nearest
 // names, identity and writing all go through visit_config and know no key by themselves.
-// [model] and [data] stand in model_data_fields.h.
+// [model] and [data] stand in model_data_fields.h, [parallel] in parallel_fields.h.
 #pragma once
 
 #include "tanren/config/field_info.h"
 #include "tanren/config/model_data_fields.h"
+#include "tanren/config/parallel_fields.h"
 #include "tanren/config/run_config.h"
 
 #include <string>
@@ -343,6 +344,7 @@ void visit_config(RunConfig& config, F&& visitor) {
   section("clip", config.clip);
   section("guard", config.guard);
   section("memory", config.memory);
+  section("parallel", config.parallel);
   section("average", config.average);
   section("evaluate", config.evaluate);
   section("early_stop", config.early_stop);

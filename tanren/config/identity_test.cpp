@@ -37,6 +37,11 @@ struct Change {
                                                               {"memory.limit", "4GiB"},
                                                               {"memory.recovery", "off"},
                                                               {"memory.release_cache", "step"},
+                                                              {"parallel.data", "threads"},
+                                                              {"parallel.backend", "gloo"},
+                                                              {"parallel.meeting", "tcp://a:29500"},
+                                                              {"parallel.compress", "bf16"},
+                                                              {"parallel.buffers", "first"},
                                                               {"data.train.label_type", "value"},
                                                               {"data.eval.label_type", "value"},
                                                               {"data.eval.kind", "csv"},
@@ -55,7 +60,7 @@ struct Change {
     if (key.ends_with(".path") || key.ends_with(".init_from")) value = "/x/\"quoted\" \\ \t path";
   }
   void operator()(bool& value) const { value = !value; }
-  void operator()(int64_t& value) const { value += 3; }
+  void operator()(int64_t& value) const { value += key == "parallel.zero" ? 1 : 3; }
   void operator()(double& value) const { value = value * 0.5 + 0.2; }
   void operator()(std::optional<bool>& value) const { value = !value.value_or(false); }
   void operator()(std::optional<int64_t>& value) const { value = value.value_or(0) + 3; }
@@ -109,6 +114,17 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "memory.offload",
                                             "memory.recovery",
                                             "memory.release_cache",
+                                            "parallel.data",
+                                            "parallel.replicas",
+                                            "parallel.devices",
+                                            "parallel.backend",
+                                            "parallel.meeting",
+                                            "parallel.patience",
+                                            "parallel.bucket_mb",
+                                            "parallel.first_bucket_mb",
+                                            "parallel.overlap",
+                                            "parallel.check_every",
+                                            "parallel.zero",
                                             "evaluate.checkpoint",
                                             "early_stop.patience",
                                             "early_stop.metric",
@@ -253,7 +269,14 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
       for (const char* key : {"num_beams", "length_penalty"}) {
         if (!synthetic) left.insert(std::string("generate.") + key);
       }
+      for (const char* key : {"data", "replicas", "compress"}) {
+        if (synthetic) left.insert(std::string("parallel.") + key);
+      }
+      for (const char* key : {"backend", "meeting", "zero"}) {
+        if (!synthetic) left.insert(std::string("parallel.") + key);
+      }
       left.insert("optimizer.dampening");
+      left.insert("parallel.devices");
       if (!synthetic) left.insert("model.label_smoothing");
       for (const char* source : {"data.train.", "data.eval."}) {
         for (const auto& key : by_kind[synthetic ? 1 : 0]) left.insert(source + key);
@@ -278,15 +301,16 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
   for (const char* key :
        {"run.steps", "model.kind", "model.loss", "optimizer.kind", "optimizer.dampening",
         "average.kind", "data.train.kind", "data.eval.kind", "data.train.classes",
-        "data.eval.classes", "data.train.only_classes", "data.eval.only_classes"}) {
+        "data.eval.classes", "data.train.only_classes", "data.eval.only_classes",
+        "parallel.devices"}) {
     covered.insert(key);
   }
   for (const auto& key : all_keys()) EXPECT_EQ(covered.count(key), 1u) << key;
-  RunConfig rest =
-      parse(kGood, {"run.epochs=none", "run.steps=7", "optimizer.kind=sgd",
-                    "optimizer.dampening=0.25", "data.train.classes=4", "data.eval.kind=csv",
-                    "data.eval.path=e", "data.eval.classes=5", "data.train.only_classes=[1, 3]",
-                    "data.eval.only_classes=[1, 3]"});
+  RunConfig rest = parse(
+      kGood, {"run.epochs=none", "run.steps=7", "optimizer.kind=sgd", "optimizer.dampening=0.25",
+              "data.train.classes=4", "data.eval.kind=csv", "data.eval.path=e",
+              "data.eval.classes=5", "data.train.only_classes=[1, 3]",
+              "data.eval.only_classes=[1, 3]", "parallel.data=threads", "parallel.devices=[2]"});
   EXPECT_EQ(rest.data.train.only_classes, (std::vector<std::string>{"1", "3"}));
   EXPECT_EQ(differing_keys(rest, parse(to_toml(rest))), std::vector<std::string>());
 }

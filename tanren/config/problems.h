@@ -62,6 +62,7 @@ void check_token_data(Problems& p, const std::string& section, const SourceOptio
 void check_token_pair(Problems& p, const DataOptions& o);
 void check_optimizer(Problems& p, const RunConfig& config, const std::set<std::string>& changed);
 void check_observation(Problems& p, const RunConfig& config);
+void check_parallel(Problems& p, const RunConfig& config, const std::set<std::string>& changed);
 void check_selection(Problems& p, const RunConfig& config, const std::set<std::string>& changed);
 
 }  // namespace tanren

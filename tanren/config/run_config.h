@@ -251,6 +251,22 @@ struct MemoryOptions {
   std::string release_cache = "pressure";  // when freed memory goes back: never, pressure, step
 };
 
+struct ParallelOptions {           // [parallel]: one run on several ranks, with the same numbers
+  std::string data = "processes";  // processes (a launcher starts them), threads (replicas here)
+  int64_t replicas = 0;            // threads: how many; 0: one per device, planned on the CPU
+  std::vector<int64_t> devices;    // threads: indices of CUDA devices, one per replica; empty: all
+  std::string backend = "auto";    // processes: auto, gloo, nccl
+  std::string meeting;      // processes: tcp://host:port or file:///path; empty: the launcher's
+  double patience = 600.0;  // seconds that a rank waits for the others
+  double bucket_mb = 25.0;  // gradients that are reduced at once, in MiB
+  double first_bucket_mb = 1.0;   // of the bucket that is ready first
+  bool overlap = true;            // reduce while backward goes on
+  std::string compress = "none";  // gradients on the wire: none, bf16, fp16
+  std::string buffers = "mean";   // batch norm's statistics over ranks: mean, first (rank 0's)
+  int64_t check_every = 100;  // applied steps between comparisons of the weights; 0: at the start
+  int64_t zero = 0;           // sharded over ranks: 0 nothing, 1 optimizer state, 2 also gradients
+};
+
 struct AverageOptions {          // [average]: a second copy of the weights, averaged over steps
   std::string kind = "none";     // none, ema, swa
   double decay = 0.999;          // ema: average = decay × average + (1 - decay) × weights
@@ -305,22 +321,6 @@ struct GenerateOptions {     // the sample that tanren eval prints of a language
   int64_t stop_token = -1;      // that ends the text; -1: none
 };
 
-struct ParallelOptions {           // [parallel]: one run on several ranks, with the same numbers
-  std::string data = "processes";  // processes (a launcher starts them), threads (replicas here)
-  int64_t replicas = 0;            // threads: how many; 0: one per device, planned on the CPU
-  std::vector<int64_t> devices;    // threads: indices of CUDA devices, one per replica; empty: all
-  std::string backend = "auto";    // processes: auto, gloo, nccl
-  std::string meeting;      // processes: tcp://host:port or file:///path; empty: the launcher's
-  double patience = 600.0;  // seconds that a rank waits for the others
-  double bucket_mb = 25.0;  // gradients that are reduced at once, in MiB
-  double first_bucket_mb = 1.0;   // of the bucket that is ready first
-  bool overlap = true;            // reduce while backward goes on
-  std::string compress = "none";  // gradients on the wire: none, bf16, fp16
-  std::string buffers = "mean";   // batch norm's statistics over ranks: mean, first (rank 0's)
-  int64_t check_every = 100;  // applied steps between comparisons of the weights; 0: at the start
-  int64_t zero = 0;           // sharded over ranks: 0 nothing, 1 optimizer state, 2 also gradients
-};
-
 struct RunConfig {
   RunOptions run;
   ModelOptions model;
@@ -332,13 +332,13 @@ struct RunConfig {
   ClipOptions clip;
   GuardOptions guard;
   MemoryOptions memory;
+  ParallelOptions parallel;
   AverageOptions average;
   EvaluateOptions evaluate;
   EarlyStopOptions early_stop;
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
   GenerateOptions generate;
-  ParallelOptions parallel;
   std::set<std::string> asked;  // full keys that the file or --set gave
 };
 

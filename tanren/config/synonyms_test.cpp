@@ -36,6 +36,12 @@ TEST(Synonyms, translate_the_lines_people_bring_into_our_keys) {
            {"save_steps = 3", "checkpoint.every"},
            {"eval_steps = 3", "evaluate.every"},
            {"save_total_limit = 2", "checkpoint.keep"},
+           {"strategy = \"ddp\"", "parallel.data = \"processes\""},
+           {"bucket_cap_mb = 25", "parallel.bucket_mb"},
+           {"find_unused_parameters = true", "no key: parameters without a gradient"},
+           {"nproc_per_node = 4", "tanren launch -n"},
+           {"zero_stage = 1", "parallel.zero"},
+           {"master_addr = \"a\"", "parallel.meeting = \"tcp://host:port\""},
            {"precision = \"16-mixed\"", "precision.mode = \"fp16\""},
            {"precision = \"bf16-mixed\"", "precision.mode = \"bf16\""},
            {"precision = 16", "precision.mode = \"fp16\""},
@@ -72,6 +78,15 @@ TEST(Synonyms, name_only_keys_that_there_are) {
                              "loss_scale_window",
                              "allow_tf32",
                              "benchmark",
+                             "ddp",
+                             "device_ids",
+                             "dist_backend",
+                             "init_method",
+                             "ddp_timeout",
+                             "overlap_comm",
+                             "ddp_comm_hook",
+                             "broadcast_buffers",
+                             "zero_optimization",
                              "drop_last"}) {
     const auto ours = synonym(theirs);
     ASSERT_TRUE(ours.has_value()) << theirs;
@@ -85,6 +100,8 @@ TEST(Synonyms, translate_the_words_people_write_as_values) {
   expect_contains(error_of(kGood, {"precision.mode=Float16"}), "(here it is fp16)");
   expect_contains(error_of(kGood, {"optimizer.kind=Adam"}), "(here it is adamw)");
   expect_contains(error_of(kGood, {"model.loss=mae"}), "(here it is l1)");
+  expect_contains(error_of(kGood, {"parallel.data=DDP"}), "(here it is processes)");
+  expect_contains(error_of(kGood, {"parallel.buffers=broadcast"}), "(here it is first)");
   EXPECT_FALSE(word_synonym("model.loss", "mse").has_value());
 }
 

@@ -94,6 +94,7 @@ void check_all(Problems& p, const RunConfig& config, const KnownKinds& known) {
                 "\" is no amount of memory; write bytes (\"8GiB\", \"500MB\"), a "
                 "share in (0, 1) (\"0.5\"), none or auto");
   }
+  check_parallel(p, config, changed);
   check_observation(p, config);
   check_selection(p, config, changed);
 }

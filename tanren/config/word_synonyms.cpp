@@ -80,6 +80,15 @@ constexpr Word kWords[] = {
     {"data.train.kind", "txt", "text"},
     {"data.train.kind", "bytes", "text"},
     {"data.train.crop", "centre", "center"},
+    {"parallel.data", "ddp", "processes"},
+    {"parallel.data", "distributed", "processes"},
+    {"parallel.data", "distributeddataparallel", "processes"},
+    {"parallel.data", "dp", "threads"},
+    {"parallel.data", "dataparallel", "threads"},
+    {"parallel.compress", "float16", "fp16"},
+    {"parallel.compress", "bfloat16", "bf16"},
+    {"parallel.buffers", "average", "mean"},
+    {"parallel.buffers", "broadcast", "first"},
 };
 
 std::string lower_case(std::string_view text) {
