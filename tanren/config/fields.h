@@ -23,7 +23,9 @@ void fields(V& v, RunOptions& o) {
     {"Length in passes over the training data, ≥ 1. This or run.steps.", Identity::may_grow});
   v("device", o.device, {"auto, cpu, cuda, cuda:<i>.", Identity::free});
   v("threads", o.threads,
-    {"Threads of the step, 0 to 4096; 0: the cores this process may use.", Identity::free});
+    {"Threads of the step in each process, 0 to 4096; 0: its share of the cores it may use, which "
+     "the ranks of a machine divide.",
+     Identity::free});
   v("deterministic", o.deterministic,
     {"Only kernels that repeat bitwise (CUDA; the CPU ones always do)."});
   v("stop_after", o.stop_after,

@@ -6,11 +6,24 @@ namespace tanren {
 
 namespace {
 
+// "30 = 1 rank × 30"; "30 over 4 ranks, 7 or 8 each"
+std::string shares(const BatchPlan& batch) {
+  const int64_t ranks = batch.world_size, least = batch.global_batch / ranks;
+  const std::string all = to_text(batch.global_batch);
+  if (least == batch.per_rank) {
+    return all + " = " + to_text(ranks) + (ranks == 1 ? " rank × " : " ranks × ") + to_text(least);
+  }
+  if (least > 0) {
+    return all + " over " + to_text(ranks) + " ranks, " + to_text(least) + " or " +
+           to_text(batch.per_rank) + " each";
+  }
+  return all + " over " + to_text(ranks) + " ranks: " + to_text(ranks - batch.global_batch) +
+         " of them get no sample of it";
+}
+
 // "30 = 1 rank × 30; 30 = 4 microsteps × 7 + 1 × 2"
 std::string arithmetic(const BatchPlan& batch) {
-  std::string text = to_text(batch.global_batch) + " = " + to_text(batch.world_size) +
-                     (batch.world_size == 1 ? " rank × " : " ranks × ") + to_text(batch.per_rank) +
-                     "; " + to_text(batch.per_rank) + " = ";
+  std::string text = shares(batch) + "; " + to_text(batch.per_rank) + " = ";
   const bool uneven = batch.last_microbatch != batch.microbatch;
   const int64_t full = batch.accumulation_steps - (uneven ? 1 : 0);
   text +=
@@ -72,7 +85,8 @@ void plan_batch(const Request& request, Plan& plan) {
           " microsteps accumulate; batch norm couples the samples of a microbatch, so the numbers "
           "equal the whole batch's only at the same split (norm = \"group\" has no such limit)";
   }
-  if (!request.profile.torch_dropout.empty() && batch.accumulation_steps > 1) {
+  const bool is_split = batch.accumulation_steps > 1 || batch.world_size > 1;
+  if (!request.profile.torch_dropout.empty() && is_split) {
     why += "; but " + request.profile.torch_dropout +
            " is torch's dropout, which draws in the order of calls: with it they are equal in the "
            "mean "

@@ -2,37 +2,78 @@
 #include "tanren/base/text.h"
 #include "tanren/plan/passes.h"
 
+#include <algorithm>
+
 namespace tanren {
+
+namespace {
+
+void check_index(const std::string& asked, int64_t index, const Machine& machine,
+                 const std::string& advice) {
+  if (index < machine.num_cuda) return;
+  throw ConfigError("[plan] " + asked + ", but this machine has " + to_text(machine.num_cuda) +
+                    " usable CUDA devices; " + advice);
+}
+
+// Of the devices here the one of this process, where the config names none.
+std::string cuda_of_rank(const RunConfig& config, const Machine& machine) {
+  const auto& devices = config.parallel.devices;
+  if (!devices.empty()) return "cuda:" + to_text(devices.front());
+  return "cuda:" + to_text(machine.local_rank % std::max<int64_t>(machine.num_cuda, 1));
+}
+
+}  // namespace
 
 void plan_device(const Request& request, Plan& plan) {
   const auto& [config, machine, profile] = request;
+  for (const int64_t index : config.parallel.devices) {
+    check_index("parallel.devices has " + to_text(index), index, machine,
+                "name those there are, or drop it");
+  }
   std::string device = config.run.device;
   std::string reason = "as asked";
   Source source = request.source("run.device");
+  const bool any = device == "auto" || device == "cuda";
   if (device == "auto") {
     source = Source::planned;
-    device = machine.num_cuda > 0 ? "cuda:0" : "cpu";
+    device = machine.num_cuda > 0 ? "cuda" : "cpu";
     reason = machine.num_cuda > 0 ? machine.cuda_name + " is there" : "no usable CUDA device";
   }
-  if (device == "cuda") device = "cuda:0";
+  if (device == "cuda") device = cuda_of_rank(config, machine);
   if (device != "cpu") {
-    const int64_t index = std::stoll(device.substr(5));
-    if (index >= machine.num_cuda) {
-      throw ConfigError("[plan] run.device is " + config.run.device + ", but this machine has " +
-                        to_text(machine.num_cuda) +
-                        " usable CUDA devices; set run.device = \"cpu\" or \"auto\"");
+    check_index("run.device is " + config.run.device, std::stoll(device.substr(5)), machine,
+                "set run.device = \"cpu\" or \"auto\"");
+    if (any && !config.parallel.devices.empty()) reason = "the first of parallel.devices";
+    if (any && machine.local_ranks > 1) {
+      reason = "local rank " + to_text(machine.local_rank) + " of " + to_text(machine.local_ranks) +
+               "; CUDA devices here: " + to_text(machine.num_cuda);
     }
   }
   plan.device.device = device;
   plan.lines.push_back({"device", device, source, reason});
+}
 
+void plan_threads(const Request& request, Plan& plan) {
+  const auto& [config, machine, profile] = request;
   const bool asked = config.run.threads > 0;
-  plan.device.threads = asked ? config.run.threads : machine.cores;
-  plan.lines.push_back({"threads", to_text(plan.device.threads),
-                        asked ? Source::asked : Source::planned,
-                        asked ? "as asked; this process may use " + to_text(machine.cores) +
-                                    (config.run.threads > machine.cores ? ": they take turns" : "")
-                              : "the cores this process may use"});
+  const int64_t all = asked ? config.run.threads : machine.cores;
+  // run.threads counts those of a process, which thread replicas share.
+  const int64_t sharers = plan.parallel.replicas > 1   ? plan.parallel.replicas
+                          : asked || machine.own_cores ? 1
+                                                       : machine.local_ranks;
+  plan.device.threads = std::max<int64_t>(all / sharers, 1);
+  std::string reason = "the cores this process may use";
+  if (asked) {
+    reason = "as asked; this process may use " + to_text(machine.cores) +
+             (all > machine.cores ? ": they take turns" : "");
+  }
+  if (sharers > 1) {
+    reason = "of each rank: " + to_text(all) + (asked ? " as asked" : " cores") + " over the " +
+             to_text(sharers) + (plan.parallel.replicas > 1 ? " replicas" : " ranks here") +
+             (all < sharers ? ", which take turns" : "");
+  }
+  plan.lines.push_back(
+      {"threads", to_text(plan.device.threads), asked ? Source::asked : Source::planned, reason});
 }
 
 }  // namespace tanren

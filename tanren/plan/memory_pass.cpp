@@ -36,7 +36,8 @@ void plan_allocator(const Request& request, Plan& plan) {
 void plan_limit(const Request& request, Plan& plan) {
   const std::string& asked = request.config.memory.limit;
   const bool on_cpu = plan.device.device == "cpu";
-  const int64_t ranks = std::max<int64_t>(request.machine.local_ranks, 1);
+  const int64_t ranks = std::max<int64_t>(request.machine.local_ranks, 1);  // processes
+  plan.memory.ranks_here = plan.parallel.local_ranks;
   const double machine =
       static_cast<double>(request.machine.memory_bytes) / static_cast<double>(on_cpu ? ranks : 1);
   std::string value, reason;
@@ -67,6 +68,9 @@ void plan_limit(const Request& request, Plan& plan) {
     if (static_cast<double>(plan.memory.limit_bytes) > machine && machine > 0) {
       reason += "; more than the " + bytes_text(machine) + " that machine and cgroup allow";
     }
+  }
+  if (on_cpu && plan.parallel.replicas > 1) {
+    reason += "; the " + to_text(plan.parallel.replicas) + " replicas share it";
   }
   plan.memory.reserve_bytes = std::min(kReserve, plan.memory.limit_bytes / 16);
   value = plan.memory.limit_bytes > 0   ? bytes_text(static_cast<double>(plan.memory.limit_bytes))

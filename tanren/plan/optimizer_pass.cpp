@@ -122,21 +122,31 @@ void plan_layer_decay(const Request& request, Plan& plan) {
       {"layer_decay", to_text(o.layer_decay), request.source("optimizer.layer_decay"), reason});
 }
 
+int64_t state_bytes(const Plan& plan, const ParameterFacts& parameter) {
+  return state_bytes(plan.optimizer, parameter, plan.precision.mode == Mode::fp64 ? 8 : 4);
+}
+
 }  // namespace
+
+int64_t optimizer_bytes(const Request& request, const Plan& plan) {
+  int64_t bytes = 0;
+  for (const auto& parameter : request.profile.parameters) {
+    if (parameter.trained) bytes += state_bytes(plan, parameter);
+  }
+  return bytes;
+}
 
 void plan_optimizer(const Request& request, Plan& plan) {
   plan.optimizer = with_defaults(request.config.optimizer);
   plan.schedule = request.config.schedule;
   check_groups(request, plan);
-  int64_t bytes = 0, trained = 0, thawed = 0;
+  const int64_t bytes = optimizer_bytes(request, plan);
+  int64_t trained = 0, thawed = 0;
   for (const auto& parameter : request.profile.parameters) {
-    const int64_t own =
-        state_bytes(plan.optimizer, parameter, plan.precision.mode == Mode::fp64 ? 8 : 4);
     if (parameter.trained) {
-      bytes += own;
       trained += elements(parameter.shape, parameter.shape.size());
     } else if (thaws(plan, parameter.name, plan.length.total_steps)) {
-      thawed += own;
+      thawed += state_bytes(plan, parameter);
     }
   }
   std::string reason = "state: " + described(plan.optimizer);

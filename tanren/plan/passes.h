@@ -18,6 +18,11 @@ struct Request {
 };
 
 void plan_device(const Request& request, Plan& plan);
+// How many ranks and on which backend; after plan_device. ConfigError where the launcher, the devices and
+// [parallel] contradict one another.
+void plan_ranks(const Request& request, Plan& plan);
+// Threads of one rank; after plan_ranks.
+void plan_threads(const Request& request, Plan& plan);
 void plan_memory(const Request& request, Plan& plan);
 void plan_data(const Request& request, Plan& plan);
 void plan_batch(const Request& request, Plan& plan);
@@ -31,10 +36,14 @@ void plan_memory_format(const Request& request, Plan& plan);
 // Drops a default metric that does not fit the task; ConfigError for one that was asked for.
 void plan_evaluation(const Request& request, Plan& plan);
 void plan_optimizer(const Request& request, Plan& plan);
+// Bytes of the state of what is trained from the start on; after plan_optimizer.
+int64_t optimizer_bytes(const Request& request, const Plan& plan);
+// Buckets, bytes on the wire, what is sharded; after plan_optimizer. ConfigError for an optimizer that
+// cannot be sharded.
+void plan_reduction(const Request& request, Plan& plan);
 // After plan_evaluation: the direction of the metric that reduce_on_plateau reads.
 void plan_schedule(const Request& request, Plan& plan);
 void plan_determinism(const Request& request, Plan& plan);
 void plan_average(const Request& request, Plan& plan);
-void plan_evaluation(const Request& request, Plan& plan);
 
 }  // namespace tanren

@@ -28,6 +28,7 @@ struct Machine {
   int64_t world_size = 1;  // processes
   int64_t local_rank = 0;
   int64_t local_ranks = 1;  // processes on this machine
+  bool own_cores = false;   // the launcher gave `cores` to this process alone
   std::string launcher;     // torchrun, slurm, …; empty: none
   std::string meeting;      // where rank 0 listens, "host:port"; empty: nobody meets
 };
@@ -57,16 +58,16 @@ struct ModelProfile {
 
 struct DevicePlan {
   std::string device = "cpu";  // cpu, cuda:<i>
-  int64_t threads = 1;
+  int64_t threads = 1;         // of one rank
   bool deterministic = false;
 };
 
 struct MemoryPlan {
   bool own_allocator = false;              // of CPU tensors: ours, which counts and obeys a limit
   bool cached_allocator = false;           // and it keeps the pages of large ones
-  int64_t limit_bytes = 0;                 // for tensors on the run's device; 0: none
+  int64_t limit_bytes = 0;                 // for this process's tensors on its device; 0: none
   double limit_share = 0;                  // of an accelerator's memory; 0: all of it
-  int64_t ranks_here = 1;                  // that share this machine's memory
+  int64_t ranks_here = 1;                  // that share this machine's memory; replicas: the limit
   int64_t reserve_bytes = 0;               // of it, for what may not be broken off
   std::string recovery = "off";            // split, same_split, off
   std::string release_cache = "pressure";  // never, pressure, step
@@ -77,7 +78,7 @@ struct MemoryPlan {
 };
 
 struct ParallelPlan {
-  int64_t rank = 0;        // of a thread replica its own, see with_replicas (planner.h)
+  int64_t rank = 0;        // of a thread replica its own, see replica_plan (planner.h)
   int64_t world_size = 1;  // ranks in all: processes, or threads of this one
   int64_t local_rank = 0;
   int64_t local_ranks = 1;         // ranks on this machine
@@ -86,7 +87,7 @@ struct ParallelPlan {
   std::string host;                // meeting: tcp://host:port or file:///path; empty: nobody meets
   int64_t replicas = 1;            // above 1: ranks that are threads of this process
   std::vector<int64_t> devices;    // CUDA indices of the replicas, one each; empty: on the CPU
-  double patience_seconds = 600;
+  double patience_seconds = 600;   // that a rank waits for the others
   int64_t bucket_bytes = int64_t{25} << 20;
   int64_t first_bucket_bytes = int64_t{1} << 20;
   bool overlap = true;

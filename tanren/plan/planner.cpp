@@ -1,5 +1,6 @@
 #include "tanren/plan/planner.h"
 
+#include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/plan/passes.h"
 
@@ -33,12 +34,15 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
         {is_file ? "init_from" : "from_hf", "", Source::asked, profile.initialised});
   }
   plan_device(request, plan);
+  plan_ranks(request, plan);
+  plan_threads(request, plan);
   plan_data(request, plan);
   plan_batch(request, plan);
   plan_length(request, plan);
   plan_freeze(request, plan);
   plan_precision(request, plan);
   plan_optimizer(request, plan);
+  plan_reduction(request, plan);
   plan_determinism(request, plan);
   plan_memory(request, plan);
   plan_memory_format(request, plan);
@@ -48,9 +52,23 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   return plan;
 }
 
+Plan replica_plan(Plan plan, int64_t rank) {
+  auto& parallel = plan.parallel;
+  if (rank < 0 || rank >= parallel.replicas) {
+    throw ConfigError("[plan] there is no replica " + to_text(rank) + " of " +
+                      to_text(parallel.replicas) + "; count them from 0");
+  }
+  parallel.rank = parallel.local_rank = rank;
+  if (!parallel.devices.empty()) {
+    plan.device.device = "cuda:" + to_text(parallel.devices.at(static_cast<size_t>(rank)));
+  }
+  return plan;
+}
+
 MemoryPlan plan_process_memory(const RunConfig& config, const Machine& machine) {
   Plan plan;
   plan.run = config.run;
+  plan.parallel.local_ranks = machine.local_ranks;
   const ModelProfile unknown;
   const Request request{config, machine, unknown};
   plan_device(request, plan);

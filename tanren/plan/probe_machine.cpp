@@ -1,16 +1,12 @@
 #include "tanren/plan/probe_machine.h"
 
 #include "tanren/base/cgroup.h"
-#include "tanren/base/error.h"
 
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -48,18 +44,6 @@ int64_t usable_memory(const std::vector<fs::path>& folders) {
   return bytes;
 }
 
-// What launchers (torchrun and its kin) say of the ranks beside this one.
-int64_t local_ranks() {
-  const char* text = std::getenv("LOCAL_WORLD_SIZE");
-  if (text == nullptr || *text == 0) return 1;
-  int64_t ranks = 0;
-  const char* const end = text + std::strlen(text);
-  const auto [stop, error] = std::from_chars(text, end, ranks);
-  if (error == std::errc() && stop == end && ranks >= 1 && ranks <= 65536) return ranks;
-  throw ConfigError("[plan] the environment has LOCAL_WORLD_SIZE = \"" + std::string(text) +
-                    "\", which counts the ranks of this machine; unset it or set it to 1 or more");
-}
-
 }  // namespace
 
 Machine probe_machine(const fs::path& root) {
@@ -70,7 +54,6 @@ Machine probe_machine(const fs::path& root) {
 #ifdef __SANITIZE_ADDRESS__
   machine.address_sanitizer = true;
 #endif
-  machine.local_ranks = local_ranks();
   std::ifstream cpuinfo(root / "proc/cpuinfo");
   for (std::string line; std::getline(cpuinfo, line) && !line.empty();) {
     const auto colon = line.find(": ");

@@ -31,6 +31,19 @@ void probe_accelerators(Machine& machine, const std::string& asked_device) {
   machine.cuda_capability = hooks.supportsBFloat16ConvolutionWithCuDNNv8() ? 80 : 70;
 }
 
+Machine with_world(Machine machine, const World& world, const Environment& environment) {
+  machine.rank = world.rank;
+  machine.world_size = world.size;
+  machine.local_rank = world.local_rank;
+  machine.local_ranks = world.local_size;
+  machine.launcher = world.launcher == "none" ? "" : world.launcher;
+  machine.meeting = world.port > 0 ? world.host + ":" + std::to_string(world.port) : "";
+  // srun that binds gives a task as many cores as it was asked for.
+  const auto per_task = environment("SLURM_CPUS_PER_TASK");
+  machine.own_cores = world.launcher == "slurm" && per_task == std::to_string(machine.cores);
+  return machine;
+}
+
 namespace {
 
 // Read by the CUDA allocator when the device is first used.

@@ -123,6 +123,9 @@ void explain(Plan& plan, const MemoryPrediction& prediction, int64_t standing_by
   const int64_t room = room_for_step(plan, standing_bytes);
   if (room > 0) {
     reason += "; of " + size_text(room) + " that memory_limit leaves";
+    if (plan.parallel.replicas > 1) {
+      reason += " each of " + std::to_string(plan.parallel.replicas) + " replicas";
+    }
     if (standing_bytes > 0) reason += " beside " + size_text(standing_bytes) + " of data";
   }
   plan.lines.push_back(
@@ -202,13 +205,15 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
 }
 
 [[noreturn]] void refuse(const FitInput& input, const Fitter& fitter, const Tried& least) {
-  const int64_t needs = taken(least.prediction.peak_bytes) + input.standing_bytes;
+  const int64_t replicas = least.plan.parallel.replicas;
+  const int64_t needs = replicas * taken(least.prediction.peak_bytes) + input.standing_bytes;
   std::string text =
       "[plan] memory.limit " + size_text(least.plan.memory.limit_bytes) +
       " is less than a step needs with " + std::to_string(least.plan.batch.microbatch) + " sample" +
       (least.plan.batch.microbatch == 1 ? "" : "s") + " at once" +
       (least.plan.memory.recompute.empty() ? "" : " and blocks recomputed") + ": " +
       size_text(least.prediction.peak_bytes) + " (" + breakdown(least.prediction) + ")" +
+      (replicas > 1 ? " in each of " + std::to_string(replicas) + " replicas" : "") +
       (input.standing_bytes > 0 ? " beside " + size_text(input.standing_bytes) + " of data" : "");
   // Of the limit a sixteenth, at most 16 MiB, is the reserve.
   const int64_t reserve = std::min(needs / 15, int64_t{16} << 20);
@@ -250,7 +255,8 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
 
 int64_t room_for_step(const Plan& plan, int64_t standing_bytes) {
   if (plan.memory.limit_bytes <= 0) return 0;
-  return std::max<int64_t>(plan.memory.limit_bytes - plan.memory.reserve_bytes - standing_bytes, 1);
+  const int64_t room = plan.memory.limit_bytes - plan.memory.reserve_bytes - standing_bytes;
+  return std::max<int64_t>(room / std::max<int64_t>(plan.parallel.replicas, 1), 1);
 }
 
 bool fits(int64_t peak_bytes, int64_t room_bytes) {

@@ -22,7 +22,8 @@ struct FitInput {
   bool has_evaluation = false;
 };
 
-// What tensors may hold of the plan's limit, beside what is standing; 0: no limit is known.
+// What the tensors of one rank may hold of the plan's limit, beside what is standing (thread replicas
+// share it); 0: no limit is known.
 int64_t room_for_step(const Plan& plan, int64_t standing_bytes);
 // Whether a step with this peak goes into it, with what pages and holes between them take.
 bool fits(int64_t peak_bytes, int64_t room_bytes);

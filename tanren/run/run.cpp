@@ -48,7 +48,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   RunConfig config = asked;
   const Pretrained source = take_start(has_weights ? kept : "", config);
   config.model = source.model;
-  Machine machine = probe_machine();
+  Machine machine = with_world(probe_machine(), world_of(process_environment()));
   probe_accelerators(machine, config.run.device);
   // Weights are counted as all else; the limit holds once the plan is fitted, which refuses with
   // numbers what cannot be.

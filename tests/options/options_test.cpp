@@ -90,11 +90,12 @@ struct Row {
   std::string key;
   Sets base;           // what makes the key matter, beside the base config
   std::string change;  // its value
-  enum class Seen { run, plan, plan_cuda } seen = Seen::run;
+  enum class Seen { run, plan, plan_cuda, plan_ranks } seen = Seen::run;
 };
 
 constexpr auto kPlan = Row::Seen::plan;
 constexpr auto kPlanCuda = Row::Seen::plan_cuda;
+constexpr auto kPlanRanks = Row::Seen::plan_ranks;
 
 const Sets kConvnet = {"model.kind=convnet", "model.hidden=[128,128]", "model.channels=[4]",
                        "data.train.shape=[1,2,3]", "data.eval.shape=[1,2,3]"};
@@ -331,6 +332,19 @@ std::vector<Row> rows() {
       {"memory.offload", {}, "[\"layers.*\"]", kPlan},
       {"memory.recovery", {}, "off", kPlan},
       {"memory.release_cache", {}, "step", kPlan},
+      {"parallel.data", {}, "threads", kPlan},
+      {"parallel.replicas", {"parallel.data=threads"}, "3", kPlan},
+      {"parallel.devices", {"parallel.data=threads", "run.device=cuda"}, "[1]", kPlanCuda},
+      {"parallel.backend", {}, "gloo", kPlanRanks},
+      {"parallel.meeting", {}, "tcp://localhost:29500", kPlanRanks},
+      {"parallel.patience", {}, "30", kPlanRanks},
+      {"parallel.bucket_mb", {}, "50", kPlanRanks},
+      {"parallel.first_bucket_mb", {}, "2", kPlanRanks},
+      {"parallel.overlap", {}, "false", kPlanRanks},
+      {"parallel.compress", {}, "bf16", kPlanRanks},
+      {"parallel.buffers", {}, "first", kPlanRanks},
+      {"parallel.check_every", {}, "10", kPlanRanks},
+      {"parallel.zero", {}, "1", kPlanRanks},
       {"average.kind", {}, "ema"},
       {"average.decay", kEma + Sets{"average.decay_warmup=false"}, "0.5"},
       {"average.decay_warmup", kEma, "false"},
@@ -426,8 +440,9 @@ class Options : public ::testing::Test {
 
   static std::string outcome(const RunConfig& config, Row::Seen seen) {
     Machine machine;
-    machine.num_cuda = seen == kPlanCuda ? 1 : 0;
+    machine.num_cuda = seen == kPlanCuda || seen == kPlanRanks ? 2 : 0;
     machine.cuda_capability = 90;
+    machine.world_size = machine.local_ranks = seen == kPlanRanks ? 2 : 1;
     return seen == Row::Seen::run ? outcome_of_run(config) : outcome_of_plan(config, machine);
   }
 

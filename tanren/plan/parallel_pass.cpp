@@ -1,0 +1,182 @@
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+#include "tanren/plan/passes.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace tanren {
+
+namespace {
+
+// On the CPU, replicas of one core each need no fork and join of threads in every operator, which is
+// most of the time of a small one; beyond so many parameters the work of an operator pays for it.
+constexpr int64_t kSmallModel = 2'000'000;
+
+bool on_cuda(const Plan& plan) { return plan.device.device != "cpu"; }
+
+void take_options(const ParallelOptions& o, ParallelPlan& parallel) {
+  constexpr double kMebi = 1 << 20;
+  const auto bytes = [](double megabytes) {
+    return std::max<int64_t>(std::llround(megabytes * kMebi), 1);
+  };
+  parallel.patience_seconds = o.patience;
+  parallel.bucket_bytes = bytes(o.bucket_mb);
+  parallel.first_bucket_bytes = std::min(bytes(o.first_bucket_mb), parallel.bucket_bytes);
+  parallel.overlap = o.overlap;
+  parallel.compress = o.compress;
+  parallel.buffers = o.buffers;
+  parallel.check_every = o.check_every;
+  parallel.zero = o.zero;
+}
+
+// Samples of a step, before plan_batch says it; more ranks than that would idle.
+int64_t samples_of_step(const Request& request) {
+  const std::string& text = request.config.batch.global_batch;
+  int64_t size = request.profile.train_samples;
+  std::from_chars(text.data(), text.data() + text.size(), size);  // leaves it for "epoch"
+  return std::max<int64_t>(std::min(size, request.profile.train_samples), 1);
+}
+
+std::string devices_text(const std::vector<int64_t>& devices) {
+  std::string text;
+  for (const int64_t index : devices) text += (text.empty() ? "cuda:" : ", cuda:") + to_text(index);
+  return text;
+}
+
+std::string on_devices(const Request& request, Plan& plan) {
+  const auto& asked = request.config.parallel;
+  const bool any = request.config.run.device == "auto" || request.config.run.device == "cuda";
+  std::vector<int64_t> devices = asked.devices;
+  if (devices.empty() && any) {
+    for (int64_t i = 0; i < request.machine.num_cuda; ++i) devices.push_back(i);
+  } else if (devices.empty()) {
+    devices.push_back(std::stoll(plan.device.device.substr(5)));
+  }
+  auto& parallel = plan.parallel;
+  const auto there = std::ssize(devices);
+  parallel.replicas = asked.replicas > 0 ? asked.replicas : there;
+  if (parallel.replicas < there) devices.resize(static_cast<size_t>(parallel.replicas));
+  for (int64_t i = 0; i < parallel.replicas; ++i) {
+    parallel.devices.push_back(devices[static_cast<size_t>(i % std::ssize(devices))]);
+  }
+  return (parallel.replicas > there ? "taking turns on " : "one on each of ") +
+         devices_text(devices);
+}
+
+std::string on_cores(const Request& request, Plan& plan) {
+  const auto& [config, machine, profile] = request;
+  auto& replicas = plan.parallel.replicas;
+  replicas = config.parallel.replicas;
+  if (replicas > 0) return "as asked";
+  const int64_t cores = config.run.threads > 0 ? config.run.threads : machine.cores;
+  const std::string size = count_text(profile.num_parameters) + " parameters";
+  replicas = 1;
+  if (cores == 1) return "one core has no work for two";
+  if (profile.num_parameters > kSmallModel) {
+    return size + " are more than " + count_text(kSmallModel) +
+           ": all cores in one operator are as fast as a replica on each, and take less memory";
+  }
+  replicas = std::min(cores, samples_of_step(request));
+  return size + " are at most " + count_text(kSmallModel) +
+         ": replicas of few cores each are faster than all cores in every small operator";
+}
+
+void plan_replicas(const Request& request, Plan& plan) {
+  const Machine& machine = request.machine;
+  if (machine.world_size > 1) {
+    throw ConfigError("[plan] parallel.data is \"threads\", and " +
+                      (machine.launcher.empty() ? "a launcher" : machine.launcher) + " started " +
+                      to_text(machine.world_size) +
+                      " processes: replicas in each of several are not offered; start one, or set "
+                      "parallel.data = \"processes\"");
+  }
+  auto& parallel = plan.parallel;
+  const std::string reason = on_cuda(plan) ? on_devices(request, plan) : on_cores(request, plan);
+  parallel.world_size = parallel.local_ranks = parallel.replicas;
+  const bool asked = request.config.parallel.replicas > 0;
+  plan.lines.push_back({"ranks", to_text(parallel.replicas),
+                        asked ? request.source("parallel.replicas") : Source::planned,
+                        (parallel.replicas > 1 ? "replicas in threads of this process: "
+                                               : "one replica in this process: ") +
+                            reason});
+  if (parallel.replicas == 1) return;
+  parallel.backend = "threads";
+  plan.lines.push_back({"backend", "threads", Source::planned,
+                        "sums inside this process, in the order of the ranks: no network"});
+}
+
+// Whether NCCL, which wants a device for each rank alone, has one; and why.
+std::pair<bool, std::string> nccl_fits(const Request& request, const Plan& plan) {
+  const auto& [config, machine, profile] = request;
+  if (!on_cuda(plan)) return {false, "sums on the CPU, where the run is"};
+  if (machine.local_ranks == 1) return {true, "the one rank of this machine has a CUDA device"};
+  const std::string ranks = to_text(machine.local_ranks) + " ranks here";
+  if (config.run.device != "auto" && config.run.device != "cuda") {
+    return {false,
+            ranks + " share " + plan.device.device + " (run.device), and NCCL wants one each"};
+  }
+  if (machine.local_ranks > machine.num_cuda) {
+    return {false, ranks + " see " + to_text(machine.num_cuda) + " CUDA device" +
+                       (machine.num_cuda == 1 ? "" : "s") + ", and NCCL wants one each"};
+  }
+  return {true, "each of " + ranks + " has a CUDA device of its own"};
+}
+
+void plan_backend(const Request& request, Plan& plan) {
+  const std::string& asked = request.config.parallel.backend;
+  auto [fits, reason] = nccl_fits(request, plan);
+  plan.parallel.backend = asked != "auto" ? asked : fits ? "nccl" : "gloo";
+  if (asked == "gloo" && on_cuda(plan)) reason = "as asked; sums take the way over host memory";
+  plan.lines.push_back({"backend", plan.parallel.backend,
+                        asked == "auto" ? Source::planned : request.source("parallel.backend"),
+                        reason});
+  const std::string& meeting = request.config.parallel.meeting;
+  auto& host = plan.parallel.host;
+  host = meeting;
+  if (host.empty() && !request.machine.meeting.empty()) host = "tcp://" + request.machine.meeting;
+  if (host.empty()) return;
+  plan.lines.push_back({"meeting", host, meeting.empty() ? Source::planned : Source::asked,
+                        meeting.empty() ? "as the launcher says; every rank must reach it"
+                                        : "every rank must reach it"});
+}
+
+void plan_processes(const Request& request, Plan& plan) {
+  const Machine& machine = request.machine;
+  auto& parallel = plan.parallel;
+  parallel.rank = machine.rank;
+  parallel.world_size = machine.world_size;
+  parallel.local_rank = machine.local_rank;
+  parallel.local_ranks = machine.local_ranks;
+  parallel.launcher = machine.launcher;
+  if (request.config.parallel.backend == "nccl" && !on_cuda(plan)) {
+    throw ConfigError(
+        "[plan] parallel.backend is \"nccl\", which sums on CUDA devices, and the "
+        "run's device is cpu (" +
+        to_text(machine.num_cuda) +
+        " usable CUDA devices here); set parallel.backend = \"gloo\" or \"auto\"");
+  }
+  if (machine.world_size == 1) return;
+  const int64_t machines = (machine.world_size + machine.local_ranks - 1) / machine.local_ranks;
+  plan.lines.push_back({"ranks", to_text(machine.world_size), Source::planned,
+                        (machines == 1 ? "processes on 1 machine"
+                                       : "processes on " + to_text(machines) + " machines, " +
+                                             to_text(machine.local_ranks) + " of them here") +
+                            (machine.launcher.empty() ? "" : ", launched by " + machine.launcher)});
+  plan_backend(request, plan);
+}
+
+}  // namespace
+
+void plan_ranks(const Request& request, Plan& plan) {
+  take_options(request.config.parallel, plan.parallel);
+  if (request.config.parallel.data == "threads") {
+    plan_replicas(request, plan);
+  } else {
+    plan_processes(request, plan);
+  }
+  plan.batch.world_size = plan.parallel.world_size;
+}
+
+}  // namespace tanren

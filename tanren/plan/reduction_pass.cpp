@@ -1,0 +1,181 @@
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+#include "tanren/config/value_text.h"
+#include "tanren/plan/passes.h"
+
+#include <functional>
+#include <map>
+#include <numeric>
+
+namespace tanren {
+
+namespace {
+
+int64_t gradient_size(const Plan& plan) { return plan.precision.mode == Mode::fp64 ? 8 : 4; }
+
+int64_t gradient_bytes(const Request& request, const Plan& plan) {
+  return request.profile.num_trainable * gradient_size(plan);
+}
+
+// As the reducer cuts them: from the last parameter to the first, whole parameters, the first bucket
+// small.
+int64_t num_buckets(const Request& request, const Plan& plan) {
+  const auto& parallel = plan.parallel;
+  int64_t buckets = 0, filled = 0;
+  const auto& parameters = request.profile.parameters;
+  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
+    if (!parameter->trained) continue;
+    const int64_t bytes =
+        gradient_size(plan) * std::accumulate(parameter->shape.begin(), parameter->shape.end(),
+                                              int64_t{1}, std::multiplies<>());
+    const int64_t most = buckets <= 1 ? parallel.first_bucket_bytes : parallel.bucket_bytes;
+    const bool joins = buckets > 0 && filled + bytes <= most;
+    if (!joins) ++buckets;
+    filled = joins ? filled + bytes : bytes;
+  }
+  return buckets;
+}
+
+// Each key of [parallel] that differs from its default, with its value.
+std::map<std::string, std::string> changed_values(const ParallelOptions& options) {
+  const auto values = [](ParallelOptions o) {
+    std::map<std::string, std::string> texts;
+    auto take = [&](const char* key, const auto& member, const FieldInfo&) {
+      texts[key] = toml_text(member);
+    };
+    fields(take, o);
+    return texts;
+  };
+  const auto defaults = values({});
+  auto changed = values(options);
+  std::erase_if(changed,
+                [&](const auto& entry) { return defaults.at(entry.first) == entry.second; });
+  return changed;
+}
+
+// What was asked and cannot act on one rank.
+void tell_idle(const Request& request, Plan& plan) {
+  for (const auto& [key, value] : changed_values(request.config.parallel)) {
+    if (key == "data" || key == "replicas" || key == "devices") continue;  // the line of the ranks
+    plan.lines.push_back({"parallel." + key, value, Source::asked,
+                          "does nothing: the run has one rank (tanren launch -n starts more)"});
+  }
+  plan.parallel.zero = 0;
+  plan.parallel.compress = "none";
+}
+
+void check_shards(const Plan& plan) {
+  if (plan.parallel.zero == 0) return;
+  const OptimizerOptions& optimizer = plan.optimizer;
+  const std::string zero = "[plan] parallel.zero = " + to_text(plan.parallel.zero) +
+                           " gives each rank a range of elements to update, and optimizer.";
+  if (optimizer.kind == "adafactor" || optimizer.kind == "muon") {
+    throw ConfigError(zero + "kind \"" + optimizer.kind + "\" needs whole " +
+                      (optimizer.kind == "muon" ? "matrices" : "rows and columns") +
+                      "; set parallel.zero = 0, or another optimizer");
+  }
+  if (optimizer.state != "fp32") {
+    throw ConfigError(zero + "state \"" + optimizer.state +
+                      "\" rounds by place in the whole parameter; set parallel.zero = 0, or "
+                      "optimizer.state = \"fp32\"");
+  }
+}
+
+void tell_buckets(const Request& request, Plan& plan) {
+  const auto& parallel = plan.parallel;
+  const auto bytes = static_cast<double>(gradient_bytes(request, plan));
+  const int64_t buckets = num_buckets(request, plan);
+  plan.lines.push_back(
+      {"buckets",
+       size_text(parallel.first_bucket_bytes) + ", then " + size_text(parallel.bucket_bytes),
+       request.config.parallel.bucket_mb == ParallelOptions().bucket_mb
+           ? request.source("parallel.first_bucket_mb")
+           : request.source("parallel.bucket_mb"),
+       to_text(buckets) + (buckets == 1 ? " for " : " of whole parameters for ") +
+           bytes_text(bytes) + " of gradients" +
+           (parallel.overlap ? ", each summed as soon as backward has filled it" : "")});
+  if (parallel.overlap) return;
+  plan.lines.push_back({"overlap", "false", request.source("parallel.overlap"),
+                        "all buckets are summed after backward"});
+}
+
+void tell_wire(const Request& request, Plan& plan) {
+  const auto& parallel = plan.parallel;
+  const auto ranks = static_cast<double>(parallel.world_size);
+  const auto whole = static_cast<double>(gradient_bytes(request, plan));
+  const bool rounded = parallel.compress != "none";
+  const bool is_memory = parallel.backend == "threads" && parallel.devices.empty();
+  if (rounded) {
+    plan.lines.push_back(
+        {"compress", parallel.compress, request.source("parallel.compress"),
+         is_memory
+             ? "gradients are rounded before they are summed; between threads it saves nothing"
+             : "gradients are rounded before they are summed: half of " + bytes_text(whole)});
+  }
+  if (is_memory) return;
+  const double sent = 2 * (ranks - 1) / ranks * whole / (rounded ? 2 : 1);
+  const std::string share = to_text(parallel.world_size - 1) + "/" + to_text(parallel.world_size);
+  plan.lines.push_back(
+      {"wire", bytes_text(sent) + " a step", Source::planned,
+       "sent by each rank: " +
+           (parallel.zero > 0 ? share + " of the gradients, each rank's part summed, and " + share +
+                                    " of the weights, gathered"
+                              : "2 × " + share + " of the gradients, in a ring") +
+           "; once a step, however many microsteps"});
+}
+
+void tell_zero(const Request& request, Plan& plan) {
+  const auto& parallel = plan.parallel;
+  if (parallel.zero == 0) return;
+  const auto ranks = static_cast<double>(parallel.world_size);
+  const auto state = static_cast<double>(optimizer_bytes(request, plan));
+  const auto gradients = static_cast<double>(gradient_bytes(request, plan));
+  plan.lines.push_back(
+      {"zero", to_text(parallel.zero), request.source("parallel.zero"),
+       "of " + bytes_text(state) + " of optimizer state each rank keeps " +
+           bytes_text(state / ranks) +
+           (parallel.zero > 1 ? ", and of " + bytes_text(gradients) + " of summed gradients " +
+                                    bytes_text(gradients / ranks)
+                              : "")});
+}
+
+void tell_agreement(const Request& request, Plan& plan) {
+  const auto& parallel = plan.parallel;
+  const bool coupled = request.profile.couples_samples;
+  if (coupled || parallel.buffers != "mean") {
+    const std::string become = parallel.buffers == "mean" ? "the mean over ranks" : "rank 0's";
+    plan.lines.push_back(
+        {"rank_buffers", parallel.buffers, request.source("parallel.buffers"),
+         coupled
+             ? "batch norm sees each rank's own share, so that the numbers equal one rank's only "
+               "at the same split; running statistics become " +
+                   become
+             : "floating buffers become " + become + "; the model has no batch norm"});
+  }
+  const int64_t every = parallel.check_every;
+  plan.lines.push_back(
+      {"check_every", to_text(every), request.source("parallel.check_every"),
+       every == 0
+           ? "weights are compared over ranks at the start alone"
+           : "applied steps between comparisons of the weights over ranks, to the last bit"});
+  if (parallel.patience_seconds == ParallelOptions().patience) return;
+  plan.lines.push_back({"patience", to_text(parallel.patience_seconds) + " s",
+                        request.source("parallel.patience"),
+                        "a rank that waits longer ends, with the names of those that are missing"});
+}
+
+}  // namespace
+
+void plan_reduction(const Request& request, Plan& plan) {
+  check_shards(plan);
+  if (plan.parallel.world_size == 1) {
+    tell_idle(request, plan);
+    return;
+  }
+  tell_buckets(request, plan);
+  tell_wire(request, plan);
+  tell_zero(request, plan);
+  tell_agreement(request, plan);
+}
+
+}  // namespace tanren
