@@ -31,11 +31,12 @@ struct StepReport {
   int64_t attempt = 0;  // global batches consumed, this one included
   int64_t step = 0;     // applied updates of the first objective, this one included if applied
   int64_t epoch = 0;
-  int64_t samples = 0;     // in this global batch
+  int64_t samples = 0;     // in this global batch, over all ranks
   int64_t tokens = 0;      // in it, where the data counts them; 0: it does not
   int64_t microsteps = 0;  // on this rank
   std::vector<ObjectiveReport> objectives;
   std::string culprit;  // non-finite: microbatch and parameter, in words
+  bool stop_requested = false;  // of some of several ranks, while this update ran
 
   // Not part of what is repeatable.
   double seconds = 0;        // the whole step, waiting for data included

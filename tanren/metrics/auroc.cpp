@@ -1,5 +1,7 @@
 #include "tanren/metrics/auroc.h"
 
+#include "tanren/comm/exchange.h"
+
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -48,13 +50,38 @@ void Auroc::add(const at::Tensor& scores, const at::Tensor& labels) {
     kept_labels_.push_back(labels.clone());
     return;
   }
-  if (!bins_) {
-    bins_ = at::zeros({2, columns_ << bits_}, unsound_.options());
-    for (size_t i = 0; i < kept_scores_.size(); ++i) count(kept_scores_[i], kept_labels_[i]);
-    kept_scores_.clear();
-    kept_labels_.clear();
-  }
+  if (!bins_) begin_bins();
   count(ranks, labels);
+}
+
+void Auroc::begin_bins() {
+  bins_ = at::zeros({2, columns_ << bits_}, unsound_.options());
+  for (size_t i = 0; i < kept_scores_.size(); ++i) count(kept_scores_[i], kept_labels_[i]);
+  kept_scores_.clear();
+  kept_labels_.clear();
+}
+
+void Auroc::join_over(Communicator& ranks) {
+  const auto kept = static_cast<double>(num_kept_);
+  const auto sums = sum_numbers(ranks, {kept, bins_ ? 1.0 : 0.0});
+  const at::Device own = unsound_.device(), carrier = ranks.device();
+  const auto joined = [&](const at::Tensor& counts) {
+    const at::Tensor carried = counts.to(carrier, at::kLong, false, /*copy=*/true);
+    ranks.sum(carried);
+    return carried.to(own);
+  };
+  unsound_ = joined(unsound_);
+  if (sums[1] == 0 && sums[0] <= static_cast<double>(exact_scores_)) {
+    const auto options = unsound_.options();
+    kept_scores_.insert(kept_scores_.begin(), at::empty({0, columns_}, options.dtype(at::kFloat)));
+    kept_labels_.insert(kept_labels_.begin(), at::empty({0}, options));
+    kept_scores_ = {gather_rows(ranks, at::cat(kept_scores_).to(carrier)).to(own)};
+    kept_labels_ = {gather_rows(ranks, at::cat(kept_labels_).to(carrier)).to(own)};
+    num_kept_ = static_cast<int64_t>(sums[0]);
+    return;
+  }
+  if (!bins_) begin_bins();
+  bins_ = joined(*bins_);
 }
 
 void Auroc::count(const at::Tensor& scores, const at::Tensor& labels) {
@@ -70,7 +97,7 @@ void Auroc::count(const at::Tensor& scores, const at::Tensor& labels) {
 
 at::Tensor Auroc::exact_values() const {
   const auto options = unsound_.options().dtype(at::kDouble);
-  if (kept_scores_.empty()) return at::full({columns_}, std::nan(""), options);
+  if (num_kept_ == 0) return at::full({columns_}, std::nan(""), options);
   const auto labels = at::cat(kept_labels_);
   const auto valid = labels.ne(-100);
   std::vector<at::Tensor> areas;

@@ -3,6 +3,8 @@
 // bins of bounded memory, and the result comes with a bound on its error. Used by evaluation_metrics.
 #pragma once
 
+#include "tanren/comm/communicator.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -20,6 +22,9 @@ class Auroc {
   // scores [m, classes], labels [m]; -100 is ignored.
   void add(const at::Tensor& scores, const at::Tensor& labels);
 
+  // What all ranks have added, together: exact where their scores together are few enough.
+  void join_over(Communicator& ranks);
+
   // Everything as doubles in one row, for the one read, …
   at::Tensor values() const;
   // … and what it says. Of two classes both have the same value. NaN for a class without targets or
@@ -32,6 +37,7 @@ class Auroc {
   Result result(const double* values) const;
 
  private:
+  void begin_bins();
   // Counts scores [m, columns] in bins.
   void count(const at::Tensor& scores, const at::Tensor& labels);
   at::Tensor exact_values() const;

@@ -52,6 +52,15 @@ void ClassCounts::add(const at::Tensor& scores, const at::Tensor& labels) {
   }
 }
 
+void ClassCounts::join_over(Communicator& ranks) {
+  for (auto* counts : {&hits_, &per_class_, &confusion_}) {
+    if (counts->numel() == 0) continue;
+    const at::Tensor carried = counts->to(ranks.device(), at::kLong, false, /*copy=*/true);
+    ranks.sum(carried);
+    counts->copy_(carried);
+  }
+}
+
 at::Tensor ClassCounts::values() const {
   return at::cat({hits_, per_class_.reshape(-1), confusion_}).to(at::kDouble);
 }

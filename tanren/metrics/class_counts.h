@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tanren/base/report.h"
+#include "tanren/comm/communicator.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -24,6 +25,9 @@ class ClassCounts {
 
   // scores [m, classes], labels [m]; -100 is ignored. Ties: the lower class first.
   void add(const at::Tensor& scores, const at::Tensor& labels);
+
+  // Counts become the sums over ranks.
+  void join_over(Communicator& ranks);
 
   // Everything as doubles in one row, for the one read, …
   at::Tensor values() const;

@@ -2,6 +2,7 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/metrics/score_rows.h"
 
 #include <ATen/ATen.h>
@@ -133,6 +134,22 @@ double EvaluationMetrics::value_of(const MetricName& metric, const ClassCounts::
   if (metric.kind != MetricKind::top_k) return average(metric, counts);
   const auto index = std::find(ks_.begin(), ks_.end(), metric.k) - ks_.begin();
   return counts.hits[static_cast<size_t>(index)] / counts.targets;
+}
+
+void EvaluationMetrics::join_over(Communicator& ranks) {
+  if (ranks.world_size() == 1) return;
+  if (of_classes_) {
+    int64_t classes = 0;
+    for (const auto& text : gather_texts(ranks, std::to_string(classes_))) {
+      classes = std::max<int64_t>(classes, std::stoll(text));
+    }
+    if (classes > 0) {
+      if (!counts_) start_classes(classes, device_);
+      counts_->join_over(ranks);
+      if (auroc_) auroc_->join_over(ranks);
+    }
+  }
+  if (of_values_) errors_.join_over(ranks);
 }
 
 EvaluationReport EvaluationMetrics::result(const NamedValues& terms) const {

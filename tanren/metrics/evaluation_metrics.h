@@ -6,6 +6,7 @@
 
 #include "tanren/base/metric_names.h"
 #include "tanren/base/report.h"
+#include "tanren/comm/communicator.h"
 #include "tanren/metrics/auroc.h"
 #include "tanren/metrics/class_counts.h"
 #include "tanren/metrics/value_errors.h"
@@ -28,6 +29,9 @@ class EvaluationMetrics {
   // Binary: floating targets (> 0.5: class 1) and one output each, whose sign decides. Values:
   // floating targets and as many outputs. ConfigError if a metric does not fit, RunError for shapes.
   void add(const at::Tensor& outputs, const at::Tensor& targets);
+
+  // What all ranks have added, together; each sample counts once. A rank may have added nothing.
+  void join_over(Communicator& ranks);
 
   // `values` in the order of the names, and what there is to say of classes. Classes: a target counts
   // for top<k> if fewer than k classes score higher (ties: the lower class first) and no score of its

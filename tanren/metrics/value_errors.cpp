@@ -1,6 +1,7 @@
 #include "tanren/metrics/value_errors.h"
 
 #include "tanren/base/error.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/metrics/score_rows.h"
 
 #include <ATen/ATen.h>
@@ -38,6 +39,40 @@ void ValueErrors::add(const at::Tensor& outputs, const at::Tensor& targets) {
     target_squares_.add_(centred.square().sum(0));
   }
   samples_ += samples;
+}
+
+void ValueErrors::join_over(Communicator& ranks) {
+  // Everyone's row: samples, centre, and the four sums; all become centred on the first that has any.
+  at::Tensor mine = at::empty({0, 0}, at::kDouble);
+  if (first_.defined()) {
+    const auto count = at::full_like(first_, static_cast<double>(samples_));
+    mine = at::stack({count, first_, squares_, absolutes_, targets_, target_squares_});
+    mine = mine.to(at::kCPU).reshape({1, -1});
+  }
+  const auto widths = gather_texts(ranks, std::to_string(mine.size(1)));
+  int64_t width = 0;
+  for (const auto& text : widths) width = std::max<int64_t>(width, std::stoll(text));
+  if (width == 0) return;
+  if (mine.numel() == 0) mine = at::empty({0, width}, at::kDouble);
+  const auto rows = gather_rows(ranks, mine.to(ranks.device())).to(at::kCPU);
+  const at::Device device = first_.defined() ? first_.device() : at::Device(at::kCPU);
+  const auto all = rows.view({rows.size(0), 6, -1});
+  const auto centre = all[0][1];
+  at::Tensor sum = at::zeros_like(all[0]);
+  for (const auto& row : all.unbind()) {
+    const auto count = row[0], shift = row[1] - centre;
+    sum[0] += count;
+    sum[2] += row[2];
+    sum[3] += row[3];
+    sum[4] += row[4] + count * shift;
+    sum[5] += row[5] + 2 * shift * row[4] + count * shift.square();
+  }
+  samples_ = static_cast<int64_t>(sum[0][0].item<double>());
+  first_ = centre.to(device, /*non_blocking=*/false, /*copy=*/true);
+  squares_ = sum[2].to(device);
+  absolutes_ = sum[3].to(device);
+  targets_ = sum[4].to(device);
+  target_squares_ = sum[5].to(device);
 }
 
 at::Tensor ValueErrors::values() const {

@@ -3,6 +3,8 @@
 // the data changes nothing but rounding. Used by evaluation_metrics.
 #pragma once
 
+#include "tanren/comm/communicator.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -13,6 +15,9 @@ class ValueErrors {
  public:
   // outputs [n, …] and floating targets [n, …] of as many values per sample; RunError otherwise.
   void add(const at::Tensor& outputs, const at::Tensor& targets);
+
+  // What all ranks have added, together; a rank may have added nothing.
+  void join_over(Communicator& ranks);
 
   // {mse, mae, r2} as doubles on the device. Means over all values; R² is computed for each value of
   // a sample and averaged, as scikit-learn does: targets that never differ give 1 if they are met

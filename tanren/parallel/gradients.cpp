@@ -102,6 +102,11 @@ const std::vector<uint8_t>* Gradients::active() const {
   return fired_->count == parameters_.size() ? nullptr : &fired_->flags;
 }
 
+void Gradients::set_active(const std::vector<uint8_t>& flags) {
+  fired_->flags = flags;
+  fired_->count = static_cast<size_t>(std::count(flags.begin(), flags.end(), 1));
+}
+
 void Gradients::on_fired(std::function<void(size_t)> told) { fired_->told = std::move(told); }
 
 Gradients::Place Gradients::place(size_t index) const { return places_[index]; }

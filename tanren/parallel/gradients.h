@@ -1,6 +1,6 @@
 // Gradients: the persistent gradient storage of one objective. Each parameter's .grad is a view,
 // with the parameter's own sizes and strides, into one flat buffer per dtype: zeroing, unscaling,
-// measuring and (later) reducing are one operation each, and backward never allocates.
+// measuring and reducing are one operation each, and backward never allocates.
 // A hook on each parameter records whether backward reached it, so that a parameter without
 // gradient is skipped by the optimizer, as in torch, although its buffer exists.
 #pragma once
@@ -33,6 +33,8 @@ class Gradients {
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   // Per parameter, whether backward has reached it since zero(). Null when all were reached.
   const std::vector<uint8_t>* active() const;
+  // What active() says from now until zero(): which gradients some rank has reached.
+  void set_active(const std::vector<uint8_t>& flags);
   // Called with a parameter's index each time backward has added to its gradient, on the thread that
   // did; empty: nobody is. What it throws ends that backward.
   void on_fired(std::function<void(size_t)> told);

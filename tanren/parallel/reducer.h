@@ -2,13 +2,17 @@
 // flat gradient buffers, from the last parameter to the first, which is about the order in which
 // backward completes them: nothing is copied. Invariant: every rank starts every bucket once a window,
 // in the same order, whatever its own backward reached or did not; with one rank it does nothing.
-// One per phase, on the thread of the step; the hooks run where backward runs. Not yet used by a run.
+// One per phase, on the thread of the step; the hooks run where backward runs. Called by train_step and
+// by own loops.
 #pragma once
 
 #include "tanren/comm/communicator.h"
 #include "tanren/parallel/gradients.h"
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace tanren {
@@ -16,6 +20,10 @@ namespace tanren {
 struct ReducerOptions {
   int64_t first_bucket_bytes = int64_t{1} << 20;  // small, so that the wire is busy early
   int64_t bucket_bytes = int64_t{25} << 20;
+  bool overlap = true;  // false: all buckets go in finish()
+  // What fp32 gradients are on the wire; undefined: as they are. Each rank's are rounded to it, and
+  // so is the sum. fp16: divided by the number of ranks before, so that a sum overflows no sooner.
+  std::optional<at::ScalarType> wire = std::nullopt;
 };
 
 class Reducer {
@@ -40,16 +48,21 @@ class Reducer {
   int64_t num_buckets() const { return static_cast<int64_t>(buckets_.size()); }
   // Of the last window: buckets that went before finish() was called.
   int64_t num_overlapped() const { return overlapped_; }
+  // Since it was made.
+  int64_t num_reductions() const { return reductions_; }
 
  private:
   struct Bucket {
     at::Tensor range;
+    at::Tensor wire;  // its rounded copy, where there is one
     int64_t members = 0;
     int64_t missing = 0;
   };
   void add_buckets(size_t objective, const ReducerOptions& options);
   void fired(size_t objective, size_t parameter);
   void start_next();
+  void land(const Bucket& bucket) const;
+  double wire_factor(const Bucket& bucket) const;
 
   std::vector<Gradients*> gradients_;
   Communicator& communicator_;
@@ -59,6 +72,8 @@ class Reducer {
   std::vector<Communicator::Work> works_;
   size_t next_ = 0;  // the bucket that goes next
   int64_t overlapped_ = 0;
+  int64_t reductions_ = 0;
+  bool overlap_ = true;
   bool last_ = false;
 };
 

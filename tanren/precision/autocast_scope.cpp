@@ -43,14 +43,17 @@ AutocastScope::~AutocastScope() {
   autocast::set_autocast_cache_enabled(cache_before_);
 }
 
-WindowScope::WindowScope(Mode mode) : active_(uses_autocast(mode)) {
-  if (active_) autocast::increment_nesting();
+WindowScope::WindowScope(Mode mode, std::atomic<int>* open)
+    : active_(uses_autocast(mode)), open_(open) {
+  if (!active_) return;
+  if (open_ != nullptr) ++*open_;
+  autocast::increment_nesting();
 }
 
 WindowScope::~WindowScope() {
   if (!active_) return;
   autocast::decrement_nesting();
-  autocast::clear_cache();
+  if (open_ == nullptr || --*open_ == 0) autocast::clear_cache();
 }
 
 }  // namespace tanren

@@ -1,13 +1,16 @@
 // AutocastScope: op-wise casting for one forward of this thread. WindowScope: keeps the casts of
 // the weights alive over the microsteps of one update, so that each weight is cast once.
 // Invariant: a WindowScope ends before the weights change, or the next forward would use stale
-// casts. libtorch's cast cache is process-wide: one window at a time.
+// casts. libtorch's cast cache is process-wide: replicas that are threads count their open windows
+// together, and the last to end clears it; none of them changes a weight before all have ended.
 #pragma once
 
 #include "tanren/plan/plan.h"
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
+
+#include <atomic>
 
 namespace tanren {
 
@@ -35,13 +38,15 @@ class AutocastScope {
 
 class WindowScope {
  public:
-  explicit WindowScope(Mode mode);
+  // `open`: windows that are open now, of all replicas in this process; null: there are no others.
+  explicit WindowScope(Mode mode, std::atomic<int>* open = nullptr);
   ~WindowScope();
   WindowScope(const WindowScope&) = delete;
   WindowScope& operator=(const WindowScope&) = delete;
 
  private:
   bool active_;
+  std::atomic<int>* open_;
 };
 
 }  // namespace tanren

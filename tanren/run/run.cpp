@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/config/write_config.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/memory/cpu_allocator.h"
@@ -12,10 +13,11 @@
 #include "tanren/optimizer/schedule.h"
 #include "tanren/plan/planner.h"
 #include "tanren/plan/print.h"
-#include "tanren/plan/probe_machine.h"
 #include "tanren/run/check_data.h"
+#include "tanren/run/connect.h"
 #include "tanren/run/device.h"
 #include "tanren/run/prepare.h"
+#include "tanren/run/replicas.h"
 #include "tanren/run/run_folder.h"
 #include "tanren/run/sample.h"
 #include "tanren/run/start_files.h"
@@ -24,8 +26,11 @@
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
 namespace tanren {
 
@@ -162,67 +167,139 @@ Summary summarise(const RunState& state, const LoopResult& loop, const Parts& pa
 
 namespace {
 
-RunOutput run_all(const RunInput& input, const Registry& registry) {
-  const auto start = std::chrono::steady_clock::now();
-  const auto elapsed = [&] {
-    return input.started_at +
-           std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
-  const bool goes_on = latest_checkpoint(input.folder / "checkpoints").has_value();
-  Prepared prepared = prepare(input.config, registry, goes_on, input.folder);
-  const Fitted fitted = fit(prepared);
-  RunFolder folder(input.folder, input.config);
-  if (!folder.resume_from()) {
-    keep_start(folder.path(), input.config, prepared.config.model, prepared.datasets.train->info());
-  }
-  const std::string plan_text = tanren::plan_text(prepared.plan);
-  folder.write("plan.txt", plan_text);
+// What the ranks of a run share while it runs.
+struct Shared {
+  const RunInput& input;
+  const Prepared& prepared;
+  const Fitted& fitted;
+  const RunFolder* folder = nullptr;  // of rank 0, else null
+  std::optional<std::filesystem::path> checkpoint;
+  std::function<double()> elapsed;  // seconds since the process began
+};
 
-  const Parts parts = build_parts(prepared.plan, input.stop);
-  RunState state = build_run_state(std::move(prepared.task), parts);
-  if (folder.resume_from()) load(state, *folder.resume_from());
+// One line on each rank, on every rank; nothing where there is one.
+std::vector<std::string> rank_lines(const Parts& parts) {
+  const auto& parallel = *parts.parallel;
+  if (parallel.alone()) return {};
+  std::string host(256, '\0');
+  if (::gethostname(host.data(), host.size() - 1) != 0) host = "unknown host";
+  const std::string line = "rank " + std::to_string(parallel.rank()) + " of " +
+                           std::to_string(parallel.world_size()) + ": " + parts.device.str() +
+                           ", " + std::to_string(parts.plan.device.threads) + " threads, " +
+                           std::string(parallel.communicator().name()) + ", " + host.c_str() +
+                           ", process " + std::to_string(::getpid());
+  return gather_texts(parallel.communicator(), line);
+}
+
+// Model and loop of one rank; rank 0 also keeps the run folder.
+RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
+                   std::shared_ptr<const DataParallel> parallel) {
+  const Prepared& prepared = shared.prepared;
+  Parts parts = build_parts(plan, shared.input.stop);
+  parts.parallel = std::move(parallel);
+  const bool is_first = parts.parallel->is_first();
+  RunState state = build_run_state(std::move(task), parts);
+  if (shared.checkpoint) load(state, *shared.checkpoint);
   if (prepared.optimizer) start_optimizer(state, *prepared.optimizer);
 
-  const auto own_sinks = make_sinks(folder, state, parts.plan.metrics,
-                                    {{"config", to_toml(input.config)}, {"plan", plan_text}});
-  std::vector<Sink*> sinks;
-  sinks.reserve(own_sinks.size() + input.sinks.size());
-  for (const auto& sink : own_sinks) sinks.push_back(sink.get());
-  sinks.insert(sinks.end(), input.sinks.begin(), input.sinks.end());
-  if (input.started) input.started(parts.plan, folder.resume_from());
-
-  const Surroundings surroundings{.train = *prepared.datasets.train,
-                                  .eval = prepared.datasets.eval.get(),
-                                  .checkpoints = folder.checkpoints(),
-                                  .config_toml = to_toml(input.config),
-                                  .plan_text = plan_text,
-                                  .sinks = sinks};
+  Surroundings surroundings{.train = *prepared.datasets.train,
+                            .eval = prepared.datasets.eval.get(),
+                            .checkpoints = shared.input.folder / "checkpoints",
+                            .config_toml = to_toml(shared.input.config),
+                            .plan_text = plan_text(plan)};
+  const std::vector<std::string> ranks = rank_lines(parts);
+  std::vector<std::unique_ptr<Sink>> own_sinks;
+  if (is_first) {
+    own_sinks =
+        make_sinks(*shared.folder, state, plan.metrics,
+                   {{"config", surroundings.config_toml}, {"plan", surroundings.plan_text}});
+    for (const auto& sink : own_sinks) surroundings.sinks.push_back(sink.get());
+    const auto& given = shared.input.sinks;
+    surroundings.sinks.insert(surroundings.sinks.end(), given.begin(), given.end());
+    if (shared.input.started) shared.input.started(plan, shared.checkpoint, ranks);
+  }
   RunOutput output;
-  const double before_loop = elapsed();
+  output.is_first = is_first;
+  const double before_loop = shared.elapsed();
   output.loop = train_loop(state, parts, surroundings);
   output.summary = summarise(state, output.loop, parts);
-  if (fitted.prediction) {
+  if (!is_first) return output;
+  if (shared.fitted.prediction) {
     output.summary.predicted_peak_bytes =
-        fitted.prediction->peak_bytes + prepared.fit.standing_bytes;
+        shared.fitted.prediction->peak_bytes + prepared.fit.standing_bytes;
   }
   if (output.loop.ending == Ending::finished) {
     output.exported =
-        export_weights(state, parts, folder.path(),
+        export_weights(state, parts, shared.folder->path(),
                        describe_model(prepared.config, prepared.datasets.train->info(),
                                       prepared.datasets.train->size()));
     output.summary.weights = output.exported->file.filename().string();
   }
   output.summary.startup_seconds = before_loop + output.loop.first_step_seconds;
-  output.summary.wall_seconds = elapsed();
-  folder.write("summary.json", to_json(output.summary) + "\n");
+  output.summary.wall_seconds = shared.elapsed();
+  shared.folder->write("summary.json", to_json(output.summary) + "\n");
   return output;
+}
+
+// Every replica begins with a task of its own; rank 0's weights are all of theirs once they begin.
+RunOutput run_replicas(const Shared& shared, Task first) {
+  const Prepared& prepared = shared.prepared;
+  std::vector<Task> tasks{std::move(first)};
+  for (int64_t i = 1; i < prepared.plan.parallel.replicas; ++i) {
+    tasks.push_back(prepared.fit.make_task(prepared.config));
+  }
+  RunOutput output;
+  on_replicas(prepared.plan,
+              [&](const Plan& plan, const std::shared_ptr<const DataParallel>& parallel) {
+                const int64_t rank = parallel->rank();
+                Task task = std::move(tasks[static_cast<size_t>(rank)]);
+                RunOutput own = run_rank(shared, plan, std::move(task), parallel);
+                if (rank == 0) output = std::move(own);
+              });
+  return output;
+}
+
+RunOutput run_all(const RunInput& input, const Registry& registry,
+                  const std::shared_ptr<Communicator>& ranks, std::function<double()> elapsed) {
+  const bool is_first = ranks->rank() == 0;
+  const auto checkpoint =
+      agreed_checkpoint(*ranks, latest_checkpoint(input.folder / "checkpoints"));
+  Prepared prepared = prepare(input.config, registry, checkpoint.has_value(), input.folder);
+  const Fitted fitted = fit(prepared);
+  std::optional<RunFolder> folder;
+  if (is_first) {
+    folder.emplace(input.folder, input.config);
+    if (!folder->resume_from()) {
+      keep_start(folder->path(), input.config, prepared.config.model,
+                 prepared.datasets.train->info());
+    }
+    folder->write("plan.txt", plan_text(prepared.plan));
+  }
+  const Shared shared{.input = input,
+                      .prepared = prepared,
+                      .fitted = fitted,
+                      .folder = is_first ? &*folder : nullptr,
+                      .checkpoint = checkpoint,
+                      .elapsed = std::move(elapsed)};
+  Task task = std::move(prepared.task);
+  if (prepared.plan.parallel.replicas > 1) return run_replicas(shared, std::move(task));
+  return run_rank(shared, prepared.plan, std::move(task),
+                  std::make_shared<DataParallel>(ranks, prepared.plan.parallel));
 }
 
 }  // namespace
 
 RunOutput run(const RunInput& input, const Registry& registry) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto elapsed = [&input, start] {
+    return input.started_at +
+           std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const World world = world_of(process_environment());
   try {
-    return run_all(input, registry);
+    return with_ranks(input.config, world, [&](const std::shared_ptr<Communicator>& ranks) {
+      return run_all(input, registry, ranks, elapsed);
+    });
   } catch (const c10::OutOfMemoryError& error) {  // outside of any step
     throw_memory_error(error,
                        "the model, its gradients and its optimizer state need more than there is: "

@@ -26,8 +26,9 @@ struct RunInput {
   std::filesystem::path folder;             // of the run
   std::vector<Sink*> sinks;                 // beside the log file's
   const std::atomic<bool>* stop = nullptr;  // set: save and stop
-  // Told once the plan is made and before the first step.
-  std::function<void(const Plan&, const std::optional<std::filesystem::path>& resumed_from)>
+  // Told on rank 0 once the plan is made and before the first step; `ranks`: a line on each of several.
+  std::function<void(const Plan&, const std::optional<std::filesystem::path>& resumed_from,
+                     const std::vector<std::string>& ranks)>
       started;
   double started_at = 0;  // seconds this process has lived before run() was called
 };
@@ -35,10 +36,12 @@ struct RunInput {
 struct RunOutput {
   Summary summary;
   LoopResult loop;
-  std::optional<Exported> exported;  // of a finished run
+  std::optional<Exported> exported;  // of a finished run, on rank 0
+  bool is_first = true;              // this process is rank 0, or has it
 };
 
-// Trains. Errors as train_loop and RunFolder.
+// Trains. Called by every process of a run that a launcher started on several ranks: rank 0 alone has
+// the run folder and the sinks. Errors as train_loop and RunFolder; CommError.
 RunOutput run(const RunInput& input, const Registry& registry);
 
 // Plans and starts nothing: no folder, no step. With a run folder that has a checkpoint: how that run

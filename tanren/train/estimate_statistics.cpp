@@ -118,7 +118,7 @@ void estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
     for (const auto& norm : norms) norm->next_batch(i);
     const Batch batch = prepared(loader.next().local, parts);
     const RandomScope random(run.seed, 0, batch.ids);
-    const WindowScope window(parts.plan.precision.mode);
+    const WindowScope window(parts.plan.precision.mode, parts.parallel->open_windows());
     const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
     run.phases.front().spec.forward(batch);
   }

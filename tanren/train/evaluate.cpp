@@ -1,6 +1,5 @@
 #include "tanren/train/evaluate.h"
 
-#include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
@@ -10,6 +9,7 @@
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/eval_mode_scope.h"
+#include "tanren/train/evaluation_sums.h"
 #include "tanren/train/explained.h"
 #include "tanren/train/train_step.h"
 
@@ -28,7 +28,7 @@ namespace {
 
 Prediction predict(const RunState& run, const Parts& parts, const Batch& batch) {
   const RandomScope random(run.seed, run.attempt, batch.ids);
-  const WindowScope window(parts.plan.precision.mode);
+  const WindowScope window(parts.plan.precision.mode, parts.parallel->open_windows());
   const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
   return run.task.predict(batch);
 }
@@ -57,26 +57,16 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   const AverageScope average(wants_average ? run.averages() : std::vector<WeightAverage*>());
   const auto& options = parts.plan.evaluate;
 
-  EvaluationReport report;
   EvaluationMetrics metrics(options.metrics, parts.device);
-  std::vector<std::string> names;
-  std::vector<at::Tensor> sums;
-  Counts counts;
-  std::vector<std::string> count_names;
+  EvaluationSums sums;
   const auto take = [&](const Prediction& prediction) {
-    for (size_t i = 0; i < prediction.terms.size(); ++i) {
-      const auto& term = prediction.terms[i];
-      if (i == sums.size()) {
-        names.push_back(term.name);
-        count_names.push_back(term.count_name);
-        sums.push_back(at::zeros({}, term.sum.options().dtype(at::kDouble)));
-      }
-      sums[i] += term.sum;
-    }
+    sums.add(prediction.terms);
     metrics.add(prediction.outputs, prediction.targets);
   };
   int64_t most = std::numeric_limits<int64_t>::max();  // samples at once that memory allows
-  EvalPass pass(dataset, options.batch, 0, 1, parts.plan.data.workers);
+  const auto& parallel = *parts.parallel;
+  EvalPass pass(dataset, options.batch, parallel.rank(), parallel.world_size(),
+                parts.plan.data.workers);
   while (const auto collated = pass.next()) {
     const Batch batch = prepared(collated->batch, parts);
     for (int64_t begin = 0; begin < batch.size();) {
@@ -90,23 +80,21 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
       take(prediction);
       begin = end;
     }
-    for (const auto& [name, count] : collated->counts) counts[name] += count;
+    sums.add(collated->counts);
     samples += batch.size();
   }
-  if (!sums.empty()) {
-    const auto values = read_to_host(at::stack(sums));
-    double loss = 0;
-    NamedValues terms;
-    for (size_t i = 0; i < values.size(); ++i) {
-      terms.emplace_back(names[i], values[i] / counts.at(count_names[i]));
-      loss += terms.back().second;
-    }
+  sums.join_over(parallel);
+  metrics.join_over(parallel.communicator());
+  double loss = 0;
+  const NamedValues terms = sums.means(loss);
+  EvaluationReport report;
+  if (!terms.empty()) {
     report = metrics.result(terms);
     report.values.insert(report.values.begin(), {"loss", loss});
-    report.tokens = counts.count("tokens") > 0 ? static_cast<int64_t>(counts["tokens"]) : 0;
+    report.tokens = static_cast<int64_t>(sums.count("tokens"));
   }
   report.step = run.step();
-  report.samples = samples;
+  report.samples = static_cast<int64_t>(sums.count("samples"));
   report.averaged = average.active();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
@@ -121,7 +109,9 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
   // A device tells of a failure later than it happens: in any of the batches so far.
   const auto batches_so_far = [&](Batch& batch) {
     if (seen > samples) return false;
-    if (!again) again.emplace(dataset, batch_size);
+    if (!again) {
+      again.emplace(dataset, batch_size, parts.parallel->rank(), parts.parallel->world_size());
+    }
     auto collated = again->next();
     if (!collated) return false;
     batch = std::move(collated->batch);

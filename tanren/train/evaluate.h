@@ -1,5 +1,6 @@
 // Evaluation: each sample exactly once, without gradients, in eval mode; the loss is the sum of the
-// terms over all samples divided by their counts, so the batch size cannot change it.
+// terms over all samples divided by their counts, so neither the batch size nor the number of ranks can
+// change it. Ranks share the samples and all return the same.
 #pragma once
 
 #include "tanren/base/report.h"

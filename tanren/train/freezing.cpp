@@ -107,7 +107,7 @@ std::vector<std::string> still_modules(const torch::nn::Module& module) {
   return outermost;
 }
 
-void thaw(RunState& run, const FreezePlan& plan) {
+void thaw(RunState& run, const FreezePlan& plan, bool tells) {
   const auto due = std::find_if(plan.thaws.begin(), plan.thaws.end(),
                                 [&](const Thaw& thaw) { return thaw.step == run.step(); });
   if (due == plan.thaws.end()) return;
@@ -127,9 +127,8 @@ void thaw(RunState& run, const FreezePlan& plan) {
   for (const auto& item : root.named_modules("", /*include_self=*/false)) {
     if (before.count(item.key()) > 0) item.value()->train(after.count(item.key()) == 0);
   }
-  for (auto& phase : run.phases) {
-    for (auto& objective : phase.objectives) objective.choose_parameters();
-  }
+  for (auto& phase : run.phases) phase.choose_parameters();
+  if (!tells) return;
   log("[train] " + to_text(due->step) +
       " steps are applied: " + to_text(std::ssize(due->parameters)) + " tensors, " +
       to_text(elements) + " parameters are unfrozen, their optimizer state starts from 0");

@@ -22,7 +22,7 @@ int64_t freeze(torch::nn::Module& module, const ModelOptions& options);
 std::vector<std::string> still_modules(const torch::nn::Module& module);
 
 // Unfreezes what `plan` trains from run.step() on: it gets a gradient and fresh optimizer state, its
-// modules train again. Does nothing at other steps, and nothing twice.
-void thaw(RunState& run, const FreezePlan& plan);
+// modules train again. Does nothing at other steps, and nothing twice. `tells`: logs it (one rank does).
+void thaw(RunState& run, const FreezePlan& plan, bool tells = true);
 
 }  // namespace tanren

@@ -144,16 +144,18 @@ void check_blocks(const char* key, const std::vector<std::string>& patterns, boo
   }
 }
 
-bool run_piece(Phase& phase, const Batch& piece, const Pending& pending,
+bool run_piece(Phase& phase, const Batch& piece, const Pending& pending, bool is_last,
                const StepContext& context);
 
-// One transaction over `piece`; after a failure what is missing, in smaller ones.
-bool microstep(Phase& phase, const Batch& piece, const Pending& pending,
+// One transaction over `piece`, the window's last or not; after a failure what is missing, in smaller
+// ones. What was complete before the failure may be on its way to the other ranks: it stays.
+bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is_last,
                const StepContext& context) {
   const Parts& parts = context.parts;
   Recovery& recovery = *parts.recovery;
   const Undo undo(phase, /*with_generators=*/true);
   for (auto& objective : phase.objectives) objective.gradients.begin_microstep();
+  if (phase.reducer) phase.reducer->set_last(is_last);
   recovery.begin();
   std::optional<Shortage> shortage = attempt([&] {
     const BlockTrailScope trail;
@@ -181,18 +183,20 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending,
   recovery.failed(piece.size(), *shortage);
   incident.next_microbatch = recovery.size(piece.size());
   if (context.incident) context.incident(incident);
-  return run_piece(phase, piece, without_fired(phase, pending), context);
+  return run_piece(phase, piece, without_fired(phase, pending), is_last, context);
 }
 
 // `piece` in microsteps of the size that memory allows.
-bool run_piece(Phase& phase, const Batch& piece, const Pending& pending,
+bool run_piece(Phase& phase, const Batch& piece, const Pending& pending, bool is_last,
                const StepContext& context) {
   const int64_t planned = context.run.microbatch > 0 ? context.run.microbatch : piece.size();
   for (int64_t begin = 0; begin < piece.size();) {
-    if (begin > 0 && context.parts.stop_requested()) return false;
+    const bool may_stop = context.parts.parallel->alone();
+    if (begin > 0 && may_stop && context.parts.stop_requested()) return false;
     const int64_t end = std::min(begin + context.parts.recovery->size(planned), piece.size());
     const Batch part = begin == 0 && end == piece.size() ? piece : piece.slice(begin, end);
-    if (!microstep(phase, part, pending, context)) return false;
+    const bool last_part = is_last && end == piece.size();
+    if (!microstep(phase, part, pending, last_part, context)) return false;
     begin = end;
   }
   return true;
@@ -201,7 +205,7 @@ bool run_piece(Phase& phase, const Batch& piece, const Pending& pending,
 }  // namespace
 
 bool accumulate_piece(Phase& phase, const Batch& piece, const StepContext& context) {
-  return run_piece(phase, piece, Pending(phase.objectives.size()), context);
+  return run_piece(phase, piece, Pending(phase.objectives.size()), /*is_last=*/true, context);
 }
 
 }  // namespace tanren

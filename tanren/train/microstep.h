@@ -23,7 +23,9 @@ struct StepContext {
 
 // Accumulates the gradients of `piece` (on the run's device) into the phase's objectives and adds its
 // terms to `losses`, microstep by microstep, as Parts::recovery says. MemoryError where that fails.
-// False if a stop was requested in between.
+// False if a stop was requested in between, and there are no other ranks to finish the window with.
+// On several ranks the gradients go to the others from the last microstep on; finish them with
+// phase.reducer.
 bool accumulate_piece(Phase& phase, const Batch& piece, const StepContext& context);
 
 }  // namespace tanren

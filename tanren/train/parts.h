@@ -3,6 +3,7 @@
 
 #include "tanren/base/report.h"
 #include "tanren/memory/recovery.h"
+#include "tanren/parallel/data_parallel.h"
 #include "tanren/plan/plan.h"
 
 #include <c10/core/Device.h>
@@ -20,9 +21,12 @@ struct Parts {
   const std::atomic<bool>* stop = nullptr;
   // What happens when memory runs out; has a state of its own, never null.
   std::shared_ptr<Recovery> recovery = std::make_shared<Recovery>(MemoryPlan{}, at::kCPU);
+  // The other ranks; never null.
+  std::shared_ptr<const DataParallel> parallel = std::make_shared<DataParallel>();
   // Told of every failure that the step recovers from; may be empty.
   std::function<void(const Incident&)> incident = nullptr;
 
+  // Of this process; what ranks make of it together, the step's report says.
   bool stop_requested() const { return stop != nullptr && stop->load(std::memory_order_relaxed); }
 };
 

@@ -158,8 +158,8 @@ void RunState::load(const State& model, const State& optimizer, const State& run
     item.value().set_requires_grad(trained);
   }
   for (auto& phase : phases) {
+    if (chosen_anew) phase.choose_parameters();
     for (auto& objective : phase.objectives) {
-      if (chosen_anew) objective.choose_parameters();
       const auto path = phase.spec.name + "." + objective.spec.name;
       objective.optimizer->load(extract(optimizer, path));
       objective.scaler.load(extract(run, "objective." + path + ".scaler"));
@@ -186,6 +186,11 @@ void RunState::load(const State& model, const State& optimizer, const State& run
   consumed = value_of<int64_t>(run, "consumed");
   selection.load(extract(run, "selection"));
   set_generator_states(device(), extract(run, "generator").tensors);
+}
+
+void Phase::choose_parameters() {
+  reducer.reset();
+  for (auto& objective : objectives) objective.choose_parameters();
 }
 
 void Objective::choose_parameters() {

@@ -10,6 +10,7 @@
 #include "tanren/optimizer/optimizer.h"
 #include "tanren/optimizer/plateau.h"
 #include "tanren/parallel/gradients.h"
+#include "tanren/parallel/reducer.h"
 #include "tanren/precision/loss_scaler.h"
 #include "tanren/train/selection.h"
 
@@ -39,9 +40,21 @@ struct Objective {
   void choose_parameters();
 };
 
+// A term of the phase's forward and the count that divides it.
+struct PhaseTerm {
+  std::string name, count_name;
+};
+
 struct Phase {
   PhaseSpec spec;
   std::vector<Objective> objectives;
+  std::vector<PhaseTerm> terms = {};  // as ranks agreed on in the first window; empty on one rank
+  // Sums the objectives' gradients over ranks; made by the first update of several ranks, and anew
+  // where the trained parameters changed. Null on one rank.
+  std::unique_ptr<Reducer> reducer = nullptr;
+
+  // choose_parameters() of every objective.
+  void choose_parameters();
 };
 
 struct RunState {

@@ -11,10 +11,12 @@
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/metrics/incident_file.h"
+#include "tanren/train/batch_stream.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/explained.h"
 #include "tanren/train/memory_now.h"
+#include "tanren/train/on_ranks.h"
 #include "tanren/train/train_step.h"
 
 #include <fmt/format.h>
@@ -67,8 +69,8 @@ void tell_remarks(const Dataset& train, int64_t epoch) {
   if (!remarks.empty()) log(remarks + " (until epoch " + std::to_string(epoch + 1) + ")");
 }
 
-// Hands an evaluation to a schedule that depends on it (reduce_on_plateau).
-void observe(RunState& run, const EvaluationReport& report, const Plan& plan) {
+// Hands an evaluation to a schedule that depends on it (reduce_on_plateau); one rank tells of it.
+void observe(RunState& run, const EvaluationReport& report, const Plan& plan, bool tells) {
   for (auto& phase : run.phases) {
     for (auto& objective : phase.objectives) {
       if (!objective.plateau.is_on()) continue;
@@ -79,7 +81,7 @@ void observe(RunState& run, const EvaluationReport& report, const Plan& plan) {
         throw ConfigError("[schedule] the evaluation has no value '" + metric +
                           "' (schedule.metric); take one of evaluate.metrics, or loss");
       }
-      if (!objective.plateau.observe(found->second)) continue;
+      if (!objective.plateau.observe(found->second) || !tells) continue;
       log(fmt::format(
           "[schedule] no better {} within schedule.patience ({}): × {:.4g} on the learning rate "
           "from "
@@ -119,6 +121,8 @@ Loader make_loader(const RunState& run, const Parts& parts, const Dataset& datas
   options.workers = plan.data.workers;
   options.prefetch = plan.data.prefetch;
   options.device = parts.device;
+  options.rank = parts.parallel->rank();
+  options.world_size = parts.parallel->world_size();
   return Loader(dataset, options, Cursor{run.epoch, run.consumed});
 }
 
@@ -132,7 +136,9 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   parts.incident = [&](const Incident& told) {
     Incident incident = told;
     incident.recent_peaks.assign(peaks.begin(), peaks.end());
-    log("[memory] step " + std::to_string(incident.step) + ": " + incident_text(incident));
+    const std::string who =
+        parts.parallel->alone() ? "" : ", rank " + std::to_string(parts.parallel->rank());
+    log("[memory] step " + std::to_string(incident.step) + who + ": " + incident_text(incident));
     for (Sink* sink : surroundings.sinks) sink->incident(incident);
     if (given.incident) given.incident(incident);
   };
@@ -151,8 +157,9 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   const auto estimate = [&] {
     if (estimates) estimate_statistics(run, parts, surroundings.train);
   };
+  const bool is_first = parts.parallel->is_first();
   const auto checkpoint = [&] {
-    if (!surroundings.checkpoints.empty()) {
+    if (is_first && !surroundings.checkpoints.empty()) {
       result.checkpoint = save_checkpoint(run, parts, surroundings);
     }
   };
@@ -172,13 +179,15 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     return among_best;
   };
 
+  begin_alike(run, parts);
   GrowthWatch growth(plan.guard.growth_steps);
   CacheRelease cache(plan.memory.release_cache, parts.device);
-  Loader loader = make_loader(run, parts, surroundings.train);
+  BatchStream batches(make_loader(run, parts, surroundings.train), *parts.parallel);
+  bool stop_agreed = false;  // by several ranks, after an update
   int64_t saved_at = -1;
   int64_t seen_epoch = -1;
   while (!finished(run, plan)) {
-    if (parts.stop_requested()) {
+    if (parts.parallel->alone() ? parts.stop_requested() : stop_agreed) {
       result.ending = Ending::interrupted;
       break;
     }
@@ -188,12 +197,13 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     }
     const auto step_start = Clock::now();
     const int64_t reads = num_device_reads();
-    const GlobalBatch batch = loader.next();
+    const GlobalBatch batch = batches.next();
     if (batch.epoch > seen_epoch && seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
     seen_epoch = batch.epoch;
     const int64_t step_before = run.step();
     auto report = explained_update(run, parts, batch, surroundings.train, memory);
     if (!report) continue;  // abandoned: a stop was requested
+    stop_agreed = report->stop_requested;
     report->seconds = seconds_since(step_start);
     report->memory_bytes = memory_now(parts.device);
     if (gauge.counts()) {
@@ -221,10 +231,11 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     result.session_steps += applied ? 1 : 0;
     result.last = std::move(report);
     if (!applied) continue;
+    check_weights(run, parts);
     bool among_best = false;
     if (due(plan.evaluate.every, run.step())) {
       among_best = evaluation();
-      if (result.evaluation) observe(run, *result.evaluation, plan);
+      if (result.evaluation) observe(run, *result.evaluation, plan, is_first);
     }
     if (among_best || due(plan.checkpoint.every, run.step())) {
       checkpoint();

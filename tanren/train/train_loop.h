@@ -1,7 +1,7 @@
 // The loop: batches from the loader, updates, reports to the sinks, evaluation and checkpoints at
 // applied steps, until the plan's length is reached, evaluations no longer improve (early_stop) or a
-// stop is requested. Public and without
-// privileges: copy it where it does not fit.
+// stop is requested. Every rank runs it; rank 0 alone writes checkpoints, and has the sinks. Public and
+// without privileges: copy it where it does not fit.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -51,7 +51,7 @@ struct LoopResult {
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const Surroundings& surroundings);
 
-// The batches of `dataset` from the run's cursor on, as the plan wants them.
+// This rank's shares of the batches of `dataset` from the run's cursor on, as the plan wants them.
 Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset);
 
 // Throws RunError when the guard halts: the line names step, cause, culprit and last checkpoint.

@@ -1,18 +1,19 @@
 #include "tanren/train/train_step.h"
 
 #include "tanren/accumulation/loss_meter.h"
-#include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/random.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/optimizer/average.h"
 #include "tanren/optimizer/clip.h"
 #include "tanren/optimizer/schedule.h"
 #include "tanren/precision/autocast_scope.h"
-#include "tanren/precision/measure.h"
 #include "tanren/train/freezing.h"
 #include "tanren/train/microstep.h"
 #include "tanren/train/undo.h"
+#include "tanren/train/window.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -23,80 +24,49 @@ namespace tanren {
 
 namespace {
 
-// Forward and backward over the window. False if a stop was requested in between.
+// Forward and backward over the window; the gradients are then the sum over ranks. False if a stop was
+// requested in between.
 bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch,
                 LossMeter& losses) {
-  const WindowScope window(parts.plan.precision.mode);  // each weight is cast once per window
   for (auto& objective : phase.objectives) objective.gradients.zero();
-  return accumulate_piece(phase, prepared(batch.local, parts),
-                          {run, parts, batch, losses, parts.incident});
+  if (phase.reducer) phase.reducer->begin();
+  {
+    const WindowScope window(parts.plan.precision.mode,  // each weight is cast once per window
+                             parts.parallel->open_windows());
+    const bool done = accumulate_piece(phase, prepared(batch.local, parts),
+                                       {run, parts, batch, losses, parts.incident});
+    if (!done) return false;
+  }
+  if (phase.reducer) phase.reducer->finish();
+  return true;
 }
 
-// What the host learns of a window, for one objective.
-struct Status {
-  double loss = 0;
-  NamedValues terms;
-  double norm = 0;
-  int64_t bad_microstep = -1;  // first with a non-finite term
-  std::optional<double> flush_share, overflow_share;
-};
+void connect(Phase& phase, const DataParallel& parallel) {
+  if (parallel.alone() || phase.reducer) return;
+  std::vector<Gradients*> gradients;
+  for (auto& objective : phase.objectives) gradients.push_back(&objective.gradients);
+  phase.reducer = std::make_unique<Reducer>(std::move(gradients), parallel.communicator(),
+                                            parallel.reducer_options());
+}
 
-// Measures every objective on the device, then reads all of it at once.
-std::vector<Status> measure_and_read(Phase& phase, const Parts& parts, const GlobalBatch& batch,
-                                     const LossMeter& losses) {
-  std::vector<at::Tensor> values(losses.sums());
-  const bool report_flush = parts.plan.precision.report_flush;
-  for (auto& objective : phase.objectives) {
-    const auto measured =
-        unscale_and_measure(objective.gradients.flat(), objective.scaler.scale(), report_flush);
-    values.push_back(measured.norm);
-    if (report_flush) {
-      values.push_back(measured.flush_share);
-      values.push_back(measured.overflow_share);
-    }
-  }
-  for (auto& value : values) {
-    if (value.scalar_type() != values[0].scalar_type()) {
-      for (auto& other : values) other = other.to(at::kDouble);
-      break;
-    }
-  }
-  const auto host = read_to_host(at::stack(values));
+// What torch's own generator draws (a user's at::dropout) differs over ranks, and is a function of
+// rank and attempt alone, so that a resumed run draws alike on any number of ranks.
+void reseed(const RunState& run, const DataParallel& parallel) {
+  // Ranks that are threads share that generator, and the plan lets nobody draw from it.
+  if (parallel.alone() || parallel.plan().backend == "threads") return;
+  at::manual_seed(random_bits(run.seed, static_cast<uint64_t>(parallel.rank()),
+                              static_cast<uint64_t>(run.attempt)));
+}
 
-  const auto& names = losses.names();
-  const size_t num_terms = names.size();
-  std::vector<double> means(num_terms, 0.0);
-  int64_t bad_microstep = -1;
-  for (int64_t microstep = 0; microstep < losses.microsteps(); ++microstep) {
-    for (size_t i = 0; i < num_terms; ++i) {
-      const double sum = host[microstep * num_terms + i];
-      if (!std::isfinite(sum) && bad_microstep < 0) bad_microstep = microstep;
-      means[i] += sum;
-    }
-  }
-  for (size_t i = 0; i < num_terms; ++i) means[i] /= batch.count(losses.count_names()[i]);
-
-  std::vector<Status> all;
-  size_t next = losses.sums().size();
+// Batch norm saw each rank's samples alone: what it keeps of them is shared.
+void share_buffers(const Phase& phase, const DataParallel& parallel) {
+  if (parallel.alone()) return;
+  std::vector<at::Tensor> buffers;
   for (const auto& objective : phase.objectives) {
-    Status status;
-    for (size_t i = 0; i < num_terms; ++i) {
-      double weight = objective.spec.terms.empty() ? 1.0 : 0.0;
-      for (const auto& term : objective.spec.terms)
-        weight += term.name == names[i] ? term.weight : 0;
-      if (weight == 0.0) continue;
-      status.loss += weight * means[i];
-      status.terms.emplace_back(names[i], means[i]);
-    }
-    status.bad_microstep = bad_microstep;
-    status.norm = host[next++];
-    if (report_flush) {
-      status.flush_share = host[next++];
-      status.overflow_share = host[next++];
-    }
-    all.push_back(std::move(status));
+    buffers.insert(buffers.end(), objective.buffers.begin(), objective.buffers.end());
   }
-  return all;
+  parallel.plan().buffers == "first" ? parallel.take_from_first(buffers)
+                                     : parallel.average(buffers);
 }
 
 void apply(Objective& objective, double norm, double learning_rate, const Parts& parts) {
@@ -127,7 +97,7 @@ void find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const G
     LossMeter losses;
     accumulate(phase, run, parts, batch, losses);
     bool finite = true;
-    for (const auto& status : measure_and_read(phase, parts, batch, losses)) {
+    for (const auto& status : measure_window(phase, parts, batch, losses).objectives) {
       finite = finite && std::isfinite(status.norm);
     }
     (finite ? low : high) = middle;
@@ -154,6 +124,18 @@ std::string culprit(const Objective& objective, const Status& status, const Glob
             objective.parameters[index].name;
   }
   return text;
+}
+
+// What every rank has found of it.
+std::string joint_culprit(const std::string& mine, const DataParallel& parallel) {
+  if (parallel.alone()) return mine;
+  const auto texts = gather_texts(parallel.communicator(), mine);
+  std::string all;
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    if (texts[rank].empty()) continue;
+    all += (all.empty() ? "rank " : "; rank ") + std::to_string(rank) + ": " + texts[rank];
+  }
+  return all;
 }
 
 }  // namespace
@@ -183,7 +165,9 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
                                            const GlobalBatch& batch) {
   const EssentialScope essential;  // only microsteps may run out of memory
   const MemoryScope memory(MemoryKind::temporaries);
-  thaw(run, parts.plan.freeze);
+  thaw(run, parts.plan.freeze, /*tells=*/parts.parallel->is_first());
+  connect(phase, *parts.parallel);
+  reseed(run, *parts.parallel);
   find_initial_scale(phase, run, parts, batch);
   const bool many = run.microbatch > 0 && run.microbatch < batch.local.size();
   const Undo undo(phase, /*with_generators=*/many);
@@ -192,15 +176,16 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
     undo.restore_all(phase);
     return std::nullopt;
   }
-  const auto statuses = measure_and_read(phase, parts, batch, losses);
+  const auto window = measure_window(phase, parts, batch, losses);
 
   StepReport report;
-  auto next_status = statuses.begin();
+  report.stop_requested = window.stop_requested;
+  auto next_status = window.objectives.begin();
   for (auto& objective : phase.objectives) {
     const auto& status = *next_status++;
     double norm = status.norm;
     if (!std::isfinite(norm) && std::isfinite(status.loss)) {
-      norm = exact_norm(objective.gradients.flat());  // the sum of squares may just not fit fp32
+      norm = agreed_exact_norm(objective, parts);  // the sum of squares may just not fit fp32
     }
     const Verdict verdict = objective.guard.judge({.loss_finite = std::isfinite(status.loss),
                                                    .gradients_finite = std::isfinite(norm),
@@ -227,20 +212,21 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
     } else {
       undo.restore(objective);
       if (verdict.cause != Cause::overflow) {
-        report.culprit = culprit(objective, status, batch, losses);
+        report.culprit = joint_culprit(culprit(objective, status, batch, losses), *parts.parallel);
       }
     }
     objective.scaler.update(verdict.cause);
     told.step = objective.step;
     report.objectives.push_back(std::move(told));
   }
+  share_buffers(phase, *parts.parallel);
   ++run.attempt;
   run.epoch = batch.epoch;
   run.consumed = batch.consumed;
   report.attempt = run.attempt;
   report.step = run.step();
   report.epoch = batch.epoch;
-  report.samples = batch.local.size();
+  report.samples = static_cast<int64_t>(batch.count("samples"));
   if (const auto tokens = batch.counts.find("tokens"); tokens != batch.counts.end()) {
     report.tokens = static_cast<int64_t>(tokens->second);
   }

@@ -1,5 +1,6 @@
 // The step: one update of one phase over one global batch. Order is the algorithm: accumulate →
-// unscale and measure → read (the one device read) → judge → apply or undo → rescale. Written once.
+// reduce over ranks → unscale and measure → agree and read (the one device read) → judge → apply or
+// undo → rescale. Written once.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -12,7 +13,8 @@ namespace tanren {
 
 // Runs the update. An objective whose verdict is `skip` or `halt` is left as it was: weights,
 // optimizer state, step counter and buffers. Advances run.attempt and the data cursor.
-// Empty if a stop was requested between microsteps: then nothing has changed at all.
+// Empty if a stop was requested between microsteps: then nothing has changed at all. Several ranks
+// finish the window, and the report says that some rank was asked to stop.
 std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts,
                                  const GlobalBatch& batch);
 

@@ -1,0 +1,173 @@
+#include "tanren/parallel/data_parallel.h"
+
+#include "tanren/base/error.h"
+#include "tanren/comm/exchange.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tanren {
+
+namespace {
+
+// Names and values in one text: each with its length before it.
+void append(std::string& text, const std::string& part) {
+  text += std::to_string(part.size()) + ":" + part;
+}
+
+std::vector<std::string> parts_of(const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t at = 0; at < text.size();) {
+    const size_t colon = text.find(':', at);
+    const size_t length = std::stoul(text.substr(at, colon - at));
+    parts.push_back(text.substr(colon + 1, length));
+    at = colon + 1 + length;
+  }
+  return parts;
+}
+
+// The sum of a tensor's bits as integers: one number that a changed element changes.
+at::Tensor sum_of_bits(const at::Tensor& tensor) {
+  at::Tensor bits;
+  switch (tensor.element_size()) {
+    case 8: bits = tensor.view(at::kLong); break;
+    case 4: bits = tensor.view(at::kInt); break;
+    case 2: bits = tensor.view(at::kShort); break;
+    default: bits = tensor.view(at::kByte);
+  }
+  return bits.sum(at::kLong);
+}
+
+// One flat tensor per dtype, on `device`; the tensors' places in it are in their order.
+std::map<at::ScalarType, at::Tensor> flattened(const std::vector<at::Tensor>& tensors,
+                                               at::Device device) {
+  std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
+  for (const auto& tensor : tensors) {
+    // Booleans travel as bytes: not every backend carries them.
+    const bool is_bool = tensor.scalar_type() == at::kBool;
+    const at::Tensor carried = is_bool ? tensor.to(at::kByte) : tensor;
+    by_type[tensor.scalar_type()].push_back(carried.detach().reshape(-1).to(device));
+  }
+  std::map<at::ScalarType, at::Tensor> flat;
+  for (const auto& [type, pieces] : by_type) flat[type] = at::cat(pieces);
+  return flat;
+}
+
+void put_back(const std::vector<at::Tensor>& tensors,
+              const std::map<at::ScalarType, at::Tensor>& flat) {
+  std::map<at::ScalarType, int64_t> offsets;
+  for (at::Tensor tensor : tensors) {
+    int64_t& offset = offsets[tensor.scalar_type()];
+    tensor.copy_(
+        flat.at(tensor.scalar_type()).narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+    offset += tensor.numel();
+  }
+}
+
+}  // namespace
+
+DataParallel::DataParallel() : communicator_(single_communicator()) {}
+
+DataParallel::DataParallel(std::shared_ptr<Communicator> communicator, ParallelPlan plan,
+                           std::shared_ptr<std::atomic<int>> open_windows)
+    : communicator_(std::move(communicator)),
+      plan_(std::move(plan)),
+      open_windows_(std::move(open_windows)) {}
+
+ReducerOptions DataParallel::reducer_options() const {
+  ReducerOptions options{.first_bucket_bytes = plan_.first_bucket_bytes,
+                         .bucket_bytes = plan_.bucket_bytes,
+                         .overlap = plan_.overlap};
+  if (plan_.compress == "bf16") options.wire = at::kBFloat16;
+  if (plan_.compress == "fp16") options.wire = at::kHalf;
+  return options;
+}
+
+std::vector<std::string> DataParallel::agree_names(const std::vector<std::string>& mine) const {
+  if (alone()) return mine;
+  std::string text;
+  for (const auto& name : mine) append(text, name);
+  std::vector<std::string> names;
+  for (const auto& theirs : gather_texts(*communicator_, text)) {
+    for (auto& name : parts_of(theirs)) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+void DataParallel::check_alike(const Facts& mine) const {
+  if (alone()) return;
+  std::string text;
+  for (const auto& [name, value] : mine) {
+    append(text, name);
+    append(text, value);
+  }
+  const auto texts = gather_texts(*communicator_, text);
+  const auto first = parts_of(texts[0]);
+  for (size_t rank = 1; rank < texts.size(); ++rank) {
+    if (texts[rank] == texts[0]) continue;
+    const auto other = parts_of(texts[rank]);
+    const size_t common = std::min(first.size(), other.size());
+    size_t i = 0;
+    while (i + 1 < common && first[i] == other[i] && first[i + 1] == other[i + 1]) i += 2;
+    const auto told = [&](const std::vector<std::string>& facts) {
+      return i + 1 < facts.size() ? facts[i] + " " + facts[i + 1] : std::string("nothing more");
+    };
+    throw CommError("[parallel] rank " + std::to_string(rank) + " has " + told(other) +
+                    ", rank 0 has " + told(first) +
+                    "; start every rank with the same program, config and data");
+  }
+}
+
+void DataParallel::take_from_first(const std::vector<at::Tensor>& tensors) const {
+  if (alone() || tensors.empty()) return;
+  const at::NoGradGuard no_grad;
+  const auto flat = flattened(tensors, communicator_->device());
+  for (const auto& [type, values] : flat) communicator_->broadcast(values, 0);
+  put_back(tensors, flat);
+}
+
+void DataParallel::average(const std::vector<at::Tensor>& tensors) const {
+  if (alone() || tensors.empty()) return;
+  const at::NoGradGuard no_grad;
+  auto flat = flattened(tensors, communicator_->device());
+  for (auto& [type, values] : flat) {
+    if (!at::isFloatingType(type)) {
+      communicator_->broadcast(values, 0);
+      continue;
+    }
+    communicator_->sum(values);
+    values.div_(static_cast<double>(world_size()));
+  }
+  put_back(tensors, flat);
+}
+
+void DataParallel::check_equal(const TensorMap& tensors, const std::string& when) const {
+  if (alone() || tensors.empty()) return;
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> sums;
+  for (const auto& [name, tensor] : tensors) sums.push_back(sum_of_bits(tensor.detach()));
+  const at::Tensor mine = at::stack(sums).to(communicator_->device());
+  const at::Tensor all = at::empty({world_size() * mine.numel()}, mine.options());
+  communicator_->gather(all, mine);
+  const at::Tensor rows = all.view({world_size(), -1}).to(at::kCPU);
+  if (rows.eq(rows[0]).all().item<bool>()) return;
+  size_t index = 0;
+  for (const auto& [name, tensor] : tensors) {
+    for (int64_t rank = 1; rank < world_size(); ++rank) {
+      const auto place = static_cast<int64_t>(index);
+      if (rows[rank][place].item<int64_t>() == rows[0][place].item<int64_t>()) continue;
+      throw CommError(
+          "[parallel] " + when + ": " + name + " of rank " + std::to_string(rank) +
+          " is no longer rank 0's; something outside of the run changed it, or a "
+          "machine computes wrongly: go on from the last checkpoint without that machine");
+    }
+    ++index;
+  }
+}
+
+}  // namespace tanren

@@ -1,0 +1,57 @@
+// DataParallel: what one rank of a run knows of the others, and the agreements between them beside the
+// gradients: names, facts, weights. Invariant: every rank calls the same functions in the same order,
+// and all return, or throw, the same; with one rank they cost nothing. Owned by Parts; on the thread of
+// the step.
+#pragma once
+
+#include "tanren/base/tensor_map.h"
+#include "tanren/comm/communicator.h"
+#include "tanren/parallel/reducer.h"
+#include "tanren/plan/plan.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tanren {
+
+// What must be the same on every rank: what it is called, and its value in words.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+class DataParallel {
+ public:
+  DataParallel();  // one rank
+  // `open_windows`: shared by ranks that are threads of one process, which share one cache of cast
+  // weights too; null: every rank has its own.
+  DataParallel(std::shared_ptr<Communicator> communicator, ParallelPlan plan,
+               std::shared_ptr<std::atomic<int>> open_windows = nullptr);
+
+  int64_t rank() const { return communicator_->rank(); }
+  int64_t world_size() const { return communicator_->world_size(); }
+  bool alone() const { return communicator_->world_size() == 1; }
+  bool is_first() const { return communicator_->rank() == 0; }
+  Communicator& communicator() const { return *communicator_; }
+  const ParallelPlan& plan() const { return plan_; }
+  ReducerOptions reducer_options() const;
+  std::atomic<int>* open_windows() const { return open_windows_.get(); }
+
+  // All names that some rank has: rank 0's first, in its order, then what others have beside.
+  std::vector<std::string> agree_names(const std::vector<std::string>& mine) const;
+  // CommError naming the first fact that differs, the ranks and both values.
+  void check_alike(const Facts& mine) const;
+  // Every tensor becomes rank 0's. Same shapes and dtypes everywhere.
+  void take_from_first(const std::vector<at::Tensor>& tensors) const;
+  // Floating ones become the mean over ranks, others rank 0's.
+  void average(const std::vector<at::Tensor>& tensors) const;
+  // CommError naming the first tensor that is not bitwise rank 0's, and the rank; `when`: "at step 100".
+  void check_equal(const TensorMap& tensors, const std::string& when) const;
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+  ParallelPlan plan_;
+  std::shared_ptr<std::atomic<int>> open_windows_;
+};
+
+}  // namespace tanren

@@ -1,0 +1,43 @@
+// Which ranks this process runs with, and the connection to them. Everything that needs the others is
+// decided here from what the launcher left in the environment; with one rank nothing is opened.
+// Internal to run/.
+#pragma once
+
+#include "tanren/base/one_line.h"
+#include "tanren/comm/make_communicator.h"
+#include "tanren/comm/world.h"
+#include "tanren/config/run_config.h"
+#include "tanren/parallel/data_parallel.h"
+#include "tanren/plan/plan.h"
+
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+namespace tanren {
+
+// What the machine is and which of how many ranks this process is.
+Machine this_machine(const World& world);
+
+// The connection that the config asks for; waits until every rank is there. CommError, ConfigError.
+std::shared_ptr<Communicator> connect(const RunConfig& config, const World& world);
+
+// `work` with this process's connection. What it throws ends the other ranks too, and comes out.
+template <typename Work>
+auto with_ranks(const RunConfig& config, const World& world, const Work& work) {
+  const auto ranks = connect(config, world);
+  try {
+    return work(ranks);
+  } catch (const std::exception& error) {
+    ranks->cancel(first_line(error.what()));
+    throw;
+  }
+}
+
+// Rank 0's checkpoint to go on from, seen by every rank. CheckpointError on each where some rank does
+// not see it.
+std::optional<std::filesystem::path> agreed_checkpoint(
+    Communicator& ranks, const std::optional<std::filesystem::path>& mine);
+
+}  // namespace tanren

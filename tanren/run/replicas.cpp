@@ -1,0 +1,49 @@
+#include "tanren/run/replicas.h"
+
+#include "tanren/base/error.h"
+#include "tanren/comm/thread_group.h"
+#include "tanren/plan/planner.h"
+
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace tanren {
+
+void on_replicas(
+    const Plan& plan,
+    const std::function<void(const Plan&, std::shared_ptr<const DataParallel>)>& work) {
+  const auto count = static_cast<int>(plan.parallel.replicas);
+  const auto patience = std::chrono::duration<double>(plan.parallel.patience_seconds);
+  const ThreadGroup group(
+      count, {.patience = std::chrono::duration_cast<std::chrono::milliseconds>(patience)});
+  const auto open_windows = std::make_shared<std::atomic<int>>(0);
+  std::mutex mutex;
+  std::exception_ptr first;
+  const auto run_rank = [&](int rank) {
+    const auto failed = [&](const char* why) {
+      const std::lock_guard lock(mutex);
+      if (!first) first = std::current_exception();
+      group.cancel("rank " + std::to_string(rank) + ": " + why);
+    };
+    try {
+      const Plan own = with_replica(plan, rank);
+      work(own,
+           std::make_shared<DataParallel>(group.communicator(rank), own.parallel, open_windows));
+    } catch (const std::exception& error) {
+      failed(error.what());
+    } catch (...) {
+      failed("an exception of unknown type");
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (int rank = 1; rank < count; ++rank) threads.emplace_back(run_rank, rank);
+  run_rank(0);
+  threads.clear();  // joins
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace tanren

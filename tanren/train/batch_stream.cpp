@@ -1,0 +1,78 @@
+#include "tanren/train/batch_stream.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/memory_tag.h"
+#include "tanren/base/names.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+// The loader knows it of the whole batch already.
+constexpr const char* kSamples = "samples";
+
+}  // namespace
+
+BatchStream::BatchStream(Loader loader, const DataParallel& parallel)
+    : loader_(std::move(loader)), parallel_(parallel) {}
+
+BatchStream::~BatchStream() {
+  if (!ahead_) return;
+  try {
+    ahead_->sum->wait();
+  } catch (const std::exception&) {  // whoever waits for more has been told
+  }
+}
+
+// A rank without samples may not know what there is to count.
+void BatchStream::agree(const GlobalBatch& first) {
+  std::vector<std::string> mine;
+  for (const auto& [name, count] : first.counts) {
+    if (name != kSamples) mine.push_back(name);
+  }
+  names_ = parallel_.agree_names(mine);
+}
+
+BatchStream::Ahead BatchStream::start() {
+  Ahead ahead{.batch = loader_.next(), .counts = {}, .sum = nullptr};
+  if (!names_) agree(ahead.batch);
+  std::vector<double> counts(names_->size(), 0.0);
+  for (const auto& [name, count] : ahead.batch.counts) {
+    if (name == kSamples) continue;
+    const auto found = std::find(names_->begin(), names_->end(), name);
+    if (found == names_->end()) {
+      throw DataError("[data] the data counts " + name +
+                      " in this batch, but no rank's first batch did (" + join(*names_) +
+                      "); count it in every batch, 0 where there is none");
+    }
+    counts[static_cast<size_t>(found - names_->begin())] = count;
+  }
+  const MemoryScope memory(MemoryKind::batches);
+  ahead.counts = at::tensor(counts, at::kDouble).to(parallel_.communicator().device());
+  ahead.sum = parallel_.communicator().start_sum(ahead.counts);
+  return ahead;
+}
+
+GlobalBatch BatchStream::next() {
+  if (parallel_.alone()) return loader_.next();
+  const double waited = ahead_ ? ahead_->batch.wait_seconds : 0;
+  if (!ahead_) ahead_ = start();
+  Ahead current = std::move(*ahead_);
+  ahead_.reset();
+  current.sum->wait();
+  const at::Tensor counts = current.counts.to(at::kCPU);
+  for (size_t i = 0; i < names_->size(); ++i) {
+    current.batch.counts[(*names_)[i]] = counts.const_data_ptr<double>()[i];
+  }
+  ahead_ = start();
+  // What this call waited for is the batch behind.
+  current.batch.wait_seconds = waited > 0 ? ahead_->batch.wait_seconds : current.batch.wait_seconds;
+  return std::move(current.batch);
+}
+
+}  // namespace tanren

@@ -1,0 +1,70 @@
+#include "tanren/train/evaluation_sums.h"
+
+#include "tanren/base/device_reads.h"
+#include "tanren/comm/exchange.h"
+
+#include <ATen/ATen.h>
+
+namespace tanren {
+
+void EvaluationSums::add(const Terms& terms) {
+  for (size_t i = 0; i < terms.size(); ++i) {
+    const auto& term = terms[i];
+    if (i == sums_.size()) {
+      names_.push_back(term.name);
+      count_names_.push_back(term.count_name);
+      sums_.push_back(at::zeros({}, term.sum.options().dtype(at::kDouble)));
+    }
+    sums_[i] += term.sum;
+  }
+}
+
+void EvaluationSums::add(const Counts& counts) {
+  for (const auto& [name, count] : counts) counts_[name] += count;
+}
+
+void EvaluationSums::join_over(const DataParallel& parallel) {
+  if (parallel.alone()) return;
+  std::vector<std::string> mine, counted;
+  for (size_t i = 0; i < names_.size(); ++i) mine.push_back(names_[i] + "\n" + count_names_[i]);
+  for (const auto& [name, count] : counts_) counted.push_back(name);
+  const auto terms = parallel.agree_names(mine);
+  const auto counts = parallel.agree_names(counted);
+
+  std::vector<double> row(terms.size(), 0.0);
+  if (!sums_.empty()) row = read_to_host(at::stack(sums_));
+  row.resize(terms.size(), 0.0);
+  for (const auto& name : counts) row.push_back(count(name));
+  row = sum_numbers(parallel.communicator(), row);
+
+  const auto options = sums_.empty() ? at::TensorOptions(at::kDouble) : sums_[0].options();
+  names_.clear();
+  count_names_.clear();
+  sums_.clear();
+  for (size_t i = 0; i < terms.size(); ++i) {
+    const size_t line = terms[i].find('\n');
+    names_.push_back(terms[i].substr(0, line));
+    count_names_.push_back(terms[i].substr(line + 1));
+    sums_.push_back(at::full({}, row[i], options));
+  }
+  for (size_t i = 0; i < counts.size(); ++i) counts_[counts[i]] = row[terms.size() + i];
+}
+
+NamedValues EvaluationSums::means(double& loss) const {
+  NamedValues terms;
+  if (sums_.empty()) return terms;
+  const auto values = read_to_host(at::stack(sums_));
+  loss = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    terms.emplace_back(names_[i], values[i] / counts_.at(count_names_[i]));
+    loss += terms.back().second;
+  }
+  return terms;
+}
+
+double EvaluationSums::count(const std::string& name) const {
+  const auto found = counts_.find(name);
+  return found == counts_.end() ? 0 : found->second;
+}
+
+}  // namespace tanren

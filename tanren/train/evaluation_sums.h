@@ -1,0 +1,33 @@
+// EvaluationSums: what an evaluation has seen so far, as sums of terms and of counts: on the device until
+// they are read, joined over ranks before. A value; used by evaluate.
+#pragma once
+
+#include "tanren/base/batch.h"
+#include "tanren/base/report.h"
+#include "tanren/base/terms.h"
+#include "tanren/parallel/data_parallel.h"
+
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+class EvaluationSums {
+ public:
+  void add(const Terms& terms);
+  void add(const Counts& counts);
+  // Sums become those over all ranks; a rank may have seen nothing. Reads the device once.
+  void join_over(const DataParallel& parallel);
+
+  // Each term divided by its count, and `loss`, their sum; empty where nothing was added. One read.
+  NamedValues means(double& loss) const;
+  // 0 where nobody counted it.
+  double count(const std::string& name) const;
+
+ private:
+  std::vector<std::string> names_, count_names_;
+  std::vector<at::Tensor> sums_;  // fp64, 0-dim
+  Counts counts_;
+};
+
+}  // namespace tanren

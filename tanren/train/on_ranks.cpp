@@ -1,0 +1,74 @@
+#include "tanren/train/on_ranks.h"
+
+#include "tanren/base/text.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tanren {
+
+namespace {
+
+std::string shape_of(const at::Tensor& tensor) {
+  std::ostringstream text;
+  text << tensor.sizes() << " " << c10::toString(tensor.scalar_type());
+  return text.str();
+}
+
+// Short names first: the first that differs is what the user reads.
+Facts facts_of(const RunState& run, const Plan& plan) {
+  Facts facts{{"tanren", TANREN_VERSION},
+              {"model.kind", plan.model.kind},
+              {"precision.mode", to_text(static_cast<int64_t>(plan.precision.mode))},
+              {"optimizer.kind", plan.optimizer.kind},
+              {"batch.global_batch", to_text(plan.batch.global_batch)},
+              {"updates per epoch", to_text(plan.batch.steps_per_epoch)},
+              {"length in updates", to_text(plan.length.total_steps)},
+              {"seed", to_text(static_cast<int64_t>(run.seed))},
+              {"attempt", to_text(run.attempt)},
+              {"epoch", to_text(run.epoch)},
+              {"samples consumed", to_text(run.consumed)}};
+  for (const auto& [name, tensor] : run.model_tensors()) {
+    facts.emplace_back("tensor " + name, shape_of(tensor));
+  }
+  for (const auto& phase : run.phases) {
+    for (const auto& objective : phase.objectives) {
+      for (const auto& parameter : objective.parameters) {
+        facts.emplace_back("trained by " + objective.spec.name, parameter.name);
+      }
+      facts.emplace_back("step of " + objective.spec.name, to_text(objective.step));
+    }
+  }
+  return facts;
+}
+
+}  // namespace
+
+void begin_alike(RunState& run, const Parts& parts) {
+  if (parts.parallel->alone()) return;
+  parts.parallel->check_alike(facts_of(run, parts.plan));
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : run.model_tensors()) tensors.push_back(tensor);
+  parts.parallel->take_from_first(tensors);
+  const State optimizer = run.optimizer_state();
+  parts.parallel->check_equal(optimizer.tensors, "at the start, the optimizer's state");
+}
+
+void check_weights(const RunState& run, const Parts& parts) {
+  const int64_t every = parts.parallel->plan().check_every;
+  if (parts.parallel->alone() || every <= 0 || run.step() % every != 0) return;
+  TensorMap weights;
+  for (const auto& phase : run.phases) {
+    for (const auto& objective : phase.objectives) {
+      for (const auto& [name, tensor] : objective.parameters) weights.set(name, tensor.detach());
+    }
+  }
+  parts.parallel->check_equal(weights, "at step " + to_text(run.step()));
+}
+
+}  // namespace tanren

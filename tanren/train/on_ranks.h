@@ -1,0 +1,18 @@
+// What makes several ranks one run: the same start on each, and weights that are compared now and then.
+// With one rank nothing happens. Called by train_loop.
+#pragma once
+
+#include "tanren/train/parts.h"
+#include "tanren/train/run_state.h"
+
+namespace tanren {
+
+// Before the first batch. CommError naming the first of model, optimizer, precision, data and counters
+// that is not rank 0's, on every rank; then weights and buffers become rank 0's, bitwise.
+void begin_alike(RunState& run, const Parts& parts);
+
+// After an applied update: CommError where some rank's weights are not rank 0's, every
+// parallel.check_every steps.
+void check_weights(const RunState& run, const Parts& parts);
+
+}  // namespace tanren

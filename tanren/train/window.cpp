@@ -1,0 +1,177 @@
+#include "tanren/train/window.h"
+
+#include "tanren/base/device_reads.h"
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/comm/exchange.h"
+#include "tanren/precision/measure.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tanren {
+
+namespace {
+
+// Tensors of one dtype in a row.
+at::Tensor stacked(std::vector<at::Tensor> values) {
+  for (const auto& value : values) {
+    if (value.scalar_type() == values[0].scalar_type()) continue;
+    for (auto& other : values) other = other.to(at::kDouble);
+    break;
+  }
+  return at::stack(values);
+}
+
+// Names and counts of the terms, which a rank without samples has not seen.
+const std::vector<PhaseTerm>& agree_terms(Phase& phase, const DataParallel& parallel,
+                                          const LossMeter& losses) {
+  if (phase.terms.empty()) {
+    std::vector<std::string> mine;
+    for (size_t i = 0; i < losses.names().size(); ++i) {
+      mine.push_back(losses.names()[i] + "\n" + losses.count_names()[i]);
+    }
+    for (const auto& text : parallel.agree_names(mine)) {
+      const size_t line = text.find('\n');
+      phase.terms.push_back({text.substr(0, line), text.substr(line + 1)});
+    }
+  }
+  if (losses.microsteps() == 0) return phase.terms;
+  const bool same = std::equal(
+      phase.terms.begin(), phase.terms.end(), losses.names().begin(), losses.names().end(),
+      [](const auto& term, const auto& name) { return term.name == name; });
+  if (!same) {
+    throw Error("[train] the terms of a loss differ over ranks or batches (now " +
+                join(losses.names()) +
+                "); return the same terms for every batch, 0 where there is none");
+  }
+  return phase.terms;
+}
+
+// This rank's part of the row that ranks sum.
+at::Tensor own_row(const Phase& phase, const Parts& parts, const LossMeter& losses,
+                   const std::vector<at::Tensor>& norms) {
+  const at::Device device = parts.parallel->communicator().device();
+  const auto options = at::TensorOptions(at::kDouble).device(device);
+  std::vector<at::Tensor> row;
+  if (losses.microsteps() > 0) {
+    const auto sums = stacked(losses.sums()).to(at::kDouble);
+    row.push_back(sums.view({losses.microsteps(), -1}).sum(0).to(device));
+  } else {
+    row.push_back(at::zeros({std::ssize(phase.terms)}, options));
+  }
+  const bool is_first = parts.parallel->is_first();
+  for (const auto& norm : norms) {
+    const auto own = norm.to(at::kDouble).to(device).reshape({1});
+    row.push_back(is_first ? own : at::zeros({1}, options));
+  }
+  std::vector<double> flags{parts.stop_requested() ? 1.0 : 0.0};
+  for (const auto& objective : phase.objectives) {
+    const auto* active = objective.gradients.active();
+    const size_t count = objective.gradients.parameters().size();
+    for (size_t i = 0; i < count; ++i) {
+      flags.push_back(active == nullptr || (*active)[i] != 0 ? 1.0 : 0.0);
+    }
+  }
+  row.push_back(at::tensor(flags, at::kDouble).to(device));
+  return at::cat(row);
+}
+
+// Of the objective: its terms of `names`, each divided by its count, and their weighted sum.
+void take_terms(const ObjectiveSpec& spec, const std::vector<std::string>& names,
+                const std::vector<double>& means, Status& status) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    double weight = spec.terms.empty() ? 1.0 : 0.0;
+    for (const auto& term : spec.terms) weight += term.name == names[i] ? term.weight : 0;
+    if (weight == 0.0) continue;
+    status.loss += weight * means[i];
+    status.terms.emplace_back(names[i], means[i]);
+  }
+}
+
+}  // namespace
+
+WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch& batch,
+                            const LossMeter& losses) {
+  const bool report_flush = parts.plan.precision.report_flush;
+  const bool alone = parts.parallel->alone();
+  std::vector<at::Tensor> values(losses.sums()), norms;
+  for (auto& objective : phase.objectives) {
+    const auto measured =
+        unscale_and_measure(objective.gradients.flat(), objective.scaler.scale(), report_flush);
+    (alone ? values : norms).push_back(measured.norm);
+    if (report_flush) {
+      values.push_back(measured.flush_share);
+      values.push_back(measured.overflow_share);
+    }
+  }
+
+  // Read: the row that ranks share, then this rank's own.
+  std::vector<std::string> names = losses.names(), count_names = losses.count_names();
+  std::vector<double> host, shared;
+  if (alone) {
+    host = read_to_host(stacked(values));
+  } else {
+    names.clear();
+    count_names.clear();
+    for (const auto& term : agree_terms(phase, *parts.parallel, losses)) {
+      names.push_back(term.name);
+      count_names.push_back(term.count_name);
+    }
+    at::Tensor row = own_row(phase, parts, losses, norms);
+    parts.parallel->communicator().sum(row);
+    if (!values.empty()) {
+      row = at::cat({row, stacked(values).to(at::kDouble).to(row.device())});
+    }
+    host = read_to_host(row);
+    const auto length = host.size() - values.size();
+    shared.assign(host.begin(), host.begin() + static_cast<std::ptrdiff_t>(length));
+    host.erase(host.begin(), host.begin() + static_cast<std::ptrdiff_t>(length));
+  }
+
+  const size_t num_terms = names.size();
+  std::vector<double> means(num_terms, 0.0);
+  int64_t bad_microstep = -1;
+  for (int64_t microstep = 0; microstep < losses.microsteps(); ++microstep) {
+    for (size_t i = 0; i < num_terms; ++i) {
+      const double sum = host[static_cast<size_t>(microstep) * num_terms + i];
+      if (!std::isfinite(sum) && bad_microstep < 0) bad_microstep = microstep;
+      means[i] += sum;
+    }
+  }
+  if (!alone) std::copy_n(shared.begin(), num_terms, means.begin());
+  for (size_t i = 0; i < num_terms; ++i) means[i] /= batch.count(count_names[i]);
+
+  WindowStatus window;
+  size_t next = losses.sums().size();
+  size_t next_shared = num_terms;
+  for (const auto& objective : phase.objectives) {
+    Status status;
+    take_terms(objective.spec, names, means, status);
+    status.bad_microstep = bad_microstep;
+    status.norm = alone ? host[next++] : shared[next_shared++];
+    if (report_flush) {
+      status.flush_share = host[next++];
+      status.overflow_share = host[next++];
+    }
+    window.objectives.push_back(std::move(status));
+  }
+  if (alone) return window;
+  window.stop_requested = shared[next_shared++] > 0;
+  for (auto& objective : phase.objectives) {
+    std::vector<uint8_t> active(objective.gradients.parameters().size());
+    for (auto& flag : active) flag = shared[next_shared++] > 0 ? 1 : 0;
+    objective.gradients.set_active(active);
+  }
+  return window;
+}
+
+double agreed_exact_norm(const Objective& objective, const Parts& parts) {
+  const double own = exact_norm(objective.gradients.flat());
+  if (parts.parallel->alone()) return own;
+  return sum_numbers(parts.parallel->communicator(), {parts.parallel->is_first() ? own : 0.0})[0];
+}
+
+}  // namespace tanren

@@ -1,0 +1,40 @@
+// What a window's gradients and losses are worth, measured on the device and read by the host at once.
+// On several ranks all learn the same from one all-reduce of one row: sums of the terms, the norm of
+// rank 0 (whose rounding all then share), which gradients some rank has reached, who was asked to stop.
+// Invariant: the one device read of a step. Called by train_step after the reducer.
+#pragma once
+
+#include "tanren/accumulation/loss_meter.h"
+#include "tanren/base/batch.h"
+#include "tanren/base/report.h"
+#include "tanren/train/parts.h"
+#include "tanren/train/run_state.h"
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace tanren {
+
+// Of one objective.
+struct Status {
+  double loss = 0;
+  NamedValues terms;
+  double norm = 0;             // non-finite: a gradient is, or its sum of squares just overflowed
+  int64_t bad_microstep = -1;  // first of this rank with a non-finite term
+  std::optional<double> flush_share, overflow_share;
+};
+
+struct WindowStatus {
+  std::vector<Status> objectives;
+  bool stop_requested = false;  // on some of several ranks
+};
+
+// Unscales the gradients in place, and makes active() of each what it is on all ranks.
+WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch& batch,
+                            const LossMeter& losses);
+
+// The 2-norm of the objective's gradients in double; on several ranks that of rank 0.
+double agreed_exact_norm(const Objective& objective, const Parts& parts);
+
+}  // namespace tanren
