@@ -1,5 +1,6 @@
 #include "tanren/base/error.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/comm/world.h"
 #include "tanren/metrics/evaluation_file.h"
 #include "tanren/run/run.h"
 #include "cli/verbs.h"
@@ -31,11 +32,15 @@ std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& argume
   return {checkpoint, evaluate_checkpoint(named.config, checkpoint, registry, nullptr)};
 }
 
+// Of the processes that a launcher started: the one that talks.
+bool is_first_rank() { return world_of(process_environment()).rank == 0; }
+
 }  // namespace
 
 int eval(const Arguments& arguments, const Registry& registry) {
   const auto [checkpoint, evaluated] = evaluated_of(arguments, registry);
   const auto& [report, sample] = evaluated;
+  if (!is_first_rank()) return 0;
   if (arguments.json) {
     nlohmann::ordered_json json{
         {"checkpoint", checkpoint.string()}, {"step", report.step}, {"samples", report.samples}};

@@ -92,8 +92,9 @@ int run(const Arguments& arguments, const Registry& registry) {
       void flush() override { sink->flush(); }
     };
     auto late = std::make_unique<Late>();
-    input.started = [late = late.get(), &named, began_before](const Plan& plan,
-                                                              const auto& resumed_from) {
+    input.started = [late = late.get(), &named, began_before](
+                        const Plan& plan, const auto& resumed_from, const auto& ranks) {
+      for (const std::string& line : ranks) std::cout << line << "\n";
       if (resumed_from) {
         std::cout << "going on from " << resumed_from->string() << "\n";
       } else if (began_before) {
@@ -108,8 +109,8 @@ int run(const Arguments& arguments, const Registry& registry) {
     input.sinks.push_back(console.get());
   }
   const RunOutput output = tanren::run(input, registry);
-  if (arguments.json) std::cout << to_json(output.summary) << "\n";
-  if (talk) print_end(output, named, arguments.program);
+  if (arguments.json && output.is_first) std::cout << to_json(output.summary) << "\n";
+  if (talk && output.is_first) print_end(output, named, arguments.program);
   return output.loop.ending == Ending::interrupted ? 130 : 0;
 }
 

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 
 namespace tanren {
@@ -27,7 +29,7 @@ std::string message_of(const std::function<void()>& work) {
 }
 
 TEST(DataParallel, a_fact_that_differs_is_named_on_every_rank) {
-  on_ranks(3, [](Communicator& comm) {
+  testing::on_ranks(3, [](Communicator& comm) {
     const DataParallel parallel = of(comm);
     Facts facts{{"config", "equal"}, {"parameter mlp.0.weight", "[4, 3] Float"}};
     parallel.check_alike(facts);
@@ -42,7 +44,7 @@ TEST(DataParallel, a_fact_that_differs_is_named_on_every_rank) {
 }
 
 TEST(DataParallel, a_fact_that_is_missing_is_named) {
-  on_ranks(2, [](Communicator& comm) {
+  testing::on_ranks(2, [](Communicator& comm) {
     Facts facts{{"a", "1"}, {"b", "2"}};
     if (comm.rank() == 1) facts.pop_back();
     const std::string message = message_of([&] { of(comm).check_alike(facts); });
@@ -52,7 +54,7 @@ TEST(DataParallel, a_fact_that_is_missing_is_named) {
 }
 
 TEST(DataParallel, names_are_those_of_any_rank_in_the_same_order_everywhere) {
-  on_ranks(3, [](Communicator& comm) {
+  testing::on_ranks(3, [](Communicator& comm) {
     std::vector<std::string> mine;
     if (comm.rank() == 1) mine = {"tokens", "a:1,b"};
     if (comm.rank() == 2) mine = {"pixels", "tokens"};
@@ -62,7 +64,7 @@ TEST(DataParallel, names_are_those_of_any_rank_in_the_same_order_everywhere) {
 }
 
 TEST(DataParallel, tensors_of_every_dtype_and_layout_become_rank_0s) {
-  on_ranks(3, [](Communicator& comm) {
+  testing::on_ranks(3, [](Communicator& comm) {
     const double mine = comm.rank();
     const auto lasting = at::MemoryFormat::ChannelsLast;
     std::vector<at::Tensor> tensors{
@@ -81,7 +83,7 @@ TEST(DataParallel, tensors_of_every_dtype_and_layout_become_rank_0s) {
 }
 
 TEST(DataParallel, an_average_is_the_mean_and_counters_are_rank_0s) {
-  on_ranks(3, [](Communicator& comm) {
+  testing::on_ranks(3, [](Communicator& comm) {
     const std::vector<at::Tensor> tensors{at::full({2}, 3.0 * comm.rank()),
                                           at::full({}, comm.rank() + 7, at::kLong)};
     of(comm).average(tensors);
@@ -91,7 +93,7 @@ TEST(DataParallel, an_average_is_the_mean_and_counters_are_rank_0s) {
 }
 
 TEST(DataParallel, one_bit_of_difference_names_rank_and_tensor) {
-  on_ranks(3, [](Communicator& comm) {
+  testing::on_ranks(3, [](Communicator& comm) {
     TensorMap tensors;
     tensors.set("a", at::ones({5}));
     tensors.set("b", at::ones({2, 2, 2, 2}).contiguous(at::MemoryFormat::ChannelsLast));

@@ -1,15 +1,13 @@
 #include "tanren/parallel/reducer.h"
 
 #include "tanren/base/error.h"
-#include "tanren/comm/thread_group.h"
+#include "tanren/comm/on_ranks_test_util.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <thread>
 #include <vector>
 
 namespace tanren {
@@ -34,14 +32,6 @@ struct Chain {
   std::vector<at::Tensor> parameters;
 };
 
-void on_ranks(const ThreadGroup& group, const std::function<void(Communicator&)>& work) {
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    threads.emplace_back([&, rank] { work(*group.communicator(rank)); });
-  }
-  for (auto& thread : threads) thread.join();
-}
-
 void backward(const at::Tensor& loss) { torch::autograd::backward({loss}, {at::ones_like(loss)}); }
 
 // The gradient of one rank that sees every input.
@@ -58,7 +48,7 @@ TEST(Reducer, sums_over_ranks_are_what_one_rank_would_have_and_buckets_go_early)
   const ThreadGroup group(kRanks);
   const at::Tensor expected = alone({0.1, 0.2, 0.3});
   std::vector<at::Tensor> sums(kRanks);
-  on_ranks(group, [&](Communicator& comm) {
+  testing::on_ranks(group, kRanks, [&](Communicator& comm) {
     const Chain chain;
     Gradients gradients(chain.parameters);
     Reducer reducer({&gradients}, comm, kSmall);
@@ -80,7 +70,7 @@ TEST(Reducer, sums_over_ranks_are_what_one_rank_would_have_and_buckets_go_early)
 TEST(Reducer, several_microsteps_are_summed_once) {
   const ThreadGroup group(kRanks);
   const at::Tensor expected = alone({0.1, 0.2, 0.3, 0.4, 0.5, 0.6});
-  on_ranks(group, [&](Communicator& comm) {
+  testing::on_ranks(group, kRanks, [&](Communicator& comm) {
     const Chain chain;
     Gradients gradients(chain.parameters);
     Reducer reducer({&gradients}, comm, kSmall);
@@ -100,7 +90,7 @@ TEST(Reducer, several_microsteps_are_summed_once) {
 TEST(Reducer, a_rank_without_samples_and_one_that_skips_a_layer_still_take_part) {
   const ThreadGroup group(kRanks);
   const at::Tensor expected = alone({0.1}) + alone({0.2}, /*skips=*/true);
-  on_ranks(group, [&](Communicator& comm) {
+  testing::on_ranks(group, kRanks, [&](Communicator& comm) {
     const Chain chain;
     Gradients gradients(chain.parameters);
     Reducer reducer({&gradients}, comm, kSmall);
@@ -114,7 +104,7 @@ TEST(Reducer, a_rank_without_samples_and_one_that_skips_a_layer_still_take_part)
 
 TEST(Reducer, what_fires_twice_in_a_last_microstep_goes_once) {
   const ThreadGroup group(kRanks);
-  on_ranks(group, [&](Communicator& comm) {
+  testing::on_ranks(group, kRanks, [&](Communicator& comm) {
     const Chain chain;
     Gradients gradients(chain.parameters);
     Reducer reducer({&gradients}, comm);
@@ -134,7 +124,7 @@ TEST(Reducer, what_fires_twice_in_a_last_microstep_goes_once) {
 
 TEST(Reducer, buckets_of_two_dtypes_and_two_objectives_keep_one_order) {
   const ThreadGroup group(kRanks);
-  on_ranks(group, [&](Communicator& comm) {
+  testing::on_ranks(group, kRanks, [&](Communicator& comm) {
     const Chain wide, narrow(at::kFloat), other;
     std::vector<at::Tensor> mixed = wide.parameters;
     mixed.insert(mixed.end(), narrow.parameters.begin(), narrow.parameters.end());
@@ -153,7 +143,7 @@ TEST(Reducer, buckets_of_two_dtypes_and_two_objectives_keep_one_order) {
 
 TEST(Reducer, a_cancel_ends_a_rank_that_waits) {
   const ThreadGroup group(kRanks);
-  on_ranks(group, [&](Communicator& comm) {
+  testing::on_ranks(group, kRanks, [&](Communicator& comm) {
     const Chain chain;
     Gradients gradients(chain.parameters);
     Reducer reducer({&gradients}, comm);
@@ -161,6 +151,46 @@ TEST(Reducer, a_cancel_ends_a_rank_that_waits) {
     if (comm.rank() == 2) return comm.cancel("rank 2 stopped: disk full");
     EXPECT_THROW(reducer.finish(), CommError);
   });
+}
+
+TEST(Reducer, without_overlap_every_bucket_waits_for_the_end) {
+  const ThreadGroup group(kRanks);
+  testing::on_ranks(group, kRanks, [&](Communicator& comm) {
+    const Chain chain;
+    Gradients gradients(chain.parameters);
+    Reducer reducer({&gradients}, comm,
+                    {.first_bucket_bytes = 80, .bucket_bytes = 140, .overlap = false});
+    reducer.begin();
+    reducer.set_last(true);
+    backward(chain.loss(0.1));
+    reducer.finish();
+    EXPECT_EQ(reducer.num_overlapped(), 0);
+    EXPECT_EQ(reducer.num_reductions(), 3);
+    EXPECT_TRUE(at::allclose(gradients.flat()[0], 3 * alone({0.1}), 1e-12, 1e-14));
+  });
+}
+
+// Half the bytes, and the rounding of the wire's dtype: a share of 2^-8 or 2^-11 an element.
+TEST(Reducer, compressed_gradients_are_the_sum_to_the_wires_rounding) {
+  for (const at::ScalarType wire : {at::kBFloat16, at::kHalf}) {
+    const ThreadGroup group(kRanks);
+    const at::Tensor expected = alone({0.1, 0.2, 0.3}).to(at::kFloat);
+    std::vector<at::Tensor> sums(kRanks);
+    testing::on_ranks(group, kRanks, [&](Communicator& comm) {
+      const Chain chain(at::kFloat);
+      Gradients gradients(chain.parameters);
+      Reducer reducer({&gradients}, comm, {.wire = wire});
+      reducer.begin();
+      reducer.set_last(true);
+      backward(chain.loss(0.1 * (comm.rank() + 1)));
+      reducer.finish();
+      sums[static_cast<size_t>(comm.rank())] = gradients.flat()[0].clone();
+    });
+    EXPECT_TRUE(at::allclose(sums[0], expected, wire == at::kHalf ? 3e-3 : 2e-2, 1e-6));
+    EXPECT_FALSE(at::equal(sums[0], expected));
+    EXPECT_TRUE(at::equal(sums[0], sums[2]));
+    EXPECT_EQ(group.num_bytes(), expected.numel() * 2);
+  }
 }
 
 TEST(Reducer, of_one_rank_does_nothing) {

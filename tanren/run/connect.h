@@ -3,7 +3,7 @@
 // Internal to run/.
 #pragma once
 
-#include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 #include "tanren/comm/make_communicator.h"
 #include "tanren/comm/world.h"
 #include "tanren/config/run_config.h"

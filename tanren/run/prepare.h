@@ -25,6 +25,9 @@ struct Prepared {
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
                  const std::filesystem::path& kept, Datasets given = {});
 
+// Everything of a step folder.
+void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint);
+
 // Before training: makes the plan the one that memory allows.
 Fitted fit(Prepared& prepared);
 

@@ -105,11 +105,6 @@ Fitted fit(Prepared& prepared) {
 
 namespace {
 
-void load(RunState& state, const std::filesystem::path& checkpoint) {
-  const Snapshot snapshot = read_checkpoint(checkpoint);
-  state.load(snapshot.model, snapshot.optimizer, snapshot.run, snapshot.average);
-}
-
 // What the run folder keeps of the run, each cut back to `state`: what came after it was lost and
 // happens again.
 std::vector<std::unique_ptr<Sink>> make_sinks(
@@ -199,7 +194,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   parts.parallel = std::move(parallel);
   const bool is_first = parts.parallel->is_first();
   RunState state = build_run_state(std::move(task), parts);
-  if (shared.checkpoint) load(state, *shared.checkpoint);
+  if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint);
   if (prepared.optimizer) start_optimizer(state, *prepared.optimizer);
 
   Surroundings surroundings{.train = *prepared.datasets.train,
@@ -320,81 +315,6 @@ PlannedMemory plan_memory_of(const RunConfig& config, const Registry& registry,
   Prepared prepared = prepare(config, registry, goes_on, folder);
   const Fitted fitted = fit(prepared);
   return {fitted.plan, memory_outlook(prepared.fit, fitted)};
-}
-
-std::filesystem::path chosen_checkpoint(const RunConfig& config,
-                                        const std::filesystem::path& folder) {
-  const std::string& which = config.evaluate.checkpoint;
-  const auto checkpoints = folder / "checkpoints";
-  const auto exported = exported_weights(folder);
-  if (which == "exported") {
-    if (exported) return *exported;
-    throw CheckpointError("[eval] " + folder.string() +
-                          " has no model.safetensors; a run writes it when it finishes");
-  }
-  if (which == "best") {
-    if (auto best = best_checkpoint(checkpoints)) return *best;
-    throw CheckpointError("[eval] " + folder.string() +
-                          " keeps no best checkpoint; train with checkpoint.best = 1");
-  }
-  if (which != "latest") {
-    if (auto step = checkpoint_of_step(checkpoints, std::stoll(which.substr(5)))) return *step;
-    throw CheckpointError("[eval] " + checkpoints.string() + " has no complete " + which +
-                          "; name one that it has in evaluate.checkpoint");
-  }
-  if (auto latest = latest_checkpoint(checkpoints)) return *latest;
-  if (exported) return *exported;
-  throw CheckpointError("[eval] " + folder.string() +
-                        " has no complete checkpoint; train first with tanren run");
-}
-
-Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
-                              const Registry& registry, const std::atomic<bool>* stop) {
-  // RUN/checkpoints/STEP or RUN/FILE
-  const bool is_step = std::filesystem::is_directory(checkpoint);
-  const auto folder = is_step ? checkpoint.parent_path().parent_path() : checkpoint.parent_path();
-  Prepared prepared = prepare(config, registry, /*has_weights=*/true, folder);
-  if (!prepared.datasets.eval) {
-    throw ConfigError("[evaluate] the config has no [data.eval]; add it, or set data.eval.kind");
-  }
-  const Parts parts = build_parts(prepared.plan, stop);
-  RunState state = build_run_state(std::move(prepared.task), parts);
-  if (!is_step) {
-    const bool averaged = load_exported(state, checkpoint);
-    auto report = evaluate(state, parts, *prepared.datasets.eval);
-    report.averaged = averaged;
-    return {report, write_sample(state, parts)};
-  }
-  load(state, checkpoint);
-  if (parts.plan.average.buffers == AverageBuffers::estimate && parts.plan.average.evaluate) {
-    estimate_statistics(state, parts, *prepared.datasets.train);
-  }
-  return {evaluate(state, parts, *prepared.datasets.eval), write_sample(state, parts)};
-}
-
-Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::filesystem::path& data,
-                               const std::vector<std::string>& sets, const Registry& registry,
-                               const std::atomic<bool>* stop) {
-  const SafetensorsFile read = read_safetensors(file);
-  auto [config, info, train_samples] = description_of(read.metadata, file, sets, registry.known());
-  check_described({config, info, train_samples}, read.tensors, file.string(), registry.models);
-  SourceOptions& source = config.data.eval;
-  if (!data.empty()) source.path = std::filesystem::absolute(data).string();
-  const auto own = registry.datasets.kinds();
-  const bool is_own = std::find(own.begin(), own.end(), source.kind) != own.end();
-  if (source.path.empty() && source.kind != "synthetic" && !is_own) {
-    throw ConfigError("[eval] the data are missing; name a file or folder of kind " + source.kind +
-                      " behind " + file.string());
-  }
-  Datasets datasets{described_dataset(info, train_samples),
-                    registry.datasets.open(source, "data", &info)};
-  Prepared prepared = prepare(config, registry, /*has_weights=*/true, "", std::move(datasets));
-  const Parts parts = build_parts(prepared.plan, stop);
-  RunState state = build_run_state(std::move(prepared.task), parts);
-  const bool averaged = load_exported(state, read, file.string());
-  Evaluated evaluated{evaluate(state, parts, *prepared.datasets.eval), write_sample(state, parts)};
-  evaluated.report.averaged = averaged;
-  return evaluated;
 }
 
 }  // namespace tanren

@@ -58,7 +58,7 @@ PlannedMemory plan_memory_of(const RunConfig& config, const Registry& registry,
                              const std::filesystem::path& folder = {});
 
 struct Evaluated {
-  EvaluationReport report;
+  EvaluationReport report;  // the same on every rank
   std::optional<std::string> sample;  // what a language model writes, as [generate] asks
 };
 
@@ -68,7 +68,8 @@ std::filesystem::path chosen_checkpoint(const RunConfig& config,
                                         const std::filesystem::path& folder);
 
 // Evaluates a step folder or a file of exported weights on the config's evaluation data: of a run
-// with averages the averaged weights, unless average.evaluate is false.
+// with averages the averaged weights, unless average.evaluate is false. The processes that a launcher
+// started share the samples.
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
                               const Registry& registry, const std::atomic<bool>* stop);
 
