@@ -10,20 +10,9 @@
 
 namespace tanren {
 
-Machine this_machine(const World& world) {
-  Machine machine = probe_machine();
-  machine.rank = world.rank;
-  machine.world_size = world.size;
-  machine.local_rank = world.local_rank;
-  machine.local_ranks = world.local_size;
-  machine.launcher = world.size > 1 ? world.launcher : "";
-  if (world.size > 1) machine.meeting = world.host + ":" + std::to_string(world.port);
-  return machine;
-}
-
 std::shared_ptr<Communicator> connect(const RunConfig& config, const World& world) {
   if (world.size == 1) return single_communicator();
-  Machine machine = this_machine(world);
+  Machine machine = with_world(probe_machine(), world);
   probe_accelerators(machine, config.run.device);
   const ParallelPlan plan = plan_ranks(config, machine);
   const auto patience = std::chrono::duration<double>(plan.patience_seconds);

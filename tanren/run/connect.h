@@ -17,9 +17,6 @@
 
 namespace tanren {
 
-// What the machine is and which of how many ranks this process is.
-Machine this_machine(const World& world);
-
 // The connection that the config asks for; waits until every rank is there. CommError, ConfigError.
 std::shared_ptr<Communicator> connect(const RunConfig& config, const World& world);
 

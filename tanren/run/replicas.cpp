@@ -30,7 +30,7 @@ void on_replicas(
       group.cancel("rank " + std::to_string(rank) + ": " + why);
     };
     try {
-      const Plan own = with_replica(plan, rank);
+      const Plan own = replica_plan(plan, rank);
       work(own,
            std::make_shared<DataParallel>(group.communicator(rank), own.parallel, open_windows));
     } catch (const std::exception& error) {
