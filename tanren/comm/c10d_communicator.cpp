@@ -19,12 +19,17 @@ namespace {
 
 class C10dCommunicator final : public Communicator {
  public:
-  C10dCommunicator(c10::intrusive_ptr<c10d::Backend> backend, std::string name, bool in_place)
-      : backend_(std::move(backend)), name_(std::move(name)), in_place_(in_place) {}
+  C10dCommunicator(c10::intrusive_ptr<c10d::Backend> backend, std::string name, bool in_place,
+                   at::Device device)
+      : backend_(std::move(backend)),
+        name_(std::move(name)),
+        in_place_(in_place),
+        device_(device) {}
 
   int rank() const override { return backend_->getRank(); }
   int world_size() const override { return backend_->getSize(); }
   std::string_view name() const override { return name_; }
+  at::Device device() const override { return device_; }
 
   Work start_sum(const at::Tensor& tensor) override {
     std::vector<at::Tensor> tensors = {tensor};
@@ -99,6 +104,7 @@ class C10dCommunicator final : public Communicator {
   c10::intrusive_ptr<c10d::Backend> backend_;
   std::string name_;
   bool in_place_;
+  at::Device device_;
   std::mutex mutex_;
   std::string why_;  // guarded by mutex_
 };
@@ -106,8 +112,9 @@ class C10dCommunicator final : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> c10d_communicator(c10::intrusive_ptr<c10d::Backend> backend,
-                                                std::string name, bool in_place) {
-  return std::make_unique<C10dCommunicator>(std::move(backend), std::move(name), in_place);
+                                                std::string name, bool in_place,
+                                                at::Device device) {
+  return std::make_unique<C10dCommunicator>(std::move(backend), std::move(name), in_place, device);
 }
 
 }  // namespace tanren

@@ -11,7 +11,9 @@
 namespace tanren {
 
 // `in_place`: whether the backend can gather into the tensor that holds the part already.
+// `device`: whose tensors it carries.
 std::unique_ptr<Communicator> c10d_communicator(c10::intrusive_ptr<c10d::Backend> backend,
-                                                std::string name, bool in_place);
+                                                std::string name, bool in_place,
+                                                at::Device device = at::kCPU);
 
 }  // namespace tanren

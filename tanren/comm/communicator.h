@@ -6,6 +6,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <memory>
 #include <string>
@@ -27,6 +28,8 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
   virtual std::string_view name() const = 0;  // single, threads, gloo, nccl
+  // The device whose tensors this rank's operations take.
+  virtual at::Device device() const { return at::kCPU; }
 
   // tensor: dense, any shape, of the same number of elements and dtype on every rank. It becomes the
   // sum over ranks.

@@ -18,8 +18,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -42,6 +44,34 @@ class QuietScope {
  private:
   static constexpr int kFatal = 3;
   int before_;
+};
+
+// c10d's Gloo has no abort: a wait lasts until its connection breaks or its time is over. Here it breaks
+// all connections, as a time-out does, so that every wait ends, here and on the other ranks.
+class Gloo final : public c10d::ProcessGroupGloo {
+ public:
+  using ProcessGroupGloo::ProcessGroupGloo;
+  ~Gloo() override {
+    // The class underneath would wait for what is under way.
+    bool is_busy = false;
+    {
+      const std::lock_guard lock(workMutex_);
+      is_busy = !workQueue_.empty() || std::any_of(workInProgress_.begin(), workInProgress_.end(),
+                                                   [](const auto& work) { return work.defined(); });
+    }
+    if (is_busy) break_connections();
+  }
+  void abort() override { break_connections(); }
+
+ private:
+  void break_connections() {
+    for (const auto& context : contexts_) {
+      for (int rank = 0; rank < getSize(); ++rank) {
+        auto* pair = dynamic_cast<gloo::transport::tcp::Pair*>(context->getPair(rank).get());
+        if (pair != nullptr) pair->signalExceptionExternal("aborted");
+      }
+    }
+  }
 };
 
 Store meet_at(const World& world, std::chrono::milliseconds patience) {
@@ -131,8 +161,8 @@ std::unique_ptr<Communicator> gloo_communicator(const World& world,
         interface != nullptr && *interface != 0
             ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
             : c10d::ProcessGroupGloo::createDeviceForHostname(own_address(world)));
-    auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(
-        c10::make_intrusive<c10d::PrefixStore>("gloo", store), world.rank, world.size, options);
+    auto group = c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store),
+                                           world.rank, world.size, options);
     return c10d_communicator(std::move(group), "gloo", /*in_place=*/false);
   } catch (const CommError&) {
     throw;

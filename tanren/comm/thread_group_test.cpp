@@ -2,29 +2,19 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
+#include "tanren/comm/on_ranks_test_util.h"
 
 #include <ATen/ATen.h>
 
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <thread>
 #include <vector>
 
 namespace tanren {
 namespace {
 
 using testing::error_of;
-
-// work(communicator) on a thread for each rank.
-void on_ranks(const ThreadGroup& group, int world_size,
-              const std::function<void(Communicator&)>& work) {
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < world_size; ++rank) {
-    threads.emplace_back([&, rank] { work(*group.communicator(rank)); });
-  }
-  for (auto& thread : threads) thread.join();
-}
+using testing::on_ranks;
 
 TEST(ThreadGroup, ranks_that_ask_for_different_things_are_told_apart_and_none_hangs) {
   const ThreadGroup group(2);

@@ -1,0 +1,120 @@
+// Ranks as threads, for tests: each runs the same function with its own communicator, over a ThreadGroup
+// or over Gloo's real connections on the loopback. All are joined; what one throws ends the waits of the
+// others and comes out of the call. Included by tests only.
+#pragma once
+
+#include "tanren/base/error.h"
+#include "tanren/comm/gloo.h"
+#include "tanren/comm/thread_group.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace tanren::testing {
+
+using RankWork = std::function<void(Communicator&)>;
+
+// The first exception of several threads. One that is no CommError goes before those that are: they
+// may be echoes of it.
+class FirstFailure {
+ public:
+  void add(std::exception_ptr failure, bool may_be_echo) {
+    const std::lock_guard lock(mutex_);
+    if (failure_ == nullptr || (is_echo_ && !may_be_echo)) {
+      failure_ = std::move(failure);
+      is_echo_ = may_be_echo;
+    }
+  }
+  void rethrow() const {
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+  bool is_echo_ = false;
+};
+
+// communicator_of(rank) and then work on a thread for each rank.
+inline void run_ranks(int world_size,
+                      const std::function<std::unique_ptr<Communicator>(int)>& communicator_of,
+                      const RankWork& work) {
+  FirstFailure failure;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      std::unique_ptr<Communicator> comm;
+      const auto failed = [&](const char* what, bool may_be_echo) {
+        failure.add(std::current_exception(), may_be_echo);
+        if (comm != nullptr) comm->cancel("[comm] rank " + std::to_string(rank) + ": " + what);
+      };
+      try {
+        comm = communicator_of(rank);
+        work(*comm);
+      } catch (const CommError& error) {
+        failed(error.what(), true);
+      } catch (const std::exception& error) {
+        failed(error.what(), false);
+      } catch (...) {
+        failed("an exception of no known type", false);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  failure.rethrow();
+}
+
+inline void on_ranks(const ThreadGroup& group, int world_size, const RankWork& work) {
+  run_ranks(
+      world_size, [&](int rank) { return group.communicator(rank); }, work);
+}
+
+inline void on_ranks(int world_size, const RankWork& work) {
+  on_ranks(ThreadGroup(world_size), world_size, work);
+}
+
+// A port of the loopback that was free a moment ago.
+inline int free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  const bool found = ::bind(socket, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+                     ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+  ::close(socket);
+  if (!found) throw std::runtime_error("the loopback has no free port");
+  return ntohs(address.sin_port);
+}
+
+inline World world_at(int rank, int size, int port) {
+  World world;
+  world.rank = world.local_rank = rank;
+  world.size = world.local_size = size;
+  world.port = port;
+  return world;
+}
+
+// Over Gloo: the engine of ranks that are processes, here threads with connections of their own.
+inline void on_gloo_ranks(int world_size, const RankWork& work) {
+  const int port = free_port();
+  run_ranks(
+      world_size,
+      [&](int rank) {
+        return gloo_communicator(world_at(rank, world_size, port), std::chrono::seconds(60));
+      },
+      work);
+}
+
+}  // namespace tanren::testing
