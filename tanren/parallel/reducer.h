@@ -38,9 +38,6 @@ class Reducer {
 
   // Before a window: no bucket has gone.
   void begin();
-  // Whether what fires from now on has seen all of the window's samples, so that it may go: true
-  // around the last microstep, and of one that is split, around its last part.
-  void set_last(bool last) { last_ = last; }
   // After the window's last backward: starts what has not gone, and waits for all. Then every gradient
   // is the sum over ranks, bitwise the same on each. CommError.
   void finish();
@@ -52,6 +49,7 @@ class Reducer {
   int64_t num_reductions() const { return reductions_; }
 
  private:
+  friend class SyncScope;
   struct Bucket {
     at::Tensor range;
     at::Tensor wire;  // its rounded copy, where there is one
@@ -75,6 +73,19 @@ class Reducer {
   int64_t reductions_ = 0;
   bool overlap_ = true;
   bool last_ = false;
+};
+
+// While it lives, gradients that backward completes go to the other ranks, if it is of the window's last
+// microstep (and of one that is split, of its last part); without one they wait.
+class SyncScope {
+ public:
+  SyncScope(Reducer& reducer, bool is_last) : reducer_(reducer) { reducer_.last_ = is_last; }
+  ~SyncScope() { reducer_.last_ = false; }
+  SyncScope(const SyncScope&) = delete;
+  SyncScope& operator=(const SyncScope&) = delete;
+
+ private:
+  Reducer& reducer_;
 };
 
 }  // namespace tanren

@@ -54,7 +54,7 @@ TEST(Reducer, sums_over_ranks_are_what_one_rank_would_have_and_buckets_go_early)
     Reducer reducer({&gradients}, comm, kSmall);
     EXPECT_EQ(reducer.num_buckets(), 3);
     reducer.begin();
-    reducer.set_last(true);
+    const SyncScope last(reducer, true);
     backward(chain.loss(0.1 * (comm.rank() + 1)));
     reducer.finish();
     EXPECT_EQ(reducer.num_overlapped(), 3);
@@ -78,7 +78,7 @@ TEST(Reducer, several_microsteps_are_summed_once) {
       gradients.zero();
       reducer.begin();
       backward(chain.loss(0.1 * (2 * comm.rank() + 1)));
-      reducer.set_last(true);
+      const SyncScope last(reducer, true);
       backward(chain.loss(0.1 * (2 * comm.rank() + 2)));
       reducer.finish();
       EXPECT_TRUE(at::allclose(gradients.flat()[0], expected, 1e-12, 1e-14));
@@ -95,7 +95,7 @@ TEST(Reducer, a_rank_without_samples_and_one_that_skips_a_layer_still_take_part)
     Gradients gradients(chain.parameters);
     Reducer reducer({&gradients}, comm, kSmall);
     reducer.begin();
-    reducer.set_last(true);
+    const SyncScope last(reducer, true);
     if (comm.rank() < 2) backward(chain.loss(0.1 * (comm.rank() + 1), comm.rank() == 1));
     reducer.finish();
     EXPECT_TRUE(at::allclose(gradients.flat()[0], expected, 1e-12, 1e-14));
@@ -110,7 +110,7 @@ TEST(Reducer, what_fires_twice_in_a_last_microstep_goes_once) {
     Reducer reducer({&gradients}, comm);
     EXPECT_EQ(reducer.num_buckets(), 1);
     reducer.begin();
-    reducer.set_last(true);
+    const SyncScope last(reducer, true);
     // A microstep that broke off after the last layer: the rest comes from a second backward.
     const at::Tensor loss = chain.loss(0.1);
     torch::autograd::backward({loss}, {at::ones_like(loss)}, true, false, {chain.parameters[2]});
@@ -132,7 +132,7 @@ TEST(Reducer, buckets_of_two_dtypes_and_two_objectives_keep_one_order) {
     Reducer reducer({&first, &second}, comm);
     EXPECT_EQ(reducer.num_buckets(), 3);
     reducer.begin();
-    reducer.set_last(true);
+    const SyncScope last(reducer, true);
     backward(wide.loss(0.1));
     if (comm.rank() != 1) backward(narrow.loss(0.1));  // elsewhere it waits for finish
     backward(other.loss(0.1));
@@ -161,7 +161,7 @@ TEST(Reducer, without_overlap_every_bucket_waits_for_the_end) {
     Reducer reducer({&gradients}, comm,
                     {.first_bucket_bytes = 80, .bucket_bytes = 140, .overlap = false});
     reducer.begin();
-    reducer.set_last(true);
+    const SyncScope last(reducer, true);
     backward(chain.loss(0.1));
     reducer.finish();
     EXPECT_EQ(reducer.num_overlapped(), 0);
@@ -181,7 +181,7 @@ TEST(Reducer, compressed_gradients_are_the_sum_to_the_wires_rounding) {
       Gradients gradients(chain.parameters);
       Reducer reducer({&gradients}, comm, {.wire = wire});
       reducer.begin();
-      reducer.set_last(true);
+      const SyncScope last(reducer, true);
       backward(chain.loss(0.1 * (comm.rank() + 1)));
       reducer.finish();
       sums[static_cast<size_t>(comm.rank())] = gradients.flat()[0].clone();

@@ -65,6 +65,16 @@ Plan replica_plan(Plan plan, int64_t rank) {
   return plan;
 }
 
+ParallelPlan plan_connection(const RunConfig& config, const Machine& machine) {
+  Plan plan;
+  plan.run = config.run;
+  const ModelProfile unknown;
+  const Request request{config, machine, unknown};
+  plan_device(request, plan);
+  plan_ranks(request, plan);
+  return plan.parallel;
+}
+
 MemoryPlan plan_process_memory(const RunConfig& config, const Machine& machine) {
   Plan plan;
   plan.run = config.run;

@@ -14,7 +14,7 @@ std::shared_ptr<Communicator> connect(const RunConfig& config, const World& worl
   if (world.size == 1) return single_communicator();
   Machine machine = with_world(probe_machine(), world);
   probe_accelerators(machine, config.run.device);
-  const ParallelPlan plan = plan_ranks(config, machine);
+  const ParallelPlan plan = plan_connection(config, machine);
   const auto patience = std::chrono::duration<double>(plan.patience_seconds);
   return make_communicator(
       world, {.backend = plan.backend,

@@ -13,6 +13,7 @@
 #include "tanren/optimizer/schedule.h"
 #include "tanren/plan/planner.h"
 #include "tanren/plan/print.h"
+#include "tanren/plan/probe_machine.h"
 #include "tanren/run/check_data.h"
 #include "tanren/run/connect.h"
 #include "tanren/run/device.h"

@@ -155,7 +155,6 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
   Recovery& recovery = *parts.recovery;
   const Undo undo(phase, /*with_generators=*/true);
   for (auto& objective : phase.objectives) objective.gradients.begin_microstep();
-  if (phase.reducer) phase.reducer->set_last(is_last);
   recovery.begin();
   std::optional<Shortage> shortage = attempt([&] {
     const BlockTrailScope trail;
@@ -171,6 +170,8 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
       check_blocks("memory.offload", parts.plan.memory.offload, /*with_input=*/false);
     }
     const MemoryScope memory(MemoryKind::temporaries);
+    std::optional<SyncScope> sync;
+    if (phase.reducer) sync.emplace(*phase.reducer, is_last);
     backward_pending(phase, terms, pending, context.batch);
     context.losses.add(terms, piece.size());
   });

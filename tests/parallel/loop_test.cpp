@@ -1,0 +1,259 @@
+// Whole runs on ranks that are threads: the log of one rank, stop and resume on other numbers of ranks,
+// evaluation without padding, failures that end all.
+#include "tests/support/rank_run.h"
+#include "tests/support/token_data.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/file.h"
+#include "tanren/base/testing.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/run/run.h"
+#include "tanren/train/evaluate.h"
+#include "tanren/train/on_ranks.h"
+
+#include <nlohmann/json.hpp>
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <sstream>
+#include <vector>
+
+namespace tanren::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+RunConfig looped_config(int64_t replicas) {
+  auto config = tiny_config("mlp");
+  config.run.steps = 9;
+  config.run.threads = 2;
+  config.model.dropout = 0.2;
+  config.batch.global_batch = "14";  // 64 samples: the last batch of an epoch has 8
+  config.schedule.kind = "cosine";
+  config.clip.norm = 1;
+  config.data.eval = config.data.train;
+  config.data.eval.samples = 31;  // of 2 or 3 ranks none has as many as another
+  config.evaluate.every = 4;
+  config.evaluate.metrics = {"accuracy", "top2", "f1_macro", "auroc"};
+  config.checkpoint.every = 4;
+  config.parallel.check_every = 2;
+  if (replicas > 1) {
+    config.parallel.data = "threads";
+    config.parallel.replicas = replicas;
+  }
+  return config;
+}
+
+class Loop : public ::testing::Test {
+ protected:
+  RunOutput go(const RunConfig& config, const std::string& folder,
+               const std::atomic<bool>* stop = nullptr, std::vector<Sink*> sinks = {}) {
+    RunInput input;
+    input.config = config;
+    input.folder = folder_.path() / folder;
+    input.stop = stop;
+    input.sinks = std::move(sinks);
+    input.started = [this](const Plan& plan, const auto&, const std::vector<std::string>& ranks) {
+      plan_ = plan;
+      ranks_ = ranks;
+    };
+    return run(input, ModelRegistry());
+  }
+  std::vector<nlohmann::json> log(const std::string& folder) const {
+    std::vector<nlohmann::json> lines;
+    std::istringstream text(read_file(folder_.path() / folder / "log.jsonl"));
+    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+  // Numbers within 1e-9, all else the same.
+  void expect_same_log(const std::string& a, const std::string& b) const {
+    const auto one = log(a), other = log(b);
+    ASSERT_EQ(one.size(), other.size());
+    for (size_t i = 0; i < one.size(); ++i)
+      expect_same(one[i], other[i], "line " + std::to_string(i));
+  }
+  static void expect_same(const nlohmann::json& a, const nlohmann::json& b,
+                          const std::string& where) {
+    if (a.is_object()) {
+      for (const auto& [key, value] : a.items()) {
+        // How many microsteps a rank makes is its own business.
+        if (key == "timing" || key == "microsteps" || key == "seconds") continue;
+        ASSERT_TRUE(b.contains(key)) << where << " " << key;
+        expect_same(value, b[key], where + "." + key);
+      }
+    } else if (a.is_number_float()) {
+      EXPECT_NEAR(a.get<double>(), b.get<double>(), 1e-9 * std::max(1.0, std::abs(a.get<double>())))
+          << where;
+    } else {
+      EXPECT_EQ(a, b) << where;
+    }
+  }
+
+  TemporaryFolder folder_;
+  Plan plan_;
+  std::vector<std::string> ranks_;
+};
+
+TEST_F(Loop, of_two_and_three_replicas_writes_the_log_of_one_rank) {
+  const auto one = go(looped_config(1), "1");
+  EXPECT_TRUE(ranks_.empty());
+  for (const int64_t replicas : {2, 3}) {
+    const std::string folder = std::to_string(replicas);
+    const auto output = go(looped_config(replicas), folder);
+    EXPECT_EQ(output.loop.ending, Ending::finished);
+    EXPECT_EQ(plan_.parallel.world_size, replicas);
+    ASSERT_EQ(std::ssize(ranks_), replicas);
+    EXPECT_EQ(ranks_[1].rfind("rank 1 of " + folder + ": cpu, 1 threads, threads, ", 0), 0U)
+        << ranks_[1];
+    expect_same_log("1", folder);
+    ASSERT_EQ(output.summary.evaluate.size(), one.summary.evaluate.size());
+    for (size_t i = 0; i < one.summary.evaluate.size(); ++i) {
+      EXPECT_NEAR(output.summary.evaluate[i].second, one.summary.evaluate[i].second, 1e-9)
+          << one.summary.evaluate[i].first;
+    }
+    EXPECT_EQ(output.loop.evaluation->samples, 31);
+    const auto weights = [&](const std::string& name) {
+      return read_checkpoint(*latest_checkpoint(folder_.path() / name / "checkpoints")).model;
+    };
+    const auto expected = weights("1"), got = weights(folder);
+    for (const auto& [name, tensor] : expected.tensors) {
+      EXPECT_LT(relative(got.tensors.at(name), tensor), 1e-10) << name;
+    }
+  }
+}
+
+TEST_F(Loop, stopped_on_three_ranks_goes_on_on_two_and_on_one_with_the_same_numbers) {
+  go(looped_config(1), "whole");
+  auto config = looped_config(3);
+  config.run.stop_after = 3;
+  EXPECT_EQ(go(config, "moved").loop.ending, Ending::stopped);
+  config = looped_config(2);
+  config.run.stop_after = 3;
+  EXPECT_EQ(go(config, "moved").loop.ending, Ending::stopped);
+  EXPECT_EQ(go(looped_config(1), "moved").loop.ending, Ending::finished);
+  expect_same_log("whole", "moved");
+}
+
+TEST_F(Loop, a_stop_request_is_obeyed_by_all_ranks_after_the_same_update) {
+  std::atomic<bool> stop{false};
+  struct StopAt final : Sink {
+    std::atomic<bool>* stop = nullptr;
+    void step(const StepReport& report) override {
+      if (report.step == 4) stop->store(true);
+    }
+  } sink;
+  sink.stop = &stop;
+  const auto output = go(looped_config(3), "stopped", &stop, {&sink});
+  EXPECT_EQ(output.loop.ending, Ending::interrupted);
+  EXPECT_GE(output.summary.steps, 4);
+  EXPECT_LT(output.summary.steps, 9);
+  go(looped_config(1), "whole");
+  go(looped_config(3), "stopped");
+  expect_same_log("whole", "stopped");
+}
+
+TEST_F(Loop, what_one_rank_throws_ends_all_and_comes_out) {
+  auto config = looped_config(3);
+  config.data.train.fields = {"inputs: float[1,8,8] in [-1, 1]", "labels: int[] in [0, 40]"};
+  config.model.outputs = 30;  // some samples' labels are out of reach
+  EXPECT_THROW(go(config, "broken"), DataError);
+}
+
+// Evaluation shares the samples without padding, whatever is left for a rank.
+TEST(Evaluation, over_ranks_counts_each_sample_once) {
+  const TokenData data(5);
+  auto config = tiny_config("gpt2");
+  config.model.num_layers = 1;
+  config.model.hidden_size = 8;
+  config.model.num_heads = 1;
+  config.batch.global_batch = "4";
+  config.data.eval.kind = "synthetic";  // there is one: `data`
+  config.evaluate.metrics = {"accuracy", "perplexity"};
+  config.evaluate.batch = 2;
+  NamedValues expected;
+  for (const int world_size : {1, 2, 4, 7}) {
+    on_engine("threads", world_size, [&](Communicator& comm) {
+      RankRun run(config, data, comm);
+      run.parts.plan.evaluate = config.evaluate;
+      const EvaluationReport report = evaluate(run.state, run.parts, data);
+      EXPECT_EQ(report.samples, 5);
+      if (world_size == 1) expected = report.values;
+      ASSERT_EQ(report.values.size(), expected.size());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_NEAR(report.values[i].second, expected[i].second, 1e-12) << expected[i].first;
+      }
+    });
+  }
+}
+
+TEST(Start, another_model_seed_or_batch_on_a_rank_is_named) {
+  const TokenData data(24);
+  const auto message_of = [&](const std::function<void(RunConfig&)>& change) {
+    std::string message;
+    std::mutex mutex;
+    on_ranks(2, [&](Communicator& comm) {
+      auto config = tiny_config("gpt2");
+      config.model.num_layers = 1;
+      config.model.hidden_size = 8;
+      config.model.num_heads = 1;
+      config.batch.global_batch = "8";
+      if (comm.rank() == 1) change(config);
+      RankRun run(config, data, comm);
+      try {
+        begin_alike(run.state, run.parts);
+      } catch (const CommError& error) {
+        const std::lock_guard lock(mutex);
+        message = error.what();
+      }
+    });
+    return message;
+  };
+  EXPECT_EQ(message_of([](RunConfig&) {}), "");
+  const auto expect = [&](const std::string& text, const std::function<void(RunConfig&)>& change) {
+    const std::string message = message_of(change);
+    EXPECT_NE(message.find(text), std::string::npos) << message;
+  };
+  expect(
+      "rank 1 has tensor transformer.wte.weight [23, 16] Double, rank 0 has tensor "
+      "transformer.wte.weight [23, 8] Double",
+      [](RunConfig& config) { config.model.hidden_size = 16; });
+  expect("rank 1 has seed 8, rank 0 has seed 7", [](RunConfig& config) { config.run.seed = 8; });
+  expect("rank 1 has batch.global_batch 6, rank 0 has batch.global_batch 8",
+         [](RunConfig& config) { config.batch.global_batch = "6"; });
+  expect("optimizer.kind", [](RunConfig& config) { config.optimizer.kind = "lion"; });
+}
+
+TEST(Start, weights_become_rank_0s_and_a_changed_bit_is_found_later) {
+  const TokenData data(24);
+  auto config = tiny_config("gpt2");
+  config.model.num_layers = 1;
+  config.model.hidden_size = 8;
+  config.model.num_heads = 1;
+  config.batch.global_batch = "8";
+  config.parallel.check_every = 2;
+  on_ranks(2, [&](Communicator& comm) {
+    RankRun run(config, data, comm);
+    at::Tensor weight = run.objective().parameters[1].tensor.detach();
+    if (comm.rank() == 1) weight.fill_(3);
+    begin_alike(run.state, run.parts);
+    EXPECT_NE(weight.flatten()[0].item<double>(), 3);
+    run.step();
+    check_weights(run.state, run.parts);
+    if (comm.rank() == 1) weight.flatten()[5] += 1e-13;
+    check_weights(run.state, run.parts);  // not yet due
+    run.step();
+    try {
+      check_weights(run.state, run.parts);
+      ADD_FAILURE() << "nothing was found";
+    } catch (const CommError& error) {
+      const std::string name = run.objective().parameters[1].name;
+      EXPECT_NE(std::string(error.what()).find("at step 2: " + name + " of rank 1"),
+                std::string::npos)
+          << error.what();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tanren::testing

@@ -1,0 +1,84 @@
+// Small runs on several ranks that are threads of the test, over a ThreadGroup or over Gloo's real
+// connections: each rank drives its own run update by update.
+#pragma once
+
+#include "tanren/comm/on_ranks_test_util.h"
+#include "tanren/train/batch_stream.h"
+#include "tests/support/tiny_run.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace tanren::testing {
+
+// Machine and plan of rank `rank` of `world_size`.
+inline Plan rank_plan(const RunConfig& config, const Task& task, const Dataset& dataset, int rank,
+                      int world_size) {
+  ModelProfile profile;
+  profile_parameters(*task.module, profile);
+  profile.train_samples = dataset.size();
+  profile.metrics = task.metrics;
+  profile.classes = task.classes;
+  profile.couples_samples = couples_samples(*task.module);
+  Machine machine;
+  machine.rank = machine.local_rank = rank;
+  machine.world_size = machine.local_ranks = world_size;
+  machine.launcher = "test";
+  return make_plan(config, machine, profile);
+}
+
+// Of one rank. Built by one rank after another: models draw from the process's generator.
+struct RankRun {
+  const Dataset& dataset;
+  Parts parts;
+  RunState state;
+  std::unique_ptr<BatchStream> batches;
+
+  RankRun(const RunConfig& config, const Dataset& data, Communicator& comm,
+          const std::function<Task()>& make_task = {},
+          std::shared_ptr<std::atomic<int>> open_windows = nullptr)
+      : dataset(data) {
+    static std::mutex one_at_a_time;
+    const std::lock_guard lock(one_at_a_time);
+    Task task = make_task ? make_task() : build_task(config, ModelRegistry(), data);
+    const Plan plan = rank_plan(config, task, data, comm.rank(), comm.world_size());
+    parts = build_parts(plan, nullptr);
+    parts.parallel =
+        std::make_shared<DataParallel>(std::shared_ptr<Communicator>(&comm, [](Communicator*) {}),
+                                       plan.parallel, std::move(open_windows));
+    state = build_run_state(std::move(task), parts);
+    batches = std::make_unique<BatchStream>(make_loader(state, parts, dataset), *parts.parallel);
+  }
+
+  StepReport step() {
+    const GlobalBatch batch = batches->next();
+    return *update(state.phases.front(), state, parts, batch);
+  }
+  at::Tensor weights() const {
+    std::vector<at::Tensor> all;
+    for (const auto& p : state.task.module->parameters()) all.push_back(p.detach().flatten());
+    return at::cat(all).to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+  }
+  at::Tensor gradients() const {
+    return at::cat(state.phases.front().objectives.front().gradients.flat()).clone().cpu();
+  }
+  Objective& objective() { return state.phases.front().objectives.front(); }
+};
+
+// `work` on `world_size` ranks over "threads", "gloo", or "single" where there is one.
+inline void on_engine(const std::string& engine, int world_size,
+                      const std::function<void(Communicator&)>& work) {
+  if (world_size == 1) {
+    work(*single_communicator());
+  } else if (engine == "gloo") {
+    on_gloo_ranks(world_size, work);
+  } else {
+    on_ranks(world_size, work);
+  }
+}
+
+}  // namespace tanren::testing
