@@ -4,6 +4,7 @@
 
 #include "tanren/comm/on_ranks_test_util.h"
 #include "tanren/train/batch_stream.h"
+#include "tanren/train/train_loop.h"
 #include "tests/support/tiny_run.h"
 
 #include <atomic>
