@@ -38,13 +38,13 @@ class C10dCommunicator final : public Communicator {
     return started("sum", [&] { return backend_->allreduce(tensors, options); }, {tensor});
   }
   Work start_sum_scatter(const at::Tensor& part, const at::Tensor& whole) override {
-    at::Tensor to = part, from = whole;
+    at::Tensor to = part.view(-1), from = whole.view(-1);
     return started("scattered sum", [&] { return backend_->_reduce_scatter_base(to, from); },
                    {part, whole});
   }
   Work start_gather(const at::Tensor& whole, const at::Tensor& part) override {
-    at::Tensor to = whole, from = part;
-    if (!in_place_ && part.is_alias_of(whole)) from = part.clone();
+    at::Tensor to = whole.view(-1), from = part.reshape(-1);  // any shapes: Gloo would compare them
+    if (!in_place_ && part.is_alias_of(whole)) from = from.clone();
     return started("gathering", [&] { return backend_->_allgather_base(to, from); }, {whole, from});
   }
   Work start_broadcast(const at::Tensor& tensor, int root) override {

@@ -41,7 +41,7 @@ TEST(Exchange, rows_of_as_many_bytes_in_other_dims_are_not_alike) {
 
 TEST(Exchange, a_scalar_has_no_rows) {
   const auto comm = single_communicator();
-  EXPECT_THROW(gather_rows(*comm, at::tensor(1.0)), CommError);
+  EXPECT_THROW(gather_rows(*comm, at::scalar_tensor(1.0)), CommError);
 }
 
 void check_texts(Communicator& comm) {

@@ -23,8 +23,9 @@ TEST(ThreadGroup, ranks_that_ask_for_different_things_are_told_apart_and_none_ha
     errors[static_cast<size_t>(comm.rank())] =
         error_of<CommError>([&] { comm.sum(at::zeros({3 + comm.rank()})); });
   });
-  for (const auto& error : errors) {
-    TANREN_EXPECT_CONTAINS(error, "rank 1 asks for a sum of 4 Float elements");
+  for (const auto& error : errors) {  // whoever comes second notices
+    TANREN_EXPECT_CONTAINS(error, "a sum of 3 Float elements");
+    TANREN_EXPECT_CONTAINS(error, "a sum of 4 Float elements");
   }
 }
 
