@@ -23,10 +23,11 @@ int64_t num_buckets(const Request& request, const Plan& plan) {
   const auto& parallel = plan.parallel;
   int64_t buckets = 0, filled = 0;
   const auto& parameters = request.profile.parameters;
-  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-    if (!parameter->trained) continue;
+  for (size_t i = parameters.size(); i-- > 0;) {
+    const ParameterFacts& parameter = parameters[i];
+    if (!parameter.trained) continue;
     const int64_t bytes =
-        gradient_size(plan) * std::accumulate(parameter->shape.begin(), parameter->shape.end(),
+        gradient_size(plan) * std::accumulate(parameter.shape.begin(), parameter.shape.end(),
                                               int64_t{1}, std::multiplies<>());
     const int64_t most = buckets <= 1 ? parallel.first_bucket_bytes : parallel.bucket_bytes;
     const bool joins = buckets > 0 && filled + bytes <= most;
