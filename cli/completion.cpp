@@ -47,6 +47,7 @@ Vocabulary vocabulary(const std::string& program, const Registry& registry) {
   result.words = closed_sets(registry.known());
   result.flag_words["--dtype"] = {"fp32", "fp16", "bf16", "fp64"};
   for (const auto& [shell, script] : kScripts) result.shells.push_back(shell);
+  result.verbs_on_ranks = verbs_on_ranks();
   return result;
 }
 

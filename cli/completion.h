@@ -29,6 +29,7 @@ struct Vocabulary {
   std::map<std::string, std::vector<std::string>> words;       // of keys with a closed set
   std::map<std::string, std::vector<std::string>> flag_words;  // "--dtype": the same of flags
   std::vector<std::string> shells;
+  std::vector<std::string> verbs_on_ranks;  // what `launch` takes as its first word
 };
 
 // The script as text, to be read by the shell it is named for.

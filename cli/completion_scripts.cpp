@@ -80,10 +80,18 @@ constexpr const char* kBash = R"sh(# Completion of @program@, printed by: @progr
   local word=${line##*[[:space:]]}
   local -a told=()
   read -ra told <<< "${line%"$word"}"
-  local verb=${told[1]-} before=${told[${#told[@]}-1]-} flags='' choices='' bare=''
+  local verb=${told[1]-} after='' before=${told[${#told[@]}-1]-} flags='' choices='' bare=''
+  COMPREPLY=()
+  if [ "$verb" = launch ]; then
+    for after in "${told[@]:2}"; do
+      case $after in
+        @rank_cases@) verb=$after; break ;;
+        --) return 0 ;;
+      esac
+    done
+  fi
   case $verb in
 @flags@  esac
-  COMPREPLY=()
   if [ -z "$verb" ]; then
     choices=@verbs@' --help --version'
   elif [ "$before" = --set ]; then
@@ -106,6 +114,8 @@ constexpr const char* kBash = R"sh(# Completion of @program@, printed by: @progr
     choices=@topics@
   elif [ "$verb" = completion ]; then
     choices=@shells@
+  elif [ "$verb" = launch ] && [[ $before != -* ]]; then
+    choices=@verbs_on_ranks@
   else
     return 0
   fi
@@ -158,15 +168,28 @@ constexpr const char* kZsh = R"sh(#compdef @program@
     compadd -- ${=$(@function@_words $before)}
     return
   fi
-  case $words[2] in
+  local verb=$words[2]
+  if [[ $verb == launch ]]; then
+    local -a inner
+    inner=(${(M)words[3,CURRENT-1]:#(@rank_cases@)})
+    if (( $#inner )); then
+      verb=$inner[1]
+    elif (( ${words[(I)--]} )) || [[ $PREFIX != -* && $before == -* ]]; then
+      _files
+      return
+    fi
+  fi
+  case $verb in
 @flags@  esac
   if [[ $PREFIX == -* ]]; then
     _describe -o -t options option flags
-  elif [[ $words[2] == help ]]; then
+  elif [[ $verb == help ]]; then
     compadd -- @topics@
-  elif [[ $words[2] == completion ]]; then
+  elif [[ $verb == completion ]]; then
     compadd -- @shells@
-  elif [[ $words[2] != doctor && $words[2] != monitor ]]; then
+  elif [[ $verb == launch ]]; then
+    compadd -- @verbs_on_ranks@
+  elif [[ $verb != doctor && $verb != monitor ]]; then
     _files
   fi
 }
@@ -203,6 +226,8 @@ std::string bash_completion(const Vocabulary& vocabulary) {
                         {"flags", flags},
                         {"verbs", quoted_words(verb_names(vocabulary))},
                         {"keys_equal", quoted(join(vocabulary.keys, "= ") + "=")},
+                        {"rank_cases", join(vocabulary.verbs_on_ranks, "|")},
+                        {"verbs_on_ranks", quoted_words(vocabulary.verbs_on_ranks)},
                         {"topics", quoted_words(help_topics(vocabulary))},
                         {"shells", quoted_words(vocabulary.shells)},
                         {"function", identifier(vocabulary.program)},
@@ -221,6 +246,8 @@ std::string zsh_completion(const Vocabulary& vocabulary) {
                        {"flags", flags},
                        {"verb_pairs", pairs},
                        {"keys", join(vocabulary.keys, " ")},
+                       {"rank_cases", join(vocabulary.verbs_on_ranks, "|")},
+                       {"verbs_on_ranks", join(vocabulary.verbs_on_ranks, " ")},
                        {"topics", join(help_topics(vocabulary), " ")},
                        {"shells", join(vocabulary.shells, " ")},
                        {"function", identifier(vocabulary.program)},
@@ -261,6 +288,13 @@ std::string fish_completion(const Vocabulary& vocabulary) {
       text += here + " -f -a " + quoted_words(help_topics(vocabulary)) + "\n";
     if (verb.name == "completion")
       text += here + " -f -a " + quoted_words(vocabulary.shells) + "\n";
+    if (verb.name == "launch") {
+      const std::string inner = join(vocabulary.verbs_on_ranks, " ");
+      text += start +
+              quoted("__fish_seen_subcommand_from launch; and not __fish_seen_subcommand_from " +
+                     inner) +
+              " -a " + quoted(inner) + "\n";
+    }
   }
   return text;
 }

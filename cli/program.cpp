@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <iterator>
+#include <utility>
 
 namespace tanren::cli {
 
@@ -52,40 +54,53 @@ Named read_named(const Arguments& arguments, const Registry& registry) {
   return named;
 }
 
-int main(int argc, char** argv, const Registry& registry) {
-  Arguments arguments;
-  if (argc > 0) arguments.program = fs::path(argv[0]).filename().string();
+std::optional<int> read_arguments(const std::vector<std::string>& words, Arguments& arguments) {
   CLI::App app{"tanren " TANREN_VERSION ": trains a model from one file, exactly",
                arguments.program};
   app.footer(kFooter);
   app.set_version_flag("--version", TANREN_VERSION);
   app.require_subcommand(1);
   add_verbs(app, arguments);
-  if (argc > 1 && argv[1][0] != '-') {
+  const std::string first = words.empty() ? "" : words.front();
+  if (!first.empty() && first[0] != '-') {
     std::vector<std::string> verbs;
     for (const auto* verb : app.get_subcommands(nullptr)) verbs.push_back(verb->get_name());
-    if (std::find(verbs.begin(), verbs.end(), argv[1]) == verbs.end()) {
-      const std::string best = nearest(argv[1], verbs);
-      std::cerr << "[cli] unknown verb \"" << argv[1] << "\"; verbs are " << join(verbs)
+    if (std::find(verbs.begin(), verbs.end(), first) == verbs.end()) {
+      const std::string best = nearest(first, verbs);
+      std::cerr << "[cli] unknown verb \"" << first << "\"; verbs are " << join(verbs)
                 << (best.empty() ? "" : " (nearest: " + best + ")") << "\n";
       return 2;
     }
   }
+  // Behind --, launch has a program with options of its own.
+  const auto dashes = first == "launch" ? std::find(words.begin(), words.end(), "--") : words.end();
+  if (dashes != words.end()) arguments.launch.program.assign(dashes + 1, words.end());
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> last_first(std::make_reverse_iterator(dashes), words.rend());
+    app.parse(std::move(last_first));
   } catch (const CLI::ExtrasError&) {
     const std::vector<std::string> extras = app.remaining(/*recurse=*/true);
-    std::cerr << "[cli] " << argv[1] << " takes no " << join(extras, " ")
+    std::cerr << "[cli] " << first << " takes no " << join(extras, " ")
               << "; keys are set with --set KEY=VALUE" << key_advice(extras) << "\n";
     return 2;
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error, std::cout, std::cerr);
     return code == 0 ? 0 : 2;
   }
+  return std::nullopt;
+}
+
+int main(int argc, char** argv, const Registry& registry) {
+  Arguments arguments;
+  if (argc > 0) arguments.program = fs::path(argv[0]).filename().string();
+  if (const auto code = read_arguments({argv + std::min(argc, 1), argv + argc}, arguments)) {
+    return *code;
+  }
   try {
     if (arguments.verb == "run") return run(arguments, registry);
     if (arguments.verb == "plan") return plan(arguments, registry);
     if (arguments.verb == "eval") return eval(arguments, registry);
+    if (arguments.verb == "launch") return launch(arguments);
     if (arguments.verb == "summary") return summary(arguments, registry);
     if (arguments.verb == "anatomy") return anatomy(arguments, registry);
     if (arguments.verb == "convert") return convert(arguments, registry);

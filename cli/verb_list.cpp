@@ -1,5 +1,7 @@
 #include "cli/verb_list.h"
 
+#include "tanren/base/names.h"
+
 #include <string>
 
 namespace tanren::cli {
@@ -10,12 +12,16 @@ struct Verb {
   const char* name;
   const char* what;
   const char* file;  // what FILE is; null: none
+  bool on_ranks = false;
 };
 constexpr Verb kVerbs[] = {
-    {"run", "Train from a config file, or go on in a run folder", "config.toml or run folder"},
+    {"run", "Train from a config file, or go on in a run folder", "config.toml or run folder",
+     /*on_ranks=*/true},
     {"plan", "Say what a run would do, and why; start nothing", "config.toml or run folder"},
     {"eval", "Evaluate a run folder's newest checkpoint, or a whole model on DATA",
-     "run folder, or model.tanren.safetensors"},
+     "run folder, or model.tanren.safetensors", /*on_ranks=*/true},
+    {"launch", "Start a verb, or a program of your own, as several ranks that work together",
+     nullptr},
     {"summary", "Show the model module by module: shapes, parameters, multiply-adds, memory",
      "config.toml or run folder"},
     {"anatomy", "Run a few steps and report where time and memory go: operations, blocks, stages",
@@ -52,7 +58,32 @@ void add_monitor_options(CLI::App& command, Arguments& arguments) {
                      "Seconds between looks, 0.1 to 3600 (default 1; with --once, over which "
                      "shares are taken: 0.2)");
 }
+
+void add_launch_options(CLI::App& command, Arguments& arguments) {
+  LaunchArguments& launch = arguments.launch;
+  command.add_option("-n,--ranks", launch.ranks, "Ranks of this machine");
+  command.add_option("--nodes", launch.nodes, "Machines; launch runs once on each (default 1)");
+  command.add_option("--node-rank", launch.node_rank, "Which of the machines this is, from 0");
+  command.add_option("--master", launch.master,
+                     "HOST:PORT where the ranks meet: an address of machine 0, and a port there");
+  command.footer("tanren launch -n 4 run FILE …     verbs: " + join(verbs_on_ranks()) +
+                 "\ntanren launch -n 4 -- PROGRAM …   a program that reads RANK and WORLD_SIZE");
+  // The verb and all behind it are read by the verb itself.
+  command.prefix_command();
+  command.callback([&command, &arguments] {
+    arguments.verb = "launch";
+    arguments.launch.verb = command.remaining();
+  });
+}
 }  // namespace
+
+std::vector<std::string> verbs_on_ranks() {
+  std::vector<std::string> names;
+  for (const Verb& verb : kVerbs) {
+    if (verb.on_ranks) names.emplace_back(verb.name);
+  }
+  return names;
+}
 
 void add_verbs(CLI::App& app, Arguments& arguments) {
   for (const auto& verb : kVerbs) {
@@ -64,6 +95,10 @@ void add_verbs(CLI::App& app, Arguments& arguments) {
       if (!is_help) file->required();
     }
     if (is_help || std::string(verb.name) == "completion") continue;
+    if (std::string(verb.name) == "launch") {
+      add_launch_options(*command, arguments);
+      continue;
+    }
     command->add_flag("--json", arguments.json, "Print JSON instead of text");
     if (std::string(verb.name) == "monitor") add_monitor_options(*command, arguments);
     if (verb.file == nullptr) continue;

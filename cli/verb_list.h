@@ -6,9 +6,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include <string>
+#include <vector>
+
 namespace tanren::cli {
 
 // Adds every verb to `app`; parsing then fills `arguments`, which must outlive it.
 void add_verbs(CLI::App& app, Arguments& arguments);
+
+// The verbs that `launch` starts on several ranks.
+std::vector<std::string> verbs_on_ranks();
 
 }  // namespace tanren::cli

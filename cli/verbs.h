@@ -7,10 +7,18 @@
 #include "tanren/run/registry.h"
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace tanren::cli {
+
+// launch: as typed.
+struct LaunchArguments {
+  std::string ranks, nodes, node_rank, master;
+  std::vector<std::string> verb;     // of tanren, with its arguments
+  std::vector<std::string> program;  // what stands behind --
+};
 
 struct Arguments {
   std::string program = "tanren";  // as it was called, without its folder
@@ -26,6 +34,7 @@ struct Arguments {
   bool list = false;                 // convert: say what the file holds
   bool once = false;                 // monitor: one look, then end
   std::string interval;              // monitor: seconds; empty: its default
+  LaunchArguments launch;
   bool quiet = false;
   bool json = false;
 };
@@ -33,6 +42,7 @@ struct Arguments {
 int run(const Arguments& arguments, const Registry& registry);
 int plan(const Arguments& arguments, const Registry& registry);
 int eval(const Arguments& arguments, const Registry& registry);
+int launch(const Arguments& arguments);
 int summary(const Arguments& arguments, const Registry& registry);
 int anatomy(const Arguments& arguments, const Registry& registry);
 int convert(const Arguments& arguments, const Registry& registry);
@@ -40,6 +50,10 @@ int doctor(const Arguments& arguments);
 int monitor(const Arguments& arguments);
 int help(const Arguments& arguments);
 int completion(const Arguments& arguments, const Registry& registry);
+
+// Reads the words behind the program's name. Where they are refused, or answered at once as --help
+// is, that is printed and its exit code returned.
+std::optional<int> read_arguments(const std::vector<std::string>& words, Arguments& arguments);
 
 // A measured value as people read it, six digits; --json has them all.
 std::string shown(double value);

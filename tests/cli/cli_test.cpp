@@ -333,7 +333,8 @@ TEST_F(Cli, a_second_process_on_a_run_folder_is_refused) {
 TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   refuses("rnu run.toml",
           {"unknown verb \"rnu\"",
-           "run, plan, eval, summary, anatomy, convert, doctor, monitor, help, completion"});
+           "run, plan, eval, launch, summary, anatomy, convert, doctor, monitor, help, "
+           "completion"});
   refuses("", {});
   refuses("run", {"FILE"});
   refuses("run run.toml --fast", {"run takes no --fast", "--set KEY=VALUE"});
@@ -342,17 +343,18 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   refuses("run run.toml --lr=0.1",
           {"takes no --lr=0.1", "--set KEY=VALUE; here it is optimizer.learning_rate"});
   std::string flags = tanren("--help").output;
-  for (const char* verb : {"run", "plan", "eval", "summary", "anatomy", "convert", "doctor",
-                           "monitor", "help", "completion"}) {
+  for (const char* verb : {"run", "plan", "eval", "launch", "summary", "anatomy", "convert",
+                           "doctor", "monitor", "help", "completion"}) {
     flags += tanren(std::string(verb) + " --help").output;
   }
   std::set<std::string> found;
-  const std::regex flag("--[a-z]+");
+  const std::regex flag("--[a-z]+(-[a-z]+)*");
   for (std::sregex_iterator at(flags.begin(), flags.end(), flag), end; at != end; ++at) {
     found.insert(at->str());
   }
   EXPECT_EQ(found, (std::set<std::string>{"--dtype", "--help", "--interval", "--json", "--list",
-                                          "--once", "--optimizer", "--out", "--quiet", "--rename",
+                                          "--master", "--node-rank", "--nodes", "--once",
+                                          "--optimizer", "--out", "--quiet", "--ranks", "--rename",
                                           "--set", "--tokenizer", "--version"}));
 }
 
