@@ -31,7 +31,7 @@
 
 #include "tanren/comm/communicator.h"
 #include "tanren/comm/exchange.h"
-#include "tanren/comm/make_communicator.h"
+#include "tanren/comm/backend.h"
 #include "tanren/comm/thread_group.h"
 #include "tanren/comm/world.h"
 #include "tanren/data/dataset.h"

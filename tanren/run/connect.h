@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tanren/base/text.h"
-#include "tanren/comm/make_communicator.h"
+#include "tanren/comm/backend.h"
 #include "tanren/comm/world.h"
 #include "tanren/config/run_config.h"
 #include "tanren/parallel/data_parallel.h"
