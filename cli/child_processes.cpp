@@ -122,6 +122,8 @@ ChildProcesses::~ChildProcesses() {
   }
   ::close(guard_pipe_);
   if (guard_ > 0) ::waitpid(guard_, nullptr, 0);
+  while (next_signal()) {  // one that came meanwhile would end us when it may
+  }
   ::close(signals_);
   ::sigaction(SIGPIPE, &pipe_before_, nullptr);
   ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
@@ -150,7 +152,7 @@ pid_t ChildProcesses::start(const ChildStart& start) {
   };
   std::array<int, 2> errors{};
   const int input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (input < 0 || ::pipe2(errors.data(), O_CLOEXEC) < 0) throw RunError(fail(errno));
+  if (input < 0 || ::pipe2(errors.data(), O_CLOEXEC) < 0) throw RunError(fail(errno) + "; start fewer ranks");
   const ChildSetup setup{::getpid(), input,         start.out,    start.err,
                          errors[1],  &mask_before_, &pipe_before_};
   const pid_t pid = ::fork();
@@ -171,7 +173,7 @@ pid_t ChildProcesses::start(const ChildStart& start) {
     [[maybe_unused]] const ssize_t told = ::read(errors[0], &error, sizeof error);
   }
   ::close(errors[0]);
-  if (pid < 0) throw RunError(fail(error));
+  if (pid < 0) throw RunError(fail(error) + "; start fewer ranks");
   if (error != 0) throw ConfigError(fail(error) + "; name a program that runs by itself");
   return pid;
 }

@@ -27,6 +27,11 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+// For sh: all ranks wait for one another, however slowly they start.
+const std::string kTogether =
+    "touch at.$RANK; r=0\n"
+    "while [ $r -lt $WORLD_SIZE ]; do [ -e at.$r ] && r=$((r + 1)) || sleep 0.01; done\n";
+
 // A machine with fewer cores than ranks says so first.
 std::string without_cores_line(const std::string& text) {
   static const std::regex line("^\\[launch\\] [0-9]+ ranks share [^\n]*\n");
@@ -180,7 +185,8 @@ TEST_F(Launch, refuses_verbs_that_do_not_run_on_ranks_and_reads_those_that_do_fi
   refuses("-n 2 run a.toml --lr=1",
           "[cli] run takes no --lr=1; keys are set with --set KEY=VALUE; here it is "
           "optimizer.learning_rate");
-  refuses("-n 2 run none.toml", "[config] none.toml does not exist");
+  refuses("-n 2 run none.toml",
+          "[config] none.toml does not exist; give a config file or a run folder");
   const auto help = shell(TANREN_BINARY " launch -n 2 run --help", folder_.path());
   EXPECT_EQ(help.code, 0);
   EXPECT_EQ(help.output, shell(TANREN_BINARY " run --help", folder_.path()).output);
@@ -307,12 +313,13 @@ TEST_F(Launch, ctrl_c_on_a_terminal_reaches_each_rank_once) {
 }
 
 TEST_F(Launch, names_the_cause_though_its_echoes_end_first) {
-  const auto result = launch(3,
-                             "if [ $RANK = 1 ]; then\n"
-                             "  until [ -e echo.0 ] && [ -e echo.2 ]; do sleep 0.01; done\n"
-                             "  echo '[data] row 7 is no number' >&2; echo >&2; exit 4\n"
-                             "fi\n"
-                             "echo \"[comm] rank 1 was lost\" >&2; touch echo.$RANK; exit 1");
+  const auto result =
+      launch(3, kTogether +
+                    "if [ $RANK = 1 ]; then\n"
+                    "  until [ -e echo.0 ] && [ -e echo.2 ]; do sleep 0.01; done\n"
+                    "  echo '[data] row 7 is no number' >&2; echo >&2; exit 4\n"
+                    "fi\n"
+                    "echo \"[comm] rank 1 was lost\" >&2; touch echo.$RANK; exit 1");
   EXPECT_EQ(result.code, 4);
   const auto lines = lines_of(result.err);
   ASSERT_EQ(lines.size(), 5u) << result.err;
@@ -342,14 +349,14 @@ TEST_F(Launch, an_abort_is_named_with_what_was_said_before_it) {
 
 TEST_F(Launch, what_all_ranks_refuse_alike_is_said_once) {
   const auto result =
-      launch(4, "echo '[config] a is wrong' >&2; echo '[config] b, too' >&2; exit 2");
+      launch(4, kTogether + "echo '[config] a is wrong' >&2; echo '[config] b, too' >&2; exit 2");
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.err, "[config] a is wrong\n[config] b, too\n");
   EXPECT_EQ(result.out, "");
 }
 
 TEST_F(Launch, ranks_that_fail_with_other_words_all_have_their_say) {
-  const auto result = launch(3, "echo \"[config] rank $RANK differs\" >&2; exit 2");
+  const auto result = launch(3, kTogether + "echo \"[config] rank $RANK differs\" >&2; exit 2");
   EXPECT_EQ(result.code, 2);
   for (const char* line :
        {"[rank 0] [config] rank 0 differs\n", "[rank 1] [config] rank 1 differs\n",
@@ -420,7 +427,8 @@ TEST_F(Launch, a_signal_goes_to_all_ranks_once_and_they_take_their_time) {
     }
     const std::string lines =
         "trap 'echo TERM >> got.$RANK' TERM; trap 'echo INT >> got.$RANK' INT; touch ready.$RANK\n"
-        "until [ -s got.$RANK ]; do sleep 0.02; done; sleep $((RANK + 1)); echo saved; exit 130";
+        "until [ -s got.$RANK ]; do sleep 0.02; done; sleep " +
+        std::string(signal == SIGTERM ? "$((3 * (1 - RANK % 2)))" : "0") + "; echo saved; exit 130";
     LauncherProcess launcher(folder_.path(), {"-n", "3", "--", program(lines)});
     ASSERT_TRUE(all_made("ready", 3));
     launcher.send(signal);
@@ -470,9 +478,9 @@ TEST_F(Launch, a_reader_that_waits_or_leaves_does_not_keep_it) {
   EXPECT_EQ(left.output, "line\n");
   // A reader that reads nothing: what is written waits, and signals are heard.
   const auto waits = shell("mkfifo slow; sleep 1000 < slow & S=$!; " TANREN_BINARY
-                           " launch -n 2 -- ./program > slow 2> err & L=$!; "
-                           "sleep 1; kill -TERM $L; sleep 0.2; kill -TERM $L; sleep 0.2; "
-                           "kill -TERM $L; wait $L; echo code $?; kill $S",
+                           " launch -n 2 -- ./program > slow 2> err & L=$!; exec 2> /dev/null; "
+                           "sleep 1; for i in 1 2 3 4 5; do kill -TERM $L; sleep 0.3; done; "
+                           "wait $L; echo code $?; kill $S",
                            folder_.path());
   EXPECT_EQ(waits.output, "code 1\n");
 }
