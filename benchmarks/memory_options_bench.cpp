@@ -92,13 +92,18 @@ int main(int argc, char** argv) {
                   mebibytes(cpu_memory_stats().recent_peak_bytes - before));
     }
   }
+  const auto print_held = [](const char* when) {
+    std::printf("  %s: held between steps beyond what tensors use: %.1f MiB\n", when,
+                mebibytes(cpu_memory_stats().cached_bytes));
+  };
+  plain.seconds(batch);
+  print_held("never");
   const auto releasing = [&](const char* what, const char* when, int64_t left) {
     CacheRelease release(when, at::kCPU, [left] { return MemoryRoom{left, 100}; });
     const Training other(config, data, cached, [&] { release.after_step(); });
     compare(what, other, plain);
     other.seconds(batch);
-    std::printf("  held between steps beyond what tensors use: %.1f MiB\n",
-                mebibytes(cpu_memory_stats().cached_bytes));
+    print_held(when);
   };
   releasing("release_cache pressure, none / never", "pressure", 100);
   releasing("release_cache pressure, short / never", "pressure", 1);

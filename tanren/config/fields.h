@@ -226,7 +226,7 @@ void fields(V& v, MemoryOptions& o) {
      "(after "
      "a step, if less than a twentieth of the machine's, cgroup's or device's memory is left), "
      "step "
-     "(after each; slow). All of it also goes after an evaluation and when memory runs out.",
+     "(after each). All of it also goes after an evaluation and when memory runs out.",
      Identity::free});
 }
 
