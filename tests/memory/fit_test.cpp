@@ -100,6 +100,18 @@ TEST_F(FitTest, the_largest_microbatch_that_fits_is_planned_and_runs_without_a_f
   EXPECT_GT(fit_in(whole * 5 / 6, config_).plan.batch.microbatch, fitted.plan.batch.microbatch);
 }
 
+TEST_F(FitTest, replicas_in_threads_share_the_limit) {
+  config_.parallel.data = "threads";
+  config_.parallel.replicas = 2;
+  const Fitted free = fit(config_);
+  EXPECT_EQ(free.plan.batch.microbatch, 8);
+  const int64_t each = free.prediction->peak_bytes;
+  const Fitted tight = fit_in(each * 3 / 2, config_);  // enough for one of them alone
+  EXPECT_LT(tight.plan.batch.microbatch, 8);
+  EXPECT_THAT(line(tight.plan, "predicted_peak"), HasSubstr("leaves each of 2 replicas"));
+  EXPECT_EQ(fit_in(each * 4, config_).plan.batch.microbatch, 8);
+}
+
 TEST_F(FitTest, where_the_microbatch_is_asked_for_as_few_blocks_as_needed_are_recomputed) {
   config_.batch.microbatch = 16;
   config_.asked.insert("batch.microbatch");
