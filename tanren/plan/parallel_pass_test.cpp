@@ -272,9 +272,10 @@ TEST(ReplicasPass, the_plan_of_a_replica_differs_by_rank_and_device_alone) {
 
 TEST(ReductionPass, buckets_are_cut_from_the_end_at_whole_parameters) {
   Ranks ranks(2);
-  EXPECT_EQ(ranks.line("buckets"),
-            "1.0 MiB, then 25 MiB|3 of whole parameters for 88 MiB of gradients, each summed as soon "
-            "as backward has filled it");
+  EXPECT_EQ(
+      ranks.line("buckets"),
+      "1.0 MiB, then 25 MiB|3 of whole parameters for 88 MiB of gradients, each summed as soon "
+      "as backward has filled it");
   ranks.config.parallel.bucket_mb = 28;
   EXPECT_EQ(ranks.plan().parallel.bucket_bytes, 28 << 20);
   expect_part(ranks.line("buckets"), "|2 of whole");
