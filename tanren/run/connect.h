@@ -25,7 +25,9 @@ template <typename Work>
 auto with_ranks(const RunConfig& config, const World& world, const Work& work) {
   const auto ranks = connect(config, world);
   try {
-    return work(ranks);
+    auto result = work(ranks);
+    ranks->leave();
+    return result;
   } catch (const std::exception& error) {
     ranks->cancel(first_line(error.what()));
     throw;
