@@ -7,7 +7,7 @@ CMAKE_ARGS ?=
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run report test interop bench asan tsan fuzz tidy format format-check mutants api gpu-bundle clean
+.PHONY: help setup run report test interop soak bench asan tsan fuzz tidy format format-check mutants api gpu-bundle clean
 .DELETE_ON_ERROR:
 
 help: ## This list
@@ -37,6 +37,10 @@ test: build/release/build.ninja ## Build everything and run all tests but gpu
 interop: build/release/build.ninja ## Round trips with the real Python packages (fetched from PyPI)
 	cmake --build build/release --parallel $(JOBS) --target tanren_cli
 	scripts/interop build/release
+
+soak: build/release/build.ninja ## Kill a rank of four 50 times; each time the run goes on
+	cmake --build build/release --parallel $(JOBS) --target launched_test
+	scripts/soak build/release
 
 bench: build/release/build.ninja ## Run the benchmarks
 	cmake --build build/release --parallel $(JOBS)

@@ -1,6 +1,7 @@
-// `tanren run` of the MLP to the end of its first step against the bare libtorch program: whole
-// processes in turn, wall time and peak resident memory as the kernel counts them.
-//   startup_bench [pairs]
+// `tanren run` of the MLP to the end of its first step against the bare libtorch program, and `tanren
+// launch` of it on 2 and 4 ranks against one: whole processes in turn, wall time and peak resident memory
+// as the kernel counts them.
+//   startup_bench [pairs] [alone|ranks]
 #include "benchmarks/paired.h"
 
 #include <cstdlib>
@@ -46,6 +47,31 @@ Usage run(const std::vector<std::string>& command) {
   return usage;
 }
 
+// From the launcher's start to the end of all ranks, which is a little more than the first step.
+void measure_ranks(int pairs, const std::string& config, const std::string& out) {
+  const auto seconds_of = [&](const std::vector<std::string>& before) {
+    std::filesystem::remove_all(out);
+    std::vector<std::string> command = {TANREN_BINARY};
+    command.insert(command.end(), before.begin(), before.end());
+    for (const auto& word :
+         {std::string("run"), config, std::string("--quiet"), std::string("--out"), out}) {
+      command.push_back(word);
+    }
+    return run(command).seconds;
+  };
+  const auto one = [&] { return seconds_of({}); };
+  tanren::bench::print("tanren run / itself (the A/A spread)",
+                       tanren::bench::pair_up(pairs, one, one), 1e3, "ms");
+  for (const auto& [ranks, most] : {std::pair("2", 1.5), std::pair("4", 2.6)}) {
+    const auto several = [&, ranks = ranks] { return seconds_of({"launch", "-n", ranks}); };
+    const auto result = tanren::bench::pair_up(pairs, several, one);
+    tanren::bench::print(std::string("tanren launch -n ") + ranks + " run / tanren run", result,
+                         1e3, "ms");
+    std::printf("start of %s ranks %s (at most %.1f)\n", ranks,
+                result.ratio.median <= most ? "kept" : "NOT KEPT", most);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -69,6 +95,12 @@ int main(int argc, char** argv) {
     return bare.seconds;
   };
   std::printf("%d pairs of whole processes\n", pairs);
+  const std::string part = argc > 2 ? argv[2] : "";
+  if (part != "alone") measure_ranks(pairs, config.string(), (folder / "run").string());
+  if (part == "ranks") {
+    std::filesystem::remove_all(folder);
+    return 0;
+  }
   tanren::bench::print("bare / itself (the A/A spread)",
                        tanren::bench::pair_up(pairs, other, other), 1e3, "ms");
   const auto result = tanren::bench::pair_up(pairs, tanren, other);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -25,6 +26,7 @@ const std::string kOwnModel = TANREN_BUILD_DIR "/own_model";
 const std::string kOwnBinary = TANREN_BUILD_DIR "/own_binary";
 const std::string kOwnDataset = TANREN_BUILD_DIR "/own_dataset";
 const std::string kOwnSink = TANREN_BUILD_DIR "/own_sink";
+const std::string kOwnLoopParallel = TANREN_BUILD_DIR "/own_loop_parallel";
 const std::string kOwnLoop = "OMP_NUM_THREADS=1 " TANREN_BUILD_DIR "/own_loop";
 
 class Examples : public ::testing::Test {
@@ -131,6 +133,40 @@ TEST_F(Examples, own_dataset_trains_from_its_config_and_goes_on_bitwise) {
   EXPECT_EQ(read_file(temporary_.path() / "run/checkpoints/step-940/model.safetensors"),
             read_file(temporary_.path() / "parts/checkpoints/step-940/model.safetensors"));
   TANREN_EXPECT_CONTAINS(go(kOwnDataset + " completion bash").output, "tokens spirals'");
+}
+
+// "step 20 loss 1.25", …
+std::map<int, double> losses_of(const std::string& output) {
+  std::map<int, double> losses;
+  static const std::regex line("step ([0-9]+) loss ([0-9.e+-]+)\n");
+  for (std::sregex_iterator found(output.begin(), output.end(), line), end; found != end; ++found) {
+    losses[std::stoi((*found)[1])] = std::stod((*found)[2]);
+  }
+  return losses;
+}
+
+// Both make the same microbatches, so fp16 rounds alike; they are added in another order, in fp32, and
+// 120 updates make more of it.
+TEST_F(Examples, own_loop_parallel_prints_the_losses_of_one_rank_on_two) {
+  const std::string data = " " + (kExamples / "digits/train.csv").string();
+  const auto one = go("OMP_NUM_THREADS=1 " + kOwnLoopParallel + data);
+  const auto two =
+      go("OMP_NUM_THREADS=1 " + kTanren + " launch -n 2 -- " + kOwnLoopParallel + data);
+  ASSERT_EQ(one.code, 0) << one.output;
+  ASSERT_EQ(two.code, 0) << two.output;
+  TANREN_EXPECT_CONTAINS(one.output, "the weights of 1 ranks are equal\n");
+  TANREN_EXPECT_CONTAINS(two.output, "the weights of 2 ranks are equal\n");
+  const auto expected = losses_of(one.output), got = losses_of(two.output);
+  ASSERT_EQ(expected.size(), 6U) << one.output;
+  ASSERT_EQ(got.size(), 6U) << two.output;
+  for (const auto& [step, loss] : expected) EXPECT_NEAR(got.at(step), loss, 2e-3 * loss) << step;
+  EXPECT_LT(expected.at(120), 0.5 * expected.at(20));
+}
+
+TEST_F(Examples, own_loop_parallel_ends_on_both_ranks_where_one_cannot_read) {
+  const auto result = go(kTanren + " launch -n 2 -- " + kOwnLoopParallel + " none.csv");
+  EXPECT_EQ(result.code, 1);
+  TANREN_EXPECT_CONTAINS(result.output, "none.csv");
 }
 
 TEST_F(Examples, own_sink_ends_the_run_where_it_cannot_write) {

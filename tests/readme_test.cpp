@@ -53,11 +53,11 @@ std::string squeezed(const std::string& text) {
 // A README line as the test runs it: a training is shortened, whatever length it asks for, by the
 // ci.toml of its example or that of digits.
 std::string shortened(const std::string& line) {
-  static const std::regex training(R"(^\S* run (\S+\.toml)\b)");
+  static const std::regex training(R"(^\S*( launch -n \d+)? run (\S+\.toml)\b)");
   static const std::regex length(R"( --set run\.(epochs|steps)=\d+)");
   std::smatch match;
   if (!std::regex_search(line, match, training)) return line;
-  fs::path ci = kSource / fs::path(match[1].str()).parent_path() / "ci.toml";
+  fs::path ci = kSource / fs::path(match[2].str()).parent_path() / "ci.toml";
   if (!fs::exists(ci)) ci = kSource / "examples/digits/ci.toml";
   return std::regex_replace(line, length, "") + ci_options(ci);
 }
@@ -138,6 +138,8 @@ TEST(Readme, a_training_is_shortened_and_other_lines_stay) {
             "tanren plan a.toml --set run.epochs=9");
   const auto line = shortened("tanren run a.toml --set run.epochs=9 --out b");
   EXPECT_EQ(line.rfind("tanren run a.toml --out b --set run.epochs=1", 0), 0u) << line;
+  const auto ranks = shortened("tanren launch -n 2 run a.toml");
+  EXPECT_EQ(ranks.rfind("tanren launch -n 2 run a.toml --set run.epochs=1", 0), 0u) << ranks;
 }
 
 void expect_kept(const fs::path& document) {

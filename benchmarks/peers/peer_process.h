@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +19,10 @@ class PeerProcess {
   // Starts a program and waits until it says that it is ready.
   explicit PeerProcess(const std::vector<std::string>& command) {
     int to[2], from[2];
-    if (::pipe(to) != 0 || ::pipe(from) != 0) throw std::runtime_error("no pipe");
+    // Closed in other peers, or the end of this one's input would never come.
+    if (::pipe2(to, O_CLOEXEC) != 0 || ::pipe2(from, O_CLOEXEC) != 0) {
+      throw std::runtime_error("no pipe");
+    }
     std::vector<char*> arguments;
     arguments.reserve(command.size() + 1);
     for (const auto& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -27,7 +31,6 @@ class PeerProcess {
     if (child_ == 0) {
       ::dup2(to[0], STDIN_FILENO);
       ::dup2(from[1], STDOUT_FILENO);
-      for (const int end : {to[0], to[1], from[0], from[1]}) ::close(end);
       ::execvp(arguments[0], arguments.data());
       ::_exit(127);
     }
@@ -50,10 +53,15 @@ class PeerProcess {
   double block() { return std::stod(answer()); }
   // What it says of one more block: seconds, and what else it has to tell.
   std::string answer() {
-    std::fputs("go\n", to_);
-    std::fflush(to_);
+    start();
     return line();
   }
+  // The same in two halves, for peers that work together.
+  void start() {
+    std::fputs("go\n", to_);
+    std::fflush(to_);
+  }
+  std::string finish() { return line(); }
 
  private:
   std::string line() {

@@ -5,6 +5,8 @@
 #include "tanren/config/fields.h"
 #include "tanren/config/write_config.h"
 
+#include <functional>
+
 namespace tanren {
 namespace {
 
@@ -320,6 +322,23 @@ TEST(WriteConfig, marks_what_nobody_asked_for) {
   expect_contains(text, "norm = 1.0\n");
   expect_contains(text, "seed = 0  # default\n");
   EXPECT_EQ(text.find("[data.eval]"), std::string::npos);
+}
+
+TEST(Identity, ranks_must_have_all_alike_but_what_a_machine_may_have_its_own_way) {
+  const auto differ = [](const std::function<void(RunConfig&)>& change) {
+    RunConfig other = parse(kGood);
+    change(other);
+    return values_of_all_ranks(parse(kGood)) != values_of_all_ranks(other);
+  };
+  EXPECT_FALSE(differ([](RunConfig&) {}));
+  EXPECT_TRUE(differ([](RunConfig& config) { config.run.seed = 77; }));
+  // Free, and yet a rank of another value would wait for the others.
+  EXPECT_TRUE(differ([](RunConfig& config) { config.run.stop_after = 3; }));
+  EXPECT_TRUE(differ([](RunConfig& config) { config.parallel.bucket_mb = 3; }));
+  EXPECT_TRUE(differ([](RunConfig& config) { config.evaluate.every = 3; }));
+  EXPECT_FALSE(differ([](RunConfig& config) { config.run.threads = 3; }));
+  EXPECT_FALSE(differ([](RunConfig& config) { config.data.train.path = "/local/disk"; }));
+  EXPECT_FALSE(differ([](RunConfig& config) { config.memory.limit = "1GiB"; }));
 }
 
 }  // namespace

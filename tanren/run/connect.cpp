@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/comm/exchange.h"
+#include "tanren/config/identity.h"
 #include "tanren/plan/planner.h"
 #include "tanren/plan/probe_machine.h"
 #include "tanren/run/device.h"
@@ -10,15 +11,57 @@
 
 namespace tanren {
 
+namespace {
+
+// FNV-1a over the bytes of a tensor.
+uint64_t hash_of(const at::Tensor& tensor) {
+  const at::Tensor bytes = tensor.contiguous();
+  const auto* data = static_cast<const unsigned char*>(bytes.const_data_ptr());
+  uint64_t hash = 14695981039346656037ULL;
+  for (size_t i = 0; i < bytes.nbytes(); ++i) hash = (hash ^ data[i]) * 1099511628211ULL;
+  return hash;
+}
+
+void add_data(const std::string& name, const Dataset& data, Facts& facts) {
+  const int64_t size = data.size();
+  facts.emplace_back("samples of " + name, to_text(size));
+  for (const int64_t index : {int64_t{0}, size / 3, size / 2, size - 1}) {
+    const Collated sample = data.collate({index});
+    for (const auto& [field, tensor] : sample.batch.fields) {
+      facts.emplace_back(name + " sample " + to_text(index) + ", " + field + " with hash",
+                         std::to_string(hash_of(tensor)));
+    }
+  }
+}
+
+}  // namespace
+
+void check_same_config(const std::shared_ptr<Communicator>& ranks, const RunConfig& config) {
+  if (ranks->world_size() == 1) return;
+  DataParallel(ranks, {}).check_alike(values_of_all_ranks(config));
+}
+
+void check_same_data(const std::shared_ptr<Communicator>& ranks, const Dataset& train,
+                     const Dataset* eval) {
+  if (ranks->world_size() == 1) return;
+  Facts facts;
+  add_data("data.train", train, facts);
+  if (eval != nullptr) add_data("data.eval", *eval, facts);
+  DataParallel(ranks, {}).check_alike(facts);
+}
+
 std::shared_ptr<Communicator> connect(const RunConfig& config, const World& world) {
   if (world.size == 1) return single_communicator();
   Machine machine = with_world(probe_machine(), world);
   probe_accelerators(machine, config.run.device);
   const ParallelPlan plan = plan_connection(config, machine);
   const auto patience = std::chrono::duration<double>(plan.patience_seconds);
+  const bool nccl = plan.backend == "nccl";
   return make_communicator(
       world, {.backend = plan.backend,
               .meeting = config.parallel.meeting,
+              .device = nccl ? at::Device(at::kCUDA, static_cast<int8_t>(world.local_rank))
+                             : at::Device(at::kCPU),
               .patience = std::chrono::duration_cast<std::chrono::milliseconds>(patience)});
 }
 

@@ -261,6 +261,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   const auto checkpoint =
       agreed_checkpoint(*ranks, latest_checkpoint(input.folder / "checkpoints"));
   Prepared prepared = prepare(input.config, registry, checkpoint.has_value(), input.folder);
+  check_same_data(ranks, *prepared.datasets.train, prepared.datasets.eval.get());
   const Fitted fitted = fit(prepared);
   std::optional<RunFolder> folder;
   if (is_first) {

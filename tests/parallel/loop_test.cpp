@@ -1,6 +1,7 @@
 // Whole runs on ranks that are threads: the log of one rank, stop and resume on other numbers of ranks,
 // evaluation without padding, failures that end all.
 #include "tests/support/rank_run.h"
+#include "tests/support/run_log.h"
 #include "tests/support/token_data.h"
 
 #include "tanren/base/error.h"
@@ -11,12 +12,9 @@
 #include "tanren/train/evaluate.h"
 #include "tanren/train/on_ranks.h"
 
-#include <nlohmann/json.hpp>
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <sstream>
 #include <vector>
 
 namespace tanren::testing {
@@ -60,34 +58,8 @@ class Loop : public ::testing::Test {
     };
     return run(input, ModelRegistry());
   }
-  std::vector<nlohmann::json> log(const std::string& folder) const {
-    std::vector<nlohmann::json> lines;
-    std::istringstream text(read_file(folder_.path() / folder / "log.jsonl"));
-    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
-    return lines;
-  }
-  // Numbers within 1e-9, all else the same.
-  void expect_same_log(const std::string& a, const std::string& b) const {
-    const auto one = log(a), other = log(b);
-    ASSERT_EQ(one.size(), other.size());
-    for (size_t i = 0; i < one.size(); ++i)
-      expect_same(one[i], other[i], "line " + std::to_string(i));
-  }
-  static void expect_same(const nlohmann::json& a, const nlohmann::json& b,
-                          const std::string& where) {
-    if (a.is_object()) {
-      for (const auto& [key, value] : a.items()) {
-        // How many microsteps a rank makes is its own business.
-        if (key == "timing" || key == "microsteps" || key == "seconds") continue;
-        ASSERT_TRUE(b.contains(key)) << where << " " << key;
-        expect_same(value, b[key], where + "." + key);
-      }
-    } else if (a.is_number_float()) {
-      EXPECT_NEAR(a.get<double>(), b.get<double>(), 1e-9 * std::max(1.0, std::abs(a.get<double>())))
-          << where;
-    } else {
-      EXPECT_EQ(a, b) << where;
-    }
+  void expect_same(const std::string& a, const std::string& b) const {
+    expect_same_log(folder_.path() / a, folder_.path() / b);
   }
 
   TemporaryFolder folder_;
@@ -106,7 +78,7 @@ TEST_F(Loop, of_two_and_three_replicas_writes_the_log_of_one_rank) {
     ASSERT_EQ(std::ssize(ranks_), replicas);
     EXPECT_EQ(ranks_[1].rfind("rank 1 of " + folder + ": cpu, 1 threads, threads, ", 0), 0U)
         << ranks_[1];
-    expect_same_log("1", folder);
+    expect_same("1", folder);
     ASSERT_EQ(output.summary.evaluate.size(), one.summary.evaluate.size());
     for (size_t i = 0; i < one.summary.evaluate.size(); ++i) {
       EXPECT_NEAR(output.summary.evaluate[i].second, one.summary.evaluate[i].second, 1e-9)
@@ -132,7 +104,7 @@ TEST_F(Loop, stopped_on_three_ranks_goes_on_on_two_and_on_one_with_the_same_numb
   config.run.stop_after = 3;
   EXPECT_EQ(go(config, "moved").loop.ending, Ending::stopped);
   EXPECT_EQ(go(looped_config(1), "moved").loop.ending, Ending::finished);
-  expect_same_log("whole", "moved");
+  expect_same("whole", "moved");
 }
 
 TEST_F(Loop, a_stop_request_is_obeyed_by_all_ranks_after_the_same_update) {
@@ -150,7 +122,7 @@ TEST_F(Loop, a_stop_request_is_obeyed_by_all_ranks_after_the_same_update) {
   EXPECT_LT(output.summary.steps, 9);
   go(looped_config(1), "whole");
   go(looped_config(3), "stopped");
-  expect_same_log("whole", "stopped");
+  expect_same("whole", "stopped");
 }
 
 TEST_F(Loop, what_one_rank_throws_ends_all_and_comes_out) {
@@ -165,6 +137,21 @@ TEST_F(Loop, what_one_rank_throws_ends_all_and_comes_out) {
   } catch (const RunError& error) {  // not a CommError of those that were told to stop
     EXPECT_STREQ(error.what(), "[sink] the disk is full; make room");
   }
+}
+
+// Two on one device, taking turns: its sums go the way of threads.
+TEST_F(Loop, of_two_replicas_on_cuda_writes_the_log_of_one_rank_there) {
+  Machine machine;
+  probe_accelerators(machine, "cuda:0");
+  if (machine.num_cuda == 0) GTEST_SKIP() << "no CUDA device: replicas on one were not tried";
+  for (const int64_t replicas : {1, 2}) {
+    auto config = looped_config(replicas);
+    config.run.device = "cuda:0";
+    if (replicas > 1) config.parallel.devices = {0, 0};
+    EXPECT_EQ(go(config, std::to_string(replicas)).loop.ending, Ending::finished);
+    EXPECT_EQ(plan_.parallel.world_size, replicas);
+  }
+  expect_same("1", "2");
 }
 
 // Evaluation shares the samples without padding, whatever is left for a rank.

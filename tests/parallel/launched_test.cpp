@@ -1,0 +1,313 @@
+// Whole runs on ranks that are processes, as a user starts them: the log of one process, a killed rank,
+// signals, ranks that were not started alike, and what torch's own generator draws on them.
+#include "tests/parallel/launcher_process.h"
+#include "tests/support/run_log.h"
+#include "tests/support/shell.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <regex>
+#include <sstream>
+
+namespace tanren::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kTanren = TANREN_BINARY;
+const std::string kTorchDropout = TANREN_TORCH_DROPOUT;
+
+// 64 samples in batches of 14, the last of an epoch has 8; of 31 evaluated ones no two ranks have as
+// many.
+std::string config_text(const std::string& model, int64_t steps, int64_t every) {
+  const std::string data =
+      "kind = \"synthetic\"\n"
+      "fields = [\"inputs: float[1,8,8] in [-1, 1]\", \"labels: int[] in [0, 4]\"]\n";
+  return "[run]\nseed = 7\nthreads = 1\nsteps = " + std::to_string(steps) + "\n[model]\n" + model +
+         "\n[data]\nworkers = 0\n[data.train]\nsamples = 64\n" + data +
+         "[data.eval]\nsamples = 31\n" + data +
+         "[batch]\nglobal_batch = 14\n[precision]\nmode = \"fp64\"\n"
+         "[optimizer]\nlearning_rate = 0.003\n[schedule]\nkind = \"cosine\"\n[clip]\nnorm = 1.0\n"
+         "[evaluate]\nmetrics = [\"accuracy\", \"f1_macro\", \"auroc\"]\nevery = " +
+         std::to_string(every) + "\n[checkpoint]\nevery = " + std::to_string(every) +
+         "\n[metrics]\ntensorboard = false\n[parallel]\npatience = 60\ncheck_every = 5\n";
+}
+
+const std::string kMlp = "kind = \"mlp\"\nhidden = [16, 16]\ndropout = 0.2";
+
+class Launched : public ::testing::Test {
+ protected:
+  Launched() { folder_.file("run.toml", config_text(kMlp, 24, 10)); }
+
+  fs::path at(const std::string& name) const { return folder_.path() / name; }
+  ShellResult go(const std::string& line) const { return shell(line, folder_.path()); }
+  // Without the line that a machine of few cores begins with.
+  ShellResult launch(int ranks, const std::string& rest, const std::string& before = "") const {
+    auto result = go(before + " " + kTanren + " launch -n " + std::to_string(ranks) + " " + rest);
+    static const std::regex few_cores("^\\[launch\\] [0-9]+ ranks share [^\n]*\n");
+    result.output = std::regex_replace(result.output, few_cores, "");
+    return result;
+  }
+  void train_alone(const std::string& config, const std::string& out) const {
+    const auto result = go(kTanren + " run " + config + " --quiet --out " + out);
+    ASSERT_EQ(result.code, 0) << result.output;
+  }
+  int64_t lines(const std::string& out) const {
+    std::error_code none;
+    if (!fs::exists(at(out) / "log.jsonl", none)) return 0;
+    const std::string text = read_file(at(out) / "log.jsonl");
+    return std::count(text.begin(), text.end(), '\n');
+  }
+  // The highest step with a complete checkpoint; 0 if there is none.
+  int64_t last_checkpoint(const std::string& out) const {
+    int64_t last = 0;
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(at(out) / "checkpoints", none)) {
+      const std::string name = entry.path().filename();
+      if (name.rfind("step-", 0) != 0 || !fs::exists(entry.path() / "COMPLETE")) continue;
+      last = std::max<int64_t>(last, std::stoll(name.substr(5)));
+    }
+    return last;
+  }
+  // Process of each rank, as rank 0 told them.
+  static std::map<int, pid_t> ranks_of(const std::string& told) {
+    std::map<int, pid_t> ranks;
+    static const std::regex line("rank ([0-9]+) of [0-9]+: [^\n]*process ([0-9]+)");
+    for (std::sregex_iterator found(told.begin(), told.end(), line), end; found != end; ++found) {
+      ranks[std::stoi((*found)[1])] = std::stoi((*found)[2]);
+    }
+    return ranks;
+  }
+  // Ends with `code`, and says `line` alone, once.
+  static void expect_line(const ShellResult& result, int code, const std::string& line) {
+    EXPECT_EQ(result.code, code) << result.output;
+    EXPECT_TRUE(std::regex_match(result.output, std::regex(line + "\n"))) << result.output;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Launched, two_three_and_four_ranks_write_the_log_of_one_process) {
+  train_alone("run.toml", "one");
+  for (const int ranks : {2, 3, 4}) {
+    const std::string out = "ranks" + std::to_string(ranks);
+    const auto result = launch(ranks, "run run.toml --out " + out);
+    ASSERT_EQ(result.code, 0) << result.output;
+    const auto told = ranks_of(result.output);
+    EXPECT_EQ(std::ssize(told), ranks) << result.output;
+    TANREN_EXPECT_CONTAINS(result.output, "finished: 24 steps");
+    EXPECT_EQ(result.output.find("finished"), result.output.rfind("finished"));
+    expect_same_log(at("one"), at(out));
+    EXPECT_EQ(last_checkpoint(out), 24);
+  }
+}
+
+TEST_F(Launched, accumulation_of_a_gpt_and_sharded_batches_of_tokens_agree_too) {
+  folder_.file(
+      "gpt.toml",
+      "[run]\nseed = 3\nthreads = 1\nsteps = 12\n[model]\nkind = \"gpt2\"\nnum_layers = 2\n"
+      "num_heads = 2\nhidden_size = 16\ncontext_length = 12\ndropout = 0.1\n"
+      "[data]\nworkers = 1\n[data.train]\nkind = \"synthetic\"\nsamples = 40\n"
+      "fields = [\"inputs: int[12] in [0, 22]\", \"labels: int[12] in [0, 22]\"]\n"
+      "[batch]\nglobal_batch = 12\n[precision]\nmode = \"fp64\"\n[clip]\nnorm = 0.5\n"
+      "[metrics]\ntensorboard = false\n[parallel]\npatience = 60\nbucket_mb = 0.01\n"
+      "first_bucket_mb = 0.001\n");
+  train_alone("gpt.toml", "one");
+  const auto result = launch(3, "run gpt.toml --quiet --out three --set batch.microbatch=2");
+  ASSERT_EQ(result.code, 0) << result.output;
+  expect_same_log(at("one"), at("three"));
+}
+
+TEST_F(Launched, evaluation_over_ranks_counts_each_sample_once) {
+  train_alone("run.toml", "one");
+  const auto alone = go(kTanren + " eval one --json");
+  const auto ranks = launch(3, "eval one --json");
+  ASSERT_EQ(alone.code, 0) << alone.output;
+  ASSERT_EQ(ranks.code, 0) << ranks.output;
+  auto expected = nlohmann::json::parse(alone.output), got = nlohmann::json::parse(ranks.output);
+  expect_same_json(expected, got, "eval");
+}
+
+// How often: TANREN_KILLS, for soak.
+TEST_F(Launched, a_killed_rank_is_named_and_the_run_goes_on_on_three_with_the_same_log) {
+  const char* asked = std::getenv("TANREN_KILLS");
+  const int kills = asked != nullptr ? std::atoi(asked) : 5;
+  constexpr int64_t kSteps = 200, kEvery = 10;
+  folder_.file("long.toml", config_text(kMlp, kSteps, kEvery));
+  train_alone("long.toml", "one");
+  std::random_device seed;
+  std::mt19937 random(seed());
+  for (int i = 0; i < kills; ++i) {
+    fs::remove_all(at("cut"));
+    const int victim = static_cast<int>(random() % 4);
+    const auto from = static_cast<int64_t>(random() % 120);
+    const std::string which =
+        "rank " + std::to_string(victim) + " after line " + std::to_string(from);
+    double waited = 0;
+    pid_t pid = 0;
+    int64_t seen = 0;
+    {
+      LauncherProcess launcher(folder_.path(), {"-n", "4", "run", "long.toml", "--out", "cut"});
+      ASSERT_TRUE(comes_true([&] { return lines("cut") > from; })) << which << launcher.err();
+      const auto ranks = ranks_of(launcher.out());
+      ASSERT_EQ(ranks.size(), 4U) << launcher.out();
+      pid = ranks.at(victim);
+      seen = lines("cut");
+      const auto start = std::chrono::steady_clock::now();
+      ASSERT_EQ(::kill(pid, SIGKILL), 0) << which;
+      EXPECT_EQ(launcher.wait(10), 1) << which;
+      waited = seconds_since(start);
+      EXPECT_EQ(launcher.left(), std::vector<pid_t>{}) << which;
+      TANREN_EXPECT_CONTAINS(
+          launcher.err(), "[launch] rank " + std::to_string(victim) + " (pid " +
+                              std::to_string(pid) +
+                              ") failed first: killed by signal 9 (Killed); the others were ended");
+    }
+    // The line of a step comes before its checkpoint, so the newest may be one behind.
+    EXPECT_GE(last_checkpoint("cut"), (seen / kEvery - 1) * kEvery) << which;
+    EXPECT_LT(last_checkpoint("cut"), kSteps) << which;
+    const auto result = launch(3, "run long.toml --quiet --out cut");
+    ASSERT_EQ(result.code, 0) << which << "\n" << result.output;
+    expect_same_log(at("one"), at("cut"));
+    std::printf("killed %s: all ended in %.2f s\n", which.c_str(), waited);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(Launched, an_interrupt_stops_all_after_the_same_update_and_the_run_goes_on) {
+  folder_.file("long.toml", config_text(kMlp, 200, 50));
+  train_alone("long.toml", "one");
+  for (const int signal : {SIGINT, SIGTERM}) {
+    fs::remove_all(at("cut"));
+    LauncherProcess launcher(folder_.path(), {"-n", "3", "run", "long.toml", "--out", "cut"});
+    ASSERT_TRUE(comes_true([&] { return lines("cut") > 20; })) << launcher.err();
+    launcher.send(signal);
+    EXPECT_EQ(launcher.wait(), 130) << launcher.err();
+    const int64_t stopped = last_checkpoint("cut");
+    TANREN_EXPECT_CONTAINS(launcher.out(), "stopped at step " + std::to_string(stopped));
+    EXPECT_GT(stopped, 20);
+    EXPECT_LT(stopped, 200);
+    EXPECT_EQ(launcher.left(), std::vector<pid_t>{});
+    const auto result = launch(signal == SIGINT ? 3 : 2, "run cut --quiet");
+    ASSERT_EQ(result.code, 0) << result.output;
+    expect_same_log(at("one"), at("cut"));
+  }
+}
+
+// As ranks, each with the words of $SET on top.
+std::string by_rank(const std::string& set) {
+  return "-- sh -c '" + set + "; exec " + kTanren +
+         " run run.toml --quiet --out out --set \"$SET\"'";
+}
+
+TEST_F(Launched, another_config_on_a_rank_is_named_with_the_key) {
+  const auto differs = [&](const std::string& set, const std::string& of_1,
+                           const std::string& of_0) {
+    fs::remove_all(at("out"));
+    expect_line(launch(2, by_rank("SET=" + set)), 1,
+                "\\[parallel\\] rank 1 has " + of_1 + ", rank 0 has " + of_0 +
+                    "; start every rank with the same program, config and data");
+  };
+  differs("optimizer.learning_rate=0.$((RANK + 1))", "optimizer.learning_rate 0.2",
+          "optimizer.learning_rate 0.1");
+  // What defines no run, but would leave a rank waiting for the others.
+  differs("evaluate.every=$((RANK + 4))", "evaluate.every 5", "evaluate.every 4");
+  differs("model.hidden=[1$RANK]", "model.hidden \\[11\\]", "model.hidden \\[10\\]");
+  EXPECT_EQ(launch(2, by_rank("SET=run.threads=$((RANK + 1))")).code, 0);
+}
+
+TEST_F(Launched, other_data_on_a_rank_are_named) {
+  const auto differs = [&](const std::string& rows_of_1, const std::string& of_1,
+                           const std::string& of_0) {
+    fs::remove_all(at("out"));
+    folder_.file("data0.csv", "a,b,label\n1,2,0\n3,4,1\n5,6,0\n7,8,1\n");
+    folder_.file("data1.csv", "a,b,label\n" + rows_of_1);
+    folder_.file("run.toml",
+                 "[run]\nsteps = 3\n[model]\nkind = \"mlp\"\n[batch]\nglobal_batch = 2\n"
+                 "[data.train]\nkind = \"csv\"\npath = \"data0.csv\"\nclasses = 2\n");
+    expect_line(launch(2, by_rank("SET=data.train.path=\"'\"'\"'\"data$RANK.csv\"'\"'\"'\"")), 1,
+                "\\[parallel\\] rank 1 has " + of_1 + ", rank 0 has " + of_0 + "; start .*");
+  };
+  differs("1,2,0\n3,4,1\n", "samples of data.train 2", "samples of data.train 4");
+  differs("1,2,0\n3,4,1\n5,6,0\n7,9,1\n", "data.train sample 3, inputs with hash [0-9]+",
+          "data.train sample 3, inputs with hash [0-9]+");
+}
+
+TEST_F(Launched, what_one_rank_refuses_ends_all) {
+  const auto result = launch(2, by_rank("SET=run.steps=$((RANK * 3))"));
+  EXPECT_EQ(result.code, 2);
+  TANREN_EXPECT_CONTAINS(result.output, "[rank 0] [config] ");
+  TANREN_EXPECT_CONTAINS(result.output, " failed first: [config] ");
+}
+
+TEST_F(Launched, two_processes_with_one_rank_are_told) {
+  const auto result = launch(3, "-- sh -c 'RANK=$((RANK > 0)); sleep $LOCAL_RANK; exec " + kTanren +
+                                    " run run.toml --quiet --out out --set parallel.patience=20'");
+  EXPECT_EQ(result.code, 1);
+  TANREN_EXPECT_CONTAINS(result.output, "two processes say that they are rank 1 of 3 at ");
+}
+
+TEST_F(Launched, a_rank_that_does_not_come_is_named) {
+  const auto result = launch(3, "-- sh -c '[ $RANK = 1 ] && exec sleep 100; exec " + kTanren +
+                                    " run run.toml --quiet --out out --set parallel.patience=3'");
+  EXPECT_EQ(result.code, 1);
+  static const std::regex missing(
+      "\\[comm\\] after 3 s these ranks of 3 have not come to 127.0.0.1:[0-9]+: 1\n");
+  EXPECT_TRUE(std::regex_search(result.output, missing)) << result.output;
+  EXPECT_FALSE(fs::exists(at("out") / "log.jsonl"));
+}
+
+TEST_F(Launched, nccl_without_cuda_is_refused_in_one_line) {
+  expect_line(launch(2,
+                     "run run.toml --quiet --out out --set run.device=cpu "
+                     "--set parallel.backend=nccl"),
+              2,
+              "\\[plan\\] parallel.backend is \"nccl\", which sums on CUDA devices, and the run's "
+              "device is cpu .*; set parallel.backend = \"gloo\" or \"auto\"");
+}
+
+// One rank is all that one device can have.
+TEST_F(Launched, a_rank_with_nccl_on_cuda_is_one_process_there) {
+  const auto plan = go(kTanren + " plan run.toml --set run.device=cuda");
+  if (plan.code != 0) GTEST_SKIP() << "no CUDA device, NCCL was not tried: " << plan.output;
+  const std::string device = " --set run.device=cuda --quiet --out ";
+  ASSERT_EQ(go(kTanren + " run run.toml" + device + "one").code, 0);
+  const auto result = launch(1, "run run.toml --set parallel.backend=nccl" + device + "nccl");
+  ASSERT_EQ(result.code, 0) << result.output;
+  expect_same_log(at("one"), at("nccl"));
+}
+
+TEST_F(Launched, a_run_folder_that_is_finished_or_of_another_config_is_refused) {
+  train_alone("run.toml", "out");
+  const auto finished = launch(2, "run run.toml --quiet --out out");
+  EXPECT_EQ(finished.code, 2);
+  TANREN_EXPECT_CONTAINS(finished.output, "failed first: [run] out is finished; raise run.steps");
+  const auto other = launch(2, "run run.toml --quiet --out out --set run.seed=8");
+  EXPECT_EQ(other.code, 2);
+  TANREN_EXPECT_CONTAINS(other.output, "was made with another config (run.seed: 7 → 8)");
+}
+
+// A line per forward and rank: what at::dropout drew.
+TEST_F(Launched, torchs_own_dropout_differs_over_ranks_and_is_the_same_when_resumed) {
+  folder_.file("drop.toml", config_text("kind = \"torch_dropout\"", 12, 100));
+  const auto train = [&](int ranks, const std::string& out, const std::string& more) {
+    const auto result =
+        launch(ranks, "-- " + kTorchDropout + " run drop.toml --quiet --out " + out + " " + more,
+               "TORCH_DROPOUT_DRAWS=" + out + ".");
+    EXPECT_EQ(result.code, 0) << result.output;
+  };
+  train(2, "whole", "");
+  const std::string first = read_file(at("whole.0")), second = read_file(at("whole.1"));
+  EXPECT_EQ(std::count(first.begin(), first.end(), '\n'), 12);
+  EXPECT_NE(first, second);
+  train(2, "cut", "--set run.stop_after=5");
+  train(2, "cut", "");
+  EXPECT_EQ(read_file(at("cut.0")), first);
+  EXPECT_EQ(read_file(at("cut.1")), second);
+  expect_same_log(at("whole"), at("cut"));
+}
+
+}  // namespace
+}  // namespace tanren::testing

@@ -1,0 +1,52 @@
+// Two logs of runs, compared: the same lines, numbers to 1e-9, whatever ranks and microsteps made them.
+// Torch-free. Included by tests only.
+#pragma once
+
+#include "tanren/base/file.h"
+
+#include <nlohmann/json.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace tanren::testing {
+
+inline std::vector<nlohmann::json> read_log(const std::filesystem::path& folder) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(read_file(folder / "log.jsonl"));
+  for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+inline void expect_same_json(const nlohmann::json& a, const nlohmann::json& b,
+                             const std::string& where) {
+  if (a.is_object()) {
+    for (const auto& [key, value] : a.items()) {
+      // How many microsteps a rank makes is its own business.
+      if (key == "timing" || key == "microsteps" || key == "seconds") continue;
+      ASSERT_TRUE(b.contains(key)) << where << " " << key;
+      expect_same_json(value, b[key], where + "." + key);
+    }
+  } else if (a.is_number_float() && b.is_number()) {
+    const auto one = a.get<double>(), other = b.get<double>();
+    EXPECT_NEAR(one, other, 1e-9 * std::max(1.0, std::abs(one))) << where;
+  } else {
+    EXPECT_EQ(a, b) << where;
+  }
+}
+
+inline void expect_same_log(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const auto one = read_log(a), other = read_log(b);
+  ASSERT_EQ(one.size(), other.size()) << a << " " << b;
+  for (size_t i = 0; i < one.size(); ++i) {
+    expect_same_json(one[i], other[i], "line " + std::to_string(i));
+  }
+}
+
+}  // namespace tanren::testing
