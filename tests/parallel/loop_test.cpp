@@ -147,7 +147,7 @@ TEST_F(Loop, of_two_replicas_on_cuda_writes_the_log_of_one_rank_there) {
   for (const int64_t replicas : {1, 2}) {
     auto config = looped_config(replicas);
     config.run.device = "cuda:0";
-    if (replicas > 1) config.parallel.devices = {0, 0};
+    if (replicas > 1) config.parallel.devices = {0};
     EXPECT_EQ(go(config, std::to_string(replicas)).loop.ending, Ending::finished);
     EXPECT_EQ(plan_.parallel.world_size, replicas);
   }
