@@ -60,6 +60,14 @@ class Launched : public ::testing::Test {
     const std::string text = read_file(at(out) / "log.jsonl");
     return std::count(text.begin(), text.end(), '\n');
   }
+  // Steps in the log, which also has a line for each evaluation.
+  int64_t steps(const std::string& out) const {
+    const std::string text = read_file(at(out) / "log.jsonl");
+    int64_t count = 0;
+    for (size_t found = 0; (found = text.find("{\"attempt\":", found)) != text.npos; ++found)
+      ++count;
+    return count;
+  }
   // The highest step with a complete checkpoint; 0 if there is none.
   int64_t last_checkpoint(const std::string& out) const {
     int64_t last = 0;
@@ -154,7 +162,7 @@ TEST_F(Launched, a_killed_rank_is_named_and_the_run_goes_on_on_three_with_the_sa
       const auto ranks = ranks_of(launcher.out());
       ASSERT_EQ(ranks.size(), 4U) << launcher.out();
       pid = ranks.at(victim);
-      seen = lines("cut");
+      seen = steps("cut");
       const auto start = std::chrono::steady_clock::now();
       ASSERT_EQ(::kill(pid, SIGKILL), 0) << which;
       EXPECT_EQ(launcher.wait(10), 1) << which;
