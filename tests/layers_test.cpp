@@ -129,7 +129,7 @@ void check_text(const Tree& tree, const std::string& path, std::vector<std::stri
   // The default of base/log.cpp is the library's one way to stderr.
   if (layer_of(path) == "cli" || is_test(path) || path == "tanren/base/log.cpp") return;
   static const std::regex forbidden(
-      R"((std::(cout|cerr|clog)|(^|[^>.\w])(printf|puts|putchar|exit|abort|terminate)\s*\((?!\)\s*override))");
+      R"((std::(cout|cerr|clog)|(^|[^>.\w])(printf|puts|putchar|exit|abort|terminate)\s*\((?!\)\s*override)))");
   for (const auto& line : lines) {
     const auto code = line.substr(0, line.find("//"));
     if (std::regex_search(code, forbidden)) {
