@@ -56,12 +56,9 @@ std::shared_ptr<Communicator> connect(const RunConfig& config, const World& worl
   probe_accelerators(machine, config.run.device);
   const ParallelPlan plan = plan_connection(config, machine);
   const auto patience = std::chrono::duration<double>(plan.patience_seconds);
-  const bool nccl = plan.backend == "nccl";
   return make_communicator(
       world, {.backend = plan.backend,
               .meeting = config.parallel.meeting,
-              .device = nccl ? at::Device(at::kCUDA, static_cast<int8_t>(world.local_rank))
-                             : at::Device(at::kCPU),
               .patience = std::chrono::duration_cast<std::chrono::milliseconds>(patience)});
 }
 

@@ -30,9 +30,7 @@ auto with_ranks(const RunConfig& config, const World& world, const Work& work) {
   const auto ranks = connect(config, world);
   try {
     check_same_config(ranks, config);
-    auto result = work(ranks);
-    ranks->leave();
-    return result;
+    return work(ranks);
   } catch (const std::exception& error) {
     ranks->cancel(first_line(error.what()));
     throw;

@@ -204,7 +204,6 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     auto report = explained_update(run, parts, batch, surroundings.train, memory);
     if (!report) continue;  // abandoned: a stop was requested
     stop_agreed = report->stop_requested;
-    parts.parallel->communicator().set_state("step " + std::to_string(run.step()));
     report->seconds = seconds_since(step_start);
     report->memory_bytes = memory_now(parts.device);
     if (gauge.counts()) {
