@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <mutex>
@@ -147,10 +148,23 @@ std::string own_address(const World& world) {
   return address;
 }
 
+void prepare_process() {
+  // Gloo writes to connections that a lost rank has closed: an error, not this process's end.
+  struct sigaction action {};
+  if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) {
+    action.sa_handler = SIG_IGN;
+    ::sigaction(SIGPIPE, &action, nullptr);
+  }
+  // c10d's record of operations is one for the process, and breaks where ranks are its threads.
+  ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> gloo_communicator(const World& world,
                                                 std::chrono::milliseconds patience) {
+  static std::once_flag once;
+  std::call_once(once, prepare_process);
   const QuietScope quiet;
   const Store store = meet_at(world, patience);
   auto options = c10d::ProcessGroupGloo::Options::create(patience);
