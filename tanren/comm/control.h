@@ -1,7 +1,8 @@
 // ControlChannel: news of failure among the processes of a run, beside their collectives, which
 // would only time out. A star of TCP connections to rank 0, watched by one thread per process; a
 // connection that ends without a goodbye is a lost rank. Invariant: the first news is the same text
-// on all ranks. Thread-safe, torch-free. Called by Gloo's and NCCL's communicators.
+// on all ranks, but on one that has failed itself at the same time. Thread-safe, torch-free. Called by
+// Gloo's and NCCL's communicators.
 #pragma once
 
 #include "tanren/comm/sockets.h"
@@ -33,8 +34,8 @@ class ControlChannel {
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
-  // Where this rank is ("step 120"), for the others to say if it is lost. Costs no system call;
-  // sent a few times a second.
+  // Where this rank is ("step 120"), for the others to say if it is lost. Cheap: sent a few times a
+  // second at most.
   void set_state(const std::string& state);
   // All ranks, this one too, have the news "[comm] rank <this>: <cause>", or the cause as it is
   // where it already says "[comm] rank". The first news stays. Returns when it is on its way.

@@ -21,8 +21,13 @@ ControlDesk::ControlDesk() : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
 }
 
 void ControlDesk::set_state(const std::string& state) {
+  constexpr std::chrono::milliseconds kPause{200};
+  const auto now = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
   next_.state = state;
+  if (now - state_sent_ < kPause) return;  // the next one, or the thread's next round, brings it
+  state_sent_ = now;
+  wake();
 }
 
 void ControlDesk::fail(const std::string& text) {
@@ -100,20 +105,21 @@ void ControlDesk::set_complete() {
   changed_.notify_all();
 }
 
-void ControlDesk::set_news(const std::string& text) {
+std::string ControlDesk::set_news(const std::string& text) {
   const std::lock_guard calls(call_mutex_);
   {
     const std::lock_guard lock(mutex_);
-    if (news_) return;
+    if (news_) return *news_;
     news_ = text;
     changed_.notify_all();
   }
-  if (!call_) return;
+  if (!call_) return text;
   try {
     std::exchange(call_, nullptr)(text);
   } catch (const std::exception&) {
     // The news is there; who did not hear it asks news().
   }
+  return text;
 }
 
 void ControlDesk::wake() const {

@@ -44,11 +44,10 @@ class ControlDesk {
   // The side of the channel's thread, which says so first.
   void begin();
   Orders take();
-  // Whether a state waits to be taken; that alone does not wake the thread.
   int wake_descriptor() const { return wake_.descriptor(); }
   void set_done(int64_t number);  // the orders up to it
   void set_complete();
-  void set_news(const std::string& text);
+  std::string set_news(const std::string& text);  // the first, which may be another
 
  private:
   void wake() const;
@@ -64,6 +63,7 @@ class ControlDesk {
   std::optional<std::string> news_;
   bool is_own_news_ = false;
   std::thread::id thread_;
+  std::chrono::steady_clock::time_point state_sent_;
 
   std::mutex call_mutex_;  // held while the callback runs; taken before mutex_
   OnNews call_;

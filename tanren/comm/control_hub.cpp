@@ -231,9 +231,8 @@ class ControlHub final : public ControlEnd {
 
   void tell_news(const std::string& text) {
     if (news_) return;
-    news_ = text;
-    tell_all("news " + text);
-    desk_.set_news(text);
+    news_ = desk_.set_news(text);
+    tell_all("news " + *news_);
   }
 
   void tell_all(const std::string& line) {

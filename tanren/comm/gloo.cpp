@@ -8,6 +8,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <ATen/ATen.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +17,7 @@
 #include <exception>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace tanren {
 
@@ -66,6 +69,9 @@ std::unique_ptr<Communicator> gloo_communicator(const World& world,
     auto group =
         c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", meeting.store),
                                   world.rank, world.size, options);
+    // Who is connected waits until all are: one that went at once would look like a broken connection.
+    std::vector<at::Tensor> nothing = {at::zeros({1})};
+    group->allreduce(nothing)->wait();
     group->setTimeout(patience);
     return c10d_communicator(std::move(group), {.name = "gloo"}, std::move(meeting.control));
   } catch (const std::exception& error) {

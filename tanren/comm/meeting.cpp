@@ -80,27 +80,35 @@ class Arrival {
     const std::string own = fmt::format("{}, pid {}", machine_name(), ::getpid());
     if (store_->add(key_of(world_.rank), 1) > 1) {
       const std::string who = "who/" + std::to_string(world_.rank);
-      fail(
-          fmt::format("[comm] two processes say that they are rank {} of {} at {}: ({}) and ({}); "
-                      "each needs a RANK of its own, each run a {}",
-                      world_.rank, world_.size, place_of(world_),
-                      store_->check({who}) ? store_->get_to_str(who) : "unknown", own,
-                      world_.file.empty() ? "port" : "new file"));
+      fail(fmt::format(
+          "[comm] two processes say that they are rank {} of {} at {}: ({}) and ({}); each needs a "
+          "RANK of its own, each run a {}",
+          world_.rank, world_.size, place_of(world_),
+          store_->check({who}) ? store_->get_to_str(who) : "unknown", own,
+          world_.file.empty() ? "port" : "new file"));
     }
     store_->set("who/" + std::to_string(world_.rank), own);
     if (world_.rank == 0) store_->set("size", std::to_string(world_.size));
-    if (await("size")) check_size(own);
     for (int rank = 0; rank < world_.size; ++rank) {
       if (!await(key_of(rank))) fail(missing_from(rank));
+      if (rank == 0 && await("size")) check_size(own);
     }
+    // All are there and have compared. Rank 0 settles whether they go on; what is found later is told
+    // to its finder alone.
+    store_->set("counted/" + std::to_string(world_.rank), "yes");
+    if (world_.rank != 0) return;
+    for (int rank = 0; rank < world_.size; ++rank) {
+      if (!await("counted/" + std::to_string(rank))) fail(silent_text(rank));
+    }
+    if (store_->add("verdict", 1) == 1) return;
+    while (await("failed")) {  // throws what it says
+    }
+    throw CommError(silent_text(0));
   }
 
   // What rank 0 says under `key`, once it does. CommError.
   std::string told(const std::string& key) {
-    if (!await(key)) {
-      fail(fmt::format("[comm] rank 0 of {} came to {} and said nothing more in {} s", world_.size,
-                       place_of(world_), seconds()));
-    }
+    if (!await(key)) fail(silent_text(0));
     return store_->get_to_str(key);
   }
   void tell(const std::string& key, const std::string& text) { store_->set(key, text); }
@@ -126,7 +134,7 @@ class Arrival {
   }
 
   [[noreturn]] void fail(const std::string& text) {
-    store_->set("failed", text);
+    if (store_->add("verdict", 1) == 1) store_->set("failed", text);
     store_->add("heard", 1);
     linger();
     throw CommError(text);
@@ -150,6 +158,11 @@ class Arrival {
         fmt::format("[comm] rank {} ({}) was started as one of {} ranks, rank 0 at {} as one of "
                     "{}; give all the same WORLD_SIZE",
                     world_.rank, own, world_.size, place_of(world_), size));
+  }
+
+  std::string silent_text(int rank) const {
+    return fmt::format("[comm] rank {} of {} came to {} and said nothing more in {} s", rank,
+                       world_.size, place_of(world_), seconds());
   }
 
   std::string missing_from(int first) const {

@@ -1,5 +1,6 @@
-// One rank that is a process, for lost_rank_test: comm_rank RANK SIZE MEETING WHAT. It writes "ready",
-// a line per step, and the error that ended it; 0: it finished, 3: a CommError, 4: an error of its own.
+// One rank that is a process, for lost_rank_test: comm_rank WHAT [RANK SIZE MEETING]; without the latter
+// the launcher's environment says them. It writes "ready", a line every five steps, and the error that
+// ended it. 0: it finished, 3: a CommError, 4: an error of its own.
 #include "tanren/base/error.h"
 #include "tanren/comm/backend.h"
 
@@ -28,6 +29,9 @@ bool step_of(const std::string& what, tanren::Communicator& comm, int step,
              const at::Tensor& data) {
   if (what == "sums") {  // nearly always in one
     comm.sum(data);
+  } else if (what == "few") {
+    comm.sum(data);
+    return step == 10;
   } else if (what == "late") {  // all wait in a sum for the last rank, which does not come
     if (comm.rank() == comm.world_size() - 1) {
       comm.check();
@@ -56,10 +60,7 @@ bool step_of(const std::string& what, tanren::Communicator& comm, int step,
   return false;
 }
 
-int run(int rank, int size, const std::string& meeting, const std::string& what) {
-  tanren::World world;
-  world.rank = world.local_rank = rank;
-  world.size = world.local_size = size;
+int run(const std::string& what, const tanren::World& world, const std::string& meeting) {
   if (what == "nccl") {
     const auto comm = tanren::make_communicator(world, {.backend = "nccl",
                                                         .meeting = meeting,
@@ -91,8 +92,12 @@ int run(int rank, int size, const std::string& meeting, const std::string& what)
 int main(int argc, char** argv) {
   at::set_num_threads(1);
   try {
-    if (argc != 5) throw std::invalid_argument("comm_rank RANK SIZE MEETING WHAT");
-    return run(std::stoi(argv[1]), std::stoi(argv[2]), argv[3], argv[4]);
+    if (argc == 2) return run(argv[1], tanren::world_of(tanren::process_environment()), "");
+    if (argc != 5) throw std::invalid_argument("comm_rank WHAT [RANK SIZE MEETING]");
+    tanren::World world;
+    world.rank = world.local_rank = std::stoi(argv[2]);
+    world.size = world.local_size = std::stoi(argv[3]);
+    return run(argv[1], world, argv[4]);
   } catch (const tanren::CommError& error) {
     say(error.what());
     return 3;

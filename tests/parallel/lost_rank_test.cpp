@@ -25,8 +25,8 @@ class Ranks {
   Ranks(int size, const std::string& what, const std::vector<std::string>& environment = {}) {
     const std::string meeting = "file://" + (folder_.path() / "meeting").string();
     for (int rank = 0; rank < size; ++rank) {
-      children_.emplace_back(std::vector<std::string>{TANREN_COMM_RANK, std::to_string(rank),
-                                                      std::to_string(size), meeting, what},
+      children_.emplace_back(std::vector<std::string>{TANREN_COMM_RANK, what, std::to_string(rank),
+                                                      std::to_string(size), meeting},
                              environment);
     }
   }
