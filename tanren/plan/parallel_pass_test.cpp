@@ -341,9 +341,7 @@ TEST(ReductionPass, optimizers_that_need_whole_parameters_are_not_sharded) {
     ranks.config.optimizer.kind = "adafactor";
     expect_part(ranks.refusal(), "optimizer.kind \"adafactor\" needs whole rows and columns");
     ranks.config.optimizer.kind = "adamw";
-    ranks.config.optimizer.state = "8bit";
-    expect_part(ranks.refusal(), "optimizer.state \"8bit\" rounds by place");
-    ranks.config.parallel.zero = 0;
+    ranks.config.optimizer.state = "8bit";  // its blocks lie in one slice each
     EXPECT_EQ(ranks.refusal(), "accepted");
   }
 }
