@@ -23,7 +23,8 @@ struct Machine {
   int64_t local_ranks = 1;         // of one run on this machine (LOCAL_WORLD_SIZE)
   int64_t num_cuda = 0;            // usable CUDA devices
   std::string cuda_name;
-  int64_t cuda_capability = 0;  // 80 = sm_80
+  std::vector<int64_t> cuda_bytes;  // memory of each, in the order of their indices; empty: unknown
+  int64_t cuda_capability = 0;      // 80 = sm_80
 };
 
 // One parameter of the model: what the size of its optimizer state depends on.

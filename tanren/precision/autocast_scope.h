@@ -5,9 +5,12 @@
 #pragma once
 
 #include "tanren/plan/plan.h"
+#include "tanren/precision/weight_casts.h"
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
+
+#include <optional>
 
 namespace tanren {
 
@@ -31,6 +34,7 @@ class AutocastScope {
   bool enabled_before_;
   bool cache_before_;
   c10::ScalarType dtype_before_;
+  std::optional<WeightCastScope> casts_;  // where it casts
 };
 
 class WindowScope {
