@@ -69,7 +69,7 @@ class Ranks {
   Stage stage_ = Stage::running;
   Clock::time_point until_ = Clock::time_point::max();  // of the stage
   int forwarded_ = 0;                                   // the signal that went to all
-  std::vector<int> killed_by_;                          // signals that the ranks got from here
+  std::vector<int> sent_;                               // signals that the ranks got from here
   std::vector<Failure> failures_;                       // in the order of their ends
   bool folding_ = true;  // until two failed ranks differ: their last lines are held
   bool resumable_ = false;
@@ -119,7 +119,7 @@ void Ranks::hear(int signal) {
   forwarded_ = signal == SIGHUP ? SIGTERM : signal;
   output_.say("[launch] " + signal_text(forwarded_) +
               " went to all ranks, to stop them; a second one kills them\n");
-  killed_by_.push_back(forwarded_);
+  sent_.push_back(forwarded_);
   processes_.send(forwarded_);
 }
 
@@ -132,7 +132,7 @@ void Ranks::pause() {
 
 // Ended by a signal of ours, or with the code that a shell makes of one.
 bool Ranks::ended_as_told(const ChildEnd& end) const {
-  return std::any_of(killed_by_.begin(), killed_by_.end(), [&](int signal) {
+  return std::any_of(sent_.begin(), sent_.end(), [&](int signal) {
     return end.signal == signal || (end.code == 128 + signal && end.code != kStopped);
   });
 }
@@ -175,7 +175,7 @@ void Ranks::go_on(Clock::time_point now) {
 // A rank that got SIGTERM, or SIGINT, already would take a second signal for the last.
 void Ranks::ask_to_end(Clock::time_point now) {
   if (forwarded_ == 0) {
-    killed_by_.push_back(SIGTERM);
+    sent_.push_back(SIGTERM);
     processes_.send(SIGTERM);
   }
   stage_ = Stage::asked;
@@ -183,7 +183,7 @@ void Ranks::ask_to_end(Clock::time_point now) {
 }
 
 void Ranks::kill_all() {
-  killed_by_.push_back(SIGKILL);
+  sent_.push_back(SIGKILL);
   processes_.send(SIGKILL);
   stage_ = Stage::killed;
   until_ = Clock::time_point::max();
@@ -238,7 +238,7 @@ int Ranks::report() {
     return end.signal != 0 ? 1 : end.code;
   }
   if (num_told_ > 0) {
-    output_.say("[launch] stopped by " + signal_text(killed_by_.back()) + ", before " +
+    output_.say("[launch] stopped by " + signal_text(sent_.back()) + ", before " +
                 std::to_string(num_told_) + " of " + std::to_string(pids_.size()) +
                 " ranks said that the run can go on\n");
     return 1;

@@ -96,8 +96,8 @@ RankOutput::Ends RankOutput::open(int rank) {
 }
 
 // Ranks wait while our reader takes nothing, as they would by themselves.
-bool RankOutput::may_read(const Stream& stream) const {
-  return stream.descriptor >= 0 && !(passes_as_is(stream) ? out_ : err_).full();
+bool RankOutput::may_read(const Stream& stream) {
+  return stream.descriptor >= 0 && !(passes_as_is(stream) ? out_ : for_stderr()).full();
 }
 
 void RankOutput::poll(int other, Clock::time_point until) {
@@ -222,7 +222,7 @@ void RankOutput::say(const std::string& text) {
   // Rank 0's last line has no end, and ours would stand in it.
   if (merged_ && !out_.at_line_start()) out_.add("\n");
   // On a terminal, a bar of rank 0 makes room and is drawn again below.
-  err_.add((beside_a_bar_ ? "\r\x1b[K" : "") + text);
+  for_stderr().add((beside_a_bar_ ? "\r\x1b[K" : "") + text);
 }
 
 void RankOutput::flush() {

@@ -93,7 +93,7 @@ class RankOutput {
   bool passes_as_is(const Stream& stream) const {
     return ranks_[stream.child].number == 0 && !stream.is_err;
   }
-  bool may_read(const Stream& stream) const;
+  bool may_read(const Stream& stream);
   void poll(int other, Clock::time_point until);
   bool take(Stream& stream);
   void take_line(const Stream& stream, const std::string& line);
@@ -105,9 +105,12 @@ class RankOutput {
   void release_if(const Chosen& chosen);
   void flush();
 
+  // One outlet, where stdout and stderr are one file: a line of the one must not be cut by the other.
+  Outlet& for_stderr() { return merged_ ? out_ : err_; }
+
   Outlet out_;
   Outlet err_;
-  bool merged_ = false;        // both are one file
+  bool merged_ = false;
   bool beside_a_bar_ = false;  // rank 0 draws on the terminal that our lines go to
   std::vector<Rank> ranks_;
   std::vector<Stream> streams_;
