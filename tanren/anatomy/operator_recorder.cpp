@@ -266,6 +266,8 @@ void OperatorRecorder::Impl::end_node(const at::RecordFunction& fn, const Frame&
 void OperatorRecorder::Impl::end_operator(const at::RecordFunction& fn, Frame& frame) {
   const double seconds = seconds_between(frame.start, now());
   --open_here().counting;
+  // Broken off by an exception, as a recomputed block ends (base/recompute.h): it computed nothing.
+  if (fn.num_outputs() > 0 && fn.outputs().empty()) return;
   const int64_t bytes = bytes_moved(fn, frame);
   const int64_t flops = flops_of(fn, frame);
   const std::string block = block_name(frame.block);

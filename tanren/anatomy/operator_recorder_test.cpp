@@ -166,6 +166,19 @@ TEST(OperatorRecorderTest, blocks_get_their_forward_and_their_backward) {
   EXPECT_EQ(block("blocks.1").backward_flops, 2 * 2 * 8 * 16 * 4);
 }
 
+TEST(OperatorRecorderTest, the_operator_that_a_recomputed_block_ends_with_does_not_count) {
+  const at::Tensor x = leaf({8, 16}), first = leaf({16, 16}), second = leaf({16, 4});
+  const auto recording = record([&] {
+    const RecomputeScope recompute({"*"}, {});
+    const auto block = [&](const at::Tensor& in) { return at::mm(at::mm(in, first), second); };
+    return run_block("blocks.0", x, block).sum();
+  });
+  EXPECT_EQ(of(recording, "aten::mm", Pass::forward).calls, 2);
+  const auto backward = of(recording, "aten::mm", Pass::backward);
+  EXPECT_EQ(backward.calls, 4 + 1);
+  EXPECT_EQ(backward.flops, 2 * (2 * 8 * 16 * 16 + 2 * 8 * 16 * 4) + 2 * 8 * 16 * 16);
+}
+
 TEST(OperatorRecorderTest, what_follows_backward_is_the_updates_and_no_operator_of_a_pass) {
   const auto slow = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
   const auto recording = record([&] { return leaf({3}).sum(); },

@@ -1,5 +1,6 @@
 #include "tanren/base/recompute.h"
 
+#include "tanren/base/block_trail.h"
 #include "tanren/base/error.h"
 #include "tanren/base/generators.h"
 #include "tanren/base/names.h"
@@ -7,10 +8,16 @@
 #include "tanren/base/saved_tensors.h"
 
 #include <ATen/ATen.h>
+#include <ATen/SequenceNumber.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/DimVector.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <optional>
@@ -44,6 +51,37 @@ class AutocastState {
   at::ScalarType dtype_;
 };
 
+// Ends a second pass that has brought all: no std::exception, so that no model takes it for an error.
+struct Complete {};
+
+// What must be alike of a tensor that both passes save.
+struct Likeness {
+  at::ScalarType dtype;
+  c10::DimVector sizes;
+  bool operator==(const Likeness& other) const {
+    return dtype == other.dtype && sizes == other.sizes;
+  }
+};
+
+Likeness likeness_of(const at::Tensor& tensor) {
+  return {tensor.scalar_type(), c10::DimVector(tensor.sizes())};
+}
+
+using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+// Note [Circles]
+// A torch::autograd::Function that is broken off while it saves still holds what it was about to
+// save; its own result among that holds the Function. Whoever made that circle in a second pass is
+// known by its number, and nobody needs its graph.
+void break_circle(const WeakTensor& weak, uint64_t first_node) {
+  auto alive = weak.lock();
+  if (!alive) return;
+  const at::Tensor tensor(std::move(alive));
+  auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  if (meta == nullptr || !meta->grad_fn_ || meta->grad_fn_->sequence_nr() < first_node) return;
+  if (meta->grad_fn_->name().find("CppNode<") != std::string::npos) meta->grad_fn_ = nullptr;
+}
+
 // One block of one forward: what its second pass needs, and what that pass brought.
 struct Region {
   Region(const at::Tensor& block_input, std::function<at::Tensor(const at::Tensor&)> block)
@@ -59,6 +97,9 @@ struct Region {
 
   at::Tensor take(size_t index);
   void compute_again();
+  // Of the second pass: the next tensor that an operator saves. Throws Complete after the last one
+  // that is wanted.
+  void bring(const at::Tensor& tensor);
 
   struct Random {
     uint64_t seed;
@@ -72,18 +113,20 @@ struct Region {
   AutocastState precision;
   TensorMap generators;
   std::optional<Random> random;
-  size_t num_saved = 0;             // by the first pass
+  std::vector<Likeness> saved;      // by the first pass
+  size_t num_wanted = 0;            // up to the last of them that was dropped
   std::vector<at::Tensor> brought;  // by the second; each is given away once
+  std::vector<WeakTensor> results;  // of operators of the second, as far as they were saved
 };
 
 // What the operators of a recomputed block do with what they save.
 struct Recording final : SavedTensorPolicy {
-  Recording(std::shared_ptr<Region> first, std::vector<at::Tensor>* second)
-      : region(std::move(first)), brought(second) {}
+  Recording(std::shared_ptr<Region> first, Region* second)
+      : region(std::move(first)), again(second) {}
   std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() override;
 
-  std::shared_ptr<Region> region;    // of the first pass: count and drop
-  std::vector<at::Tensor>* brought;  // of the second: collect
+  std::shared_ptr<Region> region;  // of the first pass: count and drop
+  Region* again;                   // of the second: collect
 };
 
 class Hooks final : public torch::autograd::SavedVariableHooks {
@@ -91,19 +134,23 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
   explicit Hooks(const Recording& recording) : recording_(recording) {}
 
   void call_pack_hook(const at::Tensor& tensor) override {
-    if (recording_.brought != nullptr) {
+    if (recording_.again != nullptr) {
       // The node keeps its own copy: with its graph, an output would keep the node that keeps it.
       kept_ = tensor.detach();
-      recording_.brought->push_back(kept_);
+      if (tensor.grad_fn()) recording_.again->results.emplace_back(tensor.getIntrusivePtr());
+      recording_.again->bring(kept_);
       return;
     }
     // A parameter lives on anyway; but it counts, so that both passes number alike.
-    index_ = recording_.region->num_saved++;
+    Region& region = *recording_.region;
+    index_ = region.saved.size();
+    region.saved.push_back(likeness_of(tensor));
     // (A view that was made without gradients calls itself a leaf, and is none.)
     if (tensor.is_leaf() && tensor.requires_grad() && !tensor.is_view()) {
       kept_ = tensor;
     } else {
       region_ = recording_.region;
+      region.num_wanted = index_ + 1;
     }
   }
   at::Tensor call_unpack_hook() override { return region_ ? region_->take(index_) : kept_; }
@@ -124,8 +171,27 @@ at::Tensor Region::take(size_t index) {
   return std::exchange(brought[index], at::Tensor());
 }
 
+void Region::bring(const at::Tensor& tensor) {
+  if (brought.size() < num_wanted) {
+    const Likeness& first = saved[brought.size()];
+    if (const Likeness second = likeness_of(tensor); !(second == first)) {
+      throw Error(fmt::format(
+          "[recompute] a block saved {} [{}] for backward, and {} [{}] in its place when it was "
+          "computed again; a recomputed block must do the same each time",
+          c10::toString(first.dtype), fmt::join(first.sizes, ", "), c10::toString(second.dtype),
+          fmt::join(second.sizes, ", ")));
+    }
+    brought.push_back(tensor);
+  }
+  if (brought.size() == num_wanted) throw Complete();
+}
+
 void Region::compute_again() {
   brought.clear();
+  results.clear();
+  const uint64_t first_node = at::sequence_number::peek();
+  BlockTrail& trail = block_trail();
+  const uint16_t failed = trail.failed;
   std::vector<at::Tensor> statistics;
   for (const auto& buffer : buffers) statistics.push_back(buffer.clone());
   const TensorMap drawn = generator_states(input.device());
@@ -145,19 +211,26 @@ void Region::compute_again() {
   std::optional<RandomScope> scope;
   if (random) scope.emplace(random->seed, random->attempt, random->ids);
 
-  std::vector<at::Tensor> collected;
-  Recording second(nullptr, &collected);
+  auto nothing_of_a_failure = c10::make_scope_exit([this] { brought.clear(); });
+  Recording second(nullptr, this);
   const SavedTensorScope recorded(&second);
   const at::AutoGradMode with_gradients(true);
   // Not a leaf: autocast would keep its cast, as it does of weights, until the window ends.
   const at::Tensor leaf = input.detach().requires_grad_(input_requires_grad);
-  fn(leaf.view_as(leaf));
-  if (collected.size() != num_saved) {
-    throw Error("[recompute] a block saved " + std::to_string(num_saved) +
-                " tensors for backward, and " + std::to_string(collected.size()) +
-                " when it was computed again; a recomputed block must do the same each time");
+  try {
+    fn(leaf.view_as(leaf));
+  } catch (const Complete&) {
+    trail.failed = failed;  // blocks within this one took it for a failure
+    for (const auto& result : results) break_circle(result, first_node);  // Note [Circles]
   }
-  brought = std::move(collected);
+  if (brought.size() < num_wanted) {
+    throw Error(
+        fmt::format("[recompute] a block saved {} tensors for backward, and {} when it was "
+                    "computed again; a recomputed block must do the same each time",
+                    num_wanted, brought.size()));
+  }
+  results.clear();
+  nothing_of_a_failure.release();
 }
 
 }  // namespace
@@ -170,10 +243,13 @@ RecomputeScope::RecomputeScope(std::vector<std::string> patterns, std::vector<at
 
 RecomputeScope::~RecomputeScope() { recompute_scope = outer_; }
 
+bool in_recomputed_block() {
+  return dynamic_cast<const Recording*>(SavedTensorScope::current()) != nullptr;
+}
+
 bool RecomputeScope::wants(std::string_view name) {
   // Within a recomputed block, and in its second pass, blocks are parts of it.
-  return recompute_scope != nullptr && at::GradMode::is_enabled() &&
-         dynamic_cast<const Recording*>(SavedTensorScope::current()) == nullptr &&
+  return recompute_scope != nullptr && at::GradMode::is_enabled() && !in_recomputed_block() &&
          matches_any(recompute_scope->patterns_, std::string(name));
 }
 

@@ -1,6 +1,7 @@
 // Recompute: blocks of a model that keep for backward their input alone, and are computed once more
-// when backward reaches them. Invariant: gradients are bitwise those of keeping everything; dropout, the
-// generators, autocast and batch-norm statistics are in the second pass what they were in the first.
+// when backward reaches them, up to the last tensor that it needs. Invariant: gradients are bitwise
+// those of keeping everything; dropout, the generators, autocast and batch-norm statistics are in the
+// second pass what they were in the first.
 // The step opens a RecomputeScope around a forward; run_block (block.h) asks for it.
 #pragma once
 
@@ -33,8 +34,14 @@ class RecomputeScope {
   const RecomputeScope* outer_;
 };
 
+// Whether this thread computes a recomputed block, the first time or the second. What an operator can
+// make in backward without its inputs it should not save then: the second pass ends with the last
+// tensor that was saved.
+bool in_recomputed_block();
+
 // fn(input); what its operators save for backward is dropped, but for leaves. `fn` is kept until
 // backward is done with it, and is called a second time then: what it needs it must own or outlive.
+// The second call ends early, by an exception, once all has been saved that backward needs.
 at::Tensor run_recomputed(const at::Tensor& input,
                           const std::function<at::Tensor(const at::Tensor&)>& fn);
 

@@ -3,6 +3,7 @@
 #include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/base/operator_record.h"
+#include "tanren/base/recompute.h"
 #include "tanren/ops/draw.h"
 
 #include <ATen/ATen.h>
@@ -55,14 +56,17 @@ DropoutDraw make_draw(const RandomScope& scope, const at::Tensor& ids, at::IntAr
 
 namespace {
 
+at::Tensor mask_on(at::Device device, at::IntArrayRef sizes, double p, uint64_t site) {
+  return device.is_cpu() ? dropout_mask(sizes, p, site)
+                         : dropout_mask_reference(sizes, p, site, device);
+}
+
 // {out, mask}. A contiguous CPU tensor takes one pass; others draw the mask and multiply.
 std::pair<at::Tensor, at::Tensor> dropout_with_mask(const at::Tensor& x, double p, uint64_t site) {
   const RandomScope& scope = scope_for(x.sizes(), p);
   const double scale = 1 / (1 - p);
   if (!x.device().is_cpu() || !x.is_contiguous()) {
-    const at::Tensor mask = x.device().is_cpu()
-                                ? dropout_mask(x.sizes(), p, site)
-                                : dropout_mask_reference(x.sizes(), p, site, x.device());
+    const at::Tensor mask = mask_on(x.device(), x.sizes(), p, site);
     return {at::native_dropout_backward(x, mask, scale), mask};
   }
   const at::Tensor ids = scope.ids().contiguous();
@@ -78,19 +82,44 @@ std::pair<at::Tensor, at::Tensor> dropout_with_mask(const at::Tensor& x, double 
   return {out, mask};
 }
 
+// What backward needs of a draw. In a recomputed block the mask is drawn again there instead of saved:
+// a draw needs no tensor of the block, so the second pass may end before what is dropped is computed.
+void save_draw(torch::autograd::AutogradContext* context, const at::Tensor& mask, double p,
+               int64_t site) {
+  context->saved_data["scale"] = 1 / (1 - p);
+  if (!in_recomputed_block()) {
+    context->save_for_backward({mask});
+    return;
+  }
+  const RandomScope& scope = *RandomScope::current();
+  context->saved_data["seed"] = static_cast<int64_t>(scope.seed());
+  context->saved_data["attempt"] = scope.attempt();
+  context->saved_data["ids"] = scope.ids();
+  context->saved_data["p"] = p;
+  context->saved_data["site"] = site;
+}
+
+at::Tensor saved_mask(torch::autograd::AutogradContext* context, const at::Tensor& gradient) {
+  auto& saved = context->saved_data;
+  if (saved.count("ids") == 0) return context->get_saved_variables()[0];
+  const RandomScope scope(static_cast<uint64_t>(saved["seed"].toInt()), saved["attempt"].toInt(),
+                          saved["ids"].toTensor());
+  return mask_on(gradient.device(), gradient.sizes(), saved["p"].toDouble(),
+                 static_cast<uint64_t>(saved["site"].toInt()));
+}
+
 class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             double p, int64_t site) {
     auto [out, mask] = dropout_with_mask(x, p, static_cast<uint64_t>(site));
-    context->save_for_backward({mask});
-    context->saved_data["scale"] = 1 / (1 - p);
+    save_draw(context, mask, p, site);
     return out;
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
-    const at::Tensor mask = context->get_saved_variables()[0];
+    const at::Tensor mask = saved_mask(context, gradients[0]);
     const double scale = context->saved_data["scale"].toDouble();
     return {at::native_dropout_backward(gradients[0], mask, scale), {}, {}};
   }
@@ -105,9 +134,9 @@ class AddDropoutFunction : public torch::autograd::Function<AddDropoutFunction> 
     const at::Tensor ids = scope.ids().contiguous();
     const DropoutDraw draw = make_draw(scope, ids, x.sizes(), p, static_cast<uint64_t>(site));
     at::Tensor out = at::empty_like(residual);
-    at::Tensor mask = at::empty(x.sizes(), x.options().dtype(at::kBool));
-    context->save_for_backward({mask});
-    context->saved_data["scale"] = 1 / (1 - p);
+    at::Tensor mask;
+    if (!in_recomputed_block()) mask = at::empty(x.sizes(), x.options().dtype(at::kBool));
+    save_draw(context, mask, p, site);
     context->saved_data["dtype"] = x.scalar_type();
     if (is_dry(x)) return out;
     const OperatorRecord record("tanren::add_dropout", residual, x, out, mask);
@@ -115,14 +144,14 @@ class AddDropoutFunction : public torch::autograd::Function<AddDropoutFunction> 
       using R = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
       add_dropout_rows(draw, 1 / (1 - p), residual.const_data_ptr<R>(),
                        x.const_data_ptr<scalar_t>(), out.mutable_data_ptr<R>(),
-                       mask.mutable_data_ptr<bool>());
+                       mask.defined() ? mask.mutable_data_ptr<bool>() : nullptr);
     });
     return out;
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
-    const at::Tensor mask = context->get_saved_variables()[0];
+    const at::Tensor mask = saved_mask(context, gradients[0]);
     const double scale = context->saved_data["scale"].toDouble();
     const auto dtype = context->saved_data["dtype"].toScalarType();
     const at::Tensor& gradient = gradients[0];
@@ -171,6 +200,7 @@ at::Tensor dropout_mask(at::IntArrayRef sizes, double p, uint64_t site) {
   const at::Tensor ids = scope.ids().contiguous();
   at::Tensor mask = at::empty(sizes, at::kBool);
   if (is_dry(mask)) return mask;
+  const OperatorRecord record("tanren::dropout_mask", mask);
   draw_mask(make_draw(scope, ids, sizes, p, site), mask.mutable_data_ptr<bool>());
   return mask;
 }

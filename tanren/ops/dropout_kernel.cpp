@@ -71,8 +71,10 @@ void add_dropout_rows(const DropoutDraw& draw, double scale, const R* residual, 
     const T* __restrict from = x + first;
     const R* __restrict base = residual + first;
     R* __restrict to = out + first;
-    bool* __restrict kept = mask + first;
-    for (int64_t e = 0; e < count; ++e) kept[e] = values[e] >= threshold;
+    if (mask != nullptr) {
+      bool* __restrict kept = mask + first;
+      for (int64_t e = 0; e < count; ++e) kept[e] = values[e] >= threshold;
+    }
     for (int64_t e = 0; e < count; ++e) {
       // As dropout() and a sum after it: what is added is rounded to T first.
       const R dropped = static_cast<R>(from[e]) * (values[e] >= threshold ? factor : R{0});

@@ -24,7 +24,8 @@ void draw_mask(const DropoutDraw& draw, bool* mask);
 template <typename T>
 void apply_dropout(const DropoutDraw& draw, double scale, const T* x, T* out, bool* mask);
 
-// The same added to a residual, in the residual's precision: R is T, or float for 16-bit T.
+// The same added to a residual, in the residual's precision: R is T, or float for 16-bit T. The mask
+// may be null: it is not written then.
 template <typename T, typename R>
 void add_dropout_rows(const DropoutDraw& draw, double scale, const R* residual, const T* x, R* out,
                       bool* mask);

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
+#include "tanren/base/recompute.h"
 #include "tanren/ops/philox_group.h"
 
 #include <ATen/ATen.h>
@@ -13,6 +14,7 @@
 
 #include <cmath>
 #include <functional>
+#include <utility>
 
 namespace tanren {
 namespace {
@@ -214,6 +216,37 @@ TEST(Dropout, is_twice_differentiable) {
   const at::Tensor second = torch::autograd::grad({first.sum()}, {x})[0];
   const at::Tensor factor = dropped(at::ones({2, 5}, at::kDouble), ids_of({4, 9}));
   EXPECT_TRUE(at::allclose(second, 6 * x.detach() * factor.pow(3)));
+}
+
+TEST(Dropout, in_a_recomputed_block_is_drawn_again_in_backward_instead_of_saved) {
+  const at::Tensor ids = ids_of({4, 9, 2});
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    for (const bool added : {false, true}) {
+      at::Tensor x = at::randn({3, 40, 8}).requires_grad_();
+      const at::Tensor seed = at::randn({3, 40, 8});
+      int ended = 0;
+      const auto block = [&](const at::Tensor& input) {
+        const at::Tensor y = input.sin().to(dtype);
+        const at::Tensor out =
+            added ? add_dropout(input, y, 0.3, kSite, true) : dropout(y, 0.3, kSite, true);
+        ++ended;
+        return out;
+      };
+      const auto gradient = [&](bool again) {
+        at::Tensor loss;
+        {
+          const RandomScope random((uint64_t{1} << 63) + 5, 2, ids);
+          const RecomputeScope recompute({"*"}, {});
+          loss = ((again ? run_recomputed(x, block) : block(x)).to(at::kFloat) * seed).sum();
+        }
+        return torch::autograd::grad({loss}, {x})[0];
+      };
+      const at::Tensor kept = gradient(false);
+      EXPECT_EQ(std::exchange(ended, 0), 1);
+      EXPECT_TRUE(at::equal(gradient(true), kept)) << dtype << " " << added;
+      EXPECT_EQ(ended, 1);  // sin's input was the last tensor that backward needs
+    }
+  }
 }
 
 TEST(AddDropout, equals_a_dropout_and_a_sum_bitwise_in_value_and_gradients) {

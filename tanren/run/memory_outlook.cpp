@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <functional>
 
 namespace tanren {
 
@@ -47,11 +48,15 @@ class Alternatives {
   Alternatives(const FitInput& input, const Fitted& fitted) : input_(input), fitted_(fitted) {}
 
   // Takes it up if it needs less.
-  void consider(RunConfig config, const std::string& what, const std::string& cost) {
+  void consider(const RunConfig& config, const std::string& what, const std::string& cost) {
+    consider(config, what, [&](const MemoryPrediction&) { return cost; });
+  }
+  void consider(const RunConfig& config, const std::string& what,
+                const std::function<std::string(const MemoryPrediction&)>& cost) {
     try {
       const Tried tried = try_config(input_, config);
       if (tried.prediction.peak_bytes >= fitted_.prediction->peak_bytes) return;
-      found_.push_back({what, tried.prediction.peak_bytes, cost});
+      found_.push_back({what, tried.prediction.peak_bytes, cost(tried.prediction)});
     } catch (const Error&) {  // it does not go with the rest of the config
     }
   }
@@ -76,15 +81,13 @@ std::vector<MemoryOutlook::Alternative> alternatives_of(const FitInput& input,
   RunConfig config = fitted.config;
   if (plan.memory.recompute.empty()) {
     config.memory.recompute = {"*"};
-    int64_t again = 0;
-    for (const auto& block : now.blocks) again += block.multiply_adds;
-    // Backward is two forwards.
-    const double share = now.multiply_adds > 0 ? static_cast<double>(again) /
-                                                     (3 * static_cast<double>(now.multiply_adds))
-                                               : 0;
-    all.consider(config, "memory.recompute = [\"*\"]",
-                 std::to_string(static_cast<int>(100 * share + 0.5)) +
-                     " % more multiply-adds, the same numbers");
+    all.consider(config, "memory.recompute = [\"*\"]", [&](const MemoryPrediction& recomputed) {
+      // Backward is two forwards.
+      const auto usual = static_cast<double>(std::max<int64_t>(3 * now.multiply_adds, 1));
+      const auto more = static_cast<double>(recomputed.multiply_adds - now.multiply_adds);
+      return std::to_string(static_cast<int>(100 * more / usual + 0.5)) +
+             " % more multiply-adds, the same numbers";
+    });
   }
   config = fitted.config;
   if (plan.batch.microbatch > 1) {

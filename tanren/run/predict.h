@@ -19,7 +19,7 @@ namespace tanren {
 struct BlockUse {
   std::string name;
   int64_t held_bytes = 0;     // made in its forward and alive at the peak
-  int64_t multiply_adds = 0;  // of its forwards in one step
+  int64_t multiply_adds = 0;  // of its forwards in one step, second ones aside
 };
 
 struct MemoryPrediction {
@@ -27,8 +27,8 @@ struct MemoryPrediction {
   int64_t before_bytes = 0;  // what is held before the first step
   std::array<int64_t, kNumMemoryKinds> at_peak = {};  // by MemoryKind; they sum to peak_bytes
   std::vector<BlockUse> blocks;                       // with something held, the largest first
-  int64_t multiply_adds = 0;                          // of all forwards of the step
-  std::string how;                                    // "a dry run", "two steps of 1 and 2 samples"
+  int64_t multiply_adds = 0;  // of all forwards of the step, second ones too
+  std::string how;            // "a dry run", "two steps of 1 and 2 samples"
 };
 
 class StepPredictor {
