@@ -15,6 +15,8 @@
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -36,22 +38,22 @@ at::Tensor whole_of(const at::Tensor& tensor) {
   return tensor.detach().as_strided({count}, {1}, 0);
 }
 
-// One storage, away in host memory.
+// One storage, away in host memory; of a dry run, its size alone.
 class Away {
  public:
   // Starts the copy. On the CPU there is no stream.
   Away(const at::Tensor& tensor, const std::optional<c10::Stream>& stream)
-      : device_(tensor.device()) {
+      : device_(tensor.device()), dry_(is_dry(tensor)) {
     const MemoryScope memory(MemoryKind::other);
     const at::Tensor whole = whole_of(tensor);
+    count_ = whole.numel();
+    options_ = whole.options().requires_grad(false);
+    if (dry_) return;
     if (!stream) {
       host_ = whole.clone();
       return;
     }
-    const c10::impl::VirtualGuardImpl devices(device_.type());
-    c10::Event made(device_.type());
-    made.record(devices.getStream(device_));
-    made.block(*stream);
+    follow(*stream);
     const c10::StreamGuard guard(*stream);
     host_ = at::empty(whole.sizes(), whole.options().device(at::kCPU).pinned_memory(true));
     host_.copy_(whole, /*non_blocking=*/true);
@@ -60,34 +62,102 @@ class Away {
     arrival_->record(*stream);
   }
 
-  int64_t nbytes() const { return static_cast<int64_t>(host_.nbytes()); }
+  int64_t nbytes() const { return count_ * static_cast<int64_t>(options_.dtype().itemsize()); }
+
+  // Begins the copy back for who will ask soon; on `stream`, where there is one.
+  void fetch(const std::optional<c10::Stream>& stream) {
+    const std::lock_guard lock(mutex_);
+    if (ahead_.defined() || (back_ && !back_->expired())) return;
+    const at::Tensor whole = room();
+    if (!stream || dry_) {
+      fill(whole);
+    } else {
+      follow(*stream);  // what had this memory before may still be at work
+      const c10::StreamGuard guard(*stream);
+      fill(whole);
+      whole.record_stream(*stream);
+      arrival_.emplace(device_.type());
+      arrival_->record(*stream);
+    }
+    ahead_ = whole;
+  }
 
   // The elements on the device again: the same ones for all who have them at the same time.
   at::Tensor back() {
     const std::lock_guard lock(mutex_);
     if (back_) {
       if (auto storage = back_->lock()) {
-        return at::empty({0}, host_.options().device(device_).pinned_memory(false))
-            .set_(at::Storage(std::move(storage)), 0, host_.sizes(), {1});
+        return at::empty({0}, options_).set_(at::Storage(std::move(storage)), 0, {count_}, {1});
       }
     }
-    const MemoryScope memory(MemoryKind::activations);
+    at::Tensor whole = std::exchange(ahead_, at::Tensor());
     if (arrival_) {
-      arrival_->block(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+      const c10::Stream now = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+      arrival_->block(now);
+      if (whole.defined()) whole.record_stream(now);
     }
-    at::Tensor whole =
-        at::empty(host_.sizes(), host_.options().device(device_).pinned_memory(false));
-    whole.copy_(host_, /*non_blocking=*/true);
+    if (!whole.defined()) {
+      whole = room();
+      fill(whole);
+    }
     back_.emplace(whole.storage().getWeakStorageImpl());
     return whole;
   }
 
  private:
+  at::Tensor room() const {
+    const MemoryScope memory(MemoryKind::activations);
+    return at::empty({count_}, options_);
+  }
+  void fill(const at::Tensor& whole) const {
+    if (!dry_) whole.copy_(host_, /*non_blocking=*/true);
+  }
+  // Lets `stream` wait for what the device has been given so far.
+  void follow(const c10::Stream& stream) const {
+    const c10::impl::VirtualGuardImpl devices(device_.type());
+    c10::Event given(device_.type());
+    given.record(devices.getStream(device_));
+    given.block(stream);
+  }
+
   at::Device device_;
+  bool dry_;
+  int64_t count_ = 0;
+  at::TensorOptions options_;
   at::Tensor host_;
-  std::optional<c10::Event> arrival_;
+  std::optional<c10::Event> arrival_;  // of the last copy
   std::mutex mutex_;
+  at::Tensor ahead_;  // on its way back, not asked for yet
   std::optional<WeakStorage> back_;
+};
+
+// The blocks of one forward in their order, and what each put away: when backward reaches one, what
+// the block before it put away is fetched beside the work.
+class Route {
+ public:
+  explicit Route(const std::optional<c10::Stream>& stream) : stream_(stream) {}
+
+  void begin_block() { blocks_.emplace_back(); }
+  // Returns the number of the block that it belongs to.
+  size_t add(const std::shared_ptr<Away>& away) {
+    blocks_.back().push_back(away);
+    return blocks_.size() - 1;
+  }
+
+  void reached(size_t block) {
+    if (now_.exchange(block) == block || block == 0) return;
+    try {
+      for (const auto& away : blocks_[block - 1]) {
+        if (const auto there = away.lock()) there->fetch(stream_);
+      }
+    } catch (const c10::OutOfMemoryError&) {  // then it is fetched when it is asked for
+    }
+  }
+
+ private:
+  std::optional<c10::Stream> stream_;
+  std::vector<std::vector<std::weak_ptr<Away>>> blocks_;  // as it was when forward ended
+  std::atomic<size_t> now_ = SIZE_MAX;
 };
 
 // A parameter, or the cast of one, which autocast keeps until the window ends; or a view of these.
@@ -112,7 +182,10 @@ class Mover final : public SavedTensorPolicy {
     if (!device_.is_cpu()) {
       stream_ = c10::impl::VirtualGuardImpl(device_.type()).getStreamFromGlobalPool(device_);
     }
+    route_ = std::make_shared<Route>(stream_);
   }
+
+  const std::shared_ptr<Route>& route() const { return route_; }
 
   bool stays(const at::Tensor& tensor) const {
     if (tensor.layout() != at::kStrided || !tensor.has_storage() || tensor.is_inference() ||
@@ -156,6 +229,7 @@ class Mover final : public SavedTensorPolicy {
   int64_t min_bytes_;
   std::set<const c10::StorageImpl*> held_;
   std::optional<c10::Stream> stream_;  // of accelerators
+  std::shared_ptr<Route> route_;
   std::map<const c10::StorageImpl*, Moved> all_;
   int64_t copied_bytes_ = 0;
 };
@@ -183,15 +257,16 @@ class MovedTensor final : public torch::autograd::SavedVariableHooks {
     sizes_ = tensor.sizes().vec();
     strides_ = tensor.strides().vec();
     offset_ = tensor.storage_offset();
-    // A dry run counts the device's bytes: there is nothing to bring back but the room.
-    if (!is_dry(tensor)) away_ = mover_.put_away(tensor);
+    away_ = mover_.put_away(tensor);
+    route_ = mover_.route();
+    block_ = route_->add(away_);
   }
 
   at::Tensor call_unpack_hook() override {
     if (counter_.enabled() && counter_.current_version() != version_) refuse_changed();
     if (kept_.defined()) return kept_;
     const at::NoGradGuard no_grad;
-    if (!away_) return at::empty(sizes_, options_);
+    route_->reached(block_);
     const at::Tensor whole = away_->back();
     return whole.view(options_.dtype().toScalarType()).as_strided(sizes_, strides_, offset_);
   }
@@ -215,6 +290,8 @@ class MovedTensor final : public torch::autograd::SavedVariableHooks {
   std::vector<int64_t> sizes_, strides_;
   int64_t offset_ = 0;
   std::shared_ptr<Away> away_;
+  std::shared_ptr<Route> route_;
+  size_t block_ = 0;  // on the route
 };
 
 std::unique_ptr<torch::autograd::SavedVariableHooks> Mover::hooks() {
@@ -246,7 +323,9 @@ OffloadBlock::OffloadBlock(std::string_view name) {
       !at::GradMode::is_enabled() || !matches_any(offload_scope->impl_->patterns, name)) {
     return;
   }
-  scope_.emplace(&offload_scope->impl_->mover);
+  Mover& mover = offload_scope->impl_->mover;
+  mover.route()->begin_block();
+  scope_.emplace(&mover);
 }
 
 }  // namespace tanren

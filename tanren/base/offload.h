@@ -1,7 +1,8 @@
 // Offload: blocks of a model whose operators leave in host memory what they save for backward, and get
 // it back when backward reaches them. Invariant: gradients are bitwise those of keeping everything, and
 // a tensor that was changed in place meanwhile is an error as ever.
-// Copies run beside the device's work on a stream of their own, from and to pinned memory. What stays
+// Copies run beside the device's work on a stream of their own, from and to pinned memory; when backward
+// reaches a block, what the block before it put away begins to come back. What stays
 // on the device: parameters and their casts, what the scope is told is held anyway, small tensors, and
 // small parts of large ones. The step opens an OffloadScope around a forward; run_block asks for it.
 #pragma once

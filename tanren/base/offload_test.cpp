@@ -2,6 +2,7 @@
 
 #include "tanren/base/block.h"
 #include "tanren/base/error.h"
+#include "tanren/base/trace_scope.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
@@ -11,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 
 namespace tanren {
@@ -197,6 +199,48 @@ TEST(Offload, nothing_is_moved_without_gradients) {
   const OffloadScope scope({.patterns = {"*"}, .min_bytes = 0});
   run_block("a", [] { return at::ones({64}).sin(); });
   EXPECT_EQ(scope.copied_bytes(), 0);
+}
+
+// Bytes of activations that have come back in `trace`, and that are there.
+struct CameBack {
+  int64_t made = 0, live = 0;
+};
+CameBack came_back(const MemoryTrace& trace) {
+  CameBack bytes;
+  for (const auto& event : trace) {
+    if (event.kind != MemoryKind::activations) continue;
+    bytes.made += std::max<int64_t>(event.bytes, 0);
+    bytes.live += event.bytes;
+  }
+  return bytes;
+}
+
+TEST(Offload, what_the_block_before_put_away_comes_back_while_backward_works_on_one) {
+  constexpr int64_t kBytes = 1000 * 4;
+  const at::Tensor x = at::full({1000}, 0.5).requires_grad_();
+  for (const bool to_the_end : {true, false}) {
+    at::Tensor loss, middle;
+    {
+      const OffloadScope scope({.patterns = {"*"}, .min_bytes = 0});
+      const at::Tensor first = run_block("a", [&] { return (x * 2).sin(); });
+      middle = run_block("b", [&] { return (first * 3).sin(); });
+      loss = run_block("c", [&] { return (middle * 4).sin(); }).sum();
+    }
+    const TraceScope tracing;
+    CameBack at_middle;
+    middle.register_hook([&](const at::Tensor&) { at_middle = came_back(tracing.trace()); });
+    if (to_the_end) {
+      const at::Tensor gradient = torch::autograd::grad({loss}, {x})[0];
+      const at::Tensor y = (x * 2).sin(), z = (y * 3).sin();
+      EXPECT_TRUE(at::allclose(gradient, 24 * (x * 2).cos() * (y * 3).cos() * (z * 4).cos()));
+    } else {
+      torch::autograd::grad({loss}, {middle});
+    }
+    EXPECT_EQ(at_middle.made, 2 * kBytes);  // c's own, and b's
+    loss = middle = at::Tensor();
+    EXPECT_EQ(came_back(tracing.trace()).made, (to_the_end ? 3 : 2) * kBytes);
+    EXPECT_EQ(came_back(tracing.trace()).live, 0);
+  }
 }
 
 TEST(Offload, a_graph_that_is_kept_can_be_gone_through_twice) {
