@@ -22,7 +22,8 @@ int doctor(const Arguments& arguments) {
                                         {"memory_bytes", machine.memory_bytes},
                                         {"cpu_bf16", machine.cpu_bf16},
                                         {"cpu_fp16", machine.cpu_fp16},
-                                        {"num_cuda", machine.num_cuda}}
+                                        {"num_cuda", machine.num_cuda},
+                                        {"cuda_bytes", machine.cuda_bytes}}
                      .dump()
               << "\n";
     return 0;

@@ -33,6 +33,27 @@ void plan_allocator(const Request& request, Plan& plan) {
        automatic || sanitized ? Source::planned : request.source("memory.allocator"), reason});
 }
 
+// The device's allocator is told a share. Returns the reason.
+std::string plan_device_limit(const Request& request, Plan& plan) {
+  const std::string& asked = request.config.memory.limit;
+  const auto amount = parse_memory(asked);
+  plan.memory.limit_share = amount->share;
+  if (amount->bytes == 0) return "share of the device's memory";
+  const auto& known = request.machine.cuda_bytes;
+  const auto index = static_cast<size_t>(std::stoll(plan.device.device.substr(5)));
+  if (index >= known.size() || known[index] <= 0) {
+    throw ConfigError("[plan] memory.limit \"" + asked + "\" is in bytes, and how many " +
+                      plan.device.device +
+                      " has, its driver does not say; write a share of its memory (\"0.5\")");
+  }
+  const auto total = static_cast<double>(known[index]);
+  const auto bytes = static_cast<double>(amount->bytes);
+  plan.memory.limit_share = std::min(bytes / total, 1.0);
+  return bytes > total ? "more than the " + bytes_text(total) + " that the device has: all of it"
+                       : bytes_text(bytes) + " of the device's " + bytes_text(total) +
+                             ", as a share, which its allocator obeys; the context lies beside it";
+}
+
 void plan_limit(const Request& request, Plan& plan) {
   const std::string& asked = request.config.memory.limit;
   const bool on_cpu = plan.device.device == "cpu";
@@ -53,13 +74,7 @@ void plan_limit(const Request& request, Plan& plan) {
       reason = on_cpu ? "torch's own allocator knows no limit" : "what the device has";
     }
   } else if (!on_cpu) {
-    plan.memory.limit_share = parse_memory(asked)->share;
-    if (plan.memory.limit_share == 0) {
-      throw ConfigError("[plan] memory.limit \"" + asked +
-                        "\" is in bytes, which is for the CPU; on " + plan.device.device +
-                        " write a share of its memory (\"0.5\")");
-    }
-    reason = "share of the device's memory";
+    reason = plan_device_limit(request, plan);
   } else {
     const auto amount = parse_memory(asked);
     plan.memory.limit_bytes =

@@ -22,7 +22,8 @@ struct Machine {
   bool address_sanitizer = false;  // this program was built with it
   int64_t num_cuda = 0;            // usable CUDA devices
   std::string cuda_name;
-  int64_t cuda_capability = 0;  // 80 = sm_80
+  std::vector<int64_t> cuda_bytes;  // memory of each, in the order of their indices; empty: unknown
+  int64_t cuda_capability = 0;      // 80 = sm_80
   // Who else there is of this run; the caller fills it in from what the launcher says.
   int64_t rank = 0;
   int64_t world_size = 1;  // processes

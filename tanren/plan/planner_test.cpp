@@ -77,13 +77,32 @@ TEST(MemoryPass, stands_aside_for_the_address_sanitizer_even_if_asked) {
   expect_contains(given.line("allocator"), "default|planned|a cache would hide a use after free");
 }
 
-TEST(MemoryPass, on_an_accelerator_the_limit_is_a_share_and_bytes_are_refused) {
+TEST(MemoryPass, on_an_accelerator_the_limit_is_a_share_also_where_bytes_are_asked) {
   Given given;
-  given.config.run.device = "cuda";
-  given.machine.num_cuda = 1;
-  given.config.memory.limit = "0.5";
-  EXPECT_EQ(given.plan().memory.limit_share, 0.5);
-  EXPECT_EQ(given.plan().memory.limit_bytes, 0);
+  given.machine.num_cuda = 2;
+  given.machine.cuda_bytes = {int64_t{80} << 30, int64_t{16} << 30};
+  const struct {
+    const char *device, *limit;
+    double share;
+    const char* line;
+  } rows[] = {
+      {"cuda", "0.5", 0.5, "0.5|asked|share of the device's memory"},
+      {"cuda", "8GiB", 0.1, "0.1|asked|8.0 GiB of the device's 80 GiB, as a share"},
+      {"cuda:1", "8GiB", 0.5, "0.5|asked|8.0 GiB of the device's 16 GiB"},
+      {"cuda:1", "80GiB", 1, "1|asked|more than the 16 GiB that the device has: all of it"},
+      {"cuda", "none", 0, "none|asked|"},
+      {"cuda", "auto", 0, "none|planned|what the device has"},
+  };
+  for (const auto& row : rows) {
+    given.config.run.device = row.device;
+    given.config.memory.limit = row.limit;
+    given.config.asked = {"memory.limit"};
+    if (std::string(row.limit) == "auto") given.config.asked.clear();
+    EXPECT_DOUBLE_EQ(given.plan().memory.limit_share, row.share) << row.limit;
+    EXPECT_EQ(given.plan().memory.limit_bytes, 0);
+    expect_contains(given.line("memory_limit"), row.line);
+  }
+  given.machine.cuda_bytes.clear();
   given.config.memory.limit = "8GiB";
   EXPECT_THROW(given.plan(), ConfigError);
 }

@@ -13,8 +13,33 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <vector>
 
 namespace tanren {
+
+namespace {
+
+// Memory of each device, asked of the driver without a context on any: torch's own question would
+// make one, and its allocator then reads its settings before the plan has written them.
+std::vector<int64_t> device_bytes(int64_t count) {
+  std::vector<int64_t> bytes;
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) return bytes;
+  const auto start = reinterpret_cast<int (*)(unsigned)>(::dlsym(driver, "cuInit"));
+  const auto get = reinterpret_cast<int (*)(int*, int)>(::dlsym(driver, "cuDeviceGet"));
+  const auto total =
+      reinterpret_cast<int (*)(size_t*, int)>(::dlsym(driver, "cuDeviceTotalMem_v2"));
+  if (start == nullptr || get == nullptr || total == nullptr || start(0) != 0) return bytes;
+  for (int64_t i = 0; i < count; ++i) {
+    int device = 0;
+    size_t found = 0;
+    const bool told = get(&device, static_cast<int>(i)) == 0 && total(&found, device) == 0;
+    bytes.push_back(told ? static_cast<int64_t>(found) : 0);
+  }
+  return bytes;  // the driver stays loaded: torch is about to use it
+}
+
+}  // namespace
 
 void probe_accelerators(Machine& machine, const std::string& asked_device) {
   if (asked_device == "cpu" || ::access("/dev/nvidiactl", F_OK) != 0) return;
@@ -27,6 +52,7 @@ void probe_accelerators(Machine& machine, const std::string& asked_device) {
   if (!at::Context::hasCUDA()) return;
   machine.num_cuda = static_cast<unsigned char>(hooks.deviceCount());
   if (machine.num_cuda > 0) machine.cuda_name = "cuda:0";
+  machine.cuda_bytes = device_bytes(machine.num_cuda);
   // The capability itself needs CUDA headers; bf16 matrix products tell what planning needs.
   machine.cuda_capability = hooks.supportsBFloat16ConvolutionWithCuDNNv8() ? 80 : 70;
 }
