@@ -39,6 +39,14 @@ struct Prediction {
   at::Tensor targets;  // [n, …]; a class target of -100 is ignored
 };
 
+// The same in parts, where outputs are far larger than the batch (the scores of a language model): what
+// all parts need is computed; each part is made when it is asked for, and its terms are its own.
+struct PredictionRows {
+  int64_t rows = 0;     // of outputs and targets, along dim 0
+  int64_t at_once = 1;  // so many are meant to be asked for
+  std::function<Prediction(int64_t begin, int64_t end)> part;
+};
+
 // What a language model is asked to go on with.
 struct GenerateRequest {
   std::vector<int64_t> prompt;  // at least one token
@@ -56,6 +64,8 @@ struct Task {
   std::shared_ptr<torch::nn::Module> module;
   std::vector<PhaseSpec> phases;
   std::function<Prediction(const Batch&)> predict;
+  // Asked instead of `predict` by an evaluation; may be empty. The parts' terms add up to predict's.
+  std::function<PredictionRows(const Batch&)> predict_rows;
   // Names (glob) of the metrics that fit: class_metrics() of metric_names.h, …
   std::vector<std::string> metrics;
   int64_t classes = 0;  // scores per target in `outputs`; 0: unknown, or no classes

@@ -36,7 +36,8 @@ void fields(V& v, ModelOptions& o) {
     {"cross_entropy: share of the target spread evenly, in [0, 1)."});
   v("loss_chunk", o.loss_chunk,
     {"gpt2, lstm, bert for masked_lm: tokens whose scores are computed, and held, at once in "
-     "training. 0: as many as make 32 million scores, at least 512. A number above the tokens of a "
+     "training and evaluation. 0: as many as make 32 million scores, at least 512. A number above "
+     "the tokens of a "
      "microbatch computes all scores at once."});
   v("size", o.size,
     {"Preset of a known model, the first if empty. gpt2: gpt2, distilgpt2, gpt2-medium, "

@@ -62,9 +62,9 @@ at::Tensor TokenHead::logits() const {
 Term token_cross_entropy(const TokenHead& head, const at::Tensor& labels,
                          const LinearCrossEntropyOptions& options) {
   const int64_t rows = labels.numel();
-  const int64_t chunk =
-      options.chunk_rows > 0 ? options.chunk_rows : default_chunk_rows(head.weight.size(0));
-  if (rows <= chunk) return token_cross_entropy(head.logits(), labels, options.label_smoothing);
+  if (rows <= chunk_rows(options, head.weight.size(0))) {
+    return token_cross_entropy(head.logits(), labels, options.label_smoothing);
+  }
   return {"cross_entropy",
           linear_cross_entropy_sum(head.states.reshape({rows, -1}), head.weight, head.bias,
                                    labels.reshape({-1}), options),

@@ -189,6 +189,19 @@ Task token_task(std::shared_ptr<torch::nn::Module> module,
     return Prediction{
         {token_cross_entropy(logits, labels, smoothing)}, logits.transpose(1, 2), labels};
   };
+  task.predict_rows = [head, block, loss](const Batch& batch) {
+    const TokenHead below = head(batch);
+    const at::Tensor labels = batch["labels"].reshape({-1});
+    const TokenHead rows{below.states.reshape({labels.numel(), -1}), below.weight, below.bias};
+    const auto part = [rows, labels, block, loss](int64_t begin, int64_t end) {
+      const TokenHead some{rows.states.narrow(0, begin, end - begin), rows.weight, rows.bias};
+      const at::Tensor scores = run_block(block, [&] { return some.logits(); });
+      const at::Tensor targets = labels.narrow(0, begin, end - begin);
+      return Prediction{
+          {token_cross_entropy(scores, targets, loss.label_smoothing)}, scores, targets};
+    };
+    return PredictionRows{labels.numel(), chunk_rows(loss, below.weight.size(0)), part};
+  };
   task.metrics = class_metrics();
   if (options.label_smoothing == 0) task.metrics.emplace_back("perplexity");
   return task;

@@ -41,8 +41,9 @@ Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
                         const ModelOptions& options, const DataInfo& info);
 
 // Scores of each token, [n, T, vocab_size], against batch["labels"], int64 [n, T]: the loss is summed
-// over the labels that are not -100 and counted by "tokens"; measured by "accuracy". In training no
-// more than options.loss_chunk tokens' scores exist at once. `block` is what the head is called.
+// over the labels that are not -100 and counted by "tokens"; measured by "accuracy". In training and
+// evaluation no more than options.loss_chunk tokens' scores exist at once. `block` is what the head is
+// called.
 Task token_task(std::shared_ptr<torch::nn::Module> module,
                 std::function<TokenHead(const Batch&)> head, std::string block,
                 const ModelOptions& options);

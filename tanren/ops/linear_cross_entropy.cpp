@@ -202,6 +202,10 @@ int64_t default_chunk_rows(int64_t classes) {
   return std::max(kFewestRows, kChunkElements / classes / 64 * 64);
 }
 
+int64_t chunk_rows(const LinearCrossEntropyOptions& options, int64_t classes) {
+  return options.chunk_rows > 0 ? options.chunk_rows : default_chunk_rows(classes);
+}
+
 at::Tensor linear_cross_entropy_sum(const at::Tensor& states, const at::Tensor& weight,
                                     const at::Tensor& bias, const at::Tensor& labels,
                                     const LinearCrossEntropyOptions& options) {
@@ -212,9 +216,12 @@ at::Tensor linear_cross_entropy_sum(const at::Tensor& states, const at::Tensor& 
     return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), t, device).detach();
   };
   const int64_t rows = states.size(0), classes = weight.size(0);
-  Head head{cast(states).contiguous(), cast(weight),      cast(bias), labels.contiguous(),
-            options.label_smoothing,   options.chunk_rows};
-  if (head.chunk_rows == 0) head.chunk_rows = default_chunk_rows(classes);
+  Head head{cast(states).contiguous(),
+            cast(weight),
+            cast(bias),
+            labels.contiguous(),
+            options.label_smoothing,
+            chunk_rows(options, classes)};
   // Chunks of one size, so that the last is no crumb.
   const int64_t chunks = std::max<int64_t>(1, (rows + head.chunk_rows - 1) / head.chunk_rows);
   head.chunk_rows = std::max<int64_t>(1, (rows + chunks - 1) / chunks);

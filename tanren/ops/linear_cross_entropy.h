@@ -18,6 +18,8 @@ struct LinearCrossEntropyOptions {
 // Rows whose scores against `classes` fill some 32 million elements, at least 512: few enough to be
 // small beside a batch, enough for full matrix products.
 int64_t default_chunk_rows(int64_t classes);
+// What the options say of it.
+int64_t chunk_rows(const LinearCrossEntropyOptions& options, int64_t classes);
 
 // states [rows, width], weight [classes, width], bias [classes] or undefined, labels int64 [rows]:
 // the sum over the rows whose label is not -100 of -log softmax(scores)[label], 0-dim, fp32 or (for

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -26,24 +27,65 @@ namespace tanren {
 
 namespace {
 
-Prediction predict(const RunState& run, const Parts& parts, const Batch& batch) {
-  const RandomScope random(run.seed, run.attempt, batch.ids);
-  const WindowScope window(parts.plan.precision.mode, parts.parallel->open_windows());
-  const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
-  return run.task.predict(batch);
-}
+using Take = std::function<void(const Prediction&)>;
 
-// The samples to try after so many did not fit. In eval mode no sample sees another: any split gives
-// the same. MemoryError below one.
-int64_t smaller(int64_t samples, const Shortage& shortage, const Parts& parts) {
-  if (samples == 1 || parts.plan.memory.recovery == "off") {
-    throw MemoryError("[evaluate] out of memory with " + std::to_string(samples) +
-                      " samples: " + shortage.message);
+// What to try after so many did not fit. In eval mode no sample sees another, no row of scores ever:
+// any split gives the same. MemoryError below one.
+int64_t smaller(int64_t size, const char* of, const char* key, const Shortage& shortage,
+                const Parts& parts) {
+  if (size == 1 || parts.plan.memory.recovery == "off") {
+    throw MemoryError("[evaluate] out of memory with " + std::to_string(size) + " " + of + ": " +
+                      shortage.message);
   }
   parts.recovery->gauge().release_cache();
-  log("[memory] evaluation: out of memory with " + std::to_string(samples) + " samples, now " +
-      std::to_string(samples / 2) + " at once; evaluate.batch sets it");
-  return samples / 2;
+  log("[memory] evaluation: out of memory with " + std::to_string(size) + " " + of + ", now " +
+      std::to_string(size / 2) + " at once; " + key + " sets it");
+  return size / 2;
+}
+
+// Each row once, so many at a time as memory allows.
+void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take) {
+  int64_t most = std::max<int64_t>(rows.at_once, 1);
+  for (int64_t begin = 0; begin < rows.rows;) {
+    const int64_t end = std::min(begin + most, rows.rows);
+    Prediction prediction;
+    const auto shortage = attempt([&] {
+      const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
+      prediction = rows.part(begin, end);
+    });
+    if (shortage) {
+      most = smaller(end - begin, "rows of scores", "model.loss_chunk", *shortage, parts);
+      continue;
+    }
+    take(prediction);
+    begin = end;
+  }
+}
+
+// Hands on what there is to say of `batch`, in one piece or several. Where memory ran out before the
+// first, nothing was handed on.
+std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
+                                const Take& take) {
+  const RandomScope random(run.seed, run.attempt, batch.ids);
+  const WindowScope window(parts.plan.precision.mode, parts.parallel->open_windows());
+  const bool by_rows = static_cast<bool>(run.task.predict_rows);
+  PredictionRows rows;
+  Prediction whole;
+  auto shortage = attempt([&] {
+    const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
+    if (by_rows) {
+      rows = run.task.predict_rows(batch);
+    } else {
+      whole = run.task.predict(batch);
+    }
+  });
+  if (shortage) return shortage;
+  if (by_rows) {
+    take_rows(rows, parts, take);
+  } else {
+    take(whole);
+  }
+  return shortage;
 }
 
 // `samples` counts those that are done, also when it throws.
@@ -72,12 +114,10 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
     for (int64_t begin = 0; begin < batch.size();) {
       const int64_t end = begin + std::min(most, batch.size() - begin);
       const Batch part = end - begin == batch.size() ? batch : batch.slice(begin, end);
-      Prediction prediction;
-      if (const auto shortage = attempt([&] { prediction = predict(run, parts, part); })) {
-        most = smaller(part.size(), *shortage, parts);
+      if (const auto shortage = predict(run, parts, part, take)) {
+        most = smaller(part.size(), "samples", "evaluate.batch", *shortage, parts);
         continue;
       }
-      take(prediction);
       begin = end;
     }
     sums.add(collated->counts);

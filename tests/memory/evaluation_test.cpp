@@ -1,0 +1,112 @@
+// An evaluation of a language model holds the scores of a chunk of tokens, never of its whole batch;
+// that changes no metric, and any of its allocations may fail.
+#include "tests/support/tiny_run.h"
+
+#include "tanren/memory/cpu_allocator.h"
+#include "tanren/run/predict.h"
+#include "tanren/train/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+
+namespace tanren::testing {
+namespace {
+
+constexpr int64_t kVocab = 2000, kLength = 48, kSamples = 16;
+
+RunConfig scores_config(const std::string& kind, int64_t chunk) {
+  auto config = tiny_config(kind);
+  config.model.num_layers = 1;
+  config.model.hidden_size = 16;
+  if (kind != "lstm") config.model.num_heads = 2;
+  config.model.vocab_size = kVocab;
+  config.model.loss_chunk = chunk;
+  if (kind == "bert") config.model.task = "masked_lm";
+  if (kind == "lstm") config.model.task = "next_token";
+  config.data.train.samples = 2 * kSamples;
+  config.data.train.fields = {"inputs: int[48] in [0, 1999]", "labels: int[48] in [0, 1999]"};
+  config.batch.global_batch = "2";
+  config.memory.limit = "8GiB";  // so that the allocator is ours, under a sanitizer too
+  return config;
+}
+
+struct ScoresRun : TinyRun {
+  explicit ScoresRun(const RunConfig& config) : TinyRun(config) {
+    parts.plan.evaluate.batch = kSamples;
+    parts.plan.evaluate.metrics = {"accuracy", "top5", "f1_macro", "perplexity"};
+  }
+  EvaluationReport evaluated() const { return evaluate(state, parts, *dataset); }
+};
+
+class EvaluationMemory : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    fail_cpu_allocation(INT64_MAX);
+    set_cpu_memory_limit(0);
+    uninstall_cpu_allocator();
+  }
+};
+
+void expect_same(const EvaluationReport& got, const EvaluationReport& expected, double tolerance) {
+  ASSERT_EQ(got.values.size(), expected.values.size());
+  for (size_t i = 0; i < got.values.size(); ++i) {
+    const double wanted = expected.values[i].second;
+    EXPECT_NEAR(got.values[i].second, wanted, tolerance * std::abs(wanted)) << got.values[i].first;
+  }
+  EXPECT_EQ(got.samples, expected.samples);
+  EXPECT_EQ(got.tokens, expected.tokens);
+}
+
+TEST_F(EvaluationMemory, chunks_of_scores_change_no_metric) {
+  for (const char* kind : {"gpt2", "bert", "lstm"}) {
+    const auto expected = ScoresRun(scores_config(kind, 1 << 20)).evaluated();
+    EXPECT_EQ(expected.tokens, 2 * kSamples * kLength);
+    for (const int64_t chunk : {1000, 64, 7}) {
+      expect_same(ScoresRun(scores_config(kind, chunk)).evaluated(), expected, 1e-12);
+    }
+  }
+}
+
+TEST_F(EvaluationMemory, is_that_of_a_chunk_of_scores_as_predicted) {
+  const auto peak_of = [](int64_t chunk) {
+    const auto config = scores_config("gpt2", chunk);
+    const ScoresRun run(config);
+    run.evaluated();
+    const int64_t before = cpu_memory_stats().live_bytes;
+    restart_cpu_memory_peak();
+    run.evaluated();
+    const int64_t peak = cpu_memory_stats().recent_peak_bytes - before;
+    const auto make = [&] { return build_task(config, ModelRegistry(), *run.dataset); };
+    const StepPredictor predictor(make, *run.dataset);
+    const int64_t predicted = predictor.evaluation_peak(run.parts.plan, kSamples) -
+                              predictor.step(run.parts.plan).before_bytes;
+    std::printf("evaluation in chunks of %lld: %lld bytes, predicted %lld\n",
+                static_cast<long long>(chunk), static_cast<long long>(peak),
+                static_cast<long long>(predicted));
+    EXPECT_NEAR(static_cast<double>(predicted) / static_cast<double>(peak), 1, 0.1);
+    return peak;
+  };
+  const int64_t scores = kSamples * kLength * kVocab * int64_t{sizeof(double)};
+  EXPECT_GT(peak_of(1 << 20), scores);
+  EXPECT_LT(peak_of(64), scores / 4);
+}
+
+TEST_F(EvaluationMemory, any_of_its_allocations_may_fail_once) {
+  const ScoresRun run(scores_config("gpt2", 100));
+  const auto expected = run.evaluated();
+  int64_t failed = 0;
+  for (int64_t index = 0;; index += 3) {
+    fail_cpu_allocation(index);
+    const auto got = run.evaluated();
+    if (cpu_allocations_until_failure() >= 0) break;
+    expect_same(got, expected, 1e-12);
+    ++failed;
+  }
+  std::printf("evaluation: %lld allocations failed\n", static_cast<long long>(failed));
+  EXPECT_GT(failed, 100);
+}
+
+}  // namespace
+}  // namespace tanren::testing
