@@ -18,7 +18,7 @@ td { padding: 1.5px 10px 1.5px 0; border-bottom: 1px solid #e4e4e4; }
 svg { width: 100%; height: auto; display: block; margin: .6em 0; }
 svg text { font: 11px "Helvetica Neue", Arial, sans-serif; fill: #000; }
 #tip { position: fixed; display: none; background: #fff; border: 1px solid #000; padding: 3px 7px;
-       font-size: 12px; pointer-events: none; }
+       font-size: 12px; white-space: nowrap; pointer-events: none; }
 section { break-inside: auto; }
 h2, thead { break-after: avoid; }
 tr, svg, li { break-inside: avoid; }
@@ -51,9 +51,12 @@ constexpr std::string_view kScript = R"js(
       }
     }
     tip.textContent = text;
-    tip.style.left = Math.min(event.clientX + 14, window.innerWidth - 330) + 'px';
-    tip.style.top = (event.clientY + 14) + 'px';
     tip.style.display = 'block';
+    var x = event.clientX + 14, y = event.clientY + 14;  // on the pointer's other side at the edges
+    if (x + tip.offsetWidth > window.innerWidth) x = event.clientX - 14 - tip.offsetWidth;
+    if (y + tip.offsetHeight > window.innerHeight) y = event.clientY - 14 - tip.offsetHeight;
+    tip.style.left = Math.max(x, 0) + 'px';
+    tip.style.top = Math.max(y, 0) + 'px';
   });
   plot.addEventListener('mouseleave', function () { tip.style.display = 'none'; });
 })();
