@@ -5,18 +5,24 @@
 #include "tanren/base/random.h"
 #include "tanren/base/recompute.h"
 #include "tanren/memory/cpu_allocator.h"
+#include "tanren/memory/gauge.h"
 #include "tanren/precision/autocast_scope.h"
+
+#include <ATen/record_function.h>
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdio>
+#include <string_view>
 
 namespace tanren::testing {
 namespace {
 
 RunConfig recompute_config(const std::string& kind, const std::string& mode) {
   auto config = block_config(kind, mode);
-  config.memory.limit = "8GiB";
+  if (test_device() == "cpu") config.memory.limit = "8GiB";  // so that the allocator is ours
+  config.run.deterministic = test_device() != "cpu";
   if (kind == "resnet") {
     config.model.size = "resnet18";
     config.model.dropout.reset();
@@ -56,12 +62,12 @@ TEST_P(RecomputeOf, every_block_leaves_weights_statistics_and_losses_bitwise_as_
 TEST_P(RecomputeOf, every_block_leaves_no_memory_behind) {
   auto config = recompute_config(GetParam(), "fp32");
   config.memory.recompute = {"*"};
-  config.memory.limit = "8GiB";  // so that the allocator is ours, under a sanitizer too
   TinyRun run(config);
   run.step();
-  const int64_t live = cpu_memory_stats().live_bytes;
+  const MemoryGauge gauge(run.parts.device);
+  const int64_t live = gauge.live();
   run.steps(3);
-  EXPECT_EQ(cpu_memory_stats().live_bytes, live);
+  EXPECT_EQ(gauge.live(), live);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RecomputeOf,
@@ -78,6 +84,40 @@ TEST(Recompute, a_pattern_without_a_block_names_those_that_there_are) {
     const std::string text = error.what();
     EXPECT_NE(text.find("no block matches 'encoder.*'"), std::string::npos) << text;
     EXPECT_NE(text.find("transformer.h.0, transformer.h.1"), std::string::npos) << text;
+  }
+}
+
+int num_products = 0;
+
+TEST(Recompute, the_last_product_of_a_gpts_block_is_not_computed_twice) {
+  for (const char* mode : {"fp32", "bf16"}) {
+    auto config = recompute_config("gpt2", mode);
+    config.batch.microbatch = 4;
+    config.batch.global_batch = "4";
+    std::array<int, 2> products = {};
+    for (const bool again : {false, true}) {
+      if (again) config.memory.recompute = {"transformer.h.*"};
+      TinyRun run(config);
+      run.step();
+      num_products = 0;
+      const auto before = [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> {
+        return nullptr;
+      };
+      const auto after = [](const at::RecordFunction& call, at::ObserverContext*) {
+        const bool ended = !call.outputs().empty();
+        if (ended && std::string_view(call.name()) == "aten::addmm") ++num_products;
+      };
+      const auto handle =
+          at::addThreadLocalCallback(at::RecordFunctionCallback(before, after).needsOutputs(true));
+      run.step();
+      at::removeCallback(handle);
+      products.at(again ? 1 : 0) = num_products;
+    }
+    // Of each block four; autocast calls each twice.
+    const int each = std::string(mode) == "bf16" ? 2 : 1;
+    const auto blocks = static_cast<int>(config.model.num_layers);
+    EXPECT_EQ(products[0], each * 4 * blocks) << mode;
+    EXPECT_EQ(products[1], each * (4 + 3) * blocks) << mode;
   }
 }
 

@@ -10,22 +10,16 @@
 #include "tanren/run/build.h"
 #include "tanren/run/device.h"
 #include "tanren/train/train_step.h"
+#include "tests/support/test_device.h"
 
 #include <ATen/ATen.h>
 
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace tanren::testing {
-
-// cpu, or what the gpu-labelled twins of these tests set.
-inline std::string test_device() {
-  const char* device = std::getenv("TANREN_TEST_DEVICE");
-  return device != nullptr ? device : "cpu";
-}
 
 inline RunConfig tiny_config(const std::string& kind) {
   RunConfig config;

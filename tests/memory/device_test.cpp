@@ -1,0 +1,152 @@
+// The promises of memory on an accelerator, against what its allocator and its driver count. Needs a CUDA
+// device (label gpu); without one every test is skipped.
+#include "tests/support/tiny_run.h"
+
+#include "tanren/memory/gauge.h"
+#include "tanren/monitor/nvml.h"
+#include "tanren/run/predict.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cstdio>
+
+namespace tanren::testing {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+class DeviceMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (test_device() == "cpu") GTEST_SKIP() << "no CUDA device here; TANREN_TEST_DEVICE names one";
+  }
+};
+using DeviceLimit = DeviceMemory;
+
+RunConfig wide_config(const std::string& kind, const std::string& mode) {
+  auto config = tiny_config(kind);
+  config.precision.mode = mode;
+  config.batch.global_batch = "16";
+  config.run.deterministic = true;
+  if (kind == "mlp") {
+    config.model.hidden = {2048, 2048};
+    config.data.train.fields = {"inputs: float[2048] in [-1, 1]", "labels: int[] in [0, 4]"};
+  } else if (kind == "gpt2" || kind == "bert") {
+    config.model.num_layers = 4;
+    config.model.num_heads = 4;
+    config.model.hidden_size = 256;
+    config.model.vocab_size = 1000;
+    config.model.dropout = 0.0;  // with it the device has other kernels than the prediction knows
+    config.data.train.fields = {"inputs: int[128] in [0, 999]", kind == "gpt2"
+                                                                    ? "labels: int[128] in [0, 999]"
+                                                                    : "labels: int[] in [0, 4]"};
+  } else {
+    config.model.channels = {32, 64};
+    config.data.train.fields = {"inputs: float[3,64,64] in [-1, 1]", "labels: int[] in [0, 4]"};
+  }
+  return config;
+}
+
+MemoryPrediction predicted_for(const TinyRun& run, const RunConfig& config) {
+  const auto make = [&] { return build_task(config, ModelRegistry(), *run.dataset); };
+  return StepPredictor(make, *run.dataset).step(run.parts.plan);
+}
+
+TEST_F(DeviceLimit, in_bytes_is_what_the_devices_allocator_obeys) {
+  auto config = wide_config("mlp", "fp32");
+  config.memory.limit = "1GiB";
+  TinyRun run(config);
+  EXPECT_GT(run.parts.plan.memory.limit_share, 0);
+  run.step();
+  const auto bytes = at::TensorOptions(at::kByte).device(run.parts.device);
+  EXPECT_THROW(at::empty({int64_t{1} << 30}, bytes), c10::OutOfMemoryError);
+  EXPECT_NO_THROW(at::empty({int64_t{256} << 20}, bytes));
+}
+
+// The prediction runs the CPU's operators: the device's own differ.
+TEST_F(DeviceMemory, a_predicted_peak_is_near_what_the_devices_allocator_counts) {
+  constexpr double kTolerance = 0.25;
+  for (const char* kind : {"mlp", "gpt2", "bert", "convnet"}) {
+    for (const char* mode : {"fp32", "bf16"}) {
+      const auto config = wide_config(kind, mode);
+      TinyRun run(config);
+      MemoryGauge gauge(run.parts.device);
+      const int64_t others = gauge.live() - predicted_for(run, config).before_bytes;
+      run.step();
+      const GlobalBatch batch = run.loader->next();
+      gauge.restart();
+      run.step(batch);
+      const auto measured = static_cast<double>(gauge.peak() - std::max<int64_t>(others, 0));
+      const auto predicted = static_cast<double>(predicted_for(run, config).peak_bytes);
+      std::printf("%-8s %s predicted %8.2f MiB, measured %8.2f MiB, %+.2f %%\n", kind, mode,
+                  predicted / kMiB, measured / kMiB, 100 * (predicted / measured - 1));
+      EXPECT_NEAR(predicted / measured, 1, kTolerance) << kind << " " << mode;
+    }
+  }
+}
+
+// Bytes that a second step of microbatches of `samples` takes above what is held between steps.
+int64_t taken_by_step(RunConfig config, int64_t samples) {
+  config.batch.microbatch = samples;
+  TinyRun run(config);
+  run.step();
+  MemoryGauge gauge(run.parts.device);
+  const int64_t before = gauge.live();
+  gauge.restart();
+  run.step();
+  return gauge.peak() - before;
+}
+
+TEST_F(DeviceMemory, twenty_real_shortages_are_recovered_from_and_leave_no_byte_behind) {
+  auto config = wide_config("gpt2", "fp64");
+  config.batch.global_batch = "64";
+  const int64_t whole = taken_by_step(config, 64), one = taken_by_step(config, 1);
+  TinyRun run(config), undisturbed(config);
+  run.step();
+  undisturbed.step();
+  MemoryGauge gauge(run.parts.device);
+  gauge.release_cache();
+  // What others hold, so that neither the whole batch nor the cache fits beside it.
+  const int64_t room = (whole + 3 * one) / 4 + (int64_t{64} << 20);
+  at::Tensor ballast = at::empty({gauge.limit() - gauge.live() - room},
+                                 at::TensorOptions(at::kByte).device(run.parts.device));
+  const int64_t before = gauge.live();
+  int64_t recovered = 0;
+  for (int i = 0; i < 20; ++i) {
+    run.parts.recovery = std::make_shared<Recovery>(run.parts.plan.memory, run.parts.device);
+    run.step();
+    recovered += run.parts.recovery->num_failures() > 0 ? 1 : 0;
+    gauge.release_cache();
+    EXPECT_EQ(gauge.live(), before) << i;
+  }
+  EXPECT_EQ(recovered, 20);
+  ballast.reset();
+  for (int i = 0; i < 20; ++i) undisturbed.step();
+  EXPECT_LT(relative(run.weights(), undisturbed.weights()), 1e-10);
+}
+
+TEST_F(DeviceMemory, tensors_cache_and_context_are_what_the_driver_counts) {
+  const auto devices = open_nvml();
+  if (!devices.reader) GTEST_SKIP() << devices.why_none;
+  TinyRun run(wide_config("gpt2", "fp32"));
+  run.step();
+  const MemoryGauge gauge(run.parts.device);
+  const auto states = devices.reader->read();
+  if (states.size() != 1) GTEST_SKIP() << "several devices: which one is cuda:0 is not known here";
+  const auto sum = static_cast<double>(gauge.live() + gauge.cached() + gauge.context());
+  std::printf("tensors %.1f MiB, cached %.1f MiB, context and others %.1f MiB\n",
+              static_cast<double>(gauge.live()) / kMiB, static_cast<double>(gauge.cached()) / kMiB,
+              static_cast<double>(gauge.context()) / kMiB);
+  ASSERT_TRUE(states[0].used_bytes);
+  EXPECT_NEAR(sum / kMiB, static_cast<double>(*states[0].used_bytes) / kMiB, 64);
+  const auto& processes = states[0].processes;
+  if (processes.size() != 1 || !processes[0].bytes) return;  // alone, or the driver does not say
+  std::printf("process %lld (here %lld): %.1f MiB\n", static_cast<long long>(processes[0].pid),
+              static_cast<long long>(::getpid()), static_cast<double>(*processes[0].bytes) / kMiB);
+  EXPECT_NEAR(sum / kMiB, static_cast<double>(*processes[0].bytes) / kMiB, 64);
+}
+
+}  // namespace
+}  // namespace tanren::testing

@@ -1,0 +1,36 @@
+// Where tests of whole runs compute: the CPU, or what the gpu-labelled twins say in TANREN_TEST_DEVICE.
+// Where there is no such device a twin skips all its tests and prints why.
+#pragma once
+
+#include "tanren/run/device.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace tanren::testing {
+
+inline std::string test_device() {
+  const char* device = std::getenv("TANREN_TEST_DEVICE");
+  return device != nullptr ? device : "cpu";
+}
+
+inline bool has_test_device() {
+  if (test_device() == "cpu") return true;
+  Machine machine;
+  probe_accelerators(machine, test_device());
+  return machine.num_cuda > 0;
+}
+
+class TestDeviceEnvironment : public ::testing::Environment {
+  void SetUp() override {
+    if (!has_test_device()) {
+      GTEST_SKIP() << "no CUDA device here, and TANREN_TEST_DEVICE is " << test_device();
+    }
+  }
+};
+inline ::testing::Environment* const test_device_environment =
+    ::testing::AddGlobalTestEnvironment(new TestDeviceEnvironment);
+
+}  // namespace tanren::testing
