@@ -30,6 +30,8 @@ constexpr Look kLooks[] = {
     {MemoryKind::optimizer, "#c4c4c4", ""},
     {MemoryKind::averages, "#e2e2e2", "M0 3H6"},
     {MemoryKind::other, "#fff", "M0 0H6M0 3H6"},
+    {MemoryKind::key_values, "#e2e2e2", "M0 0V6"},
+    {MemoryKind::casts, "#c4c4c4", "M0 0H6"},
     {MemoryKind::batches, "#fff", "M0 0V6M3 0V6"},
     {MemoryKind::activations, "#fff", "M0 6L6 0"},
     {MemoryKind::temporaries, "#f4f4f4", "M0 0L6 6M0 6L6 0"},
@@ -126,18 +128,25 @@ std::string level(int64_t bytes, double top, const std::string& text, bool above
       escaped(text));
 }
 
+// The kinds that there are; two lines of them at most.
 std::string legend(const MemoryStory& memory) {
+  constexpr double kSwatch = 23, kLetter = 6, kGap = 20, kLine = 18;
   std::set<MemoryKind> present;
   for (const MemoryOwner& owner : memory.owners) present.insert(owner.kind);
   std::string svg;
-  double x = kLeft;
+  double x = kLeft, y = kBottom + 12;
   for (const Look& look : kLooks) {
     if (present.count(look.kind) == 0) continue;
+    const double width = kSwatch + kLetter * static_cast<double>(name(look.kind).size());
+    if (x + width > kLeft + kWidth) {
+      x = kLeft;
+      y += kLine;
+    }
     svg += fmt::format(
         "<rect x=\"{0}\" y=\"{1}\" width=\"18\" height=\"12\" fill=\"url(#kind-{2})\" "
         "stroke=\"#222\" stroke-width=\".6\"/><text x=\"{3}\" y=\"{4}\">{2}</text>\n",
-        x, kBottom + 12, name(look.kind), x + 23, kBottom + 22);
-    x += 105;
+        x, y, name(look.kind), x + kSwatch, y + 10);
+    x += width + kGap;
   }
   return svg;
 }
@@ -171,7 +180,7 @@ std::string memory_plot(const Anatomy& anatomy) {
   std::string svg = fmt::format(
       "<svg id=\"memory-plot\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"bytes held over one "
       "step, stacked by owner\">\n",
-      kLeft + kWidth + 10, kBottom + 30);
+      kLeft + kWidth + 10, kBottom + 48);
   svg += patterns() + grid(top) + areas(memory, top) + pass_lines(memory);
   svg += level(memory.peak_bytes, top, "peak " + mebibytes_text(memory.peak_bytes), true);
   if (anatomy.predicted) {

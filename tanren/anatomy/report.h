@@ -46,6 +46,9 @@ struct MemoryStage {
   std::string name;
   int64_t tensors = 0;  // bytes that they hold
   int64_t process = 0;  // resident on the CPU; in use on an accelerator
+  // What the allocator keeps beyond them; on an accelerator also what is in use beyond the
+  // allocator: the context, and other processes. Absent: not known.
+  std::optional<int64_t> cached, context;
 };
 
 struct PredictedMemory {

@@ -77,8 +77,11 @@ Json memory_json(const Anatomy& anatomy) {
   const MemoryStory& memory = anatomy.memory;
   Json stages = Json::array(), owners = Json::array(), passes = Json::array();
   for (const MemoryStage& stage : anatomy.stages) {
-    stages.push_back(
-        {{"stage", stage.name}, {"tensor_bytes", stage.tensors}, {"process_bytes", stage.process}});
+    Json row{
+        {"stage", stage.name}, {"tensor_bytes", stage.tensors}, {"process_bytes", stage.process}};
+    if (stage.cached) row["cached_bytes"] = *stage.cached;
+    if (stage.context) row["context_bytes"] = *stage.context;
+    stages.push_back(std::move(row));
   }
   for (const MemoryOwner& owner : memory.owners) {
     owners.push_back({{"kind", name(owner.kind)},

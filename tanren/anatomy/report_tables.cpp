@@ -186,13 +186,21 @@ Table block_table(const Anatomy& anatomy) {
 Table stage_table(const Anatomy& anatomy) {
   const bool cpu = anatomy.subject.device == "cpu";
   Table table{"Memory, stage by stage",
-              {"stage", "tensors", cpu ? "resident" : "in use on the device"},
+              {"stage", "tensors", "cached"},
               {},
               1,
-              cpu ? "resident: of the process, its program and libraries included" : ""};
+              cpu ? "resident: of the process, its program and libraries included"
+                  : "context: in use beyond the allocator, by libraries and other processes too"};
+  if (!cpu) table.head.emplace_back("context");
+  table.head.emplace_back(cpu ? "resident" : "in use on the device");
+  const auto known = [](const std::optional<int64_t>& bytes) {
+    return bytes ? mebibytes_text(*bytes) : std::string("-");
+  };
   for (const MemoryStage& stage : anatomy.stages) {
-    table.rows.push_back(
-        {stage.name, mebibytes_text(stage.tensors), mebibytes_text(stage.process)});
+    std::vector<std::string> row = {stage.name, mebibytes_text(stage.tensors), known(stage.cached)};
+    if (!cpu) row.push_back(known(stage.context));
+    row.push_back(mebibytes_text(stage.process));
+    table.rows.push_back(std::move(row));
   }
   return table;
 }
@@ -209,7 +217,8 @@ Table memory_table(const Anatomy& anatomy) {
   };
   for (const MemoryKind kind :
        {MemoryKind::weights, MemoryKind::gradients, MemoryKind::optimizer, MemoryKind::averages,
-        MemoryKind::batches, MemoryKind::activations, MemoryKind::temporaries, MemoryKind::other}) {
+        MemoryKind::casts, MemoryKind::key_values, MemoryKind::batches, MemoryKind::activations,
+        MemoryKind::temporaries, MemoryKind::other}) {
     const int64_t bytes = memory.at_peak.at(static_cast<size_t>(kind));
     if (bytes != 0) row(std::string(name(kind)), bytes);
   }
@@ -236,8 +245,9 @@ Table prediction_table(const Anatomy& anatomy) {
   };
   const auto& predicted = anatomy.predicted->at_peak;
   const auto& measured = anatomy.memory.as_tagged;
-  for (const MemoryKind kind : {MemoryKind::weights, MemoryKind::gradients, MemoryKind::optimizer,
-                                MemoryKind::averages, MemoryKind::batches, MemoryKind::other}) {
+  for (const MemoryKind kind :
+       {MemoryKind::weights, MemoryKind::gradients, MemoryKind::optimizer, MemoryKind::averages,
+        MemoryKind::casts, MemoryKind::key_values, MemoryKind::batches, MemoryKind::other}) {
     const auto i = static_cast<size_t>(kind);
     row(std::string(name(kind)), predicted.at(i), measured.at(i));
   }

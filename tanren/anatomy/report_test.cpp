@@ -100,6 +100,35 @@ TEST(ReportTest, the_text_fits_100_columns_and_has_every_part) {
   }
 }
 
+TEST(ReportTest, what_the_allocator_keeps_and_a_context_stand_beside_the_tensors) {
+  Anatomy anatomy = small();
+  anatomy.stages.back().cached = 40 << 20;
+  TANREN_EXPECT_CONTAINS(anatomy_text(anatomy), "40.0 MiB  300.0 MiB");
+  EXPECT_EQ(anatomy_text(anatomy).find("in use on the device"), std::string::npos);
+  anatomy.subject.device = "cuda:0";
+  anatomy.stages.back().context = 257 << 20;
+  TANREN_EXPECT_CONTAINS(anatomy_text(anatomy), "40.0 MiB  257.0 MiB");
+  const auto stage = nlohmann::json::parse(anatomy_json(anatomy))["memory"]["stages"].back();
+  EXPECT_EQ(stage["cached_bytes"], 40 << 20);
+  EXPECT_EQ(stage["context_bytes"], 257 << 20);
+}
+
+TEST(ReportTest, every_kind_of_memory_has_a_row_a_pattern_and_a_word_in_the_legend) {
+  Anatomy anatomy = small();
+  anatomy.memory.owners.clear();
+  for (size_t i = 0; i < kNumMemoryKinds; ++i) {
+    const auto kind = static_cast<MemoryKind>(i);
+    anatomy.memory.owners.push_back({kind, "", {1000, 1000}, 1000});
+    anatomy.memory.at_peak.at(i) = 1000;
+  }
+  const std::string text = anatomy_text(anatomy), html = anatomy_html(anatomy);
+  for (const auto kind : kMemoryKindNames) {
+    TANREN_EXPECT_CONTAINS(text, "\n  " + std::string(kind) + " ");
+    TANREN_EXPECT_CONTAINS(html, "<pattern id=\"kind-" + std::string(kind) + "\"");
+    TANREN_EXPECT_CONTAINS(html, ">" + std::string(kind) + "</text>");
+  }
+}
+
 TEST(ReportTest, the_roofs_are_those_of_this_machine) {
   // 1.2 GFLOP in 2.4 s is half of 1 GFLOP/s.
   TANREN_EXPECT_CONTAINS(anatomy_text(small()), "0.5 (50 %)");

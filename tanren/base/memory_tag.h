@@ -16,15 +16,17 @@ enum class MemoryKind : uint8_t {
   gradients,    // and the buckets that they are views of
   optimizer,    // its state
   averages,     // of weights
+  casts,        // of weights: autocast's copies, kept for a window
+  key_values,   // keys and values of the tokens that a generation has read
   batches,      // collated, ahead of the step or in it
   activations,  // made by forward and kept for backward
   temporaries,  // of one operator, or of the update
 };
-constexpr size_t kNumMemoryKinds = 8;
+constexpr size_t kNumMemoryKinds = 10;
 
 constexpr std::array<std::string_view, kNumMemoryKinds> kMemoryKindNames = {
-    "other",    "weights", "gradients",   "optimizer",
-    "averages", "batches", "activations", "temporaries"};
+    "other", "weights",    "gradients", "optimizer",   "averages",
+    "casts", "key_values", "batches",   "activations", "temporaries"};
 
 constexpr std::string_view name(MemoryKind kind) {
   return kMemoryKindNames[static_cast<size_t>(kind)];

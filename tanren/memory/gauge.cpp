@@ -60,6 +60,19 @@ int64_t MemoryGauge::limit() const {
   return static_cast<int64_t>(std::min(free, total)) + stats.reserved_bytes[0].current;
 }
 
+int64_t MemoryGauge::cached() const {
+  if (device_.is_cpu()) return cpu_allocator_installed() ? cpu_memory_stats().cached_bytes : 0;
+  const auto stats = at::accelerator::getDeviceStats(device_.index());
+  return stats.reserved_bytes[0].current - stats.allocated_bytes[0].current;
+}
+
+int64_t MemoryGauge::context() const {
+  if (device_.is_cpu()) return 0;
+  const auto [free, total] = at::accelerator::getMemoryInfo(device_.index());
+  const auto stats = at::accelerator::getDeviceStats(device_.index());
+  return static_cast<int64_t>(total - free) - stats.reserved_bytes[0].current;
+}
+
 void MemoryGauge::release_cache() const {
   if (!device_.is_cpu()) at::accelerator::emptyCache();
   if (cpu_allocator_installed()) trim_cpu_memory();

@@ -30,6 +30,11 @@ class MemoryGauge {
   // What tensors may hold in all, but for the reserve of what is essential: the budget, or the
   // device's memory; 0: unknown.
   int64_t limit() const;
+  // What the allocator keeps beyond live(): its cache, and the holes between what is live.
+  int64_t cached() const;
+  // Of an accelerator, what is in use beyond the allocator: the context of this process, what
+  // libraries take for themselves, and other processes. On the CPU 0.
+  int64_t context() const;
   // Gives the allocator's cache back.
   void release_cache() const;
   // Live bytes by what they are for, the largest first; empty where nobody counts by kind.

@@ -2,6 +2,7 @@
 
 #include "tanren/base/block.h"
 #include "tanren/base/error.h"
+#include "tanren/base/memory_tag.h"
 #include "tanren/model/generate.h"
 #include "tanren/model/losses.h"
 #include "tanren/model/supervised.h"
@@ -31,6 +32,7 @@ at::Tensor cached_attention(const at::Tensor& qkv, size_t block, const Gpt2Shape
     part = part.view({n, length, shape.num_heads, width / shape.num_heads}).transpose(1, 2);
   }
   if (cache.keys.size() == block) {
+    const MemoryScope memory(MemoryKind::key_values);
     const std::vector<int64_t> sizes = {n, shape.num_heads, shape.context_length,
                                         width / shape.num_heads};
     cache.keys.push_back(at::empty(sizes, qkv.options()));
@@ -56,6 +58,7 @@ class Gpt2Reader : public TokenReader {
   void reorder(const at::Tensor& rows) override {
     if (at::equal(rows, at::arange(cache_.keys[0].size(0)))) return;
     const at::Tensor order = rows.to(cache_.keys[0].device());
+    const MemoryScope memory(MemoryKind::key_values);
     for (auto* side : {&cache_.keys, &cache_.values}) {
       for (at::Tensor& part : *side) part = part.index_select(0, order);
     }

@@ -4,6 +4,7 @@
 #include "tanren/base/random.h"
 #include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
+#include "tanren/base/trace_scope.h"
 #include "tanren/model/generate.h"
 #include "tanren/model/registry.h"
 
@@ -225,12 +226,20 @@ TEST(Gpt2, continues_a_cache_by_several_tokens_at_once) {
   const at::NoGradGuard no_grad;
   const at::Tensor ids = file.tensors.at("inputs");
   Gpt2Cache cache;
+  const TraceScope tracing;
   const at::Tensor parts =
       at::cat({model->states(ids.slice(1, 0, 5), &cache), model->states(ids.slice(1, 5, 6), &cache),
                model->states(ids.slice(1, 6, 13), &cache)},
               1);
   EXPECT_TRUE(at::allclose(parts, model->states(ids), 1e-4, 1e-5));
   EXPECT_EQ(cache.length, 13);
+  int64_t kept = 0;
+  for (const auto& event : tracing.trace()) {
+    if (event.kind == MemoryKind::key_values) kept += event.bytes;
+  }
+  const auto& shape = model->shape();
+  EXPECT_EQ(kept, 2 * shape.num_layers * ids.size(0) * shape.context_length * shape.hidden_size *
+                      int64_t{sizeof(float)});
   EXPECT_THROW(model->states(ids.slice(1, 0, 4), &cache), Error);
 }
 

@@ -33,6 +33,7 @@ AutocastScope::AutocastScope(c10::DeviceType device, Mode mode)
   if (on) {
     autocast::set_autocast_dtype(device_, compute_dtype(mode));
     autocast::set_autocast_cache_enabled(true);
+    casts_.emplace();
   }
 }
 

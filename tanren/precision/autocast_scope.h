@@ -6,11 +6,13 @@
 #pragma once
 
 #include "tanren/plan/plan.h"
+#include "tanren/precision/weight_casts.h"
 
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
 #include <atomic>
+#include <optional>
 
 namespace tanren {
 
@@ -34,6 +36,7 @@ class AutocastScope {
   bool enabled_before_;
   bool cache_before_;
   c10::ScalarType dtype_before_;
+  std::optional<WeightCastScope> casts_;  // where it casts
 };
 
 class WindowScope {

@@ -1,6 +1,7 @@
 #include "tanren/run/anatomy.h"
 
 #include "tanren/base/trace_scope.h"
+#include "tanren/memory/gauge.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/run/advice.h"
 #include "tanren/run/predict.h"
@@ -33,6 +34,14 @@ int64_t process_bytes(at::Device device) {
   int64_t pages = 0, resident = 0;
   in >> pages >> resident;
   return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+// As it is now on `device`, whose tensors hold so much.
+MemoryStage stage_now(const char* name, int64_t tensors, at::Device device) {
+  const MemoryGauge gauge(device);
+  MemoryStage stage{name, tensors, process_bytes(device), gauge.cached(), std::nullopt};
+  if (!device.is_cpu()) stage.context = gauge.context();
+  return stage;
 }
 
 int64_t live_in(const MemoryTrace& trace) {
@@ -154,16 +163,16 @@ void predict(const Rehearsal& run, const Registry& registry, Anatomy& anatomy) {
 Anatomy dissect(const RunConfig& config, const Registry& registry) {
   Anatomy anatomy;
   auto& stages = anatomy.stages;
-  stages.push_back({"before anything", 0, 0});
-  stages.push_back({"context: the program itself", 0, process_bytes(at::kCPU)});
+  stages.push_back({"before anything"});
+  stages.push_back(stage_now("context: the program itself", 0, at::kCPU));
   Datasets datasets = open_datasets(config.data, registry.datasets);
 
   auto tracing = std::make_unique<TraceScope>();
   BaseRun base;
   const auto told = [&](const char* stage, at::Device on) {
     // On an accelerator, asking for its memory makes the context; nothing is on it yet.
-    if (!on.is_cpu() && stages.size() == 2) stages.back().process = process_bytes(on);
-    stages.push_back({stage, live_in(tracing->trace()), process_bytes(on)});
+    if (!on.is_cpu() && stages.size() == 2) stages.back() = stage_now("context", 0, on);
+    stages.push_back(stage_now(stage, live_in(tracing->trace()), on));
   };
   base.rehearsal = std::make_unique<Rehearsal>(config, registry, std::move(datasets), told);
   Rehearsal& run = *base.rehearsal;
@@ -177,7 +186,7 @@ Anatomy dissect(const RunConfig& config, const Registry& registry) {
   run.step();
   base.seconds = measure_times(run, anatomy);
   stages.push_back({"peak of training", anatomy.memory.peak_bytes, memory_now(device)});
-  stages.push_back({"after training", anatomy.memory.after_bytes, process_bytes(device)});
+  stages.push_back(stage_now("after training", anatomy.memory.after_bytes, device));
   measure_operators(run, anatomy);
 
   anatomy.subject = subject_of(run);

@@ -122,7 +122,8 @@ MemoryPrediction summed(const MemoryTrace& trace, size_t before) {
   std::map<uint16_t, int64_t> blocks;
   for (const auto& [tensor, event] : live) {
     result.at_peak.at(static_cast<size_t>(event.kind)) += event.bytes;
-    if (event.block != 0) blocks[event.block] += event.bytes;
+    // (Casts of its weights stay for the window, whether it is recomputed or not.)
+    if (event.block != 0 && event.kind != MemoryKind::casts) blocks[event.block] += event.bytes;
   }
   for (const auto& [id, bytes] : blocks) result.blocks.push_back({block_name(id), bytes, 0});
   std::sort(result.blocks.begin(), result.blocks.end(),
@@ -249,7 +250,12 @@ int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples) const 
   run.task.module->eval();
   const at::NoGradGuard no_gradients;
   const AutocastScope autocast(parts.device.type(), plan.precision.mode);
-  run.task.predict(batch);
+  if (run.task.predict_rows) {
+    const PredictionRows rows = run.task.predict_rows(batch);
+    rows.part(0, std::min(rows.at_once, rows.rows));
+  } else {
+    run.task.predict(batch);
+  }
   return summed(tracing.trace(), before).peak_bytes;
 }
 

@@ -75,17 +75,17 @@ RunConfig wide_config(const Row& row, const char* mode) {
 
 int64_t bytes_of(MemoryKind kind) { return cpu_memory_by_kind()[static_cast<size_t>(kind)]; }
 
-// What a forward leaves behind within its window, beside its own few activations.
+// What a forward leaves behind of its weights within its window.
 int64_t cast_bytes(TinyRun& run, bool training) {
   const at::AutoGradMode gradients(training);
   const Batch batch = run.dataset->collate({0}).batch;
   const Mode mode = run.parts.plan.precision.mode;
-  const int64_t before = cpu_memory_stats().live_bytes;
+  EXPECT_EQ(bytes_of(MemoryKind::casts), 0);
   const RandomScope random(1, 1, batch.ids);
   const WindowScope window(mode);
   const AutocastScope autocast(at::kCPU, mode);
   run.state.task.phases.front().forward(batch);
-  return cpu_memory_stats().live_bytes - before;
+  return bytes_of(MemoryKind::casts);
 }
 
 class BytesPerParameter : public ::testing::Test {

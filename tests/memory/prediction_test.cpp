@@ -44,6 +44,7 @@ RunConfig small(const std::string& kind, const std::string& mode) {
 
 struct Peaks {
   int64_t predicted = 0, measured = 0;
+  MemoryByKind predicted_kinds = {};
   double error() const {
     return static_cast<double>(predicted - measured) / static_cast<double>(measured);
   }
@@ -68,7 +69,9 @@ Peaks peaks_of(const RunConfig& config) {
   const int64_t live = cpu_memory_stats().live_bytes;
   restart_cpu_memory_peak();
   const auto make = [&] { return build_task(config, ModelRegistry(), *dataset); };
-  peaks.predicted = StepPredictor(make, *dataset).step(plan).peak_bytes;
+  const MemoryPrediction prediction = StepPredictor(make, *dataset).step(plan);
+  peaks.predicted = prediction.peak_bytes;
+  peaks.predicted_kinds = prediction.at_peak;
   EXPECT_EQ(cpu_memory_stats().live_bytes, live);
   EXPECT_LT(cpu_memory_stats().recent_peak_bytes - live, peaks.predicted / 10 + (1 << 20));
   return peaks;
@@ -125,6 +128,18 @@ INSTANTIATE_TEST_SUITE_P(Models, PredictionOf,
                                            Case{"convnet", "bf16", 0.04},
                                            Case{"resnet", "bf16", 0.04}, Case{"vgg", "bf16", 0.04},
                                            Case{"lstm", "bf16", 0.04}));
+
+TEST_F(PredictionTest, names_the_casts_of_the_weights_that_a_window_keeps) {
+  auto config = small("mlp", "bf16");
+  config.model.hidden = {256, 256};
+  config.data.train.fields = {"inputs: float[256] in [-1, 1]", "labels: int[] in [0, 4]"};
+  const auto casts = static_cast<size_t>(MemoryKind::casts);
+  // Weights and biases of the two layers and of the head, 2 bytes each.
+  const int64_t cast = 2 * (2 * (256 * 256 + 256) + 5 * 256 + 5);
+  EXPECT_EQ(peaks_of(config).predicted_kinds.at(casts), cast);
+  config.precision.mode = "fp32";
+  EXPECT_EQ(peaks_of(config).predicted_kinds.at(casts), 0);
+}
 
 TEST_F(PredictionTest, of_twenty_random_shapes_comes_before_the_run_and_is_right) {
   std::mt19937 random(20);

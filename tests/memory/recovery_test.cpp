@@ -228,6 +228,24 @@ TEST_F(RecoveryTest, an_incident_tells_where_and_what_follows) {
   EXPECT_EQ(told[0].shapes.size(), 2);
 }
 
+TEST_F(RecoveryTest, an_incident_names_the_casts_of_weights_among_the_owners) {
+  auto config = gpt_config();
+  config.precision.mode = "bf16";
+  TinyRun run(config);
+  std::vector<Incident> incidents;
+  run.parts.incident = [&](const Incident& incident) { incidents.push_back(incident); };
+  run.step();
+  const GlobalBatch batch = run.loader->next();
+  fail_cpu_allocation(120);
+  run.step(batch);
+  ASSERT_EQ(incidents.size(), 1U);
+  const auto& owners = incidents[0].owners;
+  const auto casts = std::find_if(owners.begin(), owners.end(),
+                                  [](const auto& owner) { return owner.first == "casts"; });
+  ASSERT_NE(casts, owners.end());
+  EXPECT_GT(casts->second, 0);
+}
+
 TEST_F(RecoveryTest, evaluation_takes_fewer_samples_at_once_and_says_the_same) {
   const auto config = gpt_config();
   TinyRun run(config);
