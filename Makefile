@@ -7,7 +7,7 @@ CMAKE_ARGS ?=
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run report test interop soak bench asan fuzz tidy format format-check mutants api gpu-bundle clean
+.PHONY: help setup run report test interop soak bench asan tsan fuzz tidy format format-check mutants api gpu-bundle clean
 .DELETE_ON_ERROR:
 
 help: ## This list
@@ -49,6 +49,10 @@ bench: build/release/build.ninja ## Run the benchmarks
 asan: build/asan/build.ninja ## All tests but gpu under Address- and UndefinedBehaviorSanitizer
 	cmake --build build/asan --parallel $(JOBS)
 	cd build/asan && ctest --output-on-failure -LE gpu -j2
+
+tsan: build/tsan/build.ninja ## The tests of our own threads under ThreadSanitizer
+	cmake --build build/tsan --parallel $(JOBS) --target tsan
+	scripts/tsan build/tsan
 
 fuzz: ## Readers of files against libFuzzer (clang), SECONDS=60 each
 	@scripts/setup --fuzz

@@ -1,20 +1,108 @@
 #include "tanren/comm/backend.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
+#include "tanren/comm/c10d_communicator.h"
 #include "tanren/comm/gloo.h"
+#include "tanren/comm/meeting.h"
+#include "tanren/comm/nccl_plugin.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <fmt/format.h>
+
+#include <dlfcn.h>
+
+#include <exception>
+#include <filesystem>
+#include <utility>
 
 namespace tanren {
 
-std::unique_ptr<Communicator> make_communicator(const World& world, const CommOptions& options) {
-  if (world.size == 1) return single_communicator();
-  if (options.backend != "auto" && options.backend != "gloo" && options.backend != "single") {
-    throw ConfigError("[comm] backend " + options.backend +
-                      " is not in this program; set parallel.backend = \"gloo\"");
+namespace {
+
+struct NcclPlugin {
+  NcclBackend* backend = nullptr;
+  std::string missing;  // why it is null
+};
+
+// Loaded once and kept: beside the program first, then where the system looks for libraries.
+NcclPlugin load_nccl_plugin() {
+  std::error_code ignored;
+  const auto beside =
+      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / kNcclPlugin;
+  void* library = nullptr;
+  if (std::filesystem::exists(beside, ignored)) {
+    library = ::dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL);
+  } else {
+    library = ::dlopen(kNcclPlugin, RTLD_NOW | RTLD_LOCAL);
   }
-  if (!options.meeting.empty()) {
-    throw ConfigError("[comm] meeting " + options.meeting +
-                      ": ranks meet where their launcher says; leave parallel.meeting empty");
+  if (library == nullptr) return {nullptr, ::dlerror()};
+  void* found = ::dlsym(library, kNcclBackend);
+  if (found == nullptr) return {nullptr, fmt::format("it is of another version: {}", ::dlerror())};
+  return {reinterpret_cast<NcclBackend*>(found), ""};
+}
+
+const NcclPlugin& nccl_plugin() {
+  static const NcclPlugin plugin = load_nccl_plugin();
+  return plugin;
+}
+
+std::unique_ptr<Communicator> nccl_communicator(const World& world, const CommOptions& options) {
+  if (!options.device.is_cuda()) {
+    throw CommError(
+        fmt::format("[comm] backend nccl: the tensors are on {}, and NCCL carries those of CUDA "
+                    "alone; take run.device = \"cuda\" or backend gloo",
+                    options.device.str()));
   }
+  if (const std::string why = why_no_nccl(); !why.empty()) {
+    throw CommError(fmt::format("[comm] backend nccl: {}", why));
+  }
+  Meeting meeting = meet(world, options.patience);
+  try {
+    NcclRequest request{c10::make_intrusive<c10d::PrefixStore>("nccl", meeting.store), world.rank,
+                        world.size, options.device.has_index() ? options.device.index() : 0,
+                        options.patience};
+    return c10d_communicator(nccl_plugin().backend(request),
+                             {.name = "nccl", .in_place = true, .device = options.device},
+                             std::move(meeting.control));
+  } catch (const std::exception& error) {
+    if (const auto news = meeting.control->news()) throw CommError(*news);
+    const std::string text =
+        fmt::format("[comm] rank {}, backend nccl: {}", world.rank, first_line(error.what()));
+    meeting.control->fail(text);
+    throw CommError(text);
+  }
+}
+
+}  // namespace
+
+std::string why_no_nccl() {
+  const std::string& missing = nccl_plugin().missing;
+  if (missing.empty()) return "";
+  return fmt::format(
+      "the plugin {} cannot be loaded, neither beside the program nor from the library path ({}); "
+      "build it with -DTANREN_CUDA=ON where nccl.h is, or take backend gloo",
+      kNcclPlugin, missing);
+}
+
+CommChoice choose_backend(const World& world, const CommOptions& options) {
+  if (options.backend != "auto" && options.backend != "gloo" && options.backend != "nccl") {
+    throw ConfigError(fmt::format("[comm] backend \"{}\" is not known; take auto, gloo or nccl",
+                                  options.backend));
+  }
+  if (world.size == 1) return {"single", "there is one rank"};
+  if (options.backend != "auto") return {options.backend, "the config says so"};
+  if (!options.device.is_cuda()) return {"gloo", "the tensors are on the CPU"};
+  if (const std::string why = why_no_nccl(); !why.empty()) return {"gloo", why};
+  return {"nccl", "the tensors are on CUDA devices"};
+}
+
+std::unique_ptr<Communicator> make_communicator(World world, const CommOptions& options) {
+  set_meeting(world, options.meeting);
+  const CommChoice choice = choose_backend(world, options);
+  if (choice.backend == "single") return single_communicator();
+  if (choice.backend == "nccl") return nccl_communicator(world, options);
   return gloo_communicator(world, options.patience);
 }
 

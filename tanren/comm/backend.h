@@ -1,4 +1,4 @@
-// Which engine carries a run's ranks, and the communicator over it. Called by run and by own loops.
+// Which engine carries a run's ranks, and the communicator over it. Called by run.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -11,13 +11,27 @@
 namespace tanren {
 
 struct CommOptions {
-  std::string backend = "auto";  // or gloo
-  std::string meeting;           // empty: where the world says
-  // For all to come, and the longest that one operation may take.
+  std::string backend = "auto";  // or gloo, nccl
+  std::string meeting;           // a URL for set_meeting(); empty: where the world says
+  at::Device device = at::kCPU;  // whose tensors this rank has
+  // For all to come, and the longest that one operation may take: a lost rank is known at once
+  // anyway.
   std::chrono::milliseconds patience = std::chrono::minutes(30);
 };
 
-// Waits until all ranks are there. ConfigError for a backend that is not here, CommError.
-std::unique_ptr<Communicator> make_communicator(const World& world, const CommOptions& options);
+struct CommChoice {
+  std::string backend;  // single, gloo, nccl
+  std::string reason;   // why it is this one, without the engine's name: "the
+                        // tensors are on the CPU"
+};
+
+// ConfigError for a backend of no known name.
+CommChoice choose_backend(const World& world, const CommOptions& options);
+
+// Waits until all ranks are there. ConfigError, CommError.
+std::unique_ptr<Communicator> make_communicator(World world, const CommOptions& options);
+
+// Why NCCL cannot be had here; empty where it can.
+std::string why_no_nccl();
 
 }  // namespace tanren

@@ -2,12 +2,14 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/comm/cause.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <exception>
 #include <mutex>
 #include <utility>
@@ -17,19 +19,41 @@ namespace tanren {
 
 namespace {
 
+// A broken connection is an echo; what broke it comes through the control channel, a little later.
+constexpr std::chrono::seconds kNewsPatience{2};
+
+// Without the place in Gloo's sources and its advice.
+std::string engine_text(const std::string& error) {
+  std::string text = first_line(error);
+  const size_t place = text.find(".cc:"), end = text.find("] ");
+  if (text.rfind("[/", 0) == 0 && place < end && end != std::string::npos) text.erase(0, end + 2);
+  return text.substr(0, text.find(". This is typically caused"));
+}
+
 class C10dCommunicator final : public Communicator {
  public:
-  C10dCommunicator(c10::intrusive_ptr<c10d::Backend> backend, std::string name, bool in_place,
-                   at::Device device)
-      : backend_(std::move(backend)),
-        name_(std::move(name)),
-        in_place_(in_place),
-        device_(device) {}
+  C10dCommunicator(c10::intrusive_ptr<c10d::Backend> backend, C10dOptions options,
+                   std::unique_ptr<ControlChannel> control)
+      : backend_(std::move(backend)), options_(std::move(options)), control_(std::move(control)) {
+    if (control_ != nullptr) control_->on_news([this](const std::string& why) { end(why); });
+  }
+  ~C10dCommunicator() override {
+    if (control_ == nullptr) return;
+    control_->on_news(nullptr);
+    if (std::uncaught_exceptions() > exceptions_before_) {
+      control_->fail("it ends with an error of its own, which its own last lines say");
+    } else if (!control_->news()) {
+      control_->leave();
+    }
+    control_.reset();
+  }
+  C10dCommunicator(const C10dCommunicator&) = delete;
+  C10dCommunicator& operator=(const C10dCommunicator&) = delete;
 
   int rank() const override { return backend_->getRank(); }
   int world_size() const override { return backend_->getSize(); }
-  std::string_view name() const override { return name_; }
-  at::Device device() const override { return device_; }
+  std::string_view name() const override { return options_.name; }
+  at::Device device() const override { return options_.device; }
 
   Work start_sum(const at::Tensor& tensor) override {
     std::vector<at::Tensor> tensors = {tensor};
@@ -43,8 +67,9 @@ class C10dCommunicator final : public Communicator {
                    {part, whole});
   }
   Work start_gather(const at::Tensor& whole, const at::Tensor& part) override {
-    at::Tensor to = whole.view(-1), from = part.reshape(-1);  // any shapes: Gloo would compare them
-    if (!in_place_ && part.is_alias_of(whole)) from = from.clone();
+    at::Tensor to = whole.view(-1),
+               from = part.reshape(-1);  // any shapes: Gloo would compare them
+    if (!options_.in_place && part.is_alias_of(whole)) from = from.clone();
     return started("gathering", [&] { return backend_->_allgather_base(to, from); }, {whole, from});
   }
   Work start_broadcast(const at::Tensor& tensor, int root) override {
@@ -55,11 +80,19 @@ class C10dCommunicator final : public Communicator {
   }
 
   void cancel(const std::string& why) override {
-    {
-      const std::lock_guard lock(mutex_);
-      if (why_.empty()) why_ = why;
-    }
+    set_why(cause_text(rank(), why));
+    if (control_ != nullptr) control_->fail(why);  // first: the others' connections break next
     backend_->abort();
+  }
+  void check() const override {
+    const std::lock_guard lock(mutex_);
+    if (!why_.empty()) throw CommError(why_);
+  }
+  void set_state(const std::string& state) override {
+    if (control_ != nullptr) control_->set_state(state);
+  }
+  void leave() override {
+    if (control_ != nullptr) control_->leave();
   }
 
  private:
@@ -81,6 +114,7 @@ class C10dCommunicator final : public Communicator {
 
   template <class F>
   Work started(const char* what, const F& start, std::vector<at::Tensor> tensors) {
+    check();
     c10::intrusive_ptr<c10d::Work> work;
     guarded(what, [&] {
       const at::NoGradGuard no_grad;
@@ -94,27 +128,57 @@ class C10dCommunicator final : public Communicator {
     try {
       work();
     } catch (const std::exception& error) {
-      const std::lock_guard lock(mutex_);
-      if (!why_.empty()) throw CommError(why_);
-      throw CommError(fmt::format("[comm] rank {} of {}, a {} over {}: {}", rank(), world_size(),
-                                  what, name_, first_line(error.what())));
+      throw CommError(why_failed(what, error.what()));
     }
   }
 
+  // The news where there are some; else this rank's own error, which is then the news of all: what
+  // has failed on one rank cannot be completed on another.
+  std::string why_failed(const char* what, const std::string& error) {
+    if (const std::string why = this->why(); !why.empty()) return why;
+    std::string standing;
+    if (control_ != nullptr) {
+      if (const auto news = control_->news(kNewsPatience)) {
+        set_why(*news);
+        return why();
+      }
+      standing = "; " + control_->standing();
+    }
+    cancel(fmt::format("[comm] rank {}, a {} over {} and {} ranks: {}{}", rank(), what,
+                       options_.name, world_size(), engine_text(error), standing));
+    return this->why();
+  }
+
+  // On the thread of the control channel.
+  void end(const std::string& why) {
+    set_why(why);
+    backend_->abort();
+  }
+
+  std::string why() const {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+  void set_why(const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    if (why_.empty()) why_ = why;
+  }
+
+  const int exceptions_before_ = std::uncaught_exceptions();
   c10::intrusive_ptr<c10d::Backend> backend_;
-  std::string name_;
-  bool in_place_;
-  at::Device device_;
-  std::mutex mutex_;
-  std::string why_;  // guarded by mutex_
+  const C10dOptions options_;
+  mutable std::mutex mutex_;
+  std::string why_;  // guarded by mutex_; the first stays
+  std::unique_ptr<ControlChannel> control_;
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> c10d_communicator(c10::intrusive_ptr<c10d::Backend> backend,
-                                                std::string name, bool in_place,
-                                                at::Device device) {
-  return std::make_unique<C10dCommunicator>(std::move(backend), std::move(name), in_place, device);
+                                                C10dOptions options,
+                                                std::unique_ptr<ControlChannel> control) {
+  return std::make_unique<C10dCommunicator>(std::move(backend), std::move(options),
+                                            std::move(control));
 }
 
 }  // namespace tanren

@@ -1,19 +1,26 @@
-// A Communicator over any backend of c10d. Called by gloo.cpp, the NCCL plugin and users who have an own
-// process group.
+// A Communicator over any backend of c10d, with or without a control channel that ends its waits
+// when another rank is lost. Called by gloo.cpp, the NCCL plugin and users who have an own process
+// group.
 #pragma once
 
 #include "tanren/comm/communicator.h"
+#include "tanren/comm/control.h"
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <memory>
 #include <string>
 
 namespace tanren {
 
-// `in_place`: whether the backend can gather into the tensor that holds the part already.
-// `device`: whose tensors it carries.
+struct C10dOptions {
+  std::string name;              // of the engine
+  bool in_place = false;         // it can gather into the tensor that holds the part already
+  at::Device device = at::kCPU;  // whose tensors it carries
+};
+
 std::unique_ptr<Communicator> c10d_communicator(c10::intrusive_ptr<c10d::Backend> backend,
-                                                std::string name, bool in_place,
-                                                at::Device device = at::kCPU);
+                                                C10dOptions options,
+                                                std::unique_ptr<ControlChannel> control = nullptr);
 
 }  // namespace tanren

@@ -1,8 +1,9 @@
 // Communicator: sums and copies over the ranks of a run, on whichever engine carries them (in one
-// process, Gloo, NCCL). Invariant: every rank starts the same operations in the same order, and when a
-// wait returns, each rank's tensor holds bitwise the same numbers as every other's. One per rank, used
-// by one thread at a time; waits may come from another thread. What cannot be completed throws
-// CommError on every rank that waits: nobody hangs. Owned by Parts; users may bring their own.
+// process, Gloo, NCCL). Invariant: every rank starts the same operations in the same order, and
+// when a wait returns, each rank's tensor holds bitwise the same numbers as every other's. One per
+// rank, used by one thread at a time; waits may come from another thread. What cannot be completed
+// throws CommError on every rank that waits: nobody hangs. Owned by Parts; users may bring their
+// own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,8 +32,8 @@ class Communicator {
   // The device whose tensors this rank's operations take.
   virtual at::Device device() const { return at::kCPU; }
 
-  // tensor: dense, any shape, of the same number of elements and dtype on every rank. It becomes the
-  // sum over ranks.
+  // tensor: dense, any shape, of the same number of elements and dtype on every rank. It becomes
+  // the sum over ranks.
   virtual Work start_sum(const at::Tensor& tensor) = 0;
   // whole: world_size equal parts in a row, contiguous. `part` becomes the sum over ranks of the
   // rank-th part; `whole` is undefined afterwards.
@@ -42,8 +43,17 @@ class Communicator {
   // tensor becomes that of the rank `root`.
   virtual Work start_broadcast(const at::Tensor& tensor, int root) = 0;
 
-  // Every wait of this rank, and of the ranks that it reaches, ends with CommError(why). Thread-safe.
+  // Every wait, now and later, of this rank and of the others, ends with the CommError "[comm] rank
+  // <this>: <why>", or why as it is where it says a rank already. The first stays. Thread-safe.
   virtual void cancel(const std::string& why) = 0;
+  // CommError where a cancel, here or on another rank, or a lost rank has ended the run: for those
+  // who wait for nothing. Costs no communication.
+  virtual void check() const {}
+  // Where this rank is ("step 120"), which the others say if it is lost. May come every step.
+  virtual void set_state(const std::string& state) { (void)state; }
+  // The goodbye of a rank that has finished: its end is no failure. The destructor says it too,
+  // unless an exception destroys.
+  virtual void leave() {}
 
   void sum(const at::Tensor& tensor) { start_sum(tensor)->wait(); }
   void gather(const at::Tensor& whole, const at::Tensor& part) {

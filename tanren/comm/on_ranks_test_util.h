@@ -1,21 +1,19 @@
-// Ranks as threads, for tests: each runs the same function with its own communicator, over a ThreadGroup
-// or over Gloo's real connections on the loopback. All are joined; what one throws ends the waits of the
-// others and comes out of the call. Included by tests only.
+// Ranks as threads, for tests: each runs the same function with its own communicator, over a
+// ThreadGroup or over Gloo's real connections on the loopback. All are joined; what one throws ends
+// the waits of the others and comes out of the call. Included by tests only.
 #pragma once
 
 #include "tanren/base/error.h"
+#include "tanren/base/testing.h"
 #include "tanren/comm/gloo.h"
+#include "tanren/comm/sockets.h"
 #include "tanren/comm/thread_group.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -57,7 +55,7 @@ inline void run_ranks(int world_size,
       std::unique_ptr<Communicator> comm;
       const auto failed = [&](const char* what, bool may_be_echo) {
         failure.add(std::current_exception(), may_be_echo);
-        if (comm != nullptr) comm->cancel("[comm] rank " + std::to_string(rank) + ": " + what);
+        if (comm != nullptr) comm->cancel(what);
       };
       try {
         comm = communicator_of(rank);
@@ -84,35 +82,28 @@ inline void on_ranks(int world_size, const RankWork& work) {
   on_ranks(ThreadGroup(world_size), world_size, work);
 }
 
-// A port of the loopback that was free a moment ago.
-inline int free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  const bool found = ::bind(socket, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-                     ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  ::close(socket);
-  if (!found) throw std::runtime_error("the loopback has no free port");
-  return ntohs(address.sin_port);
-}
-
-inline World world_at(int rank, int size, int port) {
+inline World world_at(int rank, int size, const std::string& meeting) {
   World world;
   world.rank = world.local_rank = rank;
   world.size = world.local_size = size;
-  world.port = port;
+  set_meeting(world, meeting);
   return world;
+}
+
+// "tcp://" of a port of the loopback that was free a moment ago.
+inline std::string free_meeting() {
+  const int port = port_of(listening_socket("127.0.0.1", 0, false));
+  return "tcp://127.0.0.1:" + std::to_string(port);
 }
 
 // Over Gloo: the engine of ranks that are processes, here threads with connections of their own.
 inline void on_gloo_ranks(int world_size, const RankWork& work) {
-  const int port = free_port();
+  const TemporaryFolder folder;
+  const std::string meeting = "file://" + (folder.path() / "meeting").string();
   run_ranks(
       world_size,
       [&](int rank) {
-        return gloo_communicator(world_at(rank, world_size, port), std::chrono::seconds(60));
+        return gloo_communicator(world_at(rank, world_size, meeting), std::chrono::seconds(60));
       },
       work);
 }

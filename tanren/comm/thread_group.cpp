@@ -1,6 +1,7 @@
 #include "tanren/comm/thread_group.h"
 
 #include "tanren/base/error.h"
+#include "tanren/comm/cause.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -14,6 +15,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tanren {
@@ -45,7 +47,7 @@ at::Tensor row(const at::Tensor& tensor) { return tensor.view(-1); }
 // All parts summed into the first in rank order, and copied from there.
 void sum_all(const std::vector<Given>& ranks) {
   const at::Tensor& total = ranks.front().to;
-  for (size_t i = 1; i < ranks.size(); ++i) total.add_(ranks[i].from);
+  for (size_t i = 1; i < ranks.size(); ++i) total.add_(ranks[i].from.to(total.device()));
   for (size_t i = 1; i < ranks.size(); ++i) ranks[i].to.copy_(total);
 }
 
@@ -56,7 +58,7 @@ void sum_parts(const std::vector<Given>& ranks) {
       return row(ranks[rank].from).narrow(0, static_cast<int64_t>(i) * to.numel(), to.numel());
     };
     const at::Tensor total = part(0);
-    for (size_t rank = 1; rank < ranks.size(); ++rank) total.add_(part(rank));
+    for (size_t rank = 1; rank < ranks.size(); ++rank) total.add_(part(rank).to(total.device()));
     to.copy_(total);
   }
 }
@@ -76,7 +78,8 @@ void gather_parts(const std::vector<Given>& ranks) {
 }  // namespace
 
 struct ThreadGroup::Shared {
-  Shared(int size, Options given) : world_size(size), options(given), next(size, 0) {}
+  Shared(int size, Options given)
+      : world_size(size), options(std::move(given)), next(static_cast<size_t>(size), 0) {}
 
   std::shared_ptr<Call> start(int rank, const char* kind, const Given& given,
                               const Combine& combine);
@@ -197,6 +200,10 @@ class ThreadCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int world_size() const override { return shared_->world_size; }
   std::string_view name() const override { return "threads"; }
+  at::Device device() const override {
+    const auto& devices = shared_->options.devices;
+    return devices.empty() ? at::Device(at::kCPU) : devices.at(static_cast<size_t>(rank_));
+  }
 
   Work start_sum(const at::Tensor& tensor) override {
     return start("sum", {tensor, tensor}, sum_all);
@@ -218,7 +225,11 @@ class ThreadCommunicator final : public Communicator {
       }
     });
   }
-  void cancel(const std::string& why) override { shared_->cancel(why); }
+  void cancel(const std::string& why) override { shared_->cancel(cause_text(rank_, why)); }
+  void check() const override {
+    const std::lock_guard lock(shared_->mutex);
+    if (!shared_->aborted.empty()) throw CommError(shared_->aborted);
+  }
 
  private:
   Work start(const char* kind, const Given& given, const Combine& combine) {
@@ -239,7 +250,7 @@ class ThreadCommunicator final : public Communicator {
 ThreadGroup::ThreadGroup(int world_size) : ThreadGroup(world_size, Options{}) {}
 
 ThreadGroup::ThreadGroup(int world_size, Options options)
-    : shared_(std::make_shared<Shared>(world_size, options)) {}
+    : shared_(std::make_shared<Shared>(world_size, std::move(options))) {}
 
 std::unique_ptr<Communicator> ThreadGroup::communicator(int rank) const {
   return std::make_unique<ThreadCommunicator>(shared_, rank);

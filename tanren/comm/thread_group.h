@@ -1,6 +1,6 @@
-// ThreadGroup: ranks that are threads of one process. Sums run in rank order on the thread that comes
-// last, so they are the same every time; there is no network. A link of a given speed can be imitated,
-// to see what overlap hides. Thread-safe; outlives its communicators.
+// ThreadGroup: ranks that are threads of one process. Sums run in rank order on the thread that
+// comes last, so they are the same every time; there is no network. A link of a given speed can be
+// imitated, to see what overlap hides. Thread-safe; outlives its communicators.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -8,6 +8,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tanren {
 
@@ -16,6 +17,8 @@ class ThreadGroup {
   struct Options {
     double bytes_per_second = 0;  // of the imitated link, which all share; 0: no link
     std::chrono::milliseconds patience{600'000};  // a rank that comes later than this is missing
+    // By rank, where its tensors are; empty: all on the CPU. The same device may stand there twice.
+    std::vector<at::Device> devices = {};
   };
   explicit ThreadGroup(int world_size);
   ThreadGroup(int world_size, Options options);

@@ -46,11 +46,12 @@ TEST(ThreadGroup, a_cancel_ends_what_waits_and_what_comes_later) {
   const ThreadGroup group(2);
   std::string error;
   on_ranks(group, 2, [&](Communicator& comm) {
-    if (comm.rank() == 1) return comm.cancel("rank 1 stopped: no memory");
+    if (comm.rank() == 1) return comm.cancel("no memory");
     error = error_of<CommError>([&] { comm.sum(at::zeros({2})); });
     EXPECT_THROW(comm.start_sum(at::zeros({2})), CommError);
+    EXPECT_THROW(comm.check(), CommError);
   });
-  EXPECT_EQ(error, "rank 1 stopped: no memory");
+  EXPECT_EQ(error, "[comm] rank 1: no memory");
 }
 
 TEST(ThreadGroup, parts_that_make_no_whole_are_refused) {
@@ -104,6 +105,12 @@ TEST(ThreadGroup, a_broadcast_gives_all_ranks_the_root_s) {
     comm.broadcast(mine, 2);
     EXPECT_TRUE(at::equal(mine, at::full({5}, 2, at::kLong)));
   });
+}
+
+TEST(ThreadGroup, a_rank_may_stand_on_another_device) {
+  const ThreadGroup group(2, {.devices = {at::kCPU, at::Device(at::kMeta)}});
+  EXPECT_EQ(group.communicator(0)->device(), at::kCPU);
+  EXPECT_EQ(group.communicator(1)->device(), at::kMeta);
 }
 
 TEST(ThreadGroup, operations_overlap_and_are_waited_for_in_any_order) {

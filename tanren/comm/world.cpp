@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 namespace tanren {
@@ -30,8 +31,8 @@ const std::vector<Launcher> kLaunchers = {
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
     {"mpich", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_PORT"},
-    // Of the step that srun started: the job's own variables also stand in a shell inside it, which is
-    // one process.
+    // Of the step that srun started: the job's own variables also stand in a shell inside it, which
+    // is one process.
     {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
      "SLURM_JOB_ID"},
 };
@@ -44,8 +45,8 @@ int number(const Environment& environment, const char* name, int low, int high) 
   const bool ends = stop == text.data() + text.size() || *stop == '(' || *stop == ',';
   if (error == std::errc() && ends && value >= low && value <= high) return value;
   throw ConfigError(
-      fmt::format("[comm] the environment has {} = \"{}\", which should be a number "
-                  "from {} to {}; unset it, or start through the launcher",
+      fmt::format("[comm] the environment has {} = \"{}\", which should be a number from {} to {}; "
+                  "unset it, or start through the launcher",
                   name, text, low, high));
 }
 
@@ -63,12 +64,12 @@ void find_meeting_place(const Environment& environment, const Launcher& launcher
   } else if (world.local_size < world.size) {
     throw ConfigError(
         fmt::format("[comm] {} ranks on several machines ({} here) and no MASTER_ADDR; set it to "
-                    "the address of "
-                    "the machine of rank 0",
+                    "the address of the machine of rank 0",
                     world.size, world.local_size));
   }
   if (environment("MASTER_PORT")) {
     world.port = number(environment, "MASTER_PORT", kLowestPort, kHighestPort);
+    world.has_agent_store = environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
     return;
   }
   const auto job = environment(launcher.job);
@@ -91,7 +92,7 @@ Environment process_environment() {
   };
 }
 
-World world_of(const Environment& environment) {
+World world_of(const Environment& environment, const std::string& meeting) {
   for (const Launcher& launcher : kLaunchers) {
     const bool has_rank = environment(launcher.rank).has_value();
     const bool has_size = environment(launcher.size).has_value();
@@ -113,10 +114,59 @@ World world_of(const Environment& environment) {
     world.local_rank = environment(launcher.local_rank)
                            ? number(environment, launcher.local_rank, 0, world.local_size - 1)
                            : world.rank % world.local_size;
-    if (world.size > 1) find_meeting_place(environment, launcher, world);
+    if (world.size > 1 && meeting.empty()) find_meeting_place(environment, launcher, world);
+    world.attempt = environment("TORCHELASTIC_RESTART_COUNT").value_or("");
+    set_meeting(world, meeting);
     return world;
   }
+  World alone;
+  set_meeting(alone, meeting);  // refuses what is none
   return {};
+}
+
+void set_meeting(World& world, const std::string& meeting) {
+  constexpr std::string_view kTcp = "tcp://", kFile = "file://";
+  const auto refuse = [&](const char* why) {
+    throw ConfigError(fmt::format(
+        "[comm] the ranks cannot meet at \"{}\": {}; write tcp://host:port with rank 0's host and "
+        "a free port of it, or file:///path of a new file that all machines see",
+        meeting, why));
+  };
+  if (meeting.empty()) return;
+  if (meeting.rfind(kFile, 0) == 0) {
+    const std::string path = meeting.substr(kFile.size());
+    if (path.size() < 2 || path.front() != '/' || path.back() == '/') {
+      refuse("its path does not begin with /, or names no file");
+    }
+    world.file = path;
+    world.port = 0;
+  } else if (meeting.rfind(kTcp, 0) == 0) {
+    const std::string rest = meeting.substr(kTcp.size());
+    const size_t colon = rest.rfind(':');
+    if (colon == std::string::npos || colon == 0) refuse("it names no host and port");
+    std::string host = rest.substr(0, colon);
+    const bool has_brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
+    if (has_brackets) host = host.substr(1, host.size() - 2);
+    if (!has_brackets && host.find_first_of(":/@ ") != std::string::npos) {
+      refuse("its host is none; an IPv6 address stands in [ ]");
+    }
+    int port = 0;
+    const char *first = rest.data() + colon + 1, *last = rest.data() + rest.size();
+    const auto [stop, error] = std::from_chars(first, last, port);
+    if (error != std::errc() || stop != last || port < kLowestPort || port > kHighestPort) {
+      refuse("its port is no number from 1024 to 65535");
+    }
+    world.host = host;
+    world.port = port;
+    world.file.clear();
+  } else {
+    refuse("it begins with neither tcp:// nor file://");
+  }
+  world.has_agent_store = false;
+}
+
+std::string place_of(const World& world) {
+  return world.file.empty() ? fmt::format("{}:{}", world.host, world.port) : world.file;
 }
 
 }  // namespace tanren

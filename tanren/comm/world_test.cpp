@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <utility>
+#include <vector>
 
 namespace tanren {
 namespace {
@@ -13,12 +15,13 @@ namespace {
 using testing::error_of;
 using Variables = std::map<std::string, std::string>;
 
-World world_in(const Variables& variables) {
-  return world_of([&](const char* name) -> std::optional<std::string> {
+World world_in(const Variables& variables, const std::string& meeting = "") {
+  const auto find = [&](const char* name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     if (found == variables.end()) return std::nullopt;
     return found->second;
-  });
+  };
+  return world_of(find, meeting);
 }
 
 TEST(World, half_a_torchrun_is_an_error) {
@@ -56,6 +59,59 @@ TEST(World, several_machines_need_the_address_of_the_first) {
                                      {"PMIX_NAMESPACE", "job"}});
                          }),
                          "MASTER_ADDR");
+}
+
+TEST(World, a_meeting_that_is_no_url_is_refused_with_the_reason) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"node0:29500", "neither tcp:// nor file://"},
+      {"http://node0:29500", "neither tcp:// nor file://"},
+      {"tcp://node0", "no host and port"},
+      {"tcp://:29500", "no host and port"},
+      {"tcp://node0:", "its port"},
+      {"tcp://node0:80", "its port"},
+      {"tcp://node0:65536", "its port"},
+      {"tcp://node0:29500/run", "its port"},
+      {"tcp://::1:29500", "its host"},
+      {"tcp://me@node0:29500", "its host"},
+      {"file://meet", "its path"},
+      {"file:///", "its path"},
+      {"file:///tmp/", "its path"}};
+  for (const auto& [meeting, why] : cases) {
+    World world;
+    const std::string error = error_of<ConfigError>([&] { set_meeting(world, meeting); });
+    TANREN_EXPECT_CONTAINS(error, "\"" + meeting + "\": ");
+    TANREN_EXPECT_CONTAINS(error, why);
+  }
+}
+
+TEST(World, a_meeting_goes_before_the_environment_which_then_need_not_say_where) {
+  const Variables ranks = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "1"}};
+  EXPECT_THROW(world_in(ranks), ConfigError);
+  World world = world_in(ranks, "tcp://node7:29501");
+  EXPECT_EQ(place_of(world), "node7:29501");
+  EXPECT_EQ(world.rank, 1);
+  world = world_in(ranks, "tcp://[fe80::1]:29501");
+  EXPECT_EQ(world.host, "fe80::1");
+  EXPECT_EQ(world.port, 29501);
+  world = world_in(ranks, "file:///shared/meet me");
+  EXPECT_EQ(place_of(world), "/shared/meet me");
+  EXPECT_EQ(world.port, 0);
+  set_meeting(world, "");
+  EXPECT_EQ(place_of(world), "/shared/meet me");
+  EXPECT_EQ(world_in({}, "file:///shared/meet").size, 1);
+}
+
+TEST(World, torchrun_s_agent_may_keep_the_store_and_count_the_starts) {
+  Variables variables = {{"RANK", "0"},
+                         {"WORLD_SIZE", "2"},
+                         {"MASTER_PORT", "29500"},
+                         {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                         {"TORCHELASTIC_RESTART_COUNT", "3"}};
+  EXPECT_TRUE(world_in(variables).has_agent_store);
+  EXPECT_EQ(world_in(variables).attempt, "3");
+  EXPECT_FALSE(world_in(variables, "tcp://node7:29501").has_agent_store);
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  EXPECT_FALSE(world_in(variables).has_agent_store);
 }
 
 TEST(World, without_a_launcher_it_is_one) {

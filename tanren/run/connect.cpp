@@ -34,6 +34,13 @@ void add_data(const std::string& name, const Dataset& data, Facts& facts) {
   }
 }
 
+// Whose tensors NCCL carries: as plan_device takes it.
+at::Device device_of_rank(const RunConfig& config, const ParallelPlan& plan) {
+  if (plan.backend != "nccl") return at::kCPU;
+  if (config.run.device.rfind("cuda:", 0) == 0) return at::Device(config.run.device);
+  return {at::kCUDA, static_cast<at::DeviceIndex>(plan.local_rank)};
+}
+
 }  // namespace
 
 void check_same_config(const std::shared_ptr<Communicator>& ranks, const RunConfig& config) {
@@ -56,9 +63,12 @@ std::shared_ptr<Communicator> connect(const RunConfig& config, const World& worl
   probe_accelerators(machine, config.run.device);
   const ParallelPlan plan = plan_connection(config, machine);
   const auto patience = std::chrono::duration<double>(plan.patience_seconds);
+  // NCCL that the plan chose by itself gives way to Gloo where its plugin is not.
+  const bool chosen = config.parallel.backend == "auto" && plan.backend == "nccl";
   return make_communicator(
-      world, {.backend = plan.backend,
+      world, {.backend = chosen ? "auto" : plan.backend,
               .meeting = config.parallel.meeting,
+              .device = device_of_rank(config, plan),
               .patience = std::chrono::duration_cast<std::chrono::milliseconds>(patience)});
 }
 

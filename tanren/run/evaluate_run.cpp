@@ -75,7 +75,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
 
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
                               const Registry& registry, const std::atomic<bool>* stop) {
-  return with_ranks(config, world_of(process_environment()),
+  return with_ranks(config, world_of(process_environment(), config.parallel.meeting),
                     [&](const std::shared_ptr<Communicator>& ranks) {
                       return evaluate_on(ranks, config, checkpoint, registry, stop);
                     });
@@ -109,7 +109,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     evaluated.report.averaged = averaged;
     return evaluated;
   };
-  return with_ranks(described, world_of(process_environment()), work);
+  return with_ranks(described, world_of(process_environment(), described.parallel.meeting), work);
 }
 
 }  // namespace tanren

@@ -54,7 +54,8 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   RunConfig config = asked;
   const Pretrained source = take_start(has_weights ? kept : "", config);
   config.model = source.model;
-  Machine machine = with_world(probe_machine(), world_of(process_environment()));
+  Machine machine =
+      with_world(probe_machine(), world_of(process_environment(), config.parallel.meeting));
   probe_accelerators(machine, config.run.device);
   // Weights are counted as all else; the limit holds once the plan is fitted, which refuses with
   // numbers what cannot be.
@@ -297,7 +298,7 @@ RunOutput run(const RunInput& input, const Registry& registry) {
     return input.started_at +
            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  const World world = world_of(process_environment());
+  const World world = world_of(process_environment(), input.config.parallel.meeting);
   try {
     return with_ranks(input.config, world, [&](const std::shared_ptr<Communicator>& ranks) {
       return run_all(input, registry, ranks, elapsed);

@@ -201,6 +201,9 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (batch.epoch > seen_epoch && seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
     seen_epoch = batch.epoch;
     const int64_t step_before = run.step();
+    if (!parts.parallel->alone()) {  // for the others, if this rank is lost
+      parts.parallel->communicator().set_state("step " + std::to_string(step_before + 1));
+    }
     auto report = explained_update(run, parts, batch, surroundings.train, memory);
     if (!report) continue;  // abandoned: a stop was requested
     stop_agreed = report->stop_requested;

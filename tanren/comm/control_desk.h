@@ -1,0 +1,72 @@
+// What a run's threads and the thread of its control channel hand to each other: orders one way,
+// news the other. Invariant: the first news stays, and is handed to the callback once. Thread-safe,
+// torch-free. Called by control.cpp and the two ends of the channel.
+#pragma once
+
+#include "tanren/comm/sockets.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace tanren {
+
+class ControlDesk {
+ public:
+  using OnNews = std::function<void(const std::string& why)>;
+
+  // What the channel's thread is to do; each is handed over once.
+  struct Orders {
+    int64_t number = 0;
+    std::optional<std::string> state;
+    std::optional<std::string> failure;
+    bool leave = false;
+    bool stop = false;
+  };
+
+  ControlDesk();
+
+  // The run's side. fail and leave return when the order is on its way, or after a second.
+  void set_state(const std::string& state);
+  void fail(const std::string& text);  // also this rank's own news, without the callback
+  void leave();
+  void stop();
+  void set_on_news(OnNews call);
+  std::optional<std::string> news(std::chrono::milliseconds patience) const;
+  // Until the channel is complete. CommError with the news that came instead.
+  void wait_until_complete() const;
+
+  // The side of the channel's thread, which says so first.
+  void begin();
+  Orders take();
+  int wake_descriptor() const { return wake_.descriptor(); }
+  void set_done(int64_t number);  // the orders up to it
+  void set_complete();
+  std::string set_news(const std::string& text);  // the first, which may be another
+
+ private:
+  void wake() const;
+  void wait_until_done(std::unique_lock<std::mutex>& lock);
+
+  Socket wake_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  // Guarded by mutex_.
+  Orders next_;
+  int64_t done_ = 0;
+  bool complete_ = false;
+  std::optional<std::string> news_;
+  bool is_own_news_ = false;
+  std::thread::id thread_;
+  std::chrono::steady_clock::time_point state_sent_;
+
+  std::mutex call_mutex_;  // held while the callback runs; taken before mutex_
+  OnNews call_;
+};
+
+}  // namespace tanren

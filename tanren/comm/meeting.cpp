@@ -1,0 +1,241 @@
+#include "tanren/comm/meeting.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+#include "tanren/comm/sockets.h"
+
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <random>
+#include <sstream>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace tanren {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Store = c10::intrusive_ptr<c10d::Store>;
+
+bool is_elsewhere(const World& world) { return world.local_size < world.size; }
+
+Store store_at_address(const World& world, std::chrono::milliseconds patience) {
+  c10d::TCPStoreOptions options;
+  options.isServer = world.rank == 0 && !world.has_agent_store;
+  options.port = static_cast<uint16_t>(world.port);
+  options.numWorkers = static_cast<size_t>(world.size);
+  options.waitWorkers = false;  // its time-out does not say who is missing
+  options.timeout = patience;
+  // c10d's own way to wait for a server, or to find its port taken, is slow and loud.
+  if (options.isServer) {
+    Socket listener = listening_socket(world.host, world.port, is_elsewhere(world));
+    options.port = static_cast<uint16_t>(port_of(listener));
+    options.masterListenFd = listener.release();
+  } else {
+    try {
+      connected_socket(world.host, world.port, Clock::now() + patience);
+    } catch (const CommError& error) {
+      throw CommError(fmt::format(
+          "[comm] rank {} of {} does not reach rank 0: {}; is it running, and are MASTER_ADDR and "
+          "MASTER_PORT, or the meeting, its own?",
+          world.rank, world.size, std::string_view(error.what()).substr(sizeof "[comm]")));
+    }
+  }
+  return c10::make_intrusive<c10d::TCPStore>(world.host, options);
+}
+
+Store store_in_file(const World& world, std::chrono::milliseconds patience) {
+  const auto folder = std::filesystem::path(world.file).parent_path();
+  if (!std::filesystem::is_directory(folder)) {  // c10d would wait for it
+    throw CommError(
+        fmt::format("[comm] the ranks cannot meet at {}: there is no folder {}; make it",
+                    world.file, folder.string()));
+  }
+  auto store = c10::make_intrusive<c10d::FileStore>(world.file, world.size);
+  store->setTimeout(patience);
+  return store;
+}
+
+// One rank at the meeting.
+class Arrival {
+ public:
+  Arrival(Store store, const World& world, std::chrono::milliseconds patience)
+      : store_(std::move(store)),
+        world_(world),
+        patience_(patience),
+        end_(Clock::now() + patience) {}
+
+  void come() {
+    const std::string own = fmt::format("{}, pid {}", machine_name(), ::getpid());
+    if (store_->add(key_of(world_.rank), 1) > 1) {
+      const std::string who = "who/" + std::to_string(world_.rank);
+      fail(fmt::format(
+          "[comm] two processes say that they are rank {} of {} at {}: ({}) and ({}); each needs a "
+          "RANK of its own, each run a {}",
+          world_.rank, world_.size, place_of(world_),
+          store_->check({who}) ? store_->get_to_str(who) : "unknown", own,
+          world_.file.empty() ? "port" : "new file"));
+    }
+    store_->set("who/" + std::to_string(world_.rank), own);
+    if (world_.rank == 0) store_->set("size", std::to_string(world_.size));
+    for (int rank = 0; rank < world_.size; ++rank) {
+      if (!await(key_of(rank))) fail(missing_from(rank));
+      if (rank == 0 && await("size")) check_size(own);
+    }
+    // All are there and have compared. Rank 0 settles whether they go on; what is found later is told
+    // to its finder alone.
+    store_->set("counted/" + std::to_string(world_.rank), "yes");
+    if (world_.rank != 0) return;
+    for (int rank = 0; rank < world_.size; ++rank) {
+      if (!await("counted/" + std::to_string(rank))) fail(silent_text(rank));
+    }
+    if (store_->add("verdict", 1) == 1) return;
+    while (await("failed")) {  // throws what it says
+    }
+    throw CommError(silent_text(0));
+  }
+
+  // What rank 0 says under `key`, once it does. CommError.
+  std::string told(const std::string& key) {
+    if (!await(key)) fail(silent_text(0));
+    return store_->get_to_str(key);
+  }
+  void tell(const std::string& key, const std::string& text) { store_->set(key, text); }
+
+ private:
+  static std::string key_of(int rank) { return "rank/" + std::to_string(rank); }
+  double seconds() const { return std::chrono::duration<double>(patience_).count(); }
+
+  // False when patience has ended. CommError where another rank has found something wrong.
+  bool await(const std::string& key) {
+    const std::chrono::milliseconds pause(world_.file.empty() ? 2 : 20);
+    for (;;) {
+      if (store_->check({"failed"})) {
+        const std::string text = store_->get_to_str("failed");
+        store_->add("heard", 1);
+        linger();
+        throw CommError(text);
+      }
+      if (store_->check({key})) return true;
+      if (Clock::now() >= end_) return false;
+      std::this_thread::sleep_for(pause);
+    }
+  }
+
+  [[noreturn]] void fail(const std::string& text) {
+    if (store_->add("verdict", 1) == 1) store_->set("failed", text);
+    store_->add("heard", 1);
+    linger();
+    throw CommError(text);
+  }
+
+  // With rank 0 the store goes: those that are here hear of it first.
+  void linger() {
+    if (world_.rank != 0) return;
+    int present = 0;
+    for (int rank = 0; rank < world_.size; ++rank) present += store_->check({key_of(rank)}) ? 1 : 0;
+    const auto end = Clock::now() + std::chrono::seconds(1);
+    while (store_->add("heard", 0) < present && Clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+
+  void check_size(const std::string& own) {
+    const std::string size = store_->get_to_str("size");
+    if (size == std::to_string(world_.size)) return;
+    fail(
+        fmt::format("[comm] rank {} ({}) was started as one of {} ranks, rank 0 at {} as one of "
+                    "{}; give all the same WORLD_SIZE",
+                    world_.rank, own, world_.size, place_of(world_), size));
+  }
+
+  std::string silent_text(int rank) const {
+    return fmt::format("[comm] rank {} of {} came to {} and said nothing more in {} s", rank,
+                       world_.size, place_of(world_), seconds());
+  }
+
+  std::string missing_from(int first) const {
+    std::string missing;
+    for (int rank = first; rank < world_.size; ++rank) {
+      if (store_->check({key_of(rank)})) continue;
+      missing += fmt::format("{}{}", missing.empty() ? "" : ", ", rank);
+    }
+    return fmt::format("[comm] after {} s these ranks of {} have not come to {}: {}", seconds(),
+                       world_.size, place_of(world_), missing);
+  }
+
+  Store store_;
+  const World& world_;
+  const std::chrono::milliseconds patience_;
+  const Clock::time_point end_;
+};
+
+std::string random_word() {
+  std::random_device source;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", source(), source(), source(), source());
+}
+
+std::unique_ptr<ControlChannel> open_control(Arrival& arrival, const World& world,
+                                             const std::string& own_address,
+                                             std::chrono::milliseconds patience) {
+  ControlChannel::Options options{world.rank, world.size, random_word(), patience};
+  if (world.rank == 0) {
+    // Where the others have reached rank 0 already, or in a file what this machine takes for its
+    // own.
+    const std::string host = world.file.empty() ? world.host : own_address;
+    Socket listener = listening_socket(host, 0, is_elsewhere(world));
+    arrival.tell("control", fmt::format("{} {} {}", port_of(listener), options.run_id, host));
+    return ControlChannel::lead(std::move(listener), options);
+  }
+  std::istringstream words(arrival.told("control"));
+  int port = 0;
+  std::string host;
+  words >> port >> options.run_id >> host;
+  return ControlChannel::join(host, port, options);
+}
+
+std::string address_of(const World& world) {
+  const char* given = std::getenv("GLOO_SOCKET_IFNAME");  // as PyTorch reads it
+  const std::string interface = given == nullptr ? "" : given;
+  if (!interface.empty()) return address_of_interface(interface);
+  if (!is_elsewhere(world)) {
+    return world.file.empty() ? address_towards(world.host, world.port) : "127.0.0.1";
+  }
+  if (!world.file.empty()) return address_of_interface("");
+  const std::string address = address_towards(world.host, world.port);
+  // Rank 0's machine may know its own name as the loopback.
+  return address.rfind("127.", 0) == 0 || address == "::1" ? address_of_interface("") : address;
+}
+
+}  // namespace
+
+Meeting meet(const World& world, std::chrono::milliseconds patience) {
+  try {
+    const Store root =
+        world.file.empty() ? store_at_address(world, patience) : store_in_file(world, patience);
+    const Store store = c10::make_intrusive<c10d::PrefixStore>("tanren/" + world.attempt, root);
+    Arrival arrival(store, world, patience);
+    arrival.come();
+    Meeting meeting{store, nullptr, address_of(world)};
+    meeting.control = open_control(arrival, world, meeting.own_address, patience);
+    return meeting;
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CommError(fmt::format("[comm] rank {} of {} lost the others while they met at {}: {}",
+                                world.rank, world.size, place_of(world), first_line(error.what())));
+  }
+}
+
+}  // namespace tanren

@@ -1,0 +1,27 @@
+// The meeting of the ranks that are processes, at rank 0's address or in a file: who does not come,
+// comes twice or counts other ranks is named, on all that came. Called by the communicators of Gloo
+// and NCCL.
+#pragma once
+
+#include "tanren/comm/control.h"
+#include "tanren/comm/world.h"
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+namespace tanren {
+
+struct Meeting {
+  c10::intrusive_ptr<c10d::Store>
+      store;  // of this start of this run; rank 0 keeps it for the others
+  std::unique_ptr<ControlChannel> control;
+  std::string own_address;  // of this machine, as the others reach it
+};
+
+// Waits until all ranks of `world` are there, at most `patience`. CommError.
+Meeting meet(const World& world, std::chrono::milliseconds patience);
+
+}  // namespace tanren

@@ -1,0 +1,150 @@
+#include "tanren/comm/meeting.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/testing.h"
+#include "tanren/comm/on_ranks_test_util.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace tanren {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::error_of;
+using testing::free_meeting;
+using testing::TemporaryFolder;
+using testing::world_at;
+
+// Both places: each has to tell the same.
+class MeetingAt : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::string place() const {
+    return std::string(GetParam()) == "file" ? "file://" + (folder_.path() / "meeting").string()
+                                             : free_meeting();
+  }
+  // What each world's meeting ends with; empty where it met.
+  static std::vector<std::string> errors_of(const std::vector<World>& worlds,
+                                            std::chrono::milliseconds patience) {
+    std::vector<std::string> errors(worlds.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < worlds.size(); ++i) {
+      threads.emplace_back([&, i] {
+        try {
+          meet(worlds[i], patience).control->leave();
+        } catch (const CommError& error) {
+          errors[i] = error.what();
+        }
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    return errors;
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Both, MeetingAt, ::testing::Values("tcp", "file"));
+
+TEST_P(MeetingAt, a_rank_that_does_not_come_is_named_on_all) {
+  const std::string meeting = place();
+  const auto errors = errors_of({world_at(0, 4, meeting), world_at(2, 4, meeting)}, 300ms);
+  for (const auto& error : errors) {
+    TANREN_EXPECT_CONTAINS(error, "after 0.3 s these ranks of 4 have not come to " +
+                                      place_of(world_at(0, 4, meeting)) + ": 1, 3");
+  }
+}
+
+TEST_P(MeetingAt, two_processes_with_one_rank_are_told_and_so_are_the_others) {
+  const std::string meeting = place();
+  const auto errors =
+      errors_of({world_at(0, 3, meeting), world_at(1, 3, meeting), world_at(1, 3, meeting)}, 20s);
+  for (const auto& error : errors) {
+    TANREN_EXPECT_CONTAINS(error, "two processes say that they are rank 1 of 3");
+    TANREN_EXPECT_CONTAINS(error, "pid " + std::to_string(::getpid()));
+  }
+}
+
+TEST_P(MeetingAt, ranks_that_count_other_ranks_are_told_on_all) {
+  const std::string meeting = place();
+  for (const auto& error : errors_of(
+           {world_at(0, 3, meeting), world_at(1, 3, meeting), world_at(2, 4, meeting)}, 20s)) {
+    TANREN_EXPECT_CONTAINS(error, "[comm] rank 2 (");
+    TANREN_EXPECT_CONTAINS(error, "was started as one of 4 ranks, rank 0 at ");
+    TANREN_EXPECT_CONTAINS(error, " as one of 3");
+  }
+}
+
+TEST_P(MeetingAt, all_that_come_meet) {
+  for (const int size : {1, 2, 4}) {
+    const std::string meeting =
+        place() + (std::string(GetParam()) == "file" ? std::to_string(size) : "");
+    std::vector<World> worlds;
+    for (int rank = 0; rank < size; ++rank) worlds.push_back(world_at(rank, size, meeting));
+    EXPECT_EQ(errors_of(worlds, 30s), std::vector<std::string>(worlds.size()));
+  }
+}
+
+TEST_P(MeetingAt, ranks_of_several_machines_meet) {
+  const std::string meeting = place();
+  std::vector<World> worlds;
+  for (int rank = 0; rank < 2; ++rank) {
+    worlds.push_back(world_at(rank, 2, meeting));
+    worlds.back().local_rank = 0;
+    worlds.back().local_size = 1;
+  }
+  EXPECT_EQ(errors_of(worlds, 30s), std::vector<std::string>(2));
+}
+
+TEST(Meeting, rank_0_that_is_not_there_is_said) {
+  TANREN_EXPECT_CONTAINS(error_of<CommError>([] { meet(world_at(1, 2, free_meeting()), 200ms); }),
+                         "rank 1 of 2 does not reach rank 0: nobody receives at 127.0.0.1:");
+}
+
+TEST(Meeting, an_occupied_port_is_said_at_once) {
+  const Socket occupied = listening_socket("127.0.0.1", 0, false);
+  const std::string port = std::to_string(port_of(occupied));
+  const std::string error =
+      error_of<CommError>([&] { meet(world_at(0, 2, "tcp://127.0.0.1:" + port), 60s); });
+  TANREN_EXPECT_CONTAINS(error, "at port " + port + " of 127.0.0.1: Address already in use");
+}
+
+TEST(Meeting, a_host_of_no_address_is_said) {
+  TANREN_EXPECT_CONTAINS(
+      error_of<CommError>([] { meet(world_at(1, 2, "tcp://no.such.host.invalid:29500"), 200ms); }),
+      "the host \"no.such.host.invalid\" has no address");
+}
+
+TEST(Meeting, a_file_in_no_folder_is_said_at_once) {
+  const TemporaryFolder folder;
+  const std::string missing = (folder.path() / "none").string();
+  TANREN_EXPECT_CONTAINS(
+      error_of<CommError>([&] { meet(world_at(0, 2, "file://" + missing + "/meet"), 60s); }),
+      "there is no folder " + missing);
+}
+
+TEST(Meeting, a_file_of_an_earlier_run_is_not_taken_for_this_one) {
+  const TemporaryFolder folder;
+  const std::string meeting = "file://" + (folder.path() / "meeting").string();
+  EXPECT_THROW(meet(world_at(1, 2, meeting), 50ms), CommError);
+  TANREN_EXPECT_CONTAINS(error_of<CommError>([&] { meet(world_at(1, 2, meeting), 20s); }),
+                         "new file");
+}
+
+TEST(Meeting, a_second_start_of_the_run_has_a_store_of_its_own) {
+  const TemporaryFolder folder;
+  World world = world_at(0, 1, "file://" + (folder.path() / "meeting").string());
+  world.size = 2;
+  EXPECT_THROW(meet(world, 50ms), CommError);
+  world.attempt = "1";
+  TANREN_EXPECT_CONTAINS(error_of<CommError>([&] { meet(world, 50ms); }), "have not come");
+}
+
+}  // namespace
+}  // namespace tanren

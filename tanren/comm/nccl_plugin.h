@@ -1,0 +1,27 @@
+// The door between tanren and its optional plugin for CUDA, libtanren_cuda.so, which is loaded when
+// a run asks for NCCL: the one function that it has, by name. Both sides are built against the same
+// libtorch. Called by backend.cpp.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+
+namespace tanren {
+
+struct NcclRequest {
+  c10::intrusive_ptr<c10d::Store> store;  // of the ranks that take part
+  int rank = 0;
+  int size = 1;
+  int device = 0;                      // index of the CUDA device of this rank
+  std::chrono::milliseconds patience;  // the longest that one operation may take
+};
+
+// Throws what c10d throws.
+using NcclBackend = c10::intrusive_ptr<c10d::Backend>(const NcclRequest& request);
+inline constexpr const char* kNcclPlugin = "libtanren_cuda.so";
+// The number changes with NcclRequest.
+inline constexpr const char* kNcclBackend = "tanren_nccl_backend_1";
+
+}  // namespace tanren

@@ -1,0 +1,108 @@
+// One rank that is a process, for lost_rank_test: comm_rank WHAT [RANK SIZE MEETING]; without the latter
+// the launcher's environment says them. It writes "ready", a line every five steps, and the error that
+// ended it. 0: it finished, 3: a CommError, 4: an error of its own.
+#include "tanren/base/error.h"
+#include "tanren/comm/backend.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <chrono>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+void say(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+void pause_for_a_while() { std::this_thread::sleep_for(2ms); }
+
+// What the ranks do, step by step; true at the end.
+bool step_of(const std::string& what, tanren::Communicator& comm, int step,
+             const at::Tensor& data) {
+  if (what == "sums") {  // nearly always in one
+    comm.sum(data);
+  } else if (what == "few") {
+    comm.sum(data);
+    return step == 10;
+  } else if (what == "late") {  // all wait in a sum for the last rank, which does not come
+    if (comm.rank() == comm.world_size() - 1) {
+      comm.check();
+      pause_for_a_while();
+    } else {
+      comm.sum(data);
+    }
+  } else if (what == "alone") {  // nobody waits for anybody
+    comm.check();
+    pause_for_a_while();
+  } else if (what == "error") {
+    if (comm.rank() == comm.world_size() - 1 && step == 5) {
+      throw std::runtime_error("[data] row 7 has 3 columns");
+    }
+    comm.sum(data);
+  } else if (what == "leave") {  // each at a time of its own
+    if (step == 5 + comm.rank() * 10) {
+      comm.leave();
+      return true;
+    }
+    comm.check();
+    pause_for_a_while();
+  } else {
+    throw std::invalid_argument(what);
+  }
+  return false;
+}
+
+int run(const std::string& what, const tanren::World& world, const std::string& meeting) {
+  if (what == "nccl") {
+    const auto comm = tanren::make_communicator(world, {.backend = "nccl",
+                                                        .meeting = meeting,
+                                                        .device = at::Device(at::kCUDA, 0),
+                                                        .patience = 1min});
+    say(std::string(comm->name()) + " of " + std::to_string(comm->world_size()) + " on " +
+        comm->device().str());
+    return 0;
+  }
+  const auto comm = tanren::make_communicator(world, {.meeting = meeting, .patience = 10min});
+  say("ready");
+  const at::Tensor data = at::zeros({300'000});
+  for (int step = 1;; ++step) {
+    comm->set_state("step " + std::to_string(step));
+    try {
+      if (step_of(what, *comm, step, data)) return 0;
+    } catch (const tanren::CommError&) {
+      throw;
+    } catch (const std::exception& error) {
+      comm->cancel(error.what());
+      throw;
+    }
+    if (step % 5 == 0) say("step " + std::to_string(step) + " is done");
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  at::set_num_threads(1);
+  try {
+    if (argc == 2) return run(argv[1], tanren::world_of(tanren::process_environment()), "");
+    if (argc != 5) throw std::invalid_argument("comm_rank WHAT [RANK SIZE MEETING]");
+    tanren::World world;
+    world.rank = world.local_rank = std::stoi(argv[2]);
+    world.size = world.local_size = std::stoi(argv[3]);
+    return run(argv[1], world, argv[4]);
+  } catch (const tanren::CommError& error) {
+    say(error.what());
+    return 3;
+  } catch (const std::exception& error) {
+    say(error.what());
+    return 4;
+  }
+}

@@ -1,0 +1,135 @@
+// Ranks that are real processes, killed, failing and leaving: the others end soon and say who and why.
+// Designed for 2 seconds, held to 10.
+#include "tanren/base/testing.h"
+#include "tests/support/child.h"
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <vector>
+
+namespace tanren {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Child;
+using testing::TemporaryFolder;
+using Clock = Child::Clock;
+
+class Ranks {
+ public:
+  Ranks(int size, const std::string& what, const std::vector<std::string>& environment = {}) {
+    const std::string meeting = "file://" + (folder_.path() / "meeting").string();
+    for (int rank = 0; rank < size; ++rank) {
+      children_.emplace_back(std::vector<std::string>{TANREN_COMM_RANK, what, std::to_string(rank),
+                                                      std::to_string(size), meeting},
+                             environment);
+    }
+  }
+  Child& operator[](int rank) { return children_[static_cast<size_t>(rank)]; }
+  int size() const { return static_cast<int>(children_.size()); }
+  void await(const std::string& part) {
+    for (auto& child : children_) ASSERT_TRUE(child.await(part, 60s)) << child.text();
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::vector<Child> children_;
+};
+
+// Kills `victim` and checks how the others end; the longest that one took.
+void expect_all_name_the_lost(Ranks& ranks, int victim) {
+  const auto start = Clock::now();
+  ranks[victim].signal(SIGKILL);
+  EXPECT_EQ(ranks[victim].ended(10s), 128 + SIGKILL);
+  char machine[256] = {};
+  ::gethostname(machine, sizeof machine - 1);
+  const std::string lost = "[comm] rank " + std::to_string(victim) + " (" + machine + ", pid " +
+                           std::to_string(ranks[victim].pid()) +
+                           ") is gone without a word (last heard at step ";
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    if (rank == victim) continue;
+    EXPECT_EQ(ranks[rank].ended(10s), 3) << ranks[rank].text();
+    TANREN_EXPECT_CONTAINS(ranks[rank].text(), lost);
+  }
+  const std::chrono::duration<double> took = Clock::now() - start;
+  EXPECT_LT(took.count(), 10);
+  ::testing::Test::RecordProperty("seconds", std::to_string(took.count()));
+  std::printf("the others ended after %.2f s\n", took.count());
+}
+
+class LostRank : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Each, LostRank, ::testing::Values(0, 1, 2, 3));
+
+TEST_P(LostRank, of_four_that_is_killed_among_sums_is_named_by_the_others) {
+  Ranks ranks(4, "sums");
+  ranks.await("step 20 is done");
+  expect_all_name_the_lost(ranks, GetParam());
+}
+
+TEST_P(LostRank, of_four_that_is_killed_outside_of_all_collectives_is_named_by_the_others) {
+  Ranks ranks(4, "alone");
+  ranks.await("step 200 is done");
+  expect_all_name_the_lost(ranks, GetParam());
+}
+
+TEST_P(LostRank, of_four_that_is_killed_while_a_sum_waits_is_named_by_the_others) {
+  Ranks ranks(4, "late");
+  ASSERT_TRUE(ranks[3].await("step 200 is done", 60s)) << ranks[3].text();
+  expect_all_name_the_lost(ranks, GetParam());
+}
+
+TEST(LostRanks, in_worlds_of_two_and_three_too) {
+  for (const int size : {2, 3}) {
+    Ranks ranks(size, "sums");
+    ranks.await("step 20 is done");
+    expect_all_name_the_lost(ranks, size - 1);
+  }
+}
+
+TEST(FailedRank, s_own_error_reaches_all_that_wait) {
+  for (const int size : {1, 2, 4}) {
+    Ranks ranks(size, "error");
+    for (int rank = 0; rank < size; ++rank) {
+      const bool is_it = rank == size - 1;
+      EXPECT_EQ(ranks[rank].ended(60s), is_it ? 4 : 3) << ranks[rank].text();
+      TANREN_EXPECT_CONTAINS(ranks[rank].text(), is_it
+                                                     ? "\n[data] row 7 has 3 columns\n"
+                                                     : "\n[comm] rank " + std::to_string(size - 1) +
+                                                           ": [data] row 7 has 3 columns\n");
+    }
+  }
+}
+
+TEST(LeavingRank, disturbs_nobody) {
+  for (const int size : {1, 2, 3, 4}) {
+    Ranks ranks(size, "leave");
+    for (int rank = 0; rank < size; ++rank) {
+      EXPECT_EQ(ranks[rank].ended(60s), 0) << ranks[rank].text();
+    }
+  }
+}
+
+// The door to the plugin, with one behind it that carries nothing.
+TEST(NcclPlugin, is_loaded_from_the_library_path_and_given_rank_size_and_device) {
+  Ranks ranks(2, "nccl", {"LD_LIBRARY_PATH=" TANREN_FAKE_PLUGIN_FOLDER});
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(ranks[rank].ended(60s), 0) << ranks[rank].text();
+    EXPECT_EQ(ranks[rank].text(), "nccl of 2 on cuda:0\n");
+  }
+}
+
+TEST(NcclPlugin, that_is_missing_is_said_with_what_to_do) {
+  Ranks ranks(2, "nccl");
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(ranks[rank].ended(60s), 3) << ranks[rank].text();
+    TANREN_EXPECT_CONTAINS(ranks[rank].text(), "[comm] backend nccl: the plugin libtanren_cuda.so");
+  }
+}
+
+}  // namespace
+}  // namespace tanren
