@@ -48,6 +48,7 @@
 
 #include "tanren/accumulation/loss_meter.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/stored_state.h"
 #include "tanren/guard/growth_watch.h"
 #include "tanren/guard/guard.h"
 #include "tanren/guard/spike_detector.h"
@@ -63,8 +64,10 @@
 #include "tanren/optimizer/plateau.h"
 #include "tanren/optimizer/schedule.h"
 #include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/flat_layout.h"
 #include "tanren/parallel/gradients.h"
 #include "tanren/parallel/reducer.h"
+#include "tanren/parallel/sharded_parameters.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/precision/half_convolution.h"
 #include "tanren/precision/loss_scaler.h"

@@ -102,8 +102,8 @@ double update(Training& training, const GlobalBatch& batch) {
 
 void save(const Training& training, const std::filesystem::path& folder) {
   Snapshot snapshot;
-  for (const auto& [name, tensor] : parameters_of(*training.model)) {
-    snapshot.model.tensors.set(name, tensor.detach());
+  for (const auto& parameter : parameters_of(*training.model)) {
+    snapshot.model.tensors.set(parameter.name, parameter.tensor.detach());
   }
   snapshot.optimizer = training.optimizer->state();
   snapshot.run.values = {{"attempt", training.attempt},
@@ -119,8 +119,8 @@ void load(Training& training, const std::filesystem::path& step_folder) {
   const Snapshot snapshot = read_checkpoint(step_folder);
   {
     const at::NoGradGuard no_grad;
-    for (const auto& [name, tensor] : parameters_of(*training.model)) {
-      at::Tensor(tensor).copy_(snapshot.model.tensors.at(name));
+    for (const auto& parameter : parameters_of(*training.model)) {
+      at::Tensor(parameter.tensor).copy_(snapshot.model.tensors.at(parameter.name));
     }
   }
   training.optimizer->load(snapshot.optimizer);

@@ -103,7 +103,9 @@ void train(const std::string& file) {
     }
   }
   TensorMap weights;
-  for (const auto& [name, tensor] : parameters_of(model)) weights.set(name, tensor.detach());
+  for (const auto& parameter : parameters_of(model)) {
+    weights.set(parameter.name, parameter.tensor.detach());
+  }
   parallel.check_equal(weights, "at the end");
   if (world.rank == 0) std::cout << "the weights of " << world.size << " ranks are equal\n";
 }

@@ -3,14 +3,18 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/safetensors.h"
+#include "tanren/base/text.h"
 #include "tanren/checkpoint/manifest.h"
 #include "tanren/checkpoint/values_json.h"
+#include "tanren/comm/exchange.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <functional>
 
 namespace tanren {
 
@@ -92,14 +96,36 @@ void link_best(const fs::path& folder, const std::vector<int64_t>& best) {
   if (fs::is_symlink(link, error)) fs::remove(link, error);
 }
 
-void write_files(const fs::path& folder, const Snapshot& snapshot) {
+// The file of rank `rank` where `ranks` share the optimizer's state.
+std::string slices_name(int64_t rank, int64_t ranks) {
+  return fmt::format("optimizer-{:05}-of-{:05}.safetensors", rank, ranks);
+}
+
+// How many files of slices there are by the name of the first; 0: none.
+int64_t num_slice_files(const fs::path& folder) {
+  const std::string start = "optimizer-00000-of-", end = ".safetensors";
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    int64_t ranks = 0;
+    if (!name.starts_with(start) || !name.ends_with(end)) continue;
+    const char* last = name.data() + name.size() - end.size();
+    const auto result = std::from_chars(name.data() + start.size(), last, ranks);
+    const bool read = result.ec == std::errc() && result.ptr == last;
+    if (read && ranks > 0 && slices_name(0, ranks) == name) return ranks;
+  }
+  return 0;
+}
+
+// All but slices of the optimizer's state.
+void write_files(const fs::path& folder, const Snapshot& snapshot, bool shared) {
   write_safetensors(folder / kModel, snapshot.model.tensors, {{"format", "pt"}});
-  write_safetensors(folder / kOptimizer, snapshot.optimizer.tensors);
+  if (!shared) write_safetensors(folder / kOptimizer, snapshot.optimizer.tensors);
   const bool averages = !snapshot.average.tensors.empty();
   if (averages) write_safetensors(folder / kAverage, snapshot.average.tensors, {{"format", "pt"}});
   write_safetensors(folder / kRandom, snapshot.run.tensors);
   Json state{{"run", values_to_json(snapshot.run.values)},
-             {"optimizer", values_to_json(snapshot.optimizer.values)},
+             {"optimizer",
+              values_to_json(shared ? std::map<std::string, Value>() : snapshot.optimizer.values)},
              {"model", values_to_json(snapshot.model.values)}};
   if (averages) state["average"] = values_to_json(snapshot.average.values);
   write_file(folder / kState, state.dump(1) + "\n");
@@ -155,7 +181,7 @@ fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& 
     fs::create_directories(folder);
     remove_temporaries(folder);
     fs::create_directory(temporary);
-    write_files(temporary, snapshot);
+    write_files(temporary, snapshot, /*shared=*/false);
     put_in_place(temporary, target);
     sync_folder(folder);
   } catch (const fs::filesystem_error& failure) {
@@ -168,6 +194,61 @@ fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& 
     fs::remove_all(temporary, ignored);
     throw;
   }
+  link_best(folder, best);
+  remove_old(folder, keep, target, best);
+  return target;
+}
+
+namespace {
+
+// `work` on each rank; what one of them throws, all throw.
+void do_together(Communicator& ranks, const fs::path& target, const std::function<void()>& work) {
+  std::string failure;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    failure = first_line(error.what());
+  }
+  const auto failures = gather_texts(ranks, failure);
+  for (size_t rank = 0; rank < failures.size(); ++rank) {
+    if (failures[rank].empty()) continue;
+    throw RunError("[checkpoint] rank " + std::to_string(rank) + " cannot write its part of " +
+                   target.string() + " (" + failures[rank] +
+                   "); check the folder's rights and free space there");
+  }
+}
+
+}  // namespace
+
+fs::path write_shared_checkpoint(const fs::path& folder, int64_t step, const Snapshot& snapshot,
+                                 int64_t keep, const std::vector<int64_t>& best,
+                                 Communicator& ranks) {
+  fs::path target = folder / ("step-" + std::to_string(step));
+  const fs::path temporary = folder / (kTemporary + target.filename().string());
+  const bool is_first = ranks.rank() == 0;
+  try {
+    do_together(ranks, target, [&] {
+      if (!is_first) return;
+      fs::create_directories(folder);
+      remove_temporaries(folder);
+      fs::create_directory(temporary);
+    });
+    do_together(ranks, target, [&] {
+      write_slices(temporary / slices_name(ranks.rank(), ranks.world_size()), snapshot.optimizer,
+                   snapshot.slices);
+    });
+    do_together(ranks, target, [&] {
+      if (!is_first) return;
+      write_files(temporary, snapshot, /*shared=*/true);
+      put_in_place(temporary, target);
+      sync_folder(folder);
+    });
+  } catch (...) {
+    std::error_code ignored;
+    if (is_first) fs::remove_all(temporary, ignored);
+    throw;
+  }
+  if (!is_first) return target;
   link_best(folder, best);
   remove_old(folder, keep, target, best);
   return target;
@@ -191,16 +272,32 @@ std::optional<fs::path> best_checkpoint(const fs::path& folder) {
   return error ? std::nullopt : checkpoint_of_step(folder, step_of(target));
 }
 
-Snapshot read_checkpoint(const fs::path& step_folder) {
-  verify_manifest(step_folder, {kModel, kOptimizer, kRandom, kState, kConfig, kPlan});
+Snapshot read_checkpoint(const fs::path& step_folder, int64_t rank, int64_t ranks) {
+  const int64_t files = is_complete(step_folder) ? num_slice_files(step_folder) : 0;
+  std::vector<std::string> required = {kModel, kRandom, kState, kConfig, kPlan};
+  std::vector<std::string> others;  // of slices, that another rank verifies
+  if (files == 0) required.emplace_back(kOptimizer);
+  for (int64_t i = 0; i < files; ++i) {
+    required.push_back(slices_name(i, files));
+    if (i % ranks != rank) others.push_back(required.back());
+  }
+  verify_manifest(step_folder, required, [&](const std::string& name) {
+    return std::find(others.begin(), others.end(), name) != others.end();
+  });
   const auto state = Json::parse(read_file(step_folder / kState), nullptr, false);
   const bool averages = fs::exists(step_folder / kAverage);
-  return {.model = read_part(step_folder / kModel, state, "model"),
-          .optimizer = read_part(step_folder / kOptimizer, state, "optimizer"),
-          .average = averages ? read_part(step_folder / kAverage, state, "average") : State{},
-          .run = read_part(step_folder / kRandom, state, "run"),
-          .config_toml = read_file(step_folder / kConfig),
-          .plan_text = read_file(step_folder / kPlan)};
+  Snapshot snapshot{
+      .model = read_part(step_folder / kModel, state, "model"),
+      .optimizer = {},
+      .average = averages ? read_part(step_folder / kAverage, state, "average") : State{},
+      .run = read_part(step_folder / kRandom, state, "run"),
+      .config_toml = read_file(step_folder / kConfig),
+      .plan_text = read_file(step_folder / kPlan)};
+  if (files == 0) snapshot.optimizer = read_part(step_folder / kOptimizer, state, "optimizer");
+  for (int64_t i = 0; i < files; ++i) {
+    read_slices(step_folder / slices_name(i, files), snapshot.optimizer, snapshot.slices);
+  }
+  return snapshot;
 }
 
 }  // namespace tanren

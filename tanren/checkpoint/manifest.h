@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,9 @@ void write_manifest(const std::filesystem::path& folder);
 // True if the marker is there, whatever the state of the rest.
 bool is_complete(const std::filesystem::path& folder);
 // Checks marker, manifest, and every listed file; `required` must be among them. CheckpointError
-// naming the first file that is missing, cut off or changed.
-void verify_manifest(const std::filesystem::path& folder, const std::vector<std::string>& required);
+// naming the first file that is missing, cut off or changed. Of files for which `skips` is true only the
+// size is looked at: another rank reads them.
+void verify_manifest(const std::filesystem::path& folder, const std::vector<std::string>& required,
+                     const std::function<bool(const std::string&)>& skips = {});
 
 }  // namespace tanren

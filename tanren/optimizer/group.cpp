@@ -193,7 +193,7 @@ OptimizerOptions resolved(const OptimizerOptions& options,
   own.layer_decay = 1;
   own.layers.clear();
   for (const NamedParameter& parameter : parameters) {
-    const auto [scale, decay] = value_of_name.at(parameter.name);
+    const auto [scale, decay] = value_of_name.at(parameter.rule_name());
     own.groups.push_back({{parameter.name}, scale, decay});
   }
   if (options.kind != "muon") return own;

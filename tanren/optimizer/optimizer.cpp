@@ -32,7 +32,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& asked,
                                           const std::vector<NamedParameter>& model) {
   const std::string& kind = asked.kind;
   OptimizerOptions options = with_defaults(asked);
-  if (model.size() > parameters.size()) options = resolved(options, parameters, model);
+  const bool sliced = !parameters.empty() && parameters.front().whole.defined();
+  if (sliced || model.size() > parameters.size()) options = resolved(options, parameters, model);
   if ((kind == "adamw" || kind == "adam") && options.state != "fp32") {
     return make_packed_adamw(options, parameters);
   }

@@ -19,6 +19,15 @@ namespace tanren {
 struct NamedParameter {
   std::string name;
   at::Tensor tensor;
+  // Of a slice, which has a 1-dim view of some elements as its tensor and a name of its own: the
+  // parameter that it is of, and the first element as they lie in memory. Rules by name, layer,
+  // dimensions and size are meant of the whole. Optimizers that update element by element take slices.
+  std::string whole_name = {};
+  at::Tensor whole = {};
+  int64_t begin = 0;
+
+  const std::string& rule_name() const { return whole.defined() ? whole_name : name; }
+  const at::Tensor& rule_tensor() const { return whole.defined() ? whole : tensor; }
 };
 
 struct StepInput {
@@ -46,7 +55,7 @@ class Optimizer {
 // parameter takes the values of the first group with a matching pattern (a weight decay written in
 // a group also holds for 1-dim parameters) and the rate of its layer. Patterns and layers are meant
 // of `model`, all parameters of the model in its order, where it is given: so rates do not depend on
-// what is frozen. ConfigError for an unknown kind, or a pattern that matches no parameter.
+// what is frozen; of slices it must be. ConfigError for an unknown kind, or a pattern that matches no parameter.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& asked,
                                           const std::vector<NamedParameter>& parameters,
                                           const std::vector<NamedParameter>& model = {});

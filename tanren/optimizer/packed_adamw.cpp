@@ -35,11 +35,12 @@ at::Tensor in_blocks(const at::Tensor& flat) {
 class PackedAdamW final : public TensorOptimizer {
  public:
   PackedAdamW(const OptimizerOptions& options, std::vector<Group> packed, std::vector<Group> rest,
-              Way way)
+              Way way, std::vector<int64_t> begins)
       : options_(options),
         way_(way),
         groups_(std::move(packed)),
-        rest_(make_adamw(options, std::move(rest))) {
+        rest_(make_adamw(options, std::move(rest))),
+        begins_(std::move(begins)) {
     for (Group& group : groups_) {
       auto& moments = moments_.emplace_back();
       for (const auto& parameter : group.all.parameters) moments.push_back(make(parameter));
@@ -59,7 +60,8 @@ class PackedAdamW final : public TensorOptimizer {
         if (group.present[i] == 0) continue;
         steps[i] += 1;
         update(group.all.parameters[i], group.all.gradients[i], moments_[g][i],
-               numbers(group, input.learning_rate, steps[i]), static_cast<uint32_t>(steps[i]));
+               numbers(group, input.learning_rate, steps[i]), static_cast<uint32_t>(steps[i]),
+               static_cast<uint32_t>(begins_[group.index[i]]));
       }
     }
   }
@@ -117,7 +119,7 @@ class PackedAdamW final : public TensorOptimizer {
   }
 
   void update(const at::Tensor& parameter, const at::Tensor& gradient, Moments& moments,
-              const MomentNumbers& numbers, uint32_t step) {
+              const MomentNumbers& numbers, uint32_t step, uint32_t begin) {
     if (is_dry(parameter)) return;
     if (way_ == Way::foreach || !parameter.is_cpu()) {
       update_by_operations(parameter, gradient, moments, numbers);
@@ -125,7 +127,8 @@ class PackedAdamW final : public TensorOptimizer {
       half_moment_elements(
           {parameter.numel(), parameter.mutable_data_ptr<float>(), gradient.const_data_ptr<float>(),
            reinterpret_cast<uint16_t*>(moments.first.mutable_data_ptr<at::BFloat16>()),
-           reinterpret_cast<uint16_t*>(moments.second.mutable_data_ptr<at::BFloat16>()), step},
+           reinterpret_cast<uint16_t*>(moments.second.mutable_data_ptr<at::BFloat16>()), step,
+           begin},
           numbers);
     } else {
       packed_moment_elements(
@@ -183,6 +186,7 @@ class PackedAdamW final : public TensorOptimizer {
   std::vector<Group> groups_;
   std::vector<std::vector<Moments>> moments_;  // per group and member
   std::unique_ptr<TensorOptimizer> rest_;
+  std::vector<int64_t> begins_;  // of slices, by place in the list given at build
 };
 
 }  // namespace
@@ -191,18 +195,24 @@ std::unique_ptr<Optimizer> make_packed_adamw(const OptimizerOptions& options,
                                              const std::vector<NamedParameter>& parameters,
                                              Way way) {
   if (options.fp32_state != OptimizerOptions().fp32_state) {
-    check_patterns("fp32_state", options.fp32_state, parameters);
+    std::vector<NamedParameter> whole = parameters;
+    for (NamedParameter& parameter : whole) parameter.name = parameter.rule_name();
+    check_patterns("fp32_state", options.fp32_state, whole);
   }
   auto groups = make_groups(options, parameters, [&](const NamedParameter& parameter) {
-    const at::Tensor& tensor = parameter.tensor;
+    const at::Tensor& tensor = parameter.rule_tensor();
     // Blocks run in memory's order: only where that is also the order of a file.
     const bool fits = tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
     const bool is_large = tensor.numel() >= kLeastPacked;
-    return fits && is_large && !matches_any(options.fp32_state, parameter.name) ? kPacked : 0;
+    const bool excepted = matches_any(options.fp32_state, parameter.rule_name());
+    return fits && is_large && !excepted ? kPacked : 0;
   });
   std::vector<Group> packed, rest;
   for (Group& group : groups) (group.part == kPacked ? packed : rest).push_back(std::move(group));
-  return std::make_unique<PackedAdamW>(options, std::move(packed), std::move(rest), way);
+  std::vector<int64_t> begins;
+  for (const NamedParameter& parameter : parameters) begins.push_back(parameter.begin);
+  return std::make_unique<PackedAdamW>(options, std::move(packed), std::move(rest), way,
+                                       std::move(begins));
 }
 
 }  // namespace tanren

@@ -19,7 +19,8 @@ std::vector<NamedParameter> large_parameters() {
       {"wte.weight", at::randn({80, 64})},
       {"h.0.weight", at::randn({100, 77})},  // no whole blocks
       {"h.0.bias", at::randn({100})}};
-  for (auto& [name, tensor] : parameters) {
+  for (auto& parameter : parameters) {
+    at::Tensor& tensor = parameter.tensor;
     tensor.requires_grad_(true);
     tensor.mutable_grad() = at::zeros_like(tensor);
   }
@@ -30,9 +31,10 @@ std::vector<NamedParameter> large_parameters() {
 void set_packed_gradients(const std::vector<NamedParameter>& parameters, int64_t step) {
   at::manual_seed(static_cast<uint64_t>(100 + step));
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : parameters) {
-    at::Tensor gradient = tensor.grad();
-    gradient.copy_(at::randn(tensor.sizes()) * at::randn(tensor.sizes()).exp() * 1e-3);
+  for (const auto& parameter : parameters) {
+    at::Tensor gradient = parameter.tensor.grad();
+    const auto sizes = gradient.sizes();
+    gradient.copy_(at::randn(sizes) * at::randn(sizes).exp() * 1e-3);
   }
 }
 

@@ -149,7 +149,7 @@ void half_moment_elements(const HalfElements& e, const MomentNumbers& numbers) {
     for (int64_t i = begin; i < end; ++i) {
       float first = from_half(e.first[i]), second = from_half(e.second[i]);
       update(e.parameter[i], e.gradient[i], first, second);
-      const uint32_t random = mixed(e.draw ^ mixed(static_cast<uint32_t>(i)));
+      const uint32_t random = mixed(e.draw ^ mixed(e.begin + static_cast<uint32_t>(i)));
       e.first[i] = to_half(first, random);
       e.second[i] = to_half(second, random >> 16);
     }

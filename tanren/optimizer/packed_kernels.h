@@ -39,6 +39,7 @@ struct HalfElements {
   uint16_t* first = nullptr;
   uint16_t* second = nullptr;
   uint32_t draw = 0;
+  uint32_t begin = 0;  // of the first element in its parameter
 };
 void half_moment_elements(const HalfElements& elements, const MomentNumbers& numbers);
 

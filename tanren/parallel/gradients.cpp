@@ -4,11 +4,13 @@
 #include "tanren/base/memory_tag.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace tanren {
 
@@ -19,13 +21,49 @@ struct Gradients::Fired {
   std::function<void(size_t)> told;
 };
 
-namespace {
+// Transient buckets; the hooks make them.
+struct Gradients::Buckets {
+  FlatLayout layout;
+  at::TensorOptions options;
+  std::vector<at::Tensor> whole;  // undefined: not there
+  std::vector<uint8_t> reduced;   // in this window, and gone
 
-template <typename Fired>
-class MarkFired final : public torch::autograd::PostAccumulateGradHook {
+  const at::Tensor& make(size_t index) {
+    if (!whole[index].defined()) {
+      const MemoryScope memory(MemoryKind::gradients);
+      const FlatLayout::Bucket& bucket = layout.buckets[index];
+      whole[index] = at::zeros({bucket.size}, options.dtype(bucket.dtype));
+    }
+    return whole[index];
+  }
+
+  // The first gradient of a parameter in a window, which backward has just put there, goes to its place.
+  void take_in(const at::Tensor& parameter, size_t index) {
+    const FlatLayout::Place& place = layout.places[index];
+    at::Tensor& gradient = parameter.mutable_grad();
+    const at::Tensor& bucket = whole[place.bucket];
+    if (bucket.defined() && gradient.is_alias_of(bucket)) return;
+    if (reduced[place.bucket] != 0) {
+      throw Error(
+          "[parallel] a parameter's gradient grew after its sum had gone to the other ranks: it "
+          "is used in two recomputed blocks; set parallel.overlap = false or parallel.zero = 1");
+    }
+    const at::NoGradGuard no_grad;
+    const at::Tensor first = std::move(gradient);  // lost where memory is: it is computed again
+    gradient = at::Tensor();
+    at::Tensor view =
+        make(place.bucket).as_strided(parameter.sizes(), parameter.strides(), place.offset);
+    view.copy_(first);
+    gradient = std::move(view);
+  }
+};
+
+class Gradients::Hook final : public torch::autograd::PostAccumulateGradHook {
  public:
-  MarkFired(std::shared_ptr<Fired> fired, size_t index) : fired_(std::move(fired)), index_(index) {}
-  void operator()(const at::Tensor&) override {
+  Hook(std::shared_ptr<Fired> fired, std::shared_ptr<Buckets> buckets, size_t index)
+      : fired_(std::move(fired)), buckets_(std::move(buckets)), index_(index) {}
+  void operator()(const at::Tensor& parameter) override {
+    if (buckets_) buckets_->take_in(parameter, index_);
     fired_->in_microstep[index_] = 1;
     auto& flag = fired_->flags[index_];
     fired_->count += flag == 0 ? 1 : 0;
@@ -35,45 +73,88 @@ class MarkFired final : public torch::autograd::PostAccumulateGradHook {
 
  private:
   std::shared_ptr<Fired> fired_;
+  std::shared_ptr<Buckets> buckets_;
   size_t index_;
 };
 
+namespace {
+
+void check_trained(const at::Tensor& parameter) {
+  if (!parameter.is_leaf() || !parameter.requires_grad()) {
+    throw Error(
+        "[parallel] a trained parameter must be a leaf that requires grad; create it "
+        "with register_parameter");
+  }
+  if (!parameter.is_non_overlapping_and_dense()) {
+    throw Error("[parallel] a trained parameter's memory has gaps or overlaps; make it contiguous");
+  }
+}
+
 }  // namespace
 
-Gradients::Gradients(std::vector<at::Tensor> parameters)
-    : parameters_(std::move(parameters)), fired_(std::make_shared<Fired>()) {
+Gradients::Gradients(std::vector<at::Tensor> parameters, const Sharding& sharding)
+    : parameters_(std::move(parameters)), sharding_(sharding), fired_(std::make_shared<Fired>()) {
   fired_->flags.assign(parameters_.size(), 0);
   fired_->in_microstep.assign(parameters_.size(), 0);
-  std::map<at::ScalarType, int64_t> sizes;
-  for (const auto& parameter : parameters_) {
-    if (!parameter.is_leaf() || !parameter.requires_grad()) {
-      throw Error(
-          "[parallel] a trained parameter must be a leaf that requires grad; create it "
-          "with register_parameter");
-    }
-    if (!parameter.is_non_overlapping_and_dense()) {
-      throw Error(
-          "[parallel] a trained parameter's memory has gaps or overlaps; make it contiguous");
-    }
-    sizes[parameter.scalar_type()] += parameter.numel();
-  }
+  for (const auto& parameter : parameters_) check_trained(parameter);
   const MemoryScope memory(MemoryKind::gradients);
+  if (sharding_.on() && !parameters_.empty()) {
+    make_buckets();
+  } else {
+    make_flat();
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i],
+                                                   std::make_unique<Hook>(fired_, buckets_, i));
+  }
+}
+
+void Gradients::make_flat() {
+  std::map<at::ScalarType, int64_t> sizes;
+  for (const auto& parameter : parameters_) sizes[parameter.scalar_type()] += parameter.numel();
   std::map<at::ScalarType, size_t> buffers;
   for (const auto& [dtype, size] : sizes) {
     buffers[dtype] = flat_.size();
     flat_.push_back(at::zeros({size}, parameters_[0].options().dtype(dtype).requires_grad(false)));
   }
   std::map<at::ScalarType, int64_t> offsets;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    auto& parameter = parameters_[i];
+  for (auto& parameter : parameters_) {
     auto& offset = offsets[parameter.scalar_type()];
     const size_t buffer = buffers[parameter.scalar_type()];
     parameter.mutable_grad() =
         flat_[buffer].as_strided(parameter.sizes(), parameter.strides(), offset);
     places_.push_back({buffer, offset, parameter.numel()});
     offset += parameter.numel();
-    torch::autograd::impl::set_post_acc_grad_hooks(parameter,
-                                                   std::make_unique<MarkFired<Fired>>(fired_, i));
+  }
+}
+
+void Gradients::make_buckets() {
+  const int64_t parts = sharding_.layout.parts;
+  layout_ = lay_out(parameters_, sharding_.layout);
+  slices_ = slices_of(layout_, sharding_.rank, parts);
+  const at::TensorOptions options = parameters_[0].options().requires_grad(false);
+  for (const auto& bucket : layout_.buckets) {
+    const int64_t part = bucket.size / parts;
+    if (sharding_.transient) {
+      parts_.push_back(at::zeros({part}, options.dtype(bucket.dtype)));
+      continue;
+    }
+    flat_.push_back(at::zeros({bucket.size}, options.dtype(bucket.dtype)));
+    parts_.push_back(flat_.back().narrow(0, sharding_.rank * part, part));
+  }
+  if (sharding_.transient) {
+    buckets_ = std::make_shared<Buckets>(Buckets{layout_, options,
+                                                 std::vector<at::Tensor>(layout_.buckets.size()),
+                                                 std::vector<uint8_t>(layout_.buckets.size(), 0)});
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const FlatLayout::Place& place = layout_.places[i];
+    places_.push_back({place.bucket, place.offset, place.numel});
+    at::Tensor& gradient = parameters_[i].mutable_grad();
+    gradient = sharding_.transient
+                   ? at::Tensor()
+                   : flat_[place.bucket].as_strided(parameters_[i].sizes(),
+                                                    parameters_[i].strides(), place.offset);
   }
 }
 
@@ -83,8 +164,29 @@ Gradients& Gradients::operator=(Gradients&&) noexcept = default;
 
 void Gradients::zero() {
   for (auto& flat : flat_) flat.zero_();
+  for (size_t i = 0; buckets_ && i < buckets_->whole.size(); ++i) {
+    release(i);
+    buckets_->reduced[i] = 0;
+  }
   std::fill(fired_->flags.begin(), fired_->flags.end(), 0);
   fired_->count = 0;
+}
+
+at::Tensor Gradients::slice_gradient(const Slice& slice) const {
+  return parts_[slice.bucket].narrow(0, slice.offset, slice.end - slice.begin);
+}
+
+at::Tensor Gradients::bucket(size_t index) {
+  return buckets_ ? buckets_->make(index) : flat_[index];
+}
+
+void Gradients::release(size_t index) {
+  if (!buckets_) return;
+  for (const size_t member : layout_.buckets[index].members) {
+    parameters_[member].mutable_grad().reset();
+  }
+  buckets_->whole[index].reset();
+  buckets_->reduced[index] = 1;
 }
 
 void Gradients::begin_microstep() {
@@ -112,8 +214,17 @@ void Gradients::on_fired(std::function<void(size_t)> told) { fired_->told = std:
 Gradients::Place Gradients::place(size_t index) const { return places_[index]; }
 
 int64_t Gradients::first_non_finite() const {
+  const auto bad = [](const at::Tensor& values) {
+    return !at::isfinite(values).all().item<bool>();
+  };
+  if (sharding_.on()) {
+    for (const Slice& slice : slices_) {
+      if (bad(slice_gradient(slice))) return static_cast<int64_t>(slice.parameter);
+    }
+    return -1;
+  }
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (!at::isfinite(parameters_[i].grad()).all().item<bool>()) return static_cast<int64_t>(i);
+    if (bad(parameters_[i].grad())) return static_cast<int64_t>(i);
   }
   return -1;
 }

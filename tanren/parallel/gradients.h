@@ -1,9 +1,14 @@
 // Gradients: the persistent gradient storage of one objective. Each parameter's .grad is a view,
 // with the parameter's own sizes and strides, into one flat buffer per dtype: zeroing, unscaling,
 // measuring and reducing are one operation each, and backward never allocates.
+// Where ranks share the state (Sharding), each bucket has a buffer of its own, and this rank owns one
+// part of each: what it measures, clips and updates. Transient buckets exist from the first gradient
+// of a window until they are released; then only the parts are kept.
 // A hook on each parameter records whether backward reached it, so that a parameter without
 // gradient is skipped by the optimizer, as in torch, although its buffer exists.
 #pragma once
+
+#include "tanren/parallel/flat_layout.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -14,10 +19,18 @@
 
 namespace tanren {
 
+struct Sharding {
+  int64_t rank = 0;
+  LayoutOptions layout = {};  // layout.parts: ranks that share; 1: each has all
+  bool transient = false;     // whole buckets live no longer than they must
+
+  bool on() const { return layout.parts > 1; }
+};
+
 class Gradients {
  public:
   // Takes over .grad of every parameter (leaves that require grad, dense layout; Error otherwise).
-  explicit Gradients(std::vector<at::Tensor> parameters);
+  explicit Gradients(std::vector<at::Tensor> parameters, const Sharding& sharding = {});
   ~Gradients();
   Gradients(Gradients&&) noexcept;
   Gradients& operator=(Gradients&&) noexcept;
@@ -28,8 +41,11 @@ class Gradients {
   void begin_microstep();
   // Whether the parameter's gradient of this microstep is complete.
   bool fired_in_microstep(const at::Tensor& parameter) const;
-  // One flat tensor per dtype; together exactly the gradients, without gaps.
+  // One flat tensor per dtype; together exactly the gradients, without gaps. Of shared ones one per
+  // bucket, with zeros as padding; transient ones are not in it.
   const std::vector<at::Tensor>& flat() const { return flat_; }
+  // What this rank measures and updates once they are reduced: flat(), or its parts of the buckets.
+  const std::vector<at::Tensor>& owned() const { return sharding_.on() ? parts_ : flat_; }
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   // Per parameter, whether backward has reached it since zero(). Null when all were reached.
   const std::vector<uint8_t>* active() const;
@@ -44,15 +60,38 @@ class Gradients {
     int64_t offset = 0, numel = 0;
   };
   Place place(size_t index) const;
-  // Index of the first parameter whose gradient is not finite, or -1. Reads the device.
+  // Index of the first parameter whose gradient is not finite, or -1; of shared ones, what this rank
+  // owns of it. Reads the device.
   int64_t first_non_finite() const;
+
+  const Sharding& sharding() const { return sharding_; }
+  // The rest is of shared ones alone.
+  const FlatLayout& layout() const { return layout_; }
+  const std::vector<Slice>& slices() const { return slices_; }
+  // The gradient of a slice: a view of owned(), the same all the time.
+  at::Tensor slice_gradient(const Slice& slice) const;
+  // The whole bucket; a transient one that nothing has reached is made, with zeros.
+  at::Tensor bucket(size_t index);
+  const at::Tensor& part(size_t index) const { return parts_[index]; }
+  // The bucket is reduced: a transient one goes, and with it the .grad of its parameters.
+  void release(size_t index);
 
  private:
   struct Fired;
+  struct Buckets;
+  class Hook;
+  void make_flat();
+  void make_buckets();
+
   std::vector<at::Tensor> parameters_;
+  Sharding sharding_;
+  FlatLayout layout_;
   std::vector<at::Tensor> flat_;
+  std::vector<at::Tensor> parts_;
+  std::vector<Slice> slices_;
   std::vector<Place> places_;
   std::shared_ptr<Fired> fired_;
+  std::shared_ptr<Buckets> buckets_;  // null: not transient
 };
 
 }  // namespace tanren

@@ -53,6 +53,49 @@ TEST(Gradients, say_which_parameters_backward_reached) {
   EXPECT_EQ(*gradients.active(), (std::vector<uint8_t>{0, 0}));
 }
 
+Sharding shared_by_two(int64_t rank, bool transient) {
+  return {.rank = rank,
+          .layout = {.first_bucket_bytes = 1, .bucket_bytes = 1, .parts = 2},
+          .transient = transient};
+}
+
+TEST(Gradients, that_are_shared_have_a_padded_bucket_each_and_own_a_part_of_it) {
+  auto wide = at::ones({3, 5}).requires_grad_(), narrow = at::ones({2}).requires_grad_();
+  for (const int64_t rank : {0, 1}) {
+    Gradients gradients({wide, narrow}, shared_by_two(rank, /*transient=*/false));
+    ASSERT_EQ(gradients.flat().size(), 2u);
+    EXPECT_EQ(gradients.flat()[0].numel(), 2);  // the last parameter is the first bucket
+    EXPECT_EQ(gradients.flat()[1].numel(), 16);
+    ((wide * at::arange(15).view({3, 5})).sum() + narrow.sum()).backward();
+    ASSERT_EQ(gradients.slices().size(), 2u);
+    const Slice& slice = gradients.slices()[0];
+    EXPECT_EQ(slice.begin, rank * 8);
+    EXPECT_EQ(slice.end, rank == 0 ? 8 : 15);
+    EXPECT_TRUE(at::equal(gradients.slice_gradient(slice),
+                          at::arange(slice.begin, slice.end).to(at::kFloat)));
+    EXPECT_TRUE(gradients.owned()[1].is_alias_of(gradients.flat()[1]));
+  }
+}
+
+TEST(Gradients, that_are_transient_come_with_the_first_of_a_bucket_and_go_when_it_is_released) {
+  auto a = at::ones({2, 4}).requires_grad_(), b = at::ones({3}).requires_grad_();
+  Gradients gradients({a, b}, shared_by_two(0, /*transient=*/true));
+  EXPECT_TRUE(gradients.flat().empty());
+  EXPECT_FALSE(a.grad().defined());
+  const auto input = at::arange(8).view({2, 4}).to(at::kFloat);
+  for (int i = 0; i < 2; ++i) (a * input).sum().backward();
+  EXPECT_FALSE(b.grad().defined());
+  EXPECT_TRUE(a.grad().is_alias_of(gradients.bucket(1)));
+  EXPECT_TRUE(at::equal(a.grad(), 2 * input));
+  gradients.release(1);
+  EXPECT_FALSE(a.grad().defined());
+  EXPECT_THROW((a * input).sum().backward(), Error) << "its sum has gone";
+  gradients.zero();
+  (a * input).sum().backward();
+  EXPECT_TRUE(at::equal(a.grad(), input));
+  EXPECT_TRUE(at::equal(gradients.bucket(0), at::zeros({4}))) << "nothing has reached it";
+}
+
 TEST(Gradients, name_the_first_non_finite_one) {
   auto a = at::ones({2}).requires_grad_(), b = at::ones({2}).requires_grad_();
   Gradients gradients({a, b});

@@ -10,6 +10,13 @@
 
 namespace tanren {
 
+namespace {
+
+// Transient buckets that travel at a time; others are being filled.
+constexpr size_t kInFlight = 2;
+
+}  // namespace
+
 Reducer::Reducer(std::vector<Gradients*> gradients, Communicator& communicator,
                  const ReducerOptions& options)
     : gradients_(std::move(gradients)), communicator_(communicator), overlap_(options.overlap) {
@@ -25,47 +32,37 @@ Reducer::~Reducer() {
   for (Gradients* gradients : gradients_) gradients->on_fired({});
 }
 
-// From the last parameter to the first. A bucket ends where it is full, or where the next one's
-// gradient lies in another buffer.
 void Reducer::add_buckets(size_t objective, const ReducerOptions& options) {
   const Gradients& gradients = *gradients_[objective];
-  const size_t count = gradients.parameters().size();
-  bucket_of_.emplace_back(count);
-  complete_.emplace_back(count, 0);
-  size_t buffer = 0;
-  int64_t begin = 0, end = 0, members = 0;
-  const auto close = [&] {
-    if (members == 0) return;
-    const at::Tensor range = gradients.flat()[buffer].narrow(0, begin, end - begin);
-    at::Tensor wire;
-    if (options.wire && range.scalar_type() == at::kFloat) {
+  const bool shared = gradients.sharding().on();
+  const int64_t first = buckets_.empty() ? options.first_bucket_bytes : options.bucket_bytes;
+  const FlatLayout layout =
+      shared ? gradients.layout()
+             : lay_out(gradients.parameters(),
+                       {.first_bucket_bytes = first, .bucket_bytes = options.bucket_bytes});
+  const size_t before = buckets_.size();
+  for (size_t i = 0; i < layout.buckets.size(); ++i) {
+    const auto& [dtype, size, members] = layout.buckets[i];
+    Bucket bucket{.objective = objective, .index = i, .shared = shared};
+    bucket.members = bucket.missing = std::ssize(members);
+    if (!shared) {
+      const Gradients::Place place = gradients.place(members.front());
+      bucket.range = gradients.flat()[place.buffer].narrow(0, place.offset, size);
+    }
+    if (!shared && options.wire && dtype == at::kFloat) {
       const MemoryScope memory(MemoryKind::gradients);
-      wire = at::empty_like(range, range.options().dtype(*options.wire));
+      bucket.wire = at::empty_like(bucket.range, bucket.range.options().dtype(*options.wire));
     }
-    buckets_.push_back({range, wire, members, members});
-    members = 0;
-  };
-  for (size_t i = count; i-- > 0;) {
-    const Gradients::Place place = gradients.place(i);
-    const int64_t most = buckets_.empty() ? options.first_bucket_bytes : options.bucket_bytes;
-    const auto size = static_cast<int64_t>(gradients.flat()[place.buffer].element_size());
-    const bool joins = members > 0 && place.buffer == buffer &&
-                       place.offset + place.numel == begin && (end - place.offset) * size <= most;
-    if (!joins) {
-      close();
-      buffer = place.buffer;
-      end = place.offset + place.numel;
-    }
-    begin = place.offset;
-    ++members;
-    bucket_of_[objective][i] = buckets_.size();
+    buckets_.push_back(std::move(bucket));
   }
-  close();
+  complete_.emplace_back(layout.places.size(), 0);
+  bucket_of_.emplace_back();
+  for (const auto& place : layout.places) bucket_of_.back().push_back(before + place.bucket);
 }
 
 void Reducer::begin() {
   works_.clear();
-  next_ = 0;
+  next_ = landed_ = 0;
   overlapped_ = 0;
   last_ = false;
   for (Bucket& bucket : buckets_) bucket.missing = bucket.members;
@@ -86,15 +83,23 @@ double Reducer::wire_factor(const Bucket& bucket) const {
 
 // A start that throws leaves the bucket where it was: finish() tries it again.
 void Reducer::start_next() {
-  const Bucket& bucket = buckets_[next_];
+  Bucket& bucket = buckets_[next_];
+  if (bucket.shared) {
+    Gradients& gradients = *gradients_[bucket.objective];
+    if (gradients.sharding().transient) land_until(next_ - std::min(next_, kInFlight));
+    const at::Tensor whole = gradients.bucket(bucket.index);
+    works_.push_back(communicator_.start_sum_scatter(gradients.part(bucket.index), whole));
+    ++reductions_;
+    ++next_;
+    return;
+  }
   if (bucket.wire.defined()) {
     const at::NoGradGuard no_grad;
     const double factor = wire_factor(bucket);
     if (factor == 1.0) {
-      at::Tensor(bucket.wire).copy_(bucket.range);
+      bucket.wire.copy_(bucket.range);
     } else {
-      at::Tensor wire = bucket.wire;
-      at::mul_out(wire, bucket.range, at::scalar_tensor(1 / factor, bucket.range.options()));
+      at::mul_out(bucket.wire, bucket.range, at::scalar_tensor(1 / factor, bucket.range.options()));
     }
   }
   works_.push_back(communicator_.start_sum(bucket.wire.defined() ? bucket.wire : bucket.range));
@@ -103,6 +108,7 @@ void Reducer::start_next() {
 }
 
 void Reducer::land(const Bucket& bucket) const {
+  if (bucket.shared) gradients_[bucket.objective]->release(bucket.index);
   if (!bucket.wire.defined()) return;
   const at::NoGradGuard no_grad;
   at::Tensor(bucket.range).copy_(bucket.wire);
@@ -110,14 +116,21 @@ void Reducer::land(const Bucket& bucket) const {
   if (factor != 1.0) at::Tensor(bucket.range).mul_(factor);
 }
 
+// What is before bucket `end` has arrived.
+void Reducer::land_until(size_t end) {
+  for (; landed_ < end; ++landed_) {
+    works_[landed_]->wait();
+    land(buckets_[landed_]);
+    works_[landed_].reset();
+  }
+}
+
 void Reducer::finish() {
   overlapped_ = static_cast<int64_t>(next_);
   while (next_ < buckets_.size()) start_next();
-  for (size_t i = 0; i < works_.size(); ++i) {
-    works_[i]->wait();
-    land(buckets_[i]);
-  }
+  land_until(next_);
   works_.clear();
+  landed_ = 0;
 }
 
 }  // namespace tanren

@@ -1,7 +1,10 @@
 // Reducer: sums gradients over ranks while backward still computes others. Buckets are ranges of the
 // flat gradient buffers, from the last parameter to the first, which is about the order in which
-// backward completes them: nothing is copied. Invariant: every rank starts every bucket once a window,
-// in the same order, whatever its own backward reached or did not; with one rank it does nothing.
+// backward completes them: nothing is copied. Where ranks share the gradients (Sharding), each receives
+// the sum of its part alone, and a transient bucket goes as soon as it has travelled: then backward waits
+// for the bucket before the last.
+// Invariant: every rank starts every bucket once a window, in the same order, whatever its own backward
+// reached or did not; with one rank it does nothing.
 // One per phase, on the thread of the step; the hooks run where backward runs. Called by train_step and
 // by own loops.
 #pragma once
@@ -18,6 +21,7 @@
 namespace tanren {
 
 struct ReducerOptions {
+  // Of gradients that are not shared; the others are cut already.
   int64_t first_bucket_bytes = int64_t{1} << 20;  // small, so that the wire is busy early
   int64_t bucket_bytes = int64_t{25} << 20;
   bool overlap = true;  // false: all buckets go in finish()
@@ -39,7 +43,7 @@ class Reducer {
   // Before a window: no bucket has gone.
   void begin();
   // After the window's last backward: starts what has not gone, and waits for all. Then every gradient
-  // is the sum over ranks, bitwise the same on each. CommError.
+  // is the sum over ranks, bitwise the same on each; of shared ones, those that this rank owns. CommError.
   void finish();
 
   int64_t num_buckets() const { return static_cast<int64_t>(buckets_.size()); }
@@ -51,8 +55,11 @@ class Reducer {
  private:
   friend class SyncScope;
   struct Bucket {
-    at::Tensor range;
-    at::Tensor wire;  // its rounded copy, where there is one
+    size_t objective = 0;
+    size_t index = 0;     // in its layout
+    bool shared = false;  // over ranks: each gets the sum of its part alone
+    at::Tensor range = {};
+    at::Tensor wire = {};  // its rounded copy, where there is one
     int64_t members = 0;
     int64_t missing = 0;
   };
@@ -60,6 +67,7 @@ class Reducer {
   void fired(size_t objective, size_t parameter);
   void start_next();
   void land(const Bucket& bucket) const;
+  void land_until(size_t end);
   double wire_factor(const Bucket& bucket) const;
 
   std::vector<Gradients*> gradients_;
@@ -68,7 +76,8 @@ class Reducer {
   std::vector<std::vector<size_t>> bucket_of_;  // by objective and parameter
   std::vector<std::vector<uint8_t>> complete_;  // the same, in this window
   std::vector<Communicator::Work> works_;
-  size_t next_ = 0;  // the bucket that goes next
+  size_t next_ = 0;    // the bucket that goes next
+  size_t landed_ = 0;  // the first that has not arrived
   int64_t overlapped_ = 0;
   int64_t reductions_ = 0;
   bool overlap_ = true;

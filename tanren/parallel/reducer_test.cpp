@@ -2,8 +2,10 @@
 
 #include "tanren/base/error.h"
 #include "tanren/comm/on_ranks_test_util.h"
+#include "tanren/parallel/sharded_parameters.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <gtest/gtest.h>
@@ -190,6 +192,47 @@ TEST(Reducer, compressed_gradients_are_the_sum_to_the_wires_rounding) {
     EXPECT_FALSE(at::equal(sums[0], expected));
     EXPECT_TRUE(at::equal(sums[0], sums[2]));
     EXPECT_EQ(group.num_bytes(), expected.numel() * 2);
+  }
+}
+
+TEST(Reducer, gives_each_rank_the_sum_of_its_part_where_they_share_and_gathers_what_it_updates) {
+  const at::Tensor expected = alone({0.1, 0.2, 0.3});
+  for (const bool transient : {false, true}) {
+    const ThreadGroup group(kRanks);
+    testing::on_ranks(group, kRanks, [&](Communicator& comm) {
+      const Chain chain, before;
+      const Sharding sharding{
+          .rank = comm.rank(),
+          .layout = {.first_bucket_bytes = 80, .bucket_bytes = 140, .parts = kRanks, .unit = 2},
+          .transient = transient};
+      Gradients gradients(chain.parameters, sharding);
+      ShardedParameters shards(gradients);
+      Reducer reducer({&gradients}, comm);
+      EXPECT_EQ(reducer.num_buckets(), 3);
+      for (int window = 0; window < 2; ++window) {
+        gradients.zero();
+        reducer.begin();
+        if (comm.rank() < 3) {
+          const SyncScope last(reducer, true);
+          backward(chain.loss(0.1 * (comm.rank() + 1)));
+        }
+        reducer.finish();
+      }
+      const at::NoGradGuard no_grad;
+      for (const at::Tensor& own : shards.owned()) at::Tensor(own).sub_(own.grad());
+      shards.start_gather(comm);
+      shards.wait();
+      int64_t first = 0;
+      for (size_t i = 0; i < chain.parameters.size(); ++i) {
+        const at::Tensor& parameter = chain.parameters[i];
+        const at::Tensor sum = expected.narrow(0, first, parameter.numel());
+        EXPECT_TRUE(at::allclose(parameter, before.parameters[i] - sum.view(parameter.sizes()),
+                                 1e-12, 1e-14));
+        EXPECT_EQ(parameter.grad().defined(), !transient);
+        first += parameter.numel();
+      }
+    });
+    EXPECT_EQ(group.num_operations(), 3 + 3 + 3);
   }
 }
 

@@ -75,11 +75,6 @@ void check_shards(const Plan& plan) {
                       (optimizer.kind == "muon" ? "matrices" : "rows and columns") +
                       "; set parallel.zero = 0, or another optimizer");
   }
-  if (optimizer.state != "fp32") {
-    throw ConfigError(zero + "state \"" + optimizer.state +
-                      "\" rounds by place in the whole parameter; set parallel.zero = 0, or "
-                      "optimizer.state = \"fp32\"");
-  }
 }
 
 void tell_buckets(const Request& request, Plan& plan) {
@@ -136,7 +131,10 @@ void tell_zero(const Request& request, Plan& plan) {
        "of " + bytes_text(state) + " of optimizer state each rank keeps " +
            bytes_text(state / ranks) +
            (parallel.zero > 1 ? ", and of " + bytes_text(gradients) + " of summed gradients " +
-                                    bytes_text(gradients / ranks)
+                                    bytes_text(gradients / ranks) +
+                                    (plan.batch.accumulation_steps > 1
+                                         ? "; until the last microstep all are there"
+                                         : " beside the buckets on their way")
                               : "")});
 }
 

@@ -12,9 +12,10 @@
 
 namespace tanren {
 
-void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint) {
-  const Snapshot snapshot = read_checkpoint(checkpoint);
-  state.load(snapshot.model, snapshot.optimizer, snapshot.run, snapshot.average);
+void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint,
+                     const DataParallel& ranks) {
+  const Snapshot snapshot = read_checkpoint(checkpoint, ranks.rank(), ranks.world_size());
+  state.load(snapshot.model, snapshot.optimizer, snapshot.run, snapshot.average, snapshot.slices);
 }
 
 std::filesystem::path chosen_checkpoint(const RunConfig& config,
@@ -64,7 +65,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
     report.averaged = averaged;
     return {report, write_sample(state, parts)};
   }
-  load_checkpoint(state, checkpoint);
+  load_checkpoint(state, checkpoint, *parts.parallel);
   if (parts.plan.average.buffers == AverageBuffers::estimate && parts.plan.average.evaluate) {
     estimate_statistics(state, parts, *prepared.datasets.train);
   }

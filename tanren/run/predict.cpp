@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <numeric>
 
 namespace tanren {
@@ -95,6 +96,40 @@ Plan shortened(const Plan& plan) {
   batch.global_batch = std::min(batch.per_rank, 2 * batch.microbatch);
   batch.per_rank = batch.global_batch;
   return result;
+}
+
+// The other ranks as memory sees them: whatever is sent has arrived at once.
+class SilentRanks final : public Communicator {
+ public:
+  explicit SilentRanks(const ParallelPlan& plan)
+      : rank_(static_cast<int>(plan.rank)), size_(static_cast<int>(plan.world_size)) {}
+  int rank() const override { return rank_; }
+  int world_size() const override { return size_; }
+  std::string_view name() const override { return "silent"; }
+  Work start_sum(const at::Tensor&) override { return done(); }
+  Work start_sum_scatter(const at::Tensor&, const at::Tensor&) override { return done(); }
+  Work start_gather(const at::Tensor&, const at::Tensor&) override { return done(); }
+  Work start_broadcast(const at::Tensor&, int) override { return done(); }
+  void cancel(const std::string&) override {}
+
+ private:
+  class Done final : public Pending {
+   public:
+    void wait() override {}
+  };
+  static Work done() { return std::make_unique<Done>(); }
+
+  int rank_, size_;
+};
+
+// One update of every phase as a rank makes it, without the others.
+void update_alone(RunState& run, const Parts& parts, const GlobalBatch& batch) {
+  const DataParallel ranks(std::make_shared<SilentRanks>(parts.plan.parallel), parts.plan.parallel);
+  for (auto& phase : run.phases) {
+    connect_reducer(phase, ranks);
+    update(phase, run, parts, batch);
+    phase.reducer.reset();
+  }
 }
 
 using Live = std::map<uint32_t, MemoryEvent>;
@@ -181,7 +216,7 @@ MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
   RunState run = build_run_state(make_task_(), parts);
   const size_t before = tracing.trace().size();
   const GlobalBatch batch = batch_like(one, plan.batch.global_batch, length);
-  for (auto& phase : run.phases) update(phase, run, parts, batch);
+  update_alone(run, parts, batch);
   MemoryPrediction result = summed(tracing.trace(), before);
   result.how = "a dry run";
   for (const auto& [id, count] : dry.multiply_adds()) {
@@ -211,7 +246,7 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
     RunState run = build_run_state(make_task_(), parts);
     before = tracing.trace().size();
     const GlobalBatch batch = real_batch(dataset_, plan.batch.global_batch);
-    for (auto& phase : run.phases) update(phase, run, parts, batch);
+    update_alone(run, parts, batch);
     return tracing.trace();
   };
   const int64_t samples = given.batch.microbatch;

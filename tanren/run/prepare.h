@@ -25,8 +25,9 @@ struct Prepared {
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
                  const std::filesystem::path& kept, Datasets given = {});
 
-// Everything of a step folder.
-void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint);
+// Everything of a step folder; of `ranks` that read it together, what this one needs.
+void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint,
+                     const DataParallel& ranks);
 
 // Before training: makes the plan the one that memory allows.
 Fitted fit(Prepared& prepared);

@@ -196,7 +196,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   parts.parallel = std::move(parallel);
   const bool is_first = parts.parallel->is_first();
   RunState state = build_run_state(std::move(task), parts);
-  if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint);
+  if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint, *parts.parallel);
   if (prepared.optimizer) start_optimizer(state, *prepared.optimizer);
 
   Surroundings surroundings{.train = *prepared.datasets.train,

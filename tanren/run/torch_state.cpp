@@ -9,6 +9,7 @@
 #include "tanren/config/read_config.h"
 #include "tanren/optimizer/parameter_values.h"
 #include "tanren/run/transfer.h"
+#include "tanren/train/sharded_state.h"
 
 #include <ATen/ATen.h>
 
@@ -269,6 +270,10 @@ OptimizerStart read_optimizer_start(const torch::nn::Module& module, const RunCo
 void start_optimizer(RunState& run, const OptimizerStart& start) {
   for (auto& phase : run.phases) {
     for (auto& objective : phase.objectives) {
+      if (objective.shards) {
+        load_known(objective, StoredState(start.state, {}));
+        continue;
+      }
       State state = objective.optimizer->state();
       const TensorMap own = state.tensors;
       for (const auto& [name, tensor] : own) {
@@ -342,7 +347,8 @@ State torch_state_of(const Snapshot& snapshot, const std::string& objective,
 
 void write_torch_checkpoint(const std::filesystem::path& checkpoint,
                             const std::filesystem::path& file, const KnownKinds& known) {
-  const Snapshot snapshot = read_checkpoint(checkpoint);
+  Snapshot snapshot = read_checkpoint(checkpoint);
+  snapshot.optimizer = StoredState(snapshot.optimizer, snapshot.slices).joined();
   const RunConfig config = parse_config(snapshot.config_toml, (checkpoint / "config.toml").string(),
                                         checkpoint, {}, known);
   const OptimizerOptions options = with_defaults(config.optimizer);

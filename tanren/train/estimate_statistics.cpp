@@ -98,6 +98,7 @@ Loader loader_of(const RunState& run, const Plan& plan, const Dataset& train) {
 }  // namespace
 
 void estimate_statistics(const RunState& run, const Parts& parts, const Dataset& train) {
+  run.settle();
   const TensorMap averaged = run.average_state().tensors;
   std::set<std::string> training;
   for (const auto& item : run.task.module->named_modules()) {

@@ -143,6 +143,7 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
 }  // namespace
 
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset) {
+  run.settle();
   const int64_t batch_size = parts.plan.evaluate.batch;
   int64_t samples = 0, seen = 0;
   std::optional<EvalPass> again;

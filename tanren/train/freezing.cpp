@@ -107,7 +107,7 @@ std::vector<std::string> still_modules(const torch::nn::Module& module) {
   return outermost;
 }
 
-void thaw(RunState& run, const FreezePlan& plan, bool tells) {
+void thaw(RunState& run, const FreezePlan& plan, bool tells, Communicator* ranks) {
   const auto due = std::find_if(plan.thaws.begin(), plan.thaws.end(),
                                 [&](const Thaw& thaw) { return thaw.step == run.step(); });
   if (due == plan.thaws.end()) return;
@@ -127,7 +127,7 @@ void thaw(RunState& run, const FreezePlan& plan, bool tells) {
   for (const auto& item : root.named_modules("", /*include_self=*/false)) {
     if (before.count(item.key()) > 0) item.value()->train(after.count(item.key()) == 0);
   }
-  for (auto& phase : run.phases) phase.choose_parameters();
+  for (auto& phase : run.phases) phase.choose_parameters(ranks);
   if (!tells) return;
   log("[train] " + to_text(due->step) +
       " steps are applied: " + to_text(std::ssize(due->parameters)) + " tensors, " +

@@ -23,6 +23,7 @@ std::vector<std::string> still_modules(const torch::nn::Module& module);
 
 // Unfreezes what `plan` trains from run.step() on: it gets a gradient and fresh optimizer state, its
 // modules train again. Does nothing at other steps, and nothing twice. `tells`: logs it (one rank does).
-void thaw(RunState& run, const FreezePlan& plan, bool tells = true);
+// `ranks` that share the optimizer's state move it between them.
+void thaw(RunState& run, const FreezePlan& plan, bool tells = true, Communicator* ranks = nullptr);
 
 }  // namespace tanren

@@ -26,6 +26,7 @@ Facts facts_of(const RunState& run, const Plan& plan) {
               {"model.kind", plan.model.kind},
               {"precision.mode", to_text(static_cast<int64_t>(plan.precision.mode))},
               {"optimizer.kind", plan.optimizer.kind},
+              {"parallel.zero", to_text(plan.parallel.zero)},
               {"batch.global_batch", to_text(plan.batch.global_batch)},
               {"updates per epoch", to_text(plan.batch.steps_per_epoch)},
               {"length in updates", to_text(plan.length.total_steps)},
@@ -55,6 +56,7 @@ void begin_alike(RunState& run, const Parts& parts) {
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : run.model_tensors()) tensors.push_back(tensor);
   parts.parallel->take_from_first(tensors);
+  if (parts.parallel->plan().zero > 0) return;  // each rank has another part of the state
   const State optimizer = run.optimizer_state();
   parts.parallel->check_equal(optimizer.tensors, "at the start, the optimizer's state");
 }
@@ -62,10 +64,13 @@ void begin_alike(RunState& run, const Parts& parts) {
 void check_weights(const RunState& run, const Parts& parts) {
   const int64_t every = parts.parallel->plan().check_every;
   if (parts.parallel->alone() || every <= 0 || run.step() % every != 0) return;
+  run.settle();
   TensorMap weights;
   for (const auto& phase : run.phases) {
     for (const auto& objective : phase.objectives) {
-      for (const auto& [name, tensor] : objective.parameters) weights.set(name, tensor.detach());
+      for (const auto& parameter : objective.parameters) {
+        weights.set(parameter.name, parameter.tensor.detach());
+      }
     }
   }
   parts.parallel->check_equal(weights, "at step " + to_text(run.step()));

@@ -5,6 +5,7 @@
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/names.h"
 #include "tanren/checkpoint/check_tensors.h"
+#include "tanren/train/sharded_state.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 namespace tanren {
 
@@ -62,6 +64,7 @@ at::Device RunState::device() const {
 }
 
 TensorMap RunState::model_tensors() const {
+  settle();
   TensorMap tensors;
   for (const auto& item : task.module->named_parameters())
     tensors.set(item.key(), item.value().detach());
@@ -77,6 +80,18 @@ State RunState::optimizer_state() const {
     }
   }
   return state;
+}
+
+std::vector<StateSlice> RunState::optimizer_slices() const {
+  std::vector<StateSlice> slices;
+  for (const auto& phase : phases) {
+    for (const auto& objective : phase.objectives) {
+      if (!objective.shards) continue;
+      const auto own = slices_in(objective, phase.spec.name + "." + objective.spec.name + ".");
+      slices.insert(slices.end(), own.begin(), own.end());
+    }
+  }
+  return slices;
 }
 
 std::vector<WeightAverage*> RunState::averages() const {
@@ -149,7 +164,8 @@ void RunState::load_model(const TensorMap& tensors, const std::string& what) {
 }
 
 void RunState::load(const State& model, const State& optimizer, const State& run,
-                    const State& average) {
+                    const State& average, const std::vector<StateSlice>& slices) {
+  const StoredState stored(optimizer, slices);
   load_model(model.tensors, "the checkpoint");
   bool chosen_anew = false;
   for (auto& item : task.module->named_parameters()) {
@@ -161,7 +177,11 @@ void RunState::load(const State& model, const State& optimizer, const State& run
     if (chosen_anew) phase.choose_parameters();
     for (auto& objective : phase.objectives) {
       const auto path = phase.spec.name + "." + objective.spec.name;
-      objective.optimizer->load(extract(optimizer, path));
+      if (slices.empty() && !objective.shards) {
+        objective.optimizer->load(extract(optimizer, path));
+      } else {
+        load_ranges(objective, path + ".", stored);
+      }
       objective.scaler.load(extract(run, "objective." + path + ".scaler"));
       objective.guard.load(extract(run, "objective." + path + ".guard"));
       objective.plateau.load(extract(run, "objective." + path + ".schedule"));
@@ -188,12 +208,32 @@ void RunState::load(const State& model, const State& optimizer, const State& run
   set_generator_states(device(), extract(run, "generator").tensors);
 }
 
-void Phase::choose_parameters() {
+void Phase::choose_parameters(Communicator* ranks) {
   reducer.reset();
-  for (auto& objective : objectives) objective.choose_parameters();
+  for (auto& objective : objectives) objective.choose_parameters(ranks);
 }
 
-void Objective::choose_parameters() {
+namespace {
+
+// Makes `updated` this rank's slices of the parameters that it has now.
+void share_update(Objective& objective) {
+  const std::vector<NamedParameter> whole = std::move(objective.updated);
+  objective.shards = std::make_unique<ShardedParameters>(objective.gradients);
+  objective.updated.clear();
+  size_t next = 0;
+  for (const Slice& slice : objective.gradients.slices()) {
+    const NamedParameter& parameter = whole[slice.parameter];
+    objective.updated.push_back({.name = parameter.name + "@" + std::to_string(slice.begin),
+                                 .tensor = objective.shards->owned()[next++],
+                                 .whole_name = parameter.name,
+                                 .whole = parameter.tensor,
+                                 .begin = slice.begin});
+  }
+}
+
+}  // namespace
+
+void Objective::choose_parameters(Communicator* ranks) {
   std::vector<NamedParameter> chosen;
   std::vector<at::Tensor> tensors;
   for (const auto& parameter : all) {
@@ -208,10 +248,18 @@ void Objective::choose_parameters() {
     throw ConfigError("[train] objective " + spec.name + " has no parameter to train (patterns " +
                       join(spec.parameters) + "); unfreeze some or mend the patterns");
   }
-  gradients = Gradients(tensors);
+  SlicedState kept;
+  if (shards) {
+    shards->wait();
+    kept = {optimizer->state(), slices_in(*this, "")};
+  }
+  shards.reset();
+  gradients = Gradients(tensors, sharding);
+  updated = chosen;
+  if (sharding.on()) share_update(*this);
   const MemoryScope memory(MemoryKind::optimizer);
-  auto made = make_optimizer(optimizer_options, chosen, all);
-  if (optimizer) {
+  auto made = make_optimizer(optimizer_options, updated, all);
+  if (optimizer && !sharding.on()) {
     State state = made->state();
     const State before = optimizer->state();
     const TensorMap own = state.tensors;
@@ -224,11 +272,42 @@ void Objective::choose_parameters() {
     }
     made->load(state);
   }
-  optimizer = std::move(made);
+  const auto before = std::exchange(optimizer, std::move(made));  // `kept` is its own
   parameters = std::move(chosen);
+  if (before && sharding.on() && ranks != nullptr) take_over_state(*this, kept, *ranks);
+}
+
+const std::vector<uint8_t>* Objective::active(std::vector<uint8_t>& kept) const {
+  const auto* flags = gradients.active();
+  if (flags == nullptr || !shards) return flags;
+  kept.clear();
+  for (const Slice& slice : gradients.slices()) kept.push_back((*flags)[slice.parameter]);
+  return &kept;
+}
+
+void RunState::settle() const {
+  for (const auto& phase : phases) {
+    for (const auto& objective : phase.objectives) {
+      if (objective.shards) objective.shards->wait();
+    }
+  }
 }
 
 namespace {
+
+// Who updates what, as the plan shares it out.
+Sharding sharding_of(const Plan& plan) {
+  constexpr int64_t kUnit = 16;         // elements: parts begin at lines of the cache
+  constexpr int64_t kPackedUnit = 256;  // no block of packed state lies in two slices
+  const ParallelPlan& parallel = plan.parallel;
+  if (parallel.zero == 0 || parallel.world_size == 1) return {};
+  return {.rank = parallel.rank,
+          .layout = {.first_bucket_bytes = parallel.first_bucket_bytes,
+                     .bucket_bytes = parallel.bucket_bytes,
+                     .parts = parallel.world_size,
+                     .unit = plan.optimizer.state == "8bit" ? kPackedUnit : kUnit},
+          .transient = parallel.zero > 1};
+}
 
 // Parameters that are trained now or once.
 bool is_ever_trained(const NamedParameter& parameter, const FreezePlan& freeze) {
@@ -277,7 +356,8 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
                                   .scaler = LossScaler(plan.precision),
                                   .guard = Guard(plan.guard),
                                   .plateau = Plateau(plan.schedule, plan.optimizer.learning_rate),
-                                  .optimizer_options = plan.optimizer});
+                                  .optimizer_options = plan.optimizer,
+                                  .sharding = sharding_of(plan)});
       Objective& objective = phase.objectives.back();
       objective.choose_parameters();
       if (plan.average.kind != Averaging::none) {

@@ -5,12 +5,14 @@
 
 #include "tanren/base/state.h"
 #include "tanren/base/task.h"
+#include "tanren/checkpoint/stored_state.h"
 #include "tanren/guard/guard.h"
 #include "tanren/optimizer/average.h"
 #include "tanren/optimizer/optimizer.h"
 #include "tanren/optimizer/plateau.h"
 #include "tanren/parallel/gradients.h"
 #include "tanren/parallel/reducer.h"
+#include "tanren/parallel/sharded_parameters.h"
 #include "tanren/precision/loss_scaler.h"
 #include "tanren/train/selection.h"
 
@@ -34,10 +36,18 @@ struct Objective {
   int64_t step = 0;  // applied updates: drives its schedule
   std::unique_ptr<WeightAverage> average = nullptr;  // null: none
   OptimizerOptions optimizer_options = {};
+  Sharding sharding = {};
+  // Where ranks share the update: what the optimizer updates are slices of the parameters, one for
+  // each of gradients.slices().
+  std::unique_ptr<ShardedParameters> shards = nullptr;  // null: each rank updates all
+  std::vector<NamedParameter> updated = {};             // by the optimizer: parameters, or slices
 
   // Takes as its parameters those that require a gradient now: gradients and optimizer are made for
   // them, and the optimizer's state stays where they had some. ConfigError where there are none.
-  void choose_parameters();
+  // Ranks that share the state call it together, and name one another; without it starts anew.
+  void choose_parameters(Communicator* ranks = nullptr);
+  // One flag for each of `updated`; null: all. `kept` is where they are, if they have to be made.
+  const std::vector<uint8_t>* active(std::vector<uint8_t>& kept) const;
 };
 
 // A term of the phase's forward and the count that divides it.
@@ -54,7 +64,7 @@ struct Phase {
   std::unique_ptr<Reducer> reducer = nullptr;
 
   // choose_parameters() of every objective.
-  void choose_parameters();
+  void choose_parameters(Communicator* ranks = nullptr);
 };
 
 struct RunState {
@@ -67,6 +77,9 @@ struct RunState {
   int64_t microbatch = 0;  // samples per microstep
   Selection selection;     // what evaluations decided
 
+  // After an update the weights of other ranks may still be arriving: waits for them. Before anything
+  // but an update reads or writes weights. CommError.
+  void settle() const;
   // Applied updates of the first objective.
   int64_t step() const { return phases.front().objectives.front().step; }
 
@@ -74,6 +87,8 @@ struct RunState {
   // Weights and buffers by name.
   TensorMap model_tensors() const;
   State optimizer_state() const;
+  // Of what that state is where ranks share it; else none.
+  std::vector<StateSlice> optimizer_slices() const;
   State run_state() const;
   // The averages of all objectives under the weights' names; empty: none.
   State average_state() const;
@@ -83,8 +98,9 @@ struct RunState {
   TensorMap averaged_tensors() const;
   // Loads in place; what requires a gradient is as it was when saved. CheckpointError listing names and shapes where the model differs; `average` is
   // needed where the objectives have averages.
-  void load(const State& model, const State& optimizer, const State& run,
-            const State& average = {});
+  // `slices`: of the optimizer's state, where it is stored so.
+  void load(const State& model, const State& optimizer, const State& run, const State& average = {},
+            const std::vector<StateSlice>& slices = {});
   // Weights and buffers alone.
   void load_model(const TensorMap& tensors, const std::string& what);
 };

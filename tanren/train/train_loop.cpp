@@ -93,6 +93,11 @@ void observe(RunState& run, const EvaluationReport& report, const Plan& plan, bo
 
 bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
+// Whether every rank has a part of a checkpoint to write.
+bool writes_together(const Parts& parts) {
+  return !parts.parallel->alone() && parts.plan.parallel.zero > 0;
+}
+
 }  // namespace
 
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
@@ -107,8 +112,14 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   snapshot.plan_text = surroundings.plan_text;
   std::vector<int64_t> best;
   for (const auto& ranked : run.selection.best) best.push_back(ranked.step);
-  return write_checkpoint(surroundings.checkpoints, run.step(), snapshot,
-                          parts.plan.checkpoint.keep, best);
+  const auto& checkpoints = surroundings.checkpoints;
+  const int64_t keep = parts.plan.checkpoint.keep;
+  if (!writes_together(parts)) {
+    return write_checkpoint(checkpoints, run.step(), snapshot, keep, best);
+  }
+  snapshot.slices = run.optimizer_slices();
+  return write_shared_checkpoint(checkpoints, run.step(), snapshot, keep, best,
+                                 parts.parallel->communicator());
 }
 
 Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset) {
@@ -159,7 +170,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   };
   const bool is_first = parts.parallel->is_first();
   const auto checkpoint = [&] {
-    if (is_first && !surroundings.checkpoints.empty()) {
+    if ((is_first || writes_together(parts)) && !surroundings.checkpoints.empty()) {
       result.checkpoint = save_checkpoint(run, parts, surroundings);
     }
   };

@@ -1,6 +1,7 @@
 // The loop: batches from the loader, updates, reports to the sinks, evaluation and checkpoints at
 // applied steps, until the plan's length is reached, evaluations no longer improve (early_stop) or a
-// stop is requested. Every rank runs it; rank 0 alone writes checkpoints, and has the sinks. Public and
+// stop is requested. Every rank runs it; rank 0 alone has the sinks, and writes
+// checkpoints (with the others where they share the optimizer's state). Public and
 // without privileges: copy it where it does not fit.
 #pragma once
 
@@ -47,6 +48,7 @@ struct LoopResult {
   std::string growth;      // what the growth watch warned of
 };
 
+// Where ranks share the optimizer's state, every rank calls it at the same time.
 // Writes run's checkpoint under surroundings.checkpoints and returns its folder.
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const Surroundings& surroundings);

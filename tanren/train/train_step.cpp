@@ -41,14 +41,6 @@ bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBat
   return true;
 }
 
-void connect(Phase& phase, const DataParallel& parallel) {
-  if (parallel.alone() || phase.reducer) return;
-  std::vector<Gradients*> gradients;
-  for (auto& objective : phase.objectives) gradients.push_back(&objective.gradients);
-  phase.reducer = std::make_unique<Reducer>(std::move(gradients), parallel.communicator(),
-                                            parallel.reducer_options());
-}
-
 // What torch's own generator draws (a user's at::dropout) differs over ranks, and is a function of
 // rank and attempt alone, so that a resumed run draws alike on any number of ranks.
 void reseed(const RunState& run, const DataParallel& parallel) {
@@ -74,11 +66,15 @@ void apply(Objective& objective, double norm, double learning_rate, const Parts&
   const double factor = clip.norm > 0 ? clip_factor(norm, clip.norm) : 1.0;
   if (factor < 1.0) {
     const at::NoGradGuard no_grad;
-    for (at::Tensor flat : objective.gradients.flat()) flat.mul_(factor);
+    for (at::Tensor flat : objective.gradients.owned()) flat.mul_(factor);
   }
-  if (clip.value > 0) clip_value_(objective.gradients.flat(), clip.value);
-  objective.optimizer->step(
-      {.learning_rate = learning_rate, .active = objective.gradients.active()});
+  if (clip.value > 0) clip_value_(objective.gradients.owned(), clip.value);
+  std::vector<uint8_t> kept;
+  objective.optimizer->step({.learning_rate = learning_rate, .active = objective.active(kept)});
+  if (objective.shards && !parts.parallel->alone()) {
+    objective.shards->start_gather(parts.parallel->communicator());
+    if (objective.average) objective.shards->wait();
+  }
   ++objective.step;
   if (objective.average) objective.average->update(objective.step);
 }
@@ -140,6 +136,14 @@ std::string joint_culprit(const std::string& mine, const DataParallel& parallel)
 
 }  // namespace
 
+void connect_reducer(Phase& phase, const DataParallel& parallel) {
+  if (parallel.alone() || phase.reducer) return;
+  std::vector<Gradients*> gradients;
+  for (auto& objective : phase.objectives) gradients.push_back(&objective.gradients);
+  phase.reducer = std::make_unique<Reducer>(std::move(gradients), parallel.communicator(),
+                                            parallel.reducer_options());
+}
+
 Batch prepared(const Batch& batch, const Parts& parts) {
   const bool wide = parts.plan.precision.mode == Mode::fp64;
   const bool channels_last = parts.plan.memory.channels_last;
@@ -165,8 +169,10 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
                                            const GlobalBatch& batch) {
   const EssentialScope essential;  // only microsteps may run out of memory
   const MemoryScope memory(MemoryKind::temporaries);
-  thaw(run, parts.plan.freeze, /*tells=*/parts.parallel->is_first());
-  connect(phase, *parts.parallel);
+  run.settle();
+  thaw(run, parts.plan.freeze, /*tells=*/parts.parallel->is_first(),
+       parts.parallel->alone() ? nullptr : &parts.parallel->communicator());
+  connect_reducer(phase, *parts.parallel);
   reseed(run, *parts.parallel);
   find_initial_scale(phase, run, parts, batch);
   const bool many = run.microbatch > 0 && run.microbatch < batch.local.size();

@@ -14,9 +14,13 @@ namespace tanren {
 // Runs the update. An objective whose verdict is `skip` or `halt` is left as it was: weights,
 // optimizer state, step counter and buffers. Advances run.attempt and the data cursor.
 // Empty if a stop was requested between microsteps: then nothing has changed at all. Several ranks
-// finish the window, and the report says that some rank was asked to stop.
+// finish the window, and the report says that some rank was asked to stop. Where ranks share the update,
+// run.settle() comes before anything but the next update.
 std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts,
                                  const GlobalBatch& batch);
+
+// Makes the phase's reducer, where there are several ranks and it has none. update() does it.
+void connect_reducer(Phase& phase, const DataParallel& parallel);
 
 // The batch on the run's device, floating fields in the parameters' dtype in mode fp64, images
 // [n, c, h, w] channels-last where the plan says so.

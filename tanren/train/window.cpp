@@ -50,9 +50,31 @@ const std::vector<PhaseTerm>& agree_terms(Phase& phase, const DataParallel& para
   return phase.terms;
 }
 
+// What this rank adds to the norm of an objective: of shared gradients the square of its own parts'
+// norm, else rank 0's norm.
+at::Tensor norm_share(const Gradients& gradients, const at::Tensor& norm, bool is_first) {
+  const auto own = norm.to(at::kDouble).reshape({1});
+  if (gradients.sharding().on()) return own.square();
+  return is_first ? own : at::zeros_like(own);
+}
+
+double joint_norm(const Gradients& gradients, double sum) {
+  return gradients.sharding().on() ? std::sqrt(sum) : sum;
+}
+
+// The share that the parts of a rank have of all elements: their own shares are to be weighed with it.
+double weight_of_parts(const Gradients& gradients) {
+  double own = 0, all = 0;
+  for (const auto& part : gradients.owned()) own += static_cast<double>(part.numel());
+  for (const auto& parameter : gradients.parameters()) {
+    all += static_cast<double>(parameter.numel());
+  }
+  return own / all;
+}
+
 // This rank's part of the row that ranks sum.
 at::Tensor own_row(const Phase& phase, const Parts& parts, const LossMeter& losses,
-                   const std::vector<at::Tensor>& norms) {
+                   const std::vector<at::Tensor>& norms, const std::vector<at::Tensor>& shares) {
   const at::Device device = parts.parallel->communicator().device();
   const auto options = at::TensorOptions(at::kDouble).device(device);
   std::vector<at::Tensor> row;
@@ -63,10 +85,10 @@ at::Tensor own_row(const Phase& phase, const Parts& parts, const LossMeter& loss
     row.push_back(at::zeros({std::ssize(phase.terms)}, options));
   }
   const bool is_first = parts.parallel->is_first();
-  for (const auto& norm : norms) {
-    const auto own = norm.to(at::kDouble).to(device).reshape({1});
-    row.push_back(is_first ? own : at::zeros({1}, options));
+  for (size_t i = 0; i < norms.size(); ++i) {
+    row.push_back(norm_share(phase.objectives[i].gradients, norms[i], is_first).to(device));
   }
+  for (const auto& share : shares) row.push_back(share.to(device, at::kDouble).reshape({1}));
   std::vector<double> flags{parts.stop_requested() ? 1.0 : 0.0};
   for (const auto& objective : phase.objectives) {
     const auto* active = objective.gradients.active();
@@ -97,14 +119,17 @@ WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch&
                             const LossMeter& losses) {
   const bool report_flush = parts.plan.precision.report_flush;
   const bool alone = parts.parallel->alone();
-  std::vector<at::Tensor> values(losses.sums()), norms;
+  std::vector<at::Tensor> values(losses.sums()), norms, shares;
   for (auto& objective : phase.objectives) {
     const auto measured =
-        unscale_and_measure(objective.gradients.flat(), objective.scaler.scale(), report_flush);
+        unscale_and_measure(objective.gradients.owned(), objective.scaler.scale(), report_flush);
+    // Of shared gradients a rank has measured its own parts: the row joins them.
+    const bool joins = !alone && objective.gradients.sharding().on();
     (alone ? values : norms).push_back(measured.norm);
     if (report_flush) {
-      values.push_back(measured.flush_share);
-      values.push_back(measured.overflow_share);
+      const double weight = joins ? weight_of_parts(objective.gradients) : 1.0;
+      (joins ? shares : values).push_back(measured.flush_share * weight);
+      (joins ? shares : values).push_back(measured.overflow_share * weight);
     }
   }
 
@@ -120,7 +145,7 @@ WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch&
       names.push_back(term.name);
       count_names.push_back(term.count_name);
     }
-    at::Tensor row = own_row(phase, parts, losses, norms);
+    at::Tensor row = own_row(phase, parts, losses, norms, shares);
     parts.parallel->communicator().sum(row);
     if (!values.empty()) {
       row = at::cat({row, stacked(values).to(at::kDouble).to(row.device())});
@@ -151,14 +176,18 @@ WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch&
     Status status;
     take_terms(objective.spec, names, means, status);
     status.bad_microstep = bad_microstep;
-    status.norm = alone ? host[next++] : shared[next_shared++];
-    if (report_flush) {
+    status.norm = alone ? host[next++] : joint_norm(objective.gradients, shared[next_shared++]);
+    if (report_flush && shares.empty()) {
       status.flush_share = host[next++];
       status.overflow_share = host[next++];
     }
     window.objectives.push_back(std::move(status));
   }
   if (alone) return window;
+  for (size_t i = 0; i < shares.size() / 2; ++i) {
+    window.objectives[i].flush_share = shared[next_shared++];
+    window.objectives[i].overflow_share = shared[next_shared++];
+  }
   window.stop_requested = shared[next_shared++] > 0;
   for (auto& objective : phase.objectives) {
     std::vector<uint8_t> active(objective.gradients.parameters().size());
@@ -169,8 +198,11 @@ WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch&
 }
 
 double agreed_exact_norm(const Objective& objective, const Parts& parts) {
-  const double own = exact_norm(objective.gradients.flat());
+  const double own = exact_norm(objective.gradients.owned());
   if (parts.parallel->alone()) return own;
+  if (objective.gradients.sharding().on()) {
+    return std::sqrt(sum_numbers(parts.parallel->communicator(), {own * own})[0]);
+  }
   return sum_numbers(parts.parallel->communicator(), {parts.parallel->is_first() ? own : 0.0})[0];
 }
 

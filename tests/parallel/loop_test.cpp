@@ -1,71 +1,20 @@
 // Whole runs on ranks that are threads: the log of one rank, stop and resume on other numbers of ranks,
 // evaluation without padding, failures that end all.
+#include "tests/support/loop_run.h"
 #include "tests/support/rank_run.h"
-#include "tests/support/run_log.h"
 #include "tests/support/token_data.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/file.h"
-#include "tanren/base/testing.h"
 #include "tanren/checkpoint/checkpoint.h"
-#include "tanren/run/run.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/on_ranks.h"
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <vector>
 
 namespace tanren::testing {
 namespace {
-
-namespace fs = std::filesystem;
-
-RunConfig looped_config(int64_t replicas) {
-  auto config = tiny_config("mlp");
-  config.run.steps = 9;
-  config.run.threads = 2;
-  config.model.dropout = 0.2;
-  config.batch.global_batch = "14";  // 64 samples: the last batch of an epoch has 8
-  config.schedule.kind = "cosine";
-  config.clip.norm = 1;
-  config.data.eval = config.data.train;
-  config.data.eval.samples = 31;  // of 2 or 3 ranks none has as many as another
-  config.evaluate.every = 4;
-  config.evaluate.metrics = {"accuracy", "top2", "f1_macro", "auroc"};
-  config.checkpoint.every = 4;
-  config.parallel.check_every = 2;
-  if (replicas > 1) {
-    config.parallel.data = "threads";
-    config.parallel.replicas = replicas;
-  }
-  return config;
-}
-
-class Loop : public ::testing::Test {
- protected:
-  RunOutput go(const RunConfig& config, const std::string& folder,
-               const std::atomic<bool>* stop = nullptr, std::vector<Sink*> sinks = {}) {
-    RunInput input;
-    input.config = config;
-    input.folder = folder_.path() / folder;
-    input.stop = stop;
-    input.sinks = std::move(sinks);
-    input.started = [this](const Plan& plan, const auto&, const std::vector<std::string>& ranks) {
-      plan_ = plan;
-      ranks_ = ranks;
-    };
-    return run(input, ModelRegistry());
-  }
-  void expect_same(const std::string& a, const std::string& b) const {
-    expect_same_log(folder_.path() / a, folder_.path() / b);
-  }
-
-  TemporaryFolder folder_;
-  Plan plan_;
-  std::vector<std::string> ranks_;
-};
 
 TEST_F(Loop, of_two_and_three_replicas_writes_the_log_of_one_rank) {
   const auto one = go(looped_config(1), "1");

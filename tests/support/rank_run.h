@@ -60,6 +60,7 @@ struct RankRun {
     return *update(state.phases.front(), state, parts, batch);
   }
   at::Tensor weights() const {
+    state.settle();
     std::vector<at::Tensor> all;
     for (const auto& p : state.task.module->parameters()) all.push_back(p.detach().flatten());
     return at::cat(all).to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);

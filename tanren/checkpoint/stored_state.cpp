@@ -1,0 +1,225 @@
+#include "tanren/checkpoint/stored_state.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/safetensors.h"
+#include "tanren/checkpoint/values_json.h"
+#include "tanren/config/run_config.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/accumulate.h>
+
+#include <algorithm>
+
+namespace tanren {
+
+using StateJson = nlohmann::ordered_json;
+
+namespace {
+
+constexpr const char* kSlices = "tanren.slices";
+constexpr const char* kValues = "tanren.values";
+
+// Elements that one entry of the state stands for.
+int64_t unit_of(const std::string& key) { return key.ends_with("_scales") ? kPackedBlock : 1; }
+
+int64_t units(int64_t elements, int64_t unit) { return (elements + unit - 1) / unit; }
+
+std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> strides(sizes.size(), 1);
+  for (size_t i = sizes.size(); i-- > 1;) {
+    strides[i - 1] = strides[i] * std::max<int64_t>(sizes[i], 1);
+  }
+  return strides;
+}
+
+// Whether both put the elements of `sizes` into one order.
+bool same_order(const std::vector<int64_t>& sizes, const std::vector<int64_t>& a,
+                const std::vector<int64_t>& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] > 1 && a[i] != b[i]) return false;
+  }
+  return true;
+}
+
+// The elements of a tensor of `sizes` as they lie in memory with `strides`.
+at::Tensor in_memory_order(const at::Tensor& whole, const StateRange& wanted) {
+  if (same_order(wanted.sizes, wanted.strides, contiguous_strides(wanted.sizes))) {
+    return whole.reshape({-1});
+  }
+  at::Tensor laid = at::empty_strided(wanted.sizes, wanted.strides, whole.options());
+  laid.copy_(whole);
+  return laid.as_strided({whole.numel()}, {1});
+}
+
+[[noreturn]] void fail_lacks(const std::string& whole, const std::string& key) {
+  throw CheckpointError("[checkpoint] the optimizer's state lacks " + key + " of " + whole +
+                        ", or a part of it; it is of another model or optimizer");
+}
+
+StateSlice slice_of(const StateJson& json) {
+  return {json.at("name").get<std::string>(),
+          json.at("of").get<std::string>(),
+          json.at("begin").get<int64_t>(),
+          json.at("end").get<int64_t>(),
+          json.at("shape").get<std::vector<int64_t>>(),
+          json.at("strides").get<std::vector<int64_t>>()};
+}
+
+bool is_sound(const StateSlice& slice) {
+  int64_t all = 1;
+  for (const int64_t size : slice.sizes) {
+    if (size < 1 || all > (int64_t{1} << 48) / size) return false;
+    all *= size;
+  }
+  const at::Tensor shape = at::empty_strided(slice.sizes, slice.strides, at::kMeta);
+  return slice.sizes.size() == slice.strides.size() && slice.begin >= 0 &&
+         slice.begin < slice.end && slice.end <= all && shape.is_non_overlapping_and_dense();
+}
+
+}  // namespace
+
+void write_slices(const std::filesystem::path& path, const State& state,
+                  const std::vector<StateSlice>& slices) {
+  StateJson list = StateJson::array();
+  for (const StateSlice& slice : slices) {
+    list.push_back({{"name", slice.name},
+                    {"of", slice.whole},
+                    {"begin", slice.begin},
+                    {"end", slice.end},
+                    {"shape", slice.sizes},
+                    {"strides", slice.strides}});
+  }
+  write_safetensors(path, state.tensors,
+                    {{kSlices, list.dump()}, {kValues, values_to_json(state.values).dump()}});
+}
+
+void read_slices(const std::filesystem::path& path, State& state, std::vector<StateSlice>& slices) {
+  const auto fail = [&](const std::string& what) {
+    throw CheckpointError("[checkpoint] " + path.string() + ": " + what +
+                          "; use an older step folder, or a copy of this one");
+  };
+  try {
+    const SafetensorsFile file = read_safetensors(path);
+    const auto list = file.metadata.find(kSlices), values = file.metadata.find(kValues);
+    if (list == file.metadata.end() || values == file.metadata.end()) {
+      fail("it does not say which slices it holds");
+    }
+    for (const auto& json : StateJson::parse(list->second)) {
+      slices.push_back(slice_of(json));
+      if (!is_sound(slices.back())) fail("its slice " + slices.back().name + " is no range");
+    }
+    for (const auto& [name, tensor] : file.tensors) state.tensors.set(name, tensor);
+    state.values.merge(values_from_json(StateJson::parse(values->second)));
+  } catch (const DataError& error) {
+    throw CheckpointError(error.what());
+  } catch (const StateJson::exception&) {
+    fail("its list of slices is damaged");
+  } catch (const c10::Error&) {
+    fail("the strides of a slice are impossible");
+  }
+}
+
+StoredState::StoredState(const State& state, const std::vector<StateSlice>& slices)
+    : state_(state) {
+  for (const StateSlice& slice : slices) slices_[slice.whole].push_back(&slice);
+  for (auto& [whole, list] : slices_) {
+    std::sort(list.begin(), list.end(),
+              [](const StateSlice* a, const StateSlice* b) { return a->begin < b->begin; });
+  }
+}
+
+at::Tensor StoredState::range(const StateRange& wanted, const std::string& key) const {
+  const at::NoGradGuard no_grad;
+  return slices_.empty() ? from_whole(wanted, key) : from_slices(wanted, key);
+}
+
+at::Tensor StoredState::from_whole(const StateRange& wanted, const std::string& key) const {
+  const auto* whole = state_.tensors.find(wanted.whole + "." + key);
+  if (whole == nullptr) fail_lacks(wanted.whole, key);
+  if (whole->dim() == 0) return *whole;
+  const int64_t unit = unit_of(key);
+  const bool shaped = unit == 1 && whole->sizes() == at::IntArrayRef(wanted.sizes);
+  const at::Tensor flat = shaped ? in_memory_order(*whole, wanted) : whole->reshape({-1});
+  const int64_t first = wanted.begin / unit, last = units(wanted.end, unit);
+  if (last > flat.numel()) fail_lacks(wanted.whole, key);
+  return flat.narrow(0, first, last - first);
+}
+
+at::Tensor StoredState::from_slices(const StateRange& wanted, const std::string& key) const {
+  const auto found = slices_.find(wanted.whole);
+  if (found == slices_.end()) fail_lacks(wanted.whole, key);
+  const StateSlice& one = *found->second.front();
+  if (one.sizes != wanted.sizes) {
+    throw CheckpointError("[checkpoint] " + wanted.whole +
+                          " has another shape in the optimizer's state; it is of another model");
+  }
+  if (!same_order(wanted.sizes, one.strides, wanted.strides)) {
+    const int64_t all = c10::multiply_integers(wanted.sizes);
+    const at::Tensor flat = from_slices({wanted.whole, 0, all, one.sizes, one.strides}, key);
+    if (flat.dim() == 0 || flat.numel() != all) return flat;
+    return in_memory_order(flat.as_strided(one.sizes, one.strides), wanted)
+        .narrow(0, wanted.begin, wanted.end - wanted.begin);
+  }
+  const int64_t unit = unit_of(key);
+  std::vector<at::Tensor> pieces;
+  int64_t next = wanted.begin;
+  for (const StateSlice* slice : found->second) {
+    if (slice->end <= next || slice->begin >= wanted.end) continue;
+    const auto* tensor = state_.tensors.find(slice->name + "." + key);
+    if (tensor == nullptr || slice->begin > next) fail_lacks(wanted.whole, key);
+    if (tensor->dim() == 0) return *tensor;
+    const int64_t end = std::min(slice->end, wanted.end);
+    const int64_t from = (next - slice->begin) / unit, to = units(end - slice->begin, unit);
+    const bool whole_units = next % unit == 0 && slice->begin % unit == 0;
+    if (tensor->dim() != 1 || to > tensor->numel() || !whole_units) fail_lacks(wanted.whole, key);
+    pieces.push_back(tensor->narrow(0, from, to - from));
+    next = end;
+  }
+  if (next < wanted.end) fail_lacks(wanted.whole, key);
+  return pieces.size() == 1 ? pieces[0] : at::cat(pieces);
+}
+
+bool StoredState::has(const std::string& whole, const std::string& key) const {
+  if (!slices_.empty()) return slices_.count(whole) > 0;
+  const std::string name = whole + "." + key;
+  return state_.tensors.contains(name) || state_.values.count(name) > 0;
+}
+
+const Value* StoredState::value(const std::string& whole, const std::string& key) const {
+  std::string name = whole;
+  if (!slices_.empty()) {
+    const auto found = slices_.find(whole);
+    if (found == slices_.end()) return nullptr;
+    name = found->second.front()->name;
+  }
+  const auto found = state_.values.find(name + "." + key);
+  return found == state_.values.end() ? nullptr : &found->second;
+}
+
+State StoredState::joined() const {
+  if (slices_.empty()) return state_;
+  State whole;
+  for (const auto& [name, list] : slices_) {
+    const StateSlice& first = *list.front();
+    const std::string start = first.name + ".";
+    const int64_t numel = c10::multiply_integers(first.sizes);
+    const StateRange all{name, 0, numel, first.sizes, first.strides};
+    for (const auto& [stored, tensor] : state_.tensors) {
+      if (!stored.starts_with(start)) continue;
+      const std::string key = stored.substr(start.size());
+      at::Tensor joined = range(all, key);
+      const bool packed = key.ends_with("_codes") || key.ends_with("_scales") ||
+                          joined.scalar_type() == at::kBFloat16;
+      if (!packed && joined.dim() > 0) joined = joined.as_strided(first.sizes, first.strides);
+      whole.tensors.set(name + "." + key, joined);
+    }
+    for (const auto& [stored, value] : state_.values) {
+      if (stored.starts_with(start)) whole.values[name + "." + stored.substr(start.size())] = value;
+    }
+  }
+  return whole;
+}
+
+}  // namespace tanren

@@ -1,0 +1,69 @@
+#include "tanren/parallel/flat_layout.h"
+
+#include <algorithm>
+
+namespace tanren {
+
+namespace {
+
+int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
+// Places the bucket's members one after the other; its size is padded to equal parts.
+void place_members(FlatLayout& layout, size_t index, const LayoutOptions& options) {
+  constexpr int64_t kAlignedFrom = 16;  // units: smaller parameters would be mostly padding
+  FlatLayout::Bucket& bucket = layout.buckets[index];
+  int64_t size = 0;
+  for (const size_t member : bucket.members) {
+    FlatLayout::Place& place = layout.places[member];
+    if (place.numel >= kAlignedFrom * options.unit) size = round_up(size, options.unit);
+    place.bucket = index;
+    place.offset = size;
+    size += place.numel;
+  }
+  bucket.size = round_up(size, options.parts * options.unit);
+}
+
+}  // namespace
+
+FlatLayout lay_out(const std::vector<at::Tensor>& parameters, const LayoutOptions& options) {
+  FlatLayout layout;
+  layout.places.resize(parameters.size());
+  int64_t filled = 0;  // bytes of the last bucket
+  for (size_t i = parameters.size(); i-- > 0;) {
+    const at::Tensor& parameter = parameters[i];
+    layout.places[i].numel = parameter.numel();
+    const auto bytes = static_cast<int64_t>(parameter.nbytes());
+    auto& buckets = layout.buckets;
+    const int64_t most = buckets.size() <= 1 ? options.first_bucket_bytes : options.bucket_bytes;
+    const bool joins = !buckets.empty() && buckets.back().dtype == parameter.scalar_type() &&
+                       filled + bytes <= most;
+    if (!joins) {
+      buckets.push_back({parameter.scalar_type(), 0, {}});
+      filled = 0;
+    }
+    filled += bytes;
+    buckets.back().members.push_back(i);
+  }
+  for (size_t i = 0; i < layout.buckets.size(); ++i) {
+    auto& members = layout.buckets[i].members;
+    std::reverse(members.begin(), members.end());
+    place_members(layout, i, options);
+  }
+  return layout;
+}
+
+std::vector<Slice> slices_of(const FlatLayout& layout, int64_t rank, int64_t parts) {
+  std::vector<Slice> slices;
+  for (size_t i = 0; i < layout.places.size(); ++i) {
+    const FlatLayout::Place& place = layout.places[i];
+    const int64_t part = layout.buckets[place.bucket].size / parts;
+    const int64_t first = rank * part;
+    const int64_t begin = std::max(first, place.offset);
+    const int64_t end = std::min(first + part, place.offset + place.numel);
+    if (begin >= end) continue;
+    slices.push_back({i, place.bucket, begin - place.offset, end - place.offset, begin - first});
+  }
+  return slices;
+}
+
+}  // namespace tanren

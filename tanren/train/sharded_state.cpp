@@ -1,0 +1,116 @@
+#include "tanren/train/sharded_state.h"
+
+#include "tanren/base/error.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+// "h.0.weight@4096" and "exp_avg".
+std::pair<std::string, std::string> split_state_name(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return {name.substr(0, dot), name.substr(dot + 1)};
+}
+
+// By the names in the optimizer's state.
+std::unordered_map<std::string, StateRange> ranges_of(const Objective& objective,
+                                                      const std::string& start) {
+  std::unordered_map<std::string, StateRange> ranges;
+  for (const NamedParameter& parameter : objective.updated) {
+    const at::Tensor& whole = parameter.rule_tensor();
+    ranges[parameter.name] = {start + parameter.rule_name(), parameter.begin,
+                              parameter.begin + parameter.tensor.numel(), whole.sizes().vec(),
+                              whole.strides().vec()};
+  }
+  return ranges;
+}
+
+// `own` seen as a range is: 1-dim in memory's order, or 0-dim.
+at::Tensor flat_view(const at::Tensor& own) {
+  return own.dim() == 0 ? own : own.as_strided({own.numel()}, {1});
+}
+
+}  // namespace
+
+std::vector<StateSlice> slices_in(const Objective& objective, const std::string& start) {
+  std::vector<StateSlice> slices;
+  for (const NamedParameter& parameter : objective.updated) {
+    slices.push_back({start + parameter.name, start + parameter.rule_name(), parameter.begin,
+                      parameter.begin + parameter.tensor.numel(),
+                      parameter.rule_tensor().sizes().vec(),
+                      parameter.rule_tensor().strides().vec()});
+  }
+  return slices;
+}
+
+namespace {
+
+enum class Wanted { all, what_is_there };
+
+void load_state(Objective& objective, const std::string& start, const StoredState& stored,
+                Wanted wanted) {
+  const auto skips = [&](const StateRange& range, const std::string& key) {
+    return wanted == Wanted::what_is_there && !stored.has(range.whole, key);
+  };
+  const at::NoGradGuard no_grad;
+  const auto ranges = ranges_of(objective, start);
+  State own = objective.optimizer->state();
+  for (auto& [name, value] : own.values) {
+    const auto [of, key] = split_state_name(name);
+    const StateRange& range = ranges.at(of);
+    if (skips(range, key)) continue;
+    const Value* given = stored.value(range.whole, key);
+    if (given == nullptr) {
+      throw CheckpointError("[checkpoint] the optimizer's state lacks " + key + " of " +
+                            range.whole + "; it is of another optimizer");
+    }
+    value = *given;
+  }
+  for (const bool copies : {false, true}) {  // all is looked at before anything is written
+    for (const auto& [name, tensor] : own.tensors) {
+      const auto [of, key] = split_state_name(name);
+      const StateRange& range = ranges.at(of);
+      if (skips(range, key)) continue;
+      const at::Tensor given = stored.range(range, key);
+      const at::Tensor into = flat_view(tensor);
+      const bool same_type = given.scalar_type() == into.scalar_type();
+      if (given.sizes() != into.sizes() || (wanted == Wanted::all && !same_type)) {
+        throw CheckpointError("[checkpoint] " + key + " of " + range.whole +
+                              " is stored in another shape or dtype; it is of another optimizer");
+      }
+      if (copies) into.copy_(given);
+    }
+  }
+  objective.optimizer->load(own);  // its tensors are in place: the plain values
+}
+
+}  // namespace
+
+void load_ranges(Objective& objective, const std::string& start, const StoredState& stored) {
+  load_state(objective, start, stored, Wanted::all);
+}
+
+void load_known(Objective& objective, const StoredState& stored) {
+  load_state(objective, "", stored, Wanted::what_is_there);
+}
+
+void take_over_state(Objective& objective, const SlicedState& before, Communicator& ranks) {
+  const auto overlaps = [&](const StateSlice& slice) {
+    return std::any_of(objective.updated.begin(), objective.updated.end(),
+                       [&](const NamedParameter& own) {
+                         return own.rule_name() == slice.whole && own.begin < slice.end &&
+                                slice.begin < own.begin + own.tensor.numel();
+                       });
+  };
+  const SlicedState given = exchange_slices(ranks, before, overlaps);
+  load_known(objective, StoredState(given.state, given.slices));
+}
+
+}  // namespace tanren
