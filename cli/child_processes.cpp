@@ -11,9 +11,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 
 namespace tanren::cli {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -66,9 +72,8 @@ struct ChildSetup {
   const struct sigaction* pipe_action;
 };
 
-// In the child: only what signal handlers may do. Returns only if the program could not be run.
-void become(const char* program, char* const* arguments, char* const* environment,
-            const ChildSetup& setup) {
+// In the child: only what signal handlers may do.
+void set_up(const ChildSetup& setup) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != setup.parent) ::_exit(127);  // it died before the line above
@@ -82,7 +87,37 @@ void become(const char* program, char* const* arguments, char* const* environmen
   ::dup2(setup.err, STDERR_FILENO);
   ::sigaction(SIGPIPE, setup.pipe_action, nullptr);
   ::sigprocmask(SIG_SETMASK, setup.mask, nullptr);
-  ::execve(program, arguments, environment);
+}
+
+bool has_one_thread() {
+  std::error_code error;
+  const fs::directory_iterator tasks("/proc/self/task", error);
+  return !error && std::distance(begin(tasks), end(tasks)) == 1;
+}
+
+// As exec would.
+void close_marked_descriptors() {
+  std::vector<int> marked;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    const int descriptor = std::stoi(entry.path().filename());
+    const int flags = ::fcntl(descriptor, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) != 0) marked.push_back(descriptor);
+  }
+  for (const int descriptor : marked) ::close(descriptor);
+}
+
+// The only thread goes on in the child, so that everything may be called.
+[[noreturn]] void go_on(const ChildStart& start) noexcept {
+  close_marked_descriptors();
+  ::clearenv();
+  for (const auto& entry : start.environment) {
+    const size_t sign = entry.find('=');
+    if (sign != std::string::npos) {
+      ::setenv(entry.substr(0, sign).c_str(), entry.c_str() + sign + 1, 1);
+    }
+  }
+  std::vector<std::string> arguments = start.arguments;
+  std::exit(start.go_on(arguments));
 }
 
 }  // namespace
@@ -155,9 +190,13 @@ pid_t ChildProcesses::start(const ChildStart& start) {
   if (input < 0 || ::pipe2(errors.data(), O_CLOEXEC) < 0) throw RunError(fail(errno) + "; start fewer ranks");
   const ChildSetup setup{::getpid(), input,         start.out,    start.err,
                          errors[1],  &mask_before_, &pipe_before_};
+  const bool in_place = start.go_on && has_one_thread();
+  if (in_place) std::fflush(nullptr);  // what is buffered here is not the child's to write
   const pid_t pid = ::fork();
   if (pid == 0) {
-    become(start.program.c_str(), arguments.data(), environment.data(), setup);
+    set_up(setup);
+    if (in_place) go_on(start);
+    ::execve(start.program.c_str(), arguments.data(), environment.data());
     const int error = errno;
     [[maybe_unused]] const ssize_t told = ::write(setup.errors, &error, sizeof error);
     ::_exit(127);
@@ -169,7 +208,7 @@ pid_t ChildProcesses::start(const ChildStart& start) {
     ::setpgid(pid, pid);  // whoever comes first
     children_.push_back({pid});
     tell_guard(pid);
-    // Closed by a successful exec.
+    // Closed by a successful exec, or by who goes on in its place.
     [[maybe_unused]] const ssize_t told = ::read(errors[0], &error, sizeof error);
   }
   ::close(errors[0]);

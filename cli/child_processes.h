@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <csignal>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct ChildStart {
   std::vector<std::string> environment;  // NAME=value, nothing else is passed on
   int out = -1;                          // becomes its stdout; -1: it shares this process's
   int err = -1;                          // becomes its stderr
+  // Called in the child instead of running `program`, as long as this process has one thread: what it
+  // has loaded is then there at once, and shared. Takes `arguments`, returns the exit code.
+  std::function<int(std::vector<std::string>&)> go_on = {};
 };
 
 // How a child ended: by itself with a code, or by a signal.

@@ -1,6 +1,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/one_line.h"
+#include "tanren/cli.h"
 #include "tanren/plan/probe_machine.h"
 #include "cli/child_processes.h"
 #include "cli/launch_options.h"
@@ -33,7 +34,8 @@ constexpr int kStopped = 130;  // exit code of a run that a signal stopped and t
 // The ranks of this machine from start to end: what they print, which signals they get, who failed first.
 class Ranks {
  public:
-  explicit Ranks(const LaunchOptions& options) : options_(options) {}
+  Ranks(const LaunchOptions& options, const Registry& registry)
+      : options_(options), registry_(registry) {}
 
   void start();
   // Returns the exit code, when no process is left.
@@ -63,6 +65,7 @@ class Ranks {
   int report();
 
   LaunchOptions options_;
+  const Registry& registry_;
   RankOutput output_;
   ChildProcesses processes_;
   std::vector<pid_t> pids_;
@@ -76,6 +79,16 @@ class Ranks {
   size_t num_told_ = 0;  // ended by a signal from here
 };
 
+// A rank that runs a verb is this very program: libtorch, whose loading is most of a start, is there.
+auto as_this_program(const Registry& registry) {
+  return [&registry](std::vector<std::string>& words) {
+    std::vector<char*> pointers;
+    for (auto& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    return main(static_cast<int>(words.size()), pointers.data(), registry);
+  };
+}
+
 void Ranks::start() {
   for (int local = 0; local < options_.ranks; ++local) {
     const auto ends = output_.open(options_.rank(local));
@@ -84,6 +97,7 @@ void Ranks::start() {
                      .environment = rank_environment(options_, local),
                      .out = ends.out,
                      .err = ends.err};
+    if (options_.is_verb) start.go_on = as_this_program(registry_);
     pids_.push_back(processes_.start(start));
     for (const int end : {ends.out, ends.err}) {
       if (end >= 0) ::close(end);
@@ -248,7 +262,7 @@ int Ranks::report() {
 
 }  // namespace
 
-int launch(const Arguments& arguments) {
+int launch(const Arguments& arguments, const Registry& registry) {
   const LaunchOptions options = launch_options(arguments);
   if (!arguments.launch.verb.empty()) {
     // Help, or what the verb does not take: once, and before anything starts.
@@ -262,7 +276,7 @@ int launch(const Arguments& arguments) {
               << (cores == 1 ? " core" : " cores")
               << " of this machine; as many as cores are faster\n";
   }
-  Ranks ranks(options);
+  Ranks ranks(options, registry);
   ranks.start();
   return ranks.watch();
 }

@@ -181,6 +181,7 @@ void read_command(const Arguments& arguments, LaunchOptions& options) {
                       " (a program of your own stands behind --)");
   }
   options.program = fs::read_symlink("/proc/self/exe");
+  options.is_verb = true;
   options.command = {arguments.program};
   options.command.insert(options.command.end(), launch.verb.begin(), launch.verb.end());
 }

@@ -17,6 +17,7 @@ struct LaunchOptions {
   std::string host;  // of rank 0, where all meet
   int port = 0;
   std::string program;               // path of the file
+  bool is_verb = false;              // it is this program, with a verb
   std::vector<std::string> command;  // its name, as its own output says it, and its arguments
 
   int rank(int local) const { return node_rank * ranks + local; }

@@ -100,7 +100,7 @@ int main(int argc, char** argv, const Registry& registry) {
     if (arguments.verb == "run") return run(arguments, registry);
     if (arguments.verb == "plan") return plan(arguments, registry);
     if (arguments.verb == "eval") return eval(arguments, registry);
-    if (arguments.verb == "launch") return launch(arguments);
+    if (arguments.verb == "launch") return launch(arguments, registry);
     if (arguments.verb == "summary") return summary(arguments, registry);
     if (arguments.verb == "anatomy") return anatomy(arguments, registry);
     if (arguments.verb == "convert") return convert(arguments, registry);

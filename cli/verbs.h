@@ -42,7 +42,7 @@ struct Arguments {
 int run(const Arguments& arguments, const Registry& registry);
 int plan(const Arguments& arguments, const Registry& registry);
 int eval(const Arguments& arguments, const Registry& registry);
-int launch(const Arguments& arguments);
+int launch(const Arguments& arguments, const Registry& registry);
 int summary(const Arguments& arguments, const Registry& registry);
 int anatomy(const Arguments& arguments, const Registry& registry);
 int convert(const Arguments& arguments, const Registry& registry);

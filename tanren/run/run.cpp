@@ -263,11 +263,6 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
       agreed_checkpoint(*ranks, latest_checkpoint(input.folder / "checkpoints"));
   Prepared prepared = prepare(input.config, registry, checkpoint.has_value(), input.folder);
   check_same_data(ranks, *prepared.datasets.train, prepared.datasets.eval.get());
-  if (prepared.plan.parallel.zero > 0 && prepared.plan.parallel.world_size > 1) {
-    throw ConfigError(
-        "[run] parallel.zero = " + std::to_string(prepared.plan.parallel.zero) +
-        " is planned, but this version keeps whole state on each rank; set parallel.zero = 0");
-  }
   const Fitted fitted = fit(prepared);
   std::optional<RunFolder> folder;
   if (is_first) {

@@ -184,6 +184,27 @@ TEST_F(Launched, a_killed_rank_is_named_and_the_run_goes_on_on_three_with_the_sa
   }
 }
 
+// They are forks of it that go on without exec.
+TEST_F(Launched, ranks_hold_no_descriptor_of_the_launcher) {
+  folder_.file("long.toml", config_text(kMlp, 2000, 500));
+  LauncherProcess launcher(folder_.path(), {"-n", "3", "run", "long.toml", "--out", "long"});
+  ASSERT_TRUE(comes_true([&] { return lines("long") > 2; })) << launcher.err();
+  const auto ranks = ranks_of(launcher.out());
+  ASSERT_EQ(ranks.size(), 3U) << launcher.out();
+  for (const auto& [rank, pid] : ranks) {
+    int pipes = 0;
+    for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
+      std::error_code closed;
+      const std::string target = fs::read_symlink(entry.path(), closed);
+      EXPECT_FALSE(contains(target, "signalfd")) << rank;
+      if (contains(target, "pipe:")) ++pipes;
+    }
+    EXPECT_LE(pipes, 2) << "rank " << rank;  // its own output
+  }
+  launcher.send(SIGINT);
+  EXPECT_EQ(launcher.wait(), 130) << launcher.err();
+}
+
 TEST_F(Launched, an_interrupt_stops_all_after_the_same_update_and_the_run_goes_on) {
   folder_.file("long.toml", config_text(kMlp, 200, 50));
   train_alone("long.toml", "one");
