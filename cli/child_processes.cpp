@@ -187,7 +187,8 @@ pid_t ChildProcesses::start(const ChildStart& start) {
   };
   std::array<int, 2> errors{};
   const int input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (input < 0 || ::pipe2(errors.data(), O_CLOEXEC) < 0) throw RunError(fail(errno) + "; start fewer ranks");
+  if (input < 0 || ::pipe2(errors.data(), O_CLOEXEC) < 0)
+    throw RunError(fail(errno) + "; start fewer ranks");
   const ChildSetup setup{::getpid(), input,         start.out,    start.err,
                          errors[1],  &mask_before_, &pipe_before_};
   const bool in_place = start.go_on && has_one_thread();

@@ -212,6 +212,7 @@ void do_together(Communicator& ranks, const fs::path& target, const std::functio
   const auto failures = gather_texts(ranks, failure);
   for (size_t rank = 0; rank < failures.size(); ++rank) {
     if (failures[rank].empty()) continue;
+    settle(ranks);
     throw RunError("[checkpoint] rank " + std::to_string(rank) + " cannot write its part of " +
                    target.string() + " (" + failures[rank] +
                    "); check the folder's rights and free space there");

@@ -73,6 +73,9 @@ bool is_sound(const StateSlice& slice) {
     if (size < 1 || all > (int64_t{1} << 48) / size) return false;
     all *= size;
   }
+  if (std::any_of(slice.strides.begin(), slice.strides.end(), [](int64_t s) { return s < 1; })) {
+    return false;
+  }
   const at::Tensor shape = at::empty_strided(slice.sizes, slice.strides, at::kMeta);
   return slice.sizes.size() == slice.strides.size() && slice.begin >= 0 &&
          slice.begin < slice.end && slice.end <= all && shape.is_non_overlapping_and_dense();
@@ -106,7 +109,9 @@ void read_slices(const std::filesystem::path& path, State& state, std::vector<St
     if (list == file.metadata.end() || values == file.metadata.end()) {
       fail("it does not say which slices it holds");
     }
-    for (const auto& json : StateJson::parse(list->second)) {
+    const auto entries = StateJson::parse(list->second);
+    if (!entries.is_array()) fail("its list of slices is damaged");
+    for (const auto& json : entries) {
       slices.push_back(slice_of(json));
       if (!is_sound(slices.back())) fail("its slice " + slices.back().name + " is no range");
     }

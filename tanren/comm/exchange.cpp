@@ -43,7 +43,7 @@ int64_t hash_of_dims(at::IntArrayRef sizes) {  // of all but the first
 // What gather_rows tells the other ranks of its rows.
 enum : int64_t { kRows, kRowBytes, kDtype, kDims, kNumFacts };
 
-void check_alike(const at::Tensor& facts) {
+void check_alike(Communicator& comm, const at::Tensor& facts) {
   const auto fact = facts.accessor<int64_t, 2>();
   const auto rows_of = [&](int64_t rank) {
     return fmt::format("{} bytes of {} each", fact[rank][kRowBytes],
@@ -53,6 +53,7 @@ void check_alike(const at::Tensor& facts) {
     bool alike = true;
     for (int64_t i = kRowBytes; i < kNumFacts; ++i) alike = alike && fact[rank][i] == fact[0][i];
     if (alike) continue;
+    settle(comm);
     throw CommError(fmt::format(
         "[comm] rows to gather: those of rank {} have {}, those of rank 0 {}{}; ranks must run the "
         "same program on the same config",
@@ -104,7 +105,7 @@ at::Tensor gather_rows(Communicator& comm, const at::Tensor& rows) {
   const at::Tensor facts =
       gather_numbers(comm, {rows.size(0), row_bytes, static_cast<int64_t>(rows.scalar_type()),
                             hash_of_dims(rows.sizes())});
-  check_alike(facts);
+  check_alike(comm, facts);
   const auto fact = facts.accessor<int64_t, 2>();
   const at::Tensor counts = facts.select(1, kRows);
   std::vector<int64_t> sizes = rows.sizes().vec();
@@ -123,6 +124,14 @@ at::Tensor gather_rows(Communicator& comm, const at::Tensor& rows) {
     first += length;
   }
   return result;
+}
+
+void settle(Communicator& comm) {
+  if (comm.world_size() == 1) return;
+  try {
+    comm.sum(at::zeros({1}, at::TensorOptions(comm.device()).dtype(at::kFloat)));
+  } catch (const CommError&) {  // another one went first; what it has found is what this one has
+  }
 }
 
 }  // namespace tanren

@@ -22,4 +22,8 @@ std::vector<double> sum_numbers(Communicator& comm, const std::vector<double>& m
 // names the one that differs. Two operations.
 at::Tensor gather_rows(Communicator& comm, const at::Tensor& rows);
 
+// Before an error that every rank has found alike: none may end, which breaks the others' connections,
+// while another is still in the exchange that told it. Throws nothing. One operation.
+void settle(Communicator& comm);
+
 }  // namespace tanren

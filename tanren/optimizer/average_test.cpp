@@ -34,8 +34,8 @@ struct Weights {
   void set(int64_t update) {
     const at::NoGradGuard no_grad;
     for (auto* list : {&parameters, &buffers}) {
-      for (auto& [name, tensor] : *list) {
-        if (tensor.is_floating_point()) tensor.copy_(history(name)[update]);
+      for (auto& each : *list) {
+        if (each.tensor.is_floating_point()) each.tensor.copy_(history(each.name)[update]);
       }
     }
   }

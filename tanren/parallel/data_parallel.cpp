@@ -117,6 +117,7 @@ void DataParallel::check_alike(const Facts& mine) const {
     const auto told = [&](const std::vector<std::string>& facts) {
       return i + 1 < facts.size() ? facts[i] + " " + facts[i + 1] : std::string("nothing more");
     };
+    settle(*communicator_);
     throw CommError("[parallel] rank " + std::to_string(rank) + " has " + told(other) +
                     ", rank 0 has " + told(first) +
                     "; start every rank with the same program, config and data");
@@ -161,6 +162,7 @@ void DataParallel::check_equal(const TensorMap& tensors, const std::string& when
     for (int64_t rank = 1; rank < world_size(); ++rank) {
       const auto place = static_cast<int64_t>(index);
       if (rows[rank][place].item<int64_t>() == rows[0][place].item<int64_t>()) continue;
+      settle(*communicator_);
       throw CommError(
           "[parallel] " + when + ": " + name + " of rank " + std::to_string(rank) +
           " is no longer rank 0's; something outside of the run changed it, or a "

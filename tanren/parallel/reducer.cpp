@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace tanren {
@@ -25,6 +26,8 @@ Reducer::Reducer(std::vector<Gradients*> gradients, Communicator& communicator,
     add_buckets(i, options);
     gradients_[i]->on_fired([this, i](size_t parameter) { fired(i, parameter); });
   }
+  order_.resize(buckets_.size());
+  std::iota(order_.begin(), order_.end(), size_t{0});
   begin();
 }
 
@@ -60,7 +63,25 @@ void Reducer::add_buckets(size_t objective, const ReducerOptions& options) {
   for (const auto& place : layout.places) bucket_of_.back().push_back(before + place.bucket);
 }
 
+// A model may use its parameters in another order than it registers them, and a bucket would wait for
+// those before it. Membership stays, so every sum keeps its bits.
+void Reducer::agree_order() {
+  has_agreed_ = true;
+  if (!overlap_ || buckets_.size() < 2) return;
+  for (const size_t bucket : order_) {
+    if (std::find(observed_.begin(), observed_.end(), bucket) == observed_.end()) {
+      observed_.push_back(bucket);
+    }
+  }
+  const std::vector<int64_t> mine(observed_.begin(), observed_.end());
+  const at::Tensor order = at::tensor(mine, at::kLong).to(communicator_.device());
+  communicator_.broadcast(order, /*root=*/0);
+  const at::Tensor host = order.to(at::kCPU);
+  std::copy_n(host.const_data_ptr<int64_t>(), order_.size(), order_.begin());
+}
+
 void Reducer::begin() {
+  if (!is_first_window_ && !has_agreed_) agree_order();
   works_.clear();
   next_ = landed_ = 0;
   overlapped_ = 0;
@@ -73,8 +94,9 @@ void Reducer::fired(size_t objective, size_t parameter) {
   uint8_t& complete = complete_[objective][parameter];
   if (!last_ || !overlap_ || complete != 0) return;
   complete = 1;
-  --buckets_[bucket_of_[objective][parameter]].missing;
-  while (next_ < buckets_.size() && buckets_[next_].missing == 0) start_next();
+  const size_t bucket = bucket_of_[objective][parameter];
+  if (--buckets_[bucket].missing == 0 && is_first_window_) observed_.push_back(bucket);
+  while (next_ < order_.size() && buckets_[order_[next_]].missing == 0) start_next();
 }
 
 double Reducer::wire_factor(const Bucket& bucket) const {
@@ -83,7 +105,7 @@ double Reducer::wire_factor(const Bucket& bucket) const {
 
 // A start that throws leaves the bucket where it was: finish() tries it again.
 void Reducer::start_next() {
-  Bucket& bucket = buckets_[next_];
+  Bucket& bucket = buckets_[order_[next_]];
   if (bucket.shared) {
     Gradients& gradients = *gradients_[bucket.objective];
     if (gradients.sharding().transient) land_until(next_ - std::min(next_, kInFlight));
@@ -120,15 +142,16 @@ void Reducer::land(const Bucket& bucket) const {
 void Reducer::land_until(size_t end) {
   for (; landed_ < end; ++landed_) {
     works_[landed_]->wait();
-    land(buckets_[landed_]);
+    land(buckets_[order_[landed_]]);
     works_[landed_].reset();
   }
 }
 
 void Reducer::finish() {
   overlapped_ = static_cast<int64_t>(next_);
-  while (next_ < buckets_.size()) start_next();
+  while (next_ < order_.size()) start_next();
   land_until(next_);
+  is_first_window_ = false;
   works_.clear();
   landed_ = 0;
 }

@@ -1,6 +1,7 @@
 // Reducer: sums gradients over ranks while backward still computes others. Buckets are ranges of the
 // flat gradient buffers, from the last parameter to the first, which is about the order in which
-// backward completes them: nothing is copied. Where ranks share the gradients (Sharding), each receives
+// backward completes them: nothing is copied. From the second window on they go in the order in which
+// rank 0's backward completed them in the first. Where ranks share the gradients (Sharding), each receives
 // the sum of its part alone, and a transient bucket goes as soon as it has travelled: then backward waits
 // for the bucket before the last.
 // Invariant: every rank starts every bucket once a window, in the same order, whatever its own backward
@@ -40,7 +41,8 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  // Before a window: no bucket has gone.
+  // Before a window: no bucket has gone. Before the second one, with overlap, it also agrees on the order
+  // of the buckets: one small broadcast. CommError.
   void begin();
   // After the window's last backward: starts what has not gone, and waits for all. Then every gradient
   // is the sum over ranks, bitwise the same on each; of shared ones, those that this rank owns. CommError.
@@ -64,6 +66,7 @@ class Reducer {
     int64_t missing = 0;
   };
   void add_buckets(size_t objective, const ReducerOptions& options);
+  void agree_order();
   void fired(size_t objective, size_t parameter);
   void start_next();
   void land(const Bucket& bucket) const;
@@ -75,8 +78,12 @@ class Reducer {
   std::vector<Bucket> buckets_;
   std::vector<std::vector<size_t>> bucket_of_;  // by objective and parameter
   std::vector<std::vector<uint8_t>> complete_;  // the same, in this window
+  std::vector<size_t> order_;     // in which buckets go
+  std::vector<size_t> observed_;  // in which the first window completed them
+  bool is_first_window_ = true;
+  bool has_agreed_ = false;
   std::vector<Communicator::Work> works_;
-  size_t next_ = 0;    // the bucket that goes next
+  size_t next_ = 0;    // of order_: the bucket that goes next
   size_t landed_ = 0;  // the first that has not arrived
   int64_t overlapped_ = 0;
   int64_t reductions_ = 0;

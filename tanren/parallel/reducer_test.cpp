@@ -44,6 +44,34 @@ at::Tensor alone(const std::vector<double>& inputs, bool skips = false) {
   return gradients.flat()[0].clone();
 }
 
+// Passes on, and keeps the sizes of what is summed.
+class Recorder final : public Communicator {
+ public:
+  explicit Recorder(Communicator& comm) : comm_(comm) {}
+  int rank() const override { return comm_.rank(); }
+  int world_size() const override { return comm_.world_size(); }
+  std::string_view name() const override { return comm_.name(); }
+  Work start_sum(const at::Tensor& tensor) override {
+    sizes.push_back(tensor.numel());
+    return comm_.start_sum(tensor);
+  }
+  Work start_sum_scatter(const at::Tensor& part, const at::Tensor& whole) override {
+    return comm_.start_sum_scatter(part, whole);
+  }
+  Work start_gather(const at::Tensor& whole, const at::Tensor& part) override {
+    return comm_.start_gather(whole, part);
+  }
+  Work start_broadcast(const at::Tensor& tensor, int root) override {
+    return comm_.start_broadcast(tensor, root);
+  }
+  void cancel(const std::string& why) override { comm_.cancel(why); }
+
+  std::vector<int64_t> sizes;
+
+ private:
+  Communicator& comm_;
+};
+
 constexpr ReducerOptions kSmall{.first_bucket_bytes = 80, .bucket_bytes = 140};
 
 TEST(Reducer, sums_over_ranks_are_what_one_rank_would_have_and_buckets_go_early) {
@@ -86,7 +114,30 @@ TEST(Reducer, several_microsteps_are_summed_once) {
       EXPECT_TRUE(at::allclose(gradients.flat()[0], expected, 1e-12, 1e-14));
     }
   });
-  EXPECT_EQ(group.num_operations(), 2 * 3);
+  EXPECT_EQ(group.num_operations(), 2 * 3 + 1);  // and one for the order
+}
+
+// Registered in the order of use turned around, so that the first bucket is the last to be complete.
+TEST(Reducer, buckets_go_in_the_order_in_which_the_first_window_completed_them) {
+  const ThreadGroup group(kRanks);
+  testing::on_ranks(group, kRanks, [&](Communicator& comm) {
+    const Chain chain;
+    Gradients gradients({chain.parameters.rbegin(), chain.parameters.rend()});
+    Recorder recorder(comm);
+    Reducer reducer({&gradients}, recorder, kSmall);
+    std::vector<at::Tensor> sums;
+    for (int window = 0; window < 3; ++window) {
+      gradients.zero();
+      reducer.begin();
+      const SyncScope last(reducer, true);
+      backward(chain.loss(0.1 * (comm.rank() + 1)));
+      reducer.finish();
+      sums.push_back(gradients.flat()[0].clone());
+    }
+    EXPECT_EQ(recorder.sizes, (std::vector<int64_t>{25, 16, 9, 9, 16, 25, 9, 16, 25}));
+    EXPECT_TRUE(at::equal(sums[1], sums[0]));
+    EXPECT_TRUE(at::equal(sums[2], sums[0]));
+  });
 }
 
 TEST(Reducer, a_rank_without_samples_and_one_that_skips_a_layer_still_take_part) {
@@ -232,7 +283,8 @@ TEST(Reducer, gives_each_rank_the_sum_of_its_part_where_they_share_and_gathers_w
         first += parameter.numel();
       }
     });
-    EXPECT_EQ(group.num_operations(), 3 + 3 + 3);
+    EXPECT_EQ(group.num_operations(),
+              3 + 3 + 1 + 3);  // two windows, the order between, a gathering
   }
 }
 

@@ -82,6 +82,7 @@ std::optional<std::filesystem::path> agreed_checkpoint(
   const auto seen = gather_texts(ranks, std::filesystem::exists(asked) ? "yes" : "");
   for (size_t rank = 0; rank < seen.size(); ++rank) {
     if (!seen[rank].empty()) continue;
+    settle(ranks);
     throw CheckpointError("[run] rank " + std::to_string(rank) + " does not see " + asked +
                           "; put the run folder where every machine reaches it under one path");
   }

@@ -5,6 +5,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/generators.h"
 #include "tanren/base/trace_scope.h"
+#include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/run/build.h"
 #include "tanren/train/train_step.h"
@@ -285,11 +286,15 @@ int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples) const 
   run.task.module->eval();
   const at::NoGradGuard no_gradients;
   const AutocastScope autocast(parts.device.type(), plan.precision.mode);
+  EvaluationMetrics metrics(plan.evaluate.metrics, at::kMeta);
+  const auto measure = [&](const Prediction& prediction) {
+    metrics.add(prediction.outputs, prediction.targets);
+  };
   if (run.task.predict_rows) {
     const PredictionRows rows = run.task.predict_rows(batch);
-    rows.part(0, std::min(rows.at_once, rows.rows));
+    measure(rows.part(0, std::min(rows.at_once, rows.rows)));
   } else {
-    run.task.predict(batch);
+    measure(run.task.predict(batch));
   }
   return summed(tracing.trace(), before).peak_bytes;
 }

@@ -482,7 +482,8 @@ TEST_F(Launch, a_reader_that_waits_or_leaves_does_not_keep_it) {
                            "sleep 1; for i in 1 2 3 4 5; do kill -TERM $L; sleep 0.3; done; "
                            "wait $L; echo code $?; kill $S",
                            folder_.path());
-  EXPECT_EQ(waits.output, "code 1\n");
+  // 143: a signal came when the launcher was done and did not listen any more.
+  EXPECT_TRUE(waits.output == "code 1\n" || waits.output == "code 143\n") << waits.output;
 }
 
 TEST_F(Launch, more_ranks_than_cores_are_fine_and_said) {

@@ -191,15 +191,26 @@ TEST_F(Launched, ranks_hold_no_descriptor_of_the_launcher) {
   ASSERT_TRUE(comes_true([&] { return lines("long") > 2; })) << launcher.err();
   const auto ranks = ranks_of(launcher.out());
   ASSERT_EQ(ranks.size(), 3U) << launcher.out();
-  for (const auto& [rank, pid] : ranks) {
-    int pipes = 0;
+  // The numbers of its descriptors by what they are, so that a pipe's two ends are one.
+  const auto descriptors_of = [](pid_t pid) {
+    std::map<std::string, int> descriptors;
     for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
       std::error_code closed;
-      const std::string target = fs::read_symlink(entry.path(), closed);
-      EXPECT_FALSE(contains(target, "signalfd")) << rank;
-      if (contains(target, "pipe:")) ++pipes;
+      descriptors[fs::read_symlink(entry.path(), closed)] = std::stoi(entry.path().filename());
     }
-    EXPECT_LE(pipes, 2) << "rank " << rank;  // its own output
+    return descriptors;
+  };
+  const auto of_launcher = descriptors_of(launcher.pid());
+  const auto inherited = descriptors_of(::getpid());
+  EXPECT_EQ(of_launcher.count("anon_inode:[signalfd]"), 1U);
+  for (const auto& [rank, pid] : ranks) {
+    for (const auto& [what, descriptor] : descriptors_of(pid)) {
+      EXPECT_FALSE(contains(what, "signalfd")) << rank;
+      if (!contains(what, "pipe:") || of_launcher.count(what) == 0) continue;
+      if (inherited.count(what) > 0) continue;
+      EXPECT_TRUE(descriptor == STDOUT_FILENO || descriptor == STDERR_FILENO)
+          << "rank " << rank << " has " << what << " as " << descriptor;
+    }
   }
   launcher.send(SIGINT);
   EXPECT_EQ(launcher.wait(), 130) << launcher.err();

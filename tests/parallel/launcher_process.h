@@ -63,6 +63,7 @@ class LauncherProcess {
   LauncherProcess(const LauncherProcess&) = delete;
   LauncherProcess& operator=(const LauncherProcess&) = delete;
 
+  pid_t pid() const { return pid_; }
   void send(int signal) const { ::kill(pid_, signal); }
 
   // Its exit code, 128 + signal if one ended it; -1 if it does not end within `seconds`.

@@ -159,12 +159,17 @@ TEST(ZeroStates, other_optimizers_and_packed_states_are_one_ranks_too) {
     config.optimizer.state = state;
     config.optimizer.layer_decay = 0.8;
     config.model.hidden_size = 64;  // large enough to be packed
-    const auto one = outcomes(config, "single", 1, 4)[0];
+    // Lion takes the sign of a gradient that is rounding alone (a key's bias), so that the order of a
+    // sum decides: beside whole state on as many ranks, whose sums are the same.
+    const bool signs = std::string(kind) == "lion";
+    const auto one =
+        signs ? outcomes(config, "threads", 3, 4)[0] : outcomes(config, "single", 1, 4)[0];
     for (const int64_t zero : {1, 2}) {
       config.parallel.zero = zero;
       const auto ranks = outcomes(config, "threads", 3, 4);
       const double apart = relative(ranks[0].weights, one.weights);
-      EXPECT_LT(apart, std::string(mode) == "fp64" ? 1e-10 : 2e-4) << kind << " " << state;
+      EXPECT_LT(apart, std::string(mode) == "fp64" ? 1e-10 : 2e-4)
+          << kind << " " << state << " " << mode;
     }
   }
 }
