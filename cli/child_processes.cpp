@@ -117,7 +117,9 @@ void close_marked_descriptors() {
     }
   }
   std::vector<std::string> arguments = start.arguments;
-  std::exit(start.go_on(arguments));
+  const int code = start.go_on(arguments);
+  std::fflush(nullptr);
+  ::_exit(code);  // what is to be done at exit is the launcher's
 }
 
 }  // namespace

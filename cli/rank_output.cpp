@@ -22,7 +22,7 @@ constexpr size_t kLongestLine = size_t{64} << 10;
 constexpr size_t kMostHeld = 1000;  // lines
 constexpr int kPiecesOfPipe = 17;   // reads that empty the largest pipe
 // Long enough for a process to end behind its last line, while it unloads its libraries.
-constexpr std::chrono::seconds kHeldFor{1};
+constexpr std::chrono::seconds kHeldFor{2};
 
 bool same_file(int one, int other) {
   struct stat first {};

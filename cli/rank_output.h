@@ -1,7 +1,7 @@
 // What the ranks of `tanren launch` print, as whole lines. Rank 0's stdout goes to stdout byte by byte,
 // as of one process; everything else goes to stderr, each line behind "[rank 1] ". So stdout is what
 // one process prints, and merged into one file (2>&1) no line stands inside another.
-// A line of a rank's stderr is held for a second, unless the rank prints more on stdout: if all ranks
+// A line of a rank's stderr is held for two seconds, unless the rank prints more on stdout: if all ranks
 // refuse the same input, launch can say it once. One thread; used by launch.cpp.
 #pragma once
 

@@ -9,7 +9,7 @@ namespace tanren::cli {
 
 // Runs the verb that argv names; returns the exit code: 0 done, 1 the run failed, 2 the input was
 // wrong, 130 stopped by a signal and resumable. Throws nothing. The ranks of launch, where this process
-// has one thread, are forks of it that end within this call: start threads after it, or not at all.
+// has one thread, are forks of it that end within this call, without what atexit holds.
 int main(int argc, char** argv, const Registry& registry);
 
 }  // namespace tanren::cli
