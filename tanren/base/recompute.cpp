@@ -1,5 +1,6 @@
 #include "tanren/base/recompute.h"
 
+#include "tanren/base/across_ranks.h"
 #include "tanren/base/block_trail.h"
 #include "tanren/base/error.h"
 #include "tanren/base/generators.h"
@@ -89,6 +90,7 @@ struct Region {
         input_requires_grad(block_input.requires_grad()),
         fn(std::move(block)),
         precision(block_input.device().type()),
+        across_ranks(AcrossRanksScope::current()),
         generators(generator_states(block_input.device())) {
     if (const RandomScope* scope = RandomScope::current()) {
       random.emplace(Random{scope->seed(), scope->attempt(), scope->ids()});
@@ -111,6 +113,7 @@ struct Region {
   std::function<at::Tensor(const at::Tensor&)> fn;
   std::vector<at::Tensor> buffers;
   AutocastState precision;
+  std::shared_ptr<const GatherRows> across_ranks;
   TensorMap generators;
   std::optional<Random> random;
   std::vector<Likeness> saved;      // by the first pass
@@ -210,6 +213,7 @@ void Region::compute_again() {
   set_generator_states(input.device(), generators);
   std::optional<RandomScope> scope;
   if (random) scope.emplace(random->seed, random->attempt, random->ids);
+  const AcrossRanksScope among_ranks(across_ranks);
 
   auto nothing_of_a_failure = c10::make_scope_exit([this] { brought.clear(); });
   Recording second(nullptr, this);

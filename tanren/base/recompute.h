@@ -1,7 +1,7 @@
 // Recompute: blocks of a model that keep for backward their input alone, and are computed once more
 // when backward reaches them, up to the last tensor that it needs. Invariant: gradients are bitwise
 // those of keeping everything; dropout, the generators, autocast and batch-norm statistics are in the
-// second pass what they were in the first.
+// second pass what they were in the first. What reaches other ranks (across_ranks.h) does so once more.
 // The step opens a RecomputeScope around a forward; run_block (block.h) asks for it.
 #pragma once
 

@@ -262,7 +262,7 @@ struct ParallelOptions {           // [parallel]: one run on several ranks, with
   double first_bucket_mb = 1.0;   // of the bucket that is ready first
   bool overlap = true;            // reduce while backward goes on
   std::string compress = "none";  // gradients on the wire: none, bf16, fp16
-  std::string buffers = "mean";   // batch norm's statistics over ranks: mean, first (rank 0's)
+  std::string buffers = "mean";   // batch norm over ranks: mean, first (rank 0's), synchronised
   int64_t check_every = 100;  // applied steps between comparisons of the weights; 0: at the start
   int64_t zero = 0;           // sharded over ranks: 0 nothing, 1 optimizer state, 2 also gradients
 };

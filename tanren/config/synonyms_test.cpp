@@ -86,6 +86,7 @@ TEST(Synonyms, name_only_keys_that_there_are) {
                              "overlap_comm",
                              "ddp_comm_hook",
                              "broadcast_buffers",
+                             "sync_batchnorm",
                              "zero_optimization",
                              "drop_last"}) {
     const auto ours = synonym(theirs);
@@ -102,6 +103,7 @@ TEST(Synonyms, translate_the_words_people_write_as_values) {
   expect_contains(error_of(kGood, {"model.loss=mae"}), "(here it is l1)");
   expect_contains(error_of(kGood, {"parallel.data=DDP"}), "(here it is processes)");
   expect_contains(error_of(kGood, {"parallel.buffers=broadcast"}), "(here it is first)");
+  expect_contains(error_of(kGood, {"parallel.buffers=synchronized"}), "(here it is synchronised)");
   EXPECT_FALSE(word_synonym("model.loss", "mse").has_value());
 }
 

@@ -65,7 +65,7 @@ void check_parallel(Problems& p, const RunConfig& config, const std::set<std::st
           "parallel.first_bucket_mb " + to_text(o.first_bucket_mb) +
               " is above parallel.bucket_mb " + to_text(o.bucket_mb) + "; lower it");
   p.one_of("parallel.compress", o.compress, {"none", "bf16", "fp16"});
-  p.one_of("parallel.buffers", o.buffers, {"mean", "first"});
+  p.one_of("parallel.buffers", o.buffers, {"mean", "first", "synchronised"});
   p.count("parallel.check_every", o.check_every, 0);
   p.within("parallel.zero", static_cast<double>(o.zero), 0, 2, true);
   if (o.compress != "bf16" && o.compress != "fp16") return;

@@ -47,7 +47,8 @@ TEST(ValidateParallel, refuses_ranks_that_cannot_be_or_keys_that_would_be_ignore
        "parallel.compress \"8bit\" is unknown; one of none, bf16, fp16"},
       {{"parallel.compress=bf16", "precision.mode=fp64"}, "keeps exact; drop one of them"},
       {{"parallel.compress=bf16", "parallel.zero=1"}, "parallel.zero = 1 sends each rank its part"},
-      {{"parallel.buffers=last"}, "parallel.buffers \"last\" is unknown; one of mean, first"},
+      {{"parallel.buffers=last"},
+       "parallel.buffers \"last\" is unknown; one of mean, first, synchronised"},
       {{"parallel.check_every=-1"}, "parallel.check_every is -1; it must be at least 0"},
       {{"parallel.zero=3"}, "parallel.zero is 3; it must lie in [0, 2]"},
       {{"parallel.zero=-1"}, "parallel.zero is -1"},
@@ -75,6 +76,7 @@ TEST(ValidateParallel, takes_what_goes_together) {
   for (const char* place : {"tcp://10.0.0.1:29500", "tcp://[::1]:1", "file:///shared/meet"}) {
     EXPECT_EQ(parse(kGood, {std::string("parallel.meeting=") + place}).parallel.meeting, place);
   }
+  EXPECT_EQ(parse(kGood, {"parallel.buffers=synchronised"}).parallel.buffers, "synchronised");
   // A bucket smaller than the default first one: nobody asked for that.
   EXPECT_EQ(parse(kGood, {"parallel.bucket_mb=0.25"}).parallel.bucket_mb, 0.25);
 }

@@ -89,6 +89,8 @@ constexpr Word kWords[] = {
     {"parallel.compress", "bfloat16", "bf16"},
     {"parallel.buffers", "average", "mean"},
     {"parallel.buffers", "broadcast", "first"},
+    {"parallel.buffers", "sync", "synchronised"},
+    {"parallel.buffers", "synchronized", "synchronised"},
 };
 
 std::string lower_case(std::string_view text) {

@@ -117,6 +117,8 @@ std::optional<Shortage> attempt(const std::function<void()>& work) {
     message = first_line(error.what_without_backtrace());
   } catch (const std::bad_alloc&) {
     message = "std::bad_alloc";
+  } catch (const CommError&) {
+    throw;  // that memory ran out is then another rank's news
   } catch (const std::exception& error) {
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
     message =

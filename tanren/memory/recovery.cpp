@@ -76,6 +76,11 @@ void Recovery::failed(int64_t samples, const Shortage& shortage) {
   quiet_ = 0;
   gauge_.release_cache();
   if (plan_.recovery == "off") give_up(samples, shortage, "memory.recovery is off");
+  if (plan_.recovery == "evaluation") {
+    give_up(samples, shortage,
+            "and no rank repeats a microstep alone where batch norm is over all of them "
+            "(parallel.buffers = \"synchronised\"); lower batch.microbatch");
+  }
   const bool again = in_a_row_ < 2;  // what failed once may have been somebody else's moment
   if (plan_.recovery == "same_split" || samples == 1) {
     if (!again) {

@@ -4,11 +4,13 @@
 #include "tanren/base/error.h"
 #include "tanren/base/operator_record.h"
 #include "tanren/ops/batch_norm_kernel.h"
+#include "tanren/ops/synchronised_norm.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -41,6 +43,36 @@ T* data(const at::Tensor& x) {
   return x.defined() ? static_cast<T*>(x.data_ptr()) : nullptr;
 }
 
+using Numbers = std::vector<double>;
+
+// As rows of one tensor, one after another.
+at::Tensor row_of(const std::vector<Numbers>& parts) {
+  Numbers all;
+  for (const Numbers& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return at::tensor(all, at::kDouble);
+}
+void take_numbers(const at::Tensor& row, int64_t first, Numbers& numbers) {
+  std::copy_n(row.const_data_ptr<double>() + first, numbers.size(), numbers.begin());
+}
+
+// Moments of this rank's rows become those of all; returns how many rows these are.
+double join_moments(const GatherRows& gather, int64_t rows, Numbers& mean, Numbers& variance) {
+  const auto count = static_cast<double>(rows);
+  Numbers squares = variance;
+  for (double& number : squares) number *= count;
+  const JointMoments joint = joint_moments(gather, row_of({{count}, mean, squares}));
+  take_numbers(joint.mean.contiguous(), 0, mean);
+  take_numbers(joint.variance.contiguous(), 0, variance);
+  return joint.count.item<double>();
+}
+
+// The same of the sums of backward.
+void join_sums(const GatherRows& gather, Numbers& sum, Numbers& dot) {
+  const at::Tensor all = gather(row_of({sum, dot})).sum(0);
+  take_numbers(all, 0, sum);
+  take_numbers(all, std::ssize(sum), dot);
+}
+
 class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
@@ -48,7 +80,9 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
                             const at::Tensor& bias, const BatchNormCall& call) {
     const int64_t channels = x.size(1), rows = x.numel() / channels;
     const auto width = static_cast<size_t>(channels);
-    std::vector<double> mean(width), variance(width);
+    Numbers mean(width), variance(width);
+    auto count = static_cast<double>(rows);
+    auto gather = AcrossRanksScope::current();
     at::Tensor y = at::empty_like(x);
     // Rows: mean, 1 / standard deviation, and the line that x goes through.
     const at::Tensor saved = at::empty({4, channels}, weight.options().requires_grad(false));
@@ -65,6 +99,7 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     by_dtype(x, [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
       channel_moments<T>(data<T>(x), rows, channels, mean.data(), variance.data());
+      if (gather != nullptr) count = join_moments(*gather, rows, mean, variance);
       for (size_t c = 0; c < width; ++c) {
         const double inverse = 1 / std::sqrt(variance[c] + call.eps);
         numbers[c] = static_cast<float>(mean[c]);
@@ -75,7 +110,9 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
       normalise_rows<T>({rows, channels, factor, offset, call.relu}, data<T>(x),
                         data<T>(residual.value_or(at::Tensor())), data<T>(y));
     });
-    update_running(call, mean, variance, rows);
+    update_running(call, mean, variance, count);
+    context->saved_data["count"] = count;
+    context->saved_data["gather"] = keep_gather(std::move(gather));
     return y;
   }
 
@@ -96,7 +133,7 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     const at::Tensor gradient = gradients[0].to(x.scalar_type()).contiguous(kLast);
     const at::Tensor masked = y.defined() ? at::empty_like(gradient) : at::Tensor();
     at::Tensor dx = at::empty_like(x);
-    std::vector<double> sum(width), dot(width);
+    Numbers sum(width), dot(width);
     PerChannel slopes(3, channels);
     const auto* scale = weight.const_data_ptr<float>();
     at::Tensor d_weight = at::empty_like(weight), d_bias = at::empty_like(weight);
@@ -112,15 +149,20 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
       gradient_sums<T>(norm, data<T>(gradient), data<T>(x), data<T>(y), numbers, data<T>(masked),
                        sum.data(), dot.data());
       for (size_t c = 0; c < width; ++c) {
+        d_weight.mutable_data_ptr<float>()[c] = static_cast<float>(dot[c] * numbers[width + c]);
+        d_bias.mutable_data_ptr<float>()[c] = static_cast<float>(sum[c]);
+      }
+      // Gradients of parameters are summed over ranks once a step; what x's needs, now.
+      const auto gather = kept_gather(context->saved_data["gather"]);
+      if (gather != nullptr) join_sums(*gather, sum, dot);
+      const double count = context->saved_data["count"].toDouble();
+      for (size_t c = 0; c < width; ++c) {
         const double inverse = numbers[width + c];
         const double of_gradient = scale[c] * inverse;
-        const double of_x = -of_gradient * inverse * inverse * dot[c] / static_cast<double>(rows);
+        const double of_x = -of_gradient * inverse * inverse * dot[c] / count;
         slopes[0][c] = static_cast<float>(of_gradient);
         slopes[1][c] = static_cast<float>(of_x);
-        slopes[2][c] = static_cast<float>(-of_gradient * sum[c] / static_cast<double>(rows) -
-                                          of_x * numbers[c]);
-        d_weight.mutable_data_ptr<float>()[c] = static_cast<float>(dot[c] * inverse);
-        d_bias.mutable_data_ptr<float>()[c] = static_cast<float>(sum[c]);
+        slopes[2][c] = static_cast<float>(-of_gradient * sum[c] / count - of_x * numbers[c]);
       }
       input_gradient<T>(norm, {slopes[0], slopes[1], slopes[2]},
                         data<T>(masked.defined() ? masked : gradient), data<T>(x), masked.defined(),
@@ -130,11 +172,11 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
   }
 
  private:
-  static void update_running(const BatchNormCall& call, const std::vector<double>& mean,
-                             const std::vector<double>& variance, int64_t rows) {
+  static void update_running(const BatchNormCall& call, const Numbers& mean,
+                             const Numbers& variance, double count) {
     auto* running_mean = call.running_mean.data_ptr<float>();
     auto* running_var = call.running_var.data_ptr<float>();
-    const double unbiased = static_cast<double>(rows) / static_cast<double>(rows - 1);
+    const double unbiased = count / (count - 1);
     for (size_t c = 0; c < mean.size(); ++c) {
       const auto mix = [&](float old, double now) {
         return static_cast<float>((1 - call.momentum) * old + call.momentum * now);

@@ -1,6 +1,7 @@
 // Batch norm of images in training with what follows it: a residual added, negative values cut. On
 // the CPU in channels-last it is two passes over memory forward and two backward, all of it;
-// elsewhere torch's operators. Called by models. Thread-safe; the running statistics are written.
+// elsewhere torch's operators. Within an AcrossRanksScope over the samples of all ranks
+// (synchronised_norm.h). Called by models. Thread-safe; the running statistics are written.
 #pragma once
 
 #include <ATen/core/Tensor.h>

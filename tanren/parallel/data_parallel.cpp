@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/comm/exchange.h"
+#include "tanren/ops/synchronised_norm.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -67,6 +68,14 @@ void put_back(const std::vector<at::Tensor>& tensors,
   }
 }
 
+at::Tensor gather_row(Communicator& comm, const at::Tensor& row) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor own = row.to(comm.device());
+  const at::Tensor all = at::empty({comm.world_size(), own.numel()}, own.options());
+  comm.gather(all, own);
+  return all.to(row.device());
+}
+
 }  // namespace
 
 DataParallel::DataParallel() : communicator_(single_communicator()) {}
@@ -75,7 +84,12 @@ DataParallel::DataParallel(std::shared_ptr<Communicator> communicator, ParallelP
                            std::shared_ptr<std::atomic<int>> open_windows)
     : communicator_(std::move(communicator)),
       plan_(std::move(plan)),
-      open_windows_(std::move(open_windows)) {}
+      open_windows_(std::move(open_windows)) {
+  if (alone() || plan_.buffers != "synchronised") return;
+  install_synchronised_norm();
+  across_ranks_ = std::make_shared<const GatherRows>(
+      [comm = communicator_](const at::Tensor& row) { return gather_row(*comm, row); });
+}
 
 ReducerOptions DataParallel::reducer_options() const {
   ReducerOptions options{.first_bucket_bytes = plan_.first_bucket_bytes,

@@ -4,6 +4,7 @@
 // the step.
 #pragma once
 
+#include "tanren/base/across_ranks.h"
 #include "tanren/base/tensor_map.h"
 #include "tanren/comm/communicator.h"
 #include "tanren/parallel/reducer.h"
@@ -36,6 +37,9 @@ class DataParallel {
   const ParallelPlan& plan() const { return plan_; }
   ReducerOptions reducer_options() const;
   std::atomic<int>* open_windows() const { return open_windows_.get(); }
+  // What batch norm reaches the other ranks by in a microstep (AcrossRanksScope); null unless
+  // parallel.buffers is "synchronised" and there are others.
+  const std::shared_ptr<const GatherRows>& across_ranks() const { return across_ranks_; }
 
   // All names that some rank has: rank 0's first, in its order, then what others have beside.
   std::vector<std::string> agree_names(const std::vector<std::string>& mine) const;
@@ -52,6 +56,7 @@ class DataParallel {
   std::shared_ptr<Communicator> communicator_;
   ParallelPlan plan_;
   std::shared_ptr<std::atomic<int>> open_windows_;
+  std::shared_ptr<const GatherRows> across_ranks_;
 };
 
 }  // namespace tanren

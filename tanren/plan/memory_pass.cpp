@@ -125,9 +125,16 @@ void plan_recovery(const Request& request, Plan& plan) {
   const std::string& asked = request.config.memory.recovery;
   const bool coupled = request.profile.couples_samples;
   plan.memory.recovery = asked != "auto" ? asked : coupled ? "same_split" : "split";
+  const bool in_step = plan.parallel.buffers == "synchronised";
+  if (in_step && plan.memory.recovery != "off") plan.memory.recovery = "evaluation";
   std::string reason;
   if (plan.memory.recovery == "off") {
     reason = "running out of memory ends the run";
+  } else if (in_step) {
+    reason =
+        "out of memory in training ends the run: no rank repeats a microstep alone where batch "
+        "norm "
+        "is over all of them (parallel.buffers); an evaluation takes fewer samples at once";
   } else if (plan.memory.recovery == "same_split") {
     reason =
         std::string("out of memory: free the cache, once more with the same microbatch") +
@@ -139,7 +146,9 @@ void plan_recovery(const Request& request, Plan& plan) {
                        "global batch and the update stay as they are";
   }
   plan.lines.push_back({"recovery", plan.memory.recovery,
-                        asked == "auto" ? Source::planned : request.source("memory.recovery"),
+                        asked == "auto" || plan.memory.recovery != asked
+                            ? Source::planned
+                            : request.source("memory.recovery"),
                         reason});
 }
 

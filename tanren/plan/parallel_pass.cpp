@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <set>
 
 namespace tanren {
 
@@ -167,6 +168,26 @@ void plan_processes(const Request& request, Plan& plan) {
   plan_backend(request, plan);
 }
 
+// Batch norm over all ranks needs them in step. On a device that replicas share, backward of one waits for
+// that of the other, which waits for its sums.
+void settle_batch_norm(const Request& request, ParallelPlan& parallel) {
+  if (parallel.buffers != "synchronised") return;
+  if (parallel.world_size == 1 || !request.profile.couples_samples) {
+    parallel.buffers = "mean";
+    return;
+  }
+  const std::set<int64_t> devices(parallel.devices.begin(), parallel.devices.end());
+  if (devices.size() < parallel.devices.size()) {
+    throw ConfigError("[plan] parallel.buffers = \"synchronised\" with " +
+                      to_text(parallel.replicas) + " replicas on " +
+                      devices_text(std::vector<int64_t>(devices.begin(), devices.end())) +
+                      ": replicas that take turns on a device cannot wait for one another in "
+                      "backward; set parallel.replicas = " +
+                      to_text(std::ssize(devices)) + ", or start processes");
+  }
+  parallel.overlap = false;
+}
+
 }  // namespace
 
 void plan_ranks(const Request& request, Plan& plan) {
@@ -176,6 +197,7 @@ void plan_ranks(const Request& request, Plan& plan) {
   } else {
     plan_processes(request, plan);
   }
+  settle_batch_norm(request, plan.parallel);
   plan.batch.world_size = plan.parallel.world_size;
 }
 

@@ -353,14 +353,68 @@ TEST(ReductionPass, batch_norm_over_ranks_is_told) {
   Ranks ranks(2);
   EXPECT_EQ(ranks.line("rank_buffers"), "no line");
   ranks.profile.couples_samples = true;
-  EXPECT_EQ(ranks.line("rank_buffers"),
-            "mean|batch norm sees each rank's own share, so that the numbers equal one rank's only "
-            "at the same split; running statistics become the mean over ranks");
+  EXPECT_EQ(
+      ranks.line("rank_buffers"),
+      "mean|batch norm sees each rank's own share, so that the numbers equal one rank's only "
+      "at the same split (\"synchronised\": over all ranks); running statistics become the mean "
+      "over ranks");
   ranks.config.parallel.buffers = "first";
   expect_part(ranks.line("rank_buffers"), "running statistics become rank 0's");
   ranks.profile.couples_samples = false;
   EXPECT_EQ(ranks.line("rank_buffers"),
             "first|floating buffers become rank 0's; the model has no batch norm");
+}
+
+TEST(ReductionPass, synchronised_batch_norm_puts_ranks_in_step_and_says_what_that_costs) {
+  Ranks ranks(4);
+  ranks.config.parallel.buffers = "synchronised";
+  ranks.config.batch.microbatch = 32;
+  ranks.profile.couples_samples = true;
+  const auto plan = ranks.plan();
+  EXPECT_EQ(plan.parallel.buffers, "synchronised");
+  EXPECT_FALSE(plan.parallel.overlap);
+  EXPECT_EQ(plan.memory.recovery, "evaluation");
+  EXPECT_EQ(
+      ranks.line("rank_buffers"),
+      "synchronised|batch norm sees the samples of all ranks in a microstep, so that the "
+      "numbers are those of one rank with microbatches of 128; its statistics travel in each, "
+      "forward and backward");
+  expect_part(ranks.line("overlap"), "false|all buckets are summed after backward: in it go batch");
+  expect_part(ranks.line("recovery"), "evaluation|out of memory in training ends the run");
+  expect_part(ranks.line("microbatch"), "on every rank as many; batch norm couples the samples");
+  ranks.config.memory.recovery = "split";
+  EXPECT_EQ(ranks.plan().memory.recovery, "evaluation");
+  ranks.config.memory.recovery = "off";
+  EXPECT_EQ(ranks.plan().memory.recovery, "off");
+}
+
+TEST(ReductionPass, synchronised_batch_norm_is_left_out_where_there_is_none_or_one_rank) {
+  Ranks ranks(2);
+  ranks.config.parallel.buffers = "synchronised";
+  EXPECT_EQ(ranks.line("rank_buffers"),
+            "mean|floating buffers become the mean over ranks; the model has no batch norm");
+  EXPECT_TRUE(ranks.plan().parallel.overlap);
+  EXPECT_EQ(ranks.plan().memory.recovery, "split");
+  Ranks one;
+  one.profile.couples_samples = true;
+  one.config.parallel.buffers = "synchronised";
+  expect_part(one.line("parallel.buffers"), "\"synchronised\"|does nothing: the run has one rank");
+  EXPECT_EQ(one.plan().parallel.buffers, "mean");
+  EXPECT_EQ(one.plan().memory.recovery, "same_split");
+}
+
+TEST(ReductionPass, synchronised_batch_norm_refuses_replicas_that_share_a_device) {
+  Ranks replicas = Ranks::threads(4, 2);
+  replicas.config.run.device = "cuda";
+  replicas.config.parallel.buffers = "synchronised";
+  EXPECT_EQ(replicas.refusal(), "accepted") << "without batch norm";
+  replicas.profile.couples_samples = true;
+  expect_part(
+      replicas.refusal(),
+      "parallel.buffers = \"synchronised\" with 4 replicas on cuda:0, cuda:1: replicas that "
+      "take turns on a device cannot wait for one another");
+  replicas.config.parallel.replicas = 2;
+  EXPECT_EQ(replicas.refusal(), "accepted");
 }
 
 TEST(ReductionPass, a_dropout_of_torch_over_ranks_is_told) {

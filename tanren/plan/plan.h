@@ -70,7 +70,7 @@ struct MemoryPlan {
   double limit_share = 0;                  // of an accelerator's memory; 0: all of it
   int64_t ranks_here = 1;                  // that share this machine's memory; replicas: the limit
   int64_t reserve_bytes = 0;               // of it, for what may not be broken off
-  std::string recovery = "off";            // split, same_split, off
+  std::string recovery = "off";            // split, same_split, evaluation (in it alone), off
   std::string release_cache = "pressure";  // never, pressure, step
   std::vector<std::string> recompute;      // patterns of blocks
   std::vector<std::string> offload;        // patterns of blocks
@@ -93,7 +93,7 @@ struct ParallelPlan {
   int64_t first_bucket_bytes = int64_t{1} << 20;
   bool overlap = true;
   std::string compress = "none";  // none, bf16, fp16
-  std::string buffers = "mean";   // mean, first
+  std::string buffers = "mean";   // mean, first, synchronised
   int64_t check_every = 100;      // applied steps; 0: at the start alone
   int64_t zero = 0;               // 0, 1, 2
 };

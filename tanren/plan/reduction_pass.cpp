@@ -3,6 +3,7 @@
 #include "tanren/config/value_text.h"
 #include "tanren/plan/passes.h"
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -91,8 +92,12 @@ void tell_buckets(const Request& request, Plan& plan) {
            bytes_text(bytes) + " of gradients" +
            (parallel.overlap ? ", each summed as soon as backward has filled it" : "")});
   if (parallel.overlap) return;
-  plan.lines.push_back({"overlap", "false", request.source("parallel.overlap"),
-                        "all buckets are summed after backward"});
+  const bool in_step = parallel.buffers == "synchronised";
+  plan.lines.push_back({"overlap", "false",
+                        in_step ? Source::planned : request.source("parallel.overlap"),
+                        in_step ? "all buckets are summed after backward: in it go batch norm's "
+                                  "sums (parallel.buffers), in one order on all ranks"
+                                : "all buckets are summed after backward"});
 }
 
 void tell_wire(const Request& request, Plan& plan) {
@@ -138,19 +143,34 @@ void tell_zero(const Request& request, Plan& plan) {
                               : "")});
 }
 
-void tell_agreement(const Request& request, Plan& plan) {
+void tell_buffers(const Request& request, Plan& plan) {
   const auto& parallel = plan.parallel;
   const bool coupled = request.profile.couples_samples;
-  if (coupled || parallel.buffers != "mean") {
-    const std::string become = parallel.buffers == "mean" ? "the mean over ranks" : "rank 0's";
-    plan.lines.push_back(
-        {"rank_buffers", parallel.buffers, request.source("parallel.buffers"),
-         coupled
-             ? "batch norm sees each rank's own share, so that the numbers equal one rank's only "
-               "at the same split; running statistics become " +
-                   become
-             : "floating buffers become " + become + "; the model has no batch norm"});
+  const bool asked_in_vain =
+      request.config.parallel.buffers == "synchronised" && parallel.buffers != "synchronised";
+  if (!coupled && parallel.buffers == "mean" && !asked_in_vain) return;
+  const std::string become = parallel.buffers == "mean" ? "the mean over ranks" : "rank 0's";
+  std::string reason = "floating buffers become " + become + "; the model has no batch norm";
+  if (parallel.buffers == "synchronised") {
+    reason =
+        "batch norm sees the samples of all ranks in a microstep, so that the numbers are those of "
+        "one rank with microbatches of " +
+        to_text(std::min(parallel.world_size * plan.batch.microbatch, plan.batch.global_batch)) +
+        "; its statistics travel in each, forward and backward";
+  } else if (coupled) {
+    reason =
+        "batch norm sees each rank's own share, so that the numbers equal one rank's only at the "
+        "same split (\"synchronised\": over all ranks); running statistics become " +
+        become;
   }
+  plan.lines.push_back({"rank_buffers", parallel.buffers,
+                        asked_in_vain ? Source::planned : request.source("parallel.buffers"),
+                        reason});
+}
+
+void tell_agreement(const Request& request, Plan& plan) {
+  const auto& parallel = plan.parallel;
+  tell_buffers(request, plan);
   const int64_t every = parallel.check_every;
   plan.lines.push_back(
       {"check_every", to_text(every), request.source("parallel.check_every"),

@@ -1,5 +1,6 @@
 #include "tanren/train/microstep.h"
 
+#include "tanren/base/across_ranks.h"
 #include "tanren/base/block_trail.h"
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
@@ -158,6 +159,7 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
   recovery.begin();
   std::optional<Shortage> shortage = attempt([&] {
     const BlockTrailScope trail;
+    const AcrossRanksScope across_ranks(parts.parallel->across_ranks());
     const RandomScope random(context.run.seed, context.run.attempt, piece.ids);
     Terms terms;
     {
@@ -203,9 +205,36 @@ bool run_piece(Phase& phase, const Batch& piece, const Pending& pending, bool is
   return true;
 }
 
+// Where batch norm sees the samples of all ranks, each makes as many microsteps as the one with the most
+// samples. Shares differ by one at most, so that all microsteps but the last are full on every rank; the
+// last may be short, or empty, which adds nothing.
+void run_in_step(Phase& phase, const Batch& piece, const StepContext& context) {
+  const auto all = static_cast<int64_t>(context.batch.count("samples"));
+  const int64_t ranks = context.parts.parallel->world_size();
+  const int64_t largest = (all + ranks - 1) / ranks;
+  if (piece.size() > largest) {
+    throw Error("[train] this rank has " + std::to_string(piece.size()) + " of " +
+                std::to_string(all) + " samples, more than its share on " + std::to_string(ranks) +
+                " ranks, and parallel.buffers = \"synchronised\" needs equal ones; take them from "
+                "a Loader with rank and world_size");
+  }
+  const int64_t planned =
+      context.run.microbatch > 0 ? std::min(context.run.microbatch, largest) : largest;
+  const Pending everything(phase.objectives.size());
+  for (int64_t begin = 0; begin < largest; begin += planned) {
+    const Batch part =
+        piece.slice(std::min(begin, piece.size()), std::min(begin + planned, piece.size()));
+    microstep(phase, part, everything, begin + planned >= largest, context);
+  }
+}
+
 }  // namespace
 
 bool accumulate_piece(Phase& phase, const Batch& piece, const StepContext& context) {
+  if (context.parts.parallel->across_ranks() != nullptr) {
+    run_in_step(phase, piece, context);
+    return true;
+  }
   return run_piece(phase, piece, Pending(phase.objectives.size()), /*is_last=*/true, context);
 }
 

@@ -1,5 +1,6 @@
 #include "tanren/train/on_ranks.h"
 
+#include "tanren/base/names.h"
 #include "tanren/base/text.h"
 
 #include <ATen/core/Tensor.h>
@@ -34,6 +35,10 @@ Facts facts_of(const RunState& run, const Plan& plan) {
               {"attempt", to_text(run.attempt)},
               {"epoch", to_text(run.epoch)},
               {"samples consumed", to_text(run.consumed)}};
+  if (plan.parallel.buffers == "synchronised") {  // then ranks go in step
+    facts.emplace_back("batch.microbatch", to_text(plan.batch.microbatch));
+    facts.emplace_back("memory.recompute", join(plan.memory.recompute));
+  }
   for (const auto& [name, tensor] : run.model_tensors()) {
     facts.emplace_back("tensor " + name, shape_of(tensor));
   }

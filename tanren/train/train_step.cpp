@@ -50,15 +50,15 @@ void reseed(const RunState& run, const DataParallel& parallel) {
                               static_cast<uint64_t>(run.attempt)));
 }
 
-// Batch norm saw each rank's samples alone: what it keeps of them is shared.
+// Batch norm saw each rank's samples alone: what it keeps of them is shared. Synchronised it keeps the
+// same on every rank, and rank 0's change none of it; what other layers keep becomes one.
 void share_buffers(const Phase& phase, const DataParallel& parallel) {
   if (parallel.alone()) return;
   std::vector<at::Tensor> buffers;
   for (const auto& objective : phase.objectives) {
     buffers.insert(buffers.end(), objective.buffers.begin(), objective.buffers.end());
   }
-  parallel.plan().buffers == "first" ? parallel.take_from_first(buffers)
-                                     : parallel.average(buffers);
+  parallel.plan().buffers == "mean" ? parallel.average(buffers) : parallel.take_from_first(buffers);
 }
 
 void apply(Objective& objective, double norm, double learning_rate, const Parts& parts) {
@@ -109,10 +109,11 @@ std::string culprit(const Objective& objective, const Status& status, const Glob
   std::string text;
   if (status.bad_microstep >= 0) {
     const auto [first, last] = losses.samples(status.bad_microstep);
-    text = "microbatch " + std::to_string(status.bad_microstep) + " (samples at " +
-           std::to_string(first) + " to " + std::to_string(last - 1) +
-           " of the batch, first sample id " +
-           std::to_string(batch.local.ids[first].item<int64_t>()) + ")";
+    text = "microbatch " + std::to_string(status.bad_microstep);
+    text += first == last ? " (no samples: a loss of none must be 0, a sum and no mean)"
+                          : " (samples at " + std::to_string(first) + " to " +
+                                std::to_string(last - 1) + " of the batch, first sample id " +
+                                std::to_string(batch.local.ids[first].item<int64_t>()) + ")";
   }
   const auto index = objective.gradients.first_non_finite();
   if (index >= 0) {

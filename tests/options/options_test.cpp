@@ -343,6 +343,7 @@ std::vector<Row> rows() {
       {"parallel.overlap", {}, "false", kPlanRanks},
       {"parallel.compress", {}, "bf16", kPlanRanks},
       {"parallel.buffers", {}, "first", kPlanRanks},
+      {"parallel.buffers", {}, "synchronised", kPlanRanks},
       {"parallel.check_every", {}, "10", kPlanRanks},
       {"parallel.zero", {}, "1", kPlanRanks},
       {"average.kind", {}, "ema"},
