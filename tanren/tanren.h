@@ -29,9 +29,9 @@
 #include "tanren/plan/print.h"
 #include "tanren/plan/probe_machine.h"
 
+#include "tanren/comm/backend.h"
 #include "tanren/comm/communicator.h"
 #include "tanren/comm/exchange.h"
-#include "tanren/comm/backend.h"
 #include "tanren/comm/thread_group.h"
 #include "tanren/comm/world.h"
 #include "tanren/data/dataset.h"

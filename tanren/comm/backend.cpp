@@ -67,6 +67,7 @@ std::unique_ptr<Communicator> nccl_communicator(const World& world, const CommOp
                              {.name = "nccl", .in_place = true, .device = options.device},
                              std::move(meeting.control));
   } catch (const std::exception& error) {
+    if (meeting.control == nullptr) throw;
     if (const auto news = meeting.control->news()) throw CommError(*news);
     const std::string text =
         fmt::format("[comm] rank {}, backend nccl: {}", world.rank, first_line(error.what()));

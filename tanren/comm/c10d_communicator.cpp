@@ -12,6 +12,7 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,10 @@ namespace {
 
 // A broken connection is an echo; what broke it comes through the control channel, a little later.
 constexpr std::chrono::seconds kNewsPatience{2};
+// Gloo forgets who waits for a payload that is half on its way when its connection breaks, and would
+// wait for all its time. So nobody waits much longer than the connections live.
+constexpr std::chrono::milliseconds kAfterAbort{1000};
+constexpr std::chrono::milliseconds kWaitSlice{500};
 
 // Without the place in Gloo's sources and its advice.
 std::string engine_text(const std::string& error) {
@@ -30,6 +35,8 @@ std::string engine_text(const std::string& error) {
   return text.substr(0, text.find(". This is typically caused"));
 }
 
+using Clock = std::chrono::steady_clock;
+
 class C10dCommunicator final : public Communicator {
  public:
   C10dCommunicator(c10::intrusive_ptr<c10d::Backend> backend, C10dOptions options,
@@ -38,14 +45,16 @@ class C10dCommunicator final : public Communicator {
     if (control_ != nullptr) control_->on_news([this](const std::string& why) { end(why); });
   }
   ~C10dCommunicator() override {
-    if (control_ == nullptr) return;
-    control_->on_news(nullptr);
-    if (std::uncaught_exceptions() > exceptions_before_) {
-      control_->fail("it ends with an error of its own, which its own last lines say");
-    } else if (!control_->news()) {
-      control_->leave();
+    if (control_ != nullptr) {
+      control_->on_news(nullptr);
+      if (std::uncaught_exceptions() > exceptions_before_) {
+        control_->fail("it ends with an error of its own, which its own last lines say");
+      } else if (!control_->news()) {
+        control_->leave();
+      }
+      control_.reset();
     }
-    control_.reset();
+    leave_what_hangs();
   }
   C10dCommunicator(const C10dCommunicator&) = delete;
   C10dCommunicator& operator=(const C10dCommunicator&) = delete;
@@ -102,7 +111,7 @@ class C10dCommunicator final : public Communicator {
                 std::vector<at::Tensor> tensors)
         : owner_(owner), what_(what), work_(std::move(work)), tensors_(std::move(tensors)) {}
     void wait() override {
-      owner_.guarded(what_, [&] { work_->wait(); });
+      owner_.guarded(what_, [&] { owner_.wait_for(*work_); });
     }
 
    private:
@@ -130,6 +139,35 @@ class C10dCommunicator final : public Communicator {
     } catch (const std::exception& error) {
       throw CommError(why_failed(what, error.what()));
     }
+  }
+
+  void wait_for(c10d::Work& work) const {
+    if (!options_.is_busy) {
+      work.wait();
+      return;
+    }
+    for (;;) {
+      try {
+        work.wait(kWaitSlice);
+        return;
+      } catch (const std::exception&) {
+        if (work.isCompleted()) throw;  // its own
+        const std::lock_guard lock(mutex_);
+        if (!why_.empty() && Clock::now() - ended_ > kAfterAbort) throw;
+      }
+    }
+  }
+
+  // The backend's destructor waits for what is under way. What its abort has forgotten stays, with the
+  // backend, until the process ends.
+  void leave_what_hangs() {
+    if (!options_.is_busy || !options_.is_busy()) return;
+    backend_->abort();
+    const auto end = Clock::now() + kAfterAbort;
+    while (options_.is_busy() && Clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    if (options_.is_busy()) (void)backend_.release();
   }
 
   // The news where there are some; else this rank's own error, which is then the news of all: what
@@ -161,14 +199,17 @@ class C10dCommunicator final : public Communicator {
   }
   void set_why(const std::string& why) {
     const std::lock_guard lock(mutex_);
-    if (why_.empty()) why_ = why;
+    if (!why_.empty()) return;
+    why_ = why;
+    ended_ = Clock::now();
   }
 
   const int exceptions_before_ = std::uncaught_exceptions();
   c10::intrusive_ptr<c10d::Backend> backend_;
   const C10dOptions options_;
   mutable std::mutex mutex_;
-  std::string why_;  // guarded by mutex_; the first stays
+  std::string why_;          // guarded by mutex_; the first stays
+  Clock::time_point ended_;  // the same; when it came
   std::unique_ptr<ControlChannel> control_;
 };
 

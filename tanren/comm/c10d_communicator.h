@@ -8,6 +8,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,6 +18,8 @@ struct C10dOptions {
   std::string name;              // of the engine
   bool in_place = false;         // it can gather into the tensor that holds the part already
   at::Device device = at::kCPU;  // whose tensors it carries
+  // Of an engine whose abort may leave a wait as it was: whether anything is under way.
+  std::function<bool()> is_busy = {};
 };
 
 std::unique_ptr<Communicator> c10d_communicator(c10::intrusive_ptr<c10d::Backend> backend,

@@ -42,6 +42,7 @@ class ControlChannel::Running {
       } catch (const std::exception& error) {
         desk.set_news(fmt::format("[comm] rank {}: its control channel ended: {}", options.rank,
                                   as_control_text(error.what())));
+        desk.call_back();
       }
       end.reset();  // closes the connections, which tells the others
     });

@@ -35,6 +35,7 @@ void ControlDesk::fail(const std::string& text) {
   if (news_) return;  // the others know already
   news_ = text;
   is_own_news_ = true;
+  changed_.notify_all();
   next_.failure = text;
   wait_until_done(lock);
 }
@@ -106,20 +107,27 @@ void ControlDesk::set_complete() {
 }
 
 std::string ControlDesk::set_news(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  if (news_) return *news_;
+  news_ = text;
+  changed_.notify_all();
+  return text;
+}
+
+void ControlDesk::call_back() {
   const std::lock_guard calls(call_mutex_);
+  std::string why;
   {
     const std::lock_guard lock(mutex_);
-    if (news_) return *news_;
-    news_ = text;
-    changed_.notify_all();
+    if (!news_ || is_own_news_) return;
+    why = *news_;
   }
-  if (!call_) return text;
+  if (!call_) return;
   try {
-    std::exchange(call_, nullptr)(text);
+    std::exchange(call_, nullptr)(why);
   } catch (const std::exception&) {
     // The news is there; who did not hear it asks news().
   }
-  return text;
 }
 
 void ControlDesk::wake() const {

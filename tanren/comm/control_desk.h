@@ -47,7 +47,9 @@ class ControlDesk {
   int wake_descriptor() const { return wake_.descriptor(); }
   void set_done(int64_t number);  // the orders up to it
   void set_complete();
-  std::string set_news(const std::string& text);  // the first, which may be another
+  std::string set_news(const std::string& text);  // returns the first, which may be another
+  // Calls who wants to hear news that is not this rank's own; once. May take a while.
+  void call_back();
 
  private:
   void wake() const;

@@ -232,7 +232,8 @@ class ControlHub final : public ControlEnd {
   void tell_news(const std::string& text) {
     if (news_) return;
     news_ = desk_.set_news(text);
-    tell_all("news " + *news_);
+    tell_all("news " + *news_);  // before this rank breaks its connections, which takes a while
+    desk_.call_back();
   }
 
   void tell_all(const std::string& line) {

@@ -38,7 +38,7 @@ class ControlSpoke final : public ControlEnd {
       polled.wait(kPause);
       hear();
       if (!is_complete_ && SpokeClock::now() >= end_of_patience) {
-        desk_.set_news(
+        set_news(
             fmt::format("[comm] rank {} of {} has reached the control channel of rank 0 and has "
                         "had no answer in {} s",
                         options_.rank, options_.size,
@@ -51,13 +51,18 @@ class ControlSpoke final : public ControlEnd {
  private:
   static constexpr std::chrono::milliseconds kPause{250};
 
+  void set_news(const std::string& text) {
+    desk_.set_news(text);
+    desk_.call_back();
+  }
+
   void hear() {
     if (!lines_.is_open()) return;
     lines_.flush();
     for (const auto& line : lines_.received()) obey(line);
     if (lines_.is_open()) return;
     const ControlMember hub = standing_.member(0);
-    if (!hub.left) desk_.set_news(lost_text(0, hub, lines_.why_closed()));
+    if (!hub.left) set_news(lost_text(0, hub, lines_.why_closed()));
   }
 
   void obey(const std::string& line) {
@@ -66,7 +71,7 @@ class ControlSpoke final : public ControlEnd {
     if (word == "state") {
       standing_.change(0, [&](ControlMember& member) { member.state = text; });
     } else if (word == "news") {
-      desk_.set_news(text);
+      set_news(text);
     } else if (word == "left") {
       int rank = 0;
       std::from_chars(text.data(), text.data() + text.size(), rank);
@@ -84,7 +89,7 @@ class ControlSpoke final : public ControlEnd {
       is_complete_ = true;
       desk_.set_complete();
     } else if (word == "no") {
-      desk_.set_news(
+      set_news(
           fmt::format("[comm] rank 0 does not take rank {} of {} into its run: {}; does each run "
                       "have a port of its own?",
                       options_.rank, options_.size, text));

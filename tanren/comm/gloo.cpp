@@ -31,15 +31,15 @@ class Gloo final : public c10d::ProcessGroupGloo {
   using ProcessGroupGloo::ProcessGroupGloo;
   ~Gloo() override {
     // The class underneath would wait for what is under way.
-    bool is_busy = false;
-    {
-      const std::lock_guard lock(workMutex_);
-      is_busy = !workQueue_.empty() || std::any_of(workInProgress_.begin(), workInProgress_.end(),
-                                                   [](const auto& work) { return work.defined(); });
-    }
-    if (is_busy) break_connections();
+    if (is_busy()) break_connections();
   }
   void abort() override { break_connections(); }
+  // Whether anything is under way.
+  bool is_busy() {
+    const std::lock_guard lock(workMutex_);
+    return !workQueue_.empty() || std::any_of(workInProgress_.begin(), workInProgress_.end(),
+                                              [](const auto& work) { return work.defined(); });
+  }
 
  private:
   void break_connections() {
@@ -87,9 +87,13 @@ std::unique_ptr<Communicator> gloo_communicator(const World& world,
     std::vector<at::Tensor> nothing = {at::zeros({1})};
     group->allreduce(nothing)->wait();
     group->setTimeout(patience);
-    return c10d_communicator(std::move(group), {.name = "gloo"}, std::move(meeting.control));
+    C10dOptions as_gloo{.name = "gloo"};
+    as_gloo.is_busy = [gloo = group.get()] { return gloo->is_busy(); };
+    return c10d_communicator(std::move(group), std::move(as_gloo), std::move(meeting.control));
   } catch (const std::exception& error) {
-    if (const auto news = meeting.control->news()) throw CommError(*news);
+    if (meeting.control == nullptr) throw;  // the communicator's own
+    // A broken connection comes before the news of the rank that broke it.
+    if (const auto news = meeting.control->news(std::chrono::seconds(2))) throw CommError(*news);
     const std::string text =
         fmt::format("[comm] rank {} of {} does not connect to the others, which met at {}: {}",
                     world.rank, world.size, place_of(world), first_line(error.what()));

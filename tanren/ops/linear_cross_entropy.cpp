@@ -28,7 +28,7 @@ constexpr int64_t kGradientClasses = 4096;
 at::ScalarType wide_type(at::ScalarType type) { return type == at::kDouble ? type : at::kFloat; }
 
 // What the head computes with: the operands as autocast would have them.
-struct Head {
+struct OutputHead {
   at::Tensor states, weight, bias, labels;
   double smoothing = 0;
   int64_t chunk_rows = 0;
@@ -101,7 +101,7 @@ void add_weight_gradient(const at::Tensor& scores, const at::Tensor& states,
 }
 
 // The loss, and its gradients times `seed` where wanted, chunk by chunk.
-std::pair<at::Tensor, Gradients> pass_over(const Head& head, const Wanted& wanted,
+std::pair<at::Tensor, Gradients> pass_over(const OutputHead& head, const Wanted& wanted,
                                            const at::Tensor& seed) {
   const MemoryScope memory(MemoryKind::temporaries);
   const int64_t rows = head.states.size(0), classes = head.weight.size(0);
@@ -144,7 +144,7 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& states,
                             const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-                            const Head& head, bool with_gradients) {
+                            const OutputHead& head, bool with_gradients) {
     const Wanted wanted{states.requires_grad(), weight.requires_grad(),
                         bias.has_value() && bias->requires_grad()};
     context->save_for_backward({head.states, head.weight, head.bias, head.labels});
@@ -182,12 +182,12 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
       gradients = {take("states"), take("weight"), take("bias")};
     } else {
       const auto saved = context->get_saved_variables();
-      const Head head{saved[0],
-                      saved[1],
-                      saved[2],
-                      saved[3],
-                      data["smoothing"].toDouble(),
-                      data["chunk_rows"].toInt()};
+      const OutputHead head{saved[0],
+                            saved[1],
+                            saved[2],
+                            saved[3],
+                            data["smoothing"].toDouble(),
+                            data["chunk_rows"].toInt()};
       const Wanted wanted{context->needs_input_grad(0), context->needs_input_grad(1),
                           head.bias.defined() && context->needs_input_grad(2)};
       gradients = pass_over(head, wanted, seeds[0]).second;
@@ -216,12 +216,12 @@ at::Tensor linear_cross_entropy_sum(const at::Tensor& states, const at::Tensor& 
     return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), t, device).detach();
   };
   const int64_t rows = states.size(0), classes = weight.size(0);
-  Head head{cast(states).contiguous(),
-            cast(weight),
-            cast(bias),
-            labels.contiguous(),
-            options.label_smoothing,
-            chunk_rows(options, classes)};
+  OutputHead head{cast(states).contiguous(),
+                  cast(weight),
+                  cast(bias),
+                  labels.contiguous(),
+                  options.label_smoothing,
+                  chunk_rows(options, classes)};
   // Chunks of one size, so that the last is no crumb.
   const int64_t chunks = std::max<int64_t>(1, (rows + head.chunk_rows - 1) / head.chunk_rows);
   head.chunk_rows = std::max<int64_t>(1, (rows + chunks - 1) / chunks);

@@ -78,8 +78,8 @@ class Reducer {
   std::vector<Bucket> buckets_;
   std::vector<std::vector<size_t>> bucket_of_;  // by objective and parameter
   std::vector<std::vector<uint8_t>> complete_;  // the same, in this window
-  std::vector<size_t> order_;     // in which buckets go
-  std::vector<size_t> observed_;  // in which the first window completed them
+  std::vector<size_t> order_;                   // in which buckets go
+  std::vector<size_t> observed_;                // in which the first window completed them
   bool is_first_window_ = true;
   bool has_agreed_ = false;
   std::vector<Communicator::Work> works_;

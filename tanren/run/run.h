@@ -58,7 +58,7 @@ PlannedMemory plan_memory_of(const RunConfig& config, const Registry& registry,
                              const std::filesystem::path& folder = {});
 
 struct Evaluated {
-  EvaluationReport report;  // the same on every rank
+  EvaluationReport report;            // the same on every rank
   std::optional<std::string> sample;  // what a language model writes, as [generate] asks
 };
 

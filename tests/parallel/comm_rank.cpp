@@ -29,6 +29,8 @@ bool step_of(const std::string& what, tanren::Communicator& comm, int step,
              const at::Tensor& data) {
   if (what == "sums") {  // nearly always in one
     comm.sum(data);
+  } else if (what == "broadcasts") {  // a payload is half on its way
+    comm.broadcast(data, 0);
   } else if (what == "few") {
     comm.sum(data);
     return step == 10;
@@ -72,7 +74,7 @@ int run(const std::string& what, const tanren::World& world, const std::string& 
   }
   const auto comm = tanren::make_communicator(world, {.meeting = meeting, .patience = 10min});
   say("ready");
-  const at::Tensor data = at::zeros({300'000});
+  const at::Tensor data = at::zeros({what == "broadcasts" ? 16'000'000 : 300'000});
   for (int step = 1;; ++step) {
     comm->set_state("step " + std::to_string(step));
     try {

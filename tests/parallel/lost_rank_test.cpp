@@ -83,6 +83,15 @@ TEST_P(LostRank, of_four_that_is_killed_while_a_sum_waits_is_named_by_the_others
   expect_all_name_the_lost(ranks, GetParam());
 }
 
+// When a connection breaks, Gloo forgets who waits for the rest of a payload.
+TEST(LostRanks, amid_a_large_payload_are_named_too) {
+  for (const int victim : {0, 1, 2}) {
+    Ranks ranks(3, "broadcasts");
+    ranks.await("step 5 is done");
+    expect_all_name_the_lost(ranks, victim);
+  }
+}
+
 TEST(LostRanks, in_worlds_of_two_and_three_too) {
   for (const int size : {2, 3}) {
     Ranks ranks(size, "sums");
