@@ -24,8 +24,8 @@ namespace {
 constexpr std::chrono::seconds kNewsPatience{2};
 // Gloo forgets who waits for a payload that is half on its way when its connection breaks, and would
 // wait for all its time. So nobody waits much longer than the connections live.
-constexpr std::chrono::milliseconds kAfterAbort{1000};
-constexpr std::chrono::milliseconds kWaitSlice{500};
+constexpr std::chrono::milliseconds kAfterAbort{500};
+constexpr std::chrono::milliseconds kWaitSlice{250};
 
 // Without the place in Gloo's sources and its advice.
 std::string engine_text(const std::string& error) {
