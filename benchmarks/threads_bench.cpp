@@ -21,7 +21,12 @@ struct Case {
   const char* model;  // lines of [model]
   const char* shape;  // of the inputs
   int batch, steps;
+  bool tokens = false;  // a language model: the inputs are ids, and so are the labels
 };
+
+#define GPT(layers, width)                                                                       \
+  "kind = \"gpt2\"\nvocab_size = 256\ncontext_length = 64\nnum_heads = 4\nnum_layers = " #layers \
+  "\nhidden_size = " #width
 
 // Images of 8 × 8 as the digits have them, then wider and deeper until an operator is work for all cores.
 const std::vector<Case> kCases = {
@@ -41,6 +46,9 @@ const std::vector<Case> kCases = {
      "float[3, 32, 32]", 32, 6},
     {"convnet_20m", "kind = \"convnet\"\nchannels = [256, 512, 1024, 1600]\nnorm = \"group\"",
      "float[3, 32, 32]", 32, 3},
+    {"gpt_400k", GPT(2, 128), "int[64]", 16, 80, true},
+    {"gpt_3m", GPT(4, 256), "int[64]", 16, 16, true},
+    {"gpt_11m", GPT(6, 384), "int[64]", 16, 6, true},
 };
 
 class Runs {
@@ -53,7 +61,9 @@ class Runs {
         << chosen.model
         << "\n[data.train]\nkind = \"synthetic\"\nsamples = 2048\nfields = [\"inputs: "
         << chosen.shape
-        << " in [-1, 1]\", \"labels: int[] in [0, 9]\"]\n[batch]\nglobal_batch = " << chosen.batch
+        << (chosen.tokens ? " in [0, 255]\", \"labels: int[64] in [0, 255]\"]"
+                          : " in [-1, 1]\", \"labels: int[] in [0, 9]\"]")
+        << "\n[batch]\nglobal_batch = " << chosen.batch
         << "\n[precision]\nmode = \"fp32\"\n[clip]\nnorm = 1.0\n"
         << "[metrics]\njsonl = false\ntensorboard = false\n[parallel]\ncheck_every = 0\n";
   }

@@ -75,6 +75,9 @@ std::string on_cores(const Request& request, Plan& plan) {
   const std::string size = count_text(profile.num_parameters) + " parameters";
   replicas = 1;
   if (cores == 1) return "one core has no work for two";
+  if (!profile.torch_dropout.empty()) {
+    return profile.torch_dropout + " is torch's dropout, whose generator replicas would share";
+  }
   if (profile.num_parameters > kSmallModel) {
     return size + " are more than " + count_text(kSmallModel) +
            ": all cores in one operator are as fast as a replica on each, and take less memory";
@@ -95,6 +98,14 @@ void plan_replicas(const Request& request, Plan& plan) {
   }
   auto& parallel = plan.parallel;
   const std::string reason = on_cuda(plan) ? on_devices(request, plan) : on_cores(request, plan);
+  const std::string& dropout = request.profile.torch_dropout;
+  if (parallel.replicas > 1 && !dropout.empty()) {
+    throw ConfigError("[plan] " + to_text(parallel.replicas) + " replicas in threads, and " +
+                      dropout +
+                      " is torch's dropout, which draws from one generator for all of them in any "
+                      "order: take tanren::dropout, or processes (tanren launch -n " +
+                      to_text(parallel.replicas) + " run …)");
+  }
   parallel.world_size = parallel.local_ranks = parallel.replicas;
   const bool asked = request.config.parallel.replicas > 0;
   plan.lines.push_back({"ranks", to_text(parallel.replicas),

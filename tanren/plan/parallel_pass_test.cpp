@@ -423,6 +423,18 @@ TEST(ReductionPass, a_dropout_of_torch_over_ranks_is_told) {
   expect_part(ranks.line("microbatch"), "drop is torch's dropout");
 }
 
+// The threads of a process would draw from one generator, in any order.
+TEST(ReplicasPass, a_dropout_of_torch_has_one_replica_or_is_refused) {
+  Ranks planned = Ranks::threads(0);
+  planned.profile.num_parameters = 1000;
+  EXPECT_EQ(planned.plan().parallel.replicas, 8);
+  planned.profile.torch_dropout = "drop";
+  expect_part(planned.line("ranks"), "1|one replica in this process: drop is torch's dropout");
+  Ranks asked = Ranks::threads(2);
+  asked.profile.torch_dropout = "drop";
+  expect_part(asked.refusal(), "[plan] 2 replicas in threads, and drop is torch's dropout");
+}
+
 TEST(ReductionPass, comparisons_and_patience_are_told_where_there_are_ranks) {
   Ranks ranks(2);
   EXPECT_EQ(ranks.line("patience"), "no line");
