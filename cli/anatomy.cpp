@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 // The report's own folder: what a run keeps is left alone.
 fs::path report_folder(const Arguments& arguments, const RunConfig& config) {
-  const fs::path folder =
+  fs::path folder =
       arguments.out.empty() ? fs::path("anatomy") / config.run.name : fs::path(arguments.out);
   if (fs::exists(folder / "config.toml") || fs::exists(folder / "checkpoints")) {
     throw ConfigError("[anatomy] " + folder.string() +

@@ -83,6 +83,7 @@ class Ranks {
 auto as_this_program(const Registry& registry) {
   return [&registry](std::vector<std::string>& words) {
     std::vector<char*> pointers;
+    pointers.reserve(words.size() + 1);
     for (auto& word : words) pointers.push_back(word.data());
     pointers.push_back(nullptr);
     return main(static_cast<int>(words.size()), pointers.data(), registry);

@@ -134,7 +134,7 @@ std::string found_program(const std::string& name) {
   while (true) {
     const size_t colon = left.find(':');
     const std::string folder(left.substr(0, colon));
-    const std::string file = (folder.empty() ? "." : folder) + "/" + name;
+    std::string file = (folder.empty() ? "." : folder) + "/" + name;
     std::error_code ignored;
     if (fs::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0) return file;
     if (colon == std::string_view::npos) break;

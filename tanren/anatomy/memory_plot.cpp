@@ -81,17 +81,18 @@ std::string areas(const MemoryStory& memory, double top) {
   const size_t moments = memory.total.size();
   std::vector<int64_t> sums = memory.total;
   std::string svg;
-  for (auto owner = memory.owners.rbegin(); owner != memory.owners.rend(); ++owner) {
+  for (size_t next = memory.owners.size(); next-- > 0;) {
+    const auto& owner = memory.owners[next];
     std::string path = fmt::format("M{:.1f} {:.1f}", kLeft, kBottom);
     for (size_t i = 0; i < moments; ++i) {
       path +=
           fmt::format("L{:.1f} {:.1f}", x_of(i, moments), y_of(static_cast<double>(sums[i]), top));
-      sums[i] -= owner->bytes[i];
+      sums[i] -= owner.bytes[i];
     }
     svg += fmt::format(
         "<path d=\"{}L{:.1f} {:.1f}Z\" fill=\"url(#kind-{})\" stroke=\"#222\" "
         "stroke-width=\".45\"/>\n",
-        path, kLeft + kWidth, kBottom, name(owner->kind));
+        path, kLeft + kWidth, kBottom, name(owner.kind));
   }
   return svg;
 }

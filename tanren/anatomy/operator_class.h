@@ -33,12 +33,12 @@ constexpr std::string_view name(OperatorClass of) {
   return kOperatorClassNames[static_cast<size_t>(of)];
 }
 
-// One of the first four. `name` as a profiler hears it: "aten::mm", "tanren::attention_backward".
-OperatorClass class_of_operator(std::string_view name);
+// One of the first four. `full` as a profiler hears it: "aten::mm", "tanren::attention_backward".
+OperatorClass class_of_operator(std::string_view full);
 
 // Operators that allocate and write nothing: no bytes move.
-bool only_allocates(std::string_view name);
+bool only_allocates(std::string_view full);
 // Operators that read of their first input as much as they write, not all of it.
-bool gathers(std::string_view name);
+bool gathers(std::string_view full);
 
 }  // namespace tanren

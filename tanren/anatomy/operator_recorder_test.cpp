@@ -194,7 +194,7 @@ TEST(OperatorRecorderTest, what_follows_backward_is_the_updates_and_no_operator_
 }
 
 TEST(OperatorClassTest, names_go_to_the_class_of_their_work) {
-  const std::pair<const char*, OperatorClass> kCases[] = {
+  const std::pair<const char*, OperatorClass> cases[] = {
       {"aten::addmm", OperatorClass::contractions},
       {"aten::convolution_backward", OperatorClass::contractions},
       {"tanren::attention_backward", OperatorClass::contractions},
@@ -213,7 +213,7 @@ TEST(OperatorClassTest, names_go_to_the_class_of_their_work) {
       {"aten::index_select", OperatorClass::data_movement},
       {"aten::transpose", OperatorClass::data_movement},
   };
-  for (const auto& [name, expected] : kCases) EXPECT_EQ(class_of_operator(name), expected) << name;
+  for (const auto& [name, expected] : cases) EXPECT_EQ(class_of_operator(name), expected) << name;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace tanren {
 
 namespace {
 
-constexpr size_t kOperators = 20, kNodes = 10;
+constexpr size_t kTextOperators = 20, kTextNodes = 10;
 
 // Columns that a terminal shows it in: bytes that begin a character.
 size_t width_of(const std::string& text) {
@@ -65,8 +65,8 @@ std::string anatomy_text(const Anatomy& anatomy) {
   std::string text;
   for (const auto& line : subject_lines(anatomy)) text += line + "\n";
   for (const Table& table :
-       {step_table(anatomy), class_table(anatomy), operator_table(anatomy, kOperators),
-        node_table(anatomy, kNodes), block_table(anatomy), stage_table(anatomy),
+       {step_table(anatomy), class_table(anatomy), operator_table(anatomy, kTextOperators),
+        node_table(anatomy, kTextNodes), block_table(anatomy), stage_table(anatomy),
         memory_table(anatomy), prediction_table(anatomy)}) {
     text += "\n" + text_of(table);
   }

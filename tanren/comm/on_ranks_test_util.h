@@ -50,6 +50,7 @@ inline void run_ranks(int world_size,
                       const RankWork& work) {
   FirstFailure failure;
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(world_size));
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
       std::unique_ptr<Communicator> comm;

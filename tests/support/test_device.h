@@ -30,7 +30,7 @@ class TestDeviceEnvironment : public ::testing::Environment {
     }
   }
 };
-inline ::testing::Environment* const test_device_environment =
+inline ::testing::Environment* const kTestDeviceEnvironment =
     ::testing::AddGlobalTestEnvironment(new TestDeviceEnvironment);
 
 }  // namespace tanren::testing
