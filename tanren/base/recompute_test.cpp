@@ -234,7 +234,7 @@ class SavesItsResult : public torch::autograd::Function<SavesItsResult> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             bool first) {
-    const at::Tensor y = x.exp();
+    at::Tensor y = x.exp();
     if (first) {
       context->save_for_backward({y, x});
     } else {

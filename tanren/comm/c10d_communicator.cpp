@@ -173,7 +173,7 @@ class C10dCommunicator final : public Communicator {
   // The news where there are some; else this rank's own error, which is then the news of all: what
   // has failed on one rank cannot be completed on another.
   std::string why_failed(const char* what, const std::string& error) {
-    if (const std::string why = this->why(); !why.empty()) return why;
+    if (std::string why = this->why(); !why.empty()) return why;
     std::string standing;
     if (control_ != nullptr) {
       if (const auto news = control_->news(kNewsPatience)) {

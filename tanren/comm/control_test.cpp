@@ -116,7 +116,8 @@ TEST(ControlChannel, strangers_are_refused_and_disturb_nobody) {
   for (const auto& [said, answer] : cases) {
     Socket stranger = stranger_at(group.port());
     send_text(stranger, said);
-    TANREN_EXPECT_CONTAINS(all_received(std::move(stranger)), answer);
+    const std::string received = all_received(std::move(stranger));
+    TANREN_EXPECT_CONTAINS(received, answer);
   }
   Socket endless = stranger_at(group.port());
   send_text(endless, std::string(ControlLines::kMaxLine + 4096, 'x'));

@@ -27,7 +27,7 @@ at::Tensor gather_numbers(Communicator& comm, const std::vector<int64_t>& values
 at::Tensor gather_bytes(Communicator& comm, const at::Tensor& mine, int64_t longest) {
   const at::Tensor part = at::zeros({longest}, at::TensorOptions(comm.device()).dtype(at::kByte));
   part.narrow(0, 0, mine.numel()).copy_(mine);
-  const at::Tensor whole = at::empty({comm.world_size(), longest}, part.options());
+  at::Tensor whole = at::empty({comm.world_size(), longest}, part.options());
   comm.gather(whole, part);
   return whole;
 }
@@ -41,24 +41,25 @@ int64_t hash_of_dims(at::IntArrayRef sizes) {  // of all but the first
 }
 
 // What gather_rows tells the other ranks of its rows.
-enum : int64_t { kRows, kRowBytes, kDtype, kDims, kNumFacts };
+enum : int64_t { rows_fact, row_bytes_fact, dtype_fact, dims_fact, num_facts };
 
 void check_alike(Communicator& comm, const at::Tensor& facts) {
   const auto fact = facts.accessor<int64_t, 2>();
   const auto rows_of = [&](int64_t rank) {
-    return fmt::format("{} bytes of {} each", fact[rank][kRowBytes],
-                       c10::toString(static_cast<at::ScalarType>(fact[rank][kDtype])));
+    return fmt::format("{} bytes of {} each", fact[rank][row_bytes_fact],
+                       c10::toString(static_cast<at::ScalarType>(fact[rank][dtype_fact])));
   };
   for (int64_t rank = 1; rank < facts.size(0); ++rank) {
     bool alike = true;
-    for (int64_t i = kRowBytes; i < kNumFacts; ++i) alike = alike && fact[rank][i] == fact[0][i];
+    for (int64_t i = row_bytes_fact; i < num_facts; ++i)
+      alike = alike && fact[rank][i] == fact[0][i];
     if (alike) continue;
     settle(comm);
     throw CommError(fmt::format(
         "[comm] rows to gather: those of rank {} have {}, those of rank 0 {}{}; ranks must run the "
         "same program on the same config",
         rank, rows_of(rank), rows_of(0),
-        fact[rank][kDims] == fact[0][kDims] ? "" : ", in other dims"));
+        fact[rank][dims_fact] == fact[0][dims_fact] ? "" : ", in other dims"));
   }
 }
 
@@ -107,10 +108,10 @@ at::Tensor gather_rows(Communicator& comm, const at::Tensor& rows) {
                             hash_of_dims(rows.sizes())});
   check_alike(comm, facts);
   const auto fact = facts.accessor<int64_t, 2>();
-  const at::Tensor counts = facts.select(1, kRows);
+  const at::Tensor counts = facts.select(1, rows_fact);
   std::vector<int64_t> sizes = rows.sizes().vec();
   sizes[0] = counts.sum().item<int64_t>();
-  const at::Tensor result = at::empty(sizes, rows.options());
+  at::Tensor result = at::empty(sizes, rows.options());
   const int64_t longest = counts.max().item<int64_t>() * row_bytes;
   if (longest == 0) return result;
   // As bytes: every dtype travels, on any engine.
@@ -119,7 +120,7 @@ at::Tensor gather_rows(Communicator& comm, const at::Tensor& rows) {
   const at::Tensor to = result.view(-1).view(at::kByte);
   int64_t first = 0;
   for (int64_t rank = 0; rank < comm.world_size(); ++rank) {
-    const int64_t length = fact[rank][kRows] * row_bytes;
+    const int64_t length = fact[rank][rows_fact] * row_bytes;
     to.narrow(0, first, length).copy_(all.select(0, rank).narrow(0, 0, length));
     first += length;
   }

@@ -192,7 +192,7 @@ std::string address_towards(const std::string& host, int port) {
   // Of a datagram socket this only chooses a route.
   if (probe && ::connect(probe.descriptor(), addresses->ai_addr, addresses->ai_addrlen) == 0 &&
       ::getsockname(probe.descriptor(), reinterpret_cast<sockaddr*>(&own), &length) == 0) {
-    const std::string address = number_of(reinterpret_cast<const sockaddr*>(&own));
+    std::string address = number_of(reinterpret_cast<const sockaddr*>(&own));
     if (!address.empty()) return address;
   }
   return "127.0.0.1";

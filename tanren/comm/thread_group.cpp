@@ -119,7 +119,7 @@ std::shared_ptr<Call> ThreadGroup::Shared::start(int rank, const char* kind, con
     slot->present.resize(static_cast<size_t>(world_size), false);
     slot->missing = world_size;
   }
-  const std::shared_ptr<Call> call = slot;
+  std::shared_ptr<Call> call = slot;
   if (call->what != what) {
     const std::string why = fmt::format(
         "[comm] operation {}: rank {} asks for a {}, rank {} for a {}; ranks must run the same "

@@ -76,7 +76,8 @@ TEST(World, a_meeting_that_is_no_url_is_refused_with_the_reason) {
       {"file://meet", "its path"},
       {"file:///", "its path"},
       {"file:///tmp/", "its path"}};
-  for (const auto& [meeting, why] : cases) {
+  for (const auto& [place, why] : cases) {
+    const std::string meeting = place;
     World world;
     const std::string error = error_of<ConfigError>([&] { set_meeting(world, meeting); });
     TANREN_EXPECT_CONTAINS(error, "\"" + meeting + "\": ");
