@@ -44,6 +44,7 @@ class ControlGroup {
   }
   void on_threads(const std::function<void(int)>& work) const {
     std::vector<std::thread> threads;
+    threads.reserve(static_cast<size_t>(size_));
     for (int rank = 0; rank < size_; ++rank) threads.emplace_back(work, rank);
     for (auto& thread : threads) thread.join();
   }

@@ -86,6 +86,7 @@ TEST_P(MeetingAt, all_that_come_meet) {
     const std::string meeting =
         place() + (std::string(GetParam()) == "file" ? std::to_string(size) : "");
     std::vector<World> worlds;
+    worlds.reserve(static_cast<size_t>(size));
     for (int rank = 0; rank < size; ++rank) worlds.push_back(world_at(rank, size, meeting));
     EXPECT_EQ(errors_of(worlds, 30s), std::vector<std::string>(worlds.size()));
   }

@@ -77,7 +77,7 @@ at::Tensor composed_entropy(at::Tensor& scores, const at::Tensor& labels, double
   const at::Tensor log_sums = at::logsumexp(wide, 1, /*keepdim=*/true);
   at::Tensor losses = log_sums - (1 - smoothing) * wide.gather(1, own);
   if (smoothing > 0) losses = losses - smoothing * wide.mean(1, /*keepdim=*/true);
-  const at::Tensor sum = losses.masked_fill(~counts, 0).sum();
+  at::Tensor sum = losses.masked_fill(~counts, 0).sum();
   if (differentiate) {
     wide = wide.sub(log_sums).exp_();
     if (smoothing > 0) wide.sub_(smoothing / static_cast<double>(wide.size(1)));
