@@ -14,23 +14,6 @@
 namespace tanren::testing {
 namespace {
 
-// 38 samples in batches of 12: the fourth has 2, so that of 3 or 4 ranks some have none.
-RunConfig gpt_config(const std::string& mode) {
-  auto config = tiny_config("gpt2");
-  config.model.num_layers = 2;
-  config.model.hidden_size = 16;
-  config.model.num_heads = 2;
-  config.model.dropout = 0.2;
-  config.model.freeze = {"transformer.h.0.ln_1.*"};
-  config.batch.global_batch = "12";
-  config.clip.norm = 0.3;
-  config.precision.mode = mode;
-  config.precision.initial_scale = "1024";
-  config.parallel.first_bucket_mb = 1.0 / 1024;
-  config.parallel.bucket_mb = 4.0 / 1024;
-  return config;
-}
-
 struct Outcome {
   at::Tensor gradient;  // of the first update
   at::Tensor weights;   // after the last
@@ -67,7 +50,7 @@ class Ranks : public ::testing::TestWithParam<Combination> {};
 
 TEST_P(Ranks, are_one_rank) {
   const auto [engine, world_size, accumulation, mode] = GetParam();
-  auto config = gpt_config(mode);
+  auto config = ranks_config(mode);
   const int updates = 5;
   const Outcome one = outcomes(config, "single", 1, updates)[0];
   const int64_t share = (12 + world_size - 1) / world_size;
@@ -104,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Engines, Ranks,
                                             ::testing::Values("fp64", "fp32", "bf16", "fp16")));
 
 TEST(RanksTogether, start_one_reduction_a_bucket_and_step_whatever_the_accumulation) {
-  auto config = gpt_config("fp32");
+  auto config = ranks_config("fp32");
   config.parallel.first_bucket_mb = config.parallel.bucket_mb = 25;
   const TokenData data(38);
   for (const int64_t microbatch : {6, 2}) {
@@ -143,7 +126,7 @@ Task task_that_overflows() {
 
 TEST(RanksTogether, an_overflow_on_one_rank_makes_all_skip_and_leaves_one_scale) {
   const TokenData data(12);
-  auto config = gpt_config("fp16");
+  auto config = ranks_config("fp16");
   config.precision.initial_scale = "65536";
   config.data.shuffle = false;
   config.model.freeze = {};
@@ -169,7 +152,7 @@ TEST(RanksTogether, an_overflow_on_one_rank_makes_all_skip_and_leaves_one_scale)
 
 TEST(RanksTogether, a_nan_on_one_rank_is_skipped_by_all_and_the_rank_is_named) {
   const TokenData data(12);
-  auto config = gpt_config("fp32");
+  auto config = ranks_config("fp32");
   config.data.shuffle = false;
   config.model.freeze = {};
   config.guard.nan_loss = "skip";
@@ -217,7 +200,7 @@ TEST(RanksTogether, a_parameter_that_some_rank_reaches_is_updated_on_all_and_oth
     return task;
   };
   const TokenData data(12);
-  auto config = gpt_config("fp64");
+  auto config = ranks_config("fp64");
   config.data.shuffle = false;
   config.model.freeze = {};
   config.optimizer.weight_decay = 0.1;

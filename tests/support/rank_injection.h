@@ -1,0 +1,67 @@
+// Out of memory on one of two ranks, at every allocation of its step: it recovers alone, the other just
+// waits, the numbers stay, and nothing more travels than without. Included by tests only.
+#pragma once
+
+#include "tanren/memory/cpu_allocator.h"
+#include "tests/support/rank_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace tanren::testing {
+
+struct InjectedStep {
+  at::Tensor weights, gradients;  // gradients: where each rank has all
+  bool failed = false;
+  int64_t recoveries = 0, operations = 0;
+};
+
+// Two updates on two ranks; allocation `index` of rank 1's second one fails.
+inline InjectedStep injected_step(const RunConfig& config, const Dataset& data, int64_t index) {
+  const ThreadGroup group(2);
+  InjectedStep result;
+  on_ranks(group, 2, [&](Communicator& comm) {
+    RankRun run(config, data, comm);
+    run.step();
+    const GlobalBatch batch = run.batches->next();
+    if (comm.rank() == 1) fail_cpu_allocation(index);
+    const auto report = update(run.state.phases.front(), run.state, run.parts, batch);
+    EXPECT_EQ(report->objectives[0].step, 2);
+    if (comm.rank() == 0) {
+      result.weights = run.weights();
+      if (!run.objective().gradients.sharding().on()) result.gradients = run.gradients();
+      return;
+    }
+    result.failed = cpu_allocations_until_failure() < 0;
+    fail_cpu_allocation(INT64_MAX);
+    result.recoveries = run.parts.recovery->num_failures();
+  });
+  result.operations = group.num_operations();
+  return result;
+}
+
+// In fp64. Allocations outside of microsteps are tried again on the spot: they break nothing off.
+inline void expect_any_allocation_may_fail(const RunConfig& config, const Dataset& data,
+                                           const char* what) {
+  const InjectedStep expected = injected_step(config, data, INT64_MAX);
+  EXPECT_EQ(expected.recoveries, 0);
+  int64_t injections = 0, recoveries = 0;
+  double worst = 0;
+  for (int64_t index = 0;; ++index) {
+    const InjectedStep got = injected_step(config, data, index);
+    if (!got.failed) break;
+    ++injections;
+    recoveries += got.recoveries;
+    worst = std::max(worst, relative(got.weights, expected.weights));
+    EXPECT_EQ(got.operations, expected.operations) << index;
+  }
+  std::printf(
+      "%s: %lld allocations of rank 1 failed, %lld microsteps recovered, weights within %.1e\n",
+      what, static_cast<long long>(injections), static_cast<long long>(recoveries), worst);
+  EXPECT_GT(recoveries, 100);
+  EXPECT_LT(worst, 1e-10);
+}
+
+}  // namespace tanren::testing
