@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -28,7 +29,14 @@ using Clock = std::chrono::steady_clock;
 struct Given {
   at::Tensor from, to;
 };
-using Combine = std::function<void(const std::vector<Given>&)>;
+// Does one of as many shares of the work as there are ranks. Shares touch nothing in common, so they
+// may run at once, and the sums are the same whoever does which.
+using Combine = std::function<void(const std::vector<Given>&, size_t share)>;
+
+// Below this many bytes a rank that waits is not woken for its share: the last does them all.
+constexpr size_t kWorthSharing = 64 << 10;
+// How long a wait looks again and again before it sleeps: waking up costs about as much.
+constexpr std::chrono::microseconds kLooking{50};
 
 // The operation number `number` of every rank.
 struct Call {
@@ -37,41 +45,49 @@ struct Call {
   int first = 0;     // the rank that came first
   std::vector<Given> given;
   std::vector<bool> present;
-  int missing = 0;
-  bool done = false;
-  Clock::time_point arrives;  // over the imitated link
+  Combine combine;
+  size_t taken = 0, finished = 0;  // shares
+  Clock::time_point arrives;       // over the imitated link
+  // Written under the mutex, and looked at without it.
+  std::atomic<int> missing{0};
+  std::atomic<bool> done{false};
 };
 
 at::Tensor row(const at::Tensor& tensor) { return tensor.view(-1); }
 
-// All parts summed into the first in rank order, and copied from there.
-void sum_all(const std::vector<Given>& ranks) {
-  const at::Tensor& total = ranks.front().to;
-  for (size_t i = 1; i < ranks.size(); ++i) total.add_(ranks[i].from.to(total.device()));
-  for (size_t i = 1; i < ranks.size(); ++i) ranks[i].to.copy_(total);
+// Of all elements, in memory's order, the share-th part.
+at::Tensor share_of(const at::Tensor& tensor, size_t share, size_t shares) {
+  if (!tensor.is_contiguous()) return share == 0 ? tensor : tensor.new_empty({0});
+  const int64_t n = tensor.numel(), i = static_cast<int64_t>(share);
+  const auto of = static_cast<int64_t>(shares);
+  return row(tensor).slice(0, n * i / of, n * (i + 1) / of);
 }
 
-void sum_parts(const std::vector<Given>& ranks) {
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    const at::Tensor to = row(ranks[i].to);
-    const auto part = [&](size_t rank) {
-      return row(ranks[rank].from).narrow(0, static_cast<int64_t>(i) * to.numel(), to.numel());
-    };
-    const at::Tensor total = part(0);
-    for (size_t rank = 1; rank < ranks.size(); ++rank) total.add_(part(rank).to(total.device()));
-    to.copy_(total);
-  }
+// All summed into the first in rank order, and copied from there.
+void sum_all(const std::vector<Given>& ranks, size_t share) {
+  const auto part = [&](size_t rank) { return share_of(ranks[rank].to, share, ranks.size()); };
+  const at::Tensor total = part(0);
+  for (size_t i = 1; i < ranks.size(); ++i) total.add_(part(i).to(total.device()));
+  for (size_t i = 1; i < ranks.size(); ++i) part(i).copy_(total);
 }
 
-void gather_parts(const std::vector<Given>& ranks) {
-  for (const Given& own : ranks) {
-    int64_t first = 0;
-    for (const Given& other : ranks) {
-      const at::Tensor part = row(other.from);
-      const at::Tensor place = row(own.to).narrow(0, first, part.numel());
-      if (place.const_data_ptr() != part.const_data_ptr()) place.copy_(part);
-      first += part.numel();
-    }
+void sum_parts(const std::vector<Given>& ranks, size_t share) {
+  const at::Tensor to = row(ranks[share].to);
+  const auto part = [&](size_t rank) {
+    return row(ranks[rank].from).narrow(0, static_cast<int64_t>(share) * to.numel(), to.numel());
+  };
+  const at::Tensor total = part(0);
+  for (size_t rank = 1; rank < ranks.size(); ++rank) total.add_(part(rank).to(total.device()));
+  to.copy_(total);
+}
+
+void gather_parts(const std::vector<Given>& ranks, size_t share) {
+  int64_t first = 0;
+  for (const Given& other : ranks) {
+    const at::Tensor part = row(other.from);
+    const at::Tensor place = row(ranks[share].to).narrow(0, first, part.numel());
+    if (place.const_data_ptr() != part.const_data_ptr()) place.copy_(part);
+    first += part.numel();
   }
 }
 
@@ -83,7 +99,9 @@ struct ThreadGroup::Shared {
 
   std::shared_ptr<Call> start(int rank, const char* kind, const Given& given,
                               const Combine& combine);
-  void wait(const Call& call);
+  void wait(Call& call);
+  void combine_share(Call& call, std::unique_lock<std::mutex>& lock);
+  [[noreturn]] void give_up(const Call& call);
   void cancel(const std::string& why) {
     const std::lock_guard lock(mutex);
     if (aborted.empty()) aborted = why;
@@ -131,9 +149,12 @@ std::shared_ptr<Call> ThreadGroup::Shared::start(int rank, const char* kind, con
   }
   call->given[static_cast<size_t>(rank)] = given;
   call->present[static_cast<size_t>(rank)] = true;
-  if (--call->missing > 0) return call;
+  if (call->missing > 1) {
+    --call->missing;
+    return call;
+  }
   open.erase(number);
-  const int64_t size = given.from.nbytes();
+  const auto size = static_cast<int64_t>(given.from.nbytes());
   ++operations;
   bytes += size;
   if (options.bytes_per_second > 0) {
@@ -143,40 +164,57 @@ std::shared_ptr<Call> ThreadGroup::Shared::start(int rank, const char* kind, con
         std::max(link_free, Clock::now()) + std::chrono::duration_cast<Clock::duration>(travel);
     call->arrives = link_free;
   }
-  lock.unlock();
-  try {
-    const at::NoGradGuard no_grad;
-    combine(call->given);
-  } catch (const std::exception& error) {
-    cancel(fmt::format("[comm] operation {}, a {}: {}", number, what, error.what()));
-    throw;
+  call->combine = combine;
+  call->missing = 0;
+  // Kernels of a device queue up: the sooner the better. On the CPU those who wait take a share each.
+  if (given.from.nbytes() < kWorthSharing || !options.devices.empty()) {
+    while (call->taken < call->given.size()) combine_share(*call, lock);
+  } else {
+    changed.notify_all();
   }
-  lock.lock();
-  call->given.clear();
-  call->done = true;
-  changed.notify_all();
   return call;
 }
 
-void ThreadGroup::Shared::wait(const Call& call) {
+void ThreadGroup::Shared::combine_share(Call& call, std::unique_lock<std::mutex>& lock) {
+  const size_t share = call.taken++;
+  lock.unlock();
+  try {
+    const at::NoGradGuard no_grad;
+    call.combine(call.given, share);
+  } catch (const std::exception& error) {
+    cancel(fmt::format("[comm] operation {}, a {}: {}", call.number, call.what, error.what()));
+    throw;
+  }
+  lock.lock();
+  if (++call.finished < call.present.size()) return;
+  call.given.clear();
+  call.done = true;
+  changed.notify_all();
+}
+
+void ThreadGroup::Shared::wait(Call& call) {
+  const auto start = Clock::now();
+  while (call.missing > 0 && Clock::now() - start < kLooking) std::this_thread::yield();
   std::unique_lock lock(mutex);
-  const bool woken =
-      changed.wait_for(lock, options.patience, [&] { return call.done || !aborted.empty(); });
-  if (call.done) {
-    lock.unlock();
-    std::this_thread::sleep_until(call.arrives);
-    return;
+  const auto ready = [&] { return call.missing == 0 || !aborted.empty(); };
+  if (!changed.wait_until(lock, start + options.patience, ready)) give_up(call);
+  while (!call.done && aborted.empty() && call.taken < call.present.size()) {
+    combine_share(call, lock);
   }
-  if (!woken) {
-    std::string late;
-    for (size_t rank = 0; rank < call.present.size(); ++rank) {
-      if (!call.present[rank]) late += (late.empty() ? "" : ", ") + std::to_string(rank);
-    }
-    aborted =
-        fmt::format("[comm] operation {}, a {}: rank {} did not come within {} s", call.number,
-                    call.what, late, std::chrono::duration<double>(options.patience).count());
-    changed.notify_all();
+  changed.wait(lock, [&] { return call.done || !aborted.empty(); });
+  if (!call.done) throw CommError(aborted);
+  lock.unlock();
+  std::this_thread::sleep_until(call.arrives);
+}
+
+void ThreadGroup::Shared::give_up(const Call& call) {
+  std::string late;
+  for (size_t rank = 0; rank < call.present.size(); ++rank) {
+    if (!call.present[rank]) late += (late.empty() ? "" : ", ") + std::to_string(rank);
   }
+  aborted = fmt::format("[comm] operation {}, a {}: rank {} did not come within {} s", call.number,
+                        call.what, late, std::chrono::duration<double>(options.patience).count());
+  changed.notify_all();
   throw CommError(aborted);
 }
 
@@ -218,12 +256,12 @@ class ThreadCommunicator final : public Communicator {
   }
   Work start_broadcast(const at::Tensor& tensor, int root) override {
     const std::string kind = fmt::format("broadcast from rank {}", root);
-    return start(kind.c_str(), {tensor, tensor}, [root](const std::vector<Given>& ranks) {
-      const at::Tensor& source = ranks[static_cast<size_t>(root)].from;
-      for (const Given& given : ranks) {
-        if (!given.to.is_same(source)) given.to.copy_(source);
-      }
-    });
+    return start(kind.c_str(), {tensor, tensor},
+                 [root](const std::vector<Given>& ranks, size_t share) {
+                   const at::Tensor& source = ranks[static_cast<size_t>(root)].from;
+                   if (const Given& given = ranks[share]; !given.to.is_same(source))
+                     given.to.copy_(source);
+                 });
   }
   void cancel(const std::string& why) override { shared_->cancel(cause_text(rank_, why)); }
   void check() const override {

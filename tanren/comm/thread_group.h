@@ -1,6 +1,6 @@
-// ThreadGroup: ranks that are threads of one process. Sums run in rank order on the thread that
-// comes last, so they are the same every time; there is no network. A link of a given speed can be
-// imitated, to see what overlap hides. Thread-safe; outlives its communicators.
+// ThreadGroup: ranks that are threads of one process. Sums run in rank order, each rank that waits
+// taking a share of the elements, so they are the same every time; there is no network. A link of a
+// given speed can be imitated, to see what overlap hides. Thread-safe; outlives its communicators.
 #pragma once
 
 #include "tanren/comm/communicator.h"

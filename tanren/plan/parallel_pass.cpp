@@ -11,9 +11,13 @@ namespace tanren {
 
 namespace {
 
-// On the CPU, replicas of one core each need no fork and join of threads in every operator, which is
-// most of the time of a small one; beyond so many parameters the work of an operator pays for it.
-constexpr int64_t kSmallModel = 2'000'000;
+// Where replicas of one core each beat one process with all of them, as threads_bench measured it on
+// two (benchmarks/results/threads_…): what they save is the fork and join of threads in every
+// operator, what they cost is a sum and an update of every parameter more. So they need weights that
+// are used at many places of a sample, and not too many of them.
+constexpr int64_t kSmallSequenceModel = 4'000'000;
+constexpr int64_t kSmallConvolutionModel = 1'000'000;
+constexpr int64_t kSamplesOfConvolutions = 128;  // of each replica
 
 bool on_cuda(const Plan& plan) { return plan.device.device != "cpu"; }
 
@@ -72,18 +76,30 @@ std::string on_cores(const Request& request, Plan& plan) {
   replicas = config.parallel.replicas;
   if (replicas > 0) return "as asked";
   const int64_t cores = config.run.threads > 0 ? config.run.threads : machine.cores;
-  const std::string size = count_text(profile.num_parameters) + " parameters";
   replicas = 1;
   if (cores == 1) return "one core has no work for two";
   if (!profile.torch_dropout.empty()) {
     return profile.torch_dropout + " is torch's dropout, whose generator replicas would share";
   }
-  if (profile.num_parameters > kSmallModel) {
-    return size + " are more than " + count_text(kSmallModel) +
+  const auto dimensions = std::ssize(profile.input_shape) + (profile.tokens ? 1 : 0);
+  if (config.model.kind == "mlp" || dimensions < 2) {
+    return "weights that are used once a sample: adding up a replica's gradients takes longer than "
+           "a replica saves";
+  }
+  const bool convolutions = has_convolutions(profile);
+  const int64_t bound = convolutions ? kSmallConvolutionModel : kSmallSequenceModel;
+  const std::string size = count_text(profile.num_parameters) + " parameters are ";
+  if (profile.num_parameters > bound) {
+    return size + "more than " + count_text(bound) +
            ": all cores in one operator are as fast as a replica on each, and take less memory";
   }
-  replicas = std::min(cores, samples_of_step(request));
-  return size + " are at most " + count_text(kSmallModel) +
+  const int64_t samples = samples_of_step(request), most = std::min(cores, samples);
+  if (convolutions && samples / most < kSamplesOfConvolutions) {
+    return "convolutions over " + count_text(samples / most) + " samples a replica, fewer than " +
+           to_text(kSamplesOfConvolutions) + ": all cores in one operator are as fast";
+  }
+  replicas = most;
+  return size + "at most " + count_text(bound) +
          ": replicas of few cores each are faster than all cores in every small operator";
 }
 

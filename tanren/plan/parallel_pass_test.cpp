@@ -25,6 +25,8 @@ struct Ranks {
     // 4 MiB, 24 MiB and 60 MiB of fp32 gradients, in the model's order.
     profile.parameters = {{"a", {1 << 20}}, {"b", {6 << 20}}, {"c", {15 << 20}}};
     profile.num_parameters = profile.num_trainable = 22 << 20;
+    profile.input_shape = {128};
+    profile.tokens = true;
     machine.cores = 8;
     machine.memory_bytes = int64_t{10} << 30;
     machine.world_size = world;
@@ -178,13 +180,13 @@ TEST(RanksPass, nccl_without_a_cuda_device_is_refused_on_any_number_of_ranks) {
   }
 }
 
-TEST(ReplicasPass, small_models_get_a_replica_a_core_and_large_ones_one) {
+TEST(ReplicasPass, small_models_of_sequences_get_a_replica_a_core_and_large_ones_one) {
   Ranks ranks = Ranks::threads(0);
   EXPECT_EQ(ranks.plan().parallel.replicas, 1);
   EXPECT_EQ(ranks.plan().parallel.backend, "single");
   EXPECT_EQ(ranks.plan().device.threads, 8);
   expect_part(ranks.line("ranks"), "1|one replica in this process: 23,068,672 parameters are more");
-  ranks.profile.num_parameters = 2'000'000;
+  ranks.profile.num_parameters = 4'000'000;
   const auto plan = ranks.plan();
   EXPECT_EQ(plan.parallel.replicas, 8);
   EXPECT_EQ(plan.parallel.world_size, 8);
@@ -192,9 +194,39 @@ TEST(ReplicasPass, small_models_get_a_replica_a_core_and_large_ones_one) {
   EXPECT_EQ(plan.parallel.backend, "threads");
   EXPECT_EQ(plan.device.threads, 1);
   EXPECT_EQ(plan.batch.per_rank, 64);
-  expect_part(ranks.line("ranks"), "8|replicas in threads of this process: 2,000,000 parameters");
+  expect_part(ranks.line("ranks"), "8|replicas in threads of this process: 4,000,000 parameters");
   EXPECT_EQ(ranks.line("threads"), "1|of each rank: 8 cores over the 8 replicas");
-  ranks.profile.num_parameters = 2'000'001;
+  ranks.profile.num_parameters = 4'000'001;
+  EXPECT_EQ(ranks.plan().parallel.replicas, 1);
+}
+
+TEST(ReplicasPass, weights_used_once_a_sample_get_one_replica) {
+  Ranks ranks = Ranks::threads(0);
+  ranks.profile.num_parameters = 1000;
+  EXPECT_EQ(ranks.plan().parallel.replicas, 8);
+  ranks.profile.tokens = false;  // numbers without an order
+  EXPECT_EQ(ranks.plan().parallel.replicas, 1);
+  expect_part(ranks.line("ranks"), "1|one replica in this process: weights that are used once");
+  ranks.profile.input_shape = {30, 128};  // a sequence of them
+  EXPECT_EQ(ranks.plan().parallel.replicas, 8);
+  ranks.config.model.kind = "mlp";
+  EXPECT_EQ(ranks.plan().parallel.replicas, 1);
+  ranks.config.parallel.replicas = 2;  // who asks gets them
+  EXPECT_EQ(ranks.plan().parallel.replicas, 2);
+}
+
+TEST(ReplicasPass, convolutions_get_replicas_of_many_samples) {
+  Ranks ranks = Ranks::threads(0);
+  ranks.profile.tokens = false;
+  ranks.profile.input_shape = {3, 32, 32};
+  ranks.profile.parameters = {{"conv", {64, 3, 3, 3}}};
+  ranks.profile.num_parameters = 1'000'000;
+  ranks.config.run.threads = 4;
+  EXPECT_EQ(ranks.plan().parallel.replicas, 4);
+  ranks.config.batch.global_batch = "511";
+  expect_part(ranks.line("ranks"), "1|one replica in this process: convolutions over 127 samples");
+  ranks.config.batch.global_batch = "512";
+  ranks.profile.num_parameters = 1'000'001;
   EXPECT_EQ(ranks.plan().parallel.replicas, 1);
 }
 

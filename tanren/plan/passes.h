@@ -30,6 +30,7 @@ void plan_length(const Request& request, Plan& plan);
 // What is frozen, until when; after plan_length.
 void plan_freeze(const Request& request, Plan& plan);
 void plan_precision(const Request& request, Plan& plan);
+bool has_convolutions(const ModelProfile& profile);  // of images
 // How images and the weights of convolutions lie in memory; after plan_precision. ConfigError if the
 // model has no convolutions and channels_last is asked for.
 void plan_memory_format(const Request& request, Plan& plan);

@@ -78,7 +78,10 @@ ModelProfile profile(const Task& task, const Datasets& datasets) {
   profile.metrics = task.metrics;
   profile.classes = task.classes;
   profile.train_samples = datasets.train->size();
-  profile.class_names = datasets.train->info().class_names;
+  const DataInfo info = datasets.train->info();
+  profile.input_shape = info.input_shape;
+  profile.tokens = info.vocab_size > 0;
+  profile.class_names = info.class_names;
   if (datasets.eval) profile.eval_samples = datasets.eval->size();
   return profile;
 }
