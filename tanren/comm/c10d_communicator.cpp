@@ -146,16 +146,16 @@ class C10dCommunicator final : public Communicator {
       work.wait();
       return;
     }
-    for (;;) {
+    while (!work.isCompleted()) {
       try {
         work.wait(kWaitSlice);
         return;
-      } catch (const std::exception&) {
-        if (work.isCompleted()) throw;  // its own
+      } catch (const std::exception&) {  // its own, or the slice is over, and it may end just now
         const std::lock_guard lock(mutex_);
         if (!why_.empty() && Clock::now() - ended_ > kAfterAbort) throw;
       }
     }
+    work.wait();
   }
 
   // The backend's destructor waits for what is under way. What its abort has forgotten stays, with the

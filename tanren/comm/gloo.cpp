@@ -16,7 +16,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <future>
 #include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -63,6 +66,41 @@ void prepare_process() {
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
 }
 
+c10::intrusive_ptr<Gloo> connect(const World& world, const c10::intrusive_ptr<c10d::Store>& store,
+                                 const std::string& own_address,
+                                 std::chrono::milliseconds patience) {
+  store->setTimeout(patience);
+  auto options = c10d::ProcessGroupGloo::Options::create(patience);
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  options->devices.push_back(interface != nullptr && *interface != 0
+                                 ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
+                                 : c10d::ProcessGroupGloo::createDeviceForHostname(own_address));
+  auto group = c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store),
+                                         world.rank, world.size, options);
+  // Who is connected waits until all are: one that went at once would look like a broken connection.
+  std::vector<at::Tensor> nothing = {at::zeros({1})};
+  group->allreduce(nothing)->wait();
+  return group;
+}
+
+// Connecting has no abort either: where news ends the wait for it, its thread goes on alone until its
+// time is over.
+c10::intrusive_ptr<Gloo> connect_all(const World& world, const Meeting& meeting,
+                                     std::chrono::milliseconds patience) {
+  // All are here: who does not connect in this time is gone.
+  const auto longest = std::min<std::chrono::milliseconds>(patience, std::chrono::seconds(30));
+  std::packaged_task<c10::intrusive_ptr<Gloo>()> task(
+      [world, store = meeting.store, own_address = meeting.own_address, longest] {
+        return connect(world, store, own_address, longest);
+      });
+  auto group = task.get_future();
+  std::thread(std::move(task)).detach();
+  while (group.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+    if (const auto news = meeting.control->news()) throw CommError(*news);
+  }
+  return group.get();
+}
+
 }  // namespace
 
 std::unique_ptr<Communicator> gloo_communicator(const World& world,
@@ -70,22 +108,8 @@ std::unique_ptr<Communicator> gloo_communicator(const World& world,
   static std::once_flag once;
   std::call_once(once, prepare_process);
   Meeting meeting = meet(world, patience);
-  // All are here: who does not connect in this time is gone.
-  const auto connecting = std::min<std::chrono::milliseconds>(patience, std::chrono::seconds(30));
   try {
-    meeting.store->setTimeout(connecting);
-    auto options = c10d::ProcessGroupGloo::Options::create(connecting);
-    const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
-    options->devices.push_back(
-        interface != nullptr && *interface != 0
-            ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
-            : c10d::ProcessGroupGloo::createDeviceForHostname(meeting.own_address));
-    auto group =
-        c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", meeting.store),
-                                  world.rank, world.size, options);
-    // Who is connected waits until all are: one that went at once would look like a broken connection.
-    std::vector<at::Tensor> nothing = {at::zeros({1})};
-    group->allreduce(nothing)->wait();
+    auto group = connect_all(world, meeting, patience);
     group->setTimeout(patience);
     C10dOptions as_gloo{.name = "gloo"};
     as_gloo.is_busy = [gloo = group.get()] { return gloo->is_busy(); };

@@ -12,12 +12,12 @@ namespace tanren {
 namespace {
 
 // Where replicas of one core each beat one process with all of them, as threads_bench measured it on
-// two (benchmarks/results/threads_…): what they save is the fork and join of threads in every
+// two (benchmarks/results/ranks_…): what they save is the fork and join of threads in every
 // operator, what they cost is a sum and an update of every parameter more. So they need weights that
 // are used at many places of a sample, and not too many of them.
 constexpr int64_t kSmallSequenceModel = 4'000'000;
 constexpr int64_t kSmallConvolutionModel = 1'000'000;
-constexpr int64_t kSamplesOfConvolutions = 128;  // of each replica
+constexpr int64_t kPixelsOfConvolutions = 16'384;  // of each replica's samples in a step
 
 bool on_cuda(const Plan& plan) { return plan.device.device != "cpu"; }
 
@@ -70,6 +70,11 @@ std::string on_devices(const Request& request, Plan& plan) {
          devices_text(devices);
 }
 
+// Of an image that is [C, H, W].
+int64_t pixels_of(const std::vector<int64_t>& shape) {
+  return shape.size() < 2 ? 1 : shape[shape.size() - 2] * shape.back();
+}
+
 std::string on_cores(const Request& request, Plan& plan) {
   const auto& [config, machine, profile] = request;
   auto& replicas = plan.parallel.replicas;
@@ -94,9 +99,10 @@ std::string on_cores(const Request& request, Plan& plan) {
            ": all cores in one operator are as fast as a replica on each, and take less memory";
   }
   const int64_t samples = samples_of_step(request), most = std::min(cores, samples);
-  if (convolutions && samples / most < kSamplesOfConvolutions) {
-    return "convolutions over " + count_text(samples / most) + " samples a replica, fewer than " +
-           to_text(kSamplesOfConvolutions) + ": all cores in one operator are as fast";
+  const int64_t pixels = samples / most * pixels_of(profile.input_shape);
+  if (convolutions && pixels < kPixelsOfConvolutions) {
+    return "convolutions over " + count_text(pixels) + " pixels a replica and step, fewer than " +
+           count_text(kPixelsOfConvolutions) + ": all cores in one operator are as fast";
   }
   replicas = most;
   return size + "at most " + count_text(bound) +

@@ -215,17 +215,19 @@ TEST(ReplicasPass, weights_used_once_a_sample_get_one_replica) {
   EXPECT_EQ(ranks.plan().parallel.replicas, 2);
 }
 
-TEST(ReplicasPass, convolutions_get_replicas_of_many_samples) {
+TEST(ReplicasPass, convolutions_get_replicas_of_many_pixels) {
   Ranks ranks = Ranks::threads(0);
   ranks.profile.tokens = false;
   ranks.profile.input_shape = {3, 32, 32};
   ranks.profile.parameters = {{"conv", {64, 3, 3, 3}}};
   ranks.profile.num_parameters = 1'000'000;
   ranks.config.run.threads = 4;
-  EXPECT_EQ(ranks.plan().parallel.replicas, 4);
-  ranks.config.batch.global_batch = "511";
-  expect_part(ranks.line("ranks"), "1|one replica in this process: convolutions over 127 samples");
-  ranks.config.batch.global_batch = "512";
+  ranks.config.batch.global_batch = "64";
+  EXPECT_EQ(ranks.plan().parallel.replicas, 4);  // of 16 samples of 1024 pixels
+  ranks.config.batch.global_batch = "63";
+  expect_part(ranks.line("ranks"),
+              "1|one replica in this process: convolutions over 15,360 pixels");
+  ranks.config.batch.global_batch = "64";
   ranks.profile.num_parameters = 1'000'001;
   EXPECT_EQ(ranks.plan().parallel.replicas, 1);
 }

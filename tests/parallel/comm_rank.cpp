@@ -3,6 +3,7 @@
 // ended it. 0: it finished, 3: a CommError, 4: an error of its own.
 #include "tanren/base/error.h"
 #include "tanren/comm/backend.h"
+#include "tanren/comm/meeting.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -71,6 +72,13 @@ int run(const std::string& what, const tanren::World& world, const std::string& 
     say(std::string(comm->name()) + " of " + std::to_string(comm->world_size()) + " on " +
         comm->device().str());
     return 0;
+  }
+  if (what == "absent" && world.rank == world.size - 1) {  // comes, and never connects
+    tanren::World own = world;
+    set_meeting(own, meeting);
+    const auto met = tanren::meet(own, 10min);
+    say("met");
+    std::this_thread::sleep_for(10min);
   }
   const auto comm = tanren::make_communicator(world, {.meeting = meeting, .patience = 10min});
   say("ready");

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace tanren {
@@ -42,15 +43,16 @@ class Ranks {
 };
 
 // Kills `victim` and checks how the others end; the longest that one took.
-void expect_all_name_the_lost(Ranks& ranks, int victim) {
+void expect_all_name_the_lost(Ranks& ranks, int victim,
+                              const std::string& heard = "last heard at step ") {
   const auto start = Clock::now();
   ranks[victim].signal(SIGKILL);
   EXPECT_EQ(ranks[victim].ended(10s), 128 + SIGKILL);
   char machine[256] = {};
   ::gethostname(machine, sizeof machine - 1);
   const std::string lost = "[comm] rank " + std::to_string(victim) + " (" + machine + ", pid " +
-                           std::to_string(ranks[victim].pid()) +
-                           ") is gone without a word (last heard at step ";
+                           std::to_string(ranks[victim].pid()) + ") is gone without a word (" +
+                           heard;
   for (int rank = 0; rank < ranks.size(); ++rank) {
     if (rank == victim) continue;
     EXPECT_EQ(ranks[rank].ended(10s), 3) << ranks[rank].text();
@@ -90,6 +92,14 @@ TEST(LostRanks, amid_a_large_payload_are_named_too) {
     ranks.await("step 5 is done");
     expect_all_name_the_lost(ranks, victim);
   }
+}
+
+// All have met, and Gloo connects them, for which it has no abort.
+TEST(LostRanks, while_the_others_connect_are_named_too) {
+  Ranks ranks(3, "absent");
+  ASSERT_TRUE(ranks[2].await("met", 60s)) << ranks[2].text();
+  std::this_thread::sleep_for(300ms);
+  expect_all_name_the_lost(ranks, 2, "it had not said where it was");
 }
 
 TEST(LostRanks, in_worlds_of_two_and_three_too) {
