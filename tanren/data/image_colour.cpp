@@ -8,7 +8,7 @@ namespace tanren {
 namespace {
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__)
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define TANREN_CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define TANREN_CLONES

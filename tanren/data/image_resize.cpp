@@ -11,7 +11,7 @@ namespace {
 // The loops below are compiled for AVX2 too, chosen when the program starts. No contraction to
 // fused operations happens (-std=c++20), so both give the same bits.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__)
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define TANREN_CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define TANREN_CLONES
