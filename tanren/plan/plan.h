@@ -45,8 +45,8 @@ struct ParameterFacts {
 struct ModelProfile {
   int64_t num_parameters = 0;
   int64_t num_trainable = 0;
-  bool couples_samples = false;  // batch norm: equality over splits does not hold
-  std::string torch_dropout;     // name of a dropout that does not draw by sample; empty: none
+  bool couples_samples = false;      // batch norm: equality over splits does not hold
+  std::string torch_dropout;         // name of a dropout that does not draw by sample; empty: none
   std::vector<int64_t> input_shape;  // of one sample's "inputs"
   bool tokens = false;               // which are ids of a vocabulary
   int64_t train_samples = 0;
