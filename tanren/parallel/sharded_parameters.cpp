@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace tanren {
@@ -39,7 +40,7 @@ ShardedParameters::ShardedParameters(const Gradients& gradients) {
 ShardedParameters::~ShardedParameters() {
   for (const auto& work : works_) {
     try {
-      work->wait();
+      if (work) work->wait();
     } catch (const std::exception&) {  // it is told where the numbers are needed
       continue;
     }
@@ -47,14 +48,72 @@ ShardedParameters::~ShardedParameters() {
 }
 
 void ShardedParameters::start_gather(Communicator& communicator) {
+  works_.resize(whole_.size());
   for (size_t i = whole_.size(); i-- > 0;) {
-    works_.push_back(communicator.start_gather(whole_[i], parts_[i]));
+    works_[i] = communicator.start_gather(whole_[i], parts_[i]);
   }
 }
 
 void ShardedParameters::wait() {
-  const std::vector<Communicator::Work> works = std::exchange(works_, {});
-  for (const auto& work : works) work->wait();
+  for (size_t i = works_.size(); i-- > 0;) wait_for(i);
+}
+
+void ShardedParameters::wait_for(size_t bucket) {
+  if (const Communicator::Work work = std::exchange(works_[bucket], nullptr)) work->wait();
+}
+
+void ShardedParameters::wait_for(const c10::StorageImpl* memory) {
+  for (size_t i = works_.size(); i-- > 0;) {
+    if (works_[i] && whole_[i].storage().unsafeGetStorageImpl() == memory) wait_for(i);
+  }
+}
+
+int64_t ShardedParameters::num_gathering() const {
+  return std::count_if(works_.begin(), works_.end(), [](const auto& work) { return !!work; });
+}
+
+namespace {
+thread_local WaitOnUse* waits_on_use = nullptr;
+}
+
+WaitOnUse::WaitOnUse(std::vector<ShardedParameters*> shards)
+    : shards_(std::move(shards)), outer_(std::exchange(waits_on_use, this)) {
+  handle_ = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(&before).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+}
+
+WaitOnUse::~WaitOnUse() {
+  at::removeCallback(handle_);
+  waits_on_use = outer_;
+}
+
+void WaitOnUse::finish() {
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  for (ShardedParameters* shards : shards_) shards->wait();
+}
+
+// libtorch passes over what a callback throws.
+std::unique_ptr<at::ObserverContext> WaitOnUse::before(const at::RecordFunction& call) {
+  WaitOnUse* self = waits_on_use;  // null on another thread of a backward: the forward has waited
+  if (self == nullptr || self->error_) return nullptr;
+  try {
+    for (const c10::IValue& input : call.inputs()) self->look_at(input);
+  } catch (const std::exception&) {
+    self->error_ = std::current_exception();
+  }
+  return nullptr;
+}
+
+void WaitOnUse::look_at(const c10::IValue& input) {
+  if (input.isTensor()) {
+    const at::Tensor& tensor = input.toTensor();
+    if (!tensor.defined() || !tensor.has_storage()) return;
+    for (ShardedParameters* shards : shards_) {
+      shards->wait_for(tensor.storage().unsafeGetStorageImpl());
+    }
+  } else if (input.isList()) {
+    for (const c10::IValue& item : input.toListRef()) look_at(item);
+  }
 }
 
 }  // namespace tanren

@@ -1,12 +1,19 @@
 // ShardedParameters: parameters whose updates are shared out over ranks. They become views of one buffer
 // per bucket, laid out as their gradients; this rank updates its part of each, and one gathering per
 // bucket then brings the others' parts, while the host goes on. Invariant: between start_gather() and
-// wait() nobody may read or write the parameters. One per objective, on the thread of the step.
+// wait() nobody reads or writes the parameters, but operators under a WaitOnUse. One per objective, on
+// the thread of the step.
 #pragma once
 
 #include "tanren/comm/communicator.h"
 #include "tanren/parallel/gradients.h"
 
+#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
+
+#include <cstdint>
+#include <exception>
+#include <memory>
 #include <vector>
 
 namespace tanren {
@@ -26,12 +33,42 @@ class ShardedParameters {
   void start_gather(Communicator& communicator);
   // The parameters are whole again. CommError.
   void wait();
+  // Those of the bucket with this memory, if it is one of these and under way. CommError.
+  void wait_for(const c10::StorageImpl* memory);
+  // Buckets that are under way.
+  int64_t num_gathering() const;
 
  private:
+  void wait_for(size_t bucket);
+
   std::vector<at::Tensor> whole_;  // per bucket
   std::vector<at::Tensor> parts_;
   std::vector<at::Tensor> owned_;
-  std::vector<Communicator::Work> works_;
+  std::vector<Communicator::Work> works_;  // per bucket; null: it is whole
+};
+
+// While it lives, each operator of this thread that is given a parameter on its way waits for its bucket
+// first: a forward begins while the later layers' parameters still come. It sees what goes through
+// libtorch's dispatcher, so what reads memory by itself must wait() before. Of those given, which
+// outlive it; one at a time on a thread.
+class WaitOnUse {
+ public:
+  explicit WaitOnUse(std::vector<ShardedParameters*> shards);
+  ~WaitOnUse();
+  WaitOnUse(const WaitOnUse&) = delete;
+  WaitOnUse& operator=(const WaitOnUse&) = delete;
+
+  // All are whole. What a wait has thrown in between, where no operator may throw it: CommError.
+  void finish();
+
+ private:
+  static std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& call);
+  void look_at(const c10::IValue& input);
+
+  std::vector<ShardedParameters*> shards_;
+  std::exception_ptr error_;
+  WaitOnUse* outer_;
+  at::CallbackHandle handle_;
 };
 
 }  // namespace tanren

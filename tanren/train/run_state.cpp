@@ -285,12 +285,20 @@ const std::vector<uint8_t>* Objective::active(std::vector<uint8_t>& kept) const 
   return &kept;
 }
 
-void RunState::settle() const {
+std::vector<ShardedParameters*> RunState::gathering() const {
+  std::vector<ShardedParameters*> found;
   for (const auto& phase : phases) {
     for (const auto& objective : phase.objectives) {
-      if (objective.shards) objective.shards->wait();
+      if (objective.shards && objective.shards->num_gathering() > 0) {
+        found.push_back(objective.shards.get());
+      }
     }
   }
+  return found;
+}
+
+void RunState::settle() const {
+  for (ShardedParameters* shards : gathering()) shards->wait();
 }
 
 namespace {

@@ -80,6 +80,8 @@ struct RunState {
   // After an update the weights of other ranks may still be arriving: waits for them. Before anything
   // but an update reads or writes weights. CommError.
   void settle() const;
+  // Those whose weights still arrive.
+  std::vector<ShardedParameters*> gathering() const;
   // Applied updates of the first objective.
   int64_t step() const { return phases.front().objectives.front().step; }
 

@@ -170,7 +170,7 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
                                            const GlobalBatch& batch) {
   const EssentialScope essential;  // only microsteps may run out of memory
   const MemoryScope memory(MemoryKind::temporaries);
-  run.settle();
+  WaitOnUse parameters(run.gathering());  // the forward begins before all have come
   thaw(run, parts.plan.freeze, /*tells=*/parts.parallel->is_first(),
        parts.parallel->alone() ? nullptr : &parts.parallel->communicator());
   connect_reducer(phase, *parts.parallel);
@@ -183,6 +183,7 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
     undo.restore_all(phase);
     return std::nullopt;
   }
+  parameters.finish();
   const auto window = measure_window(phase, parts, batch, losses);
 
   StepReport report;
