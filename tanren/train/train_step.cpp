@@ -170,11 +170,11 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
                                            const GlobalBatch& batch) {
   const EssentialScope essential;  // only microsteps may run out of memory
   const MemoryScope memory(MemoryKind::temporaries);
-  WaitOnUse parameters(run.gathering());  // the forward begins before all have come
   thaw(run, parts.plan.freeze, /*tells=*/parts.parallel->is_first(),
        parts.parallel->alone() ? nullptr : &parts.parallel->communicator());
   connect_reducer(phase, *parts.parallel);
   reseed(run, *parts.parallel);
+  WaitOnUse parameters(run.gathering());  // the forward begins before all have come
   find_initial_scale(phase, run, parts, batch);
   const bool many = run.microbatch > 0 && run.microbatch < batch.local.size();
   const Undo undo(phase, /*with_generators=*/many);
