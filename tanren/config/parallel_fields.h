@@ -36,7 +36,9 @@ void fields(V& v, ParallelOptions& o) {
      "bucket_mb.",
      Identity::free});
   v("overlap", o.overlap,
-    {"Sum a bucket as soon as backward has filled it; false: all after backward.", Identity::free});
+    {"Sum a bucket as soon as backward has filled it, and with zero go forward while weights still "
+     "come; false: all after backward, and all before forward.",
+     Identity::free});
   v("compress", o.compress,
     {"What gradients are rounded to on their way: none, bf16, fp16. Half the bytes of fp32, other "
      "numbers."});

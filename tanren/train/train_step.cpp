@@ -174,6 +174,7 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
        parts.parallel->alone() ? nullptr : &parts.parallel->communicator());
   connect_reducer(phase, *parts.parallel);
   reseed(run, *parts.parallel);
+  if (!parts.plan.parallel.overlap) run.settle();
   WaitOnUse parameters(run.gathering());  // the forward begins before all have come
   find_initial_scale(phase, run, parts, batch);
   const bool many = run.microbatch > 0 && run.microbatch < batch.local.size();

@@ -301,6 +301,30 @@ TEST_F(ZeroMemory, a_dry_run_knows_what_a_rank_keeps) {
   EXPECT_LT(predicted[2].peak_bytes, predicted[1].peak_bytes);
 }
 
+TEST(ZeroOverlap, a_forward_begins_and_ends_with_what_the_option_says_of_weights_that_still_come) {
+  const TokenData data(38);
+  for (const bool overlap : {true, false}) {
+    auto config = shared_config("fp64", 1);
+    config.parallel.overlap = overlap;
+    on_ranks(2, [&](Communicator& comm) {
+      RankRun run(config, data, comm);
+      run.step();
+      auto& forward = run.state.phases.front().spec.forward;
+      const ShardedParameters& shards = *run.objective().shards;
+      int64_t before = -1, after = -1;
+      forward = [&, whole = forward](const Batch& batch) {
+        before = shards.num_gathering();
+        Terms terms = whole(batch);
+        after = shards.num_gathering();
+        return terms;
+      };
+      run.step();
+      EXPECT_EQ(before > 0, overlap);
+      EXPECT_EQ(after, 0);  // it has used them all
+    });
+  }
+}
+
 TEST_F(ZeroMemory, any_allocation_of_one_ranks_step_may_fail_and_the_other_rank_just_waits) {
   const TokenData data(32);
   auto config = shared_config("fp64", 2);
