@@ -1,7 +1,8 @@
 // What overlap hides: two ranks that are threads, one core each, over a link of such a speed that the
 // wire takes as long as backward, tuned in this run. Steps with parallel.overlap against steps
-// without, blocks in turn. Goal: at most 0.75.
-//   overlap_bench [pairs] [steps a block]
+// without, blocks in turn. Goal: at most 0.75. With ZeRO the wire carries as much: the gradients'
+// sums beside backward, and the weights beside the next forward.
+//   overlap_bench [pairs] [steps a block] [parallel.zero]
 #include "tanren/memory/cpu_allocator.h"
 #include "benchmarks/paired.h"
 #include "benchmarks/rank_threads.h"
@@ -14,7 +15,7 @@
 namespace tanren::bench {
 namespace {
 
-RunConfig gpt_config(bool overlap) {
+RunConfig gpt_config(bool overlap, int zero) {
   auto config = testing::tiny_config("gpt2");
   config.model.num_layers = 8;
   config.model.hidden_size = 256;
@@ -26,6 +27,7 @@ RunConfig gpt_config(bool overlap) {
   config.parallel.first_bucket_mb = 0.25;
   config.parallel.bucket_mb = 2;
   config.parallel.overlap = overlap;
+  config.parallel.zero = zero;
   return config;
 }
 
@@ -46,26 +48,27 @@ double backward_seconds(RankThreads& ranks, int times) {
   return std::max(took[0], took[1]);
 }
 
-int measure(int pairs, int steps) {
+int measure(int pairs, int steps, int zero) {
   const testing::TokenData data(512, 64, 256);
-  RankThreads calibration(2, gpt_config(false), data, {});
+  RankThreads calibration(2, gpt_config(false, 0), data, {});
   const double backward = backward_seconds(calibration, 6);
   int64_t bytes = 0;
   calibration.each([&](int rank, testing::RankRun& run) {
     if (rank == 0) bytes = run.objective().gradients.flat()[0].nbytes();
   });
   const ThreadGroup::Options link{.bytes_per_second = static_cast<double>(bytes) / backward};
-  RankThreads with(2, gpt_config(true), data, link), without(2, gpt_config(false), data, link);
+  RankThreads with(2, gpt_config(true, zero), data, link);
+  RankThreads without(2, gpt_config(false, zero), data, link);
   const auto block = [&](RankThreads& ranks) {
     return [&ranks, steps] { return seconds([&] { ranks.steps(steps); }); };
   };
   block(with)();
   block(without)();
   std::printf(
-      "GPT of %.1f million parameters, 2 thread ranks × 1 core × 256 tokens, fp32; backward %.0f "
-      "ms, "
-      "link %.0f MB/s (%.0f MB in %ld buckets: as long as backward); %d pairs of %d steps\n",
-      static_cast<double>(bytes) / 4e6, backward * 1e3, link.bytes_per_second / 1e6,
+      "GPT of %.1f million parameters, 2 thread ranks × 1 core × 256 tokens, fp32, ZeRO %d; "
+      "backward %.0f ms, link %.0f MB/s (%.0f MB in %ld buckets: as long as backward); %d pairs of "
+      "%d steps\n",
+      static_cast<double>(bytes) / 4e6, zero, backward * 1e3, link.bytes_per_second / 1e6,
       static_cast<double>(bytes) / 1e6, static_cast<long>(with.num_buckets()), pairs, steps);
   print("without overlap / itself (the A/A spread)", pair_up(pairs, block(without), block(without)),
         1e3 / steps, "ms");
@@ -83,6 +86,7 @@ int measure(int pairs, int steps) {
 int main(int argc, char** argv) {
   const int pairs = argc > 1 ? std::atoi(argv[1]) : 12;
   const int steps = argc > 2 ? std::atoi(argv[2]) : 4;
+  const int zero = argc > 3 ? std::atoi(argv[3]) : 0;
   tanren::install_cpu_allocator();  // as a run does
-  return tanren::bench::measure(pairs, steps);
+  return tanren::bench::measure(pairs, steps, zero);
 }
