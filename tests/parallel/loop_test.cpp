@@ -5,16 +5,21 @@
 #include "tests/support/token_data.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/file.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/on_ranks.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace tanren::testing {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST_F(Loop, of_two_and_three_replicas_writes_the_log_of_one_rank) {
   const auto one = go(looped_config(1), "1");
@@ -85,6 +90,49 @@ TEST_F(Loop, what_one_rank_throws_ends_all_and_comes_out) {
     FAIL() << "nothing was thrown";
   } catch (const RunError& error) {  // not a CommError of those that were told to stop
     EXPECT_STREQ(error.what(), "[sink] the disk is full; make room");
+  }
+}
+
+// What the plan's choice of replicas goes by is taken from the data that the run opens.
+TEST_F(Loop, has_as_many_replicas_as_pay_for_its_model_and_data) {
+  struct Case {
+    const char* model;
+    const char* inputs;  // "": text
+    const char* batch;
+    int64_t replicas;
+    const char* reason;
+  };
+  write_file(folder_.path() / "text.txt", std::string(500, 'a'));
+  for (const Case& item : {Case{"mlp", "[1,8,8]", "8", 1, "weights that are used once a sample"},
+                           Case{"convnet", "[1,8,8]", "8", 1, "convolutions over 256 pixels"},
+                           Case{"convnet", "[1,64,64]", "8", 2, "are at most 1,000,000"},
+                           Case{"gpt2", "", "8", 2, "are at most 4,000,000"}}) {
+    auto config = tiny_config(item.model);
+    config.run.steps = 1;
+    config.run.threads = 2;
+    config.run.device = "cpu";
+    config.precision.mode = "fp32";
+    config.batch.global_batch = item.batch;
+    config.parallel.data = "threads";
+    auto& data = config.data.train;
+    data.fields[0] = std::string("inputs: float") + item.inputs + " in [-1, 1]";
+    if (*item.inputs == 0) {
+      data = {};
+      data.kind = "text";
+      data.path = (folder_.path() / "text.txt").string();
+      data.context = 12;
+      config.model.context_length = 12;
+      config.model.num_layers = 1;
+      config.model.hidden_size = 8;
+      config.model.num_heads = 1;
+    }
+    const std::string folder = std::string(item.model) + item.inputs;
+    EXPECT_EQ(go(config, folder).loop.ending, Ending::finished) << folder;
+    EXPECT_EQ(plan_.parallel.world_size, item.replicas) << folder;
+    const auto line =
+        std::ranges::find_if(plan_.lines, [](const auto& each) { return each.key == "ranks"; });
+    ASSERT_NE(line, plan_.lines.end());
+    EXPECT_THAT(line->reason, HasSubstr(item.reason)) << folder;
   }
 }
 
