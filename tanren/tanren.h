@@ -10,6 +10,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
 #include "tanren/base/metric_names.h"
+#include "tanren/base/operator_record.h"
 #include "tanren/base/random.h"
 #include "tanren/base/report.h"
 #include "tanren/base/safetensors.h"

@@ -1,5 +1,7 @@
-// OperatorRecord: tells a listening profiler that a kernel of ours runs, which torch's dispatcher does
-// not see; else it costs a look at two flags. Thread-safe. Made by ops/, heard by anatomy/ and guard/.
+// OperatorRecord: tells who listens that a kernel runs which torch's dispatcher does not see: anatomy/
+// and guard/, and parallel/, which with parallel.zero waits for weights that are still on their way
+// before the constructor returns. Else it costs a look at two flags. Thread-safe. Made by ops/ and by
+// whoever writes kernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>

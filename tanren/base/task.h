@@ -29,6 +29,10 @@ struct ObjectiveSpec {
 struct PhaseSpec {
   std::string name = "train";
   std::function<Terms(const Batch&)> forward;
+  // forward reads parameters on the calling thread alone, by libtorch's operators or under an
+  // OperatorRecord. With parallel.zero it then begins while later layers' parameters are still on
+  // their way; else it waits for all. True of the registry's own kinds.
+  bool forward_on_one_thread = false;
   std::vector<ObjectiveSpec> objectives = {ObjectiveSpec{}};
 };
 

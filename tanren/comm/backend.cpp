@@ -1,8 +1,8 @@
 #include "tanren/comm/backend.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/text.h"
 #include "tanren/comm/c10d_communicator.h"
+#include "tanren/comm/connected.h"
 #include "tanren/comm/gloo.h"
 #include "tanren/comm/meeting.h"
 #include "tanren/comm/nccl_plugin.h"
@@ -13,7 +13,6 @@
 
 #include <dlfcn.h>
 
-#include <exception>
 #include <filesystem>
 #include <utility>
 
@@ -59,21 +58,14 @@ std::unique_ptr<Communicator> nccl_communicator(const World& world, const CommOp
     throw CommError(fmt::format("[comm] backend nccl: {}", why));
   }
   Meeting meeting = meet(world, options.patience);
-  try {
-    NcclRequest request{c10::make_intrusive<c10d::PrefixStore>("nccl", meeting.store), world.rank,
-                        world.size, options.device.has_index() ? options.device.index() : 0,
-                        options.patience};
-    return c10d_communicator(nccl_plugin().backend(request),
-                             {.name = "nccl", .in_place = true, .device = options.device},
-                             std::move(meeting.control));
-  } catch (const std::exception& error) {
-    if (meeting.control == nullptr) throw;
-    if (const auto news = meeting.control->news()) throw CommError(*news);
-    const std::string text =
-        fmt::format("[comm] rank {}, backend nccl: {}", world.rank, first_line(error.what()));
-    meeting.control->fail(text);
-    throw CommError(text);
-  }
+  const NcclRequest request{
+      c10::make_intrusive<c10d::PrefixStore>("nccl", meeting.store), world.rank, world.size,
+      options.device.has_index() ? options.device.index() : 0, options.patience};
+  auto backend = connected(meeting, fmt::format("[comm] rank {}, backend nccl", world.rank),
+                           [request] { return nccl_plugin().backend(request); });
+  return c10d_communicator(std::move(backend),
+                           {.name = "nccl", .in_place = true, .device = options.device},
+                           std::move(meeting.control));
 }
 
 }  // namespace

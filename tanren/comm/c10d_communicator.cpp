@@ -147,15 +147,19 @@ class C10dCommunicator final : public Communicator {
       return;
     }
     while (!work.isCompleted()) {
+      give_up_after_abort();
       try {
         work.wait(kWaitSlice);
         return;
       } catch (const std::exception&) {  // its own, or the slice is over, and it may end just now
-        const std::lock_guard lock(mutex_);
-        if (!why_.empty() && Clock::now() - ended_ > kAfterAbort) throw;
+        continue;
       }
     }
     work.wait();
+  }
+  void give_up_after_abort() const {
+    const std::lock_guard lock(mutex_);
+    if (!why_.empty() && Clock::now() - ended_ > kAfterAbort) throw CommError(why_);
   }
 
   // The backend's destructor waits for what is under way. What its abort has forgotten stays, with the

@@ -7,7 +7,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <stdexcept>
+#include <vector>
 
 namespace tanren {
 namespace {
@@ -38,6 +40,18 @@ class Backend final : public c10d::Backend {
   std::string error_;
 };
 
+class EndsNever final : public c10d::Work {};
+
+class Hanging final : public c10d::Backend {
+ public:
+  Hanging() : c10d::Backend(0, 2) {}
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& /*tensors*/,
+                                           const c10d::BroadcastOptions& /*options*/) override {
+    return c10::make_intrusive<EndsNever>();
+  }
+  void abort() override {}
+};
+
 std::unique_ptr<Communicator> communicator(const std::string& error) {
   return c10d_communicator(c10::make_intrusive<Backend>(error),
                            {.name = "late", .is_busy = [] { return false; }});
@@ -51,6 +65,18 @@ TEST(C10dCommunicator, an_operation_that_fails_as_a_slice_of_its_wait_ends_says_
   const std::string error = testing::error_of<CommError>(
       [] { communicator("the cable is cut")->broadcast(at::zeros({3}), 0); });
   TANREN_EXPECT_CONTAINS(error, "the cable is cut");
+}
+
+TEST(C10dCommunicator, what_an_abort_leaves_unended_is_given_up_at_once_once_its_time_is_over) {
+  const auto comm = c10d_communicator(c10::make_intrusive<Hanging>(),
+                                      {.name = "hanging", .is_busy = [] { return false; }});
+  std::vector<Communicator::Work> works;
+  for (int i = 0; i < 40; ++i) works.push_back(comm->start_broadcast(at::zeros({3}), 0));
+  comm->cancel("no memory");
+  const auto start = std::chrono::steady_clock::now();
+  for (const auto& work : works) EXPECT_THROW(work->wait(), CommError);
+  // Each would wait a quarter of a second.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
 }  // namespace

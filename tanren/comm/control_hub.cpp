@@ -145,6 +145,9 @@ class ControlHub final : public ControlEnd {
       }
       one = next;
     }
+    if (!is_complete_) return;
+    listener_ = Socket();  // who comes now is a stranger
+    strangers_.clear();
   }
 
   void welcome(std::list<Stranger>::iterator stranger, const std::vector<std::string>& lines) {
@@ -186,8 +189,6 @@ class ControlHub final : public ControlEnd {
     is_complete_ = true;
     const ControlMember own = standing_.member(0);
     tell_all(fmt::format("welcome {} {}", own.pid, own.machine));
-    listener_ = Socket();  // who comes now is a stranger
-    strangers_.clear();
     desk_.set_complete();
   }
 

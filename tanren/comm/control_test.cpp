@@ -129,6 +129,22 @@ TEST(ControlChannel, strangers_are_refused_and_disturb_nobody) {
   EXPECT_EQ(channels[0]->news(10s), "[comm] rank 1: still heard");
 }
 
+TEST(ControlChannel, a_stranger_behind_the_last_rank_is_let_go) {
+  ControlGroup group(2);
+  std::string answer;
+  Channel leader;
+  std::thread thread([&] { leader = group.channel(0); });
+  const Socket rank = stranger_at(group.port());
+  std::this_thread::sleep_for(50ms);  // so that they come in this order
+  Socket stranger = stranger_at(group.port());
+  std::this_thread::sleep_for(50ms);
+  send_text(rank, "hello r1 2 1 77 node\n");
+  EXPECT_EQ(all_received(std::move(stranger)), "");
+  send_text(rank, "fail [comm] rank 1: still heard\n");
+  thread.join();
+  EXPECT_EQ(leader->news(10s), "[comm] rank 1: still heard");
+}
+
 TEST(ControlChannel, a_second_process_of_one_rank_is_refused) {
   ControlGroup group(3);
   std::vector<Channel> channels(3);

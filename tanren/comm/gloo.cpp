@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/c10d_communicator.h"
+#include "tanren/comm/connected.h"
 #include "tanren/comm/meeting.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -15,11 +16,8 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <exception>
-#include <future>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -83,24 +81,6 @@ c10::intrusive_ptr<Gloo> connect(const World& world, const c10::intrusive_ptr<c1
   return group;
 }
 
-// Connecting has no abort either: where news ends the wait for it, its thread goes on alone until its
-// time is over.
-c10::intrusive_ptr<Gloo> connect_all(const World& world, const Meeting& meeting,
-                                     std::chrono::milliseconds patience) {
-  // All are here: who does not connect in this time is gone.
-  const auto longest = std::min<std::chrono::milliseconds>(patience, std::chrono::seconds(30));
-  std::packaged_task<c10::intrusive_ptr<Gloo>()> task(
-      [world, store = meeting.store, own_address = meeting.own_address, longest] {
-        return connect(world, store, own_address, longest);
-      });
-  auto group = task.get_future();
-  std::thread(std::move(task)).detach();
-  while (group.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
-    if (const auto news = meeting.control->news()) throw CommError(*news);
-  }
-  return group.get();
-}
-
 }  // namespace
 
 std::unique_ptr<Communicator> gloo_communicator(const World& world,
@@ -108,22 +88,19 @@ std::unique_ptr<Communicator> gloo_communicator(const World& world,
   static std::once_flag once;
   std::call_once(once, prepare_process);
   Meeting meeting = meet(world, patience);
-  try {
-    auto group = connect_all(world, meeting, patience);
-    group->setTimeout(patience);
-    C10dOptions as_gloo{.name = "gloo"};
-    as_gloo.is_busy = [gloo = group.get()] { return gloo->is_busy(); };
-    return c10d_communicator(std::move(group), std::move(as_gloo), std::move(meeting.control));
-  } catch (const std::exception& error) {
-    if (meeting.control == nullptr) throw;  // the communicator's own
-    // A broken connection comes before the news of the rank that broke it.
-    if (const auto news = meeting.control->news(std::chrono::seconds(2))) throw CommError(*news);
-    const std::string text =
-        fmt::format("[comm] rank {} of {} does not connect to the others, which met at {}: {}",
-                    world.rank, world.size, place_of(world), first_line(error.what()));
-    meeting.control->fail(text);
-    throw CommError(text);
-  }
+  // All are here: who does not connect in this time is gone.
+  const auto longest = std::min<std::chrono::milliseconds>(patience, std::chrono::seconds(30));
+  auto group =
+      connected(meeting,
+                fmt::format("[comm] rank {} of {} does not connect to the others, which met at {}",
+                            world.rank, world.size, place_of(world)),
+                [world, store = meeting.store, own_address = meeting.own_address, longest] {
+                  return connect(world, store, own_address, longest);
+                });
+  group->setTimeout(patience);
+  C10dOptions as_gloo{.name = "gloo"};
+  as_gloo.is_busy = [gloo = group.get()] { return gloo->is_busy(); };
+  return c10d_communicator(std::move(group), std::move(as_gloo), std::move(meeting.control));
 }
 
 }  // namespace tanren

@@ -1,6 +1,7 @@
 #include "tanren/comm/thread_group.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/comm/cause.h"
 
 #include <ATen/ATen.h>
@@ -167,7 +168,7 @@ std::shared_ptr<Call> ThreadGroup::Shared::start(int rank, const char* kind, con
   call->combine = combine;
   call->missing = 0;
   // Kernels of a device queue up: the sooner the better. On the CPU those who wait take a share each.
-  if (given.from.nbytes() < kWorthSharing || !options.devices.empty()) {
+  if (given.from.nbytes() < kWorthSharing || !given.from.is_cpu()) {
     while (call->taken < call->given.size()) combine_share(*call, lock);
   } else {
     changed.notify_all();
@@ -182,8 +183,10 @@ void ThreadGroup::Shared::combine_share(Call& call, std::unique_lock<std::mutex>
     const at::NoGradGuard no_grad;
     call.combine(call.given, share);
   } catch (const std::exception& error) {
-    cancel(fmt::format("[comm] operation {}, a {}: {}", call.number, call.what, error.what()));
-    throw;
+    const std::string why = fmt::format("[comm] operation {}, a {}: {}", call.number, call.what,
+                                        first_line(error.what()));
+    cancel(why);
+    throw CommError(why);
   }
   lock.lock();
   if (++call.finished < call.present.size()) return;
@@ -238,10 +241,6 @@ class ThreadCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int world_size() const override { return shared_->world_size; }
   std::string_view name() const override { return "threads"; }
-  at::Device device() const override {
-    const auto& devices = shared_->options.devices;
-    return devices.empty() ? at::Device(at::kCPU) : devices.at(static_cast<size_t>(rank_));
-  }
 
   Work start_sum(const at::Tensor& tensor) override {
     return start("sum", {tensor, tensor}, sum_all);

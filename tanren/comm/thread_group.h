@@ -1,6 +1,7 @@
 // ThreadGroup: ranks that are threads of one process. Sums run in rank order, each rank that waits
-// taking a share of the elements, so they are the same every time; there is no network. A link of a
-// given speed can be imitated, to see what overlap hides. Thread-safe; outlives its communicators.
+// taking a share of the elements, so they are the same every time; there is no network. Tensors may be
+// on any devices. A link of a given speed can be imitated, to see what overlap hides. Thread-safe;
+// outlives its communicators.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -8,7 +9,6 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace tanren {
 
@@ -17,8 +17,6 @@ class ThreadGroup {
   struct Options {
     double bytes_per_second = 0;  // of the imitated link, which all share; 0: no link
     std::chrono::milliseconds patience{600'000};  // a rank that comes later than this is missing
-    // By rank, where its tensors are; empty: all on the CPU. The same device may stand there twice.
-    std::vector<at::Device> devices = {};
   };
   explicit ThreadGroup(int world_size);
   ThreadGroup(int world_size, Options options);

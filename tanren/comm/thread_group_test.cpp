@@ -54,6 +54,18 @@ TEST(ThreadGroup, a_cancel_ends_what_waits_and_what_comes_later) {
   EXPECT_EQ(error, "[comm] rank 1: no memory");
 }
 
+TEST(ThreadGroup, a_sum_that_fails_is_told_to_all_ranks_alike) {
+  const ThreadGroup group(2);
+  std::vector<std::string> errors(2);
+  on_ranks(group, 2, [&](Communicator& comm) {
+    const int64_t rows = comm.rank() == 0 ? 200 : 300;  // as many elements; the shapes do not add
+    const at::Tensor mine = at::zeros({rows, 60'000 / rows}).t();
+    errors[static_cast<size_t>(comm.rank())] = error_of<CommError>([&] { comm.sum(mine); });
+  });
+  TANREN_EXPECT_CONTAINS(errors[0], "[comm] operation 0, a sum of 60000 Float elements: The size");
+  EXPECT_EQ(errors[0], errors[1]);
+}
+
 TEST(ThreadGroup, parts_that_make_no_whole_are_refused) {
   const ThreadGroup group(2);
   EXPECT_THROW(group.communicator(0)->start_gather(at::zeros({3}), at::zeros({1})), CommError);
@@ -121,12 +133,6 @@ TEST(ThreadGroup, a_broadcast_gives_all_ranks_the_root_s) {
     comm.broadcast(mine, 2);
     EXPECT_TRUE(at::equal(mine, at::full({5}, 2, at::kLong)));
   });
-}
-
-TEST(ThreadGroup, a_rank_may_stand_on_another_device) {
-  const ThreadGroup group(2, {.devices = {at::kCPU, at::Device(at::kMeta)}});
-  EXPECT_EQ(group.communicator(0)->device(), at::kCPU);
-  EXPECT_EQ(group.communicator(1)->device(), at::kMeta);
 }
 
 TEST(ThreadGroup, operations_overlap_and_are_waited_for_in_any_order) {

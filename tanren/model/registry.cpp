@@ -28,7 +28,9 @@ ModelRegistry::ModelRegistry()
     : factories_{{"mlp", make_zoo<Mlp>}, {"convnet", make_zoo<Convnet>},
                  {"gpt2", gpt2_task},    {"bert", bert_task},
                  {"lstm", lstm_task},    {"resnet", resnet_task},
-                 {"vgg", vgg_task}} {}
+                 {"vgg", vgg_task}} {
+  for (const auto& [kind, factory] : factories_) zoo_.insert(kind);
+}
 
 void ModelRegistry::add(std::string kind, Factory factory) {
   const auto [place, is_new] = factories_.try_emplace(kind, std::move(factory));
@@ -59,6 +61,9 @@ Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) cons
                       (guesses ? "' guesses tokens and takes no appended head; set model.task = "
                                  "\"classify\", or drop model.append_head"
                                : "' takes no appended head; drop model.append_head"));
+  }
+  if (zoo_.contains(options.kind)) {
+    for (PhaseSpec& phase : task.phases) phase.forward_on_one_thread = true;
   }
   return task;
 }

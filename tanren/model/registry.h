@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ class ModelRegistry {
   using Factory = std::function<Task(const ModelOptions&, const DataInfo&)>;
 
   ModelRegistry();  // mlp, convnet, gpt2, bert, lstm, resnet, vgg
-  // Error if `kind` is there already.
+  // Error if `kind` is there already. Whether its forwards are on one thread its tasks say.
   void add(std::string kind, Factory factory);
   // The task of options.kind; ConfigError naming the nearest kind, or what does not fit the data.
   Task make(const ModelOptions& options, const DataInfo& info) const;
@@ -26,6 +27,7 @@ class ModelRegistry {
 
  private:
   std::map<std::string, Factory> factories_;
+  std::set<std::string> zoo_;  // the kinds that were there from the start
 };
 
 }  // namespace tanren

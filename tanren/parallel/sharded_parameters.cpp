@@ -36,14 +36,13 @@ ShardedParameters::ShardedParameters(const Gradients& gradients) {
   }
 }
 
-// Operations that are under way write into the buffers.
+// Operations that are under way write into the buffers. After one that failed none is waited for: that
+// is told where the numbers are needed.
 ShardedParameters::~ShardedParameters() {
-  for (const auto& work : works_) {
-    try {
-      if (work) work->wait();
-    } catch (const std::exception&) {  // it is told where the numbers are needed
-      continue;
-    }
+  try {
+    wait();
+  } catch (const std::exception&) {
+    return;
   }
 }
 
@@ -55,16 +54,17 @@ void ShardedParameters::start_gather(Communicator& communicator) {
 }
 
 void ShardedParameters::wait() {
-  for (size_t i = works_.size(); i-- > 0;) wait_for(i);
-}
-
-void ShardedParameters::wait_for(size_t bucket) {
-  if (const Communicator::Work work = std::exchange(works_[bucket], nullptr)) work->wait();
+  for (size_t i = works_.size(); i-- > 0;) {
+    if (works_[i]) works_[i]->wait();
+    works_[i] = nullptr;
+  }
 }
 
 void ShardedParameters::wait_for(const c10::StorageImpl* memory) {
   for (size_t i = works_.size(); i-- > 0;) {
-    if (works_[i] && whole_[i].storage().unsafeGetStorageImpl() == memory) wait_for(i);
+    if (!works_[i] || whole_[i].storage().unsafeGetStorageImpl() != memory) continue;
+    works_[i]->wait();
+    if (whole_[i].is_cpu()) works_[i] = nullptr;  // elsewhere it is the present stream that waits
   }
 }
 
@@ -78,12 +78,13 @@ thread_local WaitOnUse* waits_on_use = nullptr;
 
 WaitOnUse::WaitOnUse(std::vector<ShardedParameters*> shards)
     : shards_(std::move(shards)), outer_(std::exchange(waits_on_use, this)) {
+  if (shards_.empty()) return;
   handle_ = at::addThreadLocalCallback(
       at::RecordFunctionCallback(&before).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
 }
 
 WaitOnUse::~WaitOnUse() {
-  at::removeCallback(handle_);
+  if (handle_) at::removeCallback(*handle_);
   waits_on_use = outer_;
 }
 
@@ -94,13 +95,17 @@ void WaitOnUse::finish() {
 
 // libtorch passes over what a callback throws.
 std::unique_ptr<at::ObserverContext> WaitOnUse::before(const at::RecordFunction& call) {
-  WaitOnUse* self = waits_on_use;  // null on another thread of a backward: the forward has waited
-  if (self == nullptr || self->error_) return nullptr;
+  // Null for what a wait itself calls.
+  WaitOnUse* self = std::exchange(waits_on_use, nullptr);
+  if (self == nullptr) return nullptr;
   try {
-    for (const c10::IValue& input : call.inputs()) self->look_at(input);
+    for (const c10::IValue& input : call.inputs()) {
+      if (!self->error_) self->look_at(input);
+    }
   } catch (const std::exception&) {
     self->error_ = std::current_exception();
   }
+  waits_on_use = self;
   return nullptr;
 }
 

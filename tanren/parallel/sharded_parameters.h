@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace tanren {
@@ -33,24 +34,24 @@ class ShardedParameters {
   void start_gather(Communicator& communicator);
   // The parameters are whole again. CommError.
   void wait();
-  // Those of the bucket with this memory, if it is one of these and under way. CommError.
+  // Those of the bucket with this memory, if it is one of these and under way: they may be used now, on
+  // an accelerator by the present stream, and by others after wait(). CommError.
   void wait_for(const c10::StorageImpl* memory);
   // Buckets that are under way.
   int64_t num_gathering() const;
 
  private:
-  void wait_for(size_t bucket);
-
   std::vector<at::Tensor> whole_;  // per bucket
   std::vector<at::Tensor> parts_;
   std::vector<at::Tensor> owned_;
-  std::vector<Communicator::Work> works_;  // per bucket; null: it is whole
+  std::vector<Communicator::Work> works_;  // per bucket; null: it is whole, for every stream
 };
 
 // While it lives, each operator of this thread that is given a parameter on its way waits for its bucket
 // first: a forward begins while the later layers' parameters still come. It sees what goes through
-// libtorch's dispatcher, so what reads memory by itself must wait() before. Of those given, which
-// outlive it; one at a time on a thread.
+// libtorch's dispatcher, and OperatorRecord, so what reads memory by itself or on another thread must
+// wait() before. Of those given, which outlive it; where there are none it costs nothing. One at a time
+// on a thread.
 class WaitOnUse {
  public:
   explicit WaitOnUse(std::vector<ShardedParameters*> shards);
@@ -68,7 +69,7 @@ class WaitOnUse {
   std::vector<ShardedParameters*> shards_;
   std::exception_ptr error_;
   WaitOnUse* outer_;
-  at::CallbackHandle handle_;
+  std::optional<at::CallbackHandle> handle_;  // of libtorch's record of operators
 };
 
 }  // namespace tanren

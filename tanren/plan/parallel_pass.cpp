@@ -201,6 +201,12 @@ void plan_processes(const Request& request, Plan& plan) {
   plan_backend(request, plan);
 }
 
+// They take turns: backward of one waits there for that of the other.
+bool replicas_share_a_device(const ParallelPlan& parallel) {
+  const std::set<int64_t> devices(parallel.devices.begin(), parallel.devices.end());
+  return devices.size() < parallel.devices.size();
+}
+
 // Batch norm over all ranks needs them in step. On a device that replicas share, backward of one waits for
 // that of the other, which waits for its sums.
 void settle_batch_norm(const Request& request, ParallelPlan& parallel) {
@@ -209,8 +215,8 @@ void settle_batch_norm(const Request& request, ParallelPlan& parallel) {
     parallel.buffers = "mean";
     return;
   }
-  const std::set<int64_t> devices(parallel.devices.begin(), parallel.devices.end());
-  if (devices.size() < parallel.devices.size()) {
+  if (replicas_share_a_device(parallel)) {
+    const std::set<int64_t> devices(parallel.devices.begin(), parallel.devices.end());
     throw ConfigError("[plan] parallel.buffers = \"synchronised\" with " +
                       to_text(parallel.replicas) + " replicas on " +
                       devices_text(std::vector<int64_t>(devices.begin(), devices.end())) +
@@ -231,6 +237,10 @@ void plan_ranks(const Request& request, Plan& plan) {
     plan_processes(request, plan);
   }
   settle_batch_norm(request, plan.parallel);
+  // With ZeRO 2 a bucket that is sent amid backward waits for one before it.
+  if (plan.parallel.zero == 2 && replicas_share_a_device(plan.parallel)) {
+    plan.parallel.overlap = false;
+  }
   plan.batch.world_size = plan.parallel.world_size;
 }
 

@@ -451,6 +451,22 @@ TEST(ReductionPass, synchronised_batch_norm_refuses_replicas_that_share_a_device
   EXPECT_EQ(replicas.refusal(), "accepted");
 }
 
+TEST(ReductionPass, buckets_of_replicas_that_share_a_device_do_not_wait_amid_backward) {
+  Ranks replicas = Ranks::threads(2, 1);
+  replicas.config.run.device = "cuda";
+  replicas.config.parallel.zero = 1;
+  EXPECT_TRUE(replicas.plan().parallel.overlap);
+  replicas.config.parallel.zero = 2;
+  EXPECT_FALSE(replicas.plan().parallel.overlap);
+  expect_part(replicas.line("overlap"),
+              "false|all buckets are summed after backward: with "
+              "parallel.zero = 2 it would wait");
+  Ranks apart = Ranks::threads(2, 2);
+  apart.config.run.device = "cuda";
+  apart.config.parallel.zero = 2;
+  EXPECT_TRUE(apart.plan().parallel.overlap);
+}
+
 TEST(ReductionPass, a_dropout_of_torch_over_ranks_is_told) {
   Ranks ranks(2);
   ranks.profile.torch_dropout = "drop";

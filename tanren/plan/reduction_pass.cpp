@@ -92,12 +92,15 @@ void tell_buckets(const Request& request, Plan& plan) {
            bytes_text(bytes) + " of gradients" +
            (parallel.overlap ? ", each summed as soon as backward has filled it" : "")});
   if (parallel.overlap) return;
-  const bool in_step = parallel.buffers == "synchronised";
-  plan.lines.push_back({"overlap", "false",
-                        in_step ? Source::planned : request.source("parallel.overlap"),
-                        in_step ? "all buckets are summed after backward: in it go batch norm's "
-                                  "sums (parallel.buffers), in one order on all ranks"
-                                : "all buckets are summed after backward"});
+  std::string reason = "all buckets are summed after backward";
+  const bool asked = !request.config.parallel.overlap;
+  if (parallel.buffers == "synchronised") {
+    reason += ": in it go batch norm's sums (parallel.buffers), in one order on all ranks";
+  } else if (!asked) {
+    reason += ": with parallel.zero = 2 it would wait for that of the other replica on its device";
+  }
+  plan.lines.push_back(
+      {"overlap", "false", asked ? request.source("parallel.overlap") : Source::planned, reason});
 }
 
 void tell_wire(const Request& request, Plan& plan) {

@@ -10,6 +10,7 @@
 #include "tanren/base/recompute.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/memory/recovery.h"
+#include "tanren/parallel/sharded_parameters.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/undo.h"
 
@@ -166,8 +167,10 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
       const MemoryScope memory(MemoryKind::activations);
       const auto recompute = recompute_scope(phase, parts.plan.memory.recompute);
       const auto offload = offload_scope(piece, context);
+      WaitOnUse parameters(context.run.gathering());  // it begins before all have come
       const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
       terms = phase.spec.forward(piece);
+      parameters.finish();
       check_blocks("memory.recompute", parts.plan.memory.recompute, /*with_input=*/true);
       check_blocks("memory.offload", parts.plan.memory.offload, /*with_input=*/false);
     }

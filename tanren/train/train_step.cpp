@@ -174,8 +174,7 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
        parts.parallel->alone() ? nullptr : &parts.parallel->communicator());
   connect_reducer(phase, *parts.parallel);
   reseed(run, *parts.parallel);
-  if (!parts.plan.parallel.overlap) run.settle();
-  WaitOnUse parameters(run.gathering());  // the forward begins before all have come
+  if (!parts.plan.parallel.overlap || !phase.spec.forward_on_one_thread) run.settle();
   find_initial_scale(phase, run, parts, batch);
   const bool many = run.microbatch > 0 && run.microbatch < batch.local.size();
   const Undo undo(phase, /*with_generators=*/many);
@@ -184,7 +183,7 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
     undo.restore_all(phase);
     return std::nullopt;
   }
-  parameters.finish();
+  run.settle();  // of a rank without samples
   const auto window = measure_window(phase, parts, batch, losses);
 
   StepReport report;

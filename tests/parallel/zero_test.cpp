@@ -301,15 +301,20 @@ TEST_F(ZeroMemory, a_dry_run_knows_what_a_rank_keeps) {
   EXPECT_LT(predicted[2].peak_bytes, predicted[1].peak_bytes);
 }
 
-TEST(ZeroOverlap, a_forward_begins_and_ends_with_what_the_option_says_of_weights_that_still_come) {
+// A forward on threads of its own would read weights that no operator of this thread is given.
+TEST(ZeroOverlap,
+     a_forward_of_one_thread_begins_while_weights_still_come_unless_the_option_says_no) {
   const TokenData data(38);
-  for (const bool overlap : {true, false}) {
+  for (const auto& [overlap, one_thread] : {std::pair{true, true}, {true, false}, {false, true}}) {
     auto config = shared_config("fp64", 1);
     config.parallel.overlap = overlap;
-    on_ranks(2, [&](Communicator& comm) {
+    on_ranks(2, [&, begins = overlap && one_thread](Communicator& comm) {
       RankRun run(config, data, comm);
       run.step();
-      auto& forward = run.state.phases.front().spec.forward;
+      PhaseSpec& spec = run.state.phases.front().spec;
+      EXPECT_TRUE(spec.forward_on_one_thread) << "a kind of the registry's own";
+      spec.forward_on_one_thread = one_thread;
+      auto& forward = spec.forward;
       const ShardedParameters& shards = *run.objective().shards;
       int64_t before = -1, after = -1;
       forward = [&, whole = forward](const Batch& batch) {
@@ -319,7 +324,7 @@ TEST(ZeroOverlap, a_forward_begins_and_ends_with_what_the_option_says_of_weights
         return terms;
       };
       run.step();
-      EXPECT_EQ(before > 0, overlap);
+      EXPECT_EQ(before > 0, begins);
       EXPECT_EQ(after, 0);  // it has used them all
     });
   }

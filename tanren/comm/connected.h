@@ -1,0 +1,40 @@
+// Connecting the engines of ranks that have met, which has no abort: it runs on a thread of its own, and
+// who waits for it hears of a rank that is lost meanwhile.
+#pragma once
+
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+#include "tanren/comm/meeting.h"
+
+#include <chrono>
+#include <exception>
+#include <future>
+#include <string>
+#include <thread>
+#include <utility>
+
+namespace tanren {
+
+// What `connect` returns, which must own what it uses: where news end the wait, its thread goes on alone
+// until its time is over. CommError: the news, or "<failure>: <its error>", which is then the news of
+// all.
+template <class Connect>
+auto connected(const Meeting& meeting, const std::string& failure, Connect connect) {
+  std::packaged_task<decltype(connect())()> task(std::move(connect));
+  auto group = task.get_future();
+  std::thread(std::move(task)).detach();
+  while (group.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+    if (const auto news = meeting.control->news()) throw CommError(*news);
+  }
+  try {
+    return group.get();
+  } catch (const std::exception& error) {
+    // A broken connection comes before the news of the rank that broke it.
+    if (const auto news = meeting.control->news(std::chrono::seconds(2))) throw CommError(*news);
+    const std::string text = failure + ": " + first_line(error.what());
+    meeting.control->fail(text);
+    throw CommError(text);
+  }
+}
+
+}  // namespace tanren
