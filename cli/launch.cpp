@@ -132,7 +132,8 @@ void Ranks::hear(int signal) {
   }
   // A run stops and saves on SIGINT and SIGTERM alone; the terminal's end is the same wish.
   forwarded_ = signal == SIGHUP ? SIGTERM : signal;
-  output_.say("[launch] " + signal_text(forwarded_) +
+  const std::string hung_up = signal == SIGHUP ? signal_text(signal) + " came, and " : "";
+  output_.say("[launch] " + hung_up + signal_text(forwarded_) +
               " went to all ranks, to stop them; a second one kills them\n");
   sent_.push_back(forwarded_);
   processes_.send(forwarded_);

@@ -117,7 +117,7 @@ void refuse_nesting(int nodes) {
     return environment(name);
   });
   if (world.launcher == "none") return;
-  const bool torchrun = world.launcher == "torchrun";
+  const bool torchrun = environment("RANK").has_value();
   if (!torchrun && (nodes > 1 || world.size == 1)) return;
   throw ConfigError("[launch] this process is rank " + std::to_string(world.rank) + " of " +
                     std::to_string(world.size) + " already, started by " +
@@ -225,7 +225,8 @@ std::vector<std::string> rank_environment(const LaunchOptions& options, int loca
       {"GROUP_RANK", std::to_string(options.node_rank)},
       {"GROUP_WORLD_SIZE", std::to_string(options.nodes)},
       {"MASTER_ADDR", options.host},
-      {"MASTER_PORT", std::to_string(options.port)}};
+      {"MASTER_PORT", std::to_string(options.port)},
+      {kOurLauncher, "1"}};
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;

@@ -45,7 +45,16 @@ std::string weights_text(const Exported& exported, const Summary& summary) {
   return "weights: " + exported.file.string() + " (" + text + ")";
 }
 
-void print_end(const RunOutput& output, const Named& named, const std::string& program) {
+// How to start it again as it was started.
+std::string command(const Plan& plan, const std::string& program) {
+  const ParallelPlan& parallel = plan.parallel;
+  if (parallel.launcher != "tanren launch" || parallel.local_ranks < parallel.world_size) {
+    return program;
+  }
+  return program + " launch -n " + std::to_string(parallel.world_size);
+}
+
+void print_end(const RunOutput& output, const Named& named, const std::string& again) {
   const std::string folder = named.folder.string();
   const auto& summary = output.summary;
   if (output.loop.ending == Ending::finished) {
@@ -59,13 +68,13 @@ void print_end(const RunOutput& output, const Named& named, const std::string& p
     std::cout << "run folder: " << folder << "\n"
               << "next: ";
     if (!named.config.data.eval.kind.empty()) {
-      std::cout << program << " eval " << folder << "  |  ";
+      std::cout << again << " eval " << folder << "  |  ";
     }
-    std::cout << "more steps: " << program << " run " << folder << " --set run."
+    std::cout << "more steps: " << again << " run " << folder << " --set run."
               << (named.config.run.steps ? "steps" : "epochs") << "=…  |  the log: " << folder
               << "/log.jsonl\n";
   } else {
-    std::cout << "stopped at step " << summary.steps << "; go on with: " << program << " run "
+    std::cout << "stopped at step " << summary.steps << "; go on with: " << again << " run "
               << folder << "\n";
   }
 }
@@ -83,6 +92,7 @@ int run(const Arguments& arguments, const Registry& registry) {
   const bool began_before = std::filesystem::exists(named.folder / "log.jsonl");
   const bool talk = !arguments.quiet && !arguments.json;
   std::unique_ptr<Sink> console;
+  std::string again;  // the command
   if (talk) {
     // Made when the plan is known: it needs the total number of steps.
     struct Late final : Sink {
@@ -92,8 +102,9 @@ int run(const Arguments& arguments, const Registry& registry) {
       void flush() override { sink->flush(); }
     };
     auto late = std::make_unique<Late>();
-    input.started = [late = late.get(), &named, began_before](
+    input.started = [late = late.get(), &named, began_before, &again, &arguments](
                         const Plan& plan, const auto& resumed_from, const auto& ranks) {
+      again = command(plan, arguments.program);
       for (const std::string& line : ranks) std::cout << line << "\n";
       if (resumed_from) {
         std::cout << "going on from " << resumed_from->string() << "\n";
@@ -110,7 +121,7 @@ int run(const Arguments& arguments, const Registry& registry) {
   }
   const RunOutput output = tanren::run(input, registry);
   if (arguments.json && output.is_first) std::cout << to_json(output.summary) << "\n";
-  if (talk && output.is_first) print_end(output, named, arguments.program);
+  if (talk && output.is_first) print_end(output, named, again);
   return output.loop.ending == Ending::interrupted ? 130 : 0;
 }
 

@@ -27,7 +27,8 @@ struct Launcher {
   const char* job;  // the same on all ranks, and another for another job
 };
 const std::vector<Launcher> kLaunchers = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    {"RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+     "TORCHELASTIC_RUN_ID"},
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
     {"mpich", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_PORT"},
@@ -75,8 +76,9 @@ void find_meeting_place(const Environment& environment, const Launcher& launcher
   const auto job = environment(launcher.job);
   if (!job) {
     throw ConfigError(
-        fmt::format("[comm] {} of {} ranks by {}, and no MASTER_PORT; set it to a free port of {}",
-                    launcher.rank, world.size, launcher.name, world.host));
+        fmt::format("[comm] by {} this is rank {} of {}, and there is no MASTER_PORT; set it to a "
+                    "free port of {}",
+                    launcher.rank, world.rank, world.size, world.host));
   }
   const std::string step = environment("SLURM_STEP_ID").value_or("");
   world.port = static_cast<int>(kFirstDerived + hash_of(*job + "/" + step) % kNumDerived);
@@ -96,8 +98,8 @@ World world_of(const Environment& environment, const std::string& meeting) {
   for (const Launcher& launcher : kLaunchers) {
     const bool has_rank = environment(launcher.rank).has_value();
     const bool has_size = environment(launcher.size).has_value();
-    const bool is_torchrun = &launcher == kLaunchers.data();
-    if (is_torchrun && has_rank != has_size) {
+    const bool is_rank_and_size = &launcher == kLaunchers.data();
+    if (is_rank_and_size && has_rank != has_size) {
       throw ConfigError(fmt::format(
           "[comm] the environment has {} without {}; set both, or neither",
           has_rank ? launcher.rank : launcher.size, has_rank ? launcher.size : launcher.rank));
@@ -106,6 +108,8 @@ World world_of(const Environment& environment, const std::string& meeting) {
     constexpr int kMostRanks = 1 << 20;
     World world;
     world.launcher = launcher.name;
+    if (is_rank_and_size && environment(kOurLauncher)) world.launcher = "tanren launch";
+    if (is_rank_and_size && environment("TORCHELASTIC_RUN_ID")) world.launcher = "torchrun";
     world.size = number(environment, launcher.size, 1, kMostRanks);
     world.rank = number(environment, launcher.rank, 0, world.size - 1);
     world.local_size = environment(launcher.local_size)

@@ -10,6 +10,9 @@
 
 namespace tanren {
 
+// Set by tanren launch, which else leaves torchrun's variables.
+inline constexpr const char* kOurLauncher = "TANREN_LAUNCH";
+
 struct World {
   int rank = 0;
   int size = 1;
@@ -20,8 +23,9 @@ struct World {
   std::string file;  // where they meet instead, on a file system that all machines share
   // torchrun's agent keeps the store at host and port, for every start of the run.
   bool has_agent_store = false;
-  std::string attempt;            // the number of this start, where the launcher counts them
-  std::string launcher = "none";  // torchrun, slurm, openmpi, mpich
+  std::string attempt;  // the number of this start, where the launcher counts them
+  // tanren launch, torchrun, RANK and WORLD_SIZE (whoever sets these), slurm, openmpi, mpich
+  std::string launcher = "none";
 };
 
 // Reads one variable; empty where it is unset or empty.

@@ -121,8 +121,18 @@ TEST(World, without_a_launcher_it_is_one) {
   EXPECT_EQ(world.launcher, "none");
 }
 
+TEST(World, says_who_has_set_rank_and_size) {
+  Variables variables = {{"RANK", "0"}, {"WORLD_SIZE", "1"}};
+  EXPECT_EQ(world_in(variables).launcher, "RANK and WORLD_SIZE");
+  variables["TANREN_LAUNCH"] = "1";
+  EXPECT_EQ(world_in(variables).launcher, "tanren launch");
+  variables["TORCHELASTIC_RUN_ID"] = "none";  // inside it
+  EXPECT_EQ(world_in(variables).launcher, "torchrun");
+}
+
 TEST(World, of_torchrun) {
   const World world = world_in({{"RANK", "5"},
+                                {"TORCHELASTIC_RUN_ID", "none"},
                                 {"WORLD_SIZE", "8"},
                                 {"LOCAL_RANK", "1"},
                                 {"LOCAL_WORLD_SIZE", "4"},

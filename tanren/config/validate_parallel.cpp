@@ -19,6 +19,10 @@ bool is_meeting(const std::string& text) {
 
 void check_threads(Problems& p, const RunConfig& config, const std::set<std::string>& changed) {
   const ParallelOptions& o = config.parallel;
+  if (o.data == "processes") {
+    p.unused(changed, "parallel.", {"replicas", "devices"}, "parallel.data", o.data);
+    return;
+  }
   p.within("parallel.replicas", static_cast<double>(o.replicas), 0, 1024, true);
   std::set<int64_t> seen;
   for (const int64_t device : o.devices) {
@@ -26,10 +30,6 @@ void check_threads(Problems& p, const RunConfig& config, const std::set<std::str
     p.check(seen.insert(device).second, "parallel.devices has " + to_text(device) +
                                             " twice; name each once (more replicas than devices "
                                             "take turns on them)");
-  }
-  if (o.data == "processes") {
-    p.unused(changed, "parallel.", {"replicas", "devices"}, "parallel.data", o.data);
-    return;
   }
   if (o.data != "threads") return;
   p.unused(changed, "parallel.", {"backend", "meeting"}, "parallel.data", o.data);

@@ -3,21 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <optional>
-#include <vector>
-
 namespace tanren {
-
-at::Tensor global_norm(at::TensorList gradients) {
-  if (gradients.empty()) return at::zeros({}, at::kFloat);
-  const at::NoGradGuard no_grad;
-  std::optional<at::ScalarType> dtype;  // 16-bit gradients are measured in fp32
-  for (const at::Tensor& gradient : gradients) {
-    if (gradient.element_size() < 4) dtype = at::kFloat;
-  }
-  const std::vector<at::Tensor> norms = at::_foreach_norm(gradients, 2, dtype);
-  return at::linalg_vector_norm(at::stack(norms), 2);
-}
 
 at::Tensor clip_norm_(at::TensorList gradients, double max_norm) {
   const at::NoGradGuard no_grad;

@@ -4,15 +4,15 @@
 // Called between unscaling and the optimizer, by train_step and own loops.
 #pragma once
 
+#include "tanren/base/global_norm.h"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/TensorBody.h>
 
 namespace tanren {
 
-// 2-norm over all elements of all gradients, 0-dim, at least fp32 (0 for an empty list).
-at::Tensor global_norm(at::TensorList gradients);
-// Scales the gradients in place by clip_factor(norm, max_norm), on the device, and returns the
-// norm before it. A non-finite norm spreads to every gradient, as in torch.
+// Scales the gradients in place by clip_factor(norm, max_norm), on the device, and returns their
+// global_norm() before it. A non-finite norm spreads to every gradient, as in torch.
 at::Tensor clip_norm_(at::TensorList gradients, double max_norm);
 // min(1, max_norm / (norm + 1e-6)); NaN stays NaN.
 double clip_factor(double norm, double max_norm);

@@ -116,7 +116,9 @@ void plan_replicas(const Request& request, Plan& plan) {
                       (machine.launcher.empty() ? "a launcher" : machine.launcher) + " started " +
                       to_text(machine.world_size) +
                       " processes: replicas in each of several are not offered; start one, or set "
-                      "parallel.data = \"processes\"");
+                      "parallel.data = \"processes\"" +
+                      (request.config.parallel.replicas > 0 ? ", parallel.replicas = 0" : "") +
+                      (request.config.parallel.devices.empty() ? "" : ", parallel.devices = []"));
   }
   auto& parallel = plan.parallel;
   const std::string reason = on_cuda(plan) ? on_devices(request, plan) : on_cores(request, plan);

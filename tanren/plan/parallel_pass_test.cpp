@@ -288,6 +288,8 @@ TEST(ReplicasPass, replicas_in_each_of_several_processes_are_refused) {
   ranks.config.parallel.data = "threads";
   expect_part(ranks.refusal(),
               "[plan] parallel.data is \"threads\", and torchrun started 4 processes");
+  ranks.config.parallel.replicas = 2;
+  expect_part(ranks.refusal(), "set parallel.data = \"processes\", parallel.replicas = 0");
 }
 
 TEST(ReplicasPass, the_plan_of_a_replica_differs_by_rank_and_device_alone) {

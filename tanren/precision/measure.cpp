@@ -1,5 +1,7 @@
 #include "tanren/precision/measure.h"
 
+#include "tanren/base/global_norm.h"
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -8,11 +10,6 @@ namespace tanren {
 namespace {
 constexpr double kHalfMax = 65520.0;   // rounds to infinity from here on
 constexpr double kHalfTiny = 0x1p-25;  // rounds to zero up to here
-
-at::Tensor norm_of(const std::vector<at::Tensor>& gradients) {
-  if (gradients.size() == 1) return at::linalg_vector_norm(gradients[0], 2);
-  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)), 2);
-}
 }  // namespace
 
 Measured unscale_and_measure(const std::vector<at::Tensor>& gradients, double scale,
@@ -40,7 +37,7 @@ Measured unscale_and_measure(const std::vector<at::Tensor>& gradients, double sc
     // A gradient that overflowed in fp16 is infinite or NaN and stays so under the division.
     at::_foreach_mul_(gradients, 1.0 / scale);
   }
-  measured.norm = norm_of(gradients);
+  measured.norm = global_norm(gradients);
   return measured;
 }
 
@@ -49,7 +46,7 @@ double exact_norm(const std::vector<at::Tensor>& gradients) {
   std::vector<at::Tensor> wide;
   wide.reserve(gradients.size());
   for (const auto& gradient : gradients) wide.push_back(gradient.to(at::kDouble));
-  return norm_of(wide).item<double>();
+  return global_norm(wide).item<double>();
 }
 
 }  // namespace tanren

@@ -42,6 +42,17 @@ std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const 
   return grown ? "" : "; raise run.steps or run.epochs to go on";
 }
 
+// A run that goes on beyond its end has not finished: whatever comes between, the next start goes on.
+void reopen(const fs::path& folder) {
+  const auto summary = folder / "summary.json";
+  if (!fs::exists(summary)) return;
+  auto json = nlohmann::ordered_json::parse(read_file(summary), nullptr, false);
+  if (!json.is_object() || json.value("status", "") != "finished") return;
+  json["status"] = "stopped";
+  json.erase("reason");
+  write_file(summary, json.dump(2) + "\n");
+}
+
 // Of a config that was read: its kinds are known, whoever registered them.
 KnownKinds kinds_of(const RunConfig& config) {
   return {std::vector{config.model.kind},
@@ -97,6 +108,7 @@ RunFolder::RunFolder(fs::path folder, const RunConfig& config) : path_(std::move
                           ", or name another run.name or --out");
       }
       resume_from_ = latest_checkpoint(checkpoints());
+      reopen(path_);
     }
     RunConfig kept = config;
     kept.run.stop_after.reset();  // of that session only

@@ -215,6 +215,19 @@ TEST_F(Cli, trains_evaluates_and_refuses_the_finished_folder) {
   EXPECT_EQ(log.output, "6\n");
 }
 
+TEST_F(Cli, a_finished_run_that_is_to_go_on_and_fails_goes_on_with_the_same_command) {
+  ASSERT_EQ(tanren("run run.toml --quiet").code, 0);
+  const std::string longer = "run runs/run --quiet --set run.steps=6";
+  const auto weights = folder_.path() / "runs/run/checkpoints/step-4/model.safetensors";
+  std::filesystem::rename(weights, folder_.path() / "away");
+  refuses(longer, {"step-4"});
+  std::filesystem::rename(folder_.path() / "away", weights);
+  const auto again = tanren(longer);
+  EXPECT_EQ(again.code, 0) << again.output;
+  EXPECT_EQ(shell("grep -c attempt runs/run/log.jsonl", folder_.path()).output, "6\n");
+  refuses(longer, {"is finished", "run.steps"});
+}
+
 TEST_F(Cli, refuses_to_judge_by_what_is_not_measured_and_data_that_do_not_fit_before_it_starts) {
   const std::string run = "run run.toml --out out --set ";
   const std::string every = " --set evaluate.every=1";
