@@ -49,10 +49,8 @@ at::Tensor causal_attention_reference(const at::Tensor& qkv, int64_t num_heads, 
   at::Tensor weights =
       scores.masked_fill(future, -std::numeric_limits<double>::infinity()).softmax(-1);
   if (training && p != 0) {
-    const at::Tensor kept =
-        dropout_mask({qkv.size(0), num_heads, length, padded_row(length)}, p, site)
-            .narrow(3, 0, length);
-    weights = weights * kept.to(qkv.device()) * (1 / (1 - p));
+    const at::Tensor kept = attention_mask_reference(weights.sizes(), p, site, weights.device());
+    weights = weights * kept * (1 / (1 - p));
   }
   return merge_heads(at::matmul(weights.to(parts[2].scalar_type()), parts[2]));
 }

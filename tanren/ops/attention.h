@@ -1,5 +1,6 @@
 // Causal self-attention of a transformer: softmax(q kᵀ / √d, nothing of the future) v, with dropout
-// of the attention weights drawn by counter (dropout.h), so that the split cannot change it.
+// of the attention weights drawn by counter (dropout.h, kRowDraws), so that neither the split nor
+// padding can change it.
 // On the CPU by blocked_attention.h. Called by models. Thread-safe.
 #pragma once
 
@@ -16,8 +17,7 @@ namespace tanren {
 at::Tensor causal_attention(const at::Tensor& qkv, int64_t num_heads, double p, uint64_t site,
                             bool training);
 
-// The same in plain ATen operations with T × T weights: the reference. The weight of head h, row r,
-// column c is element ((h T + r) R + c) of its sample, R = T rounded up to 64.
+// The same in plain ATen operations with T × T weights: the reference.
 at::Tensor causal_attention_reference(const at::Tensor& qkv, int64_t num_heads, double p,
                                       uint64_t site, bool training);
 

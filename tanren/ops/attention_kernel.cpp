@@ -19,7 +19,7 @@ void draw_row(const AttentionBlock& block, int64_t row, int64_t count, Acc* fact
   const auto keep = static_cast<Acc>(block.keep_scale);
   for (int64_t c = 0; c < count; c += kGroup) {
     const int64_t first = block.first_draw + row * block.row_draws + c;
-    draw_group(block.key, static_cast<uint32_t>(first / 4), block.id, values);
+    draw_group(block.key, static_cast<uint64_t>(first / 4), block.id, values);
     for (int64_t i = 0; i < kGroup; ++i) {
       factors[c + i] = values[i] >= block.threshold ? keep : Acc{0};
     }

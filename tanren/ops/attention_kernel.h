@@ -15,7 +15,7 @@ struct AttentionBlock {
   const float* bias;    // added to the scaled scores of each seen column; null: none
   double scale;         // of the scores: 1 / √d
   // Dropout: weight (r, c) is kept iff draw number first_draw + r row_draws + c is at least the
-  // threshold; 0 keeps all. first_draw and row_draws are multiples of 64.
+  // threshold; 0 keeps all. first_draw and row_draws are multiples of 64 and know no length (dropout.h).
   uint32_t threshold;
   double keep_scale;  // of the kept: 1 / (1 - p)
   std::array<uint32_t, 2> key;

@@ -133,6 +133,36 @@ TEST(Attention, any_split_order_and_thread_count_draws_the_same) {
   EXPECT_TRUE(at::equal(run(order, 2), whole.index({order})));
 }
 
+// The dropped weights of causal attention, [n, heads, T, T], for the first tokens of the same samples.
+at::Tensor causal_weights(int64_t length, at::ScalarType type, bool reference) {
+  constexpr int64_t kSamples = 2, kHeads = 3, kSize = 300;
+  at::manual_seed(3);
+  const at::Tensor parts = at::randn({kSamples, kSize, 3, kHeads, kSize}, at::kDouble) * 0.2;
+  // Token t's value is the t-th unit vector, so that its weight is element t of an output.
+  parts.select(2, 2).copy_(at::eye(kSize, at::kDouble).view({kSize, 1, kSize}));
+  const at::Tensor qkv = parts.narrow(1, 0, length).flatten(2).to(type);
+  const RandomScope scope(5, 2, at::arange(100, 100 + kSamples));
+  const at::Tensor out = reference ? causal_attention_reference(qkv, kHeads, 0.3, 7, true)
+                                   : causal_attention(qkv, kHeads, 0.3, 7, true);
+  return out.view({kSamples, length, kHeads, kSize}).transpose(1, 2).narrow(3, 0, length);
+}
+
+TEST(Attention, tokens_after_a_samples_own_change_no_draw) {
+  const at::Tensor longest = causal_weights(300, at::kDouble, true);
+  for (const int64_t length : {1, 7, 60, 64, 70, 131, 300}) {
+    const at::Tensor expected = longest.narrow(2, 0, length).narrow(3, 0, length);
+    for (const bool reference : {true, false}) {
+      const at::Tensor weights = causal_weights(length, at::kDouble, reference);
+      EXPECT_LT((weights - expected).abs().max().item<double>(), 1e-15) << length << reference;
+      for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
+        if (reference && type != at::kDouble) continue;
+        EXPECT_TRUE(at::equal(causal_weights(length, type, reference) != 0, expected != 0))
+            << length << reference << type;
+      }
+    }
+  }
+}
+
 TEST(Attention, drops_the_promised_share_of_weights_and_keeps_the_mean) {
   // Equal scores, values of one: a row's output is its kept share, scaled.
   at::Tensor qkv = at::zeros({8, 256, 6});

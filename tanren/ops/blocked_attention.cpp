@@ -7,6 +7,7 @@
 #include "tanren/ops/attention_kernel.h"
 #include "tanren/ops/block_gemm.h"
 #include "tanren/ops/draw.h"
+#include "tanren/ops/dropout.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
@@ -22,11 +23,6 @@
 #include <optional>
 
 namespace tanren {
-
-int64_t padded_row(int64_t length) {
-  constexpr int64_t kAlign = 64;
-  return (length + kAlign - 1) / kAlign * kAlign;
-}
 
 namespace {
 
@@ -249,8 +245,8 @@ class BlockedAttention {
             .keep_scale = 1 / (1 - call_.p),
             .key = key_,
             .id = ids_.const_data_ptr<int64_t>()[head.sample],
-            .first_draw = head.index * length * padded_row(length),
-            .row_draws = padded_row(length)};
+            .first_draw = head.index * kRowDraws,
+            .row_draws = call_.num_heads * kRowDraws};
   }
 
   const AttentionCall& call_;
@@ -267,8 +263,8 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const at::Tensor k = given_k.value_or(at::Tensor()), v = given_v.value_or(at::Tensor());
     const Parts parts = parts_of(q, k, v);
     const int64_t length = q.size(1);
-    const std::vector<int64_t> sizes = {q.size(0), call.num_heads, length, padded_row(length)};
-    const RandomScope& scope = scope_for(sizes, call.p);
+    const std::vector<int64_t> sizes = {q.size(0), call.num_heads, length, length};
+    const RandomScope& scope = attention_scope_for(sizes, call.p);
     const at::Tensor ids = scope.ids().contiguous();
     const DropoutDraw draw = make_draw(scope, ids, sizes, call.p, call.site);
     OperatorRecord record("tanren::attention", q, k, v);

@@ -17,12 +17,9 @@ struct AttentionCall {
   at::Tensor bias;  // float [n, T], added to the scores of every row; undefined: 0
 };
 
-// The draws: weight of head h, row r, column c is element ((h T + r) R + c) of its sample, R = T
-// rounded up to this.
-int64_t padded_row(int64_t length);
-
 // q, k, v [n, T, width]; or k and v undefined and q [n, T, 3 · width], the three side by side. Gives
-// [n, T, width] in q's dtype. Dim 0 are the samples of the RandomScope; Error as dropout().
+// [n, T, width] in q's dtype. Dim 0 are the samples of the RandomScope; draws by kRowDraws
+// (dropout.h); Error as dropout(), and for more than 2^29 rows of all heads of a sample.
 // Differentiable once in q, k and v.
 at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionCall& call);

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tanren {
 
@@ -36,11 +37,19 @@ const RandomScope& scope_for(at::IntArrayRef sizes, double p) {
                     "samples; dim 0 must be the samples",
                     fmt::join(sizes, ", "), samples));
   }
-  if (samples > 0 && c10::multiply_integers(sizes) / samples > (int64_t{1} << 34)) {
-    throw Error(fmt::format("[ops] dropout of samples of {} elements; at most 2^34 are supported",
-                            c10::multiply_integers(sizes) / samples));
-  }
   return *scope;
+}
+
+const RandomScope& attention_scope_for(at::IntArrayRef sizes, double p) {
+  constexpr int64_t kMostRows = std::numeric_limits<int64_t>::max() / kRowDraws;
+  const int64_t rows = sizes[1] * sizes[2];
+  if (rows > kMostRows) {
+    throw Error(
+        fmt::format("[ops] attention with dropout of {} heads × {} tokens; at most 2^29 rows are "
+                    "supported, or set attention_dropout to 0",
+                    sizes[1], sizes[2]));
+  }
+  return scope_for(sizes, p);
 }
 
 DropoutDraw make_draw(const RandomScope& scope, const at::Tensor& ids, at::IntArrayRef sizes,
@@ -55,6 +64,35 @@ DropoutDraw make_draw(const RandomScope& scope, const at::Tensor& ids, at::IntAr
 }
 
 namespace {
+
+at::Tensor count_to(int64_t count, at::Device device) {
+  return at::arange(count, at::TensorOptions(at::kLong).device(device));
+}
+
+// The 4 draws of Philox block `block` of sample `id` in a new last dim, int64. `block` and `id` are int64
+// and broadcast.
+at::Tensor draws_of(const DropoutDraw& draw, const at::Tensor& block, const at::Tensor& id) {
+  constexpr int64_t kLow = 0xFFFFFFFF;
+  // int64 products wrap modulo 2^64, so the upper half is right after the mask.
+  const auto high = [](const at::Tensor& t) { return at::bitwise_right_shift(t, 32) & kLow; };
+  at::Tensor c0 = block & kLow;
+  at::Tensor c1 = high(block);
+  at::Tensor c2 = id & kLow;
+  at::Tensor c3 = high(id);
+  uint32_t key0 = draw.key[0];
+  uint32_t key1 = draw.key[1];
+  for (int round = 0; round < 10; ++round) {
+    const at::Tensor a = c0 * int64_t{0xD2511F53};
+    const at::Tensor b = c2 * int64_t{0xCD9E8D57};
+    c0 = high(b) ^ c1 ^ static_cast<int64_t>(key0);
+    c1 = b & kLow;
+    c2 = high(a) ^ c3 ^ static_cast<int64_t>(key1);
+    c3 = a & kLow;
+    key0 += 0x9E3779B9u;
+    key1 += 0xBB67AE85u;
+  }
+  return at::stack({c0, c1, c2, c3}, -1);
+}
 
 at::Tensor mask_on(at::Device device, at::IntArrayRef sizes, double p, uint64_t site) {
   return device.is_cpu() ? dropout_mask(sizes, p, site)
@@ -210,35 +248,27 @@ at::Tensor dropout_mask_reference(at::IntArrayRef sizes, double p, uint64_t site
   const RandomScope& scope = scope_for(sizes, p);
   const at::Tensor ids = scope.ids().contiguous();
   const DropoutDraw draw = make_draw(scope, ids, sizes, p, site);
-  const auto options = at::TensorOptions(at::kLong).device(device);
-  constexpr int64_t kLow = 0xFFFFFFFF;
-  const int64_t blocks = (draw.sample_size + 3) / 4;
-  // int64 products wrap modulo 2^64, so the upper half is right after the mask.
-  const auto high = [](const at::Tensor& t) { return at::bitwise_right_shift(t, 32) & kLow; };
-  const at::Tensor id = ids.to(device).unsqueeze(1);
-  at::Tensor c0 = at::arange(blocks, options).unsqueeze(0).expand({draw.samples, blocks});
-  at::Tensor c1 = at::zeros({1, 1}, options);
-  at::Tensor c2 = id & kLow;
-  at::Tensor c3 = high(id);
-  uint32_t key0 = draw.key[0];
-  uint32_t key1 = draw.key[1];
-  for (int round = 0; round < 10; ++round) {
-    const at::Tensor a = c0 * int64_t{0xD2511F53};
-    const at::Tensor b = c2 * int64_t{0xCD9E8D57};
-    c0 = high(b) ^ c1 ^ static_cast<int64_t>(key0);
-    c1 = b & kLow;
-    c2 = high(a) ^ c3 ^ static_cast<int64_t>(key1);
-    c3 = a & kLow;
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
-  std::vector<at::Tensor> lanes = {c0, c1, c2, c3};
-  for (at::Tensor& lane : lanes) lane = lane.expand({draw.samples, blocks});
-  return at::stack(lanes, 2)
-      .reshape({draw.samples, blocks * 4})
+  const at::Tensor blocks = count_to((draw.sample_size + 3) / 4, device).unsqueeze(0);
+  return draws_of(draw, blocks, ids.to(device).unsqueeze(1))
+      .flatten(1)
       .narrow(1, 0, draw.sample_size)
       .ge(static_cast<int64_t>(draw.threshold))
       .reshape(sizes);
+}
+
+at::Tensor attention_mask_reference(at::IntArrayRef sizes, double p, uint64_t site,
+                                    at::Device device) {
+  const RandomScope& scope = attention_scope_for(sizes, p);
+  const at::Tensor ids = scope.ids().contiguous();
+  const DropoutDraw draw = make_draw(scope, ids, sizes, p, site);
+  const int64_t heads = sizes[1], rows = sizes[2], columns = sizes[3];
+  const at::Tensor row = count_to(rows, device) * heads + count_to(heads, device).unsqueeze(1);
+  const at::Tensor blocks =
+      row.unsqueeze(2) * (kRowDraws / 4) + count_to((columns + 3) / 4, device);
+  return draws_of(draw, blocks.unsqueeze(0), ids.to(device).view({-1, 1, 1, 1}))
+      .flatten(3)
+      .narrow(3, 0, columns)
+      .ge(static_cast<int64_t>(draw.threshold));
 }
 
 }  // namespace tanren

@@ -36,4 +36,12 @@ at::Tensor dropout_mask(at::IntArrayRef sizes, double p, uint64_t site);
 at::Tensor dropout_mask_reference(at::IntArrayRef sizes, double p, uint64_t site,
                                   at::Device device);
 
+// The weight of attention of head h, row r, column c is element (r · heads + h) · kRowDraws + c of
+// its sample: how many rows and columns a batch is padded to changes no draw. More than 2^29 rows of a
+// sample are an Error: an element is an int64.
+constexpr int64_t kRowDraws = int64_t{1} << 34;
+// Which weights of `sizes`, [ids.size(0), heads, rows, columns], are kept, as dropout_mask_reference().
+at::Tensor attention_mask_reference(at::IntArrayRef sizes, double p, uint64_t site,
+                                    at::Device device);
+
 }  // namespace tanren

@@ -28,7 +28,7 @@ void for_each_group(const DropoutDraw& draw, const Write& write) {
       const int64_t begin = unit % units * kChunk;
       const int64_t end = std::min(begin + kChunk, draw.sample_size);
       for (int64_t at = begin; at < end; at += kGroup) {
-        draw_group(draw.key, static_cast<uint32_t>(at / 4), draw.ids[sample], values);
+        draw_group(draw.key, static_cast<uint64_t>(at / 4), draw.ids[sample], values);
         write(sample * draw.sample_size + at, std::min(kGroup, end - at), values);
       }
     }

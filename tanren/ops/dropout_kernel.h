@@ -8,13 +8,13 @@
 namespace tanren {
 
 // Everything that decides a mask. Element e of a sample is kept iff lane e % 4 of
-// philox({e / 4, 0, id low, id high}, key) is at least `threshold`.
+// philox({e / 4 low, e / 4 high, id low, id high}, key) is at least `threshold`.
 struct DropoutDraw {
   std::array<uint32_t, 2> key;
   uint32_t threshold;
   const int64_t* ids;
   int64_t samples;
-  int64_t sample_size;  // elements of one sample, at most 2^34
+  int64_t sample_size;  // elements of one sample
 };
 
 // mask[i] = kept.

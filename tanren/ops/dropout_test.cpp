@@ -87,18 +87,45 @@ TEST(Dropout, matches_the_plain_philox_of_base) {
   }
 }
 
+TEST(Dropout, of_attention_draws_by_row_head_and_column_and_refuses_too_many_rows) {
+  const RandomScope scope(5, 2, ids_of({(int64_t{3} << 32) + 9}));
+  const at::Tensor mask = attention_mask_reference({1, 3, 5, 70}, 0.3, kSite, at::kCPU);
+  ASSERT_EQ(mask.sizes(), at::IntArrayRef({1, 3, 5, 70}));
+  const uint64_t key = random_bits(5, 2, kSite);
+  const auto threshold = static_cast<uint32_t>(std::round(0.3 * 4294967296.0));
+  for (int64_t h = 0; h < 3; ++h) {
+    for (int64_t r = 0; r < 5; ++r) {
+      for (int64_t c = 0; c < 70; ++c) {
+        const auto block =
+            philox({static_cast<uint32_t>(c / 4), static_cast<uint32_t>(r * 3 + h), 9, 3},
+                   {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)});
+        ASSERT_EQ(mask[0][h][r][c].item<bool>(), block[c % 4] >= threshold) << h << r << c;
+      }
+    }
+  }
+  try {
+    attention_mask_reference({1, 1 << 15, 1 << 14, 8}, 0.3, kSite, at::kCPU);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "[ops] attention with dropout of 32768 heads × 16384 tokens; at most 2^29 rows "
+                 "are supported, or set attention_dropout to 0");
+  }
+}
+
 TEST(PhiloxGroup, every_implementation_gives_the_numbers_of_base) {
   for (const int64_t id : {int64_t{0}, int64_t{-5}, (int64_t{7} << 40) + 1}) {
-    for (const uint32_t first : {0u, 16u, 0xFFFFFFF8u}) {  // the last one wraps around
+    for (const uint64_t first : {0ull, 16ull, 0xFFFFFFF0ull, (7ull << 32) + 32}) {
       const std::array<uint32_t, 2> key = {0xDEADBEEFu, 42};
       std::array<uint32_t, kGroup> best;
       std::array<uint32_t, kGroup> portable;
       best_draw_group()(key, first, id, best.data());
       draw_group_portable(key, first, id, portable.data());
       EXPECT_EQ(best, portable);
-      const auto block = philox({first + 3, 0, static_cast<uint32_t>(id),
-                                 static_cast<uint32_t>(static_cast<uint64_t>(id) >> 32)},
-                                key);
+      const auto block = philox(
+          {static_cast<uint32_t>(first) + 3, static_cast<uint32_t>(first >> 32),
+           static_cast<uint32_t>(id), static_cast<uint32_t>(static_cast<uint64_t>(id) >> 32)},
+          key);
       for (size_t word = 0; word < 4; ++word) EXPECT_EQ(portable[12 + word], block[word]);
     }
   }

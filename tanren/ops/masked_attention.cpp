@@ -56,9 +56,7 @@ at::Tensor masked_attention_reference(const at::Tensor& q, const at::Tensor& k, 
   if (bias.defined()) scores = scores + bias;
   const at::Tensor kept = p == 0
                               ? at::ones_like(scores)
-                              : dropout_mask_reference({n, num_heads, length, padded_row(length)},
-                                                       p, site, scores.device())
-                                    .narrow(3, 0, length);
+                              : attention_mask_reference(scores.sizes(), p, site, scores.device());
   const at::Tensor weights = scores.softmax(-1) * kept * (1 / (1 - p));
   return at::matmul(weights.to(v.scalar_type()), heads(v)).transpose(1, 2).flatten(2);
 }

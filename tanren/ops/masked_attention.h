@@ -1,6 +1,6 @@
 // Self-attention of an encoder: every token sees every other but padding. Dropout of the attention
-// weights is drawn by counter (dropout.h), so that the split cannot change it. Called by models.
-// Thread-safe.
+// weights is drawn by counter (dropout.h, kRowDraws), so that neither the split nor padding can change
+// it. Called by models. Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,9 +15,8 @@ namespace tanren {
 at::Tensor padding_bias(const at::Tensor& mask, at::ScalarType dtype);
 
 // q, k, v [n, T, width], each of num_heads heads (which divide width); `bias` of padding_bias, or
-// undefined. Gives [n, T, width] in q's dtype. p as for dropout(); the weight of head h, row r,
-// column c is element ((h T + r) R + c) of its sample, R = T rounded up to 64. Differentiable, with
-// dropout on the CPU once.
+// undefined. Gives [n, T, width] in q's dtype. p as for dropout(). Differentiable, with dropout on
+// the CPU once.
 at::Tensor masked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const at::Tensor& bias, int64_t num_heads, double p, uint64_t site,
                             bool training);

@@ -92,6 +92,39 @@ TEST(MaskedAttention, padding_gets_no_weight_and_no_gradient) {
   }
 }
 
+// The dropped weights, [n, heads, T, T], of samples of 5, 100 and 70 tokens, padded to `length` or cut.
+at::Tensor masked_weights(int64_t length, at::ScalarType type, bool reference) {
+  constexpr int64_t kSamples = 3, kHeads = 2, kSize = 300;
+  at::manual_seed(3);
+  const at::Tensor parts = at::randn({3, kSamples, kSize, kHeads, kSize}, at::kDouble) * 0.2;
+  // Token t's value is the t-th unit vector, so that its weight is element t of an output.
+  parts[2].copy_(at::eye(kSize, at::kDouble).view({kSize, 1, kSize}));
+  const at::Tensor x = parts.narrow(2, 0, length).flatten(3).to(type);
+  const at::Tensor tokens = at::tensor({5, 100, 70}, at::kLong).unsqueeze(1);
+  const at::Tensor bias = padding_bias(at::arange(length).unsqueeze(0) < tokens, type);
+  const RandomScope scope(5, 2, at::arange(100, 100 + kSamples));
+  const at::Tensor out = reference
+                             ? masked_attention_reference(x[0], x[1], x[2], bias, kHeads, 0.3, 7)
+                             : masked_attention(x[0], x[1], x[2], bias, kHeads, 0.3, 7, true);
+  return out.view({kSamples, length, kHeads, kSize}).transpose(1, 2).narrow(3, 0, length);
+}
+
+TEST(MaskedAttention, more_padding_changes_no_draw) {
+  const at::Tensor longest = masked_weights(300, at::kDouble, true);
+  for (const int64_t length : {100, 104, 128, 129, 300}) {
+    const at::Tensor expected = longest.narrow(2, 0, length).narrow(3, 0, length);
+    for (const bool reference : {true, false}) {
+      const at::Tensor weights = masked_weights(length, at::kDouble, reference);
+      EXPECT_LT((weights - expected).abs().max().item<double>(), 1e-15) << length << reference;
+      for (const auto type : {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf}) {
+        if (reference && type != at::kDouble) continue;
+        EXPECT_TRUE(at::equal(masked_weights(length, type, reference) != 0, expected != 0))
+            << length << reference << type;
+      }
+    }
+  }
+}
+
 TEST(MaskedAttention, a_sample_of_padding_alone_counts_each_token_the_same) {
   const MaskedCase c{2, 33, 1, 8};
   const at::Tensor mask = at::zeros({2, 33}, at::kLong);

@@ -13,15 +13,16 @@ struct Words {
   __m256i c0, c1, c2, c3;
 };
 
-[[gnu::target("avx2")]] void draw_group_avx2(std::array<uint32_t, 2> key, uint32_t first,
+[[gnu::target("avx2")]] void draw_group_avx2(std::array<uint32_t, 2> key, uint64_t first,
                                              int64_t id, uint32_t* values) {
   const __m256i a_factor = _mm256_set1_epi64x(0xD2511F53);
   const __m256i b_factor = _mm256_set1_epi64x(0xCD9E8D57);
   Words words[kVectors];
   for (int v = 0; v < kVectors; ++v) {
-    words[v].c0 = _mm256_add_epi32(_mm256_set1_epi64x(first + 4 * static_cast<uint32_t>(v)),
-                                   _mm256_setr_epi64x(0, 1, 2, 3));
-    words[v].c1 = _mm256_setzero_si256();
+    words[v].c0 = _mm256_add_epi32(
+        _mm256_set1_epi64x(static_cast<uint32_t>(first) + 4 * static_cast<uint32_t>(v)),
+        _mm256_setr_epi64x(0, 1, 2, 3));
+    words[v].c1 = _mm256_set1_epi64x(static_cast<uint32_t>(first >> 32));
     words[v].c2 = _mm256_set1_epi64x(id);
     words[v].c3 = _mm256_set1_epi64x(static_cast<int64_t>(static_cast<uint64_t>(id) >> 32));
   }
