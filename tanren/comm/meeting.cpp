@@ -12,9 +12,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <future>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -30,7 +32,34 @@ using Store = c10::intrusive_ptr<c10d::Store>;
 
 bool is_elsewhere(const World& world) { return world.local_size < world.size; }
 
+// c10d waits without end for the answer to its greeting, which a stranger at the port never gives. So it
+// connects on a thread of its own, which is left alone with its connection when the time is over.
+Store store_of_rank_0(const World& world, const c10d::TCPStoreOptions& options,
+                      Clock::time_point end) {
+  constexpr std::chrono::seconds kShortest{2};  // where rank 0 came late
+  std::packaged_task<Store()> task([host = world.host, options]() -> Store {
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  });
+  auto store = task.get_future();
+  std::thread(std::move(task)).detach();
+  std::string what = "does not answer as";
+  if (store.wait_until(std::max(end, Clock::now() + kShortest)) == std::future_status::ready) {
+    try {
+      return store.get();
+    } catch (const std::exception&) {  // c10d's text tells of its own protocol
+      what = "answers otherwise than";
+    }
+  }
+  throw CommError(
+      fmt::format("[comm] something receives at {} and {} rank 0 of a tanren run would: rank {} of "
+                  "{} gives up after {} s; is rank 0 there, and are MASTER_ADDR and MASTER_PORT, "
+                  "or the meeting, its own? Else take another port",
+                  place_of(world), what, world.rank, world.size,
+                  std::chrono::duration<double>(options.timeout).count()));
+}
+
 Store store_at_address(const World& world, std::chrono::milliseconds patience) {
+  const auto end = Clock::now() + patience;
   c10d::TCPStoreOptions options;
   options.isServer = world.rank == 0 && !world.has_agent_store;
   options.port = static_cast<uint16_t>(world.port);
@@ -44,13 +73,14 @@ Store store_at_address(const World& world, std::chrono::milliseconds patience) {
     options.masterListenFd = listener.release();
   } else {
     try {
-      connected_socket(world.host, world.port, Clock::now() + patience);
+      connected_socket(world.host, world.port, end);
     } catch (const CommError& error) {
       throw CommError(fmt::format(
           "[comm] rank {} of {} does not reach rank 0: {}; is it running, and are MASTER_ADDR and "
           "MASTER_PORT, or the meeting, its own?",
           world.rank, world.size, std::string_view(error.what()).substr(sizeof "[comm]")));
     }
+    return store_of_rank_0(world, options, end);
   }
   return c10::make_intrusive<c10d::TCPStore>(world.host, options);
 }
