@@ -236,6 +236,24 @@ TEST_F(Launched, an_interrupt_stops_all_after_the_same_update_and_the_run_goes_o
   }
 }
 
+// Nothing has begun then, and nobody would look for a wish to stop until patience ends.
+TEST_F(Launched, a_signal_ends_a_rank_that_waits_for_the_others_at_once) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const fs::path meeting = at("meeting" + std::to_string(signal));
+    LauncherProcess launcher(
+        folder_.path(),
+        {"-n", "1", "--nodes", "2", "--node-rank", "0", "--master", "127.0.0.1:29511", "run",
+         "run.toml", "--out", "none", "--set", "parallel.meeting=file://" + meeting.string()});
+    ASSERT_TRUE(comes_true([&] { return fs::exists(meeting); })) << launcher.err();
+    launcher.send(signal);
+    EXPECT_EQ(launcher.wait(20), 130) << launcher.err();
+    TANREN_EXPECT_CONTAINS(launcher.err(),
+                           "[run] stopped by a signal while it waited for the other");
+    EXPECT_EQ(launcher.left(), std::vector<pid_t>{});
+    EXPECT_FALSE(fs::exists(at("none")));
+  }
+}
+
 // As ranks, each with the words of $SET on top.
 std::string by_rank(const std::string& set) {
   return "-- sh -c '" + set + "; exec " + kTanren +
