@@ -132,9 +132,9 @@ void DataParallel::check_alike(const Facts& mine) const {
       return i + 1 < facts.size() ? facts[i] + " " + facts[i + 1] : std::string("nothing more");
     };
     settle(*communicator_);
-    throw CommError("[parallel] rank " + std::to_string(rank) + " has " + told(other) +
-                    ", rank 0 has " + told(first) +
-                    "; start every rank with the same program, config and data");
+    throw ConfigError("[parallel] rank " + std::to_string(rank) + " has " + told(other) +
+                      ", rank 0 has " + told(first) +
+                      "; start every rank with the same program, config and data");
   }
 }
 

@@ -22,7 +22,7 @@ DataParallel of(Communicator& communicator) {
 std::string message_of(const std::function<void()>& work) {
   try {
     work();
-  } catch (const CommError& error) {
+  } catch (const Error& error) {
     return error.what();
   }
   return "";
