@@ -53,6 +53,17 @@ TEST(DataParallel, a_fact_that_is_missing_is_named) {
   });
 }
 
+TEST(DataParallel, a_fact_that_a_rank_has_not_set_reads_none) {
+  testing::on_ranks(2, [](Communicator& comm) {
+    const std::string message = message_of([&] {
+      of(comm).check_alike({{"run.stop_after", comm.rank() == 1 ? "2" : ""}});
+    });
+    EXPECT_NE(message.find("rank 1 has run.stop_after 2, rank 0 has run.stop_after none; start"),
+              std::string::npos)
+        << message;
+  });
+}
+
 TEST(DataParallel, names_are_those_of_any_rank_in_the_same_order_everywhere) {
   testing::on_ranks(3, [](Communicator& comm) {
     std::vector<std::string> mine;
