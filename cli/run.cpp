@@ -13,15 +13,27 @@
 #include <csignal>
 #include <ctime>
 #include <iostream>
+#include <string_view>
 
 namespace tanren::cli {
 
 namespace {
 
-// A handler can only reach static storage. The second signal ends the process at once.
-std::atomic<bool> stop_requested{false};
+constexpr int kStoppedCode = 130;
+
+// A handler can only reach static storage. The second signal ends the process at once, and so does the
+// first where the ranks have not met: there is nothing to save yet.
+std::atomic<bool> stop_requested{false}, is_at_meeting{false};
+
+[[noreturn]] void end_at_meeting() {  // only what a handler may do
+  constexpr std::string_view kText =
+      "[run] stopped by a signal while it waited for the other ranks; nothing has begun\n";
+  [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, kText.data(), kText.size());
+  ::_exit(kStoppedCode);
+}
 
 void on_signal(int signal) {
+  if (is_at_meeting.load()) end_at_meeting();
   stop_requested.store(true);
   std::signal(signal, SIG_DFL);
 }
@@ -89,6 +101,10 @@ int run(const Arguments& arguments, const Registry& registry) {
 
   RunInput input{.config = named.config, .folder = named.folder, .stop = &stop_requested};
   input.started_at = started_at;
+  input.meeting = [](bool waits) {
+    is_at_meeting.store(waits);
+    if (waits && stop_requested.load()) end_at_meeting();  // it came before
+  };
   const bool began_before = std::filesystem::exists(named.folder / "log.jsonl");
   const bool talk = !arguments.quiet && !arguments.json;
   std::unique_ptr<Sink> console;
@@ -122,7 +138,7 @@ int run(const Arguments& arguments, const Registry& registry) {
   const RunOutput output = tanren::run(input, registry);
   if (arguments.json && output.is_first) std::cout << to_json(output.summary) << "\n";
   if (talk && output.is_first) print_end(output, named, again);
-  return output.loop.ending == Ending::interrupted ? 130 : 0;
+  return output.loop.ending == Ending::interrupted ? kStoppedCode : 0;
 }
 
 int plan(const Arguments& arguments, const Registry& registry) {

@@ -63,9 +63,10 @@ std::unique_ptr<Communicator> nccl_communicator(const World& world, const CommOp
       options.device.has_index() ? options.device.index() : 0, options.patience};
   auto backend = connected(meeting, fmt::format("[comm] rank {}, backend nccl", world.rank),
                            [request] { return nccl_plugin().backend(request); });
-  return c10d_communicator(std::move(backend),
-                           {.name = "nccl", .in_place = true, .device = options.device},
-                           std::move(meeting.control));
+  return c10d_communicator(
+      std::move(backend),
+      {.name = "nccl", .in_place = true, .device = options.device, .patience = options.patience},
+      std::move(meeting.control));
 }
 
 }  // namespace

@@ -105,18 +105,27 @@ class C10dCommunicator final : public Communicator {
   }
 
  private:
+  struct Operation {
+    const char* what;
+    int64_t number;  // from 1 on; 0: nobody counts
+    Clock::time_point started;
+  };
+
   class C10dPending final : public Pending {
    public:
-    C10dPending(C10dCommunicator& owner, const char* what, c10::intrusive_ptr<c10d::Work> work,
+    C10dPending(C10dCommunicator& owner, Operation operation, c10::intrusive_ptr<c10d::Work> work,
                 std::vector<at::Tensor> tensors)
-        : owner_(owner), what_(what), work_(std::move(work)), tensors_(std::move(tensors)) {}
+        : owner_(owner),
+          operation_(operation),
+          work_(std::move(work)),
+          tensors_(std::move(tensors)) {}
     void wait() override {
-      owner_.guarded(what_, [&] { owner_.wait_for(*work_); });
+      owner_.guarded(operation_, [&] { owner_.wait_for(*work_); });
     }
 
    private:
     C10dCommunicator& owner_;
-    const char* what_;
+    const Operation operation_;
     c10::intrusive_ptr<c10d::Work> work_;
     std::vector<at::Tensor> tensors_;  // alive until it is done
   };
@@ -124,20 +133,22 @@ class C10dCommunicator final : public Communicator {
   template <class F>
   Work started(const char* what, const F& start, std::vector<at::Tensor> tensors) {
     check();
+    const int64_t number = control_ == nullptr ? 0 : control_->count_operation();
+    const Operation operation{what, number, Clock::now()};
     c10::intrusive_ptr<c10d::Work> work;
-    guarded(what, [&] {
+    guarded(operation, [&] {
       const at::NoGradGuard no_grad;
       work = start();
     });
-    return std::make_unique<C10dPending>(*this, what, std::move(work), std::move(tensors));
+    return std::make_unique<C10dPending>(*this, operation, std::move(work), std::move(tensors));
   }
 
   template <class F>
-  void guarded(const char* what, const F& work) {
+  void guarded(const Operation& operation, const F& work) {
     try {
       work();
     } catch (const std::exception& error) {
-      throw CommError(why_failed(what, error.what()));
+      throw CommError(why_failed(operation, error.what()));
     }
   }
 
@@ -174,21 +185,44 @@ class C10dCommunicator final : public Communicator {
     if (options_.is_busy()) (void)backend_.release();
   }
 
-  // The news where there are some; else this rank's own error, which is then the news of all: what
-  // has failed on one rank cannot be completed on another.
-  std::string why_failed(const char* what, const std::string& error) {
+  // The news where there are some; else who keeps the others waiting, or this rank's own error, which
+  // is then the news of all: what has failed on one rank cannot be completed on another.
+  std::string why_failed(const Operation& operation, const std::string& error) {
     if (std::string why = this->why(); !why.empty()) return why;
-    std::string standing;
+    std::string known;
     if (control_ != nullptr) {
-      if (const auto news = control_->news(kNewsPatience)) {
+      // What breaks a connection is told a little later; when the time is over, nobody knows more.
+      const bool is_late = has_ended(operation);
+      if (!is_late) control_->news(kNewsPatience);
+      const std::string held_up = held_up_by(operation, is_late);
+      if (const auto news = control_->news()) {
         set_why(*news);
         return why();
       }
-      standing = "; " + control_->standing();
+      if (is_late && !held_up.empty()) {
+        cancel("[comm] " + held_up);
+        return why();
+      }
+      known = "; " + (held_up.empty() ? control_->standing() : held_up);
     }
-    cancel(fmt::format("[comm] rank {}, a {} over {} and {} ranks: {}{}", rank(), what,
-                       options_.name, world_size(), engine_text(error), standing));
+    cancel(fmt::format("[comm] rank {}, a {} over {} and {} ranks: {}{}", rank(), operation.what,
+                       options_.name, world_size(), engine_text(error), known));
     return this->why();
+  }
+
+  // Whether all its time is over; the engine's clock began a little later than ours.
+  bool has_ended(const Operation& operation) const {
+    return options_.patience.count() > 0 && Clock::now() - operation.started >= options_.patience;
+  }
+
+  // Of a broken connection only those who do not answer: who is behind may come yet.
+  std::string held_up_by(const Operation& operation, bool is_late) const {
+    if (!is_late) return control_->held_up_by(0, "is missing");
+    const double seconds = std::chrono::duration<double>(options_.patience).count();
+    return control_->held_up_by(operation.number,
+                                fmt::format("did not come to a {} over {} and {} ranks within {} s "
+                                            "(parallel.patience)",
+                                            operation.what, options_.name, world_size(), seconds));
   }
 
   // On the thread of the control channel.

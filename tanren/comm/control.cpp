@@ -86,6 +86,12 @@ void ControlChannel::fail(const std::string& cause) {
 
 void ControlChannel::leave() { running_->desk.leave(); }
 
+int64_t ControlChannel::count_operation() { return running_->desk.count_operation(); }
+
+std::string ControlChannel::held_up_by(int64_t number, const std::string& phrase) {
+  return running_->desk.ask(fmt::format("{} {}", number, as_control_text(phrase)));
+}
+
 std::optional<std::string> ControlChannel::news(std::chrono::milliseconds patience) const {
   return running_->desk.news(patience);
 }
@@ -105,6 +111,18 @@ std::string lost_text(int rank, const ControlMember& member, const std::string& 
       rank, member.machine, member.pid,
       member.state.empty() ? "it had not said where it was" : "last heard at " + member.state,
       why_closed.empty() ? "" : "; " + why_closed);
+}
+
+std::string silent_text(const std::string& ranks, const std::string& phrase,
+                        std::chrono::steady_clock::time_point heard, const std::string& state) {
+  return fmt::format(
+      "{} {}: its process does not answer (stopped, or its machine is gone), and was last heard {} "
+      "s "
+      "ago at {}",
+      ranks, phrase,
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - heard)
+          .count(),
+      state.empty() ? "its start" : state);
 }
 
 std::string ControlStanding::text(bool of_all) const {

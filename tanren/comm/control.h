@@ -43,6 +43,14 @@ class ControlChannel {
   // The goodbye of a rank that has finished: its end is no news.
   void leave();
 
+  // Counts an operation that this rank starts; its number, from 1 on.
+  int64_t count_operation();
+  // Who keeps the operation `number` waiting: "rank 1 <phrase>: its process does not answer …" of the
+  // ranks that do not, else "rank 1 <phrase>: it answers, …" of those that have started the fewest
+  // operations and not this one. Empty where it is neither, or there is news. Asks all ranks, and takes
+  // seconds where one does not answer.
+  std::string held_up_by(int64_t number, const std::string& phrase);
+
   // Why the run cannot go on; waits for it at most `patience`.
   std::optional<std::string> news(std::chrono::milliseconds patience = {}) const;
   // Called once with news that is not this rank's own, on the channel's thread, or at once where it

@@ -46,6 +46,18 @@ void ControlDesk::leave() {
   wait_until_done(lock);
 }
 
+std::string ControlDesk::ask(const std::string& question) {
+  constexpr std::chrono::seconds kPatience{8};  // longer than either end takes
+  const std::lock_guard asks(ask_mutex_);
+  std::unique_lock lock(mutex_);
+  if (thread_ == std::this_thread::get_id()) return "";
+  answer_.reset();
+  next_.question = question;
+  wake();
+  changed_.wait_for(lock, kPatience, [&] { return answer_ || news_; });
+  return answer_.value_or("");
+}
+
 void ControlDesk::stop() {
   const std::lock_guard lock(mutex_);
   next_.stop = true;
@@ -103,6 +115,12 @@ void ControlDesk::set_done(int64_t number) {
 void ControlDesk::set_complete() {
   const std::lock_guard lock(mutex_);
   complete_ = true;
+  changed_.notify_all();
+}
+
+void ControlDesk::set_answer(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  answer_ = text;
   changed_.notify_all();
 }
 

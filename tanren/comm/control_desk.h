@@ -5,6 +5,7 @@
 
 #include "tanren/comm/sockets.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -25,6 +26,7 @@ class ControlDesk {
     int64_t number = 0;
     std::optional<std::string> state;
     std::optional<std::string> failure;
+    std::optional<std::string> question;
     bool leave = false;
     bool stop = false;
   };
@@ -37,6 +39,9 @@ class ControlDesk {
   void leave();
   void stop();
   void set_on_news(OnNews call);
+  int64_t count_operation() { return ++num_operations_; }
+  // The answer of the channel's thread; empty where there is none in time, or news.
+  std::string ask(const std::string& question);
   std::optional<std::string> news(std::chrono::milliseconds patience) const;
   // Until the channel is complete. CommError with the news that came instead.
   void wait_until_complete() const;
@@ -47,6 +52,8 @@ class ControlDesk {
   int wake_descriptor() const { return wake_.descriptor(); }
   void set_done(int64_t number);  // the orders up to it
   void set_complete();
+  int64_t num_operations() const { return num_operations_; }
+  void set_answer(const std::string& text);
   std::string set_news(const std::string& text);  // returns the first, which may be another
   // Calls who wants to hear news that is not this rank's own; once. May take a while.
   void call_back();
@@ -56,12 +63,15 @@ class ControlDesk {
   void wait_until_done(std::unique_lock<std::mutex>& lock);
 
   Socket wake_;
+  std::atomic<int64_t> num_operations_{0};
+  std::mutex ask_mutex_;  // one question at a time; taken before mutex_
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   // Guarded by mutex_.
   Orders next_;
   int64_t done_ = 0;
   bool complete_ = false;
+  std::optional<std::string> answer_;
   std::optional<std::string> news_;
   bool is_own_news_ = false;
   std::thread::id thread_;

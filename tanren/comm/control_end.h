@@ -4,6 +4,11 @@
 //   fail <text> · bye hub → spoke  welcome <pid> <machine> (all have come) · no
 //   <reason> · state <text> · bye · left <rank>
 //                news <text> (the first failure, whosever)
+// When a wait has failed and there is no news of it, who waited asks who keeps it waiting:
+//   spoke → hub  ask <number of the operation> <phrase>
+//   hub → all    ask
+//   spoke → hub  here <number of operations that it has started>
+//   hub → spoke  answer <text>, once all have said so, or a while later
 // Invariant: run() ends soon after the desk's stop, and neither throws nor blocks. Called by
 // control.cpp.
 #pragma once
@@ -30,6 +35,12 @@ struct ControlMember {
 
 // "[comm] rank 2 (node1, pid 123) is gone without a word (last heard at step 120); …"
 std::string lost_text(int rank, const ControlMember& member, const std::string& why_closed);
+
+// How long who is asked may take to answer; both ends answer at once, whatever their run does.
+constexpr std::chrono::seconds kAnswerPatience{3};
+// "rank 1 <phrase>: its process does not answer (…), and was last heard 7 s ago at step 198"
+std::string silent_text(const std::string& rank, const std::string& phrase,
+                        std::chrono::steady_clock::time_point heard, const std::string& state);
 
 // What standing() of the channel reads while its thread writes.
 class ControlStanding {

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <iterator>
@@ -22,6 +23,23 @@ int hub_number(const std::string& word) {  // -1 where it is none
   int value = -1;
   const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   return error == std::errc() && stop == word.data() + word.size() ? value : -1;
+}
+
+int64_t hub_count(const std::string& word) {
+  int64_t value = 0;
+  std::from_chars(word.data(), word.data() + word.size(), value);
+  return value;
+}
+
+// "rank 1, rank 3 and 4 more"
+std::string hub_names(const std::vector<int>& ranks) {
+  constexpr size_t kMostNames = 8;
+  std::string names;
+  for (size_t i = 0; i < std::min(ranks.size(), kMostNames); ++i) {
+    names += fmt::format("{}rank {}", i == 0 ? "" : ", ", ranks[i]);
+  }
+  if (ranks.size() > kMostNames) names += fmt::format(" and {} more", ranks.size() - kMostNames);
+  return names;
 }
 
 // What a stranger must say to be one of the run's ranks.
@@ -53,6 +71,7 @@ class ControlHub final : public ControlEnd {
         standing_(standing),
         end_of_patience_(HubClock::now() + options.patience) {
     members_.resize(static_cast<size_t>(options.size));
+    pulses_.resize(static_cast<size_t>(options.size));
     standing_.change(0, [](ControlMember& member) {
       member.machine = machine_name();
       member.pid = ::getpid();
@@ -69,6 +88,7 @@ class ControlHub final : public ControlEnd {
       accept_strangers();
       hear_strangers();
       hear_members();
+      answer_questions();
       if (!is_complete_ && HubClock::now() >= end_of_patience_) tell_missing();
     }
     std::vector<ControlLines*> lines;
@@ -82,6 +102,18 @@ class ControlHub final : public ControlEnd {
   static constexpr std::chrono::milliseconds kPause{250};
   static constexpr std::chrono::seconds kStrangerPatience{5};
 
+  // What a rank said last, and when.
+  struct Pulse {
+    HubClock::time_point heard, answered;
+    int64_t num_operations = 0;
+  };
+  // Who keeps its operation of this number waiting?
+  struct Question {
+    int rank;
+    int64_t number;
+    std::string phrase;
+    HubClock::time_point asked;
+  };
   struct Stranger {
     ControlLines lines;
     HubClock::time_point until;
@@ -109,6 +141,7 @@ class ControlHub final : public ControlEnd {
       tell_all("state " + *orders.state);
     }
     if (orders.failure) tell_news(*orders.failure);
+    if (orders.question) take_question(0, *orders.question);
     if (orders.leave) {
       standing_.change(0, [](ControlMember& member) { member.left = true; });
       tell_all("bye");
@@ -174,6 +207,7 @@ class ControlHub final : public ControlEnd {
     });
     auto& member = members_[static_cast<size_t>(hello->rank)];
     member = std::make_unique<ControlLines>(std::move(stranger->lines));
+    pulses_[static_cast<size_t>(hello->rank)].heard = HubClock::now();
     strangers_.erase(stranger);
     notice_dead_machine(member->descriptor());
     if (news_) member->send("news " + *news_);
@@ -206,15 +240,89 @@ class ControlHub final : public ControlEnd {
 
   void obey_member(int rank, const std::string& line) {
     const auto [word, rest] = split_word(line);
+    Pulse& pulse = pulses_[static_cast<size_t>(rank)];
+    pulse.heard = HubClock::now();
     if (word == "state") {
       const std::string& state = rest;
       standing_.change(rank, [&](ControlMember& member) { member.state = state; });
     } else if (word == "fail") {
       tell_news(rest);
+    } else if (word == "ask") {
+      take_question(rank, rest);
+    } else if (word == "here") {
+      pulse.answered = pulse.heard;
+      pulse.num_operations = hub_count(rest);
     } else if (word == "bye") {
       standing_.change(rank, [](ControlMember& member) { member.left = true; });
       tell_all(fmt::format("left {}", rank));
     }
+  }
+
+  void take_question(int rank, const std::string& text) {
+    // All of a run may ask at once: then they share what the others say.
+    constexpr std::chrono::milliseconds kShared{100};
+    const auto now = HubClock::now();
+    if (now - asked_ > kShared) {
+      asked_ = now;
+      tell_all("ask");
+    }
+    const auto [number, phrase] = split_word(text);
+    questions_.push_back({rank, hub_count(number), phrase, asked_});
+  }
+
+  void answer_questions() {
+    for (auto one = questions_.begin(); one != questions_.end();) {
+      const std::vector<int> silent = silent_for(*one);
+      if (!silent.empty() && HubClock::now() < one->asked + kAnswerPatience) {
+        ++one;
+        continue;
+      }
+      const std::string text = silent.empty() ? behind_text(*one) : hub_silent_text(*one, silent);
+      if (one->rank == 0) {
+        desk_.set_answer(text);
+      } else {
+        members_[static_cast<size_t>(one->rank)]->send("answer " + text);
+      }
+      one = questions_.erase(one);
+    }
+  }
+
+  std::vector<int> silent_for(const Question& question) const {
+    std::vector<int> silent;
+    for (int rank = 1; rank < options_.size; ++rank) {
+      const bool answered = pulses_[static_cast<size_t>(rank)].answered >= question.asked;
+      if (!answered && rank != question.rank && !standing_.member(rank).left) {
+        silent.push_back(rank);
+      }
+    }
+    return silent;
+  }
+
+  std::string hub_silent_text(const Question& question, const std::vector<int>& silent) const {
+    const auto first = static_cast<size_t>(silent.front());
+    return silent_text(hub_names(silent), question.phrase, pulses_[first].heard,
+                       standing_.member(silent.front()).state);
+  }
+
+  std::string behind_text(const Question& question) const {
+    int64_t fewest = question.number;
+    std::vector<int> behind;
+    for (int rank = 0; rank < options_.size; ++rank) {
+      const int64_t num =
+          rank == 0 ? desk_.num_operations() : pulses_[static_cast<size_t>(rank)].num_operations;
+      if (rank == question.rank || num > fewest || standing_.member(rank).left) continue;
+      if (num < fewest) behind.clear();
+      fewest = num;
+      behind.push_back(rank);
+    }
+    if (fewest >= question.number) return "";
+    const std::string state = standing_.member(behind.front()).state;
+    return fmt::format(
+        "{} {}: it answers, and at {} it has started {} of {} operations; its own code does not "
+        "come "
+        "back, or its data differ",
+        hub_names(behind), question.phrase, state.empty() ? "its start" : state, fewest,
+        question.number);
   }
 
   void tell_missing() {
@@ -251,6 +359,9 @@ class ControlHub final : public ControlEnd {
   HubClock::time_point no_accept_before_;
   std::list<Stranger> strangers_;
   std::vector<std::unique_ptr<ControlLines>> members_;  // by rank; its own stays empty
+  std::vector<Pulse> pulses_;                           // by rank
+  std::list<Question> questions_;
+  HubClock::time_point asked_;  // the last of them
   std::optional<std::string> news_;
   bool is_complete_ = false;
   int64_t obeyed_ = 0;

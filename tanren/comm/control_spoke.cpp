@@ -28,6 +28,14 @@ class ControlSpoke final : public ControlEnd {
     for (;;) {
       const ControlDesk::Orders orders = desk_.take();
       if (orders.state) lines_.send("state " + *orders.state);
+      if (std::exchange(is_asked_, false)) {  // behind the state, so that it is that of now
+        lines_.send(fmt::format("here {}", desk_.num_operations()));
+      }
+      if (orders.question) {
+        question_ = *orders.question;
+        asked_ = SpokeClock::now();
+        lines_.send("ask " + question_);
+      }
       if (orders.failure) lines_.send("fail " + *orders.failure);
       if (orders.leave) lines_.send("bye");
       if (orders.stop) break;
@@ -37,6 +45,7 @@ class ControlSpoke final : public ControlEnd {
       if (!lines_.has_unsent()) desk_.set_done(orders.number);
       polled.wait(kPause);
       hear();
+      if (!question_.empty()) answer_for_hub();
       if (!is_complete_ && SpokeClock::now() >= end_of_patience) {
         set_news(
             fmt::format("[comm] rank {} of {} has reached the control channel of rank 0 and has "
@@ -56,10 +65,24 @@ class ControlSpoke final : public ControlEnd {
     desk_.call_back();
   }
 
+  // Where the hub itself says nothing.
+  void answer_for_hub() {
+    const ControlMember hub = standing_.member(0);
+    const bool is_there = lines_.is_open() && !hub.left;
+    // It waits for the other ranks first.
+    if (is_there && SpokeClock::now() < asked_ + kAnswerPatience + std::chrono::seconds(2)) return;
+    const std::string phrase = split_word(question_).second;
+    desk_.set_answer(is_there ? silent_text("rank 0", phrase, heard_, hub.state) : "");
+    question_.clear();
+  }
+
   void hear() {
     if (!lines_.is_open()) return;
     lines_.flush();
-    for (const auto& line : lines_.received()) obey(line);
+    for (const auto& line : lines_.received()) {
+      heard_ = SpokeClock::now();
+      obey(line);
+    }
     if (lines_.is_open()) return;
     const ControlMember hub = standing_.member(0);
     if (!hub.left) set_news(lost_text(0, hub, lines_.why_closed()));
@@ -72,6 +95,11 @@ class ControlSpoke final : public ControlEnd {
       standing_.change(0, [&](ControlMember& member) { member.state = text; });
     } else if (word == "news") {
       set_news(text);
+    } else if (word == "ask") {
+      is_asked_ = true;
+    } else if (word == "answer") {
+      question_.clear();
+      desk_.set_answer(text);
     } else if (word == "left") {
       int rank = 0;
       std::from_chars(text.data(), text.data() + text.size(), rank);
@@ -102,6 +130,9 @@ class ControlSpoke final : public ControlEnd {
   ControlDesk& desk_;
   ControlStanding& standing_;
   bool is_complete_ = false;
+  bool is_asked_ = false;
+  std::string question_;  // of this rank, until it is answered
+  SpokeClock::time_point asked_, heard_ = SpokeClock::now();
 };
 
 }  // namespace

@@ -129,6 +129,60 @@ TEST(ControlChannel, strangers_are_refused_and_disturb_nobody) {
   EXPECT_EQ(channels[0]->news(10s), "[comm] rank 1: still heard");
 }
 
+TEST(ControlChannel, names_who_has_started_the_fewest_operations_and_not_this_one) {
+  ControlGroup group(3);
+  auto channels = group.open();
+  for (const int rank : {0, 1, 1, 2, 2, 2}) channels[static_cast<size_t>(rank)]->count_operation();
+  channels[0]->set_state("step 1");
+  const std::string of_0 =
+      "rank 0 is late: it answers, and at step 1 it has started 1 of 3 operations; ";
+  TANREN_EXPECT_CONTAINS(channels[2]->held_up_by(3, "is late"), of_0);
+  channels[0]->count_operation();
+  channels[0]->count_operation();
+  channels[1]->set_state("step 2");
+  for (const size_t rank : {0, 2}) {
+    TANREN_EXPECT_CONTAINS(channels[rank]->held_up_by(3, "is late"),
+                           "rank 1 is late: it answers, and at step 2 it has started 2 of 3");
+  }
+  EXPECT_EQ(channels[2]->held_up_by(2, "is late"), "");
+  channels[1]->leave();
+  EXPECT_EQ(channels[2]->held_up_by(3, "is late"), "");
+}
+
+TEST(ControlChannel, names_who_does_not_answer) {
+  ControlGroup group(3);
+  std::vector<Channel> channels(2);
+  std::thread first([&] { channels[0] = group.channel(0); });
+  std::thread second([&] { channels[1] = group.channel(1); });
+  const Socket silent = stranger_at(group.port());
+  send_text(silent, "hello r1 3 2 77 node\nstate step 7\n");
+  first.join();
+  second.join();
+  std::vector<std::string> texts(2);
+  std::thread asks([&] { texts[1] = channels[1]->held_up_by(1, "is late"); });
+  texts[0] = channels[0]->held_up_by(1, "is late");
+  asks.join();
+  for (const auto& text : texts) {
+    TANREN_EXPECT_CONTAINS(text, "rank 2 is late: its process does not answer (");
+    TANREN_EXPECT_CONTAINS(text, " s ago at step 7");
+  }
+}
+
+TEST(ControlChannel, a_rank_0_that_does_not_answer_is_named_by_the_others) {
+  Socket listener = listening_socket("127.0.0.1", 0, false);
+  Channel channel;
+  std::thread joins([&] {
+    channel = ControlChannel::join("127.0.0.1", port_of(listener), {1, 2, "r1", 20s});
+  });
+  Socket hub;
+  while (!hub) hub = Socket(::accept(listener.descriptor(), nullptr, nullptr));
+  send_text(hub, "welcome 77 node\nstate step 9\n");
+  joins.join();
+  const std::string text = channel->held_up_by(1, "is late");
+  TANREN_EXPECT_CONTAINS(text, "rank 0 is late: its process does not answer (");
+  TANREN_EXPECT_CONTAINS(text, " s ago at step 9");
+}
+
 TEST(ControlChannel, a_stranger_behind_the_last_rank_is_let_go) {
   ControlGroup group(2);
   std::string answer;

@@ -98,7 +98,7 @@ std::unique_ptr<Communicator> gloo_communicator(const World& world,
                   return connect(world, store, own_address, longest);
                 });
   group->setTimeout(patience);
-  C10dOptions as_gloo{.name = "gloo"};
+  C10dOptions as_gloo{.name = "gloo", .patience = patience};
   as_gloo.is_busy = [gloo = group.get()] { return gloo->is_busy(); };
   return c10d_communicator(std::move(group), std::move(as_gloo), std::move(meeting.control));
 }

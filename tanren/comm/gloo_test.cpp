@@ -80,6 +80,31 @@ TEST(Gloo, a_rank_that_leaves_before_a_sum_is_said) {
   TANREN_EXPECT_CONTAINS(error, "rank 1 has left");
 }
 
+TEST(Gloo, a_rank_that_answers_and_does_not_come_to_a_sum_is_named) {
+  const testing::TemporaryFolder folder;
+  const std::string meeting = "file://" + (folder.path() / "meeting").string();
+  std::vector<std::string> errors(3);
+  testing::run_ranks(
+      3, [&](int rank) { return gloo_communicator(testing::world_at(rank, 3, meeting), 2s); },
+      [&](Communicator& comm) {
+        comm.sum(at::zeros({2}));
+        errors[static_cast<size_t>(comm.rank())] = error_of<CommError>([&] {
+          for (;;) {
+            if (comm.rank() != 1) comm.sum(at::zeros({2}));
+            comm.check();
+            std::this_thread::sleep_for(1ms);
+          }
+        });
+      });
+  for (const auto& error : errors) {
+    TANREN_EXPECT_CONTAINS(
+        error,
+        "[comm] rank 1 did not come to a sum over gloo and 3 ranks within 2 s "
+        "(parallel.patience): it answers, and at its start it has started 1 of 2 "
+        "operations");
+  }
+}
+
 TEST(Gloo, one_rank_alone_works) {
   on_gloo_ranks(1, [](Communicator& comm) {
     at::Tensor mine = at::ones({2});

@@ -12,12 +12,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <future>
 #include <random>
 #include <sstream>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -30,7 +33,34 @@ using Store = c10::intrusive_ptr<c10d::Store>;
 
 bool is_elsewhere(const World& world) { return world.local_size < world.size; }
 
+// c10d waits without end for the answer to its greeting, which a stranger at the port never gives. So it
+// connects on a thread of its own, which is left alone with its connection when the time is over.
+Store store_of_rank_0(const World& world, const c10d::TCPStoreOptions& options,
+                      Clock::time_point end) {
+  constexpr std::chrono::seconds kShortest{2};  // where rank 0 came late
+  std::packaged_task<Store()> task([host = world.host, options]() -> Store {
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  });
+  auto store = task.get_future();
+  std::thread(std::move(task)).detach();
+  std::string what = "does not answer as";
+  if (store.wait_until(std::max(end, Clock::now() + kShortest)) == std::future_status::ready) {
+    try {
+      return store.get();
+    } catch (const std::exception&) {  // c10d's text tells of its own protocol
+      what = "answers otherwise than";
+    }
+  }
+  throw CommError(
+      fmt::format("[comm] something receives at {} and {} rank 0 of a tanren run would: rank {} of "
+                  "{} gives up after {} s; is rank 0 there, and are MASTER_ADDR and MASTER_PORT, "
+                  "or the meeting, its own? Else take another port",
+                  place_of(world), what, world.rank, world.size,
+                  std::chrono::duration<double>(options.timeout).count()));
+}
+
 Store store_at_address(const World& world, std::chrono::milliseconds patience) {
+  const auto end = Clock::now() + patience;
   c10d::TCPStoreOptions options;
   options.isServer = world.rank == 0 && !world.has_agent_store;
   options.port = static_cast<uint16_t>(world.port);
@@ -44,13 +74,14 @@ Store store_at_address(const World& world, std::chrono::milliseconds patience) {
     options.masterListenFd = listener.release();
   } else {
     try {
-      connected_socket(world.host, world.port, Clock::now() + patience);
+      connected_socket(world.host, world.port, end);
     } catch (const CommError& error) {
       throw CommError(fmt::format(
           "[comm] rank {} of {} does not reach rank 0: {}; is it running, and are MASTER_ADDR and "
           "MASTER_PORT, or the meeting, its own?",
           world.rank, world.size, std::string_view(error.what()).substr(sizeof "[comm]")));
     }
+    return store_of_rank_0(world, options, end);
   }
   return c10::make_intrusive<c10d::TCPStore>(world.host, options);
 }
@@ -58,7 +89,7 @@ Store store_at_address(const World& world, std::chrono::milliseconds patience) {
 Store store_in_file(const World& world, std::chrono::milliseconds patience) {
   const auto folder = std::filesystem::path(world.file).parent_path();
   if (!std::filesystem::is_directory(folder)) {  // c10d would wait for it
-    throw CommError(
+    throw ConfigError(
         fmt::format("[comm] the ranks cannot meet at {}: there is no folder {}; make it",
                     world.file, folder.string()));
   }
@@ -81,7 +112,7 @@ class Arrival {
     const std::string own = fmt::format("{}, pid {}", machine_name(), ::getpid());
     if (store_->add(key_of(world_.rank), 1) > 1) {
       const std::string who = "who/" + std::to_string(world_.rank);
-      fail(fmt::format(
+      fail<ConfigError>(fmt::format(
           "[comm] two processes say that they are rank {} of {} at {}: ({}) and ({}); each needs a "
           "RANK of its own, each run a {}",
           world_.rank, world_.size, place_of(world_),
@@ -91,7 +122,7 @@ class Arrival {
     store_->set("who/" + std::to_string(world_.rank), own);
     if (world_.rank == 0) store_->set("size", std::to_string(world_.size));
     for (int rank = 0; rank < world_.size; ++rank) {
-      if (!await(key_of(rank))) fail(missing_from(rank));
+      if (!await(key_of(rank))) fail<CommError>(missing_from(rank));
       if (rank == 0 && await("size")) check_size(own);
     }
     // All are there and have compared. Rank 0 settles whether they go on; what is found later is told
@@ -99,7 +130,7 @@ class Arrival {
     store_->set("counted/" + std::to_string(world_.rank), "yes");
     if (world_.rank != 0) return;
     for (int rank = 0; rank < world_.size; ++rank) {
-      if (!await("counted/" + std::to_string(rank))) fail(silent_text(rank));
+      if (!await("counted/" + std::to_string(rank))) fail<CommError>(silent_text(rank));
     }
     if (store_->add("verdict", 1) == 1) return;
     while (await("failed")) {  // throws what it says
@@ -109,7 +140,7 @@ class Arrival {
 
   // What rank 0 says under `key`, once it does. CommError.
   std::string told(const std::string& key) {
-    if (!await(key)) fail(silent_text(0));
+    if (!await(key)) fail<CommError>(silent_text(0));
     return store_->get_to_str(key);
   }
   void tell(const std::string& key, const std::string& text) { store_->set(key, text); }
@@ -118,14 +149,16 @@ class Arrival {
   static std::string key_of(int rank) { return "rank/" + std::to_string(rank); }
   double seconds() const { return std::chrono::duration<double>(patience_).count(); }
 
-  // False when patience has ended. CommError where another rank has found something wrong.
+  // False when patience has ended. What another rank has found wrong is thrown here too.
   bool await(const std::string& key) {
     const std::chrono::milliseconds pause(world_.file.empty() ? 2 : 20);
     for (;;) {
       if (store_->check({"failed"})) {
         const std::string text = store_->get_to_str("failed");
+        const bool is_input = store_->check({"input"});
         store_->add("heard", 1);
         linger();
+        if (is_input) throw ConfigError(text);
         throw CommError(text);
       }
       if (store_->check({key})) return true;
@@ -134,11 +167,15 @@ class Arrival {
     }
   }
 
+  template <class Failure>
   [[noreturn]] void fail(const std::string& text) {
-    if (store_->add("verdict", 1) == 1) store_->set("failed", text);
+    if (store_->add("verdict", 1) == 1) {
+      if (std::is_same_v<Failure, ConfigError>) store_->set("input", "wrong");
+      store_->set("failed", text);  // last: who reads it asks for the other
+    }
     store_->add("heard", 1);
     linger();
-    throw CommError(text);
+    throw Failure(text);
   }
 
   // With rank 0 the store goes: those that are here hear of it first.
@@ -154,7 +191,7 @@ class Arrival {
   void check_size(const std::string& own) {
     const std::string size = store_->get_to_str("size");
     if (size == std::to_string(world_.size)) return;
-    fail(
+    fail<ConfigError>(
         fmt::format("[comm] rank {} ({}) was started as one of {} ranks, rank 0 at {} as one of "
                     "{}; give all the same WORLD_SIZE",
                     world_.rank, own, world_.size, place_of(world_), size));
@@ -230,7 +267,7 @@ Meeting meet(const World& world, std::chrono::milliseconds patience) {
     Meeting meeting{store, nullptr, address_of(world)};
     meeting.control = open_control(arrival, world, meeting.own_address, patience);
     return meeting;
-  } catch (const CommError&) {
+  } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
     throw CommError(fmt::format("[comm] rank {} of {} lost the others while they met at {}: {}",

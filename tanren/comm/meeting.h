@@ -21,7 +21,8 @@ struct Meeting {
   std::string own_address;  // of this machine, as the others reach it
 };
 
-// Waits until all ranks of `world` are there, at most `patience`. CommError.
+// Waits until all ranks of `world` are there, at most `patience`. CommError; ConfigError for a place
+// where they cannot meet and for ranks that were not started as one run, on all that came.
 Meeting meet(const World& world, std::chrono::milliseconds patience);
 
 }  // namespace tanren

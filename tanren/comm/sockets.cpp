@@ -35,8 +35,8 @@ Addresses addresses_of(const std::string& host, int port) {
   addrinfo* found = nullptr;
   const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (error != 0) {
-    throw CommError(fmt::format("[comm] the host \"{}\" has no address: {}; is it spelt right?",
-                                host, ::gai_strerror(error)));
+    throw ConfigError(fmt::format("[comm] the host \"{}\" has no address: {}; is it spelt right?",
+                                  host, ::gai_strerror(error)));
   }
   return {found, &::freeaddrinfo};
 }
@@ -140,9 +140,11 @@ Socket listening_socket(const std::string& host, int port, bool from_elsewhere) 
                       : listener_on_all_addresses(port);
   if (socket) return socket;
   const int error = errno;
-  throw CommError(fmt::format("[comm] cannot receive the other ranks at port {} of {}: {}{}", port,
-                              host, std::strerror(error),
-                              error == EADDRINUSE ? "; take a free port" : ""));
+  const std::string text =
+      fmt::format("[comm] cannot receive the other ranks at port {} of {}: {}{}", port, host,
+                  std::strerror(error), error == EADDRINUSE ? "; take a free port" : "");
+  if (port != 0) throw ConfigError(text);
+  throw CommError(text);
 }
 
 int port_of(const Socket& listener) {

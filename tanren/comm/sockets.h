@@ -32,13 +32,14 @@ class Socket {
 };
 
 // Accepts connections to `host`: on the loopback alone where that is its address and all ranks are
-// on this machine, on all addresses otherwise. Port 0: any free one. CommError, also where it is
-// taken.
+// on this machine, on all addresses otherwise. Port 0: any free one, or CommError. ConfigError where the
+// one that is given cannot be had, as if it is taken.
 Socket listening_socket(const std::string& host, int port, bool from_elsewhere);
 int port_of(const Socket& listener);
 
 // Non-blocking, connected to one of the addresses of `host`; tried again until `end`, for its
-// listener may come later. CommError with the last reason.
+// listener may come later. CommError with the last reason. Here as there, a host
+// without an address is a ConfigError.
 Socket connected_socket(const std::string& host, int port,
                         std::chrono::steady_clock::time_point end);
 

@@ -129,12 +129,13 @@ void DataParallel::check_alike(const Facts& mine) const {
     size_t i = 0;
     while (i + 1 < common && first[i] == other[i] && first[i + 1] == other[i + 1]) i += 2;
     const auto told = [&](const std::vector<std::string>& facts) {
-      return i + 1 < facts.size() ? facts[i] + " " + facts[i + 1] : std::string("nothing more");
+      if (i + 1 >= facts.size()) return std::string("nothing more");
+      return facts[i] + " " + (facts[i + 1].empty() ? "none" : facts[i + 1]);
     };
     settle(*communicator_);
-    throw CommError("[parallel] rank " + std::to_string(rank) + " has " + told(other) +
-                    ", rank 0 has " + told(first) +
-                    "; start every rank with the same program, config and data");
+    throw ConfigError("[parallel] rank " + std::to_string(rank) + " has " + told(other) +
+                      ", rank 0 has " + told(first) +
+                      "; start every rank with the same program, config and data");
   }
 }
 

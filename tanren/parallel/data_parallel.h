@@ -43,7 +43,7 @@ class DataParallel {
 
   // All names that some rank has: rank 0's first, in its order, then what others have beside.
   std::vector<std::string> agree_names(const std::vector<std::string>& mine) const;
-  // CommError naming the first fact that differs, the ranks and both values.
+  // ConfigError naming the first fact that differs, the ranks and both values.
   void check_alike(const Facts& mine) const;
   // Every tensor becomes rank 0's. Same shapes and dtypes everywhere.
   void take_from_first(const std::vector<at::Tensor>& tensors) const;

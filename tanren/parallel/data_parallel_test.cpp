@@ -22,7 +22,7 @@ DataParallel of(Communicator& communicator) {
 std::string message_of(const std::function<void()>& work) {
   try {
     work();
-  } catch (const CommError& error) {
+  } catch (const Error& error) {
     return error.what();
   }
   return "";
@@ -49,6 +49,17 @@ TEST(DataParallel, a_fact_that_is_missing_is_named) {
     if (comm.rank() == 1) facts.pop_back();
     const std::string message = message_of([&] { of(comm).check_alike(facts); });
     EXPECT_NE(message.find("rank 1 has nothing more, rank 0 has b 2"), std::string::npos)
+        << message;
+  });
+}
+
+TEST(DataParallel, a_fact_that_a_rank_has_not_set_reads_none) {
+  testing::on_ranks(2, [](Communicator& comm) {
+    const std::string message = message_of([&] {
+      of(comm).check_alike({{"run.stop_after", comm.rank() == 1 ? "2" : ""}});
+    });
+    EXPECT_NE(message.find("rank 1 has run.stop_after 2, rank 0 has run.stop_after none; start"),
+              std::string::npos)
         << message;
   });
 }

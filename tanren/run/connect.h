@@ -21,7 +21,7 @@ namespace tanren {
 // The connection that the config asks for; waits until every rank is there. CommError, ConfigError.
 std::shared_ptr<Communicator> connect(const RunConfig& config, const World& world);
 
-// CommError naming the first key that differs over ranks and must not.
+// ConfigError naming the first key that differs over ranks and must not.
 void check_same_config(const std::shared_ptr<Communicator>& ranks, const RunConfig& config);
 
 // `work` with this process's connection. What it throws ends the other ranks too, and comes out.
@@ -37,7 +37,7 @@ auto with_ranks(const RunConfig& config, const World& world, const Work& work) {
   }
 }
 
-// CommError naming what differs in the data that the ranks have read: sizes, or samples looked at here
+// ConfigError naming what differs in the data that the ranks have read: sizes, or samples looked at here
 // and there.
 void check_same_data(const std::shared_ptr<Communicator>& ranks, const Dataset& train,
                      const Dataset* eval);

@@ -294,8 +294,13 @@ RunOutput run(const RunInput& input, const Registry& registry) {
            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   const World world = world_of(process_environment(), input.config.parallel.meeting);
+  const auto tell_meeting = [&](bool waits) {
+    if (input.meeting && world.size > 1) input.meeting(waits);
+  };
   try {
+    tell_meeting(true);
     return with_ranks(input.config, world, [&](const std::shared_ptr<Communicator>& ranks) {
+      tell_meeting(false);
       return run_all(input, registry, ranks, elapsed);
     });
   } catch (const c10::OutOfMemoryError& error) {  // outside of any step

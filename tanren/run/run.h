@@ -26,6 +26,9 @@ struct RunInput {
   std::filesystem::path folder;             // of the run
   std::vector<Sink*> sinks;                 // beside the log file's
   const std::atomic<bool>* stop = nullptr;  // set: save and stop
+  // Of several processes: true before this one waits for the others, false once all have met; nobody
+  // looks at `stop` between.
+  std::function<void(bool waits)> meeting;
   // Told on rank 0 once the plan is made and before the first step; `ranks`: a line on each of several.
   std::function<void(const Plan&, const std::optional<std::filesystem::path>& resumed_from,
                      const std::vector<std::string>& ranks)>

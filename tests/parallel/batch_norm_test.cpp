@@ -304,7 +304,7 @@ TEST(NormOverRanksOf, ranks_that_would_cut_otherwise_do_not_start) {
     RankRun run(own, *data, comm);
     try {
       begin_alike(run.state, run.parts);
-    } catch (const CommError& error) {
+    } catch (const ConfigError& error) {
       const std::lock_guard lock(mutex);
       message = error.what();
     }

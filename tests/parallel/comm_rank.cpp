@@ -28,7 +28,7 @@ void pause_for_a_while() { std::this_thread::sleep_for(2ms); }
 // What the ranks do, step by step; true at the end.
 bool step_of(const std::string& what, tanren::Communicator& comm, int step,
              const at::Tensor& data) {
-  if (what == "sums") {  // nearly always in one
+  if (what == "sums" || what == "impatient") {  // nearly always in one
     comm.sum(data);
   } else if (what == "broadcasts") {  // a payload is half on its way
     comm.broadcast(data, 0);
@@ -80,7 +80,8 @@ int run(const std::string& what, const tanren::World& world, const std::string& 
     say("met");
     std::this_thread::sleep_for(10min);
   }
-  const auto comm = tanren::make_communicator(world, {.meeting = meeting, .patience = 10min});
+  const auto comm = tanren::make_communicator(
+      world, {.meeting = meeting, .patience = what == "impatient" ? 5s : 600s});
   say("ready");
   const at::Tensor data = at::zeros({what == "broadcasts" ? 16'000'000 : 300'000});
   for (int step = 1;; ++step) {

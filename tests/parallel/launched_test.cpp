@@ -236,6 +236,24 @@ TEST_F(Launched, an_interrupt_stops_all_after_the_same_update_and_the_run_goes_o
   }
 }
 
+// Nothing has begun then, and nobody would look for a wish to stop until patience ends.
+TEST_F(Launched, a_signal_ends_a_rank_that_waits_for_the_others_at_once) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const fs::path meeting = at("meeting" + std::to_string(signal));
+    LauncherProcess launcher(
+        folder_.path(),
+        {"-n", "1", "--nodes", "2", "--node-rank", "0", "--master", "127.0.0.1:29511", "run",
+         "run.toml", "--out", "none", "--set", "parallel.meeting=file://" + meeting.string()});
+    ASSERT_TRUE(comes_true([&] { return fs::exists(meeting); })) << launcher.err();
+    launcher.send(signal);
+    EXPECT_EQ(launcher.wait(20), 130) << launcher.err();
+    TANREN_EXPECT_CONTAINS(launcher.err(),
+                           "[run] stopped by a signal while it waited for the other");
+    EXPECT_EQ(launcher.left(), std::vector<pid_t>{});
+    EXPECT_FALSE(fs::exists(at("none")));
+  }
+}
+
 // As ranks, each with the words of $SET on top.
 std::string by_rank(const std::string& set) {
   return "-- sh -c '" + set + "; exec " + kTanren +
@@ -246,7 +264,7 @@ TEST_F(Launched, another_config_on_a_rank_is_named_with_the_key) {
   const auto differs = [&](const std::string& set, const std::string& of_1,
                            const std::string& of_0) {
     fs::remove_all(at("out"));
-    expect_line(launch(2, by_rank("SET=" + set)), 1,
+    expect_line(launch(2, by_rank("SET=" + set)), 2,
                 "\\[parallel\\] rank 1 has " + of_1 + ", rank 0 has " + of_0 +
                     "; start every rank with the same program, config and data");
   };
@@ -267,7 +285,7 @@ TEST_F(Launched, other_data_on_a_rank_are_named) {
     folder_.file("run.toml",
                  "[run]\nsteps = 3\n[model]\nkind = \"mlp\"\n[batch]\nglobal_batch = 2\n"
                  "[data.train]\nkind = \"csv\"\npath = \"data0.csv\"\nclasses = 2\n");
-    expect_line(launch(2, by_rank("SET=data.train.path=\"'\"'\"'\"data$RANK.csv\"'\"'\"'\"")), 1,
+    expect_line(launch(2, by_rank("SET=data.train.path=\"'\"'\"'\"data$RANK.csv\"'\"'\"'\"")), 2,
                 "\\[parallel\\] rank 1 has " + of_1 + ", rank 0 has " + of_0 + "; start .*");
   };
   differs("1,2,0\n3,4,1\n", "samples of data.train 2", "samples of data.train 4");
@@ -285,7 +303,7 @@ TEST_F(Launched, what_one_rank_refuses_ends_all) {
 TEST_F(Launched, two_processes_with_one_rank_are_told) {
   const auto result = launch(3, "-- sh -c 'RANK=$((RANK > 0)); sleep $LOCAL_RANK; exec " + kTanren +
                                     " run run.toml --quiet --out out --set parallel.patience=20'");
-  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.code, 2);
   TANREN_EXPECT_CONTAINS(result.output, "two processes say that they are rank 1 of 3 at ");
 }
 

@@ -233,7 +233,7 @@ TEST(Start, another_model_seed_or_batch_on_a_rank_is_named) {
       RankRun run(config, data, comm);
       try {
         begin_alike(run.state, run.parts);
-      } catch (const CommError& error) {
+      } catch (const ConfigError& error) {
         const std::lock_guard lock(mutex);
         message = error.what();
       }

@@ -110,6 +110,31 @@ TEST(LostRanks, in_worlds_of_two_and_three_too) {
   }
 }
 
+// Their connections stay, so that only the end of patience tells.
+TEST(LostRanks, that_are_stopped_are_named_when_patience_ends) {
+  Ranks of_three(3, "impatient"), of_two(2, "impatient");
+  const auto stop = [](Ranks& ranks, int victim) {
+    ranks.await("step 20 is done");
+    ranks[victim].signal(SIGSTOP);
+  };
+  const auto expect_named = [](Ranks& ranks, int victim) {
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+      if (rank == victim) continue;
+      EXPECT_EQ(ranks[rank].ended(40s), 3) << ranks[rank].text();
+      TANREN_EXPECT_CONTAINS(
+          ranks[rank].text(),
+          "[comm] rank " + std::to_string(victim) + " did not come to a sum over gloo and " +
+              std::to_string(ranks.size()) +
+              " ranks within 5 s (parallel.patience): its process does not answer");
+      TANREN_EXPECT_CONTAINS(ranks[rank].text(), " s ago at step ");
+    }
+  };
+  stop(of_three, 1);
+  stop(of_two, 0);
+  expect_named(of_three, 1);
+  expect_named(of_two, 0);
+}
+
 TEST(FailedRank, s_own_error_reaches_all_that_wait) {
   for (const int size : {1, 2, 4}) {
     Ranks ranks(size, "error");
