@@ -29,6 +29,7 @@ constexpr std::chrono::seconds kGrace{2};
 // After SIGTERM.
 constexpr std::chrono::seconds kTermGrace{3};
 
+constexpr int kRefused = 2;    // exit code of bad input
 constexpr int kStopped = 130;  // exit code of a run that a signal stopped and that can go on
 
 // The ranks of this machine from start to end: what they print, which signals they get, who failed first.
@@ -60,7 +61,8 @@ class Ranks {
   void ask_to_end(Clock::time_point now);
   void kill_all();
   void stop_folding();
-  bool all_said_the_same() const;
+  bool say_one_thing(const ChildEnd& one, const ChildEnd& other) const;
+  bool all_said_one_thing() const;
   const Failure& cause() const;
   int report();
 
@@ -164,11 +166,7 @@ void Ranks::ended(const ChildEnd& end) {
     return;
   }
   failures_.push_back({end, output_.last_error_line(end.child)});
-  const Failure& first = failures_.front();
-  if (end.signal != 0 || end.code != first.end.code ||
-      output_.held(end.child) != output_.held(first.end.child)) {
-    stop_folding();
-  }
+  if (!say_one_thing(end, failures_.front().end)) stop_folding();
   if (!folding_) output_.release_held();
   if (stage_ == Stage::running) {
     stage_ = Stage::grace;
@@ -210,14 +208,28 @@ void Ranks::stop_folding() {
   output_.release_held();
 }
 
+// What a rank that heard of `cause` says: "[comm] rank 0: <cause>".
+bool is_echo(const std::string& said, const std::string& cause) {
+  return said.rfind("[comm] rank ", 0) == 0 && said.size() > cause.size() &&
+         said.compare(said.size() - cause.size(), cause.size(), cause) == 0 &&
+         std::count(said.begin(), said.end(), '\n') == 1;
+}
+
+// The same words, or bad input of one rank and what the other heard of it.
+bool Ranks::say_one_thing(const ChildEnd& one, const ChildEnd& other) const {
+  if (one.signal != 0 || other.signal != 0) return false;
+  const std::string said = output_.held(one.child), other_said = output_.held(other.child);
+  if (said.empty() || other_said.empty()) return said == other_said && one.code == other.code;
+  if (one.code == other.code) return said == other_said;
+  return (one.code == kRefused && is_echo(other_said, said)) ||
+         (other.code == kRefused && is_echo(said, other_said));
+}
+
 // Then it is said once, as by one process. One rank of several machines still says which it is.
-bool Ranks::all_said_the_same() const {
+bool Ranks::all_said_one_thing() const {
   if (!folding_ || failures_.size() != pids_.size()) return false;
   if (pids_.size() == 1 && options_.nodes > 1) return false;
-  const std::string first = output_.held(failures_.front().end.child);
-  return !first.empty() &&
-         std::all_of(failures_.begin(), failures_.end(),
-                     [&](const auto& failure) { return output_.held(failure.end.child) == first; });
+  return !output_.held(failures_.front().end.child).empty();
 }
 
 // Ranks that fail because they lost another one say so in a line that begins with "[comm]": they are
@@ -232,8 +244,11 @@ const Ranks::Failure& Ranks::cause() const {
 }
 
 int Ranks::report() {
-  if (all_said_the_same()) {
-    const ChildEnd end = failures_.front().end;
+  if (all_said_one_thing()) {
+    const auto refused = std::find_if(failures_.begin(), failures_.end(), [](const auto& failure) {
+      return failure.end.code == kRefused;
+    });
+    const ChildEnd end = (refused == failures_.end() ? failures_.front() : *refused).end;
     const std::string said = output_.held(end.child);
     output_.drop_held();
     output_.say(said);

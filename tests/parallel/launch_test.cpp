@@ -355,6 +355,17 @@ TEST_F(Launch, what_all_ranks_refuse_alike_is_said_once) {
   EXPECT_EQ(result.out, "");
 }
 
+// Whoever ends first.
+TEST_F(Launch, what_one_rank_refuses_and_the_others_heard_of_is_said_once) {
+  for (const char* pause : {"0.$RANK", "0.$((9 - RANK))"}) {
+    const std::string heard = "echo '[comm] rank 1: [run] out is finished; go on' >&2; exit 1";
+    const auto result = launch(3, kTogether + "sleep " + pause + "\n[ $RANK = 1 ] || { " + heard +
+                                      "; }\necho '[run] out is finished; go on' >&2; exit 2");
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.err, "[run] out is finished; go on\n");
+  }
+}
+
 TEST_F(Launch, ranks_that_fail_with_other_words_all_have_their_say) {
   const auto result = launch(3, kTogether + "echo \"[config] rank $RANK differs\" >&2; exit 2");
   EXPECT_EQ(result.code, 2);
