@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 namespace tanren {
 
@@ -74,7 +73,7 @@ std::vector<std::string> gather_texts(Communicator& comm, const std::string& min
   std::vector<std::string> texts(static_cast<size_t>(comm.world_size()));
   if (longest == 0) return texts;
   const at::Tensor bytes = at::empty({static_cast<int64_t>(mine.size())}, at::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), mine.data(), mine.size());
+  std::copy(mine.begin(), mine.end(), static_cast<char*>(bytes.mutable_data_ptr()));  // or nothing
   const at::Tensor all = gather_bytes(comm, bytes, longest).to(at::kCPU);
   for (int64_t rank = 0; rank < comm.world_size(); ++rank) {
     const at::Tensor row = all.select(0, rank);
