@@ -1,6 +1,7 @@
 // global_norm: the 2-norm of gradients. On the CPU its sum is exact to a few roundings however many
-// elements there are (torch's own, in one fp32 accumulator a lane, is off by 1e-3 at a million), so that
-// shares of gradients, measured apart, give the norm of the whole. Thread-safe.
+// elements there are (torch 2.11's, whose few fp32 accumulators take all, was off by 5e-4 for 13 million
+// normal numbers in one tensor, by 1e-2 for 124 million), so that shares of gradients, measured apart,
+// give the norm of the whole. Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>

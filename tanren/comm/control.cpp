@@ -116,9 +116,8 @@ std::string lost_text(int rank, const ControlMember& member, const std::string& 
 std::string silent_text(const std::string& ranks, const std::string& phrase,
                         std::chrono::steady_clock::time_point heard, const std::string& state) {
   return fmt::format(
-      "{} {}: its process does not answer (stopped, or its machine is gone), and was last heard {} "
-      "s "
-      "ago at {}",
+      "{} {}: its process does not answer (stopped, or its machine is gone), and was last heard "
+      "{} s ago at {}",
       ranks, phrase,
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - heard)
           .count(),

@@ -319,8 +319,7 @@ class ControlHub final : public ControlEnd {
     const std::string state = standing_.member(behind.front()).state;
     return fmt::format(
         "{} {}: it answers, and at {} it has started {} of {} operations; its own code does not "
-        "come "
-        "back, or its data differ",
+        "come back, or its data differ",
         hub_names(behind), question.phrase, state.empty() ? "its start" : state, fewest,
         question.number);
   }

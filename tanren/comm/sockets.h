@@ -38,8 +38,8 @@ Socket listening_socket(const std::string& host, int port, bool from_elsewhere);
 int port_of(const Socket& listener);
 
 // Non-blocking, connected to one of the addresses of `host`; tried again until `end`, for its
-// listener may come later. CommError with the last reason. Here as there, a host
-// without an address is a ConfigError.
+// listener may come later. CommError with the last reason. Here as there, a host without an address is
+// a ConfigError.
 Socket connected_socket(const std::string& host, int port,
                         std::chrono::steady_clock::time_point end);
 

@@ -450,6 +450,7 @@ TEST_F(Launch, a_signal_goes_to_all_ranks_once_and_they_take_their_time) {
     EXPECT_EQ(launcher.out(), "saved\n");
     TANREN_EXPECT_CONTAINS(launcher.err(),
                            " went to all ranks, to stop them; a second one kills them\n");
+    EXPECT_EQ(contains(launcher.err(), "signal 1 (Hangup) came, and signal 15"), signal == SIGHUP);
     EXPECT_FALSE(contains(launcher.err(), "failed"));
   }
 }

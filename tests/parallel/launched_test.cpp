@@ -227,6 +227,7 @@ TEST_F(Launched, an_interrupt_stops_all_after_the_same_update_and_the_run_goes_o
     EXPECT_EQ(launcher.wait(), 130) << launcher.err();
     const int64_t stopped = last_checkpoint("cut");
     TANREN_EXPECT_CONTAINS(launcher.out(), "stopped at step " + std::to_string(stopped));
+    TANREN_EXPECT_CONTAINS(launcher.out(), " launch -n 3 run cut\n");  // the way to go on
     EXPECT_GT(stopped, 20);
     EXPECT_LT(stopped, 200);
     EXPECT_EQ(launcher.left(), std::vector<pid_t>{});
