@@ -96,7 +96,7 @@ void gather_parts(const std::vector<Given>& ranks, size_t share) {
 
 struct ThreadGroup::Shared {
   Shared(int size, Options given)
-      : world_size(size), options(std::move(given)), next(static_cast<size_t>(size), 0) {}
+      : world_size(size), options(given), next(static_cast<size_t>(size), 0) {}
 
   std::shared_ptr<Call> start(int rank, const char* kind, const Given& given,
                               const Combine& combine);
@@ -287,7 +287,7 @@ class ThreadCommunicator final : public Communicator {
 ThreadGroup::ThreadGroup(int world_size) : ThreadGroup(world_size, Options{}) {}
 
 ThreadGroup::ThreadGroup(int world_size, Options options)
-    : shared_(std::make_shared<Shared>(world_size, std::move(options))) {}
+    : shared_(std::make_shared<Shared>(world_size, options)) {}
 
 std::unique_ptr<Communicator> ThreadGroup::communicator(int rank) const {
   return std::make_unique<ThreadCommunicator>(shared_, rank);

@@ -43,6 +43,7 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"micro_batch_size", "batch.microbatch"},
     {"train_batch_size", "batch.global_batch"},
     {"batch_size", "batch.global_batch"},
+    {"batch.size", "batch.global_batch"},
     {"eval_batch_size", "evaluate.batch"},
     {"effective_batch_size", "batch.global_batch"},
     {"lr", "optimizer.learning_rate"},
@@ -282,6 +283,11 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"tokenizer_name", "data.train.tokenizer"},
     {"tokenizer_name_or_path", "data.train.tokenizer"},
     {"pad_to_max_length", "data.train.padding = \"fixed\""},
+    {"data.train.file", "data.train.path"},
+    {"data.eval.file", "data.eval.path"},
+    {"clip.grad", "clip.norm"},
+    {"memory.max", "memory.limit"},
+    {"max_memory", "memory.limit"},
     {"max_seq_length", "data.train.context"},
     {"max_seq_len", "data.train.context"},
     {"eos_token_id", "data.train.document_end"},
@@ -305,23 +311,36 @@ std::string folded(std::string_view text) {
   return result;
 }
 
-// The key of `keys` that people mean by `key`; empty if none is near.
+// What people mean by `key` of `keys`; empty if none is near.
 std::string nearest_key(const std::string& key, const std::vector<std::string>& keys) {
+  constexpr size_t kTelling = 4;  // letters: shorter names are near to nearly everything
   const std::string last(last_part(key));
   const std::string prefix = key.substr(0, key.size() - last.size());
-  std::vector<std::string> same_name, in_section, last_parts;
+  std::vector<std::string> same_name, in_section, last_parts, sharing;
   for (const auto& known : keys) {
-    last_parts.emplace_back(last_part(known));
-    if (last_parts.back() == last) same_name.push_back(known);
-    if (known == prefix + last_parts.back()) in_section.push_back(last_parts.back());
+    const std::string name(last_part(known));
+    last_parts.push_back(name);
+    if (name == last) same_name.push_back(known);
+    if (known != prefix + name) continue;
+    in_section.push_back(name);
+    if (name == last) return known;
+    const bool contains =
+        name.find(last) != std::string::npos || last.find(name) != std::string::npos;
+    if (contains && std::min(name.size(), last.size()) >= kTelling) sharing.push_back(name);
   }
-  if (!same_name.empty()) {  // the right name in a wrong section
-    const auto best = nearest(key, same_name);
-    return best.empty() ? same_name.front() : best;
-  }
+  const auto closest = [](const std::string& asked, const std::vector<std::string>& names) {
+    const auto best = nearest(asked, names);
+    return best.empty() && !names.empty() ? names.front() : best;
+  };
+  // The right name in a wrong section, a part of a name of this one, or either.
+  const auto elsewhere = closest(key, same_name);
+  const auto here = sharing.empty() ? "" : prefix + closest(last, sharing);
+  if (!elsewhere.empty() && !here.empty()) return here + " or " + elsewhere;
+  if (!elsewhere.empty() || !here.empty()) return elsewhere + here;
   // A slip: within its section rather than, equally far, anywhere.
+  if (last.size() < kTelling) last_parts = in_section;
   const auto best = nearest(last, {nearest(last, in_section), nearest(last, last_parts)});
-  if (best.empty()) return nearest(key, keys);
+  if (best.empty()) return in_section.empty() ? nearest(key, keys) : "";
   if (std::find(in_section.begin(), in_section.end(), best) != in_section.end()) {
     return prefix + best;
   }
@@ -332,9 +351,9 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
 }  // namespace
 
 std::optional<std::string> synonym(std::string_view key, std::string_view value) {
-  const std::string last = folded(last_part(key));
+  const std::string whole = folded(key);
   for (const auto& [name, ours] : kSynonyms) {
-    if (name != last) continue;
+    if (name != whole && name != last_part(whole)) continue;
     if (const auto word = word_synonym(ours, value)) {
       return std::string(ours) + " = \"" + *word + "\"";
     }
@@ -347,7 +366,12 @@ std::string advice(const std::string& key, const std::vector<std::string>& keys,
                    std::string_view value) {
   if (const auto known = synonym(key, value)) return "; here it is " + *known;
   const auto best = nearest_key(folded(key), keys);
-  return best.empty() ? "; see tanren help" : "; nearest: " + best;
+  if (!best.empty()) return "; nearest: " + best;
+  const auto section = key.substr(0, key.size() - last_part(key).size());
+  const bool known = !section.empty() && std::any_of(keys.begin(), keys.end(), [&](const auto& k) {
+    return k == section + std::string(last_part(k));
+  });
+  return known ? "; see tanren help " + section.substr(0, section.size() - 1) : "; see tanren help";
 }
 
 std::string nearest_section(const std::string& name, const std::vector<std::string>& keys) {

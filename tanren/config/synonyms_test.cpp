@@ -113,6 +113,11 @@ TEST(Synonyms, advise_the_right_name_before_a_similar_one) {
   EXPECT_EQ(advice("micro_batches", keys), "; nearest: batch.microbatch");
   EXPECT_EQ(advice("optimizer.warmup_stps", keys), "; nearest: schedule.warmup_steps");
   EXPECT_EQ(advice("optimizer.growth_factor", keys), "; nearest: precision.growth_factor");
+  EXPECT_EQ(advice("batch.global", keys), "; nearest: batch.global_batch");
+  EXPECT_EQ(advice("precision.scale", keys), "; nearest: precision.loss_scale or data.train.scale");
+  EXPECT_EQ(advice("batch.size", keys), "; here it is batch.global_batch");
+  EXPECT_EQ(advice("memory.xyz", keys), "; see tanren help memory");
+  EXPECT_EQ(advice("clip.max_norm_value", keys), "; nearest: clip.norm");
   EXPECT_EQ(advice("Model.Dropout", keys), "; nearest: model.dropout");
   EXPECT_EQ(advice("qqqqqqqqqqqqqqqqqqqqqqqqqqq", keys), "; see tanren help");
 }

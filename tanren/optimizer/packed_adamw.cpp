@@ -210,6 +210,7 @@ std::unique_ptr<Optimizer> make_packed_adamw(const OptimizerOptions& options,
   std::vector<Group> packed, rest;
   for (Group& group : groups) (group.part == kPacked ? packed : rest).push_back(std::move(group));
   std::vector<int64_t> begins;
+  begins.reserve(parameters.size());
   for (const NamedParameter& parameter : parameters) begins.push_back(parameter.begin);
   return std::make_unique<PackedAdamW>(options, std::move(packed), std::move(rest), way,
                                        std::move(begins));

@@ -62,12 +62,12 @@ std::string_view text(Mode mode) {
 
 // Arithmetic of one update of one parameter, counted in its formula; 0: kinds whose matrices decide.
 int64_t update_flops(const std::string& kind) {
-  static const std::map<std::string, int64_t> kFlops = {
-      {"adamw", 12}, {"adam", 12},   {"nadam", 15}, {"radam", 15},
-      {"lion", 8},   {"rmsprop", 7}, {"sgd", 4},    {"adagrad", 6}};
+  static const std::map<std::string, int64_t> flops = {{"adamw", 12}, {"adam", 12},  {"nadam", 15},
+                                                       {"radam", 15}, {"lion", 8},   {"rmsprop", 7},
+                                                       {"sgd", 4},    {"adagrad", 6}};
   constexpr int64_t kNormFlops = 2;  // of the gradients, measured before
-  const auto found = kFlops.find(kind);
-  return found == kFlops.end() ? 0 : found->second + kNormFlops;
+  const auto found = flops.find(kind);
+  return found == flops.end() ? 0 : found->second + kNormFlops;
 }
 
 // Weights and state are read and written, gradients zeroed, measured and read.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 namespace tanren {
@@ -85,7 +86,7 @@ std::vector<MemoryOutlook::Alternative> alternatives_of(const FitInput& input,
       // Backward is two forwards.
       const auto usual = static_cast<double>(std::max<int64_t>(3 * now.multiply_adds, 1));
       const auto more = static_cast<double>(recomputed.multiply_adds - now.multiply_adds);
-      return std::to_string(static_cast<int>(100 * more / usual + 0.5)) +
+      return std::to_string(std::lround(100 * more / usual)) +
              " % more multiply-adds, the same numbers";
     });
   }

@@ -37,11 +37,11 @@ class StepPredictor {
   StepPredictor(std::function<Task()> make_task, const Dataset& dataset)
       : make_task_(std::move(make_task)), dataset_(dataset) {}
 
-  // One training step of `plan`, dry, on samples as the dataset has them; of `length` tokens where
+  // One training step of `given`, dry, on samples as the dataset has them; of `length` tokens where
   // that is above 0. Error where the model needs values, which a dry run has not.
-  MemoryPrediction step(const Plan& plan, int64_t length = 0) const;
+  MemoryPrediction step(const Plan& given, int64_t length = 0) const;
   // The same from real steps: each allocation is a line through its sizes at 1 and 2 samples.
-  MemoryPrediction probed_step(const Plan& plan) const;
+  MemoryPrediction probed_step(const Plan& given) const;
   // The peak of evaluating one batch of `samples`, weights included; dry. Error as step().
   int64_t evaluation_peak(const Plan& plan, int64_t samples) const;
 

@@ -31,6 +31,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <functional>
 
 namespace tanren {
@@ -180,10 +181,11 @@ std::vector<std::string> rank_lines(const Parts& parts) {
   if (parallel.alone()) return {};
   std::string host(256, '\0');
   if (::gethostname(host.data(), host.size() - 1) != 0) host = "unknown host";
+  host.resize(std::strlen(host.c_str()));
   const std::string line = "rank " + std::to_string(parallel.rank()) + " of " +
                            std::to_string(parallel.world_size()) + ": " + parts.device.str() +
                            ", " + std::to_string(parts.plan.device.threads) + " threads, " +
-                           std::string(parallel.communicator().name()) + ", " + host.c_str() +
+                           std::string(parallel.communicator().name()) + ", " + host +
                            ", process " + std::to_string(::getpid());
   return gather_texts(parallel.communicator(), line);
 }

@@ -42,7 +42,7 @@ class Launch : public ::testing::Test {
  protected:
   // A program of `lines` for sh; returns its path.
   std::string program(const std::string& lines) const {
-    const std::string path = folder_.file("program", "#!/bin/sh\n" + lines + "\n");
+    std::string path = folder_.file("program", "#!/bin/sh\n" + lines + "\n");
     fs::permissions(path, fs::perms::owner_all);
     return path;
   }
@@ -91,7 +91,7 @@ class TakenPort {
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof address;
-    ::bind(socket_, reinterpret_cast<const sockaddr*>(&address), size);
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<const sockaddr*>(&address), size), 0);
     ::listen(socket_, 1);
     ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
     number_ = ntohs(address.sin_port);

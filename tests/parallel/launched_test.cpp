@@ -64,7 +64,8 @@ class Launched : public ::testing::Test {
   int64_t steps(const std::string& out) const {
     const std::string text = read_file(at(out) / "log.jsonl");
     int64_t count = 0;
-    for (size_t found = 0; (found = text.find("{\"attempt\":", found)) != text.npos; ++found)
+    for (size_t found = 0; (found = text.find("{\"attempt\":", found)) != std::string::npos;
+         ++found)
       ++count;
     return count;
   }

@@ -49,6 +49,7 @@ class LauncherProcess {
       std::vector<std::string> words = {"tanren", "launch"};
       words.insert(words.end(), arguments.begin(), arguments.end());
       std::vector<char*> pointers;
+      pointers.reserve(words.size() + 1);
       for (auto& word : words) pointers.push_back(word.data());
       pointers.push_back(nullptr);
       ::execv(TANREN_BINARY, pointers.data());
