@@ -23,6 +23,7 @@
 #include <iostream>
 #include <numeric>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 
 namespace tanren::bench {
@@ -46,7 +47,9 @@ int free_port() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
-  ::bind(socket, reinterpret_cast<const sockaddr*>(&address), length);
+  if (::bind(socket, reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    throw std::runtime_error("no free port");
+  }
   ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &length);
   ::close(socket);
   return ntohs(address.sin_port);
@@ -106,6 +109,7 @@ class Pair {
 
   explicit Pair(const std::function<std::vector<std::string>(int rank)>& command) {
     std::vector<std::future<std::unique_ptr<PeerProcess>>> starting;
+    starting.reserve(kRanks);
     for (int rank = 0; rank < kRanks; ++rank) {
       starting.push_back(std::async(std::launch::async, [words = command(rank)] {
         return std::make_unique<PeerProcess>(words);

@@ -162,7 +162,7 @@ at::Tensor StoredState::from_slices(const StateRange& wanted, const std::string&
   }
   if (!same_order(wanted.sizes, one.strides, wanted.strides)) {
     const int64_t all = c10::multiply_integers(wanted.sizes);
-    const at::Tensor flat = from_slices({wanted.whole, 0, all, one.sizes, one.strides}, key);
+    at::Tensor flat = from_slices({wanted.whole, 0, all, one.sizes, one.strides}, key);
     if (flat.dim() == 0 || flat.numel() != all) return flat;
     return in_memory_order(flat.as_strided(one.sizes, one.strides), wanted)
         .narrow(0, wanted.begin, wanted.end - wanted.begin);

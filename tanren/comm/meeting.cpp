@@ -17,6 +17,7 @@
 #include <exception>
 #include <filesystem>
 #include <future>
+#include <optional>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -33,23 +34,31 @@ using Store = c10::intrusive_ptr<c10d::Store>;
 
 bool is_elsewhere(const World& world) { return world.local_size < world.size; }
 
-// c10d waits without end for the answer to its greeting, which a stranger at the port never gives. So it
-// connects on a thread of its own, which is left alone with its connection when the time is over.
+constexpr std::chrono::seconds kShortest{2};  // where rank 0 came late
+
+// c10d waits without end for an answer, which a stranger at the port or a stopped rank 0 never gives,
+// and for the rest of what a killed process began to write into a file. So it does on a thread of its
+// own, which is left alone with all that it holds when the time is over. Empty: it is.
+template <class Work>
+auto within(Clock::time_point end, Work work) -> std::optional<std::invoke_result_t<Work>> {
+  std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));
+  auto result = task.get_future();
+  std::thread(std::move(task)).detach();
+  if (result.wait_until(end) != std::future_status::ready) return std::nullopt;
+  return result.get();
+}
+
 Store store_of_rank_0(const World& world, const c10d::TCPStoreOptions& options,
                       Clock::time_point end) {
-  constexpr std::chrono::seconds kShortest{2};  // where rank 0 came late
-  std::packaged_task<Store()> task([host = world.host, options]() -> Store {
-    return c10::make_intrusive<c10d::TCPStore>(host, options);
-  });
-  auto store = task.get_future();
-  std::thread(std::move(task)).detach();
   std::string what = "does not answer as";
-  if (store.wait_until(std::max(end, Clock::now() + kShortest)) == std::future_status::ready) {
-    try {
-      return store.get();
-    } catch (const std::exception&) {  // c10d's text tells of its own protocol
-      what = "answers otherwise than";
-    }
+  try {
+    const auto store =
+        within(std::max(end, Clock::now() + kShortest), [host = world.host, options]() -> Store {
+          return c10::make_intrusive<c10d::TCPStore>(host, options);
+        });
+    if (store) return *store;
+  } catch (const std::exception&) {  // c10d's text tells of its own protocol
+    what = "answers otherwise than";
   }
   throw CommError(
       fmt::format("[comm] something receives at {} and {} rank 0 of a tanren run would: rank {} of "
@@ -86,6 +95,19 @@ Store store_at_address(const World& world, std::chrono::milliseconds patience) {
   return c10::make_intrusive<c10d::TCPStore>(world.host, options);
 }
 
+// Of a place that ranks reach and that answers nothing.
+std::string mute_text(const World& world, std::chrono::milliseconds patience) {
+  const std::string_view why =
+      !world.file.empty()
+          ? "its disk does not answer, another process keeps it locked, or one that "
+            "was killed left it half-written; take a new file"
+      : world.has_agent_store ? "the launcher's process is stopped, or the connection to it is gone"
+                              : "rank 0's process is stopped, or the connection to it is gone";
+  return fmt::format("[comm] rank {} of {} came to {} and has no answer there after {} s: {}",
+                     world.rank, world.size, place_of(world),
+                     std::chrono::duration<double>(patience).count(), why);
+}
+
 Store store_in_file(const World& world, std::chrono::milliseconds patience) {
   const auto folder = std::filesystem::path(world.file).parent_path();
   if (!std::filesystem::is_directory(folder)) {  // c10d would wait for it
@@ -93,17 +115,22 @@ Store store_in_file(const World& world, std::chrono::milliseconds patience) {
         fmt::format("[comm] the ranks cannot meet at {}: there is no folder {}; make it",
                     world.file, folder.string()));
   }
-  auto store = c10::make_intrusive<c10d::FileStore>(world.file, world.size);
-  store->setTimeout(patience);
-  return store;
+  const auto store = within(Clock::now() + std::max<Clock::duration>(patience, kShortest),
+                            [file = world.file, size = world.size, patience]() -> Store {
+                              auto made = c10::make_intrusive<c10d::FileStore>(file, size);
+                              made->setTimeout(patience);
+                              return made;
+                            });
+  if (!store) throw CommError(mute_text(world, patience));
+  return *store;
 }
 
-// One rank at the meeting.
+// One rank at the meeting. Its threads may outlive it, so that they share it.
 class Arrival {
  public:
-  Arrival(Store store, const World& world, std::chrono::milliseconds patience)
+  Arrival(Store store, World world, std::chrono::milliseconds patience)
       : store_(std::move(store)),
-        world_(world),
+        world_(std::move(world)),
         patience_(patience),
         end_(Clock::now() + patience) {}
 
@@ -138,6 +165,10 @@ class Arrival {
     throw CommError(silent_text(0));
   }
 
+  // When all that it does has ended; what is then under way has no answer.
+  Clock::time_point over() const { return end_ + kShortest + kLinger; }
+  std::string mute() const { return mute_text(world_, patience_); }
+
   // What rank 0 says under `key`, once it does. CommError.
   std::string told(const std::string& key) {
     if (!await(key)) fail<CommError>(silent_text(0));
@@ -146,6 +177,8 @@ class Arrival {
   void tell(const std::string& key, const std::string& text) { store_->set(key, text); }
 
  private:
+  static constexpr std::chrono::seconds kLinger{1};
+
   static std::string key_of(int rank) { return "rank/" + std::to_string(rank); }
   double seconds() const { return std::chrono::duration<double>(patience_).count(); }
 
@@ -178,12 +211,13 @@ class Arrival {
     throw Failure(text);
   }
 
-  // With rank 0 the store goes: those that are here hear of it first.
+  // With rank 0 the store goes: those that are here, or about to come, hear of it first.
   void linger() {
     if (world_.rank != 0) return;
-    const int64_t present = store_->add("arrived", 0);  // two with one rank count both
-    const auto end = Clock::now() + std::chrono::seconds(1);
-    while (store_->add("heard", 0) < present && Clock::now() < end) {
+    const auto end = Clock::now() + kLinger;
+    // Two with one rank count both.
+    const auto all = [&] { return std::max<int64_t>(store_->add("arrived", 0), world_.size); };
+    while (store_->add("heard", 0) < all() && Clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
   }
@@ -213,18 +247,26 @@ class Arrival {
   }
 
   Store store_;
-  const World& world_;
+  const World world_;
   const std::chrono::milliseconds patience_;
   const Clock::time_point end_;
 };
+
+// The text that `work` on the arrival ends with. CommError where it does not end.
+template <class Work>
+std::string answered(const std::shared_ptr<Arrival>& arrival, Work work) {
+  const auto text = within(arrival->over(), std::move(work));
+  if (!text) throw CommError(arrival->mute());
+  return *text;
+}
 
 std::string random_word() {
   std::random_device source;
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", source(), source(), source(), source());
 }
 
-std::unique_ptr<ControlChannel> open_control(Arrival& arrival, const World& world,
-                                             const std::string& own_address,
+std::unique_ptr<ControlChannel> open_control(const std::shared_ptr<Arrival>& arrival,
+                                             const World& world, const std::string& own_address,
                                              std::chrono::milliseconds patience) {
   ControlChannel::Options options{world.rank, world.size, random_word(), patience};
   if (world.rank == 0) {
@@ -232,10 +274,14 @@ std::unique_ptr<ControlChannel> open_control(Arrival& arrival, const World& worl
     // own.
     const std::string host = world.file.empty() ? world.host : own_address;
     Socket listener = listening_socket(host, 0, is_elsewhere(world));
-    arrival.tell("control", fmt::format("{} {} {}", port_of(listener), options.run_id, host));
+    const auto words = fmt::format("{} {} {}", port_of(listener), options.run_id, host);
+    answered(arrival, [arrival, words] {
+      arrival->tell("control", words);
+      return std::string();
+    });
     return ControlChannel::lead(std::move(listener), options);
   }
-  std::istringstream words(arrival.told("control"));
+  std::istringstream words(answered(arrival, [arrival] { return arrival->told("control"); }));
   int port = 0;
   std::string host;
   words >> port >> options.run_id >> host;
@@ -262,8 +308,11 @@ Meeting meet(const World& world, std::chrono::milliseconds patience) {
     const Store root =
         world.file.empty() ? store_at_address(world, patience) : store_in_file(world, patience);
     const Store store = c10::make_intrusive<c10d::PrefixStore>("tanren/" + world.attempt, root);
-    Arrival arrival(store, world, patience);
-    arrival.come();
+    const auto arrival = std::make_shared<Arrival>(store, world, patience);
+    answered(arrival, [arrival] {
+      arrival->come();
+      return std::string();
+    });
     Meeting meeting{store, nullptr, address_of(world)};
     meeting.control = open_control(arrival, world, meeting.own_address, patience);
     return meeting;

@@ -6,8 +6,11 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -122,6 +125,30 @@ TEST(Meeting, a_stranger_at_the_port_that_stays_silent_is_said_when_patience_end
           "is rank 0 there");
   EXPECT_LT(std::chrono::steady_clock::now() - start, 20s);
   silent.release();  // open until the process ends: c10d is loud when its connection breaks
+}
+
+// As by a process that was stopped while it wrote.
+TEST(Meeting, a_file_that_stays_locked_is_said_when_patience_ends) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("meeting", "");
+  const int locked = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(locked, LOCK_EX), 0);
+  TANREN_EXPECT_CONTAINS(
+      error_of<CommError>([&] { meet(world_at(1, 2, "file://" + path), 300ms); }),
+      "[comm] rank 1 of 2 came to " + path + " and has no answer there after 0.3 s: its disk");
+  ::close(locked);
+}
+
+// As by a process that was killed while it wrote: c10d reads on and on for the rest.
+TEST(Meeting, a_file_that_is_half_written_is_said_when_patience_ends) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("meeting", "");
+  const World world = world_at(1, 2, "file://" + path);
+  EXPECT_THROW(meet(world, 50ms), CommError);
+  const auto size = std::filesystem::file_size(path);
+  std::filesystem::resize_file(path, size - 1);
+  TANREN_EXPECT_CONTAINS(error_of<CommError>([&] { meet(world, 300ms); }), "left it half-written");
+  std::filesystem::resize_file(path, size);  // there is its rest
 }
 
 TEST(Meeting, an_occupied_port_is_said_at_once) {

@@ -14,7 +14,7 @@ double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 // How many classes of a row come before its own, which `own` [rows, 1] names; of equal scores the lower.
 at::Tensor ranks_of(const at::Tensor& scores, const at::Tensor& own) {
   const int64_t rows = scores.size(0), classes = scores.size(1);
-  const at::Tensor ranks = at::empty({rows}, own.options());
+  at::Tensor ranks = at::empty({rows}, own.options());
   const at::Tensor index = at::arange(classes, own.options());
   // Three bytes a score, and eight where the CPU sums them: a few rows at a time stay in its cache.
   constexpr int64_t kBytes = 128 << 10;

@@ -62,6 +62,7 @@ int list(void* device, unsigned* count, Entry* entries, bool graphics) {
 }  // namespace
 
 extern "C" {
+// NOLINTBEGIN(readability-identifier-naming): names of NVML.
 
 int nvmlInit_v2() { return asked_for("mismatch") ? mismatch : success; }
 int nvmlShutdown() { return success; }
@@ -135,4 +136,5 @@ int nvmlDeviceGetComputeRunningProcesses(void* device, unsigned* count, Entry* e
   return list(device, count, entries, false);
 }
 #endif
+// NOLINTEND(readability-identifier-naming)
 }

@@ -10,7 +10,7 @@ namespace {
 
 class Nvml : public ::testing::Test {
  protected:
-  ~Nvml() override { ::unsetenv("STAND_IN_NVML"); }
+  void TearDown() override { ::unsetenv("STAND_IN_NVML"); }
 };
 
 TEST_F(Nvml, a_machine_without_the_library_has_no_devices_and_a_reason) {

@@ -17,7 +17,7 @@ class Runs : public ::testing::Test {
 
   // A folder as a run leaves it, with one attempt logged.
   fs::path run_folder(const std::string& name) {
-    const fs::path folder = folder_.path() / name;
+    fs::path folder = folder_.path() / name;
     fs::create_directories(folder);
     for (const char* file : {"config.toml", "lock"}) folder_.file(name + "/" + file, "");
     folder_.file(

@@ -4,10 +4,9 @@
 #include "tanren/base/testing.h"
 #include "tests/parallel/launcher_process.h"
 #include "tests/support/shell.h"
+#include "tests/support/taken_port.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <map>
@@ -81,29 +80,6 @@ class Launch : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
-};
-
-// A listener of this process: its port is taken.
-class TakenPort {
- public:
-  TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    EXPECT_EQ(::bind(socket_, reinterpret_cast<const sockaddr*>(&address), size), 0);
-    ::listen(socket_, 1);
-    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
-    number_ = ntohs(address.sin_port);
-  }
-  ~TakenPort() { ::close(socket_); }
-  TakenPort(const TakenPort&) = delete;
-  TakenPort& operator=(const TakenPort&) = delete;
-  std::string text() const { return std::to_string(number_); }
-
- private:
-  int socket_;
-  int number_ = 0;
 };
 
 TEST_F(Launch, refuses_numbers_of_ranks_and_machines_that_are_none) {

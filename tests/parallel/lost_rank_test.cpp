@@ -2,6 +2,7 @@
 // Designed for 2 seconds, held to 10.
 #include "tanren/base/testing.h"
 #include "tests/support/child.h"
+#include "tests/support/taken_port.h"
 
 #include <gtest/gtest.h>
 
@@ -18,6 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::Child;
+using testing::contains;
 using testing::TemporaryFolder;
 using Clock = Child::Clock;
 
@@ -133,6 +135,23 @@ TEST(LostRanks, that_are_stopped_are_named_when_patience_ends) {
   stop(of_two, 0);
   expect_named(of_three, 1);
   expect_named(of_two, 0);
+}
+
+// Its store answers nobody then, and the third does not come.
+TEST(LostRanks, that_stop_at_the_meeting_keep_nobody_there) {
+  const std::string meeting = "tcp://127.0.0.1:" + testing::TakenPort().text();
+  const auto rank = [&](const std::string& number) {
+    return Child({TANREN_COMM_RANK, "impatient", number, "3", meeting});
+  };
+  Child stopped = rank("0"), other = rank("1");
+  std::this_thread::sleep_for(3s);
+  stopped.signal(SIGSTOP);
+  EXPECT_EQ(other.ended(40s), 3) << other.text();
+  // The second where the machine was so slow that it had not come in yet.
+  EXPECT_TRUE(
+      contains(other.text(), "has no answer there after 5 s: rank 0's process is stopped") ||
+      contains(other.text(), "does not answer as rank 0 of a tanren run would"))
+      << other.text();
 }
 
 TEST(FailedRank, s_own_error_reaches_all_that_wait) {
