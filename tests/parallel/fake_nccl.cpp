@@ -15,8 +15,10 @@ class FakeNccl final : public c10d::Backend {
 
 }  // namespace
 
+#ifdef __clang__  // both ends are C++
+#pragma clang diagnostic ignored "-Wreturn-type-c-linkage"
+#endif
 extern "C" __attribute__((visibility("default"))) c10::intrusive_ptr<c10d::Backend>
-// NOLINTNEXTLINE(clang-diagnostic-return-type-c-linkage): both ends are C++.
 tanren_nccl_backend_1(const tanren::NcclRequest& request) {
   if (request.device != 0 || request.patience != std::chrono::minutes(1)) {
     throw std::invalid_argument("not what comm_rank asks for");

@@ -308,7 +308,7 @@ TEST(ZeroOverlap,
   for (const auto& [overlap, one_thread] : {std::pair{true, true}, {true, false}, {false, true}}) {
     auto config = shared_config("fp64", 1);
     config.parallel.overlap = overlap;
-    on_ranks(2, [&, begins = overlap && one_thread](Communicator& comm) {
+    on_ranks(2, [&, one_thread = one_thread, begins = overlap && one_thread](Communicator& comm) {
       RankRun run(config, data, comm);
       run.step();
       PhaseSpec& spec = run.state.phases.front().spec;
