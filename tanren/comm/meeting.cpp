@@ -37,8 +37,8 @@ bool is_elsewhere(const World& world) { return world.local_size < world.size; }
 constexpr std::chrono::seconds kShortest{2};  // where rank 0 came late
 
 // c10d waits without end for an answer, which a stranger at the port or a stopped rank 0 never gives,
-// and for the rest of what a killed process began to write into a file. So it does on a thread of its
-// own, which is left alone with all that it holds when the time is over. Empty: it is.
+// and for the rest of what a killed process began to write into a file. So it works on a thread of its
+// own, which is left alone with all that it holds when the time is over. Empty: it is over.
 template <class Work>
 auto within(Clock::time_point end, Work work) -> std::optional<std::invoke_result_t<Work>> {
   std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));
