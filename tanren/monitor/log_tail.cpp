@@ -10,23 +10,21 @@ namespace tanren {
 
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr int64_t kAttempts = 100;
 constexpr int64_t kFirstWindow = int64_t{64} << 10, kLastWindow = int64_t{8} << 20;
 
-std::optional<double> number(const Json& json, const char* key) {
+std::optional<double> number(const nlohmann::json& json, const char* key) {
   const auto found = json.find(key);
   if (found == json.end() || !found->is_number()) return std::nullopt;
   return found->get<double>();
 }
 
-int64_t whole(const Json& json, const char* key) {
+int64_t whole(const nlohmann::json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
-std::string word(const Json& json, const char* key) {
+std::string word(const nlohmann::json& json, const char* key) {
   const auto found = json.find(key);
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
@@ -53,8 +51,8 @@ Window window_of(const std::filesystem::path& log, int64_t window) {
 
 // The newest attempts and evaluation of a window, newest first.
 struct Lines {
-  std::vector<Json> attempts;
-  Json evaluation;
+  std::vector<nlohmann::json> attempts;
+  nlohmann::json evaluation;
 };
 
 Lines lines_of(std::string_view text) {
@@ -64,7 +62,7 @@ Lines lines_of(std::string_view text) {
     const size_t start = text.rfind('\n') + 1;
     const std::string_view line = text.substr(start);
     text = text.substr(0, start);
-    Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!json.is_object()) continue;
     if (json.contains("attempt")) {
       lines.attempts.push_back(std::move(json));
@@ -75,9 +73,9 @@ Lines lines_of(std::string_view text) {
   return lines;
 }
 
-void add_speed(const std::vector<Json>& attempts, LogTail& tail) {
+void add_speed(const std::vector<nlohmann::json>& attempts, LogTail& tail) {
   double samples = 0, tokens = 0, seconds = 0, wait_seconds = 0, steps = 0;
-  for (const Json& json : attempts) {
+  for (const nlohmann::json& json : attempts) {
     const auto timing = json.find("timing");
     if (timing == json.end() || !timing->is_object()) continue;
     seconds += number(*timing, "seconds").value_or(0);
@@ -94,7 +92,7 @@ void add_speed(const std::vector<Json>& attempts, LogTail& tail) {
 }
 
 LogTail tail_of(const Lines& lines) {
-  const Json& last = lines.attempts.front();
+  const nlohmann::json& last = lines.attempts.front();
   LogTail tail;
   tail.attempt = whole(last, "attempt");
   tail.step = whole(last, "step");

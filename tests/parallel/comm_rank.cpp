@@ -1,6 +1,6 @@
 // One rank that is a process, for lost_rank_test: comm_rank WHAT [RANK SIZE MEETING]; without the latter
-// the launcher's environment says them. It writes "ready", a line every five steps, and the error that
-// ended it. 0: it finished, 3: a CommError, 4: an error of its own.
+// the launcher's environment says them. It writes "begun", "ready" when the ranks are connected, a line every
+// five steps, and the error that ended it. 0: it finished, 3: a CommError, 4: an error of its own.
 #include "tanren/base/error.h"
 #include "tanren/comm/backend.h"
 #include "tanren/comm/meeting.h"
@@ -80,6 +80,7 @@ int run(const std::string& what, const tanren::World& world, const std::string& 
     say("met");
     std::this_thread::sleep_for(10min);
   }
+  say("begun");
   const auto comm = tanren::make_communicator(
       world, {.meeting = meeting, .patience = what == "impatient" ? 5s : 600s});
   say("ready");
