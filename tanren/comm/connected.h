@@ -4,13 +4,13 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/comm/apart.h"
 #include "tanren/comm/meeting.h"
 
 #include <chrono>
 #include <exception>
 #include <future>
 #include <string>
-#include <thread>
 #include <utility>
 
 namespace tanren {
@@ -20,9 +20,7 @@ namespace tanren {
 // all.
 template <class Connect>
 auto connected(const Meeting& meeting, const std::string& failure, Connect connect) {
-  std::packaged_task<decltype(connect())()> task(std::move(connect));
-  auto group = task.get_future();
-  std::thread(std::move(task)).detach();
+  auto group = apart(std::move(connect));
   while (group.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
     if (const auto news = meeting.control->news()) throw CommError(*news);
   }

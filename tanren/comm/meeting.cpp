@@ -2,9 +2,10 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/comm/apart.h"
+#include "tanren/comm/meeting_file.h"
 #include "tanren/comm/sockets.h"
 
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -37,15 +38,12 @@ bool is_elsewhere(const World& world) { return world.local_size < world.size; }
 constexpr std::chrono::seconds kShortest{2};  // where rank 0 came late
 
 // c10d waits without end for an answer, which a stranger at the port or a stopped rank 0 never gives,
-// and for the rest of what a killed process began to write into a file. So it works on a thread of its
-// own, which is left alone with all that it holds when the time is over. Empty: it is over.
+// and for the rest of what a killed process began to write into a file. Empty: the time is over.
 template <class Work>
-auto within(Clock::time_point end, Work work) -> std::optional<std::invoke_result_t<Work>> {
-  std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));
-  auto result = task.get_future();
-  std::thread(std::move(task)).detach();
-  if (result.wait_until(end) != std::future_status::ready) return std::nullopt;
-  return result.get();
+std::optional<std::invoke_result_t<Work&>> within(Clock::time_point end, Work work) {
+  auto answer = apart(std::move(work));
+  if (answer.wait_until(end) != std::future_status::ready) return std::nullopt;
+  return answer.get();
 }
 
 Store store_of_rank_0(const World& world, const c10d::TCPStoreOptions& options,
@@ -108,7 +106,8 @@ std::string mute_text(const World& world, std::chrono::milliseconds patience) {
                      std::chrono::duration<double>(patience).count(), why);
 }
 
-Store store_in_file(const World& world, std::chrono::milliseconds patience) {
+Store store_in_file(const World& world, const std::string& prefix,
+                    std::chrono::milliseconds patience) {
   const auto folder = std::filesystem::path(world.file).parent_path();
   if (!std::filesystem::is_directory(folder)) {  // c10d would wait for it
     throw ConfigError(
@@ -116,10 +115,8 @@ Store store_in_file(const World& world, std::chrono::milliseconds patience) {
                     world.file, folder.string()));
   }
   const auto store = within(Clock::now() + std::max<Clock::duration>(patience, kShortest),
-                            [file = world.file, size = world.size, patience]() -> Store {
-                              auto made = c10::make_intrusive<c10d::FileStore>(file, size);
-                              made->setTimeout(patience);
-                              return made;
+                            [path = world.file, size = world.size, prefix, patience] {
+                              return open_meeting_file(path, size, prefix, patience);
                             });
   if (!store) throw CommError(mute_text(world, patience));
   return *store;
@@ -305,9 +302,10 @@ std::string address_of(const World& world) {
 
 Meeting meet(const World& world, std::chrono::milliseconds patience) {
   try {
-    const Store root =
-        world.file.empty() ? store_at_address(world, patience) : store_in_file(world, patience);
-    const Store store = c10::make_intrusive<c10d::PrefixStore>("tanren/" + world.attempt, root);
+    const std::string prefix = "tanren/" + world.attempt;
+    const Store store = world.file.empty() ? Store(c10::make_intrusive<c10d::PrefixStore>(
+                                                 prefix, store_at_address(world, patience)))
+                                           : store_in_file(world, prefix, patience);
     const auto arrival = std::make_shared<Arrival>(store, world, patience);
     answered(arrival, [arrival] {
       arrival->come();

@@ -151,6 +151,39 @@ TEST(Meeting, a_file_that_is_half_written_is_said_when_patience_ends) {
   std::filesystem::resize_file(path, size);  // there is its rest
 }
 
+TEST(Meeting, the_last_rank_that_leaves_removes_the_file) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "meeting";
+  {
+    Meeting last = meet(world_at(0, 1, "file://" + path.string()), 20s);
+    EXPECT_TRUE(std::filesystem::exists(path));
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+// c10d's own end of it writes there, which would end the process.
+TEST(Meeting, what_has_become_of_the_file_does_not_matter_at_its_end) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "meeting";
+  const Meeting meeting = meet(world_at(0, 1, "file://" + path.string()), 20s);
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);  // opens as little as what is no longer there
+}
+
+// Its lock is tried for a second, and the file stays.
+TEST(Meeting, a_file_that_another_process_locks_holds_nobody_at_its_end) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "meeting";
+  int locked = -1;
+  {
+    const Meeting meeting = meet(world_at(0, 1, "file://" + path.string()), 20s);
+    locked = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    ASSERT_EQ(::flock(locked, LOCK_EX), 0);
+  }
+  EXPECT_TRUE(std::filesystem::exists(path));
+  ::close(locked);
+}
+
 TEST(Meeting, an_occupied_port_is_said_at_once) {
   const Socket occupied = listening_socket("127.0.0.1", 0, false);
   const std::string port = std::to_string(port_of(occupied));

@@ -1,0 +1,36 @@
+#include "tanren/comm/apart.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+namespace tanren {
+namespace {
+
+TEST(Apart, lets_go_of_what_the_work_holds_before_the_answer_is_there) {
+  for (int round = 0; round < 200; ++round) {
+    const auto held = std::make_shared<int>(round);
+    EXPECT_EQ(apart([held] { return *held; }).get(), round);
+    EXPECT_EQ(held.use_count(), 1);
+    auto answer = apart([held]() -> int { throw std::runtime_error(std::to_string(*held)); });
+    EXPECT_THROW(answer.get(), std::runtime_error);
+    EXPECT_EQ(held.use_count(), 1);
+  }
+}
+
+TEST(Apart, goes_on_where_nobody_waits) {
+  std::promise<void> begin;
+  std::promise<void> done;
+  apart([begun = begin.get_future().share(), &done] {
+    begun.wait();
+    done.set_value();
+    return true;
+  });
+  begin.set_value();
+  done.get_future().wait();
+}
+
+}  // namespace
+}  // namespace tanren

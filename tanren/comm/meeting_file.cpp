@@ -1,0 +1,63 @@
+#include "tanren/comm/meeting_file.h"
+
+#include "tanren/comm/apart.h"
+
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <exception>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+// c10d's destructor writes into the file: it waits for a lock without end, and ends the process where
+// the file cannot be opened, as when its folder is removed at that moment. It lets a file that is not
+// there alone, so here it has none; leave() does its work.
+class QuietFileStore : public c10d::FileStore {
+ public:
+  using FileStore::FileStore;
+  ~QuietFileStore() override { path_.clear(); }
+
+  void leave() {
+    if (!std::filesystem::exists(path_)) return;
+    const int64_t ended = addHelper(cleanupKey_, 1);
+    const int64_t remain = addHelper(refCountKey_, -1);
+    std::error_code ignored;
+    if (remain == 0 && ended >= numWorkers_) std::filesystem::remove(path_, ignored);
+  }
+};
+
+class MeetingFile : public c10d::PrefixStore {
+ public:
+  MeetingFile(const std::string& prefix, c10::intrusive_ptr<QuietFileStore> file)
+      : PrefixStore(prefix, file), file_(std::move(file)) {}
+
+  ~MeetingFile() override {
+    try {
+      apart([file = std::move(file_)] {
+        file->leave();
+        return true;
+      }).wait_for(std::chrono::seconds(1));
+    } catch (const std::exception&) {  // no thread: the file stays
+    }
+  }
+
+ private:
+  c10::intrusive_ptr<QuietFileStore> file_;
+};
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Store> open_meeting_file(const std::string& path, int size,
+                                                  const std::string& prefix,
+                                                  std::chrono::milliseconds patience) {
+  auto file = c10::make_intrusive<QuietFileStore>(path, size);
+  file->setTimeout(patience);
+  return c10::make_intrusive<MeetingFile>(prefix, std::move(file));
+}
+
+}  // namespace tanren
