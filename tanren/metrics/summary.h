@@ -19,9 +19,10 @@ struct Summary {
   double final_loss = 0;
   NamedValues evaluate;  // of the last evaluation
   int64_t peak_memory_bytes = 0;
-  std::optional<int64_t> peak_tensor_bytes;     // on the CPU, exact; where our allocator counts
-  std::optional<int64_t> predicted_peak_bytes;  // of a step, by tensors; where it could be told
-  int64_t skipped_steps = 0;                    // attempts that were not applied
+  std::optional<int64_t> peak_tensor_bytes;  // on the CPU, exact; where our allocator counts
+  // By tensors, of a step of all replicas in that memory; where it could be told.
+  std::optional<int64_t> predicted_peak_bytes;
+  int64_t skipped_steps = 0;  // attempts that were not applied
   double device_reads_per_step = 0;
   int64_t out_of_memory = 0;         // failures for lack of memory that were recovered from
   std::string growth;                // what the growth watch warned of; empty: nothing

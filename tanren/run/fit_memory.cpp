@@ -121,12 +121,14 @@ bool is_asked(const RunConfig& config, const char* key) { return config.asked.co
 void explain(Plan& plan, const MemoryPrediction& prediction, int64_t standing_bytes) {
   std::string reason = breakdown(prediction) + "; by " + prediction.how;
   const int64_t room = room_for_step(plan, standing_bytes);
+  const std::string each = plan.parallel.replicas > 1
+                               ? " each of " + std::to_string(plan.parallel.replicas) + " replicas"
+                               : "";
   if (room > 0) {
-    reason += "; of " + size_text(room) + " that memory_limit leaves";
-    if (plan.parallel.replicas > 1) {
-      reason += " each of " + std::to_string(plan.parallel.replicas) + " replicas";
-    }
+    reason += "; of " + size_text(room) + " that memory_limit leaves" + each;
     if (standing_bytes > 0) reason += " beside " + size_text(standing_bytes) + " of data";
+  } else if (!each.empty()) {
+    reason += "; in" + each;
   }
   plan.lines.push_back(
       {"predicted_peak", size_text(prediction.peak_bytes), Source::planned, reason});

@@ -128,6 +128,12 @@ std::vector<std::unique_ptr<Sink>> make_sinks(
   return sinks;
 }
 
+// Replicas of this process in the memory of rank 0's, itself among them.
+int64_t replicas_beside(const ParallelPlan& parallel) {
+  if (parallel.devices.empty()) return parallel.replicas;
+  return std::ranges::count(parallel.devices, parallel.devices.front());
+}
+
 Summary summarise(const RunState& state, const LoopResult& loop, const Parts& parts) {
   Summary summary;
   summary.steps = state.step();
@@ -225,7 +231,8 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   if (!is_first) return output;
   if (shared.fitted.prediction) {
     output.summary.predicted_peak_bytes =
-        shared.fitted.prediction->peak_bytes + prepared.fit.standing_bytes;
+        shared.fitted.prediction->peak_bytes * replicas_beside(plan.parallel) +
+        prepared.fit.standing_bytes;
   }
   if (output.loop.ending == Ending::finished) {
     output.exported =

@@ -129,6 +129,30 @@ TEST_F(Launched, accumulation_of_a_gpt_and_sharded_batches_of_tokens_agree_too) 
   expect_same_log(at("one"), at("three"));
 }
 
+// In a process of its own, whose peak is the run's.
+TEST_F(Launched, a_summary_foretells_the_peak_of_all_replicas_of_the_process) {
+  folder_.file(
+      "gpt.toml",
+      "[run]\nthreads = 1\nsteps = 4\n[model]\nkind = \"gpt2\"\nnum_layers = 2\nnum_heads = 2\n"
+      "hidden_size = 32\ncontext_length = 64\n[data.train]\nkind = \"synthetic\"\nsamples = 60\n"
+      "fields = [\"inputs: int[64] in [0, 22]\", \"labels: int[64] in [0, 22]\"]\n"
+      "[batch]\nglobal_batch = 12\n[precision]\nmode = \"fp32\"\n[metrics]\ntensorboard = false\n"
+      "[memory]\nallocator = \"cached\"\n[parallel]\ndata = \"threads\"\n");
+  for (const std::string replicas : {"1", "2", "3"}) {
+    const auto result = go(kTanren + " run gpt.toml --quiet --out " + replicas +
+                           " --set parallel.replicas=" + replicas);
+    ASSERT_EQ(result.code, 0) << result.output;
+    const auto summary = nlohmann::json::parse(read_file(at(replicas) / "summary.json"));
+    if (!summary.contains("peak_tensor_bytes")) {
+      GTEST_SKIP() << "built with a sanitizer, which is the allocator then: nobody counts";
+    }
+    const double told =
+        summary["predicted_peak_bytes"].get<double>() / summary["peak_tensor_bytes"].get<double>();
+    EXPECT_GT(told, 0.95) << replicas;
+    EXPECT_LT(told, replicas == "1" ? 1.05 : 1.5) << replicas;  // not all reach it at one time
+  }
+}
+
 TEST_F(Launched, evaluation_over_ranks_counts_each_sample_once) {
   train_alone("run.toml", "one");
   const auto alone = go(kTanren + " eval one --json");
