@@ -22,14 +22,15 @@ TEST(Apart, lets_go_of_what_the_work_holds_before_the_answer_is_there) {
 
 TEST(Apart, goes_on_where_nobody_waits) {
   std::promise<void> begin;
-  std::promise<void> done;
-  apart([begun = begin.get_future().share(), &done] {
+  const auto done = std::make_shared<std::promise<void>>();
+  auto is_done = done->get_future();
+  apart([begun = begin.get_future().share(), done] {
     begun.wait();
-    done.set_value();
+    done->set_value();
     return true;
   });
   begin.set_value();
-  done.get_future().wait();
+  is_done.wait();
 }
 
 }  // namespace

@@ -24,10 +24,11 @@ class QuietFileStore : public c10d::FileStore {
 
   void leave() {
     if (!std::filesystem::exists(path_)) return;
-    const int64_t ended = addHelper(cleanupKey_, 1);
-    const int64_t remain = addHelper(refCountKey_, -1);
+    addHelper(cleanupKey_, 1);
+    if (addHelper(refCountKey_, -1) > 0) return;
+    // All that came have counted their end: whether that is all ranks is asked only now.
     std::error_code ignored;
-    if (remain == 0 && ended >= numWorkers_) std::filesystem::remove(path_, ignored);
+    if (addHelper(cleanupKey_, 0) >= numWorkers_) std::filesystem::remove(path_, ignored);
   }
 };
 
@@ -41,7 +42,7 @@ class MeetingFile : public c10d::PrefixStore {
       apart([file = std::move(file_)] {
         file->leave();
         return true;
-      }).wait_for(std::chrono::seconds(1));
+      }).wait_for(std::chrono::seconds(3));
     } catch (const std::exception&) {  // no thread: the file stays
     }
   }

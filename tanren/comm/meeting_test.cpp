@@ -12,6 +12,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <latch>
 #include <thread>
 #include <vector>
 
@@ -152,13 +153,21 @@ TEST(Meeting, a_file_that_is_half_written_is_said_when_patience_ends) {
 }
 
 TEST(Meeting, the_last_rank_that_leaves_removes_the_file) {
-  const TemporaryFolder folder;
-  const auto path = folder.path() / "meeting";
-  {
-    Meeting last = meet(world_at(0, 1, "file://" + path.string()), 20s);
-    EXPECT_TRUE(std::filesystem::exists(path));
+  for (int round = 0; round < 20; ++round) {  // in any order of their ends
+    const TemporaryFolder folder;
+    const auto path = folder.path() / "meeting";
+    std::latch all_met(3);
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < 3; ++rank) {
+      ranks.emplace_back([&, rank] {
+        const Meeting meeting = meet(world_at(rank, 3, "file://" + path.string()), 20s);
+        EXPECT_TRUE(std::filesystem::exists(path));
+        all_met.arrive_and_wait();
+      });
+    }
+    for (auto& rank : ranks) rank.join();
+    EXPECT_FALSE(std::filesystem::exists(path));
   }
-  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 // c10d's own end of it writes there, which would end the process.
@@ -170,7 +179,7 @@ TEST(Meeting, what_has_become_of_the_file_does_not_matter_at_its_end) {
   std::filesystem::create_directory(path);  // opens as little as what is no longer there
 }
 
-// Its lock is tried for a second, and the file stays.
+// Its lock is tried for some seconds, and the file stays.
 TEST(Meeting, a_file_that_another_process_locks_holds_nobody_at_its_end) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "meeting";
