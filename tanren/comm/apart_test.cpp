@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
 #include <stdexcept>
-#include <thread>
+#include <string>
 
 namespace tanren {
 namespace {

@@ -110,6 +110,8 @@ TEST_F(FitTest, replicas_in_threads_share_the_limit) {
   EXPECT_LT(tight.plan.batch.microbatch, 8);
   EXPECT_THAT(line(tight.plan, "predicted_peak"), HasSubstr("leaves each of 2 replicas"));
   EXPECT_EQ(fit_in(each * 4, config_).plan.batch.microbatch, 8);
+  config_.memory.limit = "none";
+  EXPECT_THAT(line(fit(config_).plan, "predicted_peak"), HasSubstr("; in each of 2 replicas"));
 }
 
 TEST_F(FitTest, where_the_microbatch_is_asked_for_as_few_blocks_as_needed_are_recomputed) {
