@@ -35,15 +35,23 @@ at::Tensor run_block(std::string_view name, F&& fn) {
 
 // The same for `fn(input)`, which may be recomputed: then `fn` is called again in backward, after the
 // forward has returned. So it must hold by value what lives no longer than that, other tensors above all,
-// and what it takes from outside but for `input` must need no gradient, parameters excepted.
+// and what it takes from outside but for `input` must need no gradient, parameters excepted. `module`
+// holds every buffer that fn changes (batch norm's statistics); null: any buffer of the model may change,
+// which costs a copy of all of them.
 template <class F>
-at::Tensor run_block(std::string_view name, const at::Tensor& input, F&& fn) {
+at::Tensor run_block(std::string_view name, const at::Tensor& input,
+                     const torch::nn::Module* module, F&& fn) {
   const BlockScope block(name, /*can_recompute=*/true);
   return profiled(name, [&] {
-    if (RecomputeScope::wants(name)) return run_recomputed(input, fn);
+    if (RecomputeScope::wants(name)) return run_recomputed(input, fn, module);
     const OffloadBlock offload(name);
     return fn(input);
   });
+}
+
+template <class F>
+at::Tensor run_block(std::string_view name, const at::Tensor& input, F&& fn) {
+  return run_block(name, input, nullptr, std::forward<F>(fn));
 }
 
 }  // namespace tanren

@@ -16,6 +16,7 @@
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 #include <torch/csrc/autograd/variable.h>
+#include <torch/nn/module.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -258,11 +259,21 @@ bool RecomputeScope::wants(std::string_view name) {
 }
 
 at::Tensor run_recomputed(const at::Tensor& input,
-                          const std::function<at::Tensor(const at::Tensor&)>& fn) {
+                          const std::function<at::Tensor(const at::Tensor&)>& fn,
+                          const torch::nn::Module* module) {
   Recording first(std::make_shared<Region>(input, fn), nullptr);
-  if (recompute_scope != nullptr) first.region->buffers = recompute_scope->buffers_;
+  if (module != nullptr) {
+    first.region->buffers = module->buffers();
+  } else if (recompute_scope != nullptr) {
+    first.region->buffers = recompute_scope->buffers_;
+  }
   const SavedTensorScope recorded(&first);
   return fn(input);
+}
+
+at::Tensor run_recomputed(const at::Tensor& input,
+                          const std::function<at::Tensor(const at::Tensor&)>& fn) {
+  return run_recomputed(input, fn, nullptr);
 }
 
 }  // namespace tanren

@@ -12,12 +12,17 @@
 #include <string_view>
 #include <vector>
 
+namespace torch::nn {
+class Module;
+}
+
 namespace tanren {
 
 class RecomputeScope {
  public:
   // For this thread's forward: the blocks that a pattern (names.h) matches. `buffers` are tensors that
-  // a forward changes in passing; the second pass leaves them as the first one did.
+  // a forward changes in passing; the second pass leaves them as the first one did. A block that does not
+  // say whose buffers it changes remembers all of them.
   RecomputeScope(std::vector<std::string> patterns, std::vector<at::Tensor> buffers);
   ~RecomputeScope();
   RecomputeScope(const RecomputeScope&) = delete;
@@ -28,7 +33,8 @@ class RecomputeScope {
 
  private:
   friend at::Tensor run_recomputed(const at::Tensor&,
-                                   const std::function<at::Tensor(const at::Tensor&)>&);
+                                   const std::function<at::Tensor(const at::Tensor&)>&,
+                                   const torch::nn::Module*);
   std::vector<std::string> patterns_;
   std::vector<at::Tensor> buffers_;
   const RecomputeScope* outer_;
@@ -42,6 +48,10 @@ bool in_recomputed_block();
 // fn(input); what its operators save for backward is dropped, but for leaves. `fn` is kept until
 // backward is done with it, and is called a second time then: what it needs it must own or outlive.
 // The second call ends early, by an exception, once all has been saved that backward needs.
+// `module`: fn changes no buffers but this one's; null, or none given: any of the scope's.
+at::Tensor run_recomputed(const at::Tensor& input,
+                          const std::function<at::Tensor(const at::Tensor&)>& fn,
+                          const torch::nn::Module* module);
 at::Tensor run_recomputed(const at::Tensor& input,
                           const std::function<at::Tensor(const at::Tensor&)>& fn);
 

@@ -56,16 +56,16 @@ Convnet::Convnet(const ModelOptions& options, const DataInfo& info)
     const std::string index = std::to_string(i);
     const int64_t next = options.channels[i];
     const int64_t stride = i == 0 ? 1 : 2;
-    const auto owner = stages->register_module(index, std::make_shared<Module>("Stage"));
     Stage stage;
+    stage.owner = stages->register_module(index, std::make_shared<Module>("Stage"));
     stage.name = "stages." + index;
     stage.first =
-        make_unit(*owner, "1", options.norm,
+        make_unit(*stage.owner, "1", options.norm,
                   {.in = width, .out = next, .stride = stride, .padding = 1, .bias = bias});
-    stage.second =
-        make_unit(*owner, "2", options.norm, {.in = next, .out = next, .padding = 1, .bias = bias});
+    stage.second = make_unit(*stage.owner, "2", options.norm,
+                             {.in = next, .out = next, .padding = 1, .bias = bias});
     if (stride != 1 || next != width) {
-      stage.shortcut = owner->register_module(
+      stage.shortcut = stage.owner->register_module(
           "shortcut", std::make_shared<Conv2d>(Conv2dOptions{
                           .in = width, .out = next, .kernel = 1, .stride = stride, .bias = bias}));
     }
@@ -84,7 +84,7 @@ at::Tensor Convnet::forward(const at::Tensor& input) const {
   at::Tensor x = input.dim() == 3 ? input.unsqueeze(1) : input;
   x = run_block("stem", [&] { return activation_(stem_(x)); });
   for (const Stage& stage : stages_) {
-    x = run_block(stage.name, x,
+    x = run_block(stage.name, x, stage.owner.get(),
                   [this, &stage](const at::Tensor& below) { return stage_forward(stage, below); });
   }
   return run_block("head", [&] {

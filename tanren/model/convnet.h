@@ -27,6 +27,7 @@ class Convnet : public Module {
   };
   struct Stage {
     std::string name;
+    std::shared_ptr<Module> owner;  // of all that follows
     Unit first, second;
     std::shared_ptr<Conv2d> shortcut;  // null where the input fits as it is
   };

@@ -81,15 +81,14 @@ Resnet::Block Resnet::make_block(Module& stage, const std::string& stage_name, i
     block.units = {unit({.in = in, .out = width, .stride = stride, .padding = 1, .bias = false}),
                    unit({.in = width, .out = out, .padding = 1, .bias = false})};
   }
-  const auto owner =
-      stage.register_module(std::to_string(index), std::make_shared<Module>("Block"));
+  block.owner = stage.register_module(std::to_string(index), std::make_shared<Module>("Block"));
   for (size_t i = 0; i < block.units.size(); ++i) {
-    owner->register_module("conv" + std::to_string(i + 1), block.units[i].conv);
-    owner->register_module("bn" + std::to_string(i + 1), block.units[i].norm);
+    block.owner->register_module("conv" + std::to_string(i + 1), block.units[i].conv);
+    block.owner->register_module("bn" + std::to_string(i + 1), block.units[i].norm);
   }
   if (block.downsample) {
     const auto shortcut =
-        owner->register_module("downsample", std::make_shared<Module>("Shortcut"));
+        block.owner->register_module("downsample", std::make_shared<Module>("Shortcut"));
     shortcut->register_module("0", block.downsample->conv);
     shortcut->register_module("1", block.downsample->norm);
   }
@@ -108,7 +107,7 @@ at::Tensor Resnet::forward(const at::Tensor& input) const {
     return at::max_pool2d(stem_.with_relu(input), /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
   });
   for (const Block& block : blocks_) {
-    x = run_block(block.name, x,
+    x = run_block(block.name, x, block.owner.get(),
                   [&block](const at::Tensor& below) { return block_forward(block, below); });
   }
   return run_block("fc", [&] {

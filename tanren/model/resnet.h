@@ -44,6 +44,7 @@ class Resnet : public Module {
   };
   struct Block {
     std::string name;
+    std::shared_ptr<Module> owner;  // of all that follows
     std::vector<Unit> units;
     std::optional<Unit> downsample;  // where the shortcut must change size or channels
   };

@@ -96,7 +96,9 @@ at::Tensor Vgg::forward(const at::Tensor& input) const {
       x = at::max_pool2d(x, /*kernel_size=*/2, /*stride=*/2);
       continue;
     }
-    x = run_block(stage.name, x, [&stage](const at::Tensor& below) {
+    const Module* changed = stage.conv.get();
+    if (stage.norm) changed = stage.norm.get();
+    x = run_block(stage.name, x, changed, [&stage](const at::Tensor& below) {
       const at::Tensor y = stage.conv->forward(below);
       return stage.norm ? stage.norm->forward_relu(y) : y.relu_();
     });

@@ -87,6 +87,34 @@ TEST(Recompute, a_pattern_without_a_block_names_those_that_there_are) {
   }
 }
 
+const at::Tensor* watched_buffer = nullptr;
+int num_clones = 0;
+
+// The update remembers each buffer, the microstep does, and a block those of its own module (issue 21).
+TEST(Recompute, a_block_remembers_the_buffers_of_its_own_module_alone) {
+  auto config = recompute_config("convnet", "fp32");
+  config.model.channels = {4, 8, 8};
+  config.batch.microbatch = 8;
+  config.memory.recompute = {"*"};
+  TinyRun run(config);
+  run.step();
+  for (const auto& item : run.state.task.module->named_buffers()) {
+    watched_buffer = &item.value();
+    num_clones = 0;
+    const auto before = [](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
+      const bool clones = std::string_view(call.name()) == "aten::clone";
+      if (clones && call.inputs()[0].toTensor().is_same(*watched_buffer)) ++num_clones;
+      return nullptr;
+    };
+    const auto handle = at::addThreadLocalCallback(
+        at::RecordFunctionCallback(before).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+    run.step();
+    at::removeCallback(handle);
+    const bool in_block = item.key().rfind("stages.", 0) == 0;
+    EXPECT_EQ(num_clones, in_block ? 3 : 2) << item.key();
+  }
+}
+
 int num_products = 0;
 
 TEST(Recompute, the_last_product_of_a_gpts_block_is_not_computed_twice) {
