@@ -28,9 +28,8 @@ struct Vector {
   using Lanes [[gnu::vector_size(kLanes * sizeof(Lane))]] = Lane;
 };
 
-template <class T>
+template <class Lane, class T>
 double sum_of_squares(const T* values, int64_t size) {
-  using Lane = std::conditional_t<std::is_same_v<T, double>, double, float>;
   using Lanes = typename Vector<Lane>::Lanes;
   double sum = 0;
   for (int64_t begin = 0; begin < size; begin += kBlock) {
@@ -52,8 +51,8 @@ double sum_of_squares(const T* values, int64_t size) {
   return sum;
 }
 
-// The chunks' sums are added in order: the same for any number of threads.
-double sum_of_squares(const at::Tensor& gradient) {
+// The chunks' sums are added in order: the same for any number of threads. `wide`: each square is a double.
+double sum_of_squares(const at::Tensor& gradient, bool wide) {
   const at::Tensor values =
       gradient.is_non_overlapping_and_dense() ? gradient : gradient.contiguous();
   const OperatorRecord record("tanren::global_norm", values);
@@ -61,17 +60,28 @@ double sum_of_squares(const at::Tensor& gradient) {
   std::vector<double> sums(static_cast<size_t>((size + kChunk - 1) / kChunk));
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, values.scalar_type(), "global_norm", [&] {
+        using Narrow = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
         const auto* first = values.const_data_ptr<scalar_t>();
         at::parallel_for(0, static_cast<int64_t>(sums.size()), 1, [&](int64_t from, int64_t to) {
           for (int64_t i = from; i < to; ++i) {
-            sums[static_cast<size_t>(i)] =
-                sum_of_squares(first + i * kChunk, std::min(kChunk, size - i * kChunk));
+            const int64_t length = std::min(kChunk, size - i * kChunk);
+            sums[static_cast<size_t>(i)] = wide
+                                               ? sum_of_squares<double>(first + i * kChunk, length)
+                                               : sum_of_squares<Narrow>(first + i * kChunk, length);
           }
         });
       });
   double sum = 0;
   for (const double part : sums) sum += part;
   return sum;
+}
+
+double norm_on_cpu(at::TensorList gradients, bool wide) {
+  double sum = 0;
+  for (const at::Tensor& gradient : gradients) {
+    if (!is_dry(gradient)) sum += sum_of_squares(gradient, wide);
+  }
+  return std::sqrt(sum);
 }
 
 }  // namespace
@@ -86,11 +96,16 @@ at::Tensor global_norm(at::TensorList gradients) {
     const auto wider = narrow ? std::optional(at::kFloat) : std::nullopt;
     return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2, wider)), 2);
   }
-  double sum = 0;
-  for (const at::Tensor& gradient : gradients) {
-    if (!is_dry(gradient)) sum += sum_of_squares(gradient);
-  }
-  return at::full({}, std::sqrt(sum), first.options().dtype(dtype).requires_grad(false));
+  const double norm = norm_on_cpu(gradients, /*wide=*/false);
+  return at::full({}, norm, first.options().dtype(dtype).requires_grad(false));
+}
+
+double exact_norm(at::TensorList gradients) {
+  if (gradients.empty()) return 0;
+  if (gradients[0].is_cpu()) return norm_on_cpu(gradients, /*wide=*/true);
+  const at::NoGradGuard no_grad;
+  const auto norms = at::_foreach_norm(gradients, 2, at::kDouble);
+  return at::linalg_vector_norm(at::stack(norms), 2).item<double>();
 }
 
 }  // namespace tanren

@@ -59,5 +59,19 @@ TEST(GlobalNorm, is_infinite_or_nan_where_an_element_is) {
   }
 }
 
+TEST(ExactNorm, of_any_dtype_is_finite_where_its_elements_are) {
+  const at::Tensor given = values(70'007, at::kDouble);
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    const at::Tensor typed = given.to(dtype);
+    const double expected = typed.to(at::kDouble).norm().item<double>();
+    EXPECT_NEAR(exact_norm({typed}) / expected, 1, 1e-12) << dtype;
+  }
+  const at::Tensor large = at::full({3, 3}, 1e30F);
+  EXPECT_FALSE(std::isfinite(global_norm({large}).item<double>()));
+  EXPECT_NEAR(exact_norm({large, large.t()}) / (std::sqrt(18.0) * 1e30), 1, 1e-6);
+  EXPECT_FALSE(std::isfinite(exact_norm({large, at::full({1}, std::nan(""))})));
+  EXPECT_EQ(exact_norm({}), 0);
+}
+
 }  // namespace
 }  // namespace tanren

@@ -1,6 +1,7 @@
 #include "tanren/parallel/gradients.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/global_norm.h"
 #include "tanren/base/memory_tag.h"
 
 #include <ATen/ATen.h>
@@ -9,6 +10,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -214,9 +216,8 @@ void Gradients::on_fired(std::function<void(size_t)> told) { fired_->told = std:
 Gradients::Place Gradients::place(size_t index) const { return places_[index]; }
 
 int64_t Gradients::first_non_finite() const {
-  const auto bad = [](const at::Tensor& values) {
-    return !at::isfinite(values).all().item<bool>();
-  };
+  // Memory may be short: no mask of the gradient's size is made.
+  const auto bad = [](const at::Tensor& values) { return !std::isfinite(exact_norm({values})); };
   if (sharding_.on()) {
     for (const Slice& slice : slices_) {
       if (bad(slice_gradient(slice))) return static_cast<int64_t>(slice.parameter);

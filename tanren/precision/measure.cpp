@@ -41,12 +41,4 @@ Measured unscale_and_measure(const std::vector<at::Tensor>& gradients, double sc
   return measured;
 }
 
-double exact_norm(const std::vector<at::Tensor>& gradients) {
-  const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> wide;
-  wide.reserve(gradients.size());
-  for (const auto& gradient : gradients) wide.push_back(gradient.to(at::kDouble));
-  return global_norm(wide).item<double>();
-}
-
 }  // namespace tanren

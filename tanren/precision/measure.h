@@ -10,7 +10,7 @@ namespace tanren {
 
 // 0-dim tensors in the gradients' dtype, the norm at least in fp32. `norm` is non-finite if any
 // gradient is; it may also be infinite because the sum of squares overflowed, which exact_norm()
-// settles.
+// (base/global_norm.h) settles.
 struct Measured {
   at::Tensor norm;            // 2-norm over all gradients
   at::Tensor flush_share;     // undefined unless asked for
@@ -23,8 +23,5 @@ struct Measured {
 // overflow, at this scale.
 Measured unscale_and_measure(const std::vector<at::Tensor>& gradients, double scale,
                              bool report_flush = false);
-
-// The 2-norm in double, for the rare update whose fp32 norm is not finite. Reads the device.
-double exact_norm(const std::vector<at::Tensor>& gradients);
 
 }  // namespace tanren

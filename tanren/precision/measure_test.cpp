@@ -1,5 +1,7 @@
 #include "tanren/precision/measure.h"
 
+#include "tanren/base/global_norm.h"
+
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>
 

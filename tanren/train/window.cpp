@@ -2,6 +2,7 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
+#include "tanren/base/global_norm.h"
 #include "tanren/base/names.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/precision/measure.h"

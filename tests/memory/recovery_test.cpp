@@ -1,8 +1,10 @@
 // Running out of memory is a recovered event: whichever allocation of a step fails, the step is
 // applied once, with the numbers of the undisturbed one, and nothing stays behind.
+#include "tests/support/eventful.h"
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/testing.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/train/evaluate.h"
 
@@ -107,6 +109,66 @@ TEST_F(RecoveryTest, batch_norm_keeps_its_split_and_its_statistics) {
               static_cast<long long>(result.recoveries));
   EXPECT_GT(result.recoveries, 50);
   EXPECT_TRUE(result.bitwise);
+}
+
+// Issue 21: the numbers of an overflow were once measured in a copy of all gradients.
+TEST_F(RecoveryTest, any_allocation_of_an_overflow_a_skip_an_evaluation_or_a_checkpoint_may_fail) {
+  const auto config = eventful_config();
+  const auto prepared = [&](TinyRun& run) {
+    run.parts.plan.evaluate.batch = 16;
+    run.step();
+    return events_of([&] { return run.loader->next(); });
+  };
+  TinyRun undisturbed(config);
+  const TemporaryFolder expected_folder;
+  const double expected = go_through(undisturbed, prepared(undisturbed), expected_folder.path());
+  const at::Tensor weights = undisturbed.weights();
+  int64_t allocations = 0, recoveries = 0;
+  for (bool failed = true; failed; ++allocations) {
+    TinyRun run(config);
+    const TemporaryFolder folder;
+    const Events events = prepared(run);
+    const int64_t live_before = cpu_memory_stats().live_bytes;
+    fail_cpu_allocation(allocations);
+    const double loss = go_through(run, events, folder.path());
+    failed = cpu_allocations_until_failure() < 0;
+    fail_cpu_allocation(INT64_MAX);
+    EXPECT_EQ(cpu_memory_stats().live_bytes, live_before) << allocations;
+    EXPECT_TRUE(at::equal(run.weights(), weights)) << allocations;
+    EXPECT_NEAR(loss, expected, 1e-3) << allocations;
+    expect_stored(run.state, folder.path());
+    recoveries += run.parts.recovery->num_failures();
+  }
+  std::printf(
+      "overflow, skip, update, evaluation, checkpoint: %lld allocations failed, "
+      "%lld microsteps recovered\n",
+      static_cast<long long>(allocations - 1), static_cast<long long>(recoveries));
+  EXPECT_GT(recoveries, 100);
+}
+
+// A run that was fitted to its limit must not end at its first overflow (issue 21).
+TEST_F(RecoveryTest, an_overflow_or_a_skip_needs_no_more_memory_than_an_applied_update) {
+  auto config = tiny_config("mlp");
+  config.model.hidden = {4096};
+  config.batch.global_batch = "2";
+  config.precision.mode = "fp16";
+  config.precision.initial_scale = "1024";
+  config.guard.nan_loss = "skip";
+  config.guard.nan_gradient = "skip";
+  config.memory.limit = "8GiB";
+  TinyRun run(config);
+  run.steps(2);
+  const Events events = events_of([&] { return run.loader->next(); });
+  const auto peak_of = [&](const GlobalBatch& batch, Cause expected) {
+    trim_cpu_memory();
+    restart_cpu_memory_peak();
+    EXPECT_EQ(run.step(batch).objectives[0].verdict.cause, expected);
+    return cpu_memory_stats().recent_peak_bytes;
+  };
+  const int64_t applied = peak_of(events.is_applied, Cause::none);
+  EXPECT_LE(peak_of(events.is_skipped, Cause::nan_loss), applied);
+  run.objective().scaler.set_searched(0x1p60);
+  EXPECT_LE(peak_of(events.overflows, Cause::overflow), applied);
 }
 
 TEST_F(RecoveryTest, a_hundred_recoveries_leave_no_byte_behind) {

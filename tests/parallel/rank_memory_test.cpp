@@ -47,5 +47,26 @@ TEST_F(RankMemory, in_fp32_the_gradients_stay_within_their_rounding) {
   EXPECT_GT(recoveries, 10);
 }
 
+// With zero = 1 both ranks have optimizer state to write.
+TEST_F(RankMemory, so_it_is_with_an_overflow_a_skip_an_evaluation_and_a_checkpoint) {
+  auto config = eventful_config();
+  config.parallel.zero = 1;
+  config.batch.global_batch = "8";
+  config.batch.microbatch = 2;
+  const auto data = open_dataset(config.data.train, "data.train");
+  const InjectedStep expected = injected_events(config, *data, INT64_MAX);
+  int64_t injections = 0, recoveries = 0;
+  for (;; ++injections) {
+    const InjectedStep got = injected_events(config, *data, injections);
+    if (!got.failed) break;
+    recoveries += got.recoveries;
+    EXPECT_TRUE(at::equal(got.weights, expected.weights)) << injections;
+    EXPECT_EQ(got.operations, expected.operations) << injections;
+  }
+  std::printf("2 ranks, all events: %lld allocations of rank 1 failed, %lld microsteps recovered\n",
+              static_cast<long long>(injections), static_cast<long long>(recoveries));
+  EXPECT_GT(recoveries, 100);
+}
+
 }  // namespace
 }  // namespace tanren::testing

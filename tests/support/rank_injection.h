@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tanren/memory/cpu_allocator.h"
+#include "tests/support/eventful.h"
 #include "tests/support/rank_run.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +12,8 @@
 #include <cstdio>
 
 namespace tanren::testing {
+
+inline const Dataset& dataset_of(const RankRun& run) { return run.dataset; }
 
 struct InjectedStep {
   at::Tensor weights, gradients;  // gradients: where each rank has all
@@ -62,6 +65,31 @@ inline void expect_any_allocation_may_fail(const RunConfig& config, const Datase
       what, static_cast<long long>(injections), static_cast<long long>(recoveries), worst);
   EXPECT_GT(recoveries, 100);
   EXPECT_LT(worst, 1e-10);
+}
+
+// One update on two ranks, then an overflow, a skip, an update, an evaluation and a checkpoint, in which
+// allocation `index` of rank 1 fails.
+inline InjectedStep injected_events(const RunConfig& config, const Dataset& data, int64_t index) {
+  const ThreadGroup group(2);
+  const TemporaryFolder folder;
+  InjectedStep result;
+  on_ranks(group, 2, [&](Communicator& comm) {
+    RankRun run(config, data, comm);
+    run.step();
+    const Events events = events_of([&] { return run.batches->next(); });
+    if (comm.rank() == 1) fail_cpu_allocation(index);
+    go_through(run, events, folder.path());
+    if (comm.rank() == 0) {
+      result.weights = run.weights();
+      expect_stored(run.state, folder.path());
+      return;
+    }
+    result.failed = cpu_allocations_until_failure() < 0;
+    fail_cpu_allocation(INT64_MAX);
+    result.recoveries = run.parts.recovery->num_failures();
+  });
+  result.operations = group.num_operations();
+  return result;
 }
 
 }  // namespace tanren::testing

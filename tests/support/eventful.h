@@ -1,0 +1,79 @@
+// What a run does beside plain updates: an fp16 overflow, a skip, an evaluation, a checkpoint. For tests
+// that let memory run out in each of them.
+#pragma once
+
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/train/evaluate.h"
+#include "tanren/train/train_loop.h"
+#include "tests/support/tiny_run.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <limits>
+#include <vector>
+
+namespace tanren::testing {
+
+// A small convolutional network with batch norm, in fp16; each microbatch keeps its split.
+inline RunConfig eventful_config() {
+  auto config = tiny_config("convnet");
+  config.model.norm = "batch";
+  config.model.channels = {4};
+  config.data.train.samples = 16;
+  config.batch.global_batch = "4";
+  config.precision.mode = "fp16";
+  config.guard.nan_loss = "skip";
+  config.memory.recovery = "same_split";
+  config.memory.limit = "8GiB";  // so that the allocator is ours, under a sanitizer too
+  return config;
+}
+
+struct Events {
+  GlobalBatch overflows, is_skipped, is_applied;
+};
+
+// Of a TinyRun or a RankRun, from `next`, which gives its next batch.
+template <class Next>
+Events events_of(const Next& next) {
+  Events events{next(), next(), next()};
+  Batch& batch = events.is_skipped.local;
+  batch.fields.set("inputs",
+                   at::full_like(batch["inputs"], std::numeric_limits<float>::infinity()));
+  return events;
+}
+
+inline const Dataset& dataset_of(const TinyRun& run) { return *run.dataset; }
+
+// Returns the evaluation's loss. The checkpoint is under `folder`.
+template <class Run>
+double go_through(Run& run, const Events& events, const std::filesystem::path& folder) {
+  const Dataset* data = &dataset_of(run);
+  auto& phase = run.state.phases.front();
+  const double scale = run.objective().scaler.scale();
+  run.objective().scaler.set_searched(0x1p60);
+  const auto overflow = update(phase, run.state, run.parts, events.overflows);
+  EXPECT_EQ(overflow->objectives[0].verdict.cause, Cause::overflow);
+  run.objective().scaler.set_searched(scale);
+  const auto skip = update(phase, run.state, run.parts, events.is_skipped);
+  EXPECT_EQ(skip->objectives[0].verdict.cause, Cause::nan_loss);
+  const auto applied = update(phase, run.state, run.parts, events.is_applied);
+  EXPECT_EQ(applied->objectives[0].verdict.action, Action::apply);
+  EXPECT_EQ(applied->attempt - applied->step, 2);
+  const EvaluationReport evaluation = evaluate(run.state, run.parts, *data);
+  const Surroundings surroundings{.train = *data, .checkpoints = folder};
+  save_checkpoint(run.state, run.parts, surroundings);
+  return evaluation.values.front().second;
+}
+
+// The newest checkpoint under `folder` holds the weights and buffers of `state`.
+inline void expect_stored(const RunState& state, const std::filesystem::path& folder) {
+  const auto latest = latest_checkpoint(folder);
+  ASSERT_TRUE(latest.has_value());
+  const Snapshot stored = read_checkpoint(*latest);
+  for (const auto& [name, tensor] : state.model_tensors()) {
+    EXPECT_TRUE(at::equal(stored.model.tensors.at(name), tensor)) << name;
+  }
+}
+
+}  // namespace tanren::testing
