@@ -69,7 +69,7 @@ void train(const std::string& file) {
 
   at::manual_seed(kSeed);
   Mlp model(ModelOptions{.hidden = {64}, .dropout = 0.1}, data->info());
-  parallel.take_from_first(model.parameters());
+  parallel.take_from(model.parameters(), 0);
   Gradients gradients(model.parameters());
   Reducer reducer({&gradients}, *ranks);
   const auto optimizer = make_optimizer({}, parameters_of(model));

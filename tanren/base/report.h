@@ -35,7 +35,7 @@ struct StepReport {
   int64_t tokens = 0;      // in it, where the data counts them; 0: it does not
   int64_t microsteps = 0;  // on this rank
   std::vector<ObjectiveReport> objectives;
-  std::string culprit;          // non-finite: microbatch and parameter, in words
+  std::string culprit;          // microbatch and parameter that are not finite, or the count of 0
   bool stop_requested = false;  // of some of several ranks, while this update ran
 
   // Not part of what is repeatable.

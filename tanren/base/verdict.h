@@ -8,7 +8,8 @@ namespace tanren {
 enum class Action { apply, skip, halt };
 // overflow: finite loss, non-finite gradients, loss scale above its floor (fp16's normal event).
 // spike: loss or gradient norm far above its running mean; told, and applied nevertheless.
-enum class Cause { none, overflow, nan_loss, nan_gradient, spike };
+// nothing_counted: a count that divides one of its terms is 0 in this batch; it never counts as a skip in a row.
+enum class Cause { none, overflow, nan_loss, nan_gradient, spike, nothing_counted };
 
 struct Verdict {
   Action action = Action::apply;
@@ -38,6 +39,7 @@ constexpr std::string_view name(Cause cause) {
     case Cause::nan_loss: return "non-finite loss";
     case Cause::nan_gradient: return "non-finite gradient";
     case Cause::spike: return "spike";
+    case Cause::nothing_counted: return "nothing counted";
   }
   return "?";
 }

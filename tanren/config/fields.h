@@ -245,7 +245,7 @@ void fields(V& v, AverageOptions& o) {
   v("learning_rate", o.learning_rate,
     {"swa: constant learning rate from the start of averaging on; 0: the schedule's."});
   v("buffers", o.buffers,
-    {"Floating buffers (batch norm): average, copy, or estimate anew from training data; auto: "
+    {"Batch norm's running statistics: average, copy, or estimate anew from training data; auto: "
      "average (ema), estimate (swa with batch norm)."});
   v("estimate_batches", o.estimate_batches,
     {"Training batches of an estimate; 0: one pass over all the data."});

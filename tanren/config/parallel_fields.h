@@ -43,10 +43,9 @@ void fields(V& v, ParallelOptions& o) {
     {"What gradients are rounded to on their way: none, bf16, fp16. Half the bytes of fp32, other "
      "numbers."});
   v("buffers", o.buffers,
-    {"What floating buffers (batch norm's statistics) become over ranks after each step: mean, "
-     "first (rank 0's); synchronised: batch norm sees the samples of all ranks, and what it keeps "
-     "is "
-     "equal."});
+    {"What batch norm's running statistics become over ranks after each step: mean over samples, "
+     "first (of the first rank with samples); synchronised: batch norm sees the samples of all "
+     "ranks, and what it keeps is equal."});
   v("check_every", o.check_every,
     {"Applied steps between comparisons of the weights over ranks, which must be the same to the "
      "last bit; 0: at the start alone.",

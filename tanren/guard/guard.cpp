@@ -10,6 +10,7 @@ Guard::Guard(const GuardOptions& options)
 
 Verdict Guard::judge(const Evidence& evidence) {
   spike_.reset();
+  if (!evidence.counted) return {Action::skip, Cause::nothing_counted};
   if (!evidence.loss_finite) return {answer(stop_on_loss_), Cause::nan_loss};
   if (!evidence.gradients_finite) {
     if (evidence.can_back_off) return {Action::skip, Cause::overflow};

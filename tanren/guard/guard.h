@@ -1,5 +1,6 @@
 // Guard: judges one update before the optimizer sees it. Overflow, non-finite loss and non-finite
-// gradient are three causes: the first is fp16's normal event and never counts against the run.
+// gradient are three causes: the first is fp16's normal event and never counts against the run, as little
+// as a batch that counts nothing.
 // A spike of loss or gradient norm is told of and applied. Its verdict is a value; train_loop turns `halt` into the end of the run.
 #pragma once
 
@@ -13,6 +14,7 @@
 namespace tanren {
 
 struct Evidence {
+  bool counted = true;  // no count that divides a term is 0
   bool loss_finite = true;
   bool gradients_finite = true;
   bool can_back_off = false;  // dynamic loss scale above its floor

@@ -141,6 +141,7 @@ class ConsoleSink final : public Sink {
       if (report.objectives.size() > 1) text += objective.name + " ";
       text += objective.verdict.action == Action::skip ? "skipped: " : "halted: ";
       text += name(objective.verdict.cause);
+      if (objective.verdict.cause == Cause::nothing_counted) continue;  // it has no loss
       text += "  loss " + number(objective.loss);
       if (objective.loss_scale != 1) text += "  loss_scale " + number(objective.loss_scale, 8);
     }

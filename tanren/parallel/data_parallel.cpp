@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 namespace tanren {
 
@@ -139,27 +140,37 @@ void DataParallel::check_alike(const Facts& mine) const {
   }
 }
 
-void DataParallel::take_from_first(const std::vector<at::Tensor>& tensors) const {
+void DataParallel::take_from(const std::vector<at::Tensor>& tensors, int64_t rank) const {
   if (alone() || tensors.empty()) return;
   const at::NoGradGuard no_grad;
   const auto flat = flattened(tensors, communicator_->device());
-  for (const auto& [type, values] : flat) communicator_->broadcast(values, 0);
+  for (const auto& [type, values] : flat) {
+    communicator_->broadcast(values, static_cast<int>(rank));
+  }
   put_back(tensors, flat);
 }
 
-void DataParallel::average(const std::vector<at::Tensor>& tensors) const {
+void DataParallel::take_mean(const std::vector<at::Tensor>& tensors,
+                             const std::vector<double>& weights) const {
   if (alone() || tensors.empty()) return;
   const at::NoGradGuard no_grad;
-  auto flat = flattened(tensors, communicator_->device());
-  for (auto& [type, values] : flat) {
-    if (!at::isFloatingType(type)) {
-      communicator_->broadcast(values, 0);
-      continue;
-    }
-    communicator_->sum(values);
-    values.div_(static_cast<double>(world_size()));
+  std::vector<at::Tensor> pieces;
+  for (const auto& tensor : tensors) {
+    pieces.push_back(tensor.detach().reshape(-1).to(communicator_->device(), at::kDouble));
   }
-  put_back(tensors, flat);
+  const at::Tensor flat = at::cat(pieces);
+  const double own = weights[static_cast<size_t>(rank())];
+  if (own > 0) {
+    flat.mul_(own / std::accumulate(weights.begin(), weights.end(), 0.0));
+  } else {
+    flat.zero_();  // 0 times what is not finite is not 0
+  }
+  communicator_->sum(flat);
+  int64_t offset = 0;
+  for (const auto& tensor : tensors) {
+    tensor.copy_(flat.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+    offset += tensor.numel();
+  }
 }
 
 void DataParallel::check_equal(const TensorMap& tensors, const std::string& when) const {

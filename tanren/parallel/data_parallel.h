@@ -45,10 +45,11 @@ class DataParallel {
   std::vector<std::string> agree_names(const std::vector<std::string>& mine) const;
   // ConfigError naming the first fact that differs, the ranks and both values.
   void check_alike(const Facts& mine) const;
-  // Every tensor becomes rank 0's. Same shapes and dtypes everywhere.
-  void take_from_first(const std::vector<at::Tensor>& tensors) const;
-  // Floating ones become the mean over ranks, others rank 0's.
-  void average(const std::vector<at::Tensor>& tensors) const;
+  // Every tensor becomes that of `rank`, bitwise. Same shapes and dtypes everywhere.
+  void take_from(const std::vector<at::Tensor>& tensors, int64_t rank) const;
+  // Every tensor, floating, becomes the mean over ranks, in which rank r has the weight weights[r]: the
+  // same on every rank, computed in double. A rank of weight 0 has no say, whatever its values are.
+  void take_mean(const std::vector<at::Tensor>& tensors, const std::vector<double>& weights) const;
   // CommError naming the first tensor that is not bitwise rank 0's, and the rank; `when`: "at step 100".
   void check_equal(const TensorMap& tensors, const std::string& when) const;
 

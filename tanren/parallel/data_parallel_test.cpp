@@ -74,7 +74,7 @@ TEST(DataParallel, names_are_those_of_any_rank_in_the_same_order_everywhere) {
   });
 }
 
-TEST(DataParallel, tensors_of_every_dtype_and_layout_become_rank_0s) {
+TEST(DataParallel, tensors_of_every_dtype_and_layout_become_those_of_one_rank) {
   testing::on_ranks(3, [](Communicator& comm) {
     const double mine = comm.rank();
     const auto lasting = at::MemoryFormat::ChannelsLast;
@@ -83,23 +83,31 @@ TEST(DataParallel, tensors_of_every_dtype_and_layout_become_rank_0s) {
         at::full({}, comm.rank(), at::kLong),
         at::arange(24, at::kFloat).view({1, 2, 3, 4}).add(mine).contiguous(lasting),
         at::full({2}, comm.rank() == 0, at::kBool)};
-    of(comm).take_from_first(tensors);
+    of(comm).take_from(tensors, 0);
     EXPECT_TRUE(at::equal(tensors[0], at::zeros({2, 3})));
     EXPECT_EQ(tensors[1].sum().item<double>(), 0);
     EXPECT_EQ(tensors[2].item<int64_t>(), 0);
     EXPECT_TRUE(at::equal(tensors[3], at::arange(24, at::kFloat).view({1, 2, 3, 4})));
     EXPECT_TRUE(tensors[3].is_contiguous(lasting));
     EXPECT_TRUE(tensors[4].all().item<bool>());
+    const at::Tensor other = at::full({3}, comm.rank());
+    of(comm).take_from({other}, 2);
+    EXPECT_EQ(other.sum().item<int64_t>(), 6);
   });
 }
 
-TEST(DataParallel, an_average_is_the_mean_and_counters_are_rank_0s) {
+TEST(DataParallel, a_mean_weighs_ranks_and_those_without_weight_have_no_say) {
   testing::on_ranks(3, [](Communicator& comm) {
-    const std::vector<at::Tensor> tensors{at::full({2}, 3.0 * comm.rank()),
-                                          at::full({}, comm.rank() + 7, at::kLong)};
-    of(comm).average(tensors);
-    EXPECT_TRUE(at::equal(tensors[0], at::full({2}, 3.0)));
-    EXPECT_EQ(tensors[1].item<int64_t>(), 7);
+    const double endless = std::numeric_limits<double>::infinity();
+    const std::vector<at::Tensor> tensors{
+        at::full({2}, comm.rank() == 1 ? endless : 4.0 * comm.rank()),
+        at::full({2, 2}, comm.rank() == 1 ? endless : 8.0 + comm.rank(), at::kDouble)};
+    of(comm).take_mean(tensors, {3, 0, 1});
+    EXPECT_TRUE(at::equal(tensors[0], at::full({2}, 2.0)));
+    EXPECT_TRUE(at::equal(tensors[1], at::full({2, 2}, 8.5, at::kDouble)));
+    const at::Tensor third = at::full({1}, 1.0F / 3);  // what is equal stays so to the last bit
+    of(comm).take_mean({third}, {3, 4, 4});
+    EXPECT_EQ(third.item<float>(), 1.0F / 3);
   });
 }
 

@@ -393,12 +393,14 @@ TEST(ReductionPass, batch_norm_over_ranks_is_told) {
       ranks.line("rank_buffers"),
       "mean|batch norm sees each rank's own share, so that the numbers equal one rank's only "
       "at the same split (\"synchronised\": over all ranks); running statistics become the mean "
-      "over ranks");
+      "over all ranks' samples");
   ranks.config.parallel.buffers = "first";
-  expect_part(ranks.line("rank_buffers"), "running statistics become rank 0's");
+  expect_part(ranks.line("rank_buffers"),
+              "running statistics become the first rank's that has samples");
   ranks.profile.couples_samples = false;
   EXPECT_EQ(ranks.line("rank_buffers"),
-            "first|floating buffers become rank 0's; the model has no batch norm");
+            "first|running statistics become the first rank's that has samples; the model has no "
+            "batch norm");
 }
 
 TEST(ReductionPass, synchronised_batch_norm_puts_ranks_in_step_and_says_what_that_costs) {
@@ -428,7 +430,8 @@ TEST(ReductionPass, synchronised_batch_norm_is_left_out_where_there_is_none_or_o
   Ranks ranks(2);
   ranks.config.parallel.buffers = "synchronised";
   EXPECT_EQ(ranks.line("rank_buffers"),
-            "mean|floating buffers become the mean over ranks; the model has no batch norm");
+            "mean|running statistics become the mean over all ranks' samples; the model has no "
+            "batch norm");
   EXPECT_TRUE(ranks.plan().parallel.overlap);
   EXPECT_EQ(ranks.plan().memory.recovery, "split");
   Ranks one;

@@ -152,8 +152,9 @@ void tell_buffers(const Request& request, Plan& plan) {
   const bool asked_in_vain =
       request.config.parallel.buffers == "synchronised" && parallel.buffers != "synchronised";
   if (!coupled && parallel.buffers == "mean" && !asked_in_vain) return;
-  const std::string become = parallel.buffers == "mean" ? "the mean over ranks" : "rank 0's";
-  std::string reason = "floating buffers become " + become + "; the model has no batch norm";
+  const std::string become = parallel.buffers == "mean" ? "the mean over all ranks' samples"
+                                                        : "the first rank's that has samples";
+  std::string reason = "running statistics become " + become + "; the model has no batch norm";
   if (parallel.buffers == "synchronised") {
     reason =
         "batch norm sees the samples of all ranks in a microstep, so that the numbers are those of "

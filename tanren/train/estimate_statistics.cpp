@@ -1,6 +1,8 @@
 #include "tanren/train/estimate_statistics.h"
 
+#include "tanren/base/across_ranks.h"
 #include "tanren/base/random.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/data/loader.h"
 #include "tanren/model/layers.h"
 #include "tanren/precision/autocast_scope.h"
@@ -31,6 +33,7 @@ class MeasuredNorm {
       : momentum_(momentum), set_momentum_(std::move(set_momentum)) {
     module.train();
     const auto buffers = module.named_buffers(false);
+    statistics_ = {buffers["running_mean"], buffers["running_var"]};
     if (const auto* count = buffers.find("num_batches_tracked")) {
       count_ = *count;
       count_before_ = count->clone();
@@ -45,10 +48,12 @@ class MeasuredNorm {
 
   // The mean over batches: batch i (from 0) has the share 1 / (i + 1).
   void next_batch(int64_t i) const { set_momentum_(1.0 / static_cast<double>(i + 1)); }
+  const std::vector<at::Tensor>& statistics() const { return statistics_; }
 
  private:
   std::optional<double> momentum_;
   std::function<void(std::optional<double>)> set_momentum_;
+  std::vector<at::Tensor> statistics_;
   at::Tensor count_, count_before_;
 };
 
@@ -84,15 +89,54 @@ MeasuredNorms measured_norms(torch::nn::Module& root, const std::set<std::string
   return norms;
 }
 
-Loader loader_of(const RunState& run, const Plan& plan, const Dataset& train) {
+// Which of the batches a rank measures, and of how many samples they are.
+struct Share {
+  int64_t batch = 0;           // samples, of all ranks where they measure it together
+  int64_t first = 0, end = 0;  // batches [first, end) of the epoch
+};
+
+// Every rank learns the same size: a microbatch may differ over ranks, but where batch norm sees them all.
+int64_t batch_size(const Plan& plan, const DataParallel& parallel) {
+  if (parallel.alone()) return plan.batch.microbatch;
+  if (parallel.across_ranks() != nullptr) {
+    return std::min(plan.batch.microbatch * parallel.world_size(), plan.batch.global_batch);
+  }
+  std::vector<double> sizes(static_cast<size_t>(parallel.world_size()), 0.0);
+  sizes[static_cast<size_t>(parallel.rank())] = static_cast<double>(plan.batch.microbatch);
+  sizes = sum_numbers(parallel.communicator(), sizes);
+  return static_cast<int64_t>(*std::min_element(sizes.begin(), sizes.end()));
+}
+
+std::vector<Share> shares_of_ranks(const Plan& plan, const DataParallel& parallel,
+                                   int64_t samples) {
+  const int64_t batch = std::min(batch_size(plan, parallel), samples);
+  const int64_t all = samples / batch, asked = plan.average.estimate_batches;
+  const int64_t count = asked > 0 ? std::min(asked, all) : all;
+  const int64_t ranks = parallel.across_ranks() != nullptr ? 1 : parallel.world_size();
+  std::vector<Share> shares;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    shares.push_back({batch, rank * count / ranks, (rank + 1) * count / ranks});
+  }
+  shares.resize(static_cast<size_t>(parallel.world_size()), shares.front());
+  return shares;
+}
+
+// From the share's first batch on.
+Loader loader_of(const RunState& run, const Parts& parts, const Share& share,
+                 const Dataset& train) {
+  const Plan& plan = parts.plan;
   LoaderOptions options;
-  options.global_batch = std::min(plan.batch.microbatch, train.size());
+  options.global_batch = share.batch;
   options.keep_last = false;
   options.shuffle = plan.data.shuffle;
   options.seed = run.seed;
   options.workers = plan.data.workers;
   options.prefetch = plan.data.prefetch;
-  return Loader(train, options, Cursor{});
+  if (parts.parallel->across_ranks() != nullptr) {
+    options.rank = parts.parallel->rank();
+    options.world_size = parts.parallel->world_size();
+  }
+  return Loader(train, options, Cursor{.epoch = 0, .consumed = share.first * share.batch});
 }
 
 }  // namespace
@@ -111,18 +155,28 @@ void estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
   const auto norms = measured_norms(*run.task.module, training, averaged);
   if (norms.empty()) return;
 
-  Loader loader = loader_of(run, parts.plan, train);
-  const int64_t all = train.size() / std::min(parts.plan.batch.microbatch, train.size());
-  const int64_t asked = parts.plan.average.estimate_batches;
-  const int64_t count = asked > 0 ? std::min(asked, all) : all;
-  for (int64_t i = 0; i < count; ++i) {
+  const DataParallel& parallel = *parts.parallel;
+  const auto shares = shares_of_ranks(parts.plan, parallel, train.size());
+  const Share& own = shares[static_cast<size_t>(parallel.rank())];
+  std::optional<Loader> loader;
+  if (own.end > own.first) loader.emplace(loader_of(run, parts, own, train));
+  for (int64_t i = 0; i < own.end - own.first; ++i) {
     for (const auto& norm : norms) norm->next_batch(i);
-    const Batch batch = prepared(loader.next().local, parts);
+    const Batch batch = prepared(loader->next().local, parts);
+    const AcrossRanksScope across_ranks(parallel.across_ranks());
     const RandomScope random(run.seed, 0, batch.ids);
-    const WindowScope window(parts.plan.precision.mode, parts.parallel->open_windows());
+    const WindowScope window(parts.plan.precision.mode, parallel.open_windows());
     const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
     run.phases.front().spec.forward(batch);
   }
+  if (parallel.across_ranks() != nullptr) return;  // all have measured the same
+  std::vector<at::Tensor> statistics;
+  for (const auto& norm : norms) {
+    statistics.insert(statistics.end(), norm->statistics().begin(), norm->statistics().end());
+  }
+  std::vector<double> batches;
+  for (const Share& share : shares) batches.push_back(static_cast<double>(share.end - share.first));
+  parallel.take_mean(statistics, batches);
 }
 
 }  // namespace tanren

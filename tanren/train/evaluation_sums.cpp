@@ -1,6 +1,8 @@
 #include "tanren/train/evaluation_sums.h"
 
 #include "tanren/base/device_reads.h"
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
 
 #include <ATen/ATen.h>
@@ -56,7 +58,14 @@ NamedValues EvaluationSums::means(double& loss) const {
   const auto values = read_to_host(at::stack(sums_));
   loss = 0;
   for (size_t i = 0; i < values.size(); ++i) {
-    terms.emplace_back(names_[i], values[i] / counts_.at(count_names_[i]));
+    const double divisor = count(count_names_[i]);
+    if (divisor == 0) {
+      throw DataError("[evaluate] the evaluation set has " +
+                      to_text(static_cast<int64_t>(count("samples"))) + " samples and 0 " +
+                      count_names_[i] + " to divide " + names_[i] +
+                      " by; take data with labels that count, and let its collate count them");
+    }
+    terms.emplace_back(names_[i], values[i] / divisor);
     loss += terms.back().second;
   }
   return terms;

@@ -20,6 +20,7 @@ class EvaluationSums {
   void join_over(const DataParallel& parallel);
 
   // Each term divided by its count, and `loss`, their sum; empty where nothing was added. One read.
+  // DataError where a count is 0, or nobody counted it.
   NamedValues means(double& loss) const;
   // 0 where nobody counted it.
   double count(const std::string& name) const;

@@ -34,8 +34,9 @@ void backward(Objective& objective, const Terms& terms, const GlobalBatch& batch
               const std::vector<at::Tensor>& inputs, bool retain_graph) {
   std::vector<at::Tensor> roots, seeds;
   const auto add = [&](const Term& term, double weight) {
-    if (!term.sum.requires_grad()) return;
-    const double seed = weight * objective.scaler.scale() / batch.count(term.count_name);
+    const double count = batch.count(term.count_name);
+    if (!term.sum.requires_grad() || count == 0) return;  // the update will not be applied
+    const double seed = weight * objective.scaler.scale() / count;
     roots.push_back(term.sum);
     seeds.push_back(at::scalar_tensor(seed, term.sum.options().requires_grad(false)));
   };
@@ -109,7 +110,7 @@ std::unique_ptr<RecomputeScope> recompute_scope(const Phase& phase,
   if (patterns.empty()) return nullptr;
   std::vector<at::Tensor> buffers;
   for (const auto& objective : phase.objectives) {
-    buffers.insert(buffers.end(), objective.buffers.begin(), objective.buffers.end());
+    for (const auto& buffer : objective.buffers) buffers.push_back(buffer.tensor);
   }
   return std::make_unique<RecomputeScope>(patterns, std::move(buffers));
 }

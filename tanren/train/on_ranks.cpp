@@ -48,6 +48,9 @@ Facts facts_of(const RunState& run, const Plan& plan) {
         facts.emplace_back("trained by " + objective.spec.name, parameter.name);
       }
       facts.emplace_back("step of " + objective.spec.name, to_text(objective.step));
+      if (!objective.average) continue;
+      facts.emplace_back("updates of the average of " + objective.spec.name,
+                         to_text(objective.average->num_updates()));
     }
   }
   return facts;
@@ -60,7 +63,13 @@ void begin_alike(RunState& run, const Parts& parts) {
   parts.parallel->check_alike(facts_of(run, parts.plan));
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : run.model_tensors()) tensors.push_back(tensor);
-  parts.parallel->take_from_first(tensors);
+  parts.parallel->take_from(tensors, 0);
+  TensorMap averaged;
+  for (const auto* average : run.averages()) {
+    if (average->num_updates() == 0) continue;  // its first update copies the weights
+    for (const auto& [name, tensor] : average->state().tensors) averaged.set(name, tensor);
+  }
+  parts.parallel->check_equal(averaged, "at the start, the averaged weights");
   if (parts.parallel->plan().zero > 0) return;  // each rank has another part of the state
   const State optimizer = run.optimizer_state();
   parts.parallel->check_equal(optimizer.tensors, "at the start, the optimizer's state");

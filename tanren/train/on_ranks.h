@@ -8,7 +8,8 @@
 namespace tanren {
 
 // Before the first batch. CommError naming the first of model, optimizer, precision, data and counters
-// that is not rank 0's, on every rank; then weights and buffers become rank 0's, bitwise.
+// that is not rank 0's, on every rank; then weights and buffers become rank 0's, bitwise. CommError too
+// where averaged weights or the optimizer's state, loaded from a checkpoint, are not rank 0's.
 void begin_alike(RunState& run, const Parts& parts);
 
 // After an applied update: CommError where some rank's weights are not rank 0's, every

@@ -11,8 +11,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <utility>
 
 namespace tanren {
@@ -35,26 +33,6 @@ State extract(const State& whole, const std::string& prefix) {
     if (name.rfind(start, 0) == 0) part.values[name.substr(start.size())] = value;
   }
   return part;
-}
-
-std::string module_of(const std::string& name) {
-  const auto dot = name.rfind('.');
-  return dot == std::string::npos ? "" : name.substr(0, dot);
-}
-
-// Whether a buffer moves with parameters that match `patterns`: those of its module, or, where that
-// has none (batch norm without affine), of the nearest module around it that has some.
-bool belongs(const std::string& buffer, const std::vector<std::string>& patterns,
-             const std::vector<std::string>& parameters) {
-  for (std::string module = module_of(buffer);; module = module_of(module)) {
-    bool any = false;
-    for (const auto& name : parameters) {
-      if (!module.empty() && name.rfind(module + ".", 0) != 0) continue;
-      any = true;
-      if (matches_any(patterns, name)) return true;
-    }
-    if (any || module.empty()) return false;
-  }
 }
 
 }  // namespace
@@ -299,83 +277,6 @@ std::vector<ShardedParameters*> RunState::gathering() const {
 
 void RunState::settle() const {
   for (ShardedParameters* shards : gathering()) shards->wait();
-}
-
-namespace {
-
-// Who updates what, as the plan shares it out.
-Sharding sharding_of(const Plan& plan) {
-  constexpr int64_t kUnit = 16;         // elements: parts begin at lines of the cache
-  constexpr int64_t kPackedUnit = 256;  // no block of packed state lies in two slices
-  const ParallelPlan& parallel = plan.parallel;
-  if (parallel.zero == 0 || parallel.world_size == 1) return {};
-  return {.rank = parallel.rank,
-          .layout = {.first_bucket_bytes = parallel.first_bucket_bytes,
-                     .bucket_bytes = parallel.bucket_bytes,
-                     .parts = parallel.world_size,
-                     .unit = plan.optimizer.state == "8bit" ? kPackedUnit : kUnit},
-          .transient = parallel.zero > 1};
-}
-
-// Parameters that are trained now or once.
-bool is_ever_trained(const NamedParameter& parameter, const FreezePlan& freeze) {
-  if (parameter.tensor.requires_grad()) return true;
-  return std::any_of(freeze.thaws.begin(), freeze.thaws.end(), [&](const Thaw& thaw) {
-    return std::find(thaw.parameters.begin(), thaw.parameters.end(), parameter.name) !=
-           thaw.parameters.end();
-  });
-}
-
-}  // namespace
-
-std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
-  std::vector<Phase> phases;
-  std::set<std::string> taken, averaged;
-  const auto named = task.module->named_parameters();
-  const auto names = named.keys();
-  for (const auto& phase_spec : task.phases) {
-    Phase phase{phase_spec, {}};
-    for (const auto& spec : phase_spec.objectives) {
-      std::vector<NamedParameter> all, trained;
-      for (const auto& item : named) {
-        if (!matches_any(spec.parameters, item.key())) continue;
-        all.push_back({item.key(), item.value()});
-        if (!is_ever_trained(all.back(), plan.freeze)) continue;
-        if (!taken.insert(item.key()).second) {
-          throw ConfigError("[train] parameter " + item.key() + " belongs to two objectives (" +
-                            spec.name + " is the second); make their patterns disjoint");
-        }
-        trained.push_back(all.back());
-      }
-      std::vector<at::Tensor> buffers;
-      std::vector<NamedParameter> average_buffers;
-      for (const auto& item : task.module->named_buffers()) {
-        if (!belongs(item.key(), spec.parameters, names)) continue;
-        buffers.push_back(item.value());
-        if (averaged.insert(item.key()).second)
-          average_buffers.push_back({item.key(), item.value()});
-      }
-      phase.objectives.push_back({.spec = spec,
-                                  .parameters = {},
-                                  .all = std::move(all),
-                                  .buffers = std::move(buffers),
-                                  .gradients = Gradients(std::vector<at::Tensor>{}),
-                                  .optimizer = nullptr,
-                                  .scaler = LossScaler(plan.precision),
-                                  .guard = Guard(plan.guard),
-                                  .plateau = Plateau(plan.schedule, plan.optimizer.learning_rate),
-                                  .optimizer_options = plan.optimizer,
-                                  .sharding = sharding_of(plan)});
-      Objective& objective = phase.objectives.back();
-      objective.choose_parameters();
-      if (plan.average.kind != Averaging::none) {
-        const MemoryScope memory(MemoryKind::averages);
-        objective.average = std::make_unique<WeightAverage>(plan.average, trained, average_buffers);
-      }
-    }
-    phases.push_back(std::move(phase));
-  }
-  return phases;
 }
 
 }  // namespace tanren

@@ -22,12 +22,22 @@
 
 namespace tanren {
 
+// A buffer of the modules that hold an objective's parameters.
+struct ObjectiveBuffer {
+  at::Tensor tensor;
+  // The layer whose running statistics it is one of (running_mean or running_var); null: another buffer.
+  std::shared_ptr<const torch::nn::Module> norm = nullptr;
+
+  // A forward in training mode mixes what it sees of its samples into it.
+  bool is_measured() const { return norm != nullptr && norm->is_training(); }
+};
+
 // One loss with the parameters it may change, and all that belongs to their update.
 struct Objective {
   ObjectiveSpec spec;
   std::vector<NamedParameter> parameters;  // that are trained now
   std::vector<NamedParameter> all;         // and with those that are frozen, in the model's order
-  std::vector<at::Tensor> buffers;         // that belong to its parameters' modules
+  std::vector<ObjectiveBuffer> buffers;    // that belong to its parameters' modules
   Gradients gradients;
   std::unique_ptr<Optimizer> optimizer;
   LossScaler scaler;
@@ -108,7 +118,8 @@ struct RunState {
 };
 
 // Turns a task into phases with objectives: selects parameters by pattern (ConfigError for a
-// pattern without match or a parameter of two objectives), allocates gradients and optimizer state.
+// pattern without match, a parameter of two objectives, or names that a checkpoint could not tell
+// apart), allocates gradients and optimizer state.
 std::vector<Phase> make_phases(const Task& task, const Plan& plan);
 
 }  // namespace tanren

@@ -63,6 +63,12 @@ bool finished(const RunState& run, const Plan& plan) {
   throw RunError(line + "; lower the learning rate, clip, or look at that data");
 }
 
+bool counted_nothing(const StepReport& report) {
+  return std::all_of(report.objectives.begin(), report.objectives.end(), [](const auto& objective) {
+    return objective.verdict.cause == Cause::nothing_counted;
+  });
+}
+
 // What went wrong with the data without ending the run, at the end of an epoch and of the run.
 void tell_remarks(const Dataset& train, int64_t epoch) {
   const std::string remarks = train.remarks();
@@ -197,6 +203,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   bool stop_agreed = false;  // by several ranks, after an update
   int64_t saved_at = -1;
   int64_t seen_epoch = -1;
+  int64_t uncounted = 0;  // batches in a row that counted nothing
   while (!finished(run, plan)) {
     if (parts.parallel->alone() ? parts.stop_requested() : stop_agreed) {
       result.ending = Ending::interrupted;
@@ -237,6 +244,12 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
         for (Sink* sink : surroundings.sinks) sink->flush();
         halt(*report, objective, plan, result.checkpoint);
       }
+    }
+    uncounted = counted_nothing(*report) ? uncounted + 1 : 0;
+    if (uncounted > 0 && uncounted >= plan.batch.steps_per_epoch) {  // it would go on for ever
+      for (Sink* sink : surroundings.sinks) sink->flush();
+      throw DataError("[train] no batch of a whole epoch can be trained on (attempt " +
+                      to_text(report->attempt) + ": " + report->culprit + "); mend the labels");
     }
     const bool applied = run.step() > step_before;
     growth.step([&] { return live_bytes(parts.device); });

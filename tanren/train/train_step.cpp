@@ -18,7 +18,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace tanren {
 
@@ -50,15 +52,24 @@ void reseed(const RunState& run, const DataParallel& parallel) {
                               static_cast<uint64_t>(run.attempt)));
 }
 
-// Batch norm saw each rank's samples alone: what it keeps of them is shared. Synchronised it keeps the
-// same on every rank, and rank 0's change none of it; what other layers keep becomes one.
-void share_buffers(const Phase& phase, const DataParallel& parallel) {
-  if (parallel.alone()) return;
-  std::vector<at::Tensor> buffers;
-  for (const auto& objective : phase.objectives) {
-    buffers.insert(buffers.end(), objective.buffers.begin(), objective.buffers.end());
+// Each rank's forward saw its own samples alone, and one without samples none. Running statistics become
+// the mean over samples, unless the plan says otherwise; all else is what the first rank with samples has.
+// (Synchronised batch norm keeps the same on every rank: that changes none of it.)
+void share_buffers(const std::vector<Objective*>& applied, const std::vector<double>& samples,
+                   const DataParallel& parallel) {
+  const auto source = std::find_if(samples.begin(), samples.end(), [](double n) { return n > 0; });
+  if (parallel.alone() || source == samples.end()) return;
+  const bool averages = parallel.plan().buffers == "mean";
+  std::set<const void*> seen;  // one may belong to two objectives
+  std::vector<at::Tensor> statistics, others;
+  for (const auto* objective : applied) {
+    for (const auto& buffer : objective->buffers) {
+      if (!seen.insert(buffer.tensor.unsafeGetTensorImpl()).second) continue;
+      (averages && buffer.is_measured() ? statistics : others).push_back(buffer.tensor);
+    }
   }
-  parallel.plan().buffers == "mean" ? parallel.average(buffers) : parallel.take_from_first(buffers);
+  parallel.take_mean(statistics, samples);
+  parallel.take_from(others, source - samples.begin());
 }
 
 void apply(Objective& objective, double norm, double learning_rate, const Parts& parts) {
@@ -73,35 +84,56 @@ void apply(Objective& objective, double norm, double learning_rate, const Parts&
   objective.optimizer->step({.learning_rate = learning_rate, .active = objective.active(kept)});
   if (objective.shards && !parts.parallel->alone()) {
     objective.shards->start_gather(parts.parallel->communicator());
-    if (objective.average) objective.shards->wait();
   }
   ++objective.step;
-  if (objective.average) objective.average->update(objective.step);
+}
+
+// Takes the weights and buffers in that all ranks have now.
+void update_average(Objective& objective) {
+  if (!objective.average) return;
+  if (objective.shards) objective.shards->wait();
+  objective.average->update(objective.step);
 }
 
 // precision.initial_scale = "auto": the largest power of two whose window stays finite, halved once
-// for headroom, by bisection over the first window. Leaves no trace but the scale.
-void find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch) {
+// for headroom, by bisection over a window. Leaves no trace but the scale; and not even that where the
+// window's loss is not finite, or of nothing: then the next one is searched. False if a stop was
+// requested in between.
+bool find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch) {
   bool wanted = false;
   for (const auto& objective : phase.objectives) wanted |= objective.scaler.wants_search();
-  if (!wanted) return;
+  if (!wanted) return true;
   const Undo undo(phase, /*with_generators=*/true);
+  std::vector<State> scalers;
+  for (const auto& objective : phase.objectives) scalers.push_back(objective.scaler.state());
+  const auto give_up = [&] {
+    auto before = scalers.begin();
+    for (auto& objective : phase.objectives) objective.scaler.load(*before++);
+  };
   int low = 0, high = 32;  // 2^low is taken to be fine, 2^high not
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     for (auto& objective : phase.objectives) objective.scaler.set_searched(std::ldexp(1.0, middle));
     LossMeter losses;
-    accumulate(phase, run, parts, batch, losses);
-    bool finite = true;
-    for (const auto& status : measure_window(phase, parts, batch, losses).objectives) {
+    const bool done = accumulate(phase, run, parts, batch, losses);
+    WindowStatus window;
+    if (done) window = measure_window(phase, parts, batch, losses);
+    undo.restore_all(phase);
+    bool finite = true, has_loss = true;
+    for (const auto& status : window.objectives) {
       finite = finite && std::isfinite(status.norm);
+      has_loss = has_loss && std::isfinite(status.loss);
+    }
+    if (!done || !has_loss) {
+      give_up();
+      return done;
     }
     (finite ? low : high) = middle;
-    undo.restore_all(phase);
   }
   for (auto& objective : phase.objectives) {
     objective.scaler.set_searched(std::ldexp(1.0, std::max(low - 1, 0)));
   }
+  return true;
 }
 
 std::string culprit(const Objective& objective, const Status& status, const GlobalBatch& batch,
@@ -175,7 +207,7 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
   connect_reducer(phase, *parts.parallel);
   reseed(run, *parts.parallel);
   if (!parts.plan.parallel.overlap || !phase.spec.forward_on_one_thread) run.settle();
-  find_initial_scale(phase, run, parts, batch);
+  if (!find_initial_scale(phase, run, parts, batch)) return std::nullopt;
   const bool many = run.microbatch > 0 && run.microbatch < batch.local.size();
   const Undo undo(phase, /*with_generators=*/many);
   LossMeter losses;
@@ -188,6 +220,7 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
 
   StepReport report;
   report.stop_requested = window.stop_requested;
+  std::vector<Objective*> applied;
   auto next_status = window.objectives.begin();
   for (auto& objective : phase.objectives) {
     const auto& status = *next_status++;
@@ -195,7 +228,8 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
     if (!std::isfinite(norm) && std::isfinite(status.loss)) {
       norm = agreed_exact_norm(objective, parts);  // the sum of squares may just not fit fp32
     }
-    const Verdict verdict = objective.guard.judge({.loss_finite = std::isfinite(status.loss),
+    const Verdict verdict = objective.guard.judge({.counted = status.uncounted.empty(),
+                                                   .loss_finite = std::isfinite(status.loss),
                                                    .gradients_finite = std::isfinite(norm),
                                                    .can_back_off = objective.scaler.can_back_off(),
                                                    .loss = status.loss,
@@ -217,9 +251,13 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
         .overflow_share = status.overflow_share};
     if (verdict.action == Action::apply) {
       apply(objective, norm, told.learning_rate, parts);
+      applied.push_back(&objective);
     } else {
       undo.restore(objective);
-      if (verdict.cause != Cause::overflow) {
+      if (verdict.cause == Cause::nothing_counted) {
+        report.culprit =
+            "the batch has 0 " + status.uncounted + " to divide " + status.uncounted_term + " by";
+      } else if (verdict.cause != Cause::overflow) {
         report.culprit = joint_culprit(culprit(objective, status, batch, losses), *parts.parallel);
       }
     }
@@ -227,7 +265,8 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
     told.step = objective.step;
     report.objectives.push_back(std::move(told));
   }
-  share_buffers(phase, *parts.parallel);
+  share_buffers(applied, window.samples, *parts.parallel);
+  for (auto* objective : applied) update_average(*objective);
   ++run.attempt;
   run.epoch = batch.epoch;
   run.consumed = batch.consumed;

@@ -1,6 +1,6 @@
 // The step: one update of one phase over one global batch. Order is the algorithm: accumulate →
 // reduce over ranks → unscale and measure → agree and read (the one device read) → judge → apply or
-// undo → rescale. Written once.
+// undo → rescale → share buffers over ranks → average weights. Written once.
 #pragma once
 
 #include "tanren/base/report.h"

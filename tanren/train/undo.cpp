@@ -9,7 +9,9 @@ namespace tanren {
 
 Undo::Undo(const Phase& phase, bool with_generators) {
   for (const auto& objective : phase.objectives) {
-    for (const auto& buffer : objective.buffers) buffers_.emplace_back(buffer, buffer.clone());
+    for (const auto& buffer : objective.buffers) {
+      buffers_.emplace_back(buffer.tensor, buffer.tensor.clone());
+    }
   }
   if (with_generators) {
     generators_ = generator_states(phase.objectives.front().parameters.front().tensor.device());
@@ -18,9 +20,9 @@ Undo::Undo(const Phase& phase, bool with_generators) {
 
 void Undo::restore(const Objective& objective) const {
   const at::NoGradGuard no_grad;
-  for (at::Tensor buffer : objective.buffers) {
+  for (const auto& buffer : objective.buffers) {
     for (const auto& [tensor, before] : buffers_) {
-      if (tensor.is_same(buffer)) buffer.copy_(before);
+      if (tensor.is_same(buffer.tensor)) tensor.copy_(before);
     }
   }
 }

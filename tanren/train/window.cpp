@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tanren {
 
@@ -74,8 +75,9 @@ double weight_of_parts(const Gradients& gradients) {
 }
 
 // This rank's part of the row that ranks sum.
-at::Tensor own_row(const Phase& phase, const Parts& parts, const LossMeter& losses,
-                   const std::vector<at::Tensor>& norms, const std::vector<at::Tensor>& shares) {
+at::Tensor own_row(const Phase& phase, const Parts& parts, const Batch& local,
+                   const LossMeter& losses, const std::vector<at::Tensor>& norms,
+                   const std::vector<at::Tensor>& shares) {
   const at::Device device = parts.parallel->communicator().device();
   const auto options = at::TensorOptions(at::kDouble).device(device);
   std::vector<at::Tensor> row;
@@ -91,6 +93,10 @@ at::Tensor own_row(const Phase& phase, const Parts& parts, const LossMeter& loss
   }
   for (const auto& share : shares) row.push_back(share.to(device, at::kDouble).reshape({1}));
   std::vector<double> flags{parts.stop_requested() ? 1.0 : 0.0};
+  for (int64_t rank = 0; rank < parts.parallel->world_size(); ++rank) {
+    const bool own = rank == parts.parallel->rank();
+    flags.push_back(own ? static_cast<double>(local.size()) : 0.0);
+  }
   for (const auto& objective : phase.objectives) {
     const auto* active = objective.gradients.active();
     const size_t count = objective.gradients.parameters().size();
@@ -102,15 +108,22 @@ at::Tensor own_row(const Phase& phase, const Parts& parts, const LossMeter& loss
   return at::cat(row);
 }
 
-// Of the objective: its terms of `names`, each divided by its count, and their weighted sum.
+// Of the objective: its terms of `names`, each divided by its count, and their weighted sum. Of nothing
+// there is no mean: then NaN.
 void take_terms(const ObjectiveSpec& spec, const std::vector<std::string>& names,
-                const std::vector<double>& means, Status& status) {
+                const std::vector<std::string>& count_names, const GlobalBatch& batch,
+                const std::vector<double>& sums, Status& status) {
   for (size_t i = 0; i < names.size(); ++i) {
     double weight = spec.terms.empty() ? 1.0 : 0.0;
     for (const auto& term : spec.terms) weight += term.name == names[i] ? term.weight : 0;
     if (weight == 0.0) continue;
-    status.loss += weight * means[i];
-    status.terms.emplace_back(names[i], means[i]);
+    const double count = batch.count(count_names[i]);
+    const double mean = count == 0 ? std::numeric_limits<double>::quiet_NaN() : sums[i] / count;
+    status.loss += weight * mean;
+    status.terms.emplace_back(names[i], mean);
+    if (count != 0 || !status.uncounted.empty()) continue;
+    status.uncounted_term = names[i];
+    status.uncounted = count_names[i];
   }
 }
 
@@ -146,7 +159,7 @@ WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch&
       names.push_back(term.name);
       count_names.push_back(term.count_name);
     }
-    at::Tensor row = own_row(phase, parts, losses, norms, shares);
+    at::Tensor row = own_row(phase, parts, batch.local, losses, norms, shares);
     parts.parallel->communicator().sum(row);
     if (!values.empty()) {
       row = at::cat({row, stacked(values).to(at::kDouble).to(row.device())});
@@ -158,24 +171,23 @@ WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch&
   }
 
   const size_t num_terms = names.size();
-  std::vector<double> means(num_terms, 0.0);
+  std::vector<double> sums(num_terms, 0.0);
   int64_t bad_microstep = -1;
   for (int64_t microstep = 0; microstep < losses.microsteps(); ++microstep) {
     for (size_t i = 0; i < num_terms; ++i) {
       const double sum = host[static_cast<size_t>(microstep) * num_terms + i];
       if (!std::isfinite(sum) && bad_microstep < 0) bad_microstep = microstep;
-      means[i] += sum;
+      sums[i] += sum;
     }
   }
-  if (!alone) std::copy_n(shared.begin(), num_terms, means.begin());
-  for (size_t i = 0; i < num_terms; ++i) means[i] /= batch.count(count_names[i]);
+  if (!alone) std::copy_n(shared.begin(), num_terms, sums.begin());
 
   WindowStatus window;
   size_t next = losses.sums().size();
   size_t next_shared = num_terms;
   for (const auto& objective : phase.objectives) {
     Status status;
-    take_terms(objective.spec, names, means, status);
+    take_terms(objective.spec, names, count_names, batch, sums, status);
     status.bad_microstep = bad_microstep;
     status.norm = alone ? host[next++] : joint_norm(objective.gradients, shared[next_shared++]);
     if (report_flush && shares.empty()) {
@@ -190,6 +202,9 @@ WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch&
     window.objectives[i].overflow_share = shared[next_shared++];
   }
   window.stop_requested = shared[next_shared++] > 0;
+  for (int64_t rank = 0; rank < parts.parallel->world_size(); ++rank) {
+    window.samples.push_back(shared[next_shared++]);
+  }
   for (auto& objective : phase.objectives) {
     std::vector<uint8_t> active(objective.gradients.parameters().size());
     for (auto& flag : active) flag = shared[next_shared++] > 0 ? 1 : 0;

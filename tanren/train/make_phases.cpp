@@ -1,0 +1,141 @@
+#include "tanren/base/error.h"
+#include "tanren/base/memory_tag.h"
+#include "tanren/base/names.h"
+#include "tanren/train/run_state.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+std::string module_of(const std::string& name) {
+  const auto dot = name.rfind('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+
+// Whether a buffer moves with parameters that match `patterns`: those of its module, or, where that
+// has none (batch norm without affine), of the nearest module around it that has some.
+bool belongs(const std::string& buffer, const std::vector<std::string>& patterns,
+             const std::vector<std::string>& parameters) {
+  for (std::string module = module_of(buffer);; module = module_of(module)) {
+    bool any = false;
+    for (const auto& name : parameters) {
+      if (!module.empty() && name.rfind(module + ".", 0) != 0) continue;
+      any = true;
+      if (matches_any(patterns, name)) return true;
+    }
+    if (any || module.empty()) return false;
+  }
+}
+
+// The layer whose running statistics the buffer is one of, by torch's names; else null.
+std::shared_ptr<const torch::nn::Module> norm_of(const torch::nn::Module& root,
+                                                 const std::string& buffer) {
+  const std::string module = module_of(buffer);
+  const std::string last = buffer.substr(module.empty() ? 0 : module.size() + 1);
+  if (last != "running_mean" && last != "running_var") return nullptr;
+  return root.named_modules()[module];
+}
+
+// What a checkpoint calls the state of an objective begins with its phase's name and its own, so that no
+// such path may begin another.
+void check_paths(const Task& task) {
+  std::vector<std::string> paths;
+  for (const auto& phase : task.phases) {
+    for (const auto& objective : phase.objectives) {
+      const std::string path = phase.name + "." + objective.name;
+      for (const auto& other : paths) {
+        const auto& [shorter, longer] = std::minmax(
+            path, other, [](const auto& a, const auto& b) { return a.size() < b.size(); });
+        if ((longer + ".").rfind(shorter + ".", 0) != 0) continue;
+        throw ConfigError("[train] a checkpoint could not tell the objectives " + shorter +
+                          " and " + longer +
+                          " apart: one name begins the other; rename one of them");
+      }
+      paths.push_back(path);
+    }
+  }
+}
+
+// Who updates what, as the plan shares it out.
+Sharding sharding_of(const Plan& plan) {
+  constexpr int64_t kUnit = 16;         // elements: parts begin at lines of the cache
+  constexpr int64_t kPackedUnit = 256;  // no block of packed state lies in two slices
+  const ParallelPlan& parallel = plan.parallel;
+  if (parallel.zero == 0 || parallel.world_size == 1) return {};
+  return {.rank = parallel.rank,
+          .layout = {.first_bucket_bytes = parallel.first_bucket_bytes,
+                     .bucket_bytes = parallel.bucket_bytes,
+                     .parts = parallel.world_size,
+                     .unit = plan.optimizer.state == "8bit" ? kPackedUnit : kUnit},
+          .transient = parallel.zero > 1};
+}
+
+// Parameters that are trained now or once.
+bool is_ever_trained(const NamedParameter& parameter, const FreezePlan& freeze) {
+  if (parameter.tensor.requires_grad()) return true;
+  return std::any_of(freeze.thaws.begin(), freeze.thaws.end(), [&](const Thaw& thaw) {
+    return std::find(thaw.parameters.begin(), thaw.parameters.end(), parameter.name) !=
+           thaw.parameters.end();
+  });
+}
+
+}  // namespace
+
+std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
+  check_paths(task);
+  std::vector<Phase> phases;
+  std::set<std::string> taken, averaged;
+  const auto named = task.module->named_parameters();
+  const auto names = named.keys();
+  for (const auto& phase_spec : task.phases) {
+    Phase phase{phase_spec, {}};
+    for (const auto& spec : phase_spec.objectives) {
+      std::vector<NamedParameter> all, trained;
+      for (const auto& item : named) {
+        if (!matches_any(spec.parameters, item.key())) continue;
+        all.push_back({item.key(), item.value()});
+        if (!is_ever_trained(all.back(), plan.freeze)) continue;
+        if (!taken.insert(item.key()).second) {
+          throw ConfigError("[train] parameter " + item.key() + " belongs to two objectives (" +
+                            spec.name + " is the second); make their patterns disjoint");
+        }
+        trained.push_back(all.back());
+      }
+      std::vector<ObjectiveBuffer> buffers;
+      std::vector<NamedParameter> statistics;
+      for (const auto& item : task.module->named_buffers()) {
+        if (!belongs(item.key(), spec.parameters, names)) continue;
+        buffers.push_back({item.value(), norm_of(*task.module, item.key())});
+        // Of a constant there is no average: a mask's infinity less itself is none.
+        if (buffers.back().norm != nullptr && averaged.insert(item.key()).second) {
+          statistics.push_back({item.key(), item.value()});
+        }
+      }
+      phase.objectives.push_back({.spec = spec,
+                                  .parameters = {},
+                                  .all = std::move(all),
+                                  .buffers = std::move(buffers),
+                                  .gradients = Gradients(std::vector<at::Tensor>{}),
+                                  .optimizer = nullptr,
+                                  .scaler = LossScaler(plan.precision),
+                                  .guard = Guard(plan.guard),
+                                  .plateau = Plateau(plan.schedule, plan.optimizer.learning_rate),
+                                  .optimizer_options = plan.optimizer,
+                                  .sharding = sharding_of(plan)});
+      Objective& objective = phase.objectives.back();
+      objective.choose_parameters();
+      if (plan.average.kind != Averaging::none) {
+        const MemoryScope memory(MemoryKind::averages);
+        objective.average = std::make_unique<WeightAverage>(plan.average, trained, statistics);
+      }
+    }
+    phases.push_back(std::move(phase));
+  }
+  return phases;
+}
+
+}  // namespace tanren
