@@ -3,6 +3,7 @@
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/folder_weights.h"
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/data/tokenize_file.h"
 #include "tanren/plan/probe_machine.h"
@@ -124,8 +125,7 @@ int write_folder(const Arguments& arguments, const Registry& registry) {
   }
   std::optional<at::ScalarType> dtype;
   if (!arguments.dtype.empty()) dtype = dtype_of(arguments.dtype);
-  const auto file = whole_file_of(arguments.file);
-  const auto written = write_python_folder(file, arguments.target, dtype, registry);
+  const auto written = write_python_folder(arguments.file, arguments.target, dtype, registry);
   if (arguments.quiet) return 0;
   for (const auto& remark : written.remarks) std::cout << remark << "\n";
   std::cout << arguments.target << ": " << join(written.files) << "\n" << written.opened_by << "\n";
@@ -164,7 +164,7 @@ int convert(const Arguments& arguments, const Registry& registry) {
   const at::NoGradGuard no_grad;
   if (is_folder(arguments.target) && !arguments.list) return write_folder(arguments, registry);
   const auto pairs = pairs_of(arguments.renames);
-  const WeightsFile file = read_weights(arguments.file);
+  auto [file, state] = read_state_dict(arguments.file);
   if (arguments.list) {
     list(file, arguments.json);
     return 0;
@@ -172,7 +172,6 @@ int convert(const Arguments& arguments, const Registry& registry) {
   if (arguments.target.empty()) {
     throw ConfigError("[convert] the file to write is missing; tanren convert IN OUT, or --list");
   }
-  StateDict state = state_dict_of(file);
   state.tensors = renamed(state.tensors, pairs);
   if (state.tensors.empty()) {
     throw CheckpointError("[convert] " + arguments.file +

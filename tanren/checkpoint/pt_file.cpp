@@ -343,7 +343,7 @@ PtFile read_pt(const std::filesystem::path& path) {
   const auto mapped = MappedFile::open(path);
   const std::string where = "[checkpoint] " + path.string();
   const auto bytes = mapped->bytes();
-  if (starts_with(bytes, "PK")) return read_zip(mapped, where);
+  if (starts_with(bytes, "PK\x03\x04")) return read_zip(mapped, where);
   if (starts_with(bytes, kLegacyMagic)) return read_legacy(mapped, where);
   throw CheckpointError(where +
                         (bytes.empty() ? ": it is empty" : ": torch.save did not write it") +

@@ -1,7 +1,10 @@
 #include "tanren/checkpoint/stored_state.h"
 
+#include "tanren/base/eight_bit.h"
 #include "tanren/base/error.h"
+#include "tanren/base/memory_order.h"
 #include "tanren/base/safetensors.h"
+#include "tanren/checkpoint/stored_moment.h"
 #include "tanren/checkpoint/values_json.h"
 #include "tanren/config/run_config.h"
 
@@ -19,39 +22,12 @@ namespace {
 
 constexpr const char* kSlices = "tanren.slices";
 constexpr const char* kValues = "tanren.values";
+constexpr std::string_view kCodes = "_codes", kScales = "_scales";
 
 // Elements that one entry of the state stands for.
-int64_t unit_of(const std::string& key) { return key.ends_with("_scales") ? kPackedBlock : 1; }
+int64_t unit_of(const std::string& key) { return key.ends_with(kScales) ? kPackedBlock : 1; }
 
 int64_t units(int64_t elements, int64_t unit) { return (elements + unit - 1) / unit; }
-
-std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& sizes) {
-  std::vector<int64_t> strides(sizes.size(), 1);
-  for (size_t i = sizes.size(); i-- > 1;) {
-    strides[i - 1] = strides[i] * std::max<int64_t>(sizes[i], 1);
-  }
-  return strides;
-}
-
-// Whether both put the elements of `sizes` into one order.
-bool same_order(const std::vector<int64_t>& sizes, const std::vector<int64_t>& a,
-                const std::vector<int64_t>& b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] > 1 && a[i] != b[i]) return false;
-  }
-  return true;
-}
-
-// The elements of a tensor of `sizes` as they lie in memory with `strides`.
-at::Tensor in_memory_order(const at::Tensor& whole, const StateRange& wanted) {
-  if (same_order(wanted.sizes, wanted.strides, contiguous_strides(wanted.sizes))) {
-    return whole.reshape({-1});
-  }
-  at::Tensor laid = at::empty_strided(wanted.sizes, wanted.strides, whole.options());
-  laid.copy_(whole);
-  return laid.as_strided({whole.numel()}, {1});
-}
 
 [[noreturn]] void fail_lacks(const std::string& whole, const std::string& key) {
   throw CheckpointError("[checkpoint] the optimizer's state lacks " + key + " of " + whole +
@@ -137,7 +113,27 @@ StoredState::StoredState(const State& state, const std::vector<StateSlice>& slic
 
 at::Tensor StoredState::range(const StateRange& wanted, const std::string& key) const {
   const at::NoGradGuard no_grad;
-  return slices_.empty() ? from_whole(wanted, key) : from_slices(wanted, key);
+  const auto read = [&](const StateRange& part) {
+    return slices_.empty() ? from_whole(part, key) : from_slices(part, key);
+  };
+  const int64_t unit = unit_of(key);
+  if (unit == 1) return read(wanted);
+  std::vector<int64_t> strides;  // as memory lay where the blocks are from
+  if (const auto found = slices_.find(wanted.whole); found != slices_.end()) {
+    strides = found->second.front()->strides;
+  } else {
+    const Value* order = value(wanted.whole, "order");
+    const auto* text = order == nullptr ? nullptr : std::get_if<std::string>(order);
+    strides = strides_of_order(wanted.sizes, text == nullptr ? "" : *text);
+  }
+  if (same_order(wanted.sizes, strides, wanted.strides)) return read(wanted);
+  // In another order the elements of a block lie apart, and each brings its own scale.
+  const int64_t all = c10::multiply_integers(wanted.sizes);
+  const at::Tensor scales = read({wanted.whole, 0, all, wanted.sizes, strides});
+  if (scales.numel() != units(all, unit)) fail_lacks(wanted.whole, key);
+  const at::Tensor each = scales.repeat_interleave(unit).slice(0, 0, all);
+  return in_memory(each.as_strided(wanted.sizes, strides), wanted.strides)
+      .narrow(0, wanted.begin, wanted.end - wanted.begin);
 }
 
 at::Tensor StoredState::from_whole(const StateRange& wanted, const std::string& key) const {
@@ -146,7 +142,7 @@ at::Tensor StoredState::from_whole(const StateRange& wanted, const std::string& 
   if (whole->dim() == 0) return *whole;
   const int64_t unit = unit_of(key);
   const bool shaped = unit == 1 && whole->sizes() == at::IntArrayRef(wanted.sizes);
-  const at::Tensor flat = shaped ? in_memory_order(*whole, wanted) : whole->reshape({-1});
+  const at::Tensor flat = shaped ? in_memory(*whole, wanted.strides) : whole->reshape({-1});
   const int64_t first = wanted.begin / unit, last = units(wanted.end, unit);
   if (last > flat.numel()) fail_lacks(wanted.whole, key);
   return flat.narrow(0, first, last - first);
@@ -164,7 +160,7 @@ at::Tensor StoredState::from_slices(const StateRange& wanted, const std::string&
     const int64_t all = c10::multiply_integers(wanted.sizes);
     at::Tensor flat = from_slices({wanted.whole, 0, all, one.sizes, one.strides}, key);
     if (flat.dim() == 0 || flat.numel() != all) return flat;
-    return in_memory_order(flat.as_strided(one.sizes, one.strides), wanted)
+    return in_memory(flat.as_strided(one.sizes, one.strides), wanted.strides)
         .narrow(0, wanted.begin, wanted.end - wanted.begin);
   }
   const int64_t unit = unit_of(key);
@@ -203,28 +199,56 @@ const Value* StoredState::value(const std::string& whole, const std::string& key
   return found == state_.values.end() ? nullptr : &found->second;
 }
 
+at::Tensor moment_of(const StoredState& stored, const StateRange& wanted, const std::string& key) {
+  const at::Tensor found = stored.range(wanted, key);
+  if (!key.ends_with(kCodes)) {
+    return found.scalar_type() == at::kBFloat16 ? found.to(at::kFloat) : found;
+  }
+  const std::string moment = key.substr(0, key.size() - kCodes.size());
+  const at::Tensor scales = stored.range(wanted, moment + std::string(kScales));
+  const bool each = scales.numel() == found.numel();
+  if (found.scalar_type() != at::kByte ||
+      (!each && scales.numel() != units(found.numel(), kPackedBlock))) {
+    fail_lacks(wanted.whole, key);
+  }
+  return from_eight_bit(found, scales, moment == "exp_avg", each ? 1 : kPackedBlock);
+}
+
 State StoredState::joined() const {
-  if (slices_.empty()) return state_;
-  State whole;
+  State joined;
+  const auto join = [&](const std::string& whole, const std::string& key,
+                        const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+    if (key.ends_with(kScales)) return;
+    const std::string plain =
+        key.substr(0, key.size() - (key.ends_with(kCodes) ? kCodes.size() : 0));
+    const StateRange all{whole, 0, c10::multiply_integers(sizes), sizes, strides};
+    const at::Tensor tensor = moment_of(*this, all, key);
+    joined.tensors.set(whole + "." + plain,
+                       tensor.dim() == 0 ? tensor : tensor.as_strided(sizes, strides));
+  };
+  if (slices_.empty()) {
+    for (const auto& [name, tensor] : state_.tensors) {
+      const size_t dot = name.rfind('.');
+      const auto sizes = tensor.sizes().vec();
+      join(name.substr(0, dot), name.substr(dot + 1), sizes, plain_strides(sizes));
+    }
+    joined.values = state_.values;
+  }
   for (const auto& [name, list] : slices_) {
     const StateSlice& first = *list.front();
     const std::string start = first.name + ".";
-    const int64_t numel = c10::multiply_integers(first.sizes);
-    const StateRange all{name, 0, numel, first.sizes, first.strides};
     for (const auto& [stored, tensor] : state_.tensors) {
-      if (!stored.starts_with(start)) continue;
-      const std::string key = stored.substr(start.size());
-      at::Tensor joined = range(all, key);
-      const bool packed = key.ends_with("_codes") || key.ends_with("_scales") ||
-                          joined.scalar_type() == at::kBFloat16;
-      if (!packed && joined.dim() > 0) joined = joined.as_strided(first.sizes, first.strides);
-      whole.tensors.set(name + "." + key, joined);
+      if (stored.starts_with(start)) {
+        join(name, stored.substr(start.size()), first.sizes, first.strides);
+      }
     }
     for (const auto& [stored, value] : state_.values) {
-      if (stored.starts_with(start)) whole.values[name + "." + stored.substr(start.size())] = value;
+      if (stored.starts_with(start)) {
+        joined.values[name + "." + stored.substr(start.size())] = value;
+      }
     }
   }
-  return whole;
+  return joined;
 }
 
 }  // namespace tanren

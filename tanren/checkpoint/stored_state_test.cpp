@@ -1,8 +1,11 @@
 #include "tanren/checkpoint/stored_state.h"
 
+#include "tanren/base/eight_bit.h"
 #include "tanren/base/error.h"
+#include "tanren/base/memory_order.h"
 #include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
+#include "tanren/checkpoint/stored_moment.h"
 
 #include <ATen/ATen.h>
 
@@ -69,8 +72,53 @@ TEST(StoredState, keeps_the_scales_of_packed_blocks_with_their_elements) {
   const StateRange range{"w", 256, 1000, {10, 100}, {100, 1}};
   EXPECT_TRUE(at::equal(stored.range(range, "exp_avg_scales"), at::arange(1, 4).to(at::kFloat)));
   EXPECT_EQ(stored.range(range, "exp_avg_codes").numel(), 744);
-  EXPECT_EQ(stored.joined().tensors.at("w.exp_avg_codes").numel(), 1000);
-  EXPECT_EQ(stored.joined().tensors.at("w.exp_avg_scales").numel(), 4);
+}
+
+// Moments of a kernel in channels-last, packed, whole and in slices.
+struct Packed {
+  Packed() {
+    at::manual_seed(2);
+    const at::Tensor laid = at::randn({8, 16, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor codes = at::empty_like(laid, at::kByte);
+    const at::Tensor scales = at::empty({5});
+    to_eight_bit(in_memory(laid), true, 256, codes, scales);
+    values = from_eight_bit(codes, scales, true, 256).as_strided(laid.sizes(), laid.strides());
+    strides = laid.strides().vec();
+    whole.tensors.set("loss.w.exp_avg_codes", codes.contiguous());
+    whole.tensors.set("loss.w.exp_avg_scales", scales);
+    whole.values["loss.w.order"] = std::string("0,2,3,1");
+    for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 512}, {512, 1152}}) {
+      const std::string name = "loss.w@" + std::to_string(begin);
+      slices.push_back({name, "loss.w", begin, end, {8, 16, 3, 3}, strides});
+      sliced.tensors.set(name + ".exp_avg_codes", in_memory(codes).slice(0, begin, end));
+      sliced.tensors.set(name + ".exp_avg_scales", scales.slice(0, begin / 256, (end + 255) / 256));
+    }
+  }
+  at::Tensor values;
+  std::vector<int64_t> strides;
+  State whole, sliced;
+  std::vector<StateSlice> slices;
+};
+
+TEST(StoredState, unpacks_moments_in_any_order_of_memory) {
+  const Packed packed;
+  const std::vector<StateSlice> none;
+  for (const StoredState& stored :
+       {StoredState(packed.whole, none), StoredState(packed.sliced, packed.slices)}) {
+    const std::vector<int64_t> plain = plain_strides({8, 16, 3, 3});
+    for (const auto& strides : {packed.strides, plain}) {
+      const StateRange range{"loss.w", 256, 1100, {8, 16, 3, 3}, strides};
+      EXPECT_TRUE(at::equal(moment_of(stored, range, "exp_avg_codes"),
+                            in_memory(packed.values, strides).slice(0, 256, 1100)));
+      const int64_t scales = stored.range(range, "exp_avg_scales").numel();
+      EXPECT_EQ(scales, strides == plain ? 844 : 4);  // of each element, or each block
+    }
+    const State joined = stored.joined();
+    EXPECT_EQ(joined.tensors.size(), 1u);
+    EXPECT_TRUE(at::equal(joined.tensors.at("loss.w.exp_avg"), packed.values));
+    EXPECT_THROW(moment_of(stored, {"loss.w", 0, 9, {8, 16, 3, 3}, plain}, "exp_avg_sq_codes"),
+                 CheckpointError);
+  }
 }
 
 TEST(StoredState, says_what_is_missing) {

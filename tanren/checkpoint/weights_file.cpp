@@ -5,12 +5,16 @@
 #include "tanren/base/one_line.h"
 #include "tanren/base/safetensors.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/folder_weights.h"
 #include "tanren/checkpoint/pt_file.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstring>
+#include <optional>
 #include <set>
 
 namespace tanren {
@@ -19,6 +23,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr std::string_view kZipMagic("PK\x03\x04", 4);
 constexpr size_t kLongestName = 255;  // of a file, on Linux
 
 bool begins_with(std::string_view text, std::string_view start) {
@@ -27,6 +32,28 @@ bool begins_with(std::string_view text, std::string_view start) {
 
 bool is_torch_extension(const fs::path& path) {
   return path.extension() == ".pt" || path.extension() == ".pth" || path.extension() == ".bin";
+}
+
+std::string first_bytes(const fs::path& path) {
+  std::array<char, 9> start{};
+  auto file = open_file(path);
+  file.stream.read(start.data(), start.size());
+  return {start.data(), static_cast<size_t>(file.stream.gcount())};
+}
+
+// The length of a header and its brace. Any bytes may be a length, those that other files begin with
+// too; but a zip archive has its method at the brace's place, and a pickle that torch wrote no brace.
+bool is_safetensors(std::string_view start) {
+  constexpr uint64_t kLongestHeader = 100'000'000;  // as the format has it
+  uint64_t length = 0;
+  if (start.size() < 9) return false;
+  std::memcpy(&length, start.data(), sizeof length);
+  return length >= 2 && length <= kLongestHeader && start[8] == '{';
+}
+
+bool is_zip_or_pickle(std::string_view start) {
+  const bool pickle = start.size() > 1 && start[0] == '\x80' && start[1] >= 2 && start[1] <= 5;
+  return pickle || begins_with(start, kZipMagic);
 }
 
 WeightsFile read_index(const fs::path& path) {
@@ -64,14 +91,15 @@ WeightsFile read_index(const fs::path& path) {
   return all;
 }
 
-// The weights of a checkpoint's folder, or of a run folder's newest checkpoint.
-fs::path in_folder(const fs::path& folder) {
-  if (fs::exists(folder / "model.safetensors")) return folder / "model.safetensors";
-  const auto checkpoint = latest_checkpoint(folder / "checkpoints");
-  if (checkpoint) return *checkpoint / "model.safetensors";
-  throw CheckpointError("[checkpoint] " + folder.string() +
-                        " is a folder without model.safetensors or a complete checkpoint; name a "
-                        "weights file or a run folder");
+// A whole number among a file's metadata.
+std::optional<int64_t> number_in(const Metadata& metadata, const char* key) {
+  const auto found = metadata.find(key);
+  int64_t number = 0;
+  if (found == metadata.end()) return std::nullopt;
+  const std::string& text = found->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool read = error == std::errc() && end == text.data() + text.size();
+  return read ? std::optional(number) : std::nullopt;
 }
 
 // Takes `prefix` off every name; false if some name lacks it.
@@ -88,14 +116,49 @@ bool strip(TensorMap& tensors, std::string_view prefix) {
 
 }  // namespace
 
+FolderWeights weights_of_folder(const fs::path& folder) {
+  const fs::path exported = folder / "model.safetensors";
+  const auto newest = latest_checkpoint(folder / "checkpoints");
+  if (!newest && !fs::exists(exported)) {
+    throw CheckpointError("[checkpoint] " + folder.string() +
+                          " is a folder without model.safetensors or a complete checkpoint; name a "
+                          "weights file or a run folder");
+  }
+  if (!newest) return {exported, ""};
+  const fs::path of_newest = *newest / "model.safetensors";
+  if (!fs::exists(exported)) return {of_newest, ""};
+  const Metadata metadata = read_safetensors(exported).metadata;
+  // What a run exports may be its best step, so how far it had come stands beside that.
+  auto come = number_in(metadata, "run_step");
+  if (!come) come = number_in(metadata, "step");
+  const std::string name = newest->filename().string();
+  if (!come || std::stoll(name.substr(name.find('-') + 1)) <= *come) return {exported, ""};
+  std::string remark = "took " + name + ", to which the run went on after its model.safetensors " +
+                       "of step " + std::to_string(*come);
+  const auto kind = metadata.find("weights");
+  if (kind != metadata.end() && kind->second == "averaged") {
+    remark += " (its raw weights: the averaged ones are in its average.safetensors)";
+  }
+  return {of_newest, remark};
+}
+
+NamedWeights read_state_dict(const fs::path& path) {
+  FolderWeights found{path, ""};
+  if (fs::is_directory(path)) found = weights_of_folder(path);
+  NamedWeights weights;
+  weights.file = read_weights(found.file);
+  weights.state = state_dict_of(weights.file);
+  if (!found.remark.empty()) {
+    weights.state.remarks.insert(weights.state.remarks.begin(), found.remark);
+  }
+  return weights;
+}
+
 WeightsFile read_weights(const fs::path& named) {
-  const fs::path path = fs::is_directory(named) ? in_folder(named) : named;
+  const fs::path path = fs::is_directory(named) ? weights_of_folder(named).file : named;
   if (path.extension() == ".json") return read_index(path);
-  std::array<char, 2> start{};
-  open_file(path).stream.read(start.data(), start.size());
-  const bool zip = start[0] == 'P' && start[1] == 'K';
-  const bool pickle = start[0] == '\x80' && start[1] == '\x02';
-  if (zip || pickle || is_torch_extension(path)) {
+  const std::string start = first_bytes(path);
+  if (!is_safetensors(start) && (is_zip_or_pickle(start) || is_torch_extension(path))) {
     auto file = read_pt(path);
     return {std::move(file.kind), std::move(file.content), std::move(file.opaque)};
   }

@@ -1,10 +1,15 @@
 #include "tanren/checkpoint/weights_file.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/file.h"
 #include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/folder_weights.h"
 
 #include <ATen/ATen.h>
+
+#include <cstring>
 
 namespace tanren {
 namespace {
@@ -54,6 +59,114 @@ TEST(WeightsFile, several_files_are_one_by_their_index) {
   const auto file = read_weights(index);
   EXPECT_EQ(file.kind, "2 files by their index");
   EXPECT_EQ(names_of(file.content.tensors), (std::vector<std::string>{"x", "y", "z"}));
+}
+
+// `bytes` of a safetensors file with blanks behind its header's JSON, so that it has `length` bytes.
+std::string with_header_of(const std::string& bytes, uint64_t length) {
+  uint64_t own = 0;
+  std::memcpy(&own, bytes.data(), sizeof own);
+  std::string padded(sizeof length, '\0');
+  std::memcpy(padded.data(), &length, sizeof length);
+  padded += bytes.substr(8, own);
+  padded.resize(8 + length, ' ');
+  return padded + bytes.substr(8 + own);
+}
+
+// Issue 21: a safetensors file begins with its header's length, whose bytes may be another's magic.
+TEST(WeightsFile, of_safetensors_is_known_whatever_the_length_of_its_header_looks_like) {
+  const TemporaryFolder folder;
+  const TensorMap tensors = named({"x", "y"});
+  write_safetensors(folder.path() / "short.safetensors", tensors);
+  const std::string bytes = read_file(folder.path() / "short.safetensors");
+  // Bytes 80 02, as pickles of torch begin, 80 03, 80 04, 80 05; "PK".
+  for (const uint64_t length : {640, 896, 1152, 1408, 19280, 640 + 65536, 19280 + 3 * 65536}) {
+    for (const std::string name : {"a.safetensors", "a.bin", "a"}) {
+      const auto path = folder.file(name, with_header_of(bytes, length));
+      const auto read = read_weights(path);
+      EXPECT_EQ(read.kind, "safetensors") << length << " " << name;
+      EXPECT_TRUE(at::equal(read.content.tensors.at("y"), tensors.at("y")));
+    }
+    const std::string cut = with_header_of(bytes, length).substr(0, 100);
+    TANREN_EXPECT_CONTAINS(
+        testing::error_of<InputError>([&] { read_weights(folder.file("cut.bin", cut)); }),
+        "[safetensors]");
+  }
+}
+
+TEST(WeightsFile, of_a_small_mlp_has_such_a_header) {
+  const TemporaryFolder folder;
+  TensorMap tensors;
+  int64_t in = 64, layer = 0;
+  for (const int64_t out : {128, 64, 32}) {
+    const std::string name = "hidden." + std::to_string(layer++);
+    tensors.set(name + ".weight", at::zeros({out, in}));
+    tensors.set(name + ".bias", at::zeros({out}));
+    in = out;
+  }
+  tensors.set("head.weight", at::zeros({10, in}));
+  tensors.set("head.bias", at::zeros({10}));
+  const auto path = folder.path() / "model.safetensors";
+  write_safetensors(path, tensors, {{"format", "pt"}});  // as a checkpoint has it
+  ASSERT_EQ(read_file(path).substr(0, 2), "\x80\x02");
+  EXPECT_EQ(read_weights(path).content.tensors.size(), 8u);
+}
+
+TEST(WeightsFile, of_two_letters_or_half_a_magic_is_taken_for_no_archive) {
+  const TemporaryFolder folder;
+  for (const std::string bytes : {"PK and so on", "PK", "P", ""}) {
+    TANREN_EXPECT_CONTAINS(
+        testing::error_of<InputError>([&] { read_weights(folder.file("a.safetensors", bytes)); }),
+        "[safetensors]");
+    TANREN_EXPECT_CONTAINS(
+        testing::error_of<InputError>([&] { read_weights(folder.file("a.pt", bytes)); }), "a.pt");
+  }
+  // A pickle that is no file of torch.save is told so, whatever its name.
+  TANREN_EXPECT_CONTAINS(testing::error_of<InputError>([&] {
+                           read_weights(folder.file("a", "\x80\x04\x95\x0a rest of a pickle"));
+                         }),
+                         "torch.save did not write it");
+}
+
+// Issue 21: a run that was finished, and went on, was taken at its first end.
+TEST(RunFolder, stands_for_what_it_exported_until_it_has_gone_on) {
+  const TemporaryFolder folder;
+  const auto run = folder.path();
+  const auto value_of = [&] { return read_weights(run).content.tensors.at("w").item<float>(); };
+  const auto remarks_of = [&] { return read_state_dict(run).state.remarks; };
+  const auto weights = [](float value) {
+    TensorMap tensors;
+    tensors.set("w", at::scalar_tensor(value));
+    return tensors;
+  };
+  const auto checkpoint = [&](int64_t step) {
+    Snapshot snapshot;
+    snapshot.model.tensors = weights(static_cast<float>(step));
+    write_checkpoint(run / "checkpoints", step, snapshot, /*keep=*/9);
+  };
+  const auto exports = [&](const Metadata& metadata) {
+    write_safetensors(run / "model.safetensors", weights(0.5), metadata);
+  };
+  EXPECT_THROW(read_weights(run), CheckpointError);
+  checkpoint(9);
+  EXPECT_EQ(value_of(), 9);
+  EXPECT_TRUE(remarks_of().empty());
+  exports({{"step", "9"}, {"run_step", "9"}, {"weights", "averaged"}});
+  EXPECT_EQ(value_of(), 0.5);
+  EXPECT_TRUE(remarks_of().empty());
+  checkpoint(10);
+  EXPECT_EQ(value_of(), 10);
+  ASSERT_EQ(remarks_of().size(), 1u);
+  TANREN_EXPECT_CONTAINS(remarks_of()[0],
+                         "took step-10, to which the run went on after its "
+                         "model.safetensors of step 9 (its raw weights");
+  exports({{"step", "10"}, {"run_step", "10"}});
+  EXPECT_EQ(value_of(), 0.5);
+  exports({{"step", "4"}, {"run_step", "10"}});  // its best step
+  EXPECT_EQ(value_of(), 0.5);
+  exports({{"step", "4"}});  // as it was written before run_step
+  EXPECT_EQ(value_of(), 10);
+  exports({{"format", "pt"}});  // not ours: nothing says that it is old
+  EXPECT_EQ(value_of(), 0.5);
 }
 
 TEST(StateDict, of_a_training_checkpoint_is_its_model_and_says_so) {

@@ -22,7 +22,9 @@ void Problems::one_of(const std::string& key, const std::string& value,
   for (const auto& word : known) {
     if (word == value) return;
   }
-  const auto ours = word_synonym(key, value);
+  auto ours = word_synonym(key, value);
+  // "large" is a gpt2's size, and none of a bert's.
+  if (ours && std::find(known.begin(), known.end(), *ours) == known.end()) ours.reset();
   const auto best = nearest(value, known);
   found.push_back(key + " \"" + value + "\" is unknown; one of " + join(known) +
                   (ours           ? " (here it is " + *ours + ")"

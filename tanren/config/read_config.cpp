@@ -237,6 +237,7 @@ class Reader {
 
   static std::string word_of(const toml::node& node) {
     std::string word;
+    if (const auto* truth = node.as_boolean()) return truth->get() ? "true" : "false";
     assign(node, word, true);
     return word;
   }

@@ -13,7 +13,16 @@ constexpr std::string_view kAccumulation =
 
 constexpr std::string_view kLaunched = "no key: tanren launch -n, or any other launcher, says it";
 
-constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
+constexpr std::string_view kMicrobatch =
+    "batch.microbatch (an update takes batch.global_batch samples, of all ranks and microbatches)";
+
+constexpr std::string_view kPrecision =
+    "precision.mode (of the arithmetic; weights stay fp32, with fp64 they are fp64)";
+
+constexpr std::string_view kOfEvaluation =
+    "no key: an evaluation computes as precision.mode says, and keeps fp32 weights";
+
+constexpr KeySynonym kSynonyms[] = {
     {"fp16", "precision.mode = \"fp16\""},
     {"bf16", "precision.mode = \"bf16\""},
     {"amp", "precision.mode = \"bf16\" or \"fp16\""},
@@ -25,11 +34,11 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"trainable_layers", "model.freeze (patterns of what is not trained)"},
     {"unfreeze_at_epoch", "[[model.unfreeze]] with parameters and step (in updates)"},
     {"unfreeze_backbone_at_epoch", "[[model.unfreeze]] with parameters and step (in updates)"},
-    {"dtype", "precision.mode"},
-    {"torch_dtype", "precision.mode"},
+    {"dtype", kPrecision},
+    {"torch_dtype", kPrecision},
     {"half_precision_backend", "precision.mode"},
-    {"fp16_full_eval", "precision.mode = \"fp16\""},
-    {"bf16_full_eval", "precision.mode = \"bf16\""},
+    {"fp16_full_eval", kOfEvaluation},
+    {"bf16_full_eval", kOfEvaluation},
     {"float32_matmul_precision", "precision.matmul"},
     {"allow_tf32", "precision.matmul = \"high\""},
     {"opt_level", "precision.mode"},
@@ -37,12 +46,12 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"accumulate_grad_batches", kAccumulation},
     {"accumulation_steps", kAccumulation},
     {"grad_accum_steps", kAccumulation},
-    {"per_device_train_batch_size", "batch.microbatch"},
+    {"per_device_train_batch_size", kMicrobatch},
     {"per_device_eval_batch_size", "evaluate.batch"},
-    {"train_micro_batch_size_per_gpu", "batch.microbatch"},
-    {"micro_batch_size", "batch.microbatch"},
-    {"train_batch_size", "batch.global_batch"},
-    {"batch_size", "batch.global_batch"},
+    {"train_micro_batch_size_per_gpu", kMicrobatch},
+    {"micro_batch_size", kMicrobatch},
+    {"train_batch_size", "batch.global_batch (of all ranks together)"},
+    {"batch_size", "batch.global_batch (of all ranks together)"},
     {"batch.size", "batch.global_batch"},
     {"eval_batch_size", "evaluate.batch"},
     {"effective_batch_size", "batch.global_batch"},
@@ -81,11 +90,11 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"llrd", "optimizer.layer_decay"},
     {"ns_steps", "optimizer.newton_schulz_steps"},
     {"adjust_lr_fn", "optimizer.adjust_learning_rate"},
-    {"decay_rate", "optimizer.beta2_decay"},
+    {"decay_rate", "optimizer.beta2_decay (adafactor), or schedule.factor (of step)"},
     {"gamma", "schedule.factor"},
     {"lr_gamma", "schedule.factor"},
-    {"num_cycles", "schedule.cycles"},
-    {"T_mult", "schedule.cycle_growth"},
+    {"num_cycles", "schedule.cycles (of cosine_with_restarts)"},
+    {"t_mult", "schedule.cycle_growth"},
     {"pct_start", "schedule.warmup_fraction"},
     {"num_decay_steps", "schedule.decay_steps"},
     {"eta_min", "schedule.final_fraction (a share of the learning rate)"},
@@ -95,7 +104,7 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"clip_grad_value", "clip.value"},
     {"clip_value", "clip.value"},
     {"max_grad_norm", "clip.norm"},
-    {"gradient_clip_val", "clip.norm"},
+    {"gradient_clip_val", "clip.norm, or clip.value where gradient_clip_algorithm is \"value\""},
     {"clip_grad_norm", "clip.norm"},
     {"grad_clip", "clip.norm"},
     {"num_train_epochs", "run.epochs"},
@@ -131,7 +140,8 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"attn_pdrop", "model.attention_dropout"},
     {"attention_probs_dropout_prob", "model.attention_dropout"},
     {"resid_pdrop", "model.residual_dropout"},
-    {"hidden_dropout_prob", "model.dropout"},
+    {"hidden_dropout_prob",
+     "model.dropout (of every dropout; model.attention_dropout stands above it)"},
     {"hidden_act", "model.activation"},
     {"type_vocab_size", "model.token_types"},
     {"pad_token_id", "model.pad_token"},
@@ -145,7 +155,7 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"pretrained", "model.from_hf (its name or folder)"},
     {"from_pretrained", "model.from_hf"},
     {"max_new_tokens", "generate.tokens"},
-    {"num_samples", "generate.tokens (of one sample)"},
+    {"num_samples", "no key: tanren eval writes one sample, of generate.tokens tokens"},
     {"beams", "generate.num_beams"},
     {"beam_size", "generate.num_beams"},
     {"beam_width", "generate.num_beams"},
@@ -175,7 +185,7 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"early_stopping", "early_stop.patience"},
     {"early_stopping_threshold", "early_stop.min_delta"},
     {"early_stopping_rounds", "early_stop.patience"},
-    {"patience", "early_stop.patience"},
+    {"patience", "early_stop.patience, or schedule.patience"},
     {"ema", "average.kind = \"ema\""},
     {"ema_decay", "average.decay"},
     {"model_ema", "average.kind = \"ema\""},
@@ -187,7 +197,7 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"swa_lrs", "average.learning_rate"},
     {"update_bn", "average.buffers = \"estimate\""},
     {"eval_steps", "evaluate.every"},
-    {"val_check_interval", "evaluate.every"},
+    {"val_check_interval", "evaluate.every (in applied updates)"},
     {"eval_interval", "evaluate.every"},
     {"save_interval", "checkpoint.every"},
     {"log_interval", "metrics.console_every"},
@@ -255,8 +265,8 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"zero_stage", "parallel.zero"},
     {"zero_optimization", "parallel.zero"},
     {"fsdp", "parallel.zero (optimizer state, and gradients; weights stay whole)"},
-    {"loss_spike_threshold", "guard.spike_z"},
-    {"skip_loss_spike", "guard.spike_z"},
+    {"loss_spike_threshold", "guard.spike_z (in deviations; tells of it, and skips nothing)"},
+    {"skip_loss_spike", "guard.spike_z (tells of it, and skips nothing)"},
     {"num_classes", "model.outputs"},
     {"arch", "model.kind and model.size"},
     {"benchmark", "precision.cudnn_benchmark"},
@@ -290,7 +300,7 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"max_memory", "memory.limit"},
     {"max_seq_length", "data.train.context"},
     {"max_seq_len", "data.train.context"},
-    {"eos_token_id", "data.train.document_end"},
+    {"eos_token_id", "data.train.document_end, or generate.stop_token"},
     {"validation_split", "data.train.part and data.eval.part"},
     {"val_split", "data.train.part and data.eval.part"},
     {"validation_split_percentage", "data.train.part and data.eval.part"},
@@ -350,6 +360,8 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
 
 }  // namespace
 
+std::span<const KeySynonym> key_synonyms() { return kSynonyms; }
+
 std::optional<std::string> synonym(std::string_view key, std::string_view value) {
   const std::string whole = folded(key);
   for (const auto& [name, ours] : kSynonyms) {
@@ -357,7 +369,9 @@ std::optional<std::string> synonym(std::string_view key, std::string_view value)
     if (const auto word = word_synonym(ours, value)) {
       return std::string(ours) + " = \"" + *word + "\"";
     }
-    return std::string(ours);
+    // The advice is what true stands for.
+    const bool is_value = ours.find(" = ") != std::string_view::npos;
+    return std::string(ours) + (is_value && folded(value) == "false" ? " for true" : "");
   }
   return std::nullopt;
 }

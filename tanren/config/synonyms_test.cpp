@@ -2,6 +2,11 @@
 
 #include "tanren/config/config_test_util.h"
 #include "tanren/config/describe.h"
+#include "tanren/config/validate.h"
+
+#include <array>
+#include <regex>
+#include <set>
 
 namespace tanren {
 namespace {
@@ -26,6 +31,8 @@ TEST(Synonyms, translate_the_lines_people_bring_into_our_keys) {
            {"warmup_steps = 10", "schedule.warmup_steps"},
            {"lr_scheduler_type = \"cosine\"", "schedule.kind"},
            {"optim = \"adamw_torch\"", "optimizer.kind = \"adamw\""},
+           {"optim = \"adam\"", "optimizer.kind = \"adam\""},
+           {"T_mult = 2", "schedule.cycle_growth"},
            {"max_grad_norm = 1.0", "clip.norm"},
            {"num_train_epochs = 3", "run.epochs"},
            {"max_steps = 3", "run.steps"},
@@ -99,12 +106,80 @@ TEST(Synonyms, name_only_keys_that_there_are) {
 
 TEST(Synonyms, translate_the_words_people_write_as_values) {
   expect_contains(error_of(kGood, {"precision.mode=Float16"}), "(here it is fp16)");
-  expect_contains(error_of(kGood, {"optimizer.kind=Adam"}), "(here it is adamw)");
+  expect_contains(error_of(kGood, {"optimizer.kind=Adam"}), "(here it is adam)");
   expect_contains(error_of(kGood, {"model.loss=mae"}), "(here it is l1)");
   expect_contains(error_of(kGood, {"parallel.data=DDP"}), "(here it is processes)");
   expect_contains(error_of(kGood, {"parallel.buffers=broadcast"}), "(here it is first)");
   expect_contains(error_of(kGood, {"parallel.buffers=synchronized"}), "(here it is synchronised)");
   EXPECT_FALSE(word_synonym("model.loss", "mse").has_value());
+}
+
+// What each table leads to is there, and takes the word; a word of ours is never renamed.
+TEST(Synonyms, never_rename_a_word_that_is_one_of_ours) {
+  const auto words = closed_sets({"mlp", "convnet", "gpt2", "bert", "lstm", "resnet", "vgg"});
+  for (const auto& [key, word, ours] : word_synonyms()) {
+    const auto known = words.find(std::string(key));
+    ASSERT_NE(known, words.end()) << key;
+    const auto has = [&](std::string_view text) {
+      return std::find(known->second.begin(), known->second.end(), text) != known->second.end();
+    };
+    EXPECT_TRUE(has(ours)) << key << " = " << ours;
+    EXPECT_TRUE(!has(word) || word == ours) << key << ": " << word << " is renamed to " << ours;
+  }
+}
+
+TEST(Synonyms, lead_to_keys_and_words_that_there_are) {
+  const auto keys = all_keys();
+  const auto words = closed_sets({"mlp", "convnet", "gpt2", "bert", "lstm", "resnet", "vgg"});
+  std::set<std::string_view> seen;
+  for (const auto& [theirs, ours] : key_synonyms()) {
+    EXPECT_TRUE(seen.insert(theirs).second) << theirs << " stands there twice";
+    EXPECT_EQ(synonym(theirs), ours) << theirs << " is never found";
+    EXPECT_EQ(std::find(keys.begin(), keys.end(), theirs), keys.end()) << theirs << " is a key";
+    const std::regex key(R"re(\b([a-z_]+(\.[a-z_0-9]+)+)( = "([^"]*)")?)re");
+    const std::string text(ours);
+    bool any = text.rfind("no key: ", 0) == 0 || text.find("command line") != std::string::npos ||
+               text.find("tanren launch") != std::string::npos;
+    for (std::sregex_iterator found(text.begin(), text.end(), key), end; found != end; ++found) {
+      const std::string name = (*found)[1];
+      if (name == "model.safetensors" || name == "model.unfreeze") continue;
+      any = true;
+      EXPECT_NE(std::find(keys.begin(), keys.end(), name), keys.end()) << theirs << " → " << text;
+      const auto closed = words.find(name);
+      if (!(*found)[3].matched || closed == words.end()) continue;
+      const auto& known = closed->second;
+      EXPECT_NE(std::find(known.begin(), known.end(), (*found)[4].str()), known.end()) << text;
+    }
+    EXPECT_TRUE(any || text.find("model.unfreeze") != std::string::npos) << theirs << " → " << text;
+  }
+}
+
+// Issue 21: adam was sent to adamw, which decays weights otherwise.
+TEST(Synonyms, tell_where_a_word_or_switch_of_others_has_no_equal_here) {
+  // Half-precision weights, GPT-1, half a sum of squares, a period of its own.
+  for (const auto& [key, word, wrong] :
+       std::vector<std::array<const char*, 3>>{{"precision.mode", "16-true", "fp16"},
+                                               {"precision.mode", "bf16-true", "bf16"},
+                                               {"model.kind", "gpt", "gpt2"},
+                                               {"model.loss", "l2", "mse"},
+                                               {"schedule.kind", "cosineannealinglr", "cosine"}}) {
+    const auto error = error_of(kGood, {std::string(key) + "=" + word});
+    expect_contains(error, std::string(key) + " \"" + word + "\" is unknown; one of ");
+    EXPECT_EQ(error.find(std::string("here it is ") + wrong), std::string::npos) << error;
+  }
+  EXPECT_EQ(error_of(kGood, {"model.kind=bert", "model.size=large"}).find("gpt2"),
+            std::string::npos);
+  expect_contains(error_of("precision = \"16-true\"\n" + std::string(kGood)), "run.toml:1");
+  expect_contains(error_of("fp16_full_eval = true\n" + std::string(kGood)),
+                  "no key: an evaluation");
+  expect_contains(error_of("num_samples = 10\n" + std::string(kGood)), "one sample");
+  expect_contains(error_of("torch_dtype = \"float16\"\n" + std::string(kGood)),
+                  "weights stay fp32");
+  expect_contains(error_of("skip_loss_spike = true\n" + std::string(kGood)), "skips nothing");
+  expect_contains(error_of("fp16 = false\n" + std::string(kGood)),
+                  "here it is precision.mode = \"fp16\" for true");
+  expect_contains(error_of("greater_is_better = false\n" + std::string(kGood)),
+                  "checkpoint.mode = \"max\" for true");
 }
 
 TEST(Synonyms, advise_the_right_name_before_a_similar_one) {

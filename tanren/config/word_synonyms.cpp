@@ -4,17 +4,13 @@ namespace tanren {
 
 namespace {
 
-struct Word {
-  std::string_view key, word, ours;
-};
-constexpr Word kWords[] = {
+// Two words for one computation: what only resembles one of ours, or is another by a default, stays out.
+constexpr WordSynonym kWords[] = {
     {"precision.mode", "16", "fp16"},
     {"precision.mode", "16-mixed", "fp16"},
-    {"precision.mode", "16-true", "fp16"},
     {"precision.mode", "float16", "fp16"},
     {"precision.mode", "half", "fp16"},
     {"precision.mode", "bf16-mixed", "bf16"},
-    {"precision.mode", "bf16-true", "bf16"},
     {"precision.mode", "bfloat16", "bf16"},
     {"precision.mode", "32", "fp32"},
     {"precision.mode", "32-true", "fp32"},
@@ -27,17 +23,14 @@ constexpr Word kWords[] = {
     {"precision.mode", "double", "fp64"},
     {"precision.matmul", "tf32", "high"},
     {"run.device", "gpu", "cuda"},
-    {"optimizer.kind", "adam", "adamw"},
+    {"optimizer.kind", "adam", "adam"},  // L2 in the gradient: no adamw
     {"optimizer.kind", "adamw_torch", "adamw"},
     {"optimizer.kind", "adamw_torch_fused", "adamw"},
     {"schedule.kind", "constant_with_warmup", "constant"},
-    {"schedule.kind", "cosineannealinglr", "cosine"},
     {"model.loss", "ce", "cross_entropy"},
     {"model.loss", "crossentropyloss", "cross_entropy"},
     {"model.loss", "bce_with_logits", "bce"},
-    {"model.loss", "l2", "mse"},
     {"model.loss", "mae", "l1"},
-    {"model.kind", "gpt", "gpt2"},
     {"model.kind", "gpt-2", "gpt2"},
     {"model.size", "small", "gpt2"},
     {"model.size", "medium", "gpt2-medium"},
@@ -102,6 +95,8 @@ std::string lower_case(std::string_view text) {
 }
 
 }  // namespace
+
+std::span<const WordSynonym> word_synonyms() { return kWords; }
 
 std::optional<std::string> word_synonym(std::string_view key, std::string_view word) {
   constexpr std::string_view kEval = "data.eval.";

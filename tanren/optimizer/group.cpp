@@ -85,6 +85,7 @@ std::vector<ParameterValues> parameter_values(const OptimizerOptions& options,
 
 void check_patterns(const std::string& key, const std::vector<std::string>& patterns,
                     const std::vector<NamedParameter>& parameters) {
+  if (patterns.empty()) return;
   std::vector<std::string> names;
   names.reserve(parameters.size());
   for (const NamedParameter& parameter : parameters) names.push_back(parameter.name);
@@ -100,6 +101,22 @@ void check_patterns(const std::string& key, const std::vector<std::string>& patt
     throw ConfigError(fmt::format(
         "[optimizer] {}: the pattern '{}' matches no parameter; {}", key, pattern,
         near.empty() ? "the parameters are " + join(names) : "the nearest is '" + near + "'"));
+  }
+}
+
+void check_patterns(const OptimizerOptions& options, const std::vector<NamedParameter>& model) {
+  const OptimizerOptions defaults;
+  std::vector<std::string> of_groups;
+  for (const GroupOptions& group : options.groups) {
+    of_groups.insert(of_groups.end(), group.parameters.begin(), group.parameters.end());
+  }
+  check_patterns("groups", of_groups, model);
+  // The defaults are meant of any model.
+  if (options.kind == "muon" && options.adamw_parameters != defaults.adamw_parameters) {
+    check_patterns("adamw_parameters", options.adamw_parameters, model);
+  }
+  if (options.state != "fp32" && options.fp32_state != defaults.fp32_state) {
+    check_patterns("fp32_state", options.fp32_state, model);
   }
 }
 
@@ -151,9 +168,6 @@ std::vector<Group> make_groups(const OptimizerOptions& options,
     check_parameter(parameter);
     names.push_back(parameter.name);
   }
-  for (const GroupOptions& group : options.groups) {
-    check_patterns("groups", group.parameters, parameters);
-  }
   const std::vector<ParameterValues> values = parameter_values(options, parameters);
   using Key = std::tuple<int, double, double, at::ScalarType, std::string>;
   std::map<Key, size_t> known;
@@ -182,9 +196,7 @@ std::vector<Group> make_groups(const OptimizerOptions& options,
 OptimizerOptions resolved(const OptimizerOptions& options,
                           const std::vector<NamedParameter>& parameters,
                           const std::vector<NamedParameter>& model) {
-  for (const GroupOptions& group : options.groups) {
-    check_patterns("groups", group.parameters, model);
-  }
+  check_patterns(options, model);
   const std::vector<ParameterValues> values = parameter_values(options, model);
   std::unordered_map<std::string_view, ParameterValues> value_of_name;
   for (size_t i = 0; i < model.size(); ++i) value_of_name.emplace(model[i].name, values[i]);
@@ -196,16 +208,20 @@ OptimizerOptions resolved(const OptimizerOptions& options,
     const auto [scale, decay] = value_of_name.at(parameter.rule_name());
     own.groups.push_back({{parameter.name}, scale, decay});
   }
-  if (options.kind != "muon") return own;
-  if (options.adamw_parameters != OptimizerOptions().adamw_parameters) {
-    check_patterns("adamw_parameters", options.adamw_parameters, model);
-  }
-  std::erase_if(own.adamw_parameters, [&](const std::string& pattern) {
-    return std::none_of(parameters.begin(), parameters.end(), [&](const NamedParameter& parameter) {
-      return matches(pattern, parameter.name);
+  for (auto* patterns : {&own.adamw_parameters, &own.fp32_state}) {
+    std::erase_if(*patterns, [&](const std::string& pattern) {
+      return std::none_of(
+          parameters.begin(), parameters.end(),
+          [&](const NamedParameter& parameter) { return matches(pattern, parameter.rule_name()); });
     });
-  });
+  }
   return own;
+}
+
+OptimizerOptions options_of_part(const OptimizerOptions& options,
+                                 const std::vector<NamedParameter>& part,
+                                 const std::vector<NamedParameter>& model) {
+  return part.size() < model.size() ? resolved(options, part, model) : options;
 }
 
 TensorVector zeros_like_all(const TensorVector& parameters) {

@@ -93,9 +93,6 @@ at::Tensor orthogonalised(const at::Tensor& matrix, int64_t steps) {
 
 std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options,
                                      const std::vector<NamedParameter>& parameters) {
-  if (options.adamw_parameters != OptimizerOptions().adamw_parameters) {
-    check_patterns("adamw_parameters", options.adamw_parameters, parameters);
-  }
   auto groups = make_groups(options, parameters, [&](const NamedParameter& parameter) {
     const bool is_named = matches_any(options.adamw_parameters, parameter.name);
     return parameter.tensor.dim() >= 2 && !is_named ? kMatrix : 0;

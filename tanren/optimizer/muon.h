@@ -8,7 +8,7 @@
 
 namespace tanren {
 
-// ConfigError where a pattern of adamw_parameters that is not a default matches no parameter.
+// ConfigError as make_optimizer.
 std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options,
                                      const std::vector<NamedParameter>& parameters);
 

@@ -5,8 +5,10 @@
 #include "tanren/optimizer/adafactor.h"
 #include "tanren/optimizer/adamw.h"
 #include "tanren/optimizer/element_optimizer.h"
+#include "tanren/optimizer/group.h"
 #include "tanren/optimizer/muon.h"
 #include "tanren/optimizer/packed_adamw.h"
+#include "tanren/optimizer/parameter_values.h"
 #include "tanren/optimizer/sgd.h"
 
 #include <utility>
@@ -33,7 +35,11 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& asked,
   const std::string& kind = asked.kind;
   OptimizerOptions options = with_defaults(asked);
   const bool sliced = !parameters.empty() && parameters.front().whole.defined();
-  if (sliced || model.size() > parameters.size()) options = resolved(options, parameters, model);
+  if (sliced || model.size() > parameters.size()) {
+    options = resolved(options, parameters, model);
+  } else {
+    check_patterns(options, parameters);
+  }
   if ((kind == "adamw" || kind == "adam") && options.state != "fp32") {
     return make_packed_adamw(options, parameters);
   }

@@ -1,36 +1,30 @@
 #include "tanren/optimizer/packed_adamw.h"
 
 #include "tanren/base/dry_scope.h"
+#include "tanren/base/eight_bit.h"
+#include "tanren/base/memory_order.h"
 #include "tanren/base/names.h"
 #include "tanren/optimizer/adamw.h"
 #include "tanren/optimizer/packed_kernels.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/util/accumulate.h>
 
 #include <cmath>
+#include <map>
+#include <set>
 
 namespace tanren {
 namespace {
 
 constexpr int kPacked = 1;
 
-// The moments of one parameter.
+// The moments of one parameter, with its shape and strides.
 struct Moments {
   at::Tensor first, second;              // codes, or bf16
-  at::Tensor first_scale, second_scale;  // of codes
+  at::Tensor first_scale, second_scale;  // of codes, by blocks of memory
 };
-
-at::Tensor table(bool is_signed, at::Device device) {
-  return at::from_blob(const_cast<float*>(packed_values(is_signed).data()), {256}, at::kFloat)
-      .to(device, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-}
-
-// [blocks, kPackedBlock], zeros behind the end.
-at::Tensor in_blocks(const at::Tensor& flat) {
-  const int64_t rest = (kPackedBlock - flat.numel() % kPackedBlock) % kPackedBlock;
-  return at::constant_pad_nd(flat, {0, rest}).view({-1, kPackedBlock});
-}
 
 class PackedAdamW final : public TensorOptimizer {
  public:
@@ -66,6 +60,18 @@ class PackedAdamW final : public TensorOptimizer {
     }
   }
 
+  // Blocks are of the parameter's memory, so the order that this has stands beside them.
+  State state() const override {
+    State state = TensorOptimizer::state();
+    for_each([&](const std::string& name, const at::Tensor& parameter, const Moments& moments) {
+      const std::string order = memory_order(parameter.sizes(), parameter.strides());
+      if (moments.first_scale.defined() && !order.empty()) state.values[name + ".order"] = order;
+    });
+    return state;
+  }
+
+  void load(const State& state) override { load_tensors(named(), as_kept(state)); }
+
   NamedTensors named() const override {
     NamedTensors tensors = rest_->named();
     for (size_t g = 0; g < groups_.size(); ++g) {
@@ -86,20 +92,96 @@ class PackedAdamW final : public TensorOptimizer {
   }
 
  private:
-  Moments make(const at::Tensor& parameter) const {
-    const auto flat = parameter.options().requires_grad(false);
-    const int64_t count = parameter.numel();
-    if (options_.state == "bf16") {
-      return {at::zeros({count}, flat.dtype(at::kBFloat16)),
-              at::zeros({count}, flat.dtype(at::kBFloat16)),
-              {},
-              {}};
+  template <class F>
+  void for_each(F&& work) const {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      for (size_t i = 0; i < groups_[g].names.size(); ++i) {
+        work(groups_[g].names[i], groups_[g].all.parameters[i], moments_[g][i]);
+      }
     }
-    const int64_t blocks = (count + kPackedBlock - 1) / kPackedBlock;
-    return {at::full({count}, packed_code(0, true), flat.dtype(at::kByte)),
-            at::full({count}, packed_code(0, false), flat.dtype(at::kByte)),
-            at::zeros({blocks}, flat.dtype(at::kFloat)),
-            at::zeros({blocks}, flat.dtype(at::kFloat))};
+  }
+
+  Moments make(const at::Tensor& parameter) const {
+    const at::Tensor like = parameter.detach();
+    if (options_.state == "bf16") {
+      return {at::zeros_like(like, at::kBFloat16), at::zeros_like(like, at::kBFloat16), {}, {}};
+    }
+    const int64_t blocks = (like.numel() + kPackedBlock - 1) / kPackedBlock;
+    const auto codes = like.options().dtype(at::kByte);
+    return {at::full_like(like, eight_bit_book(true).code(0), codes),
+            at::full_like(like, eight_bit_book(false).code(0), codes),
+            at::zeros({blocks}, like.options()), at::zeros({blocks}, like.options())};
+  }
+
+  // With the shapes of the parameters: files had their elements in one dimension.
+  TensorMap shaped(const TensorMap& tensors) const {
+    std::map<std::string, at::IntArrayRef> shapes;
+    for_each([&](const std::string& name, const at::Tensor& parameter, const Moments&) {
+      for (const char* moment : {".exp_avg", ".exp_avg_sq"}) {
+        for (const char* part : {"", "_codes"}) shapes[name + moment + part] = parameter.sizes();
+      }
+    });
+    TensorMap result;
+    for (const auto& [name, tensor] : tensors) {
+      const auto shape = shapes.find(name);
+      const bool is_flat = shape != shapes.end() && tensor.dim() == 1 &&
+                           tensor.numel() == c10::multiply_integers(shape->second);
+      result.set(name, is_flat ? tensor.view(shape->second) : tensor);
+    }
+    return result;
+  }
+
+  // `given_state` with the moments of every packed parameter as they are kept here, where it has them in fp32
+  // or in blocks of another order of memory: those are packed anew.
+  TensorMap as_kept(const State& given_state) const {
+    const State state{shaped(given_state.tensors), given_state.values};
+    TensorMap kept;
+    std::set<std::string> done;
+    for_each([&](const std::string& name, const at::Tensor& parameter, const Moments& moments) {
+      for (const bool is_first : {true, false}) {
+        const std::string key = name + (is_first ? ".exp_avg" : ".exp_avg_sq");
+        const at::Tensor& own = is_first ? moments.first : moments.second;
+        const at::Tensor& scale = is_first ? moments.first_scale : moments.second_scale;
+        const at::Tensor given = given_moment(state, name, key, parameter, is_first, scale);
+        if (!given.defined()) continue;
+        const bool is_packed = scale.defined();
+        const at::Tensor packed = is_packed ? at::empty_like(own) : given.to(own.scalar_type());
+        kept.set(key + (is_packed ? "_codes" : ""), packed);
+        if (is_packed) {
+          kept.set(key + "_scales", at::empty_like(scale));
+          const at::Tensor values = given.to(parameter.device(), at::kFloat);
+          to_eight_bit(in_memory(values, parameter.strides()), is_first, kPackedBlock, packed,
+                       kept.at(key + "_scales"));
+        }
+        for (const char* part : {"", "_codes", "_scales"}) done.insert(key + part);
+      }
+    });
+    for (const auto& [name, tensor] : state.tensors) {
+      if (done.count(name) == 0) kept.set(name, tensor);
+    }
+    return kept;
+  }
+
+  // A moment in its parameter's shape, where it is not there as it is kept here; else undefined.
+  static at::Tensor given_moment(const State& state, const std::string& name,
+                                 const std::string& key, const at::Tensor& parameter, bool is_first,
+                                 const at::Tensor& scale) {
+    const auto fits = [&](const at::Tensor* tensor) {
+      return tensor != nullptr && tensor->sizes() == parameter.sizes();
+    };
+    const at::Tensor* plain = state.tensors.find(key);
+    if (fits(plain)) return plain->scalar_type() == at::kFloat ? *plain : at::Tensor();
+    const at::Tensor* codes = state.tensors.find(key + "_codes");
+    const at::Tensor* scales = state.tensors.find(key + "_scales");
+    if (!scale.defined() || !fits(codes) || scales == nullptr) return {};
+    const auto order = state.values.find(name + ".order");
+    const auto* text =
+        order == state.values.end() ? nullptr : std::get_if<std::string>(&order->second);
+    const auto strides = strides_of_order(parameter.sizes(), text == nullptr ? "" : *text);
+    const bool same = same_order(parameter.sizes(), strides, parameter.strides());
+    if (same || scales->sizes() != scale.sizes() || codes->scalar_type() != at::kByte) return {};
+    return from_eight_bit(in_memory(*codes, strides), *scales, is_first, kPackedBlock)
+        .as_strided(parameter.sizes(), strides);
   }
 
   MomentNumbers numbers(const Group& group, double learning_rate, double step) const {
@@ -141,44 +223,34 @@ class PackedAdamW final : public TensorOptimizer {
   }
 
   // On other devices: the same arithmetic on the unpacked moments of one parameter at a time.
-  void update_by_operations(const at::Tensor& parameter, const at::Tensor& gradient,
-                            Moments& moments, const MomentNumbers& n) {
-    const at::Tensor g =
-        (n.weight_decay != 0 ? gradient.add(parameter, n.weight_decay) : gradient).reshape({-1});
-    at::Tensor first = unpacked(moments.first, moments.first_scale, true).slice(0, 0, g.numel());
-    at::Tensor second =
-        unpacked(moments.second, moments.second_scale, false).slice(0, 0, g.numel());
+  static void update_by_operations(const at::Tensor& parameter, const at::Tensor& gradient,
+                                   Moments& moments, const MomentNumbers& n) {
+    at::Tensor flat = in_memory(parameter);
+    const at::Tensor own = in_memory(gradient);
+    const at::Tensor g = n.weight_decay != 0 ? own.add(flat, n.weight_decay) : own;
+    at::Tensor first = unpacked(moments.first, moments.first_scale, true);
+    at::Tensor second = unpacked(moments.second, moments.second_scale, false);
     first.lerp_(g, 1 - n.beta1);
     second.mul_(n.beta2).addcmul_(g, g, 1 - n.beta2);
-    at::Tensor flat = parameter.view({-1});
     flat.mul_(n.kept).addcdiv_(first, (second * n.second_scale).sqrt_().add_(n.eps),
                                -n.momentum_rate);
     pack(first, true, moments.first, moments.first_scale);
     pack(second, false, moments.second, moments.second_scale);
   }
 
-  static at::Tensor unpacked(const at::Tensor& codes, const at::Tensor& scale, bool is_signed) {
-    if (!scale.defined()) return codes.to(at::kFloat);
-    const at::Tensor values = table(is_signed, codes.device()).index_select(0, codes.to(at::kInt));
-    return in_blocks(values).mul_(scale.unsqueeze(1)).view({-1});
+  static at::Tensor unpacked(const at::Tensor& moment, const at::Tensor& scale, bool is_signed) {
+    if (!scale.defined()) return in_memory(moment).to(at::kFloat);
+    return from_eight_bit(moment, scale, is_signed, kPackedBlock);
   }
 
-  static void pack(const at::Tensor& values, bool is_signed, at::Tensor& codes, at::Tensor& scale) {
-    if (!scale.defined()) {
-      // Stochastic: 16 random bits below the last that stays.
-      const at::Tensor random =
-          at::randint(0, 1 << 16, values.sizes(), values.options().dtype(at::kInt));
-      codes.copy_(
-          values.contiguous().view(at::kInt).add(random).bitwise_and_(-65536).view(at::kFloat));
-      return;
-    }
-    const at::Tensor blocks = in_blocks(values);
-    scale.copy_(blocks.abs().amax(1));
-    const at::Tensor safe = at::where(scale > 0, scale, at::ones_like(scale));
-    const at::Tensor of = table(is_signed, values.device());
-    const at::Tensor bounds = (of.slice(0, 0, 255) + of.slice(0, 1, 256)) / 2;
-    const at::Tensor found = at::bucketize((blocks / safe.unsqueeze(1)).view({-1}), bounds);
-    codes.copy_(found.slice(0, 0, codes.numel()));
+  static void pack(const at::Tensor& values, bool is_signed, const at::Tensor& moment,
+                   const at::Tensor& scale) {
+    if (scale.defined()) return to_eight_bit(values, is_signed, kPackedBlock, moment, scale);
+    // Stochastic: 16 random bits below the last that stays.
+    const at::Tensor random =
+        at::randint(0, 1 << 16, values.sizes(), values.options().dtype(at::kInt));
+    in_memory(moment).copy_(
+        values.contiguous().view(at::kInt).add(random).bitwise_and_(-65536).view(at::kFloat));
   }
 
   OptimizerOptions options_;
@@ -194,15 +266,9 @@ class PackedAdamW final : public TensorOptimizer {
 std::unique_ptr<Optimizer> make_packed_adamw(const OptimizerOptions& options,
                                              const std::vector<NamedParameter>& parameters,
                                              Way way) {
-  if (options.fp32_state != OptimizerOptions().fp32_state) {
-    std::vector<NamedParameter> whole = parameters;
-    for (NamedParameter& parameter : whole) parameter.name = parameter.rule_name();
-    check_patterns("fp32_state", options.fp32_state, whole);
-  }
   auto groups = make_groups(options, parameters, [&](const NamedParameter& parameter) {
     const at::Tensor& tensor = parameter.rule_tensor();
-    // Blocks run in memory's order: only where that is also the order of a file.
-    const bool fits = tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
+    const bool fits = tensor.scalar_type() == at::kFloat;
     const bool is_large = tensor.numel() >= kLeastPacked;
     const bool excepted = matches_any(options.fp32_state, parameter.rule_name());
     return fits && is_large && !excepted ? kPacked : 0;

@@ -1,7 +1,7 @@
 #include "tanren/optimizer/packed_adamw.h"
 
+#include "tanren/base/eight_bit.h"
 #include "tanren/base/error.h"
-#include "tanren/optimizer/packed_kernels.h"
 
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>
@@ -58,22 +58,154 @@ TEST(PackedAdamW, a_pattern_of_fp32_state_without_match_is_refused) {
   EXPECT_THROW(make_optimizer(options, large_parameters()), ConfigError);
 }
 
-TEST(PackedAdamW, codes_are_256_values_and_the_nearest_is_found) {
-  for (const bool is_signed : {true, false}) {
-    const auto& values = packed_values(is_signed);
-    EXPECT_EQ(std::set<float>(values.begin(), values.end()).size(), 256u);
-    EXPECT_EQ(values.back(), 1.0F);
-    EXPECT_EQ(values[packed_code(0, is_signed)], 0.0F);
-    for (int i = 0; i < 4000; ++i) {
-      const double magnitude = std::exp(-20.0 * ((i * 2654435761U) % 100000) / 100000.0);
-      const auto value = static_cast<float>(is_signed && i % 2 == 1 ? -magnitude : magnitude);
-      const float found = values[packed_code(value, is_signed)];
-      float best = values[0];
-      for (const float other : values) {
-        if (std::abs(other - value) < std::abs(best - value)) best = other;
-      }
-      EXPECT_FLOAT_EQ(std::abs(found - value), std::abs(best - value)) << value;
+// Issue 21: patterns were held against what a rank updates, or what is trained now.
+TEST(PackedAdamW, patterns_of_fp32_state_are_of_the_whole_model) {
+  const auto model = large_parameters();
+  auto options = packed_options("8bit");
+  options.fp32_state = {"h.0.weight"};
+  const auto trained = make_optimizer(options, {model[0]}, model);
+  EXPECT_TRUE(trained->state().tensors.contains("wte.weight.exp_avg_codes"));
+  const auto slice_of = [](const NamedParameter& parameter) {
+    NamedParameter slice{parameter.name + "@0", parameter.tensor.detach().view({-1})};
+    slice.whole_name = parameter.name;
+    slice.whole = parameter.tensor;
+    return slice;
+  };
+  const auto sliced = make_optimizer(options, {slice_of(model[0])}, model);
+  EXPECT_TRUE(sliced->state().tensors.contains("wte.weight@0.exp_avg_codes"));
+  const auto excepted = make_optimizer(options, {slice_of(model[1])}, model);
+  EXPECT_TRUE(excepted->state().tensors.contains("h.0.weight@0.exp_avg"));
+  options.fp32_state = {"h.1.weight"};
+  EXPECT_THROW(make_optimizer(options, {model[0]}, model), ConfigError);
+  EXPECT_THROW(make_optimizer(options, {slice_of(model[0])}, model), ConfigError);
+}
+
+// A kernel as it lies in memory: the same numbers as the channels-last `kernel`, in one plain order.
+at::Tensor laid_out(const at::Tensor& kernel) {
+  return kernel.detach().permute({0, 2, 3, 1}).contiguous();
+}
+
+// Issue 21: kernels in channels-last kept fp32 moments.
+TEST(PackedAdamW, packs_kernels_in_channels_last_and_updates_them_as_they_lie) {
+  for (const auto& [state, most] : {std::pair{"8bit", 2.1}, {"bf16", 4.001}}) {
+    SCOPED_TRACE(state);
+    at::manual_seed(3);
+    const at::Tensor start = at::randn({32, 24, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+    std::vector<NamedParameter> last = {{"conv.weight", start.clone().requires_grad_(true)}};
+    std::vector<NamedParameter> plain = {{"conv.weight", laid_out(start).requires_grad_(true)}};
+    ASSERT_FALSE(last[0].tensor.is_contiguous());
+    const auto one = make_optimizer(packed_options(state), last);
+    const auto other = make_optimizer(packed_options(state), plain);
+    double bytes = 0;
+    for (const auto& [name, tensor] : one->state().tensors) {
+      bytes += static_cast<double>(tensor.nbytes());
     }
+    EXPECT_LE(bytes / static_cast<double>(start.numel()), most);
+    for (int64_t step = 0; step < 5; ++step) {
+      at::manual_seed(static_cast<uint64_t>(step));
+      const at::Tensor gradient =
+          at::randn(start.sizes()).contiguous(at::MemoryFormat::ChannelsLast);
+      at::Tensor(last[0].tensor).mutable_grad() = gradient;
+      at::Tensor(plain[0].tensor).mutable_grad() = laid_out(gradient);
+      one->step({.learning_rate = 0.01});
+      other->step({.learning_rate = 0.01});
+    }
+    EXPECT_TRUE(at::equal(laid_out(last[0].tensor), plain[0].tensor));
+    EXPECT_FALSE(at::equal(last[0].tensor, start));
+  }
+}
+
+// What a file holds of a state: contiguous tensors, and the values.
+State filed(const State& state) {
+  State file{{}, state.values};
+  for (const auto& [name, tensor] : state.tensors) {
+    file.tensors.set(name, tensor.contiguous().clone());
+  }
+  return file;
+}
+
+// A kernel in this layout with 3 updates behind it.
+struct Trained {
+  Trained(const std::string& state, at::MemoryFormat format) {
+    at::manual_seed(3);
+    const at::Tensor start = at::randn({32, 24, 3, 3}).contiguous(format);
+    parameters = {{"conv.weight", start.requires_grad_(true)}};
+    optimizer = make_optimizer(packed_options(state), parameters);
+  }
+  void step(int64_t number) const {
+    at::manual_seed(static_cast<uint64_t>(number));
+    at::Tensor weight = parameters[0].tensor;
+    weight.mutable_grad() = at::empty_like(weight).copy_(at::randn(weight.sizes()));
+    optimizer->step({.learning_rate = 0.01});
+  }
+  // In fp32 and the shape of the kernel.
+  at::Tensor moment(const char* name, bool is_signed) const {
+    const State state = optimizer->state();
+    const std::string key = std::string("conv.weight.") + name;
+    const at::Tensor& weight = parameters[0].tensor;
+    if (state.tensors.contains(key)) return state.tensors.at(key).to(at::kFloat);
+    return from_eight_bit(state.tensors.at(key + "_codes"), state.tensors.at(key + "_scales"),
+                          is_signed, kPackedBlock)
+        .as_strided(weight.sizes(), weight.strides());
+  }
+
+  std::vector<NamedParameter> parameters;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+double apart(const at::Tensor& a, const at::Tensor& b) {
+  return ((a - b).norm() / b.norm()).item<double>();
+}
+
+TEST(PackedAdamW, state_of_one_layout_loads_in_either_and_bitwise_in_its_own) {
+  constexpr auto kPlain = at::MemoryFormat::Contiguous, kLast = at::MemoryFormat::ChannelsLast;
+  for (const std::string state : {"8bit", "bf16"}) {
+    for (const auto& [from, to] :
+         {std::pair{kPlain, kPlain}, {kPlain, kLast}, {kLast, kPlain}, {kLast, kLast}}) {
+      SCOPED_TRACE(state + (from == to ? " same" : " other"));
+      const Trained one(state, from);
+      for (int64_t step = 0; step < 3; ++step) one.step(step);
+      const Trained other(state, to);
+      other.optimizer->load(filed(one.optimizer->state()));
+      const bool exact = from == to || state == "bf16";
+      for (const auto& [name, is_signed] : {std::pair{"exp_avg", true}, {"exp_avg_sq", false}}) {
+        const double error = apart(other.moment(name, is_signed), one.moment(name, is_signed));
+        EXPECT_LE(error, exact ? 0 : 0.02) << name;
+        EXPECT_TRUE(exact || error > 0) << name;
+      }
+      EXPECT_EQ(other.optimizer->state().tensors.at("conv.weight.step").item<float>(), 3);
+      other.step(9);  // its layout is one that it can go on with
+    }
+  }
+}
+
+TEST(PackedAdamW, moments_in_fp32_and_in_one_dimension_are_taken_and_others_refused) {
+  for (const std::string state : {"8bit", "bf16"}) {
+    SCOPED_TRACE(state);
+    const Trained one(state, at::MemoryFormat::ChannelsLast);
+    for (int64_t step = 0; step < 3; ++step) one.step(step);
+    State plain;
+    plain.tensors.set("conv.weight.exp_avg", one.moment("exp_avg", true).contiguous());
+    plain.tensors.set("conv.weight.exp_avg_sq", one.moment("exp_avg_sq", false).contiguous());
+    plain.tensors.set("conv.weight.step", at::scalar_tensor(3.0, at::kFloat));
+    const Trained other(state, at::MemoryFormat::Contiguous);
+    other.optimizer->load(plain);
+    EXPECT_LT(apart(other.moment("exp_avg", true), one.moment("exp_avg", true)), 0.02);
+    EXPECT_LT(apart(other.moment("exp_avg_sq", false), one.moment("exp_avg_sq", false)), 0.02);
+    // As files were before they had the shape.
+    State flat;
+    for (const auto& [name, tensor] : filed(other.optimizer->state()).tensors) {
+      flat.tensors.set(name, tensor.dim() == 4 ? tensor.view({-1}) : tensor);
+    }
+    const Trained third(state, at::MemoryFormat::Contiguous);
+    third.optimizer->load(flat);
+    EXPECT_EQ(apart(third.moment("exp_avg", true), other.moment("exp_avg", true)), 0);
+    State wrong = plain;
+    wrong.tensors.set("conv.weight.exp_avg", at::zeros({24, 32, 3, 3}));
+    EXPECT_THROW(other.optimizer->load(wrong), CheckpointError);
+    State order = filed(one.optimizer->state());
+    order.values["conv.weight.order"] = std::string("0,2,3,7");
+    if (state == "8bit") EXPECT_THROW(other.optimizer->load(order), CheckpointError);
   }
 }
 
@@ -135,6 +267,24 @@ TEST(PackedAdamW, the_way_by_operations_agrees_with_the_kernel) {
   // A moment between two codes may fall to either side.
   const double moved = (all_of(one) - start).norm().item<double>();
   EXPECT_LT((all_of(one) - all_of(other)).norm().item<double>(), 0.01 * moved);
+}
+
+TEST(PackedAdamW, the_way_by_operations_follows_the_memory_of_a_channels_last_kernel) {
+  at::manual_seed(3);
+  const at::Tensor start = at::randn({32, 24, 3, 3}).contiguous(at::MemoryFormat::ChannelsLast);
+  std::vector<NamedParameter> one = {{"w", start.clone().requires_grad_(true)}};
+  std::vector<NamedParameter> other = {{"w", start.clone().requires_grad_(true)}};
+  const auto kernel = make_packed_adamw(packed_options("8bit"), one);
+  const auto operations = make_packed_adamw(packed_options("8bit"), other, Way::foreach);
+  for (int64_t step = 0; step < 5; ++step) {
+    const at::Tensor gradient = at::randn(start.sizes()).contiguous(at::MemoryFormat::ChannelsLast);
+    at::Tensor(one[0].tensor).mutable_grad() = gradient.clone();
+    at::Tensor(other[0].tensor).mutable_grad() = gradient.clone();
+    kernel->step({.learning_rate = 0.01});
+    operations->step({.learning_rate = 0.01});
+  }
+  const double moved = (one[0].tensor - start).norm().item<double>();
+  EXPECT_LT((one[0].tensor - other[0].tensor).norm().item<double>(), 0.01 * moved);
 }
 
 TEST(PackedAdamW, bf16_moments_do_not_stand_still) {

@@ -1,66 +1,18 @@
 #include "tanren/optimizer/packed_kernels.h"
 
+#include "tanren/base/eight_bit.h"
+
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
-#include <limits>
-#include <vector>
 
 namespace tanren {
 namespace {
 
 constexpr int64_t kBlockGrain = 64;  // blocks below which one thread is faster
-
-// Seven decades; the one below 10^-k has half as many values as the one above it, evenly spaced, each in
-// the middle of its part. With 0 and 1 that makes 256.
-std::array<float, 256> make_values(bool is_signed) {
-  std::vector<double> values = {0.0, 1.0};
-  constexpr int kDecades = 7;
-  for (int decade = 0; decade < kDecades; ++decade) {
-    const int parts = 1 << (is_signed ? decade : decade + 1);
-    const double top = std::pow(10.0, decade - (kDecades - 1));
-    for (int i = 0; i < parts; ++i) {
-      const double value = top * (0.1 + 0.9 * (i + 0.5) / parts);
-      values.push_back(value);
-      if (is_signed) values.push_back(-value);
-    }
-  }
-  std::sort(values.begin(), values.end());
-  std::array<float, 256> result{};
-  std::transform(values.begin(), values.end(), result.begin(),
-                 [](double value) { return static_cast<float>(value); });
-  return result;
-}
-
-// Values, the bounds between them, and for each upper half of a float's bits the code of the
-// smallest number that begins so: no such range holds more than one bound.
-struct Codebook {
-  explicit Codebook(bool is_signed) : values(make_values(is_signed)) {
-    for (size_t i = 0; i + 1 < 256; ++i) bounds[i] = (values[i] + values[i + 1]) / 2;
-    bounds[255] = std::numeric_limits<float>::infinity();
-    for (uint32_t high = 0; high < start.size(); ++high) {
-      const bool is_negative = (high & 0x8000) != 0;
-      const auto smallest = std::bit_cast<float>((high << 16) | (is_negative ? 0xffffU : 0U));
-      const auto above = std::lower_bound(bounds.begin(), bounds.end() - 1, smallest);
-      start[high] = std::isnan(smallest) ? 0 : static_cast<uint8_t>(above - bounds.begin());
-    }
-  }
-  uint8_t code(float value) const {
-    const uint8_t code = start[std::bit_cast<uint32_t>(value) >> 16];
-    return static_cast<uint8_t>(code + (value > bounds[code] ? 1 : 0));
-  }
-
-  std::array<float, 256> values;
-  std::array<float, 256> bounds{};
-  std::array<uint8_t, 65536> start{};
-};
-
-const Codebook& codebook(bool is_signed) {
-  static const Codebook with_sign(true), without(false);
-  return is_signed ? with_sign : without;
-}
 
 // The arithmetic of moment_elements in fp32.
 struct MomentUpdate {
@@ -83,7 +35,7 @@ struct MomentUpdate {
 };
 
 // Packs `count` values of a block; returns the scale.
-float pack(const float* values, int64_t count, const Codebook& book, uint8_t* codes) {
+float pack(const float* values, int64_t count, const EightBitBook& book, uint8_t* codes) {
   float largest = 0;
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(values[i]));
   const float inverse = largest > 0 ? 1 / largest : 0;
@@ -112,13 +64,9 @@ uint32_t mixed(uint32_t x) {
 
 }  // namespace
 
-const std::array<float, 256>& packed_values(bool is_signed) { return codebook(is_signed).values; }
-
-uint8_t packed_code(float value, bool is_signed) { return codebook(is_signed).code(value); }
-
 void packed_moment_elements(const PackedElements& e, const MomentNumbers& numbers) {
   const MomentUpdate update(numbers);
-  const Codebook &signed_book = codebook(true), &unsigned_book = codebook(false);
+  const EightBitBook &signed_book = eight_bit_book(true), &unsigned_book = eight_bit_book(false);
   const int64_t blocks = (e.count + kPackedBlock - 1) / kPackedBlock;
   at::parallel_for(0, blocks, kBlockGrain, [&](int64_t first_block, int64_t last_block) {
     alignas(64) std::array<float, kPackedBlock> first, second;

@@ -1,24 +1,17 @@
-// Adam's two moments in one or two bytes an element. 8-bit: blocks of 256 elements, each with its
-// largest magnitude as scale and one of 256 values between -1 and 1 per element, which lie denser
-// around 0 ("dynamic" 8-bit numbers, Dettmers 2016 and 2022). bf16: rounded up or down at random, by a
-// hash of update and element, so that a small change of a large average is not lost for good.
-// One pass over memory on the CPU; the other devices go by foreach-like operations (packed_adamw).
+// Adam's two moments in one or two bytes an element. 8-bit: blocks of 256 elements (base/eight_bit.h).
+// bf16: rounded up or down at random, by a hash of update and element, so that a small change of a large
+// average is not lost for good. One pass over memory, in its order, on the CPU; the other devices go by
+// foreach-like operations (packed_adamw).
 #pragma once
 
 #include "tanren/config/run_config.h"
 #include "tanren/optimizer/element_kernels.h"
 
-#include <array>
 #include <cstdint>
 
 namespace tanren {
 
-// The values that codes stand for, ascending. Signed: for first moments; unsigned: for squares.
-const std::array<float, 256>& packed_values(bool is_signed);
-// The code whose value is nearest to `value` in [-1, 1] (or [0, 1]).
-uint8_t packed_code(float value, bool is_signed);
-
-// One fp32 parameter whose moments are packed; element i of it belongs to block i / kPackedBlock.
+// One fp32 parameter whose moments are packed; element i of its memory is of block i / kPackedBlock.
 struct PackedElements {
   int64_t count = 0;
   float* parameter = nullptr;
@@ -39,7 +32,7 @@ struct HalfElements {
   uint16_t* first = nullptr;
   uint16_t* second = nullptr;
   uint32_t draw = 0;
-  uint32_t begin = 0;  // of the first element in its parameter
+  uint32_t begin = 0;  // of the first element in its parameter's memory
 };
 void half_moment_elements(const HalfElements& elements, const MomentNumbers& numbers);
 

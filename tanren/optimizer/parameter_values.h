@@ -1,5 +1,5 @@
-// What a parameter is updated with by its group and its layer. Used by the optimizers, and where their
-// state meets torch's parameter groups.
+// What a parameter is updated with by its group and its layer. Used by the optimizers, where parts of a
+// model get one each, and where their state meets torch's parameter groups.
 #pragma once
 
 #include "tanren/optimizer/optimizer.h"
@@ -18,5 +18,16 @@ struct ParameterValues {
 // layer matches none.
 std::vector<ParameterValues> parameter_values(const OptimizerOptions& options,
                                               const std::vector<NamedParameter>& parameters);
+
+// ConfigError unless each pattern of groups, and of adamw_parameters and fp32_state where they are not the
+// defaults, matches one of `model`: all parameters, whoever trains or updates them.
+void check_patterns(const OptimizerOptions& options, const std::vector<NamedParameter>& model);
+
+// The options for an optimizer of a part of `model`, whose patterns and layers are meant of the whole: each
+// parameter of the part with the values that it has in the whole. ConfigError for a pattern that matches
+// nothing in `model`.
+OptimizerOptions options_of_part(const OptimizerOptions& options,
+                                 const std::vector<NamedParameter>& part,
+                                 const std::vector<NamedParameter>& model);
 
 }  // namespace tanren

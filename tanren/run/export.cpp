@@ -75,6 +75,7 @@ Exported export_weights(const RunState& run, const Parts& parts, const fs::path&
   Metadata metadata = description;
   metadata["format"] = "pt";
   metadata["step"] = std::to_string(weights.step);
+  metadata["run_step"] = std::to_string(run.step());
   metadata["weights"] = weights.averaged ? "averaged" : "raw";
   write_safetensors(folder / kWholeFile, weights.tensors, metadata);
   if (!link(folder / kWholeFile, folder / kFile)) {

@@ -16,12 +16,21 @@ std::string hf_activation(const std::string& name) {
   return name == "gelu_tanh" ? "gelu_new" : name;
 }
 
-void name_classes(OrderedJson& json, int64_t outputs, const DataInfo& info) {
+// What transformers names, scores and trains the classifier's outputs by.
+void describe_outputs(OrderedJson& json, int64_t outputs, const ModelOptions& model,
+                      const DataInfo& info) {
+  const bool is_bce = model.loss == "bce";
+  // Without it, transformers takes one output for a regression. Its word for sigmoid and binary
+  // cross-entropy, of however many outputs:
+  if (is_bce) json["problem_type"] = "multi_label_classification";
+  if (!is_bce && !info.class_labels) json["problem_type"] = "regression";
+  // The one logit of two classes is that of class 1.
+  const int64_t first = is_bce && info.class_labels ? 1 : 0;
   OrderedJson names = OrderedJson::object(), numbers = OrderedJson::object();
   for (int64_t i = 0; i < outputs; ++i) {
-    const auto index = static_cast<size_t>(i);
-    const std::string name =
-        index < info.class_names.size() ? info.class_names[index] : "LABEL_" + std::to_string(i);
+    const auto index = static_cast<size_t>(first + i);
+    const std::string name = index < info.class_names.size() ? info.class_names[index]
+                                                             : "LABEL_" + std::to_string(index);
     names[std::to_string(i)] = name;
     numbers[name] = i;
   }
@@ -53,9 +62,7 @@ OrderedJson bert_json(const ModelOptions& model, const DataInfo& info) {
   json["pad_token_id"] = shape.pad_token >= 0 ? OrderedJson(shape.pad_token) : OrderedJson(nullptr);
   if (!classifies) return json;
   json["classifier_dropout"] = shape.classifier_dropout;
-  // With one output the number of labels alone says it.
-  if (!info.class_labels) json["problem_type"] = "regression";
-  name_classes(json, shape.outputs, info);
+  describe_outputs(json, shape.outputs, model, info);
   return json;
 }
 
@@ -87,8 +94,7 @@ OrderedJson gpt2_json(const ModelOptions& model, const DataInfo& info) {
   if (!classifies) return json;
   // transformers finds the last token by it; where there is none, it takes one text at a time.
   json["pad_token_id"] = end;
-  if (!info.class_labels) json["problem_type"] = "regression";
-  name_classes(json, shape.outputs, info);
+  describe_outputs(json, shape.outputs, model, info);
   return json;
 }
 

@@ -3,7 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/safetensors.h"
-#include "tanren/checkpoint/weights_file.h"
+#include "tanren/checkpoint/folder_weights.h"
 #include "tanren/model/bert_shape.h"
 #include "tanren/model/lstm.h"
 #include "tanren/run/export.h"
@@ -138,6 +138,10 @@ class Writer {
     if (kind == "lstm") json["torch.nn"] = lstm_parts();
     json["outputs"] = outputs();
     if (!info.class_names.empty()) json["classes"] = info.class_names;
+    const bool is_binary = description_.config.model.loss == "bce" && info.class_labels;
+    if (is_binary && info.class_names.size() == 2) {
+      json["positive_class"] = info.class_names[1];  // that of the one output
+    }
     json["input_shape"] = info.input_shape;
     if (source.kind == "images") {
       json["preprocessing"] = {{"size", source.size},
@@ -198,9 +202,16 @@ fs::path whole_file_of(const fs::path& path) {
                     path.string());
 }
 
-PythonFolder write_python_folder(const fs::path& file, const fs::path& folder,
+PythonFolder write_python_folder(const fs::path& path, const fs::path& folder,
                                  std::optional<at::ScalarType> dtype, const Registry& registry) {
+  const fs::path file = whole_file_of(path);
   SafetensorsFile read = read_safetensors(file);
+  std::string remark;
+  if (fs::is_directory(path)) {
+    const FolderWeights newest = weights_of_folder(path);
+    remark = newest.remark;
+    if (!remark.empty()) read.tensors = read_safetensors(newest.file).tensors;
+  }
   const auto description = description_of(read.metadata, file, {}, registry.known());
   check_described(description, read.tensors, file.string(), registry.models);
   if (description.config.model.append_head > 0) {
@@ -210,7 +221,9 @@ PythonFolder write_python_folder(const fs::path& file, const fs::path& folder,
   }
   if (dtype) read.tensors = cast(read.tensors, *dtype);
   make_empty(folder);
-  return Writer(description, std::move(read.tensors), folder).write();
+  PythonFolder written = Writer(description, std::move(read.tensors), folder).write();
+  if (!remark.empty()) written.remarks.insert(written.remarks.begin(), remark);
+  return written;
 }
 
 }  // namespace tanren

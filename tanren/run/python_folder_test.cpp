@@ -99,6 +99,70 @@ TEST_F(PythonFolders, of_gpt2_reads_back_as_the_same_model_in_the_dtype_asked_fo
   }
 }
 
+// Issue 21: a reopened run was written, and started from, as it was when it first ended.
+TEST_F(PythonFolders, of_a_run_that_went_on_after_its_end_have_the_newest_weights) {
+  train("kind = \"mlp\"\nhidden = [4]",
+        R"(["inputs: float[3] in [0, 1]", "labels: int[] in [0, 2]"])");
+  const auto run_folder = folder_.path() / "run";
+  auto config = parse_config(read_file(run_folder / "config.toml"), "c", folder_.path(),
+                             {"run.steps=5", "run.stop_after=2"}, ModelRegistry().kinds());
+  run({.config = config, .folder = run_folder}, {});
+  const auto newest = read_safetensors(run_folder / "checkpoints/step-3/model.safetensors").tensors;
+  const auto written = write_python_folder(run_folder, out(), std::nullopt, {});
+  const auto after = read_weights(out() / "model.pth").content.tensors;
+  for (const auto& [name, tensor] : newest) EXPECT_TRUE(at::equal(after.at(name), tensor)) << name;
+  ASSERT_FALSE(written.remarks.empty());
+  TANREN_EXPECT_CONTAINS(written.remarks[0], "took step-3");
+  // Another run starts from the same, and its plan says so.
+  config.model.init_from = run_folder.string();
+  std::string told;
+  for (const auto& line : plan_only(config, ModelRegistry()).lines) {
+    if (line.key == "init_from") told = line.reason;
+  }
+  TANREN_EXPECT_CONTAINS(told, "took step-3");
+}
+
+// Issue 21: the one logit of bce is that of class 1, and was exported under the name of class 0.
+TEST(HfConfig, of_bce_names_the_class_that_the_logit_is_of_and_says_sigmoid) {
+  DataInfo info;
+  info.input_shape = {7};
+  info.vocab_size = 10;
+  info.outputs = 2;
+  info.class_labels = true;
+  info.class_names = {"ham", "spam"};
+  ModelOptions model;
+  model.num_layers = 1;
+  model.num_heads = 2;
+  model.hidden_size = 8;
+  model.task = "classify";
+  for (const char* kind : {"bert", "gpt2"}) {
+    SCOPED_TRACE(kind);
+    model.kind = kind;
+    model.loss = "bce";
+    info.class_labels = true;
+    auto json = nlohmann::json::parse(hf_config_of(model, info, "float32"));
+    EXPECT_EQ(json["id2label"], (nlohmann::json{{"0", "spam"}}));
+    EXPECT_EQ(json["label2id"], (nlohmann::json{{"spam", 0}}));
+    EXPECT_EQ(json["problem_type"], "multi_label_classification");
+    auto unnamed = info;
+    unnamed.class_names.clear();
+    json = nlohmann::json::parse(hf_config_of(model, unnamed, "float32"));
+    EXPECT_EQ(json["id2label"], (nlohmann::json{{"0", "LABEL_1"}}));
+    // Values as targets: each output is a label of its own.
+    unnamed.class_labels = false;
+    json = nlohmann::json::parse(hf_config_of(model, unnamed, "float32"));
+    EXPECT_EQ(json["id2label"], (nlohmann::json{{"0", "LABEL_0"}, {"1", "LABEL_1"}}));
+    EXPECT_EQ(json["problem_type"], "multi_label_classification");
+    model.loss = "mse";
+    json = nlohmann::json::parse(hf_config_of(model, unnamed, "float32"));
+    EXPECT_EQ(json["problem_type"], "regression");
+    model.loss = "cross_entropy";
+    json = nlohmann::json::parse(hf_config_of(model, info, "float32"));
+    EXPECT_EQ(json["id2label"], (nlohmann::json{{"0", "ham"}, {"1", "spam"}}));
+    EXPECT_FALSE(json.contains("problem_type"));
+  }
+}
+
 TEST_F(PythonFolders, of_a_resnet_is_a_state_dict_of_torchvision_with_whole_counters) {
   const auto file = train("kind = \"resnet\"",
                           R"(["inputs: float[3,8,8] in [0, 1]", "labels: int[] in [0, 2]"])");

@@ -269,23 +269,7 @@ OptimizerStart read_optimizer_start(const torch::nn::Module& module, const RunCo
 
 void start_optimizer(RunState& run, const OptimizerStart& start) {
   for (auto& phase : run.phases) {
-    for (auto& objective : phase.objectives) {
-      if (objective.shards) {
-        load_known(objective, StoredState(start.state, {}));
-        continue;
-      }
-      State state = objective.optimizer->state();
-      const TensorMap own = state.tensors;
-      for (const auto& [name, tensor] : own) {
-        const auto* given = start.state.tensors.find(name);
-        if (given != nullptr) state.tensors.set(name, given->to(tensor.options()));
-      }
-      for (auto& [name, value] : state.values) {
-        const auto given = start.state.values.find(name);
-        if (given != start.state.values.end()) value = given->second;
-      }
-      objective.optimizer->load(state);
-    }
+    for (auto& objective : phase.objectives) load_known(objective, StoredState(start.state, {}));
   }
 }
 
@@ -328,17 +312,27 @@ std::map<std::string, Value> torch_options(const OptimizerOptions& o,
 }
 
 // What torch would hold of a parameter; empty where it was never updated.
-State torch_state_of(const Snapshot& snapshot, const std::string& objective,
-                     const std::string& parameter, const OptimizerOptions& options) {
+State torch_state_of(const State& optimizer, const std::string& objective,
+                     const NamedParameter& parameter, const OptimizerOptions& options) {
   State state;
-  const std::string start = objective + "." + parameter + ".";
-  const auto started = snapshot.optimizer.values.find(start + "started");
-  if (started != snapshot.optimizer.values.end() && !std::get<bool>(started->second)) return state;
-  for (const auto& name : kept_by(options)) {
-    const auto* tensor = snapshot.optimizer.tensors.find(start + name);
-    if (tensor == nullptr) return {};
-    if (name == "step" && tensor->item<double>() == 0) return {};
-    state.tensors.set(name, *tensor);
+  const std::string start = objective + "." + parameter.name + ".";
+  const auto started = optimizer.values.find(start + "started");
+  if (started != optimizer.values.end() && !std::get<bool>(started->second)) return state;
+  const auto kept = kept_by(options);
+  const auto has = [&](const std::string& name) {
+    return optimizer.tensors.contains(start + name);
+  };
+  if (std::none_of(kept.begin(), kept.end(), has)) return state;
+  for (const auto& name : kept) {
+    const at::Tensor& tensor = has(name) ? optimizer.tensors.at(start + name) : at::Tensor();
+    const int64_t elements = name == "step" ? 1 : parameter.tensor.numel();
+    if (!tensor.defined() || tensor.numel() != elements) {
+      throw CheckpointError("[convert] the checkpoint's optimizer has no " + name + " of " +
+                            parameter.name + " with its " + to_text(elements) +
+                            " elements; it is damaged, or of another optimizer");
+    }
+    if (name == "step" && tensor.item<double>() == 0) return {};
+    state.tensors.set(name, name == "step" ? tensor : tensor.reshape(parameter.tensor.sizes()));
   }
   return state;
 }
@@ -378,7 +372,7 @@ void write_torch_checkpoint(const std::filesystem::path& checkpoint,
     group.options = torch_options(options, of_groups[g]);
     for (const size_t i : members[g]) {
       const std::string& name = parameters[i].name;
-      State state = torch_state_of(snapshot, objective, name, options);
+      State state = torch_state_of(snapshot.optimizer, objective, parameters[i], options);
       if (!state.tensors.empty()) torch.state.emplace(number, std::move(state));
       group.parameters.push_back(number++);
       group.names.push_back(name);

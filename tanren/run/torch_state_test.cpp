@@ -178,6 +178,70 @@ TEST_F(TorchState, what_is_written_for_torch_is_read_back_to_the_same_state) {
   }
 }
 
+// Issue 21: the moments of packed parameters were left out (8bit) or flat (bf16).
+TEST_F(TorchState, packed_moments_are_written_as_torch_keeps_them_and_taken_over_from_it) {
+  const auto moments_of = [&](const std::string& kind, const char* state) {
+    auto config = config_of(kind);
+    config.optimizer.init_from.clear();
+    config.model.init_from.clear();
+    config.model.hidden = {1024};  // its kernel is packed, its bias is not
+    config.optimizer.amsgrad = false;
+    config.optimizer.state = state;
+    const std::string name = kind + "-" + state;
+    go(config, name);
+    const auto file = folder_.path() / (name + ".pt");
+    write_torch_checkpoint(*latest_checkpoint(folder_.path() / name / "checkpoints"), file,
+                           ModelRegistry().kinds());
+    return torch_optimizer_of(read_weights(file), file.string());
+  };
+  const auto apart = [](const at::Tensor& a, const at::Tensor& b) {
+    return ((a - b).norm() / b.norm()).item<double>();
+  };
+  for (const std::string kind : {"adamw", "adam"}) {
+    const auto exact = moments_of(kind, "fp32");
+    for (const char* state : {"8bit", "bf16"}) {
+      SCOPED_TRACE(kind + " " + state);
+      const auto packed = moments_of(kind, state);
+      ASSERT_TRUE(packed);
+      ASSERT_EQ(packed->state.size(), 4u);
+      for (const auto& [number, kept] : packed->state) {
+        const auto& want = exact->state.at(number).tensors;
+        ASSERT_EQ(kept.tensors.size(), 3u);
+        for (const char* moment : {"exp_avg", "exp_avg_sq"}) {
+          const at::Tensor& tensor = kept.tensors.at(moment);
+          EXPECT_EQ(tensor.sizes(), want.at(moment).sizes());
+          EXPECT_EQ(tensor.scalar_type(), at::kFloat);
+          EXPECT_LT(apart(tensor, want.at(moment)), 0.1) << moment << " of " << number;
+        }
+        EXPECT_EQ(kept.tensors.at("step").item<float>(), 10);
+      }
+      // A run with packed state starts from torch's, and keeps it.
+      auto config = config_of(kind);
+      config.model.hidden = {1024};
+      config.optimizer.amsgrad = false;
+      config.optimizer.init_from = config.model.init_from =
+          (folder_.path() / (kind + "-fp32.pt")).string();
+      config.optimizer.state = state;
+      config.optimizer.beta1 = 0.999;
+      config.optimizer.beta2 = 0.99999;  // one update more changes little
+      config.run.steps = 1;
+      const std::string name = kind + "-" + state + "-on";
+      go(config, name);
+      const auto file = folder_.path() / (name + ".pt");
+      write_torch_checkpoint(*latest_checkpoint(folder_.path() / name / "checkpoints"), file,
+                             ModelRegistry().kinds());
+      const auto after = torch_optimizer_of(read_weights(file), file.string());
+      for (const auto& [number, kept] : after->state) {
+        for (const char* moment : {"exp_avg", "exp_avg_sq"}) {
+          EXPECT_LT(apart(kept.tensors.at(moment), exact->state.at(number).tensors.at(moment)), 0.1)
+              << moment << " of " << number;
+        }
+        EXPECT_EQ(kept.tensors.at("step").item<float>(), 11);
+      }
+    }
+  }
+}
+
 TEST_F(TorchState, frozen_parameters_travel_without_state) {
   auto config = config_of("adamw");
   config.optimizer.init_from.clear();

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/checkpoint/check_tensors.h"
+#include "tanren/checkpoint/folder_weights.h"
 #include "tanren/model/supervised.h"
 #include "tanren/run/build.h"
 
@@ -89,7 +90,7 @@ std::vector<std::string> appended_heads(const ModelOptions& options) {
 
 InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options) {
   const std::string& path = options.init_from;
-  return init_from_state(module, state_dict_of(read_weights(path)), options, path,
+  return init_from_state(module, read_state_dict(path).state, options, path,
                          appended_heads(options));
 }
 

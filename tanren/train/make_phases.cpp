@@ -1,6 +1,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/names.h"
+#include "tanren/optimizer/parameter_values.h"
 #include "tanren/train/run_state.h"
 
 #include <algorithm>
@@ -91,6 +92,8 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
   std::set<std::string> taken, averaged;
   const auto named = task.module->named_parameters();
   const auto names = named.keys();
+  std::vector<NamedParameter> model;
+  for (const auto& item : named) model.push_back({item.key(), item.value()});
   for (const auto& phase_spec : task.phases) {
     Phase phase{phase_spec, {}};
     for (const auto& spec : phase_spec.objectives) {
@@ -115,6 +118,8 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
           statistics.push_back({item.key(), item.value()});
         }
       }
+      // The config's patterns and layers are meant of the whole model.
+      OptimizerOptions options = options_of_part(plan.optimizer, all, model);
       phase.objectives.push_back({.spec = spec,
                                   .parameters = {},
                                   .all = std::move(all),
@@ -124,7 +129,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
                                   .scaler = LossScaler(plan.precision),
                                   .guard = Guard(plan.guard),
                                   .plateau = Plateau(plan.schedule, plan.optimizer.learning_rate),
-                                  .optimizer_options = plan.optimizer,
+                                  .optimizer_options = std::move(options),
                                   .sharding = sharding_of(plan)});
       Objective& objective = phase.objectives.back();
       objective.choose_parameters();

@@ -1,6 +1,7 @@
 #include "tanren/train/sharded_state.h"
 
 #include "tanren/base/error.h"
+#include "tanren/checkpoint/stored_moment.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -54,6 +55,37 @@ namespace {
 
 enum class Wanted { all, what_is_there };
 
+[[noreturn]] void fail_other(const std::string& whole, const std::string& key) {
+  throw CheckpointError("[checkpoint] " + key + " of " + whole +
+                        " is stored in another shape or dtype; it is of another optimizer");
+}
+
+constexpr std::string_view kCodes = "_codes", kScales = "_scales";
+
+// "exp_avg" of "exp_avg_codes" and "exp_avg_scales"; empty for any other key.
+std::string packed_moment(const std::string& key) {
+  for (const std::string_view part : {kCodes, kScales}) {
+    if (key.ends_with(part)) return key.substr(0, key.size() - part.size());
+  }
+  return "";
+}
+
+// The moment whose codes or scales `key` names, in fp32, if it is to be packed anew: its blocks are of
+// another order of memory, or it is not packed. Else undefined.
+at::Tensor to_pack_anew(const StoredState& stored, const StateRange& range,
+                        const std::string& key) {
+  const std::string moment = packed_moment(key), codes = moment + std::string(kCodes);
+  if (moment.empty()) return {};
+  if (stored.has(range.whole, codes)) {
+    const int64_t elements = range.end - range.begin;  // each with its scale where blocks are apart
+    const at::Tensor scales = stored.range(range, moment + std::string(kScales));
+    const bool is_apart = elements > 1 && scales.numel() == elements;
+    return is_apart ? moment_of(stored, range, codes) : at::Tensor();
+  }
+  const bool is_plain = stored.has(range.whole, moment);
+  return is_plain ? stored.range(range, moment).to(at::kFloat) : at::Tensor();
+}
+
 void load_state(Objective& objective, const std::string& start, const StoredState& stored,
                 Wanted wanted) {
   const auto skips = [&](const StateRange& range, const std::string& key) {
@@ -65,7 +97,7 @@ void load_state(Objective& objective, const std::string& start, const StoredStat
   for (auto& [name, value] : own.values) {
     const auto [of, key] = split_state_name(name);
     const StateRange& range = ranges.at(of);
-    if (skips(range, key)) continue;
+    if (key == "order" || skips(range, key)) continue;  // the order is that of memory here
     const Value* given = stored.value(range.whole, key);
     if (given == nullptr) {
       throw CheckpointError("[checkpoint] the optimizer's state lacks " + key + " of " +
@@ -73,22 +105,31 @@ void load_state(Objective& objective, const std::string& start, const StoredStat
     }
     value = *given;
   }
+  State loaded{{}, own.values};
   for (const bool copies : {false, true}) {  // all is looked at before anything is written
     for (const auto& [name, tensor] : own.tensors) {
       const auto [of, key] = split_state_name(name);
       const StateRange& range = ranges.at(of);
+      if (const at::Tensor anew = to_pack_anew(stored, range, key); anew.defined()) {
+        if (!key.ends_with(kCodes)) continue;
+        if (anew.numel() != tensor.numel()) fail_other(range.whole, key);
+        loaded.tensors.set(of + "." + packed_moment(key),
+                           anew.to(tensor.device()).as_strided(tensor.sizes(), tensor.strides()));
+        continue;
+      }
+      if (copies) loaded.tensors.set(name, tensor);
       if (skips(range, key)) continue;
       const at::Tensor given = stored.range(range, key);
       const at::Tensor into = flat_view(tensor);
       const bool same_type = given.scalar_type() == into.scalar_type();
       if (given.sizes() != into.sizes() || (wanted == Wanted::all && !same_type)) {
-        throw CheckpointError("[checkpoint] " + key + " of " + range.whole +
-                              " is stored in another shape or dtype; it is of another optimizer");
+        fail_other(range.whole, key);
       }
       if (copies) into.copy_(given);
     }
   }
-  objective.optimizer->load(own);  // its tensors are in place: the plain values
+  // What was copied is in place; it takes the plain values, and packs what is to be packed anew.
+  objective.optimizer->load(loaded);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "tanren/base/random.h"
 #include "tanren/memory/cpu_allocator.h"
+#include "tanren/plan/passes.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/eval_mode_scope.h"
 
@@ -120,6 +121,59 @@ TEST_F(BytesPerParameter, are_as_the_table_says_for_every_optimizer_and_precisio
       EXPECT_NEAR(gradients, precision.gradients, kSlack) << what;
       EXPECT_NEAR(state, row.state * precision.state_scale, 0.1) << what;
       EXPECT_NEAR(casts, precision.casts, kSlack) << what;
+    }
+  }
+}
+
+// Issue 21: kernels in channels-last were planned as packed, and were not.
+TEST_F(BytesPerParameter, of_packed_state_are_those_of_the_plan_for_every_kind_and_layout) {
+  struct Kind {
+    const char* name;
+    std::vector<const char*> layouts;
+  };
+  for (const auto& [kind, layouts] :
+       {Kind{"mlp", {"auto"}}, Kind{"convnet", {"contiguous", "channels_last"}},
+        Kind{"resnet", {"contiguous", "channels_last"}}, Kind{"gpt2", {"auto"}},
+        Kind{"bert", {"auto"}}, Kind{"lstm", {"auto"}}}) {
+    for (const char* layout : layouts) {
+      for (const char* state : {"8bit", "bf16"}) {
+        auto config = tiny_config(kind);
+        config.precision.mode = "fp32";
+        config.optimizer.state = state;
+        config.model.memory_format = layout;
+        const std::string name = kind;
+        const bool is_vision = name == "convnet" || name == "resnet";
+        const bool reads_tokens = name == "gpt2" || name == "bert" || name == "lstm";
+        if (name == "mlp") config.model.hidden = {128, 128};
+        if (name == "convnet") config.model.channels = {32, 64};
+        if (is_vision) {
+          config.data.train.fields = {"inputs: float[3,8,8] in [-1, 1]", "labels: int[] in [0, 4]"};
+        }
+        if (reads_tokens) {
+          config.model.hidden_size = 64;
+          config.model.num_layers = 1;
+          if (name != "lstm") config.model.num_heads = 2;
+          config.data.train.fields = {"inputs: int[7] in [0, 99]", name == "gpt2"
+                                                                       ? "labels: int[7] in [0, 99]"
+                                                                       : "labels: int[] in [0, 4]"};
+        }
+        const TinyRun run(config);
+        const Machine machine;
+        ModelProfile profile;
+        profile_parameters(*run.state.task.module, profile);
+        const int64_t planned = optimizer_bytes({config, machine, profile}, run.parts.plan);
+        int64_t bytes = 0, elements = 0;
+        for (const auto& [key, tensor] : run.state.optimizer_state().tensors) {
+          bytes += static_cast<int64_t>(tensor.nbytes());
+        }
+        for (const auto& parameter : run.state.task.module->parameters()) {
+          elements += parameter.numel();
+        }
+        const double per = static_cast<double>(bytes) / static_cast<double>(elements);
+        std::printf("%-8s %-14s %-5s %6.2f bytes a parameter\n", kind, layout, state, per);
+        EXPECT_EQ(bytes, planned) << kind << " " << layout << " " << state;
+        if (name == "resnet") EXPECT_LT(per, *state == '8' ? 2.1 : 4.1);
+      }
     }
   }
 }

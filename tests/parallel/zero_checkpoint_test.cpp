@@ -6,6 +6,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/torch_optimizer.h"
 #include "tanren/run/torch_state.h"
 #include "tanren/run/transfer.h"
 
@@ -67,6 +68,55 @@ TEST_F(ZeroLoop, averages_and_convnets_in_another_layout_move_too) {
   go(second, "moved");
   go(config_of(1, 0, "contiguous"), "moved");
   expect_same("whole", "moved");
+}
+
+TEST_F(ZeroLoop, packed_state_moves_between_ranks_and_layouts_and_is_written_whole_for_torch) {
+  for (const std::string state : {"8bit", "bf16"}) {
+    SCOPED_TRACE(state);
+    const auto config_of = [&](int64_t replicas, int64_t zero, const char* format) {
+      auto config = zero_config(replicas, zero);
+      config.model = RunConfig().model;
+      config.model.kind = "convnet";
+      config.model.channels = {32, 64};
+      config.model.memory_format = format;
+      config.precision.mode = "fp32";
+      config.optimizer.state = state;
+      return config;
+    };
+    const auto last = [&](const std::string& name) {
+      return *latest_checkpoint(folder_.path() / name / "checkpoints");
+    };
+    const auto kernel = [&](const std::string& name) {
+      return read_checkpoint(last(name)).model.tensors.at("stages.1.conv2.weight").clone();
+    };
+    const std::string whole = "whole" + state, moved = "moved" + state;
+    go(config_of(1, 0, "contiguous"), whole);
+    auto first = config_of(3, 1, "channels_last");
+    first.run.stop_after = 4;
+    go(first, moved);
+    const at::Tensor start = kernel(moved);
+    const auto file = folder_.path() / (state + ".pt");
+    write_torch_checkpoint(last(moved), file, Registry().known());
+    const auto torch = torch_optimizer_of(read_weights(file), file.string());
+    ASSERT_TRUE(torch);
+    int64_t elements = 0;
+    for (const auto& [number, kept] : torch->state) {
+      for (const char* moment : {"exp_avg", "exp_avg_sq"}) {
+        const at::Tensor& tensor = kept.tensors.at(moment);
+        EXPECT_EQ(tensor.scalar_type(), at::kFloat);
+        EXPECT_GT(tensor.abs().sum().item<double>(), 0);
+        elements += tensor.dim() == 4 ? tensor.numel() : 0;
+      }
+    }
+    EXPECT_GT(elements, 2 * 64 * 64 * 9);
+    auto second = config_of(2, 2, "contiguous");
+    second.run.stop_after = 3;
+    go(second, moved);
+    go(config_of(1, 0, "channels_last"), moved);
+    const at::Tensor end = kernel(whole);
+    EXPECT_LT((kernel(moved) - end).norm().item<double>(),
+              0.1 * (end - start).norm().item<double>());
+  }
 }
 
 TEST_F(ZeroLoop, has_a_file_of_each_rank_in_one_manifest_and_joins_to_what_one_rank_writes) {

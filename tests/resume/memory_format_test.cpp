@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 
 namespace tanren::testing {
 namespace {
@@ -93,6 +94,78 @@ TEST(MemoryFormat, stops_and_goes_on_bitwise_and_writes_plain_files) {
   RunConfig longer = image_config("contiguous");
   longer.run.steps = 8;
   EXPECT_EQ(go(longer, "whole").summary.steps, 8);
+}
+
+RunConfig packed_config(const std::string& memory_format, const std::string& state) {
+  RunConfig config = image_config(memory_format);
+  config.model.channels = {32, 64};
+  config.optimizer.state = state;
+  config.average.kind = "none";
+  return config;
+}
+
+Snapshot last_of(const std::filesystem::path& folder) {
+  return read_checkpoint(*latest_checkpoint(folder / "checkpoints"));
+}
+
+// Issue 21: packed state left out kernels in channels-last, and was of one layout alone.
+TEST(MemoryFormat, packed_state_stops_and_goes_on_bitwise_in_either_layout) {
+  const TemporaryFolder folder;
+  const auto go = [&](const RunConfig& config, const std::string& name) {
+    return run({.config = config, .folder = folder.path() / name}, ModelRegistry());
+  };
+  for (const std::string state : {"8bit", "bf16"}) {
+    for (const std::string format : {"contiguous", "channels_last"}) {
+      SCOPED_TRACE(state + " " + format);
+      const RunConfig config = packed_config(format, state);
+      const std::string name = state + format;
+      go(config, name);
+      RunConfig part = config;
+      part.run.stop_after = 2;
+      go(part, name + "-stopped");
+      go(config, name + "-stopped");
+      const Snapshot whole = last_of(folder.path() / name);
+      const Snapshot stopped = last_of(folder.path() / (name + "-stopped"));
+      for (const auto& [key, tensor] : whole.model.tensors) {
+        EXPECT_TRUE(at::equal(tensor, stopped.model.tensors.at(key))) << key;
+      }
+      for (const auto& [key, tensor] : whole.optimizer.tensors) {
+        EXPECT_TRUE(at::equal(tensor, stopped.optimizer.tensors.at(key))) << key;
+      }
+      EXPECT_EQ(whole.optimizer.values, stopped.optimizer.values);
+      const std::string kernel = "train.loss.stages.1.conv2.weight.exp_avg";
+      EXPECT_TRUE(whole.optimizer.tensors.contains(kernel + (state == "8bit" ? "_codes" : "")));
+    }
+  }
+}
+
+TEST(MemoryFormat, packed_state_goes_on_in_the_other_layout_and_back) {
+  const TemporaryFolder folder;
+  const auto go = [&](RunConfig config, const std::string& name, std::optional<int64_t> stop) {
+    config.run.stop_after = stop;
+    return run({.config = config, .folder = folder.path() / name}, ModelRegistry());
+  };
+  const auto moved = [&](const std::string& name) {
+    const Snapshot snapshot = last_of(folder.path() / name);
+    return snapshot.model.tensors.at("stages.1.conv2.weight").clone();
+  };
+  for (const std::string state : {"8bit", "bf16"}) {
+    for (const auto& [first, second] :
+         {std::pair<std::string, std::string>{"contiguous", "channels_last"},
+          {"channels_last", "contiguous"}}) {
+      SCOPED_TRACE(state + " from " + first);
+      const std::string name = state + first;
+      go(packed_config(first, state), name + "-whole", std::nullopt);
+      go(packed_config(first, state), name, 2);
+      const at::Tensor start = moved(name);
+      go(packed_config(second, state), name, 2);
+      go(packed_config(first, state), name, std::nullopt);
+      const at::Tensor whole = moved(name + "-whole"), back = moved(name);
+      const double way = (whole - start).norm().item<double>();
+      EXPECT_LT((back - whole).norm().item<double>(), 0.1 * way);
+      EXPECT_GT(way, 0);
+    }
+  }
 }
 
 }  // namespace
