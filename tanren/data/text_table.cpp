@@ -30,11 +30,6 @@ std::optional<T> number(const std::string& text) {
   return value;
 }
 
-// What one text takes beside its own ids.
-int64_t room_of(const Tokenizer::Frame& frame, bool pairs) {
-  return frame.begin.has_value() + (pairs ? 2 : 1) * frame.separator.has_value();
-}
-
 EncodedTexts encode_part(const TextRow* row, const TextRow* last, const Tokenizer& tokenizer,
                          bool pairs, int64_t context) {
   EncodedTexts texts;
@@ -213,7 +208,7 @@ int64_t pad_token_of(const Tokenizer& tokenizer) {
 EncodedTexts encode_texts(const std::vector<TextRow>& rows, const Tokenizer& tokenizer,
                           const SourceOptions& options, const std::string& what) {
   const bool pairs = !options.text_pair.empty();
-  const int64_t room = room_of(tokenizer.frame(), pairs);
+  const int64_t room = tokenizer.frame_size(pairs);
   if (options.context <= room) {
     throw ConfigError("[" + what + "] context " + to_text(options.context) +
                       " leaves no token for the text beside the " + to_text(room) +

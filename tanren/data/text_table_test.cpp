@@ -155,7 +155,7 @@ TEST_F(TextTable, samples_are_the_tokenizers_ids_padded_and_masked) {
   EXPECT_EQ(row_of(both, "inputs", 0), padded);
   EXPECT_EQ(row_of(both, "attention_mask", 0), mask);
   EXPECT_EQ(row_of(both, "attention_mask", 1), Ids(16, 1));
-  EXPECT_EQ(row_of(both, "inputs", 1).back(), *tokenizer->frame().separator) << "cut before it";
+  EXPECT_EQ(row_of(both, "inputs", 1).back(), *tokenizer->id_of("[SEP]")) << "cut before it";
   set_log_sink(before);
   EXPECT_EQ(said, "[data.train] 1 of 2 texts are longer than context 16 and were cut");
   const auto alone = data->collate({0});
