@@ -123,15 +123,15 @@ class Labels {
   int64_t class_of(const TextRow& row, const std::vector<std::string>& names) const {
     const auto found = std::find(names.begin(), names.end(), row.label);
     if (found != names.end()) return found - names.begin();
-    const auto value = number<int64_t>(row.label);
     const auto named = static_cast<int64_t>(names.size());
-    if (named > 0 && (!value || *value < 0 || *value >= named)) {
+    if (named > 0) {
       std::vector<std::string> shown(names.begin(),
                                      names.begin() + std::min<std::ptrdiff_t>(8, named));
       if (named > 8) shown.emplace_back("…");
       fail(row, "label \"" + row.label.substr(0, 40) + "\" is none of the classes " + join(shown) +
                     (train_ != nullptr ? " that data.train has" : "") + "; mend it");
     }
+    const auto value = number<int64_t>(row.label);
     if (!value) {
       fail(row, "label \"" + row.label.substr(0, 40) +
                     "\" is no class (0, 1, …), and data.train has no names of classes; mend it");
