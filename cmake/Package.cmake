@@ -13,7 +13,8 @@ install(TARGETS tanren ${tanren_libraries} EXPORT tanrenTargets
 # All headers but those of tests and the one that shows the JSON library.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tanren DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "testing.h" EXCLUDE PATTERN "*_test_util.h" EXCLUDE
-        PATTERN "values_json.h" EXCLUDE PATTERN "gloo_headers" EXCLUDE)
+        PATTERN "tokenizer_files.h" EXCLUDE PATTERN "values_json.h" EXCLUDE
+        PATTERN "gloo_headers" EXCLUDE)
 install(EXPORT tanrenTargets NAMESPACE tanren:: DESTINATION ${package_folder})
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tanrenConfig.cmake.in
