@@ -35,7 +35,7 @@ test: build/release/build.ninja ## Build everything and run all tests but gpu
 	cd build/release && ctest --output-on-failure -LE gpu -j2
 
 interop: build/release/build.ninja ## Round trips with the real Python packages (fetched from PyPI)
-	cmake --build build/release --parallel $(JOBS) --target tanren_cli
+	cmake --build build/release --parallel $(JOBS) --target tanren_cli token_ids
 	scripts/interop build/release
 
 soak: build/release/build.ninja ## Kill a rank of four 50 times; each time the run goes on

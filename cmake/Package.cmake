@@ -10,10 +10,11 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tanren)
 install(TARGETS tanren_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS tanren ${tanren_libraries} EXPORT tanrenTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-# All headers but those of tests and the one that shows the JSON library.
+# All headers but those of tests and those that show the JSON library.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tanren DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "testing.h" EXCLUDE PATTERN "*_test_util.h" EXCLUDE
-        PATTERN "values_json.h" EXCLUDE PATTERN "gloo_headers" EXCLUDE)
+        PATTERN "tokenizer_files.h" EXCLUDE PATTERN "values_json.h" EXCLUDE
+        PATTERN "gloo_headers" EXCLUDE)
 install(EXPORT tanrenTargets NAMESPACE tanren:: DESTINATION ${package_folder})
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tanrenConfig.cmake.in

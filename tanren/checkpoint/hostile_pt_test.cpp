@@ -39,12 +39,13 @@ struct Facts {
   std::string storage = "FloatStorage", key = "0";
   int64_t numel = 16, offset = 0;
   std::string size = kShape, stride = kShape;
+  std::string view;  // of a storage: none, or key, offset and size of the part
 };
 
 // A tensor as torch.save writes it.
 std::string tensor(const Facts& facts) {
   return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\n" + facts.storage +
-         "\n" + text(facts.key) + text("cpu") + integer(facts.numel) + "tQ" +
+         "\n" + text(facts.key) + text("cpu") + integer(facts.numel) + facts.view + "tQ" +
          integer(facts.offset) + facts.size + facts.stride + "\x89NtR";
 }
 std::string dict(const std::string& items) { return "}(" + items + "u."; }
@@ -76,6 +77,39 @@ TEST(HostilePt, tensors_never_leave_their_storage) {
   std::string many = "(";
   for (int i = 0; i < 65; ++i) many += integer(1);
   TANREN_EXPECT_CONTAINS(bad({.size = many + "t", .stride = many + "t"}), "64 dimensions");
+}
+
+// A file as torch.save wrote it before 1.0, with storage 0: the floats 0, 1, …, 15.
+std::string before_1_0(const std::string& document) {
+  const std::string magic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 15);
+  std::string file = magic + integer(1001) + ".}." + document + "]" + text("0") + "a.";
+  const int64_t count = 16;
+  file.append(reinterpret_cast<const char*>(&count), sizeof count);
+  for (int i = 0; i < count; ++i) {
+    const auto value = static_cast<float>(i);
+    file.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  return file;
+}
+
+// issue 21
+TEST(HostilePt, a_part_of_a_storage_begins_at_its_offset_and_ends_at_its_end) {
+  const TemporaryFolder folder;
+  const auto part = [](int64_t offset, int64_t size) {
+    return "(" + text("v") + integer(offset) + integer(size) + "t";
+  };
+  const auto read = [&](const Facts& facts) {
+    const auto path = folder.file("old.pt", before_1_0(dict(text("w") + tensor(facts))));
+    return read_pt(path).content.tensors.at("w").contiguous();
+  };
+  const std::string pair = "(" + integer(2) + "t", apart = "(" + integer(1) + "t";
+  const at::Tensor found = read({.offset = 3, .size = pair, .stride = apart, .view = part(8, 5)});
+  EXPECT_TRUE(at::equal(found, at::tensor({11.0F, 12.0F}))) << found;
+  const auto error = testing::error_of<CheckpointError>(
+      [&] { read({.offset = 4, .size = pair, .stride = apart, .view = part(8, 5)}); });
+  TANREN_EXPECT_CONTAINS(error, "reaches element 5 of a storage of 5");
+  testing::error_of<CheckpointError>(
+      [&] { read({.size = pair, .stride = apart, .view = part(14, 5)}); });
 }
 
 TEST(HostilePt, shapes_that_hold_themselves_end) {

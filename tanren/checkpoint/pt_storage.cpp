@@ -186,7 +186,7 @@ at::Tensor strided_view(const at::Tensor& storage, int64_t offset,
     fail(where, "a tensor reaches element " + std::to_string(last) + " of a storage of " +
                     std::to_string(storage.numel()));
   }
-  return storage.as_strided(sizes, strides, offset);
+  return storage.as_strided(sizes, strides, storage.storage_offset() + offset);
 }
 
 }  // namespace tanren

@@ -66,6 +66,16 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
           section + "classes has no meaning for " + section + "label_type \"value\"; drop it");
 }
 
+void check_csv_pair(Problems& p, const DataOptions& o) {
+  if (o.train.kind != "csv" || o.eval.kind != "csv") return;
+  const auto same = [&](const std::string& key, bool equal) {
+    p.check(equal, "data.eval." + key + " differs from data.train." + key +
+                       "; a model must be evaluated on what it was trained on: make them equal");
+  };
+  same("scale", o.train.scale == o.eval.scale);
+  same("offset", o.train.offset == o.eval.offset);
+}
+
 }  // namespace
 
 void check_data(Problems& p, const RunConfig& config, const std::vector<std::string>& registered,
@@ -82,6 +92,7 @@ void check_data(Problems& p, const RunConfig& config, const std::vector<std::str
     check_source(p, "data.eval.", o.eval, config.model, registered, changed);
     check_image_pair(p, o);
     check_token_pair(p, o);
+    check_csv_pair(p, o);
     const bool compares = o.train.kind == o.eval.kind;
     p.check(
         !compares || o.train.only_classes == o.eval.only_classes,

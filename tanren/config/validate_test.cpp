@@ -168,6 +168,11 @@ TEST(Validate, refuses_data_that_cannot_be_read_or_would_be_ignored) {
       {{"data.train.scale=0"}, "data.train.scale is 0; it must be finite and not 0"},
       {{"data.train.label_type=value"}, "does not go with model.loss \"cross_entropy\""},
       {{"data.train.label_type=text"}, "data.train.label_type \"text\" is unknown"},
+      {{"data.train.scale=0.5", "data.eval.kind=csv", "data.eval.path=e.csv"},
+       "data.eval.scale differs from data.train.scale; a model must be evaluated on what it was "
+       "trained on: make them equal"},
+      {{"data.eval.kind=csv", "data.eval.path=e.csv", "data.eval.offset=-1"},
+       "data.eval.offset differs from data.train.offset"},
       {{"data.eval.path=e.csv"}, "data.eval.path is set, data.eval.kind is not"},
       {{"data.eval.label=y"}, "data.eval.label is set, data.eval.kind is not"},
       {{"data.workers=-1"}, "data.workers"},

@@ -49,7 +49,7 @@ uint64_t key(int32_t left, int32_t right) {
 class ByteBpe : public Tokenizer {
  public:
   ByteBpe(const ByteBpeOptions& options, const std::string& where)
-      : specials_(options.specials), add_prefix_space_(options.add_prefix_space) {
+      : added_(options.added, nullptr, where), add_prefix_space_(options.add_prefix_space) {
     frame_ = options.frame;
     const auto names = spelling();
     std::unordered_map<std::string, unsigned char> bytes;
@@ -61,18 +61,19 @@ class ByteBpe : public Tokenizer {
       if (!token.empty()) ids_.emplace(token, static_cast<int32_t>(id));
       text_.push_back(bytes_of(token, bytes));
     }
-    for (const auto& special : specials_) {
-      text_.resize(std::max(text_.size(), static_cast<size_t>(special.id) + 1));
-      text_[static_cast<size_t>(special.id)] = special.text;
-      ids_[special.text] = special.id;
-    }
     for (size_t byte = 0; byte < names.size(); ++byte) {
       byte_ids_[byte] = required(names[byte], where);
     }
     for (size_t rank = 0; rank < options.merges.size(); ++rank) {
       const auto& [left, right] = options.merges[rank];
-      merges_.try_emplace(key(required(left, where), required(right, where)),
-                          Merge{static_cast<int32_t>(rank), required(left + right, where)});
+      merges_.insert_or_assign(key(required(left, where), required(right, where)),
+                               Merge{static_cast<int32_t>(rank), required(left + right, where)});
+    }
+    // Only here do the added tokens join the vocabulary: no word is made of them.
+    for (const auto& token : options.added) {
+      text_.resize(std::max(text_.size(), static_cast<size_t>(token.id) + 1));
+      text_[static_cast<size_t>(token.id)] = token.text;
+      ids_[token.text] = token.id;
     }
   }
 
@@ -80,8 +81,8 @@ class ByteBpe : public Tokenizer {
     TokenIds ids;
     std::unordered_map<std::string_view, std::pair<size_t, size_t>> known;  // word → where in ids
     std::string with_space;
-    split_specials(
-        text, specials_,
+    added_.split(
+        text,
         [&](std::string_view part) {
           if (add_prefix_space_ && part.front() != ' ') {
             with_space = " " + std::string(part);
@@ -104,6 +105,11 @@ class ByteBpe : public Tokenizer {
       text += text_[static_cast<size_t>(id)];
     }
     return text;
+  }
+
+  // Behind a token that was added, white space other than a space begins a part, which gets a prefix.
+  bool may_cut(char before, char after) const override {
+    return added_.may_cut(before, after) && (!add_prefix_space_ || after == ' ');
   }
 
   std::optional<int32_t> id_of(std::string_view token) const override {
@@ -238,7 +244,7 @@ class ByteBpe : public Tokenizer {
     }
   }
 
-  std::vector<SpecialToken> specials_;
+  AddedTokens added_;
   bool add_prefix_space_;
   std::unordered_map<std::string, int32_t> ids_;
   std::vector<std::string> text_;  // bytes of each token

@@ -2,7 +2,7 @@
 // bytes of a word are merged pair by pair, lowest rank first. Source: Radford et al., 2019.
 #pragma once
 
-#include "tanren/data/special_tokens.h"
+#include "tanren/data/added_tokens.h"
 #include "tanren/data/tokenizer.h"
 
 #include <memory>
@@ -14,9 +14,10 @@ namespace tanren {
 
 struct ByteBpeOptions {
   std::vector<std::string> vocabulary;  // by id, in GPT-2's spelling of bytes ("Ġthe")
-  std::vector<std::pair<std::string, std::string>> merges;  // by rank, in the same spelling
+  std::vector<std::pair<std::string, std::string>> merges;  // by rank, in the same spelling;
+                                                            // of a pair that comes twice, the last
   bool add_prefix_space = false;  // a text that begins with no space gets one
-  std::vector<SpecialToken> specials;
+  std::vector<AddedToken> added;
   Tokenizer::Frame frame;
 };
 

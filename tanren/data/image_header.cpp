@@ -181,6 +181,12 @@ std::optional<ImageHeader> image_header(std::string_view bytes, bool whole) {
 }
 
 void check_pixels(const ImageHeader& header, int64_t max_pixels) {
+  // A decoder holds whole rows, of up to 8 bytes a pixel.
+  constexpr int64_t kMostAcross = int64_t{1} << 20;
+  if (header.width > kMostAcross) {
+    throw BrokenImage("has rows of " + to_text(header.width) + " pixels, more than " +
+                      to_text(kMostAcross));
+  }
   const int64_t pixels = header.width * header.height;  // each below 2^31
   if (pixels <= max_pixels) return;
   throw BrokenImage("has " + to_text(header.width) + " × " + to_text(header.height) + " = " +

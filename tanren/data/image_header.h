@@ -47,7 +47,7 @@ class FileBuffer {
   std::string buffer_;
 };
 
-// BrokenImage naming both numbers if the image has more pixels than `max_pixels`.
+// BrokenImage naming both numbers if the image has more pixels than `max_pixels`, or than 2^20 a row.
 void check_pixels(const ImageHeader& header, int64_t max_pixels);
 
 }  // namespace tanren

@@ -55,6 +55,13 @@ TEST_F(ImageHeaderTest, more_pixels_than_allowed_are_refused_with_both_numbers) 
   EXPECT_EQ(FileBuffer().check(folder_.file("fine", testing::make_jpeg(30, 20)), 600).height, 20);
 }
 
+// issue 21
+TEST_F(ImageHeaderTest, a_row_that_fills_the_memory_is_refused) {
+  const ImageHeader endless{.format = ImageHeader::Format::png, .width = 90'000'000, .height = 1};
+  EXPECT_EQ(error_of<BrokenImage>([&] { check_pixels(endless, 100'000'000); }),
+            "has rows of 90000000 pixels, more than 1048576");
+}
+
 TEST_F(ImageHeaderTest, any_damaged_byte_is_a_reason_or_a_header_but_no_crash) {
   for (const char* name : {"jpeg_turn_6", "png_turn_6"}) {
     const std::string bytes = images_.bytes(name);

@@ -45,6 +45,7 @@ class ImageFixtures {
 struct JpegKind {
   bool progressive = false;
   int across = 2, down = 2;  // chroma is stored at 1/across × 1/down
+  int bands = 0;             // progressive: coefficients that have a scan of their own; 0: as usual
 };
 
 // A JPEG of waves; any size, row by row.
@@ -65,6 +66,18 @@ inline std::string make_jpeg(int width, int height, const JpegKind& kind = {}) {
   info.comp_info[0].h_samp_factor = kind.across;
   info.comp_info[0].v_samp_factor = kind.down;
   if (kind.progressive) jpeg_simple_progression(&info);
+  std::vector<jpeg_scan_info> scans;
+  if (kind.bands > 0) {
+    scans.push_back({3, {0, 1, 2}, 0, 0, 0, 0});
+    for (int component = 0; component < 3; ++component) {
+      for (int band = 1; band <= kind.bands; ++band) {
+        const int last = band == kind.bands ? 63 : band;
+        scans.push_back({1, {component}, band, last, 0, 0});
+      }
+    }
+    info.scan_info = scans.data();
+    info.num_scans = static_cast<int>(scans.size());
+  }
   jpeg_start_compress(&info, TRUE);
   std::vector<unsigned char> row(static_cast<size_t>(width) * 3);
   for (int y = 0; y < height; ++y) {

@@ -1,5 +1,6 @@
 // JPEG through libjpeg-turbo: only the rows and the columns that are needed, at a fraction of the size
-// where asked; what follows the last row is never read.
+// where asked; what follows the last row is never read. Each scan of a progressive file passes over
+// the whole image, and a few bytes make one, so their number has a limit.
 #include "tanren/data/image_decode.h"
 
 #include <algorithm>
@@ -28,6 +29,8 @@ bool spoils_pixels(int code) {
   }
 }
 
+constexpr int kMostScans = 100;  // programs write about ten
+
 // A decompressor whose errors are exceptions. libjpeg is C and must be left by longjmp, so each call
 // into it goes through guarded(), whose function may hold nothing that has a destructor.
 class Decompressor {
@@ -46,6 +49,13 @@ class Decompressor {
     };
     errors_.output_message = [](j_common_ptr) {};
     guarded([&] { jpeg_create_decompress(&info_); });
+    progress_.progress_monitor = [](j_common_ptr info) {
+      auto* const self = static_cast<Decompressor*>(info->client_data);
+      if (self->info_.input_scan_number <= kMostScans) return;
+      std::snprintf(self->message_, sizeof self->message_, "it has more than %d scans", kMostScans);
+      std::longjmp(self->jump_, 1);
+    };
+    info_.progress = &progress_;
   }
   ~Decompressor() { jpeg_destroy_decompress(&info_); }
   Decompressor(const Decompressor&) = delete;
@@ -62,6 +72,7 @@ class Decompressor {
  private:
   jpeg_decompress_struct info_{};
   jpeg_error_mgr errors_{};
+  jpeg_progress_mgr progress_{};
   std::jmp_buf jump_{};
   char message_[JMSG_LENGTH_MAX] = "";
 };

@@ -30,11 +30,6 @@ std::optional<T> number(const std::string& text) {
   return value;
 }
 
-// What one text takes beside its own ids.
-int64_t room_of(const Tokenizer::Frame& frame, bool pairs) {
-  return frame.begin.has_value() + (pairs ? 2 : 1) * frame.separator.has_value();
-}
-
 EncodedTexts encode_part(const TextRow* row, const TextRow* last, const Tokenizer& tokenizer,
                          bool pairs, int64_t context) {
   EncodedTexts texts;
@@ -128,15 +123,15 @@ class Labels {
   int64_t class_of(const TextRow& row, const std::vector<std::string>& names) const {
     const auto found = std::find(names.begin(), names.end(), row.label);
     if (found != names.end()) return found - names.begin();
-    const auto value = number<int64_t>(row.label);
     const auto named = static_cast<int64_t>(names.size());
-    if (named > 0 && (!value || *value < 0 || *value >= named)) {
+    if (named > 0) {
       std::vector<std::string> shown(names.begin(),
                                      names.begin() + std::min<std::ptrdiff_t>(8, named));
       if (named > 8) shown.emplace_back("…");
       fail(row, "label \"" + row.label.substr(0, 40) + "\" is none of the classes " + join(shown) +
                     (train_ != nullptr ? " that data.train has" : "") + "; mend it");
     }
+    const auto value = number<int64_t>(row.label);
     if (!value) {
       fail(row, "label \"" + row.label.substr(0, 40) +
                     "\" is no class (0, 1, …), and data.train has no names of classes; mend it");
@@ -213,7 +208,7 @@ int64_t pad_token_of(const Tokenizer& tokenizer) {
 EncodedTexts encode_texts(const std::vector<TextRow>& rows, const Tokenizer& tokenizer,
                           const SourceOptions& options, const std::string& what) {
   const bool pairs = !options.text_pair.empty();
-  const int64_t room = room_of(tokenizer.frame(), pairs);
+  const int64_t room = tokenizer.frame_size(pairs);
   if (options.context <= room) {
     throw ConfigError("[" + what + "] context " + to_text(options.context) +
                       " leaves no token for the text beside the " + to_text(room) +

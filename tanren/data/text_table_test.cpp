@@ -155,7 +155,7 @@ TEST_F(TextTable, samples_are_the_tokenizers_ids_padded_and_masked) {
   EXPECT_EQ(row_of(both, "inputs", 0), padded);
   EXPECT_EQ(row_of(both, "attention_mask", 0), mask);
   EXPECT_EQ(row_of(both, "attention_mask", 1), Ids(16, 1));
-  EXPECT_EQ(row_of(both, "inputs", 1).back(), *tokenizer->frame().separator) << "cut before it";
+  EXPECT_EQ(row_of(both, "inputs", 1).back(), *tokenizer->id_of("[SEP]")) << "cut before it";
   set_log_sink(before);
   EXPECT_EQ(said, "[data.train] 1 of 2 texts are longer than context 16 and were cut");
   const auto alone = data->collate({0});
@@ -201,8 +201,21 @@ TEST_F(TextTable, evaluation_data_take_names_and_tokenizer_from_training) {
   EXPECT_EQ(eval->info().outputs, 2);
 }
 
-TEST_F(TextTable, given_class_names_order_the_classes_and_may_be_given_by_number) {
-  auto options = table_of(folder_.file("a.csv", "text,label\na,good\nb,0\n"));
+// issue 21
+TEST_F(TextTable, a_number_that_is_no_class_name_is_refused) {
+  SourceOptions options;
+  options.class_names = {"1", "2", "3"};
+  TANREN_EXPECT_CONTAINS(error("a.csv", "text,label\na,1\nb,0\n", nullptr, options),
+                         "a.csv:3: label \"0\" is none of the classes 1, 2, 3; mend it");
+  DataInfo train;
+  train.outputs = 2;
+  train.class_names = {"no", "yes"};
+  TANREN_EXPECT_CONTAINS(error("a.csv", "text,label\na,no\nb,1\n", &train),
+                         "a.csv:3: label \"1\" is none of the classes no, yes that data.train has");
+}
+
+TEST_F(TextTable, given_class_names_order_the_classes) {
+  auto options = table_of(folder_.file("a.csv", "text,label\na,good\nb,bad\n"));
   options.class_names = {"bad", "good"};
   const auto data = open_dataset(options, "data.train");
   EXPECT_EQ(row_of(testing::whole_of(*data), "inputs", 0).size(), 8u);

@@ -4,6 +4,8 @@
 #include "tanren/base/file.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <future>
 #include <string>
 #include <thread>
@@ -12,13 +14,10 @@ namespace tanren {
 
 namespace {
 
-bool is_space(char c) { return c == ' ' || (c >= 9 && c <= 13); }
-
-// The last place in `text` where white space begins after a word; 0 if there is none.
-size_t last_cut(const std::string& text) {
-  for (size_t at = text.size(); at-- > 1;) {
-    // A byte of 0x80 and up may belong to white space that is not ASCII.
-    if (is_space(text[at]) && !is_space(text[at - 1]) && (text[at - 1] & '\x80') == 0) return at;
+// The last place in `text` from `from` on where it may be cut; 0 if there is none.
+size_t last_cut(const std::string& text, size_t from, const Tokenizer& tokenizer) {
+  for (size_t at = text.size(); at-- > std::max<size_t>(from, 1);) {
+    if (tokenizer.may_cut(text[at - 1], text[at])) return at;
   }
   return 0;
 }
@@ -26,29 +25,36 @@ size_t last_cut(const std::string& text) {
 // Cuts a file into chunks that can be tokenized by themselves.
 class Chunks {
  public:
-  Chunks(const std::filesystem::path& path, size_t size) : file_(open_file(path)), size_(size) {}
+  Chunks(const std::filesystem::path& path, size_t size, const Tokenizer& tokenizer)
+      : path_(path), file_(open_file(path)), size_(size), tokenizer_(tokenizer) {}
 
   // The next chunk; empty at the end. Longer than asked only where no place to cut was found.
   std::string next() {
     std::string chunk = std::move(rest_);
     rest_.clear();
-    while (file_.stream) {
+    for (size_t cut = 0; file_.stream && cut == 0;) {
       const size_t had = chunk.size();
       chunk.resize(had + size_);
       file_.stream.read(chunk.data() + had, static_cast<std::streamsize>(size_));
       chunk.resize(had + static_cast<size_t>(file_.stream.gcount()));
-      const size_t cut = file_.stream ? last_cut(chunk) : 0;
+      if (file_.stream.bad()) {
+        throw InputError("[file] cannot read " + path_.string() + " to its end (" +
+                         std::strerror(errno) + "); check the disk");
+      }
+      // What was there before has no place to cut, or is a rest, which is shorter than a chunk.
+      cut = file_.stream ? last_cut(chunk, had, tokenizer_) : 0;
       if (cut == 0) continue;
       rest_ = chunk.substr(cut);
       chunk.resize(cut);
-      break;
     }
     return chunk;
   }
 
  private:
+  std::filesystem::path path_;
   OpenFile file_;
   size_t size_;
+  const Tokenizer& tokenizer_;
   std::string rest_;
 };
 
@@ -62,7 +68,7 @@ void write_ids(const Write& write, const TokenIds& ids) {
 
 TokenizedFile tokenize_file(const std::filesystem::path& text, const std::filesystem::path& out,
                             const Tokenizer& tokenizer, int64_t threads, int64_t chunk_bytes) {
-  Chunks chunks(text, static_cast<size_t>(chunk_bytes));
+  Chunks chunks(text, static_cast<size_t>(chunk_bytes), tokenizer);
   TokenizedFile result;
   result.width = tokenizer.vocab_size() <= 65536 ? 2 : 4;
   write_file(out, [&](const Write& write) {

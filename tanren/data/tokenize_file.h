@@ -16,8 +16,8 @@ struct TokenizedFile {
 };
 
 // Writes the ids of `text` to `out` (atomic): little-endian uint16, or uint32 where the vocabulary
-// needs it, what data kind `tokens` reads. Chunks end where a word ends and white space begins, which no
-// tokenizer here looks across. InputError for an unreadable file.
+// needs it, what data kind `tokens` reads. Chunks end where Tokenizer::may_cut() allows it. InputError
+// for a file that cannot be read to its end.
 TokenizedFile tokenize_file(const std::filesystem::path& text, const std::filesystem::path& out,
                             const Tokenizer& tokenizer, int64_t threads,
                             int64_t chunk_bytes = int64_t{1} << 20);

@@ -28,15 +28,26 @@ class Tokenizer {
   virtual std::optional<int32_t> id_of(std::string_view token) const = 0;
   virtual int64_t vocab_size() const = 0;  // one more than the largest id
 
+  // Whether a text may be cut between these two bytes, so that the ids of the parts are those of the
+  // whole. True somewhere in any text of words and spaces, whatever the tokenizer.
+  virtual bool may_cut(char before, char after) const = 0;
+
   // What a model wants around one text, or a pair of them: [CLS] a [SEP], [CLS] a [SEP] b [SEP].
   // Empty where the tokenizer adds nothing.
   struct Frame {
-    std::optional<int32_t> begin, separator;
+    TokenIds begin, end;                          // around one text
+    TokenIds pair_begin, pair_between, pair_end;  // around a pair
+    std::optional<size_t> second_from =
+        size_t{0};  // the token type is 1 from here on in pair_between
+                    // (its size: from the second text on); none: never
   };
-  const Frame& frame() const { return frame_; }
-  // encode(text) within the frame, cut to max_length ids in all (0: not cut).
+  // How many tokens the frame of a text, or of a pair, takes.
+  int64_t frame_size(bool pair) const;
+  // encode(text) within the frame, cut at its end to max_length ids in all (0: not cut).
   TokenIds encode_framed(std::string_view text, int64_t max_length = 0) const;
-  // A pair of texts; the longer one is cut first. type_ids: 0 for the first part, 1 for the second.
+  // A pair of texts, cut as Hugging Face cuts "longest_first": a text shorter than half of the room
+  // stays whole, else both get half, the longer one the odd token, the second one of two equal ones.
+  // type_ids: 0 for the first part, 1 for the second.
   TokenIds encode_pair(std::string_view a, std::string_view b, int64_t max_length,
                        std::vector<int32_t>* type_ids) const;
 
@@ -45,14 +56,17 @@ class Tokenizer {
 };
 
 // Loads tokenizer.json, vocab.txt (WordPiece, uncased unless a tokenizer_config.json beside it says
-// do_lower_case = false), vocab.json with merges.txt beside it, or the folder that holds them.
-// DataError naming the file and what is missing, malformed, or a kind that is not read here.
+// do_lower_case = false), vocab.json with merges.txt beside it, or the folder that holds them. The
+// older files take what tokenizer_config.json, special_tokens_map.json and added_tokens.json beside
+// them say, as transformers does. DataError naming the file and what is missing, malformed, or of a
+// kind that is not read here, also an id that Hugging Face would not give the token.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 // The same of files that were read before; `where` stands before their names in errors.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerFiles& files,
                                           const std::filesystem::path& where);
 // What load_tokenizer would read, under the usual names, and what else Hugging Face keeps beside it
-// (tokenizer_config.json, special_tokens_map.json). Errors as there for files that are missing.
+// (tokenizer_config.json, special_tokens_map.json, added_tokens.json). Errors as there for files that
+// are missing.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
 
 }  // namespace tanren

@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -31,6 +32,16 @@ int32_t next(std::string_view text, size_t& at) {
   }
   at += static_cast<size_t>(length);
   return code;
+}
+
+size_t last(std::string_view text) {
+  constexpr size_t kLongest = 4;
+  size_t at = text.size() - 1;
+  const size_t first = text.size() - std::min(text.size(), kLongest);
+  while (at > first && (text[at] & '\xC0') == '\x80') --at;
+  size_t end = at;
+  next(text, end);
+  return end == text.size() ? at : text.size() - 1;  // a byte that is no UTF-8 stands alone
 }
 
 void append(std::string& text, int32_t code) {
@@ -70,6 +81,16 @@ bool is_other(int32_t code) {
 bool is_mark(int32_t code) {
   return code >= 0x80 && utf8proc_category(code) == UTF8PROC_CATEGORY_MN;
 }
+bool is_word(int32_t code) {
+  if (code < 0x80) return is_letter(code) || is_number(code) || code == '_';
+  // Circled and squared letters are alphabetic, though their category is a symbol's.
+  const bool circled = (code >= 0x24B6 && code <= 0x24E9) || (code >= 0x1F130 && code <= 0x1F149) ||
+                       (code >= 0x1F150 && code <= 0x1F169) || (code >= 0x1F170 && code <= 0x1F189);
+  const bool joins = code == 0x200C || code == 0x200D;
+  const auto category = utf8proc_category(code);
+  return circled || joins || within(category, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_NL) ||
+         category == UTF8PROC_CATEGORY_PC;
+}
 bool is_cjk(int32_t code) {
   return (code >= 0x4E00 && code <= 0x9FFF) || (code >= 0x3400 && code <= 0x4DBF) ||
          (code >= 0x20000 && code <= 0x2A6DF) || (code >= 0x2A700 && code <= 0x2B73F) ||
@@ -95,13 +116,14 @@ std::u32string decomposed(const std::u32string& text) {
     for (utf8proc_ssize_t i = 0; i < count; ++i) result += static_cast<char32_t>(parts[i]);
   }
   // Marks stand in the order of their combining classes.
-  for (size_t i = 1; i < result.size(); ++i) {
-    const auto* own = utf8proc_get_property(static_cast<utf8proc_int32_t>(result[i]));
-    for (size_t j = i; j > 0 && own->combining_class != 0; --j) {
-      const auto* before = utf8proc_get_property(static_cast<utf8proc_int32_t>(result[j - 1]));
-      if (before->combining_class <= own->combining_class) break;
-      std::swap(result[j - 1], result[j]);
-    }
+  const auto class_of = [](char32_t code) {
+    return utf8proc_get_property(static_cast<utf8proc_int32_t>(code))->combining_class;
+  };
+  for (auto begin = result.begin(); begin != result.end();) {
+    const auto end =
+        std::find_if(begin, result.end(), [&](char32_t c) { return class_of(c) == 0; });
+    std::stable_sort(begin, end, [&](char32_t a, char32_t b) { return class_of(a) < class_of(b); });
+    begin = end == result.end() ? end : end + 1;
   }
   return result;
 }

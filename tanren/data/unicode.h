@@ -9,6 +9,8 @@ namespace tanren::unicode {
 
 // The next code point of `text` at `at`, which moves past it; U+FFFD for each byte that is no UTF-8.
 int32_t next(std::string_view text, size_t& at);
+// Where the last code point of `text`, which is not empty, begins.
+size_t last(std::string_view text);
 void append(std::string& text, int32_t code);
 
 bool is_letter(int32_t code);       // categories L*
@@ -16,6 +18,7 @@ bool is_number(int32_t code);       // N*
 bool is_space(int32_t code);        // the property White_Space
 bool is_punctuation(int32_t code);  // ASCII punctuation and symbols, and P*
 bool is_other(int32_t code);        // control, format, surrogate, private use
+bool is_word(int32_t code);         // what \w of a regular expression matches
 bool is_mark(int32_t code);         // Mn: accents that stand on another character
 bool is_cjk(int32_t code);          // ideographs that BERT sets apart
 

@@ -17,30 +17,40 @@ using Ids = std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>>;
 
 class WordPiece : public Tokenizer {
  public:
-  WordPiece(WordPieceOptions options, const std::string& where) : options_(std::move(options)) {
+  WordPiece(WordPieceOptions options, const std::string& where)
+      : options_(std::move(options)),
+        added_(
+            options_.added, [this](std::string_view text) { return normalized(text); }, where) {
     frame_ = options_.frame;
     for (size_t id = 0; id < options_.vocabulary.size(); ++id) {
       const auto& token = options_.vocabulary[id];
-      ids_.emplace(token, static_cast<int32_t>(id));
+      ids_.insert_or_assign(token,
+                            static_cast<int32_t>(id));  // of a token that comes twice, the last
       const bool continues = token.size() > options_.prefix.size() &&
                              token.compare(0, options_.prefix.size(), options_.prefix) == 0;
       if (continues) {
-        inner_.emplace(token.substr(options_.prefix.size()), static_cast<int32_t>(id));
+        inner_.insert_or_assign(token.substr(options_.prefix.size()), static_cast<int32_t>(id));
       }
       longest_ = std::max(longest_, token.size());
     }
-    const auto unknown = id_of(options_.unknown);
-    if (!unknown) {
+    const auto unknown = ids_.find(options_.unknown);
+    if (unknown == ids_.end()) {
       throw DataError(where + ": the vocabulary lacks " + one_line(options_.unknown) +
                       "; take the files of one tokenizer");
     }
-    unknown_ = *unknown;
+    unknown_ = unknown->second;
+    // Only here do the added tokens join the vocabulary: no word is made of them.
+    for (const auto& token : options_.added) {
+      auto& vocabulary = options_.vocabulary;
+      vocabulary.resize(std::max(vocabulary.size(), static_cast<size_t>(token.id) + 1));
+      vocabulary[static_cast<size_t>(token.id)] = token.text;
+    }
   }
 
   TokenIds encode(std::string_view text) const override {
     TokenIds ids;
-    split_specials(
-        text, options_.specials, [&](std::string_view part) { encode_plain(part, ids); },
+    added_.split(
+        text, [&](std::string_view part) { encode_plain(part, ids); },
         [&](int32_t id) { ids.push_back(id); });
     return ids;
   }
@@ -60,39 +70,59 @@ class WordPiece : public Tokenizer {
     return text;
   }
 
+  bool may_cut(char before, char after) const override { return added_.may_cut(before, after); }
+
   std::optional<int32_t> id_of(std::string_view token) const override {
+    for (const auto& added : options_.added) {
+      if (added.text == token) return added.id;
+    }
     const auto found = ids_.find(token);
     return found == ids_.end() ? std::nullopt : std::optional(found->second);
   }
   int64_t vocab_size() const override { return static_cast<int64_t>(options_.vocabulary.size()); }
 
  private:
+  // Of normalised text.
   void encode_plain(std::string_view text, TokenIds& ids) const {
-    std::string word;
+    size_t begin = 0;  // of the word
     int64_t characters = 0;
-    const auto end_word = [&] {
-      if (characters > 0) encode_word(word, characters, ids);
-      word.clear();
+    const auto end_word = [&](size_t end) {
+      if (characters > 0) encode_word(text.substr(begin, end - begin), characters, ids);
       characters = 0;
     };
-    for (const char32_t code : normalized(text)) {
-      const auto point = static_cast<int32_t>(code);
-      if (unicode::is_space(point)) {
-        end_word();
-        continue;
-      }
-      const bool alone = unicode::is_punctuation(point);
-      if (alone) end_word();
-      unicode::append(word, point);
+    for (size_t at = 0; at < text.size();) {
+      const size_t from = at;
+      const int32_t code = unicode::next(text, at);
+      const bool space = unicode::is_space(code), alone = !space && unicode::is_punctuation(code);
+      if (space || alone) end_word(from);
+      if (space) continue;
+      if (characters == 0) begin = from;
       ++characters;
-      if (alone) end_word();
+      if (alone) end_word(at);
     }
-    end_word();
+    end_word(text.size());
   }
 
-  std::u32string normalized(std::string_view text) const {
-    std::u32string result;
+  std::string normalized(std::string_view text) const {
+    std::string result;
     result.reserve(text.size());
+    for (size_t at = 0; at < text.size();) {
+      size_t end = at;
+      while (end < text.size() && !is_simple(text[end])) ++end;
+      if (end > at) normalize_any(text.substr(at, end - at), result);
+      for (at = end; at < text.size() && is_simple(text[at]); ++at) {
+        const char c = text[at];
+        result += options_.lowercase && c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+      }
+    }
+    return result;
+  }
+
+  // A character whose case alone changes; marks are never moved across it.
+  static bool is_simple(char c) { return c >= ' ' && c < 0x7F; }
+
+  void normalize_any(std::string_view text, std::string& result) const {
+    std::u32string codes;
     for (size_t at = 0; at < text.size();) {
       int32_t code = unicode::next(text, at);
       if (options_.clean) {
@@ -101,21 +131,23 @@ class WordPiece : public Tokenizer {
         if (unicode::is_space(code)) code = ' ';
       }
       const bool apart = options_.set_cjk_apart && unicode::is_cjk(code);
-      if (apart) result += U' ';
-      result += static_cast<char32_t>(code);
-      if (apart) result += U' ';
+      if (apart) codes += U' ';
+      codes += static_cast<char32_t>(code);
+      if (apart) codes += U' ';
     }
     if (options_.strip_accents) {
       std::u32string bare;
-      for (const char32_t code : unicode::decomposed(result)) {
+      for (const char32_t code : unicode::decomposed(codes)) {
         if (!unicode::is_mark(static_cast<int32_t>(code))) bare += code;
       }
-      result = std::move(bare);
+      codes = std::move(bare);
     }
-    if (!options_.lowercase) return result;
-    std::u32string lower;
-    for (const char32_t code : result) unicode::append_lower(lower, static_cast<int32_t>(code));
-    return lower;
+    if (options_.lowercase) {
+      std::u32string lower;
+      for (const char32_t code : codes) unicode::append_lower(lower, static_cast<int32_t>(code));
+      codes = std::move(lower);
+    }
+    for (const char32_t code : codes) unicode::append(result, static_cast<int32_t>(code));
   }
 
   // Greedy, longest piece first; a word with a part that is no piece is unknown as a whole.
@@ -146,6 +178,7 @@ class WordPiece : public Tokenizer {
   }
 
   WordPieceOptions options_;
+  AddedTokens added_;
   Ids ids_;
   Ids inner_;  // pieces that continue a word, without the prefix
   size_t longest_ = 0;

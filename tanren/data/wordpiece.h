@@ -2,7 +2,7 @@
 // punctuation and ideographs, then the longest pieces from the left. Source: Devlin et al., 2018.
 #pragma once
 
-#include "tanren/data/special_tokens.h"
+#include "tanren/data/added_tokens.h"
 #include "tanren/data/tokenizer.h"
 
 #include <memory>
@@ -21,7 +21,7 @@ struct WordPieceOptions {
   std::string unknown = "[UNK]";
   std::string prefix = "##";     // of a piece that continues a word
   int64_t max_characters = 100;  // a longer word is unknown
-  std::vector<SpecialToken> specials;
+  std::vector<AddedToken> added;
   Tokenizer::Frame frame;
 };
 

@@ -30,9 +30,13 @@ constexpr const char* kVersion = "1";
 constexpr const char* kSomewhere = "-";  // stands for a path that the file does not keep
 constexpr int64_t kMostOutputs = int64_t{1} << 24;
 constexpr int64_t kMostElements = int64_t{1} << 40;
-constexpr const char* kTokenizerFiles[] = {
-    "tokenizer.json",         "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json",
-    "special_tokens_map.json"};
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
+                                           "vocab.txt",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "tokenizer_config.json",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json"};
 
 // How data are read for an evaluation, whatever file or folder they are in.
 SourceOptions evaluation_source(const DataOptions& data) {

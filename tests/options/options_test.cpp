@@ -143,6 +143,7 @@ const Sets kTable = {"model.kind=lstm",           "model.hidden=[128,128]",
                      "data.train.context=12",     "data.train.tokenizer=vocab.txt",
                      "data.eval.kind=",           "data.eval.path=",
                      "data.eval.classes=0"};
+const Sets kNoEval = {"data.eval.kind=", "data.eval.path=", "data.eval.classes=0"};
 const Sets kValues = {"data.train.label_type=value", "data.train.classes=0", "model.loss=mse",
                       "data.eval.label_type=value",  "data.eval.classes=0",  "evaluate.metrics=[]"};
 const Sets kHalf = {"precision.mode=fp16"};
@@ -164,7 +165,10 @@ const Sets kImproving = {"schedule.kind=reduce_on_plateau", "evaluate.every=1",
                          "schedule.patience=0", "schedule.threshold=0", "run.steps=6"};
 
 // Targets of 1e30: squared, the loss is infinite.
-Sets infinite_loss() { return kValues + Sets{"data.train.scale=1e30", "model.hidden=[]"}; }
+Sets infinite_loss() {
+  return kNoEval + Sets{"data.train.label_type=value", "data.train.classes=0",  "model.loss=mse",
+                        "evaluate.metrics=[]",         "data.train.scale=1e30", "model.hidden=[]"};
+}
 // A finite loss whose gradients are not: the scale cannot fall below its floor.
 Sets infinite_gradient() {
   return kOverflowing + Sets{"precision.loss_scale=static", "precision.growth_interval=2000"};
@@ -218,12 +222,10 @@ std::vector<Row> rows() {
        {"model.loss=mse", "data.train.classes=0", "data.eval.classes=0", "evaluate.metrics=[]"},
        "value"},
       {"data.train.shape", kConvnet, "[1,3,2]"},
-      {"data.train.scale", {}, "2"},
-      {"data.train.offset", {}, "1"},
+      {"data.train.scale", kNoEval, "2"},
+      {"data.train.offset", kNoEval, "1"},
       {"data.train.classes", {}, "4"},
-      {"data.train.only_classes",
-       {"data.eval.kind=", "data.eval.path=", "data.eval.classes=0"},
-       "[1, 2]"},
+      {"data.train.only_classes", kNoEval, "[1, 2]"},
       {"data.train.fields", kSynthetic,
        "[\"inputs: float[5] in [-1, 1]\", \"labels: int[] in [0, 2]\"]"},
       {"data.train.samples", kSynthetic, "8"},
