@@ -99,7 +99,14 @@ int run(const Arguments& arguments, const Registry& registry) {
   std::signal(SIGTERM, on_signal);
   const Named named = read_named(arguments, registry);
 
-  RunInput input{.config = named.config, .folder = named.folder, .stop = &stop_requested};
+  RunInput input{.config = named.config,
+                 .folder = named.folder,
+                 .requested = {},
+                 .sinks = {},
+                 .stop = &stop_requested};
+  for (const std::string& set : arguments.sets) {
+    input.requested.insert(set.substr(0, set.find('=')));
+  }
   input.started_at = started_at;
   input.meeting = [](bool waits) {
     is_at_meeting.store(waits);

@@ -6,4 +6,4 @@ tanren=${1:-tanren}
 runs=${2:-runs}
 "$tanren" run "$here/base.toml" --out "$runs/transfer_base"
 "$tanren" run "$here/head.toml" --out "$runs/transfer_head" \
-  --set model.init_from="$(cd "$runs/transfer_base" && pwd)"
+  --set model.init_from="$runs/transfer_base"

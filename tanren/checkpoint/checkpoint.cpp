@@ -21,6 +21,15 @@ namespace tanren {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
+int64_t step_of(const fs::path& step_folder) {
+  const std::string name = step_folder.filename().string();
+  if (name.rfind("step-", 0) != 0) return -1;
+  int64_t step = -1;
+  const char* end = name.data() + name.size();
+  const auto result = std::from_chars(name.data() + 5, end, step);
+  return result.ec == std::errc() && result.ptr == end ? step : -1;
+}
+
 namespace {
 
 constexpr const char* kTemporary = ".tmp-";  // prefix of a folder being written or removed
@@ -32,16 +41,7 @@ constexpr const char* kRandom = "random.safetensors";
 constexpr const char* kState = "state.json";
 constexpr const char* kConfig = "config.toml";
 constexpr const char* kPlan = "plan.txt";
-
-// The step of a folder called step-<n>; -1 for any other.
-int64_t step_of(const fs::path& folder) {
-  const std::string name = folder.filename().string();
-  if (name.rfind("step-", 0) != 0) return -1;
-  int64_t step = -1;
-  const char* end = name.data() + name.size();
-  const auto result = std::from_chars(name.data() + 5, end, step);
-  return result.ec == std::errc() && result.ptr == end ? step : -1;
-}
+constexpr const char* kOrigin = "origin.json";
 
 std::vector<fs::path> complete_ones(const fs::path& folder) {
   std::vector<fs::path> found;
@@ -131,6 +131,7 @@ void write_files(const fs::path& folder, const Snapshot& snapshot, bool shared) 
   write_file(folder / kState, state.dump(1) + "\n");
   write_file(folder / kConfig, snapshot.config_toml);
   write_file(folder / kPlan, snapshot.plan_text);
+  if (!snapshot.origin.empty()) write_file(folder / kOrigin, snapshot.origin);
   write_manifest(folder);
 }
 
@@ -273,6 +274,11 @@ std::optional<fs::path> best_checkpoint(const fs::path& folder) {
   return error ? std::nullopt : checkpoint_of_step(folder, step_of(target));
 }
 
+std::string origin_of(const fs::path& step_folder) {
+  const fs::path path = step_folder / kOrigin;
+  return fs::exists(path) ? read_file(path) : "";
+}
+
 Snapshot read_checkpoint(const fs::path& step_folder, int64_t rank, int64_t ranks) {
   const int64_t files = is_complete(step_folder) ? num_slice_files(step_folder) : 0;
   std::vector<std::string> required = {kModel, kRandom, kState, kConfig, kPlan};
@@ -293,7 +299,8 @@ Snapshot read_checkpoint(const fs::path& step_folder, int64_t rank, int64_t rank
       .average = averages ? read_part(step_folder / kAverage, state, "average") : State{},
       .run = read_part(step_folder / kRandom, state, "run"),
       .config_toml = read_file(step_folder / kConfig),
-      .plan_text = read_file(step_folder / kPlan)};
+      .plan_text = read_file(step_folder / kPlan),
+      .origin = origin_of(step_folder)};
   if (files == 0) snapshot.optimizer = read_part(step_folder / kOptimizer, state, "optimizer");
   for (int64_t i = 0; i < files; ++i) {
     read_slices(step_folder / slices_name(i, files), snapshot.optimizer, snapshot.slices);

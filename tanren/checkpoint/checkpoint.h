@@ -1,7 +1,8 @@
 // Checkpoints: step folders that are complete or invisible. Written under a temporary name, every
 // file flushed, renamed; the manifest has sizes and checksums, the marker COMPLETE comes last.
 //   step-<n>/ model.safetensors optimizer.safetensors average.safetensors (if weights are averaged)
-//             random.safetensors state.json config.toml plan.txt manifest.json COMPLETE
+//             random.safetensors state.json config.toml plan.txt origin.json (if there is one)
+//             manifest.json COMPLETE
 // Where ranks share the optimizer's state, optimizer-<rank>-of-<ranks>.safetensors stand for the one file.
 //   best      a link to the best of them
 // One writer at a time (the run folder's lock sees to it).
@@ -27,6 +28,7 @@ struct Snapshot {
   std::string config_toml;
   std::string plan_text;
   std::vector<StateSlice> slices = {};  // of the optimizer's state; empty: it is whole
+  std::string origin = {};              // JSON: its data, and changes on the way; empty: not known
 };
 
 // Writes folder/step-<step> and keeps the newest `keep` complete ones and those of the steps `best`
@@ -52,6 +54,13 @@ std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::pa
 std::optional<std::filesystem::path> checkpoint_of_step(const std::filesystem::path& folder,
                                                         int64_t step);
 std::optional<std::filesystem::path> best_checkpoint(const std::filesystem::path& folder);
+
+// The step of a folder called step-<n>; -1 for any other.
+int64_t step_of(const std::filesystem::path& step_folder);
+
+// A step folder's origin.json, not verified: for what is decided before the rest is read. Empty where
+// there is none, as in older checkpoints.
+std::string origin_of(const std::filesystem::path& step_folder);
 
 // Reads and verifies a step folder. CheckpointError naming the file and what is wrong with it. Tensors
 // are read when they are touched. Of several ranks that read it each verifies its share of the files that

@@ -35,6 +35,25 @@ void each_described(F&& f) {
   });
 }
 
+// What a key is to a run that goes on.
+struct Words {
+  const char* mark;
+  const char* sentence;
+};
+
+Words words_of(Identity identity) {
+  switch (identity) {
+    case Identity::defines: return {"", ""};
+    case Identity::may_grow: return {" ↑", " May grow when a run goes on."};
+    case Identity::on_request:
+      return {" ±", " May change when a run goes on and --set asks for it."};
+    case Identity::by_name:
+      return {" /", " When a run goes on, only the last name must be the same."};
+    case Identity::free: return {" ∘", " May change when a run goes on."};
+  }
+  return {"", ""};
+}
+
 // Names such as cuda:<i> are no HTML.
 std::string markdown_text(const std::string& help) {
   std::string text;
@@ -51,8 +70,7 @@ std::string help_text(const std::string& asked) {
     const std::string value = toml_text(member);
     text += key + " (" + type_text(member, info) + ", default " +
             (value.empty() ? "not set" : value) + ")\n    " + info.help;
-    if (info.identity == Identity::free) text += " May change when a run goes on.";
-    if (info.identity == Identity::may_grow) text += " May grow when a run goes on.";
+    text += words_of(info.identity).sentence;
     text += "\n";
   });
   if (text.empty()) {
@@ -70,8 +88,11 @@ std::string config_markdown() {
   std::string text =
       "# Config reference\n\nGenerated from `tanren/config/fields.h`; the same text as `tanren "
       "help`.\nA config is TOML; `--set key=value` overrides a key (texts need no quotes, `none` "
-      "takes an\noptional number back). Keys marked ∘ do not define the run: a run folder goes on "
-      "with another\nvalue of them; ↑ may only grow.\n";
+      "takes an\noptional number back). A path is relative to the config file, one of `--set` to "
+      "the "
+      "working folder.\n\nKeys marked ∘ do not define the run: a run folder goes on with another "
+      "value of them. ↑ may only\ngrow. ± may change where `--set` asks for it at that start. Of a "
+      "path marked / the last name defines\nthe run, its place does not.\n";
   std::string section;
   each_described([&](const std::string& key, size_t dot, auto& member, const FieldInfo& info) {
     if (key.substr(0, dot) != section) {
@@ -79,12 +100,9 @@ std::string config_markdown() {
       text += "\n## [" + section + "]\n\n| key | type | default | meaning |\n|---|---|---|---|\n";
     }
     const std::string value = toml_text(member);
-    const char* mark = info.identity == Identity::free       ? " ∘"
-                       : info.identity == Identity::may_grow ? " ↑"
-                                                             : "";
-    text += "| `" + key.substr(dot + 1) + "`" + mark + " | " + type_text(member, info) + " | " +
-            (value.empty() ? "not set" : "`" + value + "`") + " | " + markdown_text(info.help) +
-            " |\n";
+    text += "| `" + key.substr(dot + 1) + "`" + words_of(info.identity).mark + " | " +
+            type_text(member, info) + " | " + (value.empty() ? "not set" : "`" + value + "`") +
+            " | " + markdown_text(info.help) + " |\n";
   });
   return text;
 }

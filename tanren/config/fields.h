@@ -43,20 +43,28 @@ void fields(V& v, BatchOptions& o) {
 
 template <class V>
 void fields(V& v, PrecisionOptions& o) {
-  v("mode", o.mode, {"auto, fp32, bf16, fp16 (autocast, fp32 parameters), fp64 (proofs)."});
-  v("loss_scale", o.loss_scale, {"auto (dynamic for fp16, else none), dynamic, static, none."});
+  v("mode", o.mode,
+    {"auto, fp32, bf16, fp16 (autocast, fp32 parameters), fp64 (proofs).", Identity::on_request});
+  v("loss_scale", o.loss_scale,
+    {"auto (dynamic for fp16, else none), dynamic, static, none.", Identity::on_request});
   v("initial_scale", o.initial_scale,
-    {"First loss scale, or \"auto\": found on the first window.", Identity::defines, true});
+    {"First loss scale, or \"auto\": found on the first window.", Identity::on_request, true});
   v("growth_factor", o.growth_factor,
-    {"Dynamic scale: factor after growth_interval quiet updates, in (1, 65536]."});
-  v("backoff_factor", o.backoff_factor, {"Dynamic scale: factor after an overflow, in (0, 1)."});
-  v("growth_interval", o.growth_interval, {"Quiet updates before the scale grows, ≥ 1."});
-  v("min_scale", o.min_scale, {"Floor, > 0; at it an overflow counts as a non-finite gradient."});
+    {"Dynamic scale: factor after growth_interval quiet updates, in (1, 65536].",
+     Identity::on_request});
+  v("backoff_factor", o.backoff_factor,
+    {"Dynamic scale: factor after an overflow, in (0, 1).", Identity::on_request});
+  v("growth_interval", o.growth_interval,
+    {"Quiet updates before the scale grows, ≥ 1.", Identity::on_request});
+  v("min_scale", o.min_scale,
+    {"Floor, > 0; at it an overflow counts as a non-finite gradient.", Identity::on_request});
   v("report_flush", o.report_flush,
-    {"Log the share of gradient elements that fp16 would flush or overflow."});
-  v("matmul", o.matmul, {"fp32 matrix products on CUDA: highest, high (TF32), medium."});
+    {"Log the share of gradient elements that fp16 would flush or overflow.",
+     Identity::on_request});
+  v("matmul", o.matmul,
+    {"fp32 matrix products on CUDA: highest, high (TF32), medium.", Identity::on_request});
   v("cudnn_benchmark", o.cudnn_benchmark,
-    {"Let cuDNN time its algorithms; such runs do not repeat bitwise."});
+    {"Let cuDNN time its algorithms; such runs do not repeat bitwise.", Identity::on_request});
 }
 
 // One table of optimizer.groups; not keys of their own, so visit_config does not show them.
@@ -75,8 +83,9 @@ void fields(V& v, OptimizerOptions& o) {
   v("init_from", o.init_from,
     {"adamw, adam, sgd: start from the state that a training checkpoint of PyTorch (.pt, .pth, "
      ".bin) "
-     "holds of its optimizer; usually the file of model.init_from. Relative to the config file."});
-  v("learning_rate", o.learning_rate, {"Peak learning rate, in (0, 1e6)."});
+     "holds of its optimizer; usually the file of model.init_from. Relative to the config file.",
+     Identity::by_name, false, PathKind::file});
+  v("learning_rate", o.learning_rate, {"Peak learning rate, in (0, 1e6).", Identity::on_request});
   v("weight_decay", o.weight_decay,
     {"Decoupled in adamw, adafactor, lion, muon; else added to the gradient. ≥ 0; default 0.01 for "
      "adamw, sgd and lion, 0.1 for muon, else 0."});
@@ -138,57 +147,82 @@ template <class V>
 void fields(V& v, ScheduleOptions& o) {
   v("kind", o.kind,
     {"constant, linear, cosine, cosine_with_restarts, polynomial, inverse_sqrt, step, multi_step, "
-     "one_cycle, warmup_stable_decay, reduce_on_plateau."});
+     "one_cycle, warmup_stable_decay, reduce_on_plateau.",
+     Identity::on_request});
   v("warmup_steps", o.warmup_steps,
-    {"Updates over which the rate rises linearly to its peak, ≥ 0; every kind but one_cycle."});
+    {"Updates over which the rate rises linearly to its peak, ≥ 0; every kind but one_cycle.",
+     Identity::on_request});
   v("final_fraction", o.final_fraction,
     {"Rate at the end, as a share of the peak, in [0, 1]: linear, cosine, cosine_with_restarts, "
-     "polynomial, warmup_stable_decay; reduce_on_plateau: the floor."});
-  v("cycles", o.cycles, {"cosine_with_restarts, ≥ 1."});
+     "polynomial, warmup_stable_decay; reduce_on_plateau: the floor.",
+     Identity::on_request});
+  v("cycles", o.cycles, {"cosine_with_restarts, ≥ 1.", Identity::on_request});
   v("cycle_growth", o.cycle_growth,
-    {"cosine_with_restarts: length of a cycle over that of the one before, in [1, 1000]."});
-  v("power", o.power, {"polynomial, > 0."});
+    {"cosine_with_restarts: length of a cycle over that of the one before, in [1, 1000].",
+     Identity::on_request});
+  v("power", o.power, {"polynomial, > 0.", Identity::on_request});
   v("timescale", o.timescale,
     {"inverse_sqrt: updates after which the rate is peak / √2; 0: warmup_steps, or 10000 "
-     "without."});
-  v("step_size", o.step_size, {"step: updates after the warm-up between two reductions, ≥ 1."});
+     "without.",
+     Identity::on_request});
+  v("step_size", o.step_size,
+    {"step: updates after the warm-up between two reductions, ≥ 1.", Identity::on_request});
   v("milestones", o.milestones,
-    {"multi_step: applied updates before each reduction, rising; the warm-up counts."});
-  v("factor", o.factor, {"step, multi_step, reduce_on_plateau: factor of a reduction, in (0, 1)."});
-  v("warmup_fraction", o.warmup_fraction, {"one_cycle: share of the run that rises, in (0, 1)."});
-  v("div_factor", o.div_factor, {"one_cycle: peak over first rate, ≥ 1."});
-  v("final_div_factor", o.final_div_factor, {"one_cycle: first rate over last rate, ≥ 1."});
-  v("shape", o.shape, {"one_cycle, warmup_stable_decay: cosine, linear; the latter also 1-sqrt."});
+    {"multi_step: applied updates before each reduction, rising; the warm-up counts.",
+     Identity::on_request});
+  v("factor", o.factor,
+    {"step, multi_step, reduce_on_plateau: factor of a reduction, in (0, 1).",
+     Identity::on_request});
+  v("warmup_fraction", o.warmup_fraction,
+    {"one_cycle: share of the run that rises, in (0, 1).", Identity::on_request});
+  v("div_factor", o.div_factor, {"one_cycle: peak over first rate, ≥ 1.", Identity::on_request});
+  v("final_div_factor", o.final_div_factor,
+    {"one_cycle: first rate over last rate, ≥ 1.", Identity::on_request});
+  v("shape", o.shape,
+    {"one_cycle, warmup_stable_decay: cosine, linear; the latter also 1-sqrt.",
+     Identity::on_request});
   v("decay_steps", o.decay_steps,
-    {"warmup_stable_decay: updates of the decay at the end; 0: a tenth of the run."});
-  v("metric", o.metric, {"reduce_on_plateau: loss, or one of evaluate.metrics."});
+    {"warmup_stable_decay: updates of the decay at the end; 0: a tenth of the run.",
+     Identity::on_request});
+  v("metric", o.metric,
+    {"reduce_on_plateau: loss, or one of evaluate.metrics.", Identity::on_request});
   v("mode", o.mode,
-    {"reduce_on_plateau: min, max; auto: min for losses and errors, max for scores."});
+    {"reduce_on_plateau: min, max; auto: min for losses and errors, max for scores.",
+     Identity::on_request});
   v("patience", o.patience,
-    {"reduce_on_plateau: evaluations without improvement that are borne, ≥ 0."});
-  v("threshold", o.threshold, {"reduce_on_plateau: least improvement that counts, ≥ 0."});
-  v("threshold_mode", o.threshold_mode, {"reduce_on_plateau: rel (of the best value), abs."});
+    {"reduce_on_plateau: evaluations without improvement that are borne, ≥ 0.",
+     Identity::on_request});
+  v("threshold", o.threshold,
+    {"reduce_on_plateau: least improvement that counts, ≥ 0.", Identity::on_request});
+  v("threshold_mode", o.threshold_mode,
+    {"reduce_on_plateau: rel (of the best value), abs.", Identity::on_request});
   v("cooldown", o.cooldown,
-    {"reduce_on_plateau: evaluations after a reduction that are not judged, ≥ 0."});
+    {"reduce_on_plateau: evaluations after a reduction that are not judged, ≥ 0.",
+     Identity::on_request});
 }
 
 template <class V>
 void fields(V& v, ClipOptions& o) {
-  v("norm", o.norm, {"Largest global gradient norm of an update, ≥ 0; 0: no clipping."});
+  v("norm", o.norm,
+    {"Largest global gradient norm of an update, ≥ 0; 0: no clipping.", Identity::on_request});
   v("value", o.value,
-    {"Largest absolute value of a gradient element, after clip.norm, ≥ 0; 0: no clipping."});
+    {"Largest absolute value of a gradient element, after clip.norm, ≥ 0; 0: no clipping.",
+     Identity::on_request});
 }
 
 template <class V>
 void fields(V& v, GuardOptions& o) {
-  v("nan_loss", o.nan_loss, {"A non-finite loss: stop (exit 1) or skip the update."});
+  v("nan_loss", o.nan_loss,
+    {"A non-finite loss: stop (exit 1) or skip the update.", Identity::free});
   v("nan_gradient", o.nan_gradient,
-    {"A non-finite gradient that is no fp16 overflow: stop or skip."});
-  v("max_skips", o.max_skips, {"Stop after so many skips in a row that are no overflow, ≥ 1."});
+    {"A non-finite gradient that is no fp16 overflow: stop or skip.", Identity::free});
+  v("max_skips", o.max_skips,
+    {"Stop after so many skips in a row that are no overflow, ≥ 1.", Identity::free});
   v("spike_z", o.spike_z,
-    {"Tell of a loss or gradient norm so many deviations above its running mean; 0: never."});
+    {"Tell of a loss or gradient norm so many deviations above its running mean; 0: never.",
+     Identity::free});
   v("spike_window", o.spike_window,
-    {"Updates that this mean looks back on, and waits for at first, ≥ 2."});
+    {"Updates that this mean looks back on, and waits for at first, ≥ 2.", Identity::free});
   v("growth_steps", o.growth_steps,
     {"Steps before the first look for tensors and graphs that are never freed; 0: never.",
      Identity::free});
@@ -243,7 +277,8 @@ void fields(V& v, AverageOptions& o) {
      "0.75 (swa).",
      Identity::defines, true});
   v("learning_rate", o.learning_rate,
-    {"swa: constant learning rate from the start of averaging on; 0: the schedule's."});
+    {"swa: constant learning rate from the start of averaging on; 0: the schedule's.",
+     Identity::on_request});
   v("buffers", o.buffers,
     {"Batch norm's running statistics: average, copy, or estimate anew from training data; auto: "
      "average (ema), estimate (swa with batch norm)."});
@@ -255,7 +290,7 @@ void fields(V& v, AverageOptions& o) {
 template <class V>
 void fields(V& v, EvaluateOptions& o) {
   v("every", o.every, {"Applied steps between evaluations; 0: only at the end."});
-  v("batch", o.batch, {"Samples per evaluation batch; 0: the microbatch."});
+  v("batch", o.batch, {"Samples per evaluation batch; 0: the microbatch.", Identity::free});
   v("metrics", o.metrics,
     {"accuracy, top<k>; precision_, recall_ or f1_ with macro, micro or binary (of class 1); "
      "auroc, "

@@ -12,8 +12,22 @@
 namespace tanren {
 
 // "key: before → now" for each key that defines the run and differs. run.steps and run.epochs may
-// grow; keys that change nothing that is trained are passed over.
-std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig& now);
+// grow; keys that change nothing that is trained are passed over, and so are those of `requested`
+// that may change on request.
+std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig& now,
+                                        const std::set<std::string>& requested = {});
+
+// One key's values as TOML text ("not set" where there is none).
+struct KeyChange {
+  std::string key, before, now;
+};
+
+// The keys that may change on request (rate, schedule, clip, precision; not to fp64 or from it) and
+// differ.
+std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now);
+
+// Gives `config` the values that `from` has of `keys`.
+void take_keys(RunConfig& config, const RunConfig& from, const std::vector<std::string>& keys);
 
 // Key and value of what every rank of a run must have alike. What a machine may have its own way is
 // left out: devices, threads, memory, where the data lie, what is shown.

@@ -108,7 +108,16 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "model.memory_format",
                                             "data.workers",
                                             "data.prefetch",
+                                            "data.train.path",
+                                            "data.train.tokenizer",
+                                            "data.eval.path",
+                                            "data.eval.tokenizer",
                                             "batch.microbatch",
+                                            "guard.nan_loss",
+                                            "guard.nan_gradient",
+                                            "guard.max_skips",
+                                            "guard.spike_z",
+                                            "guard.spike_window",
                                             "guard.growth_steps",
                                             "memory.allocator",
                                             "memory.limit",
@@ -127,6 +136,7 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "parallel.overlap",
                                             "parallel.check_every",
                                             "parallel.zero",
+                                            "evaluate.batch",
                                             "evaluate.checkpoint",
                                             "early_stop.patience",
                                             "early_stop.metric",
@@ -164,6 +174,57 @@ TEST(Identity, a_longer_run_is_the_same_run_and_a_shorter_one_is_not) {
   EXPECT_EQ(differing_keys(base, shorter), (std::vector<std::string>{"run.epochs: 2 → 1"}));
   EXPECT_EQ(differing_keys(base, steps),
             (std::vector<std::string>{"run.steps: not set → 1000000", "run.epochs: 2 → not set"}));
+}
+
+// Issue 21: what the guard's message advises was another run.
+TEST(Identity, what_is_asked_for_may_change_rate_schedule_clip_and_precision_but_fp64) {
+  const RunConfig base = parse(kGood);
+  RunConfig changed = base;
+  changed.optimizer.learning_rate = 0.5;
+  changed.schedule.kind = "cosine";
+  changed.clip.norm = 2;
+  changed.precision.mode = "bf16";
+  changed.optimizer.weight_decay = 0.5;
+  const std::set<std::string> keys = {"optimizer.learning_rate", "schedule.kind", "clip.norm",
+                                      "precision.mode", "optimizer.weight_decay"};
+  EXPECT_EQ(differing_keys(base, changed).size(), 5u);
+  EXPECT_EQ(differing_keys(base, changed, keys),
+            (std::vector<std::string>{"optimizer.weight_decay: not set → 0.5"}));
+  const auto changes = changes_on_request(base, changed);
+  ASSERT_EQ(changes.size(), 4u);
+  EXPECT_EQ(changes[0].key, "precision.mode");
+  EXPECT_EQ(changes[0].before, "\"auto\"");
+  EXPECT_EQ(changes[0].now, "\"bf16\"");
+  RunConfig wide = base;
+  wide.precision.mode = "fp64";
+  for (const auto& [one, other] : {std::pair{base, wide}, {wide, base}}) {
+    EXPECT_EQ(differing_keys(one, other, keys).size(), 1u);
+    EXPECT_TRUE(changes_on_request(one, other).empty());
+  }
+  RunConfig taken = base;
+  take_keys(taken, changed, {"clip.norm", "optimizer.weight_decay"});
+  EXPECT_EQ(taken.clip.norm, 2);
+  EXPECT_EQ(taken.optimizer.weight_decay, 0.5);
+  EXPECT_EQ(taken.precision.mode, "auto");
+}
+
+TEST(Identity, of_where_a_run_began_only_the_last_name_counts_and_of_its_data_nothing) {
+  const auto differ = [](const std::string& key, const std::string& one, const std::string& other) {
+    const std::vector<std::string> rest = {"model.kind="};
+    const bool from_hf = key == "model.from_hf";
+    const auto with = [&](const std::string& value) {
+      std::vector<std::string> sets = from_hf ? rest : std::vector<std::string>{};
+      sets.push_back(key + "=" + value);
+      return parse(kGood, sets);
+    };
+    return !differing_keys(with(one), with(other)).empty();
+  };
+  EXPECT_FALSE(differ("model.init_from", "/a/start.pt", "/b/c/start.pt"));
+  EXPECT_TRUE(differ("model.init_from", "/a/start.pt", "/a/other.pt"));
+  EXPECT_TRUE(differ("model.init_from", "/a/start.pt", ""));
+  EXPECT_FALSE(differ("model.from_hf", "/a/bert/", "/b/bert"));
+  EXPECT_TRUE(differ("model.from_hf", "owner/bert", "owner/gpt2"));
+  EXPECT_FALSE(differ("data.train.path", "/a/b.csv", "/c/d.csv"));
 }
 
 TEST(WriteConfig, reads_back_a_trained_model_that_is_named_instead_of_a_kind) {
@@ -338,6 +399,8 @@ TEST(Identity, ranks_must_have_all_alike_but_what_a_machine_may_have_its_own_way
   EXPECT_TRUE(differ([](RunConfig& config) { config.evaluate.every = 3; }));
   EXPECT_FALSE(differ([](RunConfig& config) { config.run.threads = 3; }));
   EXPECT_FALSE(differ([](RunConfig& config) { config.data.train.path = "/local/disk"; }));
+  EXPECT_FALSE(differ([](RunConfig& config) { config.data.train.tokenizer = "/local/disk"; }));
+  EXPECT_FALSE(differ([](RunConfig& config) { config.optimizer.init_from = "/local/disk"; }));
   EXPECT_FALSE(differ([](RunConfig& config) { config.memory.limit = "1GiB"; }));
 }
 

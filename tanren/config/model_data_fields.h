@@ -94,12 +94,14 @@ void fields(V& v, ModelOptions& o) {
      "guessed. 0: none."});
   v("init_from", o.init_from,
     {"Start from these weights: a file (safetensors, its index, .pt, .bin), a checkpoint or a run "
-     "folder; relative to the config file."});
+     "folder; relative to the config file.",
+     Identity::by_name, false, PathKind::file});
   v("from_hf", o.from_hf,
     {"Start from a trained model, whose kind and sizes need not be given: a folder of Hugging "
      "Face's save_pretrained (bert, gpt2), a name in the caches of Hugging Face and torch.hub "
      "(bert-base-uncased, owner/name, resnet50), or a .pt file of torch.save(model) of their "
-     "classes; relative to the config file. Keys given beside it stand above its config.json."});
+     "classes; relative to the config file. Keys given beside it stand above its config.json.",
+     Identity::by_name, false, PathKind::file_or_name});
   v("init_skip", o.init_skip,
     {"Patterns of tensors not taken from init_from or from_hf: initialised anew, or left in the "
      "file."});
@@ -121,7 +123,8 @@ void fields(V& v, SourceOptions& o) {
   v("path", o.path,
     {"csv, tensors: the file; text_table: a .csv, .tsv or .jsonl file; images: the folder; text, "
      "tokens: a file, a folder searched in depth, or a pattern of them (*, ?, [a-z]). Relative to "
-     "the config file."});
+     "the config file. The data themselves must be the same.",
+     Identity::free, false, PathKind::file});
   v("label", o.label, {"csv, text_table: name of the label column."});
   v("label_type", o.label_type, {"csv, text_table: class (csv: 0, 1, …) or value (regression)."});
   v("shape", o.shape, {"csv: shape of one sample's inputs; empty: a row of features."});
@@ -178,7 +181,9 @@ void fields(V& v, SourceOptions& o) {
   v("text_pair", o.text_pair, {"text_table: of a second text, for pairs; empty: none."});
   v("tokenizer", o.tokenizer,
     {"text_table: tokenizer.json, vocab.txt, vocab.json (merges.txt beside it), or their folder; "
-     "relative to the config file. data.eval: empty is that of data.train."});
+     "relative to the config file. data.eval: empty is that of data.train. A run that goes on has "
+     "its own copy.",
+     Identity::free, false, PathKind::file});
   v("class_names", o.class_names,
     {"text_table: names of class 0, 1, …, as the label column has them. []: the names that "
      "data.train has, sorted; none if all its labels are whole numbers."});

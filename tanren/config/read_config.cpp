@@ -35,10 +35,27 @@ struct Place {
   std::string text() const { return is_file ? name + ":" + std::to_string(line) : name; }
 };
 
+void resolve(std::string& path, const fs::path& folder) {
+  if (!path.empty() && fs::path(path).is_relative()) {
+    path = fs::absolute(folder / path).lexically_normal().string();
+  }
+}
+
+// A name stays one unless there is such a folder or .pt file, or it looks like a path.
+void resolve_folder(std::string& name, const fs::path& folder) {
+  std::error_code none;
+  const bool is_file =
+      name.find(".pt") != std::string::npos && fs::is_regular_file(folder / name, none);
+  const bool is_path = !name.empty() && name.front() == '.';
+  if (is_path || is_file || (!name.empty() && fs::is_directory(folder / name, none)))
+    resolve(name, folder);
+}
+
 // Reads the file and each --set into a config and gathers the problems, a line each.
 class Reader {
  public:
-  explicit Reader(RunConfig& config) : config_(config) {
+  // Paths in the file are relative to `folder`; those of --set to where it is typed.
+  Reader(RunConfig& config, fs::path folder) : config_(config), folder_(std::move(folder)) {
     visit_config(config_,
                  [&](const std::string& key, auto&, const FieldInfo&) { keys_.push_back(key); });
   }
@@ -180,6 +197,11 @@ class Reader {
         fine = assign(node, member, info.number_or_word);
         if (!fine) mismatch(key, member, info, node, place);
       }
+      if constexpr (std::is_same_v<Member, std::string>) {
+        const fs::path folder = place.is_file ? folder_ : fs::path();
+        if (info.path == PathKind::file) resolve(member, folder);
+        if (info.path == PathKind::file_or_name) resolve_folder(member, folder);
+      }
       if (!fine) refused_.insert(key);
       config_.asked.insert(key);
       places_[key] = place.text();
@@ -258,34 +280,19 @@ class Reader {
   }
 
   RunConfig& config_;
+  const fs::path folder_;
   std::vector<std::string> keys_;
   std::vector<std::pair<toml::source_index, std::string>> problems_;  // line (0: none), text
   std::map<std::string, std::string> places_;                         // key → where it was given
   std::set<std::string> refused_;                                     // of a wrong type
 };
 
-void resolve(std::string& path, const fs::path& folder) {
-  if (!path.empty() && fs::path(path).is_relative()) {
-    path = fs::absolute(folder / path).lexically_normal().string();
-  }
-}
-
-// A name stays one unless there is such a folder or .pt file, or it looks like a path.
-void resolve_folder(std::string& name, const fs::path& folder) {
-  std::error_code none;
-  const bool is_file =
-      name.find(".pt") != std::string::npos && fs::is_regular_file(folder / name, none);
-  const bool is_path = !name.empty() && name.front() == '.';
-  if (is_path || is_file || (!name.empty() && fs::is_directory(folder / name, none)))
-    resolve(name, folder);
-}
-
 }  // namespace
 
 RunConfig parse_config(std::string_view text, const std::string& source, const fs::path& folder,
                        const std::vector<std::string>& sets, const KnownKinds& known) {
   RunConfig config;
-  Reader reader(config);
+  Reader reader(config, folder);
   if (has_deep_keys(text)) {
     throw ConfigError("[config] " + source + ": its keys are nested absurdly deep; mend the TOML");
   }
@@ -299,13 +306,6 @@ RunConfig parse_config(std::string_view text, const std::string& source, const f
     throw ConfigError("[config] " + source + ": is no TOML (" + fault.what() + "); mend it");
   }
   for (const auto& set : sets) reader.set(set);
-  resolve(config.model.init_from, folder);
-  resolve(config.optimizer.init_from, folder);
-  resolve_folder(config.model.from_hf, folder);
-  resolve(config.data.train.path, folder);
-  resolve(config.data.eval.path, folder);
-  resolve(config.data.train.tokenizer, folder);
-  resolve(config.data.eval.tokenizer, folder);
   reader.add_invalid(validate(config, known), source);
   if (!reader.problems().empty()) throw ConfigError(join(reader.problems(), "\n"));
   return config;

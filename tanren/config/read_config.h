@@ -14,11 +14,12 @@ namespace tanren {
 
 // Reads `file`, applies `sets` ("key=value", in order; texts need no quotes, "key=none" takes an
 // optional key back), validates the whole (validate.h).
-// run.name defaults to the file's stem; data paths become absolute, relative to the file's folder.
+// run.name defaults to the file's stem. Paths become absolute: those in the file are relative to its
+// folder, those of `sets` to the working folder.
 RunConfig read_config(const std::filesystem::path& file, const std::vector<std::string>& sets,
                       const KnownKinds& known);
 
-// The same on text; `source` stands in the error texts, `folder` is what paths are relative to.
+// The same on text; `source` stands in the error texts, `folder` is what its paths are relative to.
 RunConfig parse_config(std::string_view text, const std::string& source,
                        const std::filesystem::path& folder, const std::vector<std::string>& sets,
                        const KnownKinds& known);

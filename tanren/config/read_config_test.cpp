@@ -179,8 +179,24 @@ TEST(ReadConfig, reads_what_is_unfrozen_when_and_says_what_is_wrong_in_it) {
 
 TEST(ReadConfig, makes_data_paths_absolute_from_the_files_folder) {
   EXPECT_EQ(parse(kGood).data.train.path, "/data/train.csv");
-  EXPECT_EQ(parse(kGood, {"data.train.path=../x.csv"}).data.train.path, "/x.csv");
   EXPECT_EQ(parse(kGood, {"data.train.path=/y/x.csv"}).data.train.path, "/y/x.csv");
+}
+
+// Issue 21. The shell completes a path from where it is typed.
+TEST(ReadConfig, makes_paths_of_the_command_line_absolute_from_the_working_folder) {
+  const auto here = std::filesystem::current_path();
+  const auto config =
+      parse(kGood, {"data.train.path=./x.csv", "data.eval.path=../e.csv", "data.eval.kind=csv",
+                    "model.init_from=a.pt", "optimizer.init_from=b.pt"});
+  EXPECT_EQ(config.data.train.path, here / "x.csv");
+  EXPECT_EQ(config.data.eval.path, here.parent_path() / "e.csv");
+  EXPECT_EQ(config.model.init_from, here / "a.pt");
+  EXPECT_EQ(config.optimizer.init_from, here / "b.pt");
+  const std::string text = "[run]\nsteps = 1\n[model]\nfrom_hf = \"./hf\"\n[data.train]\n"
+                           "kind = \"csv\"\npath = \"x.csv\"\n";
+  EXPECT_EQ(parse(text).model.from_hf, "/data/hf");
+  EXPECT_EQ(parse(text, {"model.from_hf=./hf"}).model.from_hf, here / "hf");
+  EXPECT_EQ(parse(text, {"model.from_hf=owner/hf"}).model.from_hf, "owner/hf");
 }
 
 class ConfigFile : public ::testing::Test {

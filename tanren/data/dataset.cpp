@@ -50,6 +50,14 @@ Collated TensorDataset::collate(const std::vector<int64_t>& indices) const {
   return collated;
 }
 
+std::vector<DataPart> TensorDataset::parts() const {
+  std::vector<std::string> names;
+  for (const auto& [name, field] : fields_) names.push_back(name);
+  std::vector<DataPart> parts{part_of("field names", names)};
+  for (const auto& [name, field] : fields_) parts.push_back(part_of(name, field));
+  return parts;
+}
+
 void check_indices(const std::vector<int64_t>& indices, int64_t size) {
   for (const int64_t index : indices) {
     if (index >= 0 && index < size) continue;

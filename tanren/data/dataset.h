@@ -5,6 +5,7 @@
 #include "tanren/base/batch.h"
 #include "tanren/base/data_info.h"
 #include "tanren/config/run_config.h"
+#include "tanren/data/data_part.h"
 
 #include <filesystem>
 #include <memory>
@@ -38,6 +39,9 @@ class Dataset {
   virtual Collated collate_training(const std::vector<int64_t>& indices, const Draw&) const {
     return collate(indices);
   }
+  // What tells these samples from others, beside their number. Must take at most a hundredth of what
+  // opening took; a run that goes on on other parts is refused by their names.
+  virtual std::vector<DataPart> parts() const { return {}; }
   // What has gone wrong so far without ending the run, as one line for the log; empty if nothing.
   virtual std::string remarks() const { return ""; }
 };
@@ -51,6 +55,7 @@ class TensorDataset : public Dataset {
   int64_t size() const override { return size_; }
   DataInfo info() const override { return info_; }
   Collated collate(const std::vector<int64_t>& indices) const override;
+  std::vector<DataPart> parts() const override;
 
  private:
   TensorMap fields_;

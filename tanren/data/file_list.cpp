@@ -63,7 +63,7 @@ FileList one_file(const SourceOptions& options, const std::string& what) {
     throw ConfigError("[" + what + "] path names one file, " + options.path +
                       "; include and exclude choose among the files of a folder: drop them");
   }
-  FileList list{{options.path}};
+  FileList list{{options.path}, {""}};
   if (!options.part.empty()) {
     list.begin = options.part[0];
     list.end = options.part[1];
@@ -104,19 +104,21 @@ FileList list_files(const SourceOptions& options, const std::string& what) {
                     "; name a file, a folder of files or a pattern");
   }
   FileList list;
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.path < b.path; });
   for (auto& [path, name] : found) {
     if (!options.include.empty() && !matches_any(options.include, name)) continue;
     if (matches_any(options.exclude, name)) continue;
     const double place = place_of(name);
     if (!options.part.empty() && !(place >= options.part[0] && place < options.part[1])) continue;
     list.files.push_back(std::move(path));
+    list.names.push_back(std::move(name));
   }
   if (list.files.empty()) {
     throw DataError("[" + what + "] none of the " + to_text(static_cast<int64_t>(found.size())) +
                     " files of " + options.path + " is chosen" + choices(options) +
                     "; widen the choice");
   }
-  std::sort(list.files.begin(), list.files.end());
   return list;
 }
 

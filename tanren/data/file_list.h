@@ -13,6 +13,7 @@ namespace tanren {
 
 struct FileList {
   std::vector<std::filesystem::path> files;  // sorted by path
+  std::vector<std::string> names;            // of each below its folder; of one named file: ""
   // Of the one file that the path names, the stretch [begin, end) of its tokens, as shares.
   double begin = 0, end = 1;
 };

@@ -82,8 +82,8 @@ std::vector<std::string> chosen(std::vector<std::string> classes, const SourceOp
   return options.only_classes;
 }
 
-// Why each file is broken; empty where it is fine.
-std::vector<std::string> reasons(const fs::path& root, const std::vector<ImageFolder::File>& files,
+// Why each file is broken; empty where it is fine, whose size is then known.
+std::vector<std::string> reasons(const fs::path& root, std::vector<ImageFolder::File>& files,
                                  int64_t max_pixels) {
   std::vector<std::string> found(files.size());
   std::atomic<size_t> next = 0;
@@ -92,6 +92,7 @@ std::vector<std::string> reasons(const fs::path& root, const std::vector<ImageFo
     for (size_t i = next++; i < files.size(); i = next++) {
       try {
         buffer.check((root / files[i].name).string(), max_pixels);
+        files[i].bytes = buffer.checked_bytes();
       } catch (const BrokenImage& broken) {
         found[i] = broken.what();
       }

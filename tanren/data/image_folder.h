@@ -16,6 +16,7 @@ struct ImageFolder {
   struct File {
     std::string name;  // "cat/1.jpg", below options.path
     int64_t label = 0;
+    int64_t bytes = 0;
   };
   std::vector<std::string> classes;
   std::vector<File> files;

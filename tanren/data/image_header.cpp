@@ -202,6 +202,7 @@ std::string_view FileBuffer::read(const std::string& path) {
 ImageHeader FileBuffer::check(const std::string& path, int64_t max_pixels) {
   const OpenedFile file(path);
   const size_t size = file.size();
+  checked_bytes_ = static_cast<int64_t>(size);
   if (buffer_.size() < std::min(size, kHead)) buffer_.resize(std::min(size, kHead));
   auto bytes = file.read(buffer_.data(), 0, std::min(size, kHead));
   bool whole = bytes.size() == size;

@@ -42,9 +42,12 @@ class FileBuffer {
   // The header of a file that is complete: its end mark is there too. Reads head and tail alone
   // where that is enough. BrokenImage, also for more than `max_pixels`.
   ImageHeader check(const std::string& path, int64_t max_pixels);
+  // Bytes of the file that was checked last.
+  int64_t checked_bytes() const { return checked_bytes_; }
 
  private:
   std::string buffer_;
+  int64_t checked_bytes_ = 0;
 };
 
 // BrokenImage naming both numbers if the image has more pixels than `max_pixels`, or than 2^20 a row.

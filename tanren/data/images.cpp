@@ -5,6 +5,7 @@
 // class) with the draws of the one it stands for; in evaluation it is left out and not counted. Both
 // depend on the files alone, never on what was read before, so order and counts stay as they are.
 #include "tanren/base/error.h"
+#include "tanren/base/hash.h"
 #include "tanren/base/log.h"
 #include "tanren/base/text.h"
 #include "tanren/data/dataset.h"
@@ -50,6 +51,19 @@ class ImagesDataset : public Dataset {
   }
   Collated collate_training(const std::vector<int64_t>& indices, const Draw& draw) const override {
     return make(indices, &draw);
+  }
+
+  std::vector<DataPart> parts() const override {
+    std::vector<DataFile> files;
+    Hash64 labels;
+    for (const auto& file : folder_.files) {
+      files.push_back({file.name, file.bytes});
+      labels.add(file.label);
+    }
+    std::vector<DataPart> parts = parts_of(files);
+    parts.push_back({"labels", labels.value()});
+    parts.push_back(part_of("class names", folder_.classes));
+    return parts;
   }
 
   std::string remarks() const override {
@@ -203,7 +217,7 @@ std::unique_ptr<Dataset> open_image_files(const SourceOptions& options, const st
       throw DataError("[" + what + "] there is no file " + file.string() + "; name one");
     }
     const auto absolute = std::filesystem::absolute(file);
-    folder.files.push_back({absolute.relative_path().string(), 0});
+    folder.files.push_back({absolute.relative_path().string()});
   }
   return std::make_unique<ImagesDataset>(from_root, what, std::move(folder));
 }

@@ -17,7 +17,7 @@ constexpr int64_t kVocabulary = 256;
 // Smaller files are read at once: a mapping takes a page at least, and a process has 65 530.
 constexpr uintmax_t kMappedBytes = 1 << 20;
 
-TokenPiece open_piece(const std::filesystem::path& path) {
+TokenPiece open_piece(const std::filesystem::path& path, const std::string& name) {
   TokenPiece piece{path.string()};
   std::error_code unknown;
   if (std::filesystem::file_size(path, unknown) >= kMappedBytes && !unknown) {
@@ -30,7 +30,9 @@ TokenPiece open_piece(const std::filesystem::path& path) {
     piece.data = bytes->data();
     piece.size = static_cast<int64_t>(bytes->size());
     piece.owner = bytes;
+    piece.in_memory = true;
   }
+  piece.file = {name, piece.size};
   return piece;
 }
 
@@ -40,7 +42,9 @@ std::unique_ptr<Dataset> open_text(const SourceOptions& options, const std::stri
   const FileList list = list_files(options, what);
   TokenStream stream;
   stream.vocab_size = kVocabulary;
-  for (const auto& path : list.files) stream.pieces.push_back(open_piece(path));
+  for (size_t i = 0; i < list.files.size(); ++i) {
+    stream.pieces.push_back(open_piece(list.files[i], list.names[i]));
+  }
   if (list.files.size() == 1) cut_to_part(stream.pieces.front(), list.begin, list.end, 1);
   return std::make_unique<TokenWindows>(std::move(stream), options.context, options.stride, what);
 }

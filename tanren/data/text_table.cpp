@@ -1,6 +1,7 @@
 #include "tanren/data/text_table.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/hash.h"
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
@@ -172,6 +173,20 @@ class TextTable : public Dataset {
     collated.batch.ids = ids_of(indices);
     collated.counts["samples"] = static_cast<double>(indices.size());
     return collated;
+  }
+
+  std::vector<DataPart> parts() const override {
+    const auto bytes = [](const auto& numbers) {
+      return std::string_view(reinterpret_cast<const char*>(numbers.data()),
+                              numbers.size() * sizeof numbers[0]);
+    };
+    Hash64 texts;
+    texts.add(bytes(texts_.ids));
+    texts.add(bytes(texts_.ends));
+    texts.add(bytes(texts_.firsts));
+    return {{"texts", texts.value()},
+            part_of("labels", labels_),
+            part_of("class names", info_.class_names)};
   }
 
  private:

@@ -1,6 +1,7 @@
 #include "tanren/data/token_windows.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/hash.h"
 #include "tanren/base/text.h"
 
 #include <algorithm>
@@ -57,6 +58,22 @@ Collated TokenWindows::collate(const std::vector<int64_t>& indices) const {
 
 Collated TokenWindows::collate_training(const std::vector<int64_t>& indices, const Draw&) const {
   return make(indices, /*each_target_once=*/false);
+}
+
+std::vector<DataPart> TokenWindows::parts() const {
+  std::vector<DataFile> files;
+  Hash64 contents;
+  bool any_in_memory = false;
+  for (const auto& piece : stream_.pieces) {
+    files.push_back(piece.file);
+    if (!piece.in_memory) continue;
+    any_in_memory = true;
+    contents.add(
+        std::string_view(piece.data, static_cast<size_t>(piece.size * width_of(stream_.type))));
+  }
+  std::vector<DataPart> parts = parts_of(files);
+  if (any_in_memory) parts.push_back({"contents", contents.value()});
+  return parts;
 }
 
 Collated TokenWindows::make(const std::vector<int64_t>& indices, bool each_target_once) const {

@@ -21,6 +21,8 @@ struct TokenPiece {
   int64_t size = 0;   // ids
   int64_t first = 0;  // the file's id that `data` begins with
   std::shared_ptr<const void> owner;
+  DataFile file = {};
+  bool in_memory = false;  // read as a whole, not mapped
 };
 
 // Narrows a piece of ids of `width` bytes to the shares [begin, end) of it.
@@ -46,6 +48,8 @@ class TokenWindows : public Dataset {
   Collated collate(const std::vector<int64_t>& indices) const override;
   // The same with all targets of each window.
   Collated collate_training(const std::vector<int64_t>& indices, const Draw& draw) const override;
+  // Names and sizes of the files, and the contents of those in memory.
+  std::vector<DataPart> parts() const override;
 
  private:
   Collated make(const std::vector<int64_t>& indices, bool each_target_once) const;

@@ -62,9 +62,12 @@ class TokenFile {
     return raw();
   }
 
-  TokenPiece piece(const Layout& layout) const {
-    return {path_.string(), file_->data() + layout.offset, static_cast<int64_t>(layout.count), 0,
-            file_};
+  TokenPiece piece(const Layout& layout, const std::string& name) const {
+    return {.name = path_.string(),
+            .data = file_->data() + layout.offset,
+            .size = static_cast<int64_t>(layout.count),
+            .owner = file_,
+            .file = {name, static_cast<int64_t>(file_->size())}};
   }
 
  private:
@@ -186,16 +189,17 @@ std::unique_ptr<Dataset> open_tokens(const SourceOptions& options, const std::st
   TokenStream stream;
   stream.vocab_size = options.vocab_size;
   stream.document_end = options.document_end;
-  for (const auto& path : list.files) {
+  for (size_t i = 0; i < list.files.size(); ++i) {
+    const auto& path = list.files[i];
     const TokenFile file(path, options, what);
     const Layout layout = file.layout();
-    if (&path != &list.files.front() && layout.type != stream.type) {
+    if (i > 0 && layout.type != stream.type) {
       throw DataError("[" + what + "] " + path.string() + " holds " + name_of(layout.type) + ", " +
                       list.files.front().string() + " " + name_of(stream.type) +
                       "; the files of one source have one type");
     }
     stream.type = layout.type;
-    stream.pieces.push_back(file.piece(layout));
+    stream.pieces.push_back(file.piece(layout, list.names[i]));
   }
   if (list.files.size() == 1) {
     cut_to_part(stream.pieces.front(), list.begin, list.end, width_of(stream.type));

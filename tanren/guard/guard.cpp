@@ -25,7 +25,9 @@ Verdict Guard::judge(const Evidence& evidence) {
 
 Action Guard::answer(bool stop) {
   ++skips_in_a_row_;
-  return stop || skips_in_a_row_ >= max_skips_ ? Action::halt : Action::skip;
+  if (!stop && skips_in_a_row_ < max_skips_) return Action::skip;
+  skips_in_a_row_ = 0;  // a run that goes on after a halt has a row of its own
+  return Action::halt;
 }
 
 State Guard::state() const {

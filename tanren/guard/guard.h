@@ -27,7 +27,7 @@ class Guard {
   explicit Guard(const GuardOptions& options);
 
   Verdict judge(const Evidence& evidence);
-  // Skips in a row, up to now, whose cause was no overflow.
+  // Skips in a row, up to now, whose cause was no overflow; a halt ends the row.
   int64_t skips_in_a_row() const { return skips_in_a_row_; }
 
   // What stood out of the update judged last; its verdict has the cause `spike` then.

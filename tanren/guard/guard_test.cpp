@@ -32,6 +32,18 @@ TEST(Guard, halts_after_so_many_skips_in_a_row) {
   EXPECT_EQ(guard.judge(kBadLoss).action, Action::halt);
 }
 
+// Issue 21: a run that went on after the halt was halted by the next bad batch.
+TEST(Guard, a_halt_ends_the_row_so_that_a_run_that_goes_on_has_one_of_its_own) {
+  const GuardOptions options{.nan_loss = "skip", .max_skips = 2};
+  Guard guard(options);
+  guard.judge(kBadLoss);
+  EXPECT_EQ(guard.judge(kBadLoss).action, Action::halt);
+  Guard next(options);
+  next.load(guard.state());
+  EXPECT_EQ(next.judge(kBadLoss).action, Action::skip);
+  EXPECT_EQ(next.judge(kBadLoss).action, Action::halt);
+}
+
 TEST(Guard, overflow_never_counts_against_the_run) {
   Guard guard(GuardOptions{.nan_loss = "skip", .max_skips = 2});
   for (int i = 0; i < 100; ++i) EXPECT_EQ(guard.judge(kOverflow).action, Action::skip);

@@ -36,13 +36,15 @@ std::string failure(std::string_view what, const std::filesystem::path& file, in
          "; free the disk or correct its rights, then go on with the run folder";
 }
 
-// The attempt that a line tells of; 0 for an evaluation or anything else.
+// The attempt that a line tells of, or that it belongs before; 0 for an evaluation or anything else.
 int64_t attempt_of(std::string_view line) {
-  constexpr std::string_view kStart = "{\"attempt\":";
-  if (line.substr(0, kStart.size()) != kStart) return 0;
-  int64_t attempt = 0;
-  std::from_chars(line.data() + kStart.size(), line.data() + line.size(), attempt);
-  return attempt;
+  for (const std::string_view start : {"{\"attempt\":", "{\"from_attempt\":"}) {
+    if (!line.starts_with(start)) continue;
+    int64_t attempt = 0;
+    std::from_chars(line.data() + start.size(), line.data() + line.size(), attempt);
+    return attempt;
+  }
+  return 0;
 }
 
 // Whether the file's last byte is missing its line feed (pipes and devices never are torn).
@@ -58,6 +60,13 @@ bool is_torn(const std::filesystem::path& file) {
 std::unique_ptr<Sink> make_jsonl_sink(const std::filesystem::path& file) {
   truncate_log(file, std::numeric_limits<int64_t>::max());
   return make_queued_sink(std::make_unique<AppendFile>(file), make_json_format(), {});
+}
+
+void append_log(const std::filesystem::path& file, const std::string& line) {
+  std::ofstream out(file, std::ios::binary | std::ios::app);
+  out << line << '\n';
+  out.close();
+  if (!out) throw RunError(failure("write", file, errno));
 }
 
 std::unique_ptr<ReportFormat> make_json_format() { return std::make_unique<JsonFormat>(); }

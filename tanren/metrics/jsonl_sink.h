@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 namespace tanren {
 
@@ -26,5 +27,9 @@ std::unique_ptr<ReportFormat> make_json_format();
 // of a later attempt and all that follows go, as does a torn last line. One truncation of the file,
 // so it is the old or the new log whatever happens. No file: nothing to do. RunError otherwise.
 void truncate_log(const std::filesystem::path& file, int64_t attempt);
+
+// Appends one line that is no report, from which the line of an attempt follows: it goes with that line.
+// So it begins with {"from_attempt":<the attempt>. RunError as make_jsonl_sink.
+void append_log(const std::filesystem::path& file, const std::string& line);
 
 }  // namespace tanren

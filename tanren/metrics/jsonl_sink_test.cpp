@@ -190,6 +190,17 @@ TEST_F(TruncateLog, removes_the_lines_of_later_attempts_and_the_evaluations_afte
   EXPECT_EQ(content(), step_lines(1, 2) + evaluation);
 }
 
+TEST_F(TruncateLog, a_remark_goes_with_the_attempt_that_it_stands_before) {
+  const std::string remark = R"({"from_attempt":3,"changed":{}})";
+  put(step_lines(1, 2));
+  append_log(file_, remark);
+  truncate_log(file_, 3);
+  EXPECT_EQ(content(), step_lines(1, 2) + remark + "\n");
+  truncate_log(file_, 2);
+  EXPECT_EQ(content(), step_lines(1, 2));
+  EXPECT_THROW(append_log(file_ / "below", remark), RunError);
+}
+
 TEST_F(TruncateLog, removes_a_torn_last_line_even_of_an_earlier_attempt) {
   put(step_lines(1, 3) + R"({"attempt":4,"step":4)");
   truncate_log(file_, 9);

@@ -62,7 +62,7 @@ State Plateau::state() const {
 }
 
 void Plateau::load(const State& state) {
-  if (!is_on_) return;
+  if (!is_on_ || state.values.empty()) return;
   scale_ = value_of<double>(state, "scale");
   best_ = state.values.count("best") > 0 ? value_of<double>(state, "best")
           : options_.mode == "max"       ? -kInfinity

@@ -25,6 +25,7 @@ class Plateau {
   bool is_on() const { return is_on_; }
 
   State state() const;
+  // An empty state is that of another schedule: the factor begins anew.
   void load(const State& state);
 
  private:

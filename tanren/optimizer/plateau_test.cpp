@@ -35,9 +35,13 @@ TEST(Plateau, an_unplanned_mode_is_refused) {
   EXPECT_THROW(Plateau({.kind = "reduce_on_plateau"}, kPlateauPeak), ConfigError);
 }
 
-TEST(Plateau, a_state_of_another_schedule_is_refused) {
+TEST(Plateau, a_damaged_state_is_refused_and_that_of_another_schedule_is_none) {
   Plateau plateau(plateau_cases()[0].second, kPlateauPeak);
-  EXPECT_THROW(plateau.load({}), CheckpointError);
+  State damaged;
+  damaged.values["num_bad"] = int64_t{1};
+  EXPECT_THROW(plateau.load(damaged), CheckpointError);
+  plateau.load({});
+  EXPECT_EQ(plateau.scale(), 1);
 }
 
 TEST(Plateau, of_another_schedule_stays_at_one_and_has_no_state) {

@@ -13,6 +13,7 @@ constexpr double kMaxScale = 0x1p120;
 
 LossScaler::LossScaler(const PrecisionPlan& plan)
     : scaling_(plan.scaling),
+      first_scale_(plan.find_initial_scale ? 0.0 : plan.initial_scale),
       growth_factor_(plan.growth_factor),
       backoff_factor_(plan.backoff_factor),
       growth_interval_(plan.growth_interval),
@@ -45,8 +46,14 @@ void LossScaler::set_searched(double scale) {
   wants_search_ = false;
 }
 
+std::string LossScaler::kind() const {
+  return scaling_ == Scaling::none ? "none" : scaling_ == Scaling::fixed ? "static" : "dynamic";
+}
+
 State LossScaler::state() const {
   State state;
+  state.values["scaling"] = kind();
+  state.values["first_scale"] = first_scale_;
   state.values["scale"] = scale_;
   state.values["quiet_steps"] = quiet_steps_;
   state.values["wants_search"] = wants_search_;
@@ -54,7 +61,14 @@ State LossScaler::state() const {
 }
 
 void LossScaler::load(const State& state) {
-  scale_ = value_of<double>(state, "scale");
+  if (scaling_ == Scaling::none) return;
+  const bool says_kind = state.values.count("scaling") > 0;  // older checkpoints do not
+  if (says_kind && (value_of<std::string>(state, "scaling") != kind() ||
+                    value_of<double>(state, "first_scale") != first_scale_)) {
+    return;
+  }
+  scale_ =
+      std::max(value_of<double>(state, "scale"), scaling_ == Scaling::dynamic ? min_scale_ : 0);
   quiet_steps_ = value_of<int64_t>(state, "quiet_steps");
   wants_search_ = value_of<bool>(state, "wants_search");
 }

@@ -10,6 +10,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
+
 namespace tanren {
 
 class LossScaler {
@@ -31,10 +33,15 @@ class LossScaler {
   void set_searched(double scale);
 
   State state() const;
+  // A scale that was found under another kind of scaling, or from another first scale, is not taken:
+  // then it begins anew.
   void load(const State& state);
 
  private:
+  std::string kind() const;
+
   Scaling scaling_;
+  double first_scale_;  // 0: to be searched for
   double growth_factor_;
   double backoff_factor_;
   int64_t growth_interval_;

@@ -87,6 +87,41 @@ TEST(LossScaler, state_round_trip_keeps_the_quiet_count) {
   EXPECT_EQ(other.scale(), 16);
 }
 
+// A run goes on in another precision: what was found in the one is no scale for the other.
+TEST(LossScaler, takes_no_scale_of_another_kind_or_from_another_first_scale) {
+  PrecisionPlan none = dynamic_plan();
+  none.scaling = Scaling::none;
+  LossScaler grown(dynamic_plan());
+  for (int i = 0; i < 6; ++i) grown.update(Cause::none);
+  ASSERT_EQ(grown.scale(), 32);
+  LossScaler off(none);
+  off.load(grown.state());
+  EXPECT_EQ(off.scale(), 1);
+  LossScaler on(dynamic_plan());
+  on.load(off.state());
+  EXPECT_EQ(on.scale(), 8);
+  PrecisionPlan higher = dynamic_plan();
+  higher.initial_scale = 64;
+  LossScaler asked(higher);
+  asked.load(grown.state());
+  EXPECT_EQ(asked.scale(), 64);
+  PrecisionPlan floored = dynamic_plan();
+  floored.min_scale = 128;
+  LossScaler above(floored);
+  above.load(grown.state());
+  EXPECT_EQ(above.scale(), 128);
+}
+
+TEST(LossScaler, takes_the_scale_of_a_checkpoint_that_does_not_say_its_kind) {
+  LossScaler scaler(dynamic_plan());
+  State old = LossScaler(dynamic_plan()).state();
+  old.values.erase("scaling");
+  old.values.erase("first_scale");
+  old.values["scale"] = 16.0;
+  scaler.load(old);
+  EXPECT_EQ(scaler.scale(), 16);
+}
+
 TEST(LossScaler, scaled_multiplies_a_loss_for_own_loops) {
   EXPECT_EQ(LossScaler(dynamic_plan()).scaled(at::ones({})).item<float>(), 8.0f);
 }

@@ -1,6 +1,7 @@
 #include "tanren/run/connect.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/hash.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/config/identity.h"
 #include "tanren/plan/planner.h"
@@ -13,23 +14,13 @@ namespace tanren {
 
 namespace {
 
-// FNV-1a over the bytes of a tensor.
-uint64_t hash_of(const at::Tensor& tensor) {
-  const at::Tensor bytes = tensor.contiguous();
-  const auto* data = static_cast<const unsigned char*>(bytes.const_data_ptr());
-  uint64_t hash = 14695981039346656037ULL;
-  for (size_t i = 0; i < bytes.nbytes(); ++i) hash = (hash ^ data[i]) * 1099511628211ULL;
-  return hash;
-}
-
-void add_data(const std::string& name, const Dataset& data, Facts& facts) {
+void add_samples(const std::string& name, const Dataset& data, Facts& facts) {
   const int64_t size = data.size();
-  facts.emplace_back("samples of " + name, to_text(size));
   for (const int64_t index : {int64_t{0}, size / 3, size / 2, size - 1}) {
     const Collated sample = data.collate({index});
     for (const auto& [field, tensor] : sample.batch.fields) {
       facts.emplace_back(name + " sample " + to_text(index) + ", " + field + " with hash",
-                         std::to_string(hash_of(tensor)));
+                         hash_text(part_of(field, tensor).hash));
     }
   }
 }
@@ -48,12 +39,11 @@ void check_same_config(const std::shared_ptr<Communicator>& ranks, const RunConf
   DataParallel(ranks, {}).check_alike(values_of_all_ranks(config));
 }
 
-void check_same_data(const std::shared_ptr<Communicator>& ranks, const Dataset& train,
+void check_same_data(const std::shared_ptr<Communicator>& ranks, Facts facts, const Dataset& train,
                      const Dataset* eval) {
   if (ranks->world_size() == 1) return;
-  Facts facts;
-  add_data("data.train", train, facts);
-  if (eval != nullptr) add_data("data.eval", *eval, facts);
+  add_samples("data.train", train, facts);
+  if (eval != nullptr) add_samples("data.eval", *eval, facts);
   DataParallel(ranks, {}).check_alike(facts);
 }
 

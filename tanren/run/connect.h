@@ -37,9 +37,9 @@ auto with_ranks(const RunConfig& config, const World& world, const Work& work) {
   }
 }
 
-// ConfigError naming what differs in the data that the ranks have read: sizes, or samples looked at here
-// and there.
-void check_same_data(const std::shared_ptr<Communicator>& ranks, const Dataset& train,
+// ConfigError naming what differs in the data that the ranks have read: `facts` of them (origin.h), or
+// samples looked at here and there.
+void check_same_data(const std::shared_ptr<Communicator>& ranks, Facts facts, const Dataset& train,
                      const Dataset* eval);
 
 // Rank 0's checkpoint to go on from, seen by every rank. CheckpointError on each where some rank does

@@ -1,8 +1,11 @@
 #include "tanren/run/run.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/log.h"
+#include "tanren/base/names.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/comm/exchange.h"
+#include "tanren/config/identity.h"
 #include "tanren/config/write_config.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/memory/cpu_allocator.h"
@@ -17,6 +20,7 @@
 #include "tanren/run/check_data.h"
 #include "tanren/run/connect.h"
 #include "tanren/run/device.h"
+#include "tanren/run/origin.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/replicas.h"
 #include "tanren/run/run_folder.h"
@@ -33,6 +37,7 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <span>
 
 namespace tanren {
 
@@ -109,13 +114,16 @@ Fitted fit(Prepared& prepared) {
 namespace {
 
 // What the run folder keeps of the run, each cut back to `state`: what came after it was lost and
-// happens again.
+// happens again. `changes` are those of this start.
 std::vector<std::unique_ptr<Sink>> make_sinks(
     const RunFolder& folder, const RunState& state, const MetricsOptions& options,
-    std::vector<std::pair<std::string, std::string>> texts) {
+    std::span<const ConfigChange> changes, std::vector<std::pair<std::string, std::string>> texts) {
   std::vector<std::unique_ptr<Sink>> sinks;
   if (options.jsonl) {
     truncate_log(folder.log(), state.attempt);
+    for (const ConfigChange& change : changes) {
+      append_log(folder.log(), log_line(change, state.attempt + 1));
+    }
     sinks.push_back(make_jsonl_sink(folder.log()));
   }
   if (options.tensorboard) {
@@ -174,10 +182,13 @@ namespace {
 // What the ranks of a run share while it runs.
 struct Shared {
   const RunInput& input;
+  const RunConfig& config;  // the input's, with what earlier starts changed on request
   const Prepared& prepared;
   const Fitted& fitted;
   const RunFolder* folder = nullptr;  // of rank 0, else null
   std::optional<std::filesystem::path> checkpoint;
+  Origin origin;
+  size_t num_old_changes = 0;       // of origin.changes: they are in the log
   std::function<double()> elapsed;  // seconds since the process began
 };
 
@@ -210,14 +221,17 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   Surroundings surroundings{.train = *prepared.datasets.train,
                             .eval = prepared.datasets.eval.get(),
                             .checkpoints = shared.input.folder / "checkpoints",
-                            .config_toml = to_toml(shared.input.config),
-                            .plan_text = plan_text(plan)};
+                            .config_toml = to_toml(shared.config),
+                            .plan_text = plan_text(plan),
+                            .sinks = {},
+                            .origin = to_json(shared.origin)};
   const std::vector<std::string> ranks = rank_lines(parts);
   std::vector<std::unique_ptr<Sink>> own_sinks;
   if (is_first) {
-    own_sinks =
-        make_sinks(*shared.folder, state, plan.metrics,
-                   {{"config", surroundings.config_toml}, {"plan", surroundings.plan_text}});
+    const auto& changes = shared.origin.changes;
+    own_sinks = make_sinks(
+        *shared.folder, state, plan.metrics, std::span(changes).subspan(shared.num_old_changes),
+        {{"config", surroundings.config_toml}, {"plan", surroundings.plan_text}});
     for (const auto& sink : own_sinks) surroundings.sinks.push_back(sink.get());
     const auto& given = shared.input.sinks;
     surroundings.sinks.insert(surroundings.sinks.end(), given.begin(), given.end());
@@ -265,28 +279,58 @@ RunOutput run_replicas(const Shared& shared, Task first) {
   return output;
 }
 
+// The config of rank 0, as far as earlier starts changed it on request; its folder is seen by all.
+RunConfig agreed_config(Communicator& ranks, const RunFolder* folder, const RunInput& input) {
+  if (ranks.world_size() == 1) return folder->config();
+  const std::string mine = folder != nullptr ? join(folder->kept(), "\n") : "";
+  const std::string kept = gather_texts(ranks, mine)[0];
+  if (folder != nullptr) return folder->config();
+  RunConfig config = input.config;
+  std::vector<std::string> keys;
+  for (std::string_view rest = kept; !rest.empty();) keys.emplace_back(take_line(rest));
+  if (!keys.empty()) {
+    take_keys(config, config_of_folder(input.folder, {}, kinds_of(config)), keys);
+  }
+  return config;
+}
+
 RunOutput run_all(const RunInput& input, const Registry& registry,
                   const std::shared_ptr<Communicator>& ranks, std::function<double()> elapsed) {
   const bool is_first = ranks->rank() == 0;
-  const auto checkpoint =
-      agreed_checkpoint(*ranks, latest_checkpoint(input.folder / "checkpoints"));
-  Prepared prepared = prepare(input.config, registry, checkpoint.has_value(), input.folder);
-  check_same_data(ranks, *prepared.datasets.train, prepared.datasets.eval.get());
-  const Fitted fitted = fit(prepared);
+  // Under the lock, so that of starts that overlap none goes on from what another still writes.
   std::optional<RunFolder> folder;
+  if (is_first) folder.emplace(input.folder, input.config, input.requested);
+  const auto checkpoint =
+      agreed_checkpoint(*ranks, is_first ? folder->resume_from() : std::nullopt);
+  const RunConfig config = agreed_config(*ranks, folder ? &*folder : nullptr, input);
+  Prepared prepared = prepare(config, registry, checkpoint.has_value(), input.folder);
+  const Dataset& train = *prepared.datasets.train;
+  const Dataset* const eval = prepared.datasets.eval.get();
+  Origin origin{.data = data_facts(train, eval), .changes = {}};
+  check_same_data(ranks, origin.data, train, eval);
+  size_t num_old_changes = 0;
+  if (checkpoint) {
+    const Origin saved = read_origin(*checkpoint);
+    check_data_unchanged(*ranks, saved.data, origin.data, *checkpoint);
+    origin.changes = changes_until(*checkpoint, config);
+    num_old_changes = saved.changes.size();
+  }
+  const Fitted fitted = fit(prepared);
+  add_changes(prepared.plan, origin.changes);
   if (is_first) {
-    folder.emplace(input.folder, input.config);
-    if (!folder->resume_from()) {
-      keep_start(folder->path(), input.config, prepared.config.model,
-                 prepared.datasets.train->info());
-    }
+    folder->begin();
+    for (size_t i = num_old_changes; i < origin.changes.size(); ++i) log(told(origin.changes[i]));
+    if (!checkpoint) keep_start(folder->path(), config, prepared.config.model, train.info());
     folder->write("plan.txt", plan_text(prepared.plan));
   }
   const Shared shared{.input = input,
+                      .config = config,
                       .prepared = prepared,
                       .fitted = fitted,
                       .folder = is_first ? &*folder : nullptr,
                       .checkpoint = checkpoint,
+                      .origin = std::move(origin),
+                      .num_old_changes = num_old_changes,
                       .elapsed = std::move(elapsed)};
   Task task = std::move(prepared.task);
   if (prepared.plan.parallel.replicas > 1) return run_replicas(shared, std::move(task));
@@ -319,19 +363,29 @@ RunOutput run(const RunInput& input, const Registry& registry) {
   }
 }
 
+namespace {
+
+// What a start would be, in `folder` where one is given.
+std::pair<Prepared, Fitted> next_start(const RunConfig& config, const Registry& registry,
+                                       const std::filesystem::path& folder) {
+  const auto checkpoint = folder.empty() ? std::nullopt : latest_checkpoint(folder / "checkpoints");
+  Prepared prepared = prepare(config, registry, checkpoint.has_value(), folder);
+  Fitted fitted = fit(prepared);
+  if (checkpoint) add_changes(prepared.plan, changes_until(*checkpoint, config));
+  return {std::move(prepared), std::move(fitted)};
+}
+
+}  // namespace
+
 Plan plan_only(const RunConfig& config, const Registry& registry,
                const std::filesystem::path& folder) {
-  const bool goes_on = !folder.empty() && latest_checkpoint(folder / "checkpoints").has_value();
-  Prepared prepared = prepare(config, registry, goes_on, folder);
-  return fit(prepared).plan;
+  return next_start(config, registry, folder).first.plan;
 }
 
 PlannedMemory plan_memory_of(const RunConfig& config, const Registry& registry,
                              const std::filesystem::path& folder) {
-  const bool goes_on = !folder.empty() && latest_checkpoint(folder / "checkpoints").has_value();
-  Prepared prepared = prepare(config, registry, goes_on, folder);
-  const Fitted fitted = fit(prepared);
-  return {fitted.plan, memory_outlook(prepared.fit, fitted)};
+  const auto [prepared, fitted] = next_start(config, registry, folder);
+  return {prepared.plan, memory_outlook(prepared.fit, fitted)};
 }
 
 }  // namespace tanren

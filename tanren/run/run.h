@@ -23,7 +23,10 @@ namespace tanren {
 
 struct RunInput {
   RunConfig config;
-  std::filesystem::path folder;             // of the run
+  std::filesystem::path folder;  // of the run
+  // Keys whose value is asked for by this start (--set): what may change on request then does, where
+  // the folder's run goes on.
+  std::set<std::string> requested = {};
   std::vector<Sink*> sinks;                 // beside the log file's
   const std::atomic<bool>* stop = nullptr;  // set: save and stop
   // Of several processes: true before this one waits for the others, false once all have met; nobody

@@ -2,18 +2,22 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/config/identity.h"
 #include "tanren/config/read_config.h"
 #include "tanren/config/write_config.h"
+#include "tanren/run/origin.h"
 
 #include <nlohmann/json.hpp>
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -53,12 +57,6 @@ void reopen(const fs::path& folder) {
   write_file(summary, json.dump(2) + "\n");
 }
 
-// Of a config that was read: its kinds are known, whoever registered them.
-KnownKinds kinds_of(const RunConfig& config) {
-  return {std::vector{config.model.kind},
-          std::vector{config.data.train.kind, config.data.eval.kind}};
-}
-
 // An empty folder, or one whose first file could not be written.
 bool holds_only_a_lock(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -67,10 +65,19 @@ bool holds_only_a_lock(const fs::path& folder) {
   return true;
 }
 
+// Whether the open `descriptor` is what `path` names.
+bool is_file(int descriptor, const fs::path& path) {
+  struct stat open_file = {};
+  struct stat named = {};
+  return ::fstat(descriptor, &open_file) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
+}
+
 }  // namespace
 
-RunFolder::RunFolder(fs::path folder, const RunConfig& config) : path_(std::move(folder)) {
-  std::error_code error;
+RunFolder::RunFolder(fs::path folder, const RunConfig& config,
+                     const std::set<std::string>& requested)
+    : path_(std::move(folder)), config_(config) {
   const bool existed = fs::exists(path_);
   if (existed && !fs::is_directory(path_)) {
     throw InputError("[run] " + path_.string() + " is a file; name another folder with --out");
@@ -79,52 +86,105 @@ RunFolder::RunFolder(fs::path folder, const RunConfig& config) : path_(std::move
     throw InputError("[run] " + path_.string() +
                      " holds other files and no run; name another folder with --out");
   }
-  fs::create_directories(path_, error);
-  lock_ = error ? -1 : ::open((path_ / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) {
-    throw InputError("[run] cannot write to " + path_.string() + " (" +
-                     (error ? error.message() : std::string(std::strerror(errno))) +
-                     "); name another folder with --out");
-  }
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(lock_);
-    throw InputError(
-        "[run] " + path_.string() +
-        " is in use by another process; wait for it or name another folder with --out");
-  }
   try {
-    if (fs::exists(path_ / "config.toml")) {
-      const RunConfig before = config_of_folder(path_, {}, kinds_of(config));
-      const auto differing = differing_keys(before, config);
-      if (!differing.empty()) {
-        throw ConfigError("[run] " + path_.string() + " was made with another config (" +
-                          join(differing, "; ") +
-                          "); go back to it, or name another run.name or --out");
-      }
-      const std::string way = way_to_go_on(path_, before, config);
-      if (!way.empty()) {
-        throw ConfigError("[run] " + path_.string() + " is finished" +
-                          (way.front() == '(' ? " " : "") + way +
-                          ", or name another run.name or --out");
-      }
-      resume_from_ = latest_checkpoint(checkpoints());
-      reopen(path_);
-    }
-    RunConfig kept = config;
-    kept.run.stop_after.reset();  // of that session only
-    write("config.toml", to_toml(kept));
+    take_lock();
+    if (fs::exists(path_ / "config.toml")) go_on(requested);
   } catch (...) {
-    ::close(lock_);
+    leave();
     throw;
   }
 }
 
-RunFolder::~RunFolder() {
+RunFolder::~RunFolder() { leave(); }
+
+void RunFolder::take_lock() {
+  const fs::path lock = path_ / "lock";
+  const auto fail = [&](const std::string& why) {
+    throw InputError("[run] cannot write to " + path_.string() + " (" + why +
+                     "); name another folder with --out");
+  };
+  for (;;) {
+    for (fs::path at = path_.lexically_normal(); !at.empty() && !fs::exists(at);
+         at = at.parent_path()) {
+      if (at.has_filename()) made_.push_back(at);
+    }
+    std::error_code error;
+    fs::create_directories(path_, error);
+    if (error) fail(error.message());
+    made_lock_ = made_lock_ || !fs::exists(lock);
+    lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (lock_ < 0 && errno == ENOENT) continue;  // the one who made the folder took it away
+    if (lock_ < 0) fail(std::strerror(errno));
+    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+      made_lock_ = false;
+      made_.clear();
+      throw InputError(
+          "[run] " + path_.string() +
+          " is in use by another process; wait for it or name another folder with --out");
+    }
+    if (is_file(lock_, lock)) return;
+    ::close(lock_);  // of a file that was taken away meanwhile
+    lock_ = -1;
+  }
+}
+
+// The run that the folder has goes on.
+void RunFolder::go_on(const std::set<std::string>& requested) {
+  const RunConfig before = config_of_folder(path_, {}, kinds_of(config_));
+  resume_from_ = latest_checkpoint(checkpoints());
+  if (resume_from_) {
+    kept_ = overtaken_keys(changes_until(*resume_from_, before), before, config_, requested);
+    for (const KeyChange& stays : changes_on_request(config_, before)) {
+      if (std::find(kept_.begin(), kept_.end(), stays.key) == kept_.end()) continue;
+      tanren::log("[run] " + stays.key + " stays " + stays.now + ", as --set asked before; --set " +
+                  stays.key + "=" + stays.before + " goes back to what the config file says");
+    }
+    take_keys(config_, before, kept_);
+  }
+  const auto differing = differing_keys(before, config_, requested);
+  if (!differing.empty()) {
+    std::string sets;
+    for (const KeyChange& change : changes_on_request(before, config_)) {
+      sets += " --set " + change.key + "=" + change.now;
+    }
+    throw ConfigError("[run] " + path_.string() + " was made with another config (" +
+                      join(differing, "; ") + "); go back to it, " +
+                      (sets.empty() ? "" : "ask for the change with" + sets + ", ") +
+                      "or name another run.name or --out");
+  }
+  const std::string way = way_to_go_on(path_, before, config_);
+  if (!way.empty()) {
+    throw ConfigError("[run] " + path_.string() + " is finished" + (way.front() == '(' ? " " : "") +
+                      way + ", or name another run.name or --out");
+  }
+}
+
+void RunFolder::begin() {
+  began_ = true;
+  reopen(path_);
+  RunConfig kept = config_;
+  kept.run.stop_after.reset();  // of that session only
+  write("config.toml", to_toml(kept));
+}
+
+void RunFolder::leave() {
+  if (!began_) {
+    std::error_code ignored;
+    // The next one to lock this file sees that it is no longer the folder's.
+    if (made_lock_ && lock_ >= 0) fs::remove(path_ / "lock", ignored);
+    for (const fs::path& folder : made_) fs::remove(folder, ignored);  // unless something is in it
+  }
   if (lock_ >= 0) ::close(lock_);
+  lock_ = -1;
 }
 
 void RunFolder::write(const std::string& file, const std::string& text) const {
   write_file(path_ / file, text);
+}
+
+KnownKinds kinds_of(const RunConfig& config) {
+  return {std::vector{config.model.kind},
+          std::vector{config.data.train.kind, config.data.eval.kind}};
 }
 
 RunConfig config_of_folder(const fs::path& folder, const std::vector<std::string>& sets,

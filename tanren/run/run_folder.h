@@ -1,6 +1,6 @@
 // The run folder: config.toml (resolved), plan.txt, log.jsonl, summary.json, checkpoints/. One
-// process at a time holds it, by a lock on the file `lock`. A folder with an equal config goes on;
-// another config, or a finished run, is refused, and nothing is touched.
+// process at a time holds it, by a lock on the file `lock`, before it looks at anything in it. A folder
+// with an equal config goes on; another config, or a finished run, is refused, and nothing is touched.
 #pragma once
 
 #include "tanren/config/known_kinds.h"
@@ -8,15 +8,20 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 namespace tanren {
 
 class RunFolder {
  public:
-  // Opens or makes the folder for `config` and locks it. ConfigError: it belongs to another config
-  // (the keys are listed) or its run is finished; RunError-like InputError: in use, or unwritable.
-  RunFolder(std::filesystem::path folder, const RunConfig& config);
+  // Opens or makes the folder for `config` and locks it. `requested`: keys whose value this start asks
+  // for, so that those that may change on request do. ConfigError: it belongs to another config (the
+  // keys are listed) or its run is finished; RunError-like InputError: in use, or unwritable.
+  RunFolder(std::filesystem::path folder, const RunConfig& config,
+            const std::set<std::string>& requested = {});
+  // Until begin() nothing in the folder is changed, and one that was made here goes again.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -26,13 +31,31 @@ class RunFolder {
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   // The last complete checkpoint, if the folder was there before.
   const std::optional<std::filesystem::path>& resume_from() const { return resume_from_; }
+  // The config, and in it the values of kept().
+  const RunConfig& config() const { return config_; }
+  // Keys that an earlier start changed on request, and of which `config` has a value from before that.
+  const std::vector<std::string>& kept() const { return kept_; }
+  // Everything is there that the run needs: config.toml is written, and a finished run reopened.
+  void begin();
   void write(const std::string& file, const std::string& text) const;
 
  private:
+  void take_lock();
+  void go_on(const std::set<std::string>& requested);
+  void leave();
+
   std::filesystem::path path_;
+  RunConfig config_;
+  std::vector<std::string> kept_;
   std::optional<std::filesystem::path> resume_from_;
+  std::vector<std::filesystem::path> made_;  // folders that were not there, the deepest first
+  bool made_lock_ = false;
+  bool began_ = false;
   int lock_ = -1;
 };
+
+// Of a config that was read: its kinds are known, whoever registered them.
+KnownKinds kinds_of(const RunConfig& config);
 
 // The config of a run folder (its config.toml); ConfigError if it is none.
 RunConfig config_of_folder(const std::filesystem::path& folder,

@@ -6,6 +6,7 @@
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/guard/growth_watch.h"
 #include "tanren/memory/cache_release.h"
 #include "tanren/memory/cpu_allocator.h"
@@ -24,6 +25,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <functional>
 
 namespace tanren {
 
@@ -48,8 +50,38 @@ bool finished(const RunState& run, const Plan& plan) {
   return run.epoch + (used >= usable ? 1 : 0) >= *plan.length.epochs;
 }
 
+// What went wrong with `work` on some rank, empty: nothing. Returns once all ranks are through.
+std::string failure_of(const std::function<void()>& work, const Parts& parts) {
+  std::string failure;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    failure = first_line(error.what());
+  }
+  if (parts.parallel->alone()) return failure;
+  try {
+    for (const std::string& text : gather_texts(parts.parallel->communicator(), failure)) {
+      if (failure.empty()) failure = text;
+    }
+  } catch (const std::exception& error) {
+    if (failure.empty()) failure = first_line(error.what());
+  }
+  return failure;
+}
+
+// How the run in whose folder `checkpoints` lies goes on; empty where that is no run folder.
+std::string way_on(const std::filesystem::path& checkpoints, const ParallelPlan& parallel) {
+  const auto folder = checkpoints.parent_path();
+  if (checkpoints.empty() || !std::filesystem::exists(folder / "config.toml")) return "";
+  const bool launched =
+      parallel.launcher == "tanren launch" && parallel.local_ranks == parallel.world_size;
+  return std::string("; then go on behind that batch: tanren ") +
+         (launched ? "launch -n " + std::to_string(parallel.world_size) + " " : "") + "run " +
+         folder.string() + " --set optimizer.learning_rate=…";
+}
+
 [[noreturn]] void halt(const StepReport& report, const ObjectiveReport& objective, const Plan& plan,
-                       const std::filesystem::path& checkpoint) {
+                       const std::filesystem::path& checkpoints, const std::string& unsaved) {
   const bool loss = objective.verdict.cause == Cause::nan_loss;
   const bool stop = (loss ? plan.guard.nan_loss : plan.guard.nan_gradient) == "stop";
   std::string line = "[guard] step " + std::to_string(objective.step + 1) + " (attempt " +
@@ -58,9 +90,11 @@ bool finished(const RunState& run, const Plan& plan) {
   if (!stop)
     line += ", " + std::to_string(plan.guard.max_skips) + " skips in a row (guard.max_skips)";
   if (!report.culprit.empty()) line += " in " + report.culprit;
-  line += "; nothing was applied; last checkpoint: " +
-          (checkpoint.empty() ? std::string("none") : checkpoint.string());
-  throw RunError(line + "; lower the learning rate, clip, or look at that data");
+  const auto last = checkpoints.empty() ? std::nullopt : latest_checkpoint(checkpoints);
+  line += "; nothing was applied; last checkpoint: " + (last ? last->string() : "none");
+  if (!unsaved.empty()) line += ", one of this state could not be written (" + unsaved + ")";
+  throw RunError(line + "; lower the learning rate, clip, or look at that data" +
+                 (last ? way_on(checkpoints, plan.parallel) : ""));
 }
 
 bool counted_nothing(const StepReport& report) {
@@ -107,7 +141,7 @@ bool writes_together(const Parts& parts) {
 }  // namespace
 
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
-                                      const Surroundings& surroundings) {
+                                      const Surroundings& surroundings, int64_t spared) {
   for (Sink* sink : surroundings.sinks) sink->flush();
   Snapshot snapshot;
   snapshot.model.tensors = run.model_tensors();
@@ -116,10 +150,11 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   snapshot.run = run.run_state();
   snapshot.config_toml = surroundings.config_toml;
   snapshot.plan_text = surroundings.plan_text;
+  snapshot.origin = surroundings.origin;
   std::vector<int64_t> best;
   for (const auto& ranked : run.selection.best) best.push_back(ranked.step);
   const auto& checkpoints = surroundings.checkpoints;
-  const int64_t keep = parts.plan.checkpoint.keep;
+  const int64_t keep = parts.plan.checkpoint.keep + spared;
   if (!writes_together(parts)) {
     return write_checkpoint(checkpoints, run.step(), snapshot, keep, best);
   }
@@ -175,9 +210,9 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (estimates) estimate_statistics(run, parts, surroundings.train);
   };
   const bool is_first = parts.parallel->is_first();
-  const auto checkpoint = [&] {
+  const auto checkpoint = [&](int64_t spared = 0) {
     if ((is_first || writes_together(parts)) && !surroundings.checkpoints.empty()) {
-      result.checkpoint = save_checkpoint(run, parts, surroundings);
+      result.checkpoint = save_checkpoint(run, parts, surroundings, spared);
     }
   };
   run.selection.adopt(plan);
@@ -241,8 +276,9 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     tell(*report, &Sink::step);
     for (const auto& objective : report->objectives) {
       if (objective.verdict.action == Action::halt) {
-        for (Sink* sink : surroundings.sinks) sink->flush();
-        halt(*report, objective, plan, result.checkpoint);
+        // The state is good: the refused update is not in it, and its batch is behind it.
+        const std::string unsaved = failure_of([&] { checkpoint(/*spared=*/1); }, parts);
+        halt(*report, objective, plan, surroundings.checkpoints, unsaved);
       }
     }
     uncounted = counted_nothing(*report) ? uncounted + 1 : 0;

@@ -26,6 +26,7 @@ struct Surroundings {
   std::string config_toml;            // stored in each checkpoint
   std::string plan_text;
   std::vector<Sink*> sinks;
+  std::string origin = {};  // stored in each checkpoint, too (checkpoint.h)
 };
 
 enum class Ending { finished, stopped, interrupted };  // length reached, run.stop_after, stop flag
@@ -49,14 +50,16 @@ struct LoopResult {
 };
 
 // Where ranks share the optimizer's state, every rank calls it at the same time.
-// Writes run's checkpoint under surroundings.checkpoints and returns its folder.
+// Writes run's checkpoint under surroundings.checkpoints and returns its folder. So many older ones stay
+// beyond those of checkpoint.keep.
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
-                                      const Surroundings& surroundings);
+                                      const Surroundings& surroundings, int64_t spared = 0);
 
 // This rank's shares of the batches of `dataset` from the run's cursor on, as the plan wants them.
 Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset);
 
-// Throws RunError when the guard halts: the line names step, cause, culprit and last checkpoint.
+// Throws RunError when the guard halts: the line names step, cause, culprit and the checkpoint of the state
+// then, which is written first: nothing of the refused update is in it.
 LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& surroundings);
 
 }  // namespace tanren

@@ -326,7 +326,9 @@ global_batch = 4
   EXPECT_NE(result.output.find("[guard] step 1 (attempt 1): non-finite loss in microbatch 0"),
             std::string::npos)
       << result.output;
-  EXPECT_NE(result.output.find("last checkpoint: none"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("last checkpoint: runs/value/checkpoints/step-0"),
+            std::string::npos)
+      << result.output;
 }
 
 TEST_F(Cli, a_second_process_on_a_run_folder_is_refused) {

@@ -438,7 +438,12 @@ class Options : public ::testing::Test {
         "[data.train]\nkind = \"csv\"\npath = \"rows.csv\"\nclasses = 3\n"
         "[data.eval]\nkind = \"csv\"\npath = \"rows.csv\"\nclasses = 3\n"
         "[batch]\nglobal_batch = 5\n[precision]\nmode = \"fp32\"\n";
-    return parse_config(text, "options.toml", folder_.path(), sets, ModelRegistry().kinds());
+    const fs::path before = fs::current_path();
+    fs::current_path(folder_.path());  // the paths of `sets` are relative to it
+    RunConfig config =
+        parse_config(text, "options.toml", folder_.path(), sets, ModelRegistry().kinds());
+    fs::current_path(before);
+    return config;
   }
 
   static std::string outcome(const RunConfig& config, Row::Seen seen) {

@@ -317,8 +317,8 @@ TEST_F(Launched, other_data_on_a_rank_are_named) {
                 "\\[parallel\\] rank 1 has " + of_1 + ", rank 0 has " + of_0 + "; start .*");
   };
   differs("1,2,0\n3,4,1\n", "samples of data.train 2", "samples of data.train 4");
-  differs("1,2,0\n3,4,1\n5,6,0\n7,9,1\n", "data.train sample 3, inputs with hash [0-9]+",
-          "data.train sample 3, inputs with hash [0-9]+");
+  differs("1,2,0\n3,4,1\n5,6,0\n7,9,1\n", "inputs of data.train [0-9a-f]{16}",
+          "inputs of data.train [0-9a-f]{16}");
 }
 
 TEST_F(Launched, what_one_rank_refuses_ends_all) {

@@ -1,0 +1,143 @@
+#include "tanren/run/origin.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/hash.h"
+#include "tanren/base/text.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/comm/exchange.h"
+#include "tanren/run/run_folder.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+namespace tanren {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+void add_facts(const std::string& name, const Dataset& data, Facts& facts) {
+  facts.emplace_back("samples of " + name, to_text(data.size()));
+  for (const DataPart& part : data.parts()) {
+    facts.emplace_back(part.name + " of " + name, hash_text(part.hash));
+  }
+}
+
+const std::string* find(const Facts& facts, const std::string& name) {
+  const auto found = std::find_if(facts.begin(), facts.end(),
+                                  [&](const auto& fact) { return fact.first == name; });
+  return found == facts.end() ? nullptr : &found->second;
+}
+
+// TOML text is JSON for all but texts that are not set.
+Json json_of(const std::string& toml) {
+  Json json = Json::parse(toml, nullptr, /*allow_exceptions=*/false);
+  return json.is_discarded() ? Json(toml) : json;
+}
+
+}  // namespace
+
+Facts data_facts(const Dataset& train, const Dataset* eval) {
+  Facts facts;
+  add_facts("data.train", train, facts);
+  if (eval != nullptr) add_facts("data.eval", *eval, facts);
+  return facts;
+}
+
+std::string to_json(const Origin& origin) {
+  Json data = Json::object(), changes = Json::array();
+  for (const auto& [name, value] : origin.data) data[name] = value;
+  for (const auto& [step, key] : origin.changes) {
+    changes.push_back({{"step", step}, {"key", key.key}, {"before", key.before}, {"now", key.now}});
+  }
+  return Json{{"data", data}, {"changes", changes}}.dump(1) + "\n";
+}
+
+Origin read_origin(const fs::path& step_folder) {
+  const std::string text = origin_of(step_folder);
+  if (text.empty()) return {};
+  Origin origin;
+  try {
+    const Json json = Json::parse(text);
+    for (const auto& [name, value] : json.at("data").items()) {
+      origin.data.emplace_back(name, value.get<std::string>());
+    }
+    for (const auto& change : json.at("changes")) {
+      origin.changes.push_back(
+          {change.at("step").get<int64_t>(),
+           {change.at("key").get<std::string>(), change.at("before").get<std::string>(),
+            change.at("now").get<std::string>()}});
+    }
+  } catch (const Json::exception&) {
+    throw CheckpointError("[checkpoint] " + (step_folder / "origin.json").string() +
+                          " is damaged; use an older step folder, or a copy of this one");
+  }
+  return origin;
+}
+
+void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& now,
+                          const fs::path& step_folder) {
+  for (const auto& [name, value] : now) {
+    const std::string* before = find(saved, name);
+    if (before == nullptr || *before == value) continue;
+    const bool is_count = name.starts_with("samples of ");
+    const std::string what =
+        is_count ? value + " " + name + ", " + step_folder.string() + " was made with " + *before
+                 : name + " are not those that " + step_folder.string() + " was made with";
+    if (ranks.world_size() > 1) settle(ranks);
+    throw DataError("[data] " + what + "; put these data back, or start another run (run.name)");
+  }
+}
+
+std::vector<ConfigChange> changes_until(const fs::path& step_folder, const RunConfig& config) {
+  std::vector<ConfigChange> changes = read_origin(step_folder).changes;
+  const RunConfig written = config_of_folder(step_folder, {}, kinds_of(config));
+  for (auto& change : changes_on_request(written, config)) {
+    changes.push_back({step_of(step_folder), std::move(change)});
+  }
+  return changes;
+}
+
+std::vector<std::string> overtaken_keys(const std::vector<ConfigChange>& changes,
+                                        const RunConfig& before, const RunConfig& now,
+                                        const std::set<std::string>& requested) {
+  std::vector<std::string> keys;
+  for (const KeyChange& difference : changes_on_request(before, now)) {
+    const bool had_it = std::any_of(changes.begin(), changes.end(), [&](const auto& change) {
+      return change.key.key == difference.key && change.key.before == difference.now;
+    });
+    if (had_it && requested.count(difference.key) == 0) keys.push_back(difference.key);
+  }
+  return keys;
+}
+
+std::string told(const ConfigChange& change) {
+  return "[run] " + change.key.key + " is " + change.key.now + " after step " +
+         to_text(change.step) + ", " + change.key.before + " until then";
+}
+
+void add_changes(Plan& plan, const std::vector<ConfigChange>& changes) {
+  for (const auto& [step, key] : changes) {
+    const std::string change = "at step " + to_text(step) + ": " + key.before + " → " + key.now;
+    const auto line = std::find_if(plan.lines.begin(), plan.lines.end(),
+                                   [&](const PlanLine& known) { return known.key == key.key; });
+    if (line == plan.lines.end()) {
+      plan.lines.push_back({key.key, key.now, Source::asked, "changed " + change});
+    } else {
+      line->value = key.now;
+      line->reason += "; " + change;
+    }
+  }
+}
+
+std::string log_line(const ConfigChange& change, int64_t from_attempt) {
+  const Json values{{"before", json_of(change.key.before)}, {"now", json_of(change.key.now)}};
+  return Json{{"from_attempt", from_attempt},
+              {"step", change.step},
+              {"changed", {{change.key.key, values}}}}
+      .dump();
+}
+
+}  // namespace tanren

@@ -1,0 +1,104 @@
+#include "tanren/run/run_folder.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/file.h"
+#include "tanren/base/testing.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+namespace tanren {
+namespace {
+
+namespace fs = std::filesystem;
+
+RunConfig config_of(int64_t seed = 0) {
+  RunConfig config;
+  config.run.steps = 4;
+  config.run.seed = seed;
+  config.model.kind = "mlp";
+  config.data.train.kind = "synthetic";
+  config.data.train.fields = {"inputs: float[3] in [-1, 1]", "labels: int[] in [0, 2]"};
+  config.data.train.samples = 8;
+  return config;
+}
+
+class RunFolderOf : public ::testing::Test {
+ protected:
+  fs::path at(const std::string& name) const { return folder_.path() / name; }
+  std::string refusal(const fs::path& folder, const RunConfig& config) const {
+    return testing::error_of<InputError>([&] { RunFolder taken(folder, config); });
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(RunFolderOf, one_start_is_refused_to_another_from_before_it_begins) {
+  RunFolder first(at("run"), config_of());
+  TANREN_EXPECT_CONTAINS(refusal(at("run"), config_of()), "is in use by another process");
+  EXPECT_TRUE(fs::exists(at("run/lock")));  // the one who is refused takes nothing away
+  first.begin();
+  TANREN_EXPECT_CONTAINS(refusal(at("run"), config_of()), "is in use by another process");
+}
+
+TEST_F(RunFolderOf, a_start_that_never_begins_is_gone_with_the_folders_that_it_made) {
+  { const RunFolder unused(at("a/b/c"), config_of()); }
+  EXPECT_FALSE(fs::exists(at("a")));
+  fs::create_directory(at("mine"));
+  { const RunFolder unused(at("mine/run"), config_of()); }
+  { const RunFolder unused(at("mine"), config_of()); }
+  EXPECT_TRUE(fs::is_empty(at("mine")));
+}
+
+TEST_F(RunFolderOf, a_run_whose_next_start_never_begins_or_is_refused_is_as_it_was) {
+  RunFolder(at("run"), config_of()).begin();
+  fs::create_directory(at("run/tensorboard"));
+  const std::string summary = R"({"status": "finished"})",
+                    before = read_file(at("run/config.toml"));
+  folder_.file("run/summary.json", summary);
+  RunConfig longer = config_of();
+  longer.run.steps = 9;
+  { const RunFolder unused(at("run"), longer); }
+  TANREN_EXPECT_CONTAINS(refusal(at("run"), config_of(1)), "another config (run.seed: 0 → 1)");
+  TANREN_EXPECT_CONTAINS(refusal(at("run"), config_of()), "is finished; raise run.steps");
+  EXPECT_EQ(read_file(at("run/config.toml")), before);
+  EXPECT_EQ(read_file(at("run/summary.json")), summary);
+  RunFolder(at("run"), longer).begin();
+  TANREN_EXPECT_CONTAINS(read_file(at("run/config.toml")), "steps = 9");
+  TANREN_EXPECT_CONTAINS(read_file(at("run/summary.json")), "stopped");
+}
+
+// The folder's maker gives up after another start has opened the lock file and before it locks it: what
+// that one then locks is no longer the folder's, and it must make its own.
+TEST_F(RunFolderOf, a_lock_on_a_file_that_was_taken_away_is_none) {
+  auto maker = std::make_unique<RunFolder>(at("run"), config_of());
+  const int stale = ::open(at("run/lock").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(stale, 0);
+  maker.reset();
+  ASSERT_EQ(::flock(stale, LOCK_EX | LOCK_NB), 0);
+  RunFolder next(at("run"), config_of());
+  EXPECT_TRUE(fs::exists(at("run/lock")));
+  ::close(stale);
+  TANREN_EXPECT_CONTAINS(refusal(at("run"), config_of()), "is in use by another process");
+}
+
+TEST_F(RunFolderOf, what_may_change_on_request_does_where_it_is_requested_and_there_alone) {
+  RunFolder(at("run"), config_of()).begin();
+  RunConfig other = config_of();
+  other.clip.norm = 1;
+  other.optimizer.learning_rate = 0.5;
+  const std::string refused = refusal(at("run"), other);
+  TANREN_EXPECT_CONTAINS(refused,
+                         "(optimizer.learning_rate: 0.001 → 0.5; clip.norm: 0.0 → 1.0); go back to "
+                         "it, ask for the change with --set optimizer.learning_rate=0.5 --set "
+                         "clip.norm=1.0, or name another");
+  EXPECT_THROW(RunFolder(at("run"), other, {"clip.norm"}), ConfigError);
+  RunFolder(at("run"), other, {"clip.norm", "optimizer.learning_rate"}).begin();
+  EXPECT_NO_THROW(RunFolder(at("run"), other));
+  other.optimizer.beta1 = 0.5;
+  EXPECT_THROW(RunFolder(at("run"), other, {"optimizer.beta1"}), ConfigError);
+}
+
+}  // namespace
+}  // namespace tanren

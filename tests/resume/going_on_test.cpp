@@ -1,0 +1,373 @@
+// A run folder that goes on, as a user meets it (issue 21): on other data it is refused, on moved data it
+// is not; what the guard ended goes on, with what its message advises; and of two starts that overlap
+// the second is refused before it looks at anything.
+#include "tanren/base/file.h"
+#include "tanren/base/testing.h"
+#include "tests/support/child.h"
+#include "tests/support/shell.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <regex>
+#include <sstream>
+#include <thread>
+
+namespace tanren::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr auto kPatience = std::chrono::milliseconds(120'000);
+
+class GoingOn : public ::testing::Test {
+ protected:
+  GoingOn() {
+    folder_.file("run.toml", config("train.csv", "eval.csv"));
+    folder_.file("train.csv", rows(24));
+    folder_.file("eval.csv", rows(9));
+  }
+
+  static std::string config(const std::string& train, const std::string& eval) {
+    return "[run]\nsteps = 8\nthreads = 1\nseed = 3\n[model]\nkind = \"mlp\"\nhidden = [8]\n"
+           "[data.train]\nkind = \"csv\"\npath = \"" +
+           train + "\"\nclasses = 3\n[data.eval]\nkind = \"csv\"\npath = \"" + eval +
+           "\"\nclasses = 3\n[batch]\nglobal_batch = 4\n[precision]\nmode = \"fp32\"\n"
+           "[evaluate]\nevery = 4\n";
+  }
+  static std::string rows(int count, int first_label = 0) {
+    std::string text = "label,a,b\n";
+    for (int i = 0; i < count; ++i) {
+      const int label = i == 0 ? first_label : i % 3;
+      text += std::to_string(label) + "," + std::to_string(i) + ",0.5\n";
+    }
+    return text;
+  }
+  // Regression whose batches `bad` (of four rows, from 0) have an infinite loss; in their order.
+  void write_values(int batches, const std::vector<int>& bad) const {
+    std::string text = "label,a,b\n";
+    for (int i = 0; i < 4 * batches; ++i) {
+      const bool is_bad = std::find(bad.begin(), bad.end(), i / 4) != bad.end();
+      text += is_bad ? "0,3e38,3e38\n" : std::to_string(i % 3) + "," + std::to_string(i) + ",0.5\n";
+    }
+    folder_.file("values.csv", text);
+    folder_.file(
+        "values.toml",
+        "[run]\nsteps = 6\nthreads = 1\nseed = 3\n[model]\nkind = \"mlp\"\nloss = \"mse\"\n"
+        "hidden = [8]\n[data]\nshuffle = false\n[data.train]\nkind = \"csv\"\n"
+        "path = \"values.csv\"\nlabel_type = \"value\"\n[batch]\nglobal_batch = 4\n"
+        "[precision]\nmode = \"fp32\"\n");
+  }
+
+  fs::path at(const std::string& name) const { return folder_.path() / name; }
+  ShellResult tanren(const std::string& arguments) const {
+    return shell(std::string(TANREN_BINARY) + " " + arguments, folder_.path());
+  }
+  void stop_after(const std::string& out, int steps, const std::string& more = "") const {
+    const auto result = tanren("run run.toml --quiet --out " + out +
+                               " --set run.stop_after=" + std::to_string(steps) + " " + more);
+    ASSERT_EQ(result.code, 0) << result.output;
+  }
+  void expect_code(const std::string& arguments, int code, const std::vector<std::string>& parts) {
+    const auto result = tanren(arguments);
+    EXPECT_EQ(result.code, code) << arguments << "\n" << result.output;
+    for (const auto& part : parts) TANREN_EXPECT_CONTAINS(result.output, part);
+  }
+  std::vector<nlohmann::json> log(const std::string& out) const {
+    std::vector<nlohmann::json> lines;
+    std::istringstream text(read_file(at(out) / "log.jsonl"));
+    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+  nlohmann::json last_attempt(const std::string& out) const {
+    const auto lines = log(out);
+    return *std::find_if(lines.rbegin(), lines.rend(),
+                         [](const auto& line) { return line.contains("attempt"); });
+  }
+  // The log without what is not repeatable.
+  std::string plain_log(const std::string& out) const {
+    static const std::regex timing(R"(,"timing":\{[^}]*\})");
+    return std::regex_replace(read_file(at(out) / "log.jsonl"), timing, "");
+  }
+  std::string weights(const std::string& out) const {
+    return read_file(at(out) / "model.safetensors");
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(GoingOn, on_other_training_data_is_refused_and_names_what_differs) {
+  stop_after("out", 2);
+  const std::string before = read_file(at("out") / "log.jsonl");
+  folder_.file("train.csv", rows(23));
+  expect_code("run out --quiet", 2,
+              {"[data] 23 samples of data.train, ", "was made with 24", "run.name"});
+  folder_.file("train.csv", rows(24, /*first_label=*/1));
+  expect_code("run out --quiet", 2, {"[data] labels of data.train are not those that"});
+  std::string other = rows(24);
+  folder_.file("train.csv", other.replace(other.find("0.5"), 3, "0.6"));
+  expect_code("run run.toml --out out --quiet", 2,
+              {"[data] inputs of data.train are not those that"});
+  EXPECT_EQ(read_file(at("out") / "log.jsonl"), before);
+  folder_.file("train.csv", rows(24));  // put back: written anew, the same
+  expect_code("run out --quiet", 0, {});
+}
+
+TEST_F(GoingOn, on_other_evaluation_data_is_refused_and_evaluating_on_them_is_not) {
+  stop_after("out", 5);
+  folder_.file("eval.csv", rows(10));
+  expect_code("run out --quiet", 2, {"[data] 10 samples of data.eval, "});
+  expect_code("eval out", 0, {});
+}
+
+TEST_F(GoingOn, on_other_files_of_text_is_refused_and_where_they_lie_counts_nothing) {
+  fs::create_directory(at("texts"));
+  folder_.file("texts/a.txt", std::string(300, 'a'));
+  folder_.file("texts/b.txt", std::string(300, 'b'));
+  folder_.file("text.toml",
+               "[run]\nsteps = 6\nthreads = 1\n[model]\nkind = \"lstm\"\ntask = \"next_token\"\n"
+               "hidden_size = 8\n[data.train]\nkind = \"text\"\npath = \"texts\"\ncontext = 10\n"
+               "[batch]\nglobal_batch = 4\n[precision]\nmode = \"fp32\"\n");
+  ASSERT_EQ(tanren("run text.toml --quiet --out out --set run.stop_after=2").code, 0);
+  fs::rename(at("texts/a.txt"), at("texts/c.txt"));
+  expect_code("run out --quiet", 2, {"[data] file names of data.train are not those that"});
+  fs::rename(at("texts/c.txt"), at("texts/a.txt"));
+  folder_.file("texts/a.txt", std::string(299, 'a') + "b");
+  expect_code("run out --quiet", 2, {"[data] contents of data.train are not those that"});
+  folder_.file("texts/a.txt", std::string(301, 'a'));
+  expect_code("run out --quiet", 2, {"[data] file sizes of data.train are not those that"});
+  folder_.file("texts/a.txt", std::string(300, 'a'));
+  fs::rename(at("texts"), at("moved"));
+  expect_code("run out --quiet --set data.train.path=moved", 0, {});
+}
+
+TEST_F(GoingOn, on_moved_data_is_the_same_run_with_the_same_numbers) {
+  ASSERT_EQ(tanren("run run.toml --quiet --out whole").code, 0);
+  stop_after("out", 3);
+  fs::create_directory(at("disk"));
+  fs::rename(at("train.csv"), at("disk/renamed.csv"));
+  expect_code("run out --quiet --set data.train.path=disk/renamed.csv --set run.stop_after=2", 0,
+              {});
+  fs::rename(at("eval.csv"), at("disk/eval.csv"));
+  folder_.file("disk/run.toml", config("renamed.csv", "eval.csv"));  // a whole project that moved
+  expect_code("run disk/run.toml --out out --quiet", 0, {});
+  EXPECT_EQ(plain_log("out"), plain_log("whole"));
+  EXPECT_EQ(weights("out"), weights("whole"));
+}
+
+TEST_F(GoingOn, a_path_that_is_typed_is_relative_to_where_it_is_typed) {
+  fs::create_directory(at("configs"));
+  folder_.file("configs/run.toml", config("none.csv", "../eval.csv"));
+  expect_code("run configs/run.toml --quiet --out out --set data.train.path=train.csv", 0, {});
+  expect_code("run configs/run.toml --quiet --out other --set data.train.path=../train.csv", 2,
+              {"../train.csv"});
+  // Weights, too.
+  expect_code(
+      "run configs/run.toml --quiet --out warm --set data.train.path=train.csv --set "
+      "model.init_from=out",
+      0, {});
+}
+
+TEST_F(GoingOn, the_batch_of_an_evaluation_may_change) {
+  ASSERT_EQ(tanren("run run.toml --quiet --out whole").code, 0);
+  stop_after("out", 3);
+  expect_code("run out --quiet --set evaluate.batch=2", 0, {});
+  EXPECT_EQ(weights("out"), weights("whole"));
+}
+
+TEST_F(GoingOn, after_a_halt_is_the_run_that_skipped_that_batch) {
+  write_values(8, {2});
+  const auto halted = tanren("run values.toml --quiet --out out");
+  EXPECT_EQ(halted.code, 1);
+  TANREN_EXPECT_CONTAINS(halted.output, "[guard] step 3 (attempt 3): non-finite loss");
+  TANREN_EXPECT_CONTAINS(halted.output, "last checkpoint: out/checkpoints/step-2");
+  TANREN_EXPECT_CONTAINS(halted.output, "tanren run out --set optimizer.learning_rate=");
+  expect_code("run out --quiet", 0, {});  // nothing is changed
+  expect_code("run values.toml --quiet --out skips --set guard.nan_loss=skip", 0, {});
+  EXPECT_EQ(weights("out"), weights("skips"));
+  const std::string log = plain_log("out");
+  EXPECT_EQ(std::regex_replace(log, std::regex("\"halt\""), "\"skip\""), plain_log("skips"));
+}
+
+TEST_F(GoingOn, after_a_halt_takes_other_settings_of_the_guard_and_counts_skips_anew) {
+  write_values(12, {2, 3, 4, 5});
+  const std::string skips = " --quiet --set guard.nan_loss=skip --set guard.max_skips=2";
+  expect_code("run values.toml --out out" + skips, 1, {"attempt 4", "2 skips in a row"});
+  expect_code("run values.toml --out out" + skips, 1, {"attempt 6", "2 skips in a row"});
+  expect_code("run values.toml --out out" + skips, 0, {});
+  expect_code("run values.toml --out more" + skips, 1, {"attempt 4"});
+  expect_code("run more --quiet --set guard.max_skips=9", 0, {});
+  EXPECT_EQ(weights("out"), weights("more"));
+}
+
+TEST_F(GoingOn, a_halt_before_the_first_update_keeps_the_start) {
+  write_values(4, {0});
+  expect_code("run values.toml --quiet --out out", 1, {"last checkpoint: out/checkpoints/step-0"});
+  expect_code("run out --quiet --set run.stop_after=3", 0, {});
+  EXPECT_EQ(last_attempt("out")["step"], 3);
+}
+
+TEST_F(GoingOn, a_halt_leaves_the_checkpoints_before_it) {
+  write_values(8, {4});
+  expect_code(
+      "run values.toml --quiet --out out --set checkpoint.every=2 --set checkpoint.keep=1 --set "
+      "run.steps=5",
+      1, {"step-4"});
+  write_values(8, {5});
+  expect_code(
+      "run values.toml --quiet --out late --set checkpoint.every=2 --set checkpoint.keep=1 --set "
+      "run.steps=7",
+      1, {"step-5"});
+  EXPECT_TRUE(fs::exists(at("late/checkpoints/step-4/COMPLETE")));
+}
+
+TEST_F(GoingOn, a_halt_that_cannot_be_saved_is_still_told_first) {
+  write_values(8, {2});
+  ASSERT_EQ(tanren("run values.toml --quiet --out out --set run.stop_after=1").code, 0);
+  fs::remove_all(at("out/checkpoints"));
+  folder_.file("out/checkpoints", "in the way");
+  expect_code("run out --quiet", 1,
+              {"[guard] step 3 (attempt 3): non-finite loss", "could not be written"});
+}
+
+TEST_F(GoingOn, rate_clip_and_precision_change_where_they_are_asked_for_and_nowhere_else) {
+  stop_after("out", 3);
+  const std::string other = "optimizer.learning_rate: 0.001 → 0.01";
+  folder_.file("edited.toml", read_file(at("run.toml")) + "[optimizer]\nlearning_rate = 0.01\n");
+  expect_code("run edited.toml --quiet --out out", 2,
+              {"another config (" + other, "--set optimizer.learning_rate=0.01"});
+  expect_code(
+      "run out --set optimizer.learning_rate=0.01 --set clip.norm=0.5 --set precision.mode=bf16 "
+      "--set run.stop_after=1",
+      0, {"optimizer.learning_rate is 0.01 after step 3, 0.001 until then"});
+  const auto lines = log("out");
+  const auto changed = [&](const std::string& key) {
+    return std::find_if(lines.begin(), lines.end(), [&](const auto& line) {
+      return line.contains("changed") && line["changed"].contains(key);
+    });
+  };
+  ASSERT_NE(changed("optimizer.learning_rate"), lines.end());
+  EXPECT_EQ((*changed("optimizer.learning_rate"))["changed"]["optimizer.learning_rate"]["now"],
+            0.01);
+  EXPECT_EQ((*changed("clip.norm"))["step"], 3);
+  EXPECT_EQ((*changed("precision.mode"))["changed"]["precision.mode"]["before"], "fp32");
+  EXPECT_EQ(last_attempt("out")["learning_rate"], 0.01);
+  TANREN_EXPECT_CONTAINS(read_file(at("out") / "plan.txt"), "changed at step 3: 0.001 → 0.01");
+  TANREN_EXPECT_CONTAINS(read_file(at("out") / "config.toml"), "learning_rate = 0.01");
+  // What defines the run otherwise stays so.
+  expect_code("run out --quiet --set optimizer.weight_decay=0.5", 2, {"another config"});
+  expect_code("run out --quiet --set precision.mode=fp64", 2,
+              {"another config (precision.mode: \"bf16\" → \"fp64\")"});
+}
+
+TEST_F(GoingOn, a_change_that_was_asked_for_lasts_whatever_starts_the_run_next) {
+  ASSERT_EQ(tanren("run run.toml --quiet --out low --set run.stop_after=3").code, 0);
+  ASSERT_EQ(tanren("run low --quiet --set optimizer.learning_rate=0.01").code, 0);
+  const std::string whole = plain_log("low");
+  stop_after("out", 3);
+  // Killed after the change and before the next checkpoint: the change happens once.
+  const std::string ask = " --quiet --set optimizer.learning_rate=0.01 --set run.stop_after=";
+  ASSERT_EQ(tanren("run out" + ask + "2").code, 0);
+  fs::remove_all(at("out/checkpoints/step-5"));
+  expect_code("plan out", 0, {"changed at step 3: 0.001 → 0.01"});
+  expect_code("run out --quiet --set run.stop_after=1", 0, {});
+  const auto result = tanren("run run.toml --quiet --out out --set run.stop_after=1");
+  EXPECT_EQ(result.code, 0) << result.output;
+  TANREN_EXPECT_CONTAINS(result.output,
+                         "[run] optimizer.learning_rate stays 0.01, as --set asked before");
+  expect_code("run out --quiet", 0, {});
+  EXPECT_EQ(plain_log("out"), whole);
+  EXPECT_EQ(weights("out"), weights("low"));
+  TANREN_EXPECT_CONTAINS(read_file(at("out") / "plan.txt"), "changed at step 3: 0.001 → 0.01");
+}
+
+TEST_F(GoingOn, a_change_can_be_taken_back) {
+  stop_after("out", 2);
+  ASSERT_EQ(tanren("run out --quiet --set clip.norm=0.1 --set run.stop_after=2").code, 0);
+  expect_code("run run.toml --quiet --out out --set clip.norm=0 --set run.stop_after=2", 0, {});
+  TANREN_EXPECT_CONTAINS(read_file(at("out") / "plan.txt"),
+                         "changed at step 2: 0.0 → 0.1; at step 4: 0.1 → 0.0");
+}
+
+// Every precision from every other, and a schedule with a state from one without.
+TEST_F(GoingOn, precision_and_schedule_change_from_any_to_any) {
+  for (const std::string from : {"fp32", "bf16", "fp16"}) {
+    for (const std::string to : {"fp32", "bf16", "fp16"}) {
+      if (from == to) continue;
+      const std::string out = from + "-" + to;
+      stop_after(out, 3, "--set precision.mode=" + from);
+      expect_code("run " + out + " --quiet --set precision.mode=" + to, 0, {});
+      const double scale = last_attempt(out)["loss_scale"];
+      EXPECT_EQ(scale > 1, to == "fp16") << out;
+    }
+  }
+  stop_after("plateau", 3);
+  const std::string plateau =
+      " --quiet --set schedule.kind=reduce_on_plateau --set run.stop_after=3";
+  expect_code("run plateau" + plateau, 0, {});
+  expect_code("run plateau --quiet --set schedule.kind=constant", 0, {});
+}
+
+TEST_F(GoingOn, a_start_holds_the_folder_before_it_chooses_its_checkpoint) {
+  const std::string program = TANREN_BINARY, out = at("out").string();
+  const std::vector<std::string> train = {program, "run",   at("run.toml").string(), "--out",
+                                          out,     "--set", "run.steps=1000000",     "--quiet"};
+  Child first(train);
+  const auto lines = [&] {
+    if (!fs::exists(at("out") / "log.jsonl")) return std::ptrdiff_t{0};
+    const std::string text = read_file(at("out") / "log.jsonl");
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (lines() < 5 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(5ms);
+  ASSERT_GE(lines(), 5);
+  // The second start waits for its data, if it comes so far, until the first has saved and gone.
+  const std::string pipe = at("train.csv").string();
+  fs::remove(pipe);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::vector<std::string> again = train;
+  again.insert(again.end(), {"--set", "run.stop_after=1"});
+  Child second(again);
+  int data = -1;
+  while (std::chrono::steady_clock::now() < end) {
+    data = ::open(pipe.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (data >= 0 || second.ended(20ms) >= 0) break;
+  }
+  first.signal(SIGTERM);
+  ASSERT_EQ(first.ended(kPatience), 130) << first.text();
+  const auto before = lines();
+  if (data >= 0) {
+    const std::string text = rows(24);
+    EXPECT_EQ(::write(data, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    ::close(data);
+  }
+  EXPECT_EQ(second.ended(kPatience), 2) << second.text();
+  TANREN_EXPECT_CONTAINS(second.text(), "in use by another process");
+  EXPECT_GE(lines(), before) << "the log was cut";
+}
+
+TEST_F(GoingOn, a_start_that_fails_before_it_begins_leaves_no_trace) {
+  stop_after("out", 2);
+  const std::string config = read_file(at("out/config.toml")), log = read_file(at("out/log.jsonl"));
+  const std::string plan = read_file(at("out/plan.txt"));
+  expect_code("run out --quiet --set data.train.path=none.csv --set clip.norm=1", 2, {"none.csv"});
+  EXPECT_EQ(read_file(at("out/config.toml")), config);
+  EXPECT_EQ(read_file(at("out/log.jsonl")), log);
+  EXPECT_EQ(read_file(at("out/plan.txt")), plan);
+  expect_code("run run.toml --quiet --out a/b/c --set data.train.path=none.csv", 2, {"none.csv"});
+  EXPECT_FALSE(fs::exists(at("a")));
+  fs::create_directory(at("empty"));
+  expect_code("run run.toml --quiet --out empty --set data.train.path=none.csv", 2, {"none.csv"});
+  EXPECT_TRUE(fs::exists(at("empty")));
+  EXPECT_FALSE(fs::exists(at("empty/lock")));
+}
+
+}  // namespace
+}  // namespace tanren::testing
