@@ -2,8 +2,11 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/log.h"
 #include "tanren/base/names.h"
+#include "tanren/base/temporary.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/step_folders.h"
 #include "tanren/config/identity.h"
 #include "tanren/config/read_config.h"
 #include "tanren/config/write_config.h"
@@ -59,12 +62,32 @@ KnownKinds kinds_of(const RunConfig& config) {
           std::vector{config.data.train.kind, config.data.eval.kind}};
 }
 
-// An empty folder, or one whose first file could not be written.
-bool holds_only_a_lock(const fs::path& folder) {
+// An empty folder, or one whose first file was not written to its end.
+bool is_as_good_as_empty(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename() != "lock") return false;
+    const std::string name = entry.path().filename().string();
+    if (name != "lock" && !is_temporary_name(name)) return false;
   }
   return true;
+}
+
+// False where another process has it. A file system without locks, as some network ones are, costs a
+// warning: most runs there are alone in their folder.
+bool take_lock(int lock, const fs::path& folder) {
+  while (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == EWOULDBLOCK) return false;
+    log("[run] cannot lock " + folder.string() + " (" + std::strerror(errno) +
+        "), so nothing keeps a second process out of it; start no other run there");
+    break;
+  }
+  return true;
+}
+
+// What a process that was killed left half-written.
+void remove_remains(const fs::path& folder) {
+  for (const auto& place : {folder, folder / "tokenizer"}) remove_leftovers(place);
+  remove_unfinished(folder / "checkpoints");
 }
 
 }  // namespace
@@ -75,18 +98,18 @@ RunFolder::RunFolder(fs::path folder, const RunConfig& config) : path_(std::move
   if (existed && !fs::is_directory(path_)) {
     throw InputError("[run] " + path_.string() + " is a file; name another folder with --out");
   }
-  if (existed && !fs::exists(path_ / "config.toml") && !holds_only_a_lock(path_)) {
+  if (existed && !fs::exists(path_ / "config.toml") && !is_as_good_as_empty(path_)) {
     throw InputError("[run] " + path_.string() +
                      " holds other files and no run; name another folder with --out");
   }
   fs::create_directories(path_, error);
-  lock_ = error ? -1 : ::open((path_ / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  lock_ = error ? -1 : ::open((path_ / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (lock_ < 0) {
     throw InputError("[run] cannot write to " + path_.string() + " (" +
                      (error ? error.message() : std::string(std::strerror(errno))) +
                      "); name another folder with --out");
   }
-  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+  if (!take_lock(lock_, path_)) {
     ::close(lock_);
     throw InputError(
         "[run] " + path_.string() +
@@ -110,6 +133,7 @@ RunFolder::RunFolder(fs::path folder, const RunConfig& config) : path_(std::move
       resume_from_ = latest_checkpoint(checkpoints());
       reopen(path_);
     }
+    remove_remains(path_);
     RunConfig kept = config;
     kept.run.stop_after.reset();  // of that session only
     write("config.toml", to_toml(kept));
