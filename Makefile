@@ -38,8 +38,8 @@ interop: build/release/build.ninja ## Round trips with the real Python packages 
 	cmake --build build/release --parallel $(JOBS) --target tanren_cli token_ids
 	scripts/interop build/release
 
-soak: build/release/build.ninja ## Kill a rank of four 50 times; each time the run goes on
-	cmake --build build/release --parallel $(JOBS) --target launched_test
+soak: build/release/build.ninja ## Kill a rank of four 50 times, stop a run 30 times; each time it goes on
+	cmake --build build/release --parallel $(JOBS) --target launched_test stop_test
 	scripts/soak build/release
 
 bench: build/release/build.ninja ## Run the benchmarks

@@ -1,6 +1,7 @@
 #include "cli/child_processes.h"
 
 #include "tanren/base/error.h"
+#include "cli/stop_signals.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -141,9 +142,7 @@ ChildProcesses::ChildProcesses() {
   sigset_t heard;
   ::sigemptyset(&heard);
   for (const int signal : {SIGINT, SIGTERM, SIGTSTP, SIGCHLD}) ::sigaddset(&heard, signal);
-  struct sigaction hang_up {};
-  ::sigaction(SIGHUP, nullptr, &hang_up);
-  if (hang_up.sa_handler != SIG_IGN) ::sigaddset(&heard, SIGHUP);
+  if (!hang_up_is_ignored()) ::sigaddset(&heard, SIGHUP);
   ::sigprocmask(SIG_BLOCK, &heard, &mask_before_);
   signals_ = ::signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signals_ < 0) {

@@ -6,6 +6,7 @@
 #include "cli/child_processes.h"
 #include "cli/launch_options.h"
 #include "cli/rank_output.h"
+#include "cli/stop_signals.h"
 #include "cli/verb_list.h"
 
 #include <unistd.h>
@@ -73,10 +74,11 @@ class Ranks {
   std::vector<pid_t> pids_;
   Stage stage_ = Stage::running;
   Clock::time_point until_ = Clock::time_point::max();  // of the stage
-  int forwarded_ = 0;                                   // the signal that went to all
-  std::vector<int> sent_;                               // signals that the ranks got from here
-  std::vector<Failure> failures_;                       // in the order of their ends
-  bool folding_ = true;  // until two failed ranks differ: their last lines are held
+  int forwarded_ = 0;                                   // the signal that went to all, once
+  Interrupts interrupts_;
+  std::vector<int> sent_;          // signals that the ranks got from here
+  std::vector<Failure> failures_;  // in the order of their ends
+  bool folding_ = true;            // until two failed ranks differ: their last lines are held
   bool resumable_ = false;
   size_t num_told_ = 0;  // ended by a signal from here
 };
@@ -127,16 +129,17 @@ void Ranks::hear(int signal) {
     pause();
     return;
   }
-  if (forwarded_ != 0) {
-    output_.say("[launch] a second signal: the ranks are killed\n");
+  if (interrupts_.is_second(signal)) {
+    output_.say("[launch] a second interrupt: the ranks are killed\n");
     kill_all();
-    return;
   }
-  // A run stops and saves on SIGINT and SIGTERM alone; the terminal's end is the same wish.
+  if (forwarded_ != 0) return;
+  // More programs know SIGTERM; the terminal's end is the same wish.
   forwarded_ = signal == SIGHUP ? SIGTERM : signal;
   const std::string hung_up = signal == SIGHUP ? signal_text(signal) + " came, and " : "";
   output_.say("[launch] " + hung_up + signal_text(forwarded_) +
-              " went to all ranks, to stop them; a second one kills them\n");
+              " went to all ranks, to stop them; " +
+              (signal == SIGINT ? "a second one kills them\n" : "Ctrl-C twice kills them\n"));
   sent_.push_back(forwarded_);
   processes_.send(forwarded_);
 }
@@ -186,7 +189,7 @@ void Ranks::go_on(Clock::time_point now) {
   }
 }
 
-// A rank that got SIGTERM, or SIGINT, already would take a second signal for the last.
+// Unless they were asked already: programs may take a second signal for the last.
 void Ranks::ask_to_end(Clock::time_point now) {
   if (forwarded_ == 0) {
     sent_.push_back(SIGTERM);

@@ -2,6 +2,7 @@
 #include "tanren/base/error.h"
 #include "tanren/monitor/nvml.h"
 #include "tanren/monitor/print.h"
+#include "cli/stop_signals.h"
 #include "cli/verbs.h"
 
 #include <poll.h>
@@ -165,7 +166,7 @@ int monitor(const Arguments& arguments) {
   Monitor monitor(open_nvml());
   handle(SIGINT, on_end);
   handle(SIGTERM, on_end);
-  handle(SIGHUP, on_end);
+  if (!hang_up_is_ignored()) handle(SIGHUP, on_end);
   if (arguments.once) {
     monitor.look();
     wait_for_q(interval, /*has_keys=*/false);

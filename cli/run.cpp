@@ -2,6 +2,7 @@
 #include "tanren/base/text.h"
 #include "tanren/metrics/console_sink.h"
 #include "tanren/plan/print.h"
+#include "cli/stop_signals.h"
 #include "cli/verbs.h"
 
 #include <nlohmann/json.hpp>
@@ -21,21 +22,45 @@ namespace {
 
 constexpr int kStoppedCode = 130;
 
-// A handler can only reach static storage. The second signal ends the process at once, and so does the
-// first where the ranks have not met: there is nothing to save yet.
-std::atomic<bool> stop_requested{false}, is_at_meeting{false};
+// How far a run has come, as far as a signal is concerned.
+enum class Stage {
+  starting,  // alone: what it writes is whole or absent, and no update was made
+  waiting,   // for the other ranks
+  running,   // it looks at stop_requested
+};
 
-[[noreturn]] void end_at_meeting() {  // only what a handler may do
-  constexpr std::string_view kText =
+// A handler can only reach static storage.
+std::atomic<bool> stop_requested{false};
+std::atomic<Stage> stage{Stage::starting};
+Interrupts interrupts;
+
+// There is nothing to save yet, and nobody looks at stop_requested. Only what a handler may do.
+[[noreturn]] void end_at_once() {
+  constexpr std::string_view kWaiting =
       "[run] stopped by a signal while it waited for the other ranks; nothing has begun\n";
-  [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, kText.data(), kText.size());
+  constexpr std::string_view kStarting =
+      "[run] stopped by a signal before the first update; start it again the same way\n";
+  const std::string_view text = stage.load() == Stage::waiting ? kWaiting : kStarting;
+  [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, text.data(), text.size());
   ::_exit(kStoppedCode);
 }
 
 void on_signal(int signal) {
-  if (is_at_meeting.load()) end_at_meeting();
+  if (stage.load() != Stage::running) end_at_once();
   stop_requested.store(true);
-  std::signal(signal, SIG_DFL);
+  if (!interrupts.is_second(signal)) return;
+  std::signal(SIGINT, SIG_DFL);
+  ::raise(SIGINT);  // ends this process when the handler returns
+}
+
+void hear_signals() {
+  stage.store(Stage::starting);
+  stop_requested.store(false);
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  if (!hang_up_is_ignored()) std::signal(SIGHUP, on_signal);
+  // Training does not end because nobody reads its output any more.
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 // Processor seconds spent before main: loading libraries counts as start-up too.
@@ -95,8 +120,7 @@ void print_end(const RunOutput& output, const Named& named, const std::string& a
 
 int run(const Arguments& arguments, const Registry& registry) {
   const double started_at = seconds_before_main();
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
+  hear_signals();
   const Named named = read_named(arguments, registry);
 
   RunInput input{.config = named.config,
@@ -108,14 +132,12 @@ int run(const Arguments& arguments, const Registry& registry) {
     input.requested.insert(set.substr(0, set.find('=')));
   }
   input.started_at = started_at;
-  input.meeting = [](bool waits) {
-    is_at_meeting.store(waits);
-    if (waits && stop_requested.load()) end_at_meeting();  // it came before
-  };
+  input.meeting = [](bool waits) { stage.store(waits ? Stage::waiting : Stage::running); };
   const bool began_before = std::filesystem::exists(named.folder / "log.jsonl");
   const bool talk = !arguments.quiet && !arguments.json;
   std::unique_ptr<Sink> console;
   std::string again;  // the command
+  input.started = [](const Plan&, const auto&, const auto&) { stage.store(Stage::running); };
   if (talk) {
     // Made when the plan is known: it needs the total number of steps.
     struct Late final : Sink {
@@ -127,6 +149,7 @@ int run(const Arguments& arguments, const Registry& registry) {
     auto late = std::make_unique<Late>();
     input.started = [late = late.get(), &named, began_before, &again, &arguments](
                         const Plan& plan, const auto& resumed_from, const auto& ranks) {
+      stage.store(Stage::running);
       again = command(plan, arguments.program);
       for (const std::string& line : ranks) std::cout << line << "\n";
       if (resumed_from) {

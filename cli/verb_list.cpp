@@ -36,6 +36,11 @@ constexpr Verb kVerbs[] = {
      "bash, zsh or fish"},
 };
 
+constexpr const char* kStopping =
+    "Ctrl-C, SIGTERM and SIGHUP save and stop: exit code 130, and the same command goes on. A "
+    "second "
+    "Ctrl-C ends at once, unsaved.";
+
 void add_convert_options(CLI::App& command, Arguments& arguments) {
   command.add_option("OUT", arguments.target,
                      "File to write: .safetensors, .pt, .pth, .bin; or a folder, of a "
@@ -67,7 +72,8 @@ void add_launch_options(CLI::App& command, Arguments& arguments) {
   command.add_option("--master", launch.master,
                      "HOST:PORT where the ranks meet: an address of machine 0, and a port there");
   command.footer("tanren launch -n 4 run FILE …     verbs: " + join(verbs_on_ranks()) +
-                 "\ntanren launch -n 4 -- PROGRAM …   a program that reads RANK and WORLD_SIZE");
+                 "\ntanren launch -n 4 -- PROGRAM …   a program that reads RANK and WORLD_SIZE\n" +
+                 kStopping);
   // The verb and all behind it are read by the verb itself.
   command.prefix_command();
   command.callback([&command, &arguments] {
@@ -99,6 +105,7 @@ void add_verbs(CLI::App& app, Arguments& arguments) {
       add_launch_options(*command, arguments);
       continue;
     }
+    if (std::string(verb.name) == "run") command->footer(kStopping);
     command->add_flag("--json", arguments.json, "Print JSON instead of text");
     if (std::string(verb.name) == "monitor") add_monitor_options(*command, arguments);
     if (verb.file == nullptr) continue;

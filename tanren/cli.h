@@ -1,6 +1,7 @@
 // The whole command line as one call, for a program that brings models of its own: register them,
 // call this from main, and every verb of `tanren` works on them. It alone prints and installs
-// handlers for SIGINT and SIGTERM; the rest of the library does neither.
+// handlers for SIGINT, SIGTERM and SIGHUP (a run also ignores SIGPIPE); the rest of the library does
+// neither.
 #pragma once
 
 #include "tanren/run/registry.h"

@@ -1,6 +1,7 @@
 #include "tanren/base/file.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/temporary.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -24,7 +25,8 @@ namespace {
 // Closes on every way out.
 class Descriptor {
  public:
-  Descriptor(const fs::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+  // What open returned for `path`.
+  Descriptor(int opened, const fs::path& path) : fd_(opened) {
     if (fd_ < 0) fail(path, "open");
   }
   ~Descriptor() { ::close(fd_); }
@@ -90,13 +92,12 @@ void write_file(const fs::path& path, const std::vector<std::string_view>& piece
 }
 
 void write_file(const fs::path& path, const std::function<void(const Write&)>& produce) {
-  const fs::path temporary = path.string() + ".tmp-" + std::to_string(::getpid());
+  fs::path temporary;
+  // Open until it has its name: closed, it would look like a leftover.
+  const Descriptor file(open_temporary(path, temporary), path);
   try {
-    {
-      const Descriptor file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-      produce([&](std::string_view piece) { write_all(file.get(), piece, path); });
-      if (::fsync(file.get()) != 0) fail(path, "flush");
-    }
+    produce([&](std::string_view piece) { write_all(file.get(), piece, path); });
+    if (::fsync(file.get()) != 0) fail(path, "flush");
     if (::rename(temporary.c_str(), path.c_str()) != 0) fail(path, "replace");
   } catch (...) {
     ::unlink(temporary.c_str());
@@ -106,7 +107,7 @@ void write_file(const fs::path& path, const std::function<void(const Write&)>& p
 }
 
 void sync_folder(const fs::path& folder) {
-  const Descriptor directory(folder, O_RDONLY | O_DIRECTORY);
+  const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), folder);
   // Some network and FUSE file systems cannot flush a folder; they say EINVAL.
   if (::fsync(directory.get()) != 0 && errno != EINVAL) fail(folder, "flush");
 }

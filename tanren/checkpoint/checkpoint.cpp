@@ -5,15 +5,14 @@
 #include "tanren/base/safetensors.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/manifest.h"
+#include "tanren/checkpoint/step_folders.h"
 #include "tanren/checkpoint/values_json.h"
 #include "tanren/comm/exchange.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <functional>
 
 namespace tanren {
@@ -21,19 +20,9 @@ namespace tanren {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-int64_t step_of(const fs::path& step_folder) {
-  const std::string name = step_folder.filename().string();
-  if (name.rfind("step-", 0) != 0) return -1;
-  int64_t step = -1;
-  const char* end = name.data() + name.size();
-  const auto result = std::from_chars(name.data() + 5, end, step);
-  return result.ec == std::errc() && result.ptr == end ? step : -1;
-}
-
 namespace {
 
-constexpr const char* kTemporary = ".tmp-";  // prefix of a folder being written or removed
-constexpr const char* kBest = "best";        // link to a step folder
+constexpr const char* kBest = "best";  // link to a step folder
 constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kAverage = "average.safetensors";
@@ -42,59 +31,6 @@ constexpr const char* kState = "state.json";
 constexpr const char* kConfig = "config.toml";
 constexpr const char* kPlan = "plan.txt";
 constexpr const char* kOrigin = "origin.json";
-
-std::vector<fs::path> complete_ones(const fs::path& folder) {
-  std::vector<fs::path> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (step_of(entry.path()) >= 0 && is_complete(entry.path())) found.push_back(entry.path());
-  }
-  std::sort(found.begin(), found.end(),
-            [](const auto& a, const auto& b) { return step_of(a) < step_of(b); });
-  return found;
-}
-
-// What a dead process left half-written or half-removed.
-void remove_temporaries(const fs::path& folder) {
-  std::error_code ignored;
-  std::vector<fs::path> stale;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().filename().string().rfind(kTemporary, 0) == 0) stale.push_back(entry.path());
-  }
-  for (const auto& path : stale) fs::remove_all(path, ignored);
-}
-
-void remove_old(const fs::path& folder, int64_t keep, const fs::path& newest,
-                const std::vector<int64_t>& best) {
-  const auto all = complete_ones(folder);
-  const auto surplus = static_cast<int64_t>(all.size()) - std::max<int64_t>(keep, 1);
-  for (int64_t i = 0; i < surplus; ++i) {
-    const bool is_best = std::find(best.begin(), best.end(), step_of(all[i])) != best.end();
-    if (all[i] == newest || is_best) continue;
-    // Renamed first: a half-removed folder must not look like a checkpoint.
-    const fs::path doomed = folder / (kTemporary + all[i].filename().string());
-    std::error_code error;
-    fs::rename(all[i], doomed, error);
-    if (!error) fs::remove_all(doomed, error);
-  }
-}
-
-// Points the link at the best step that is there, in one rename; without one it goes. Links are a
-// convenience: a file system without them costs no run.
-void link_best(const fs::path& folder, const std::vector<int64_t>& best) {
-  std::error_code error;
-  const fs::path link = folder / kBest;
-  for (const auto step : best) {
-    const auto target = checkpoint_of_step(folder, step);
-    if (!target) continue;
-    const fs::path made = folder / (std::string(kTemporary) + kBest);
-    fs::remove(made, error);
-    fs::create_symlink(target->filename(), made, error);
-    if (!error) fs::rename(made, link, error);
-    return;
-  }
-  if (fs::is_symlink(link, error)) fs::remove(link, error);
-}
 
 // The file of rank `rank` where `ranks` share the optimizer's state.
 std::string slices_name(int64_t rank, int64_t ranks) {
@@ -135,22 +71,6 @@ void write_files(const fs::path& folder, const Snapshot& snapshot, bool shared) 
   write_manifest(folder);
 }
 
-// Makes `made` visible as `target`. The same step may be there already (only skipped attempts in
-// between): the two change places in one system call, so that one is always whole.
-void put_in_place(const fs::path& made, const fs::path& target) {
-  if (::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
-    std::error_code ignored;
-    fs::remove_all(made, ignored);  // the one from before
-    return;
-  }
-  // Nothing there, or a file system that cannot exchange.
-  const fs::path before = made.string() + "-before";
-  std::error_code ignored;
-  fs::rename(target, before, ignored);
-  fs::rename(made, target);
-  fs::remove_all(before, ignored);
-}
-
 TensorMap read_tensors(const fs::path& path) {
   try {
     return read_safetensors(path).tensors;
@@ -172,7 +92,7 @@ State read_part(const fs::path& tensors, const Json& state, const char* part) {
 fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& snapshot,
                           int64_t keep, const std::vector<int64_t>& best) {
   fs::path target = folder / ("step-" + std::to_string(step));
-  const fs::path temporary = folder / (kTemporary + target.filename().string());
+  fs::path temporary;
   const auto fail = [&](const std::string& why) {
     throw RunError("[checkpoint] cannot write " + target.string() + " (" + why +
                    "); check its folder's rights and free space");
@@ -180,11 +100,10 @@ fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& 
   std::error_code ignored;
   try {
     fs::create_directories(folder);
-    remove_temporaries(folder);
-    fs::create_directory(temporary);
+    remove_unfinished(folder);
+    temporary = make_step_folder(target);
     write_files(temporary, snapshot, /*shared=*/false);
     put_in_place(temporary, target);
-    sync_folder(folder);
   } catch (const fs::filesystem_error& failure) {
     fs::remove_all(temporary, ignored);
     fail(failure.code().message());
@@ -195,7 +114,7 @@ fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& 
     fs::remove_all(temporary, ignored);
     throw;
   }
-  link_best(folder, best);
+  link_best(folder / kBest, best);
   remove_old(folder, keep, target, best);
   return target;
 }
@@ -226,15 +145,16 @@ fs::path write_shared_checkpoint(const fs::path& folder, int64_t step, const Sna
                                  int64_t keep, const std::vector<int64_t>& best,
                                  Communicator& ranks) {
   fs::path target = folder / ("step-" + std::to_string(step));
-  const fs::path temporary = folder / (kTemporary + target.filename().string());
+  fs::path temporary;
   const bool is_first = ranks.rank() == 0;
   try {
     do_together(ranks, target, [&] {
       if (!is_first) return;
       fs::create_directories(folder);
-      remove_temporaries(folder);
-      fs::create_directory(temporary);
+      remove_unfinished(folder);
+      temporary = make_step_folder(target);
     });
+    temporary = folder / gather_texts(ranks, temporary.filename().string()).front();
     do_together(ranks, target, [&] {
       write_slices(temporary / slices_name(ranks.rank(), ranks.world_size()), snapshot.optimizer,
                    snapshot.slices);
@@ -243,7 +163,6 @@ fs::path write_shared_checkpoint(const fs::path& folder, int64_t step, const Sna
       if (!is_first) return;
       write_files(temporary, snapshot, /*shared=*/true);
       put_in_place(temporary, target);
-      sync_folder(folder);
     });
   } catch (...) {
     std::error_code ignored;
@@ -251,20 +170,20 @@ fs::path write_shared_checkpoint(const fs::path& folder, int64_t step, const Sna
     throw;
   }
   if (!is_first) return target;
-  link_best(folder, best);
+  link_best(folder / kBest, best);
   remove_old(folder, keep, target, best);
   return target;
 }
 
 std::optional<fs::path> latest_checkpoint(const fs::path& folder) {
-  const auto all = complete_ones(folder);
+  const auto all = complete_steps(folder);
   if (all.empty()) return std::nullopt;
   return all.back();
 }
 
 std::optional<fs::path> checkpoint_of_step(const fs::path& folder, int64_t step) {
-  fs::path place = folder / ("step-" + std::to_string(step));
-  if (!is_complete(place)) return std::nullopt;
+  fs::path place = complete_step(folder, step);
+  if (place.empty()) return std::nullopt;
   return place;
 }
 

@@ -55,9 +55,6 @@ std::optional<std::filesystem::path> checkpoint_of_step(const std::filesystem::p
                                                         int64_t step);
 std::optional<std::filesystem::path> best_checkpoint(const std::filesystem::path& folder);
 
-// The step of a folder called step-<n>; -1 for any other.
-int64_t step_of(const std::filesystem::path& step_folder);
-
 // A step folder's origin.json, not verified: for what is decided before the rest is read. Empty where
 // there is none, as in older checkpoints.
 std::string origin_of(const std::filesystem::path& step_folder);

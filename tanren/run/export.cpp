@@ -1,7 +1,10 @@
 #include "tanren/run/export.h"
 
 #include "tanren/base/file.h"
+#include "tanren/base/temporary.h"
 #include "tanren/checkpoint/checkpoint.h"
+
+#include <unistd.h>
 
 #include <charconv>
 #include <variant>
@@ -57,12 +60,15 @@ Weights chosen(const RunState& run, const Parts& parts, const fs::path& folder) 
 
 // A second name for the same bytes; a copy where the disk has no such names.
 bool link(const fs::path& file, const fs::path& name) {
-  const fs::path aside = name.string() + ".link";
+  const fs::path aside =
+      make_temporary(name, [&](const char* temporary) { return ::link(file.c_str(), temporary); });
+  if (aside.empty()) return false;
   std::error_code error;
-  fs::remove(aside, error);
-  fs::create_hard_link(file, aside, error);
-  if (!error) fs::rename(aside, name, error);
-  if (error) return false;
+  fs::rename(aside, name, error);
+  if (error) {
+    fs::remove(aside, error);
+    return false;
+  }
   sync_folder(name.parent_path());
   return true;
 }

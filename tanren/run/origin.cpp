@@ -4,6 +4,7 @@
 #include "tanren/base/hash.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/step_folders.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/run/run_folder.h"
 

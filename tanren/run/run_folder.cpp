@@ -4,7 +4,9 @@
 #include "tanren/base/file.h"
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
+#include "tanren/base/temporary.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/step_folders.h"
 #include "tanren/config/identity.h"
 #include "tanren/config/read_config.h"
 #include "tanren/config/write_config.h"
@@ -57,12 +59,32 @@ void reopen(const fs::path& folder) {
   write_file(summary, json.dump(2) + "\n");
 }
 
-// An empty folder, or one whose first file could not be written.
-bool holds_only_a_lock(const fs::path& folder) {
+// An empty folder, or one whose first file was not written to its end.
+bool is_as_good_as_empty(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename() != "lock") return false;
+    const std::string name = entry.path().filename().string();
+    if (name != "lock" && !is_temporary_name(name)) return false;
   }
   return true;
+}
+
+// False where another process has it. A file system without locks, as some network ones are, costs a
+// warning: most runs there are alone in their folder.
+bool lock_alone(int lock, const fs::path& folder) {
+  while (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == EWOULDBLOCK) return false;
+    log("[run] cannot lock " + folder.string() + " (" + std::strerror(errno) +
+        "), so nothing keeps a second process out of it; start no other run there");
+    break;
+  }
+  return true;
+}
+
+// What a process that was killed left half-written.
+void remove_remains(const fs::path& folder) {
+  for (const auto& place : {folder, folder / "tokenizer"}) remove_leftovers(place);
+  remove_unfinished(folder / "checkpoints");
 }
 
 // Whether the open `descriptor` is what `path` names.
@@ -82,7 +104,7 @@ RunFolder::RunFolder(fs::path folder, const RunConfig& config,
   if (existed && !fs::is_directory(path_)) {
     throw InputError("[run] " + path_.string() + " is a file; name another folder with --out");
   }
-  if (existed && !fs::exists(path_ / "config.toml") && !holds_only_a_lock(path_)) {
+  if (existed && !fs::exists(path_ / "config.toml") && !is_as_good_as_empty(path_)) {
     throw InputError("[run] " + path_.string() +
                      " holds other files and no run; name another folder with --out");
   }
@@ -112,10 +134,10 @@ void RunFolder::take_lock() {
     fs::create_directories(path_, error);
     if (error) fail(error.message());
     made_lock_ = made_lock_ || !fs::exists(lock);
-    lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (lock_ < 0 && errno == ENOENT) continue;  // the one who made the folder took it away
     if (lock_ < 0) fail(std::strerror(errno));
-    if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    if (!lock_alone(lock_, path_)) {
       made_lock_ = false;
       made_.clear();
       throw InputError(
@@ -161,6 +183,7 @@ void RunFolder::go_on(const std::set<std::string>& requested) {
 
 void RunFolder::begin() {
   began_ = true;
+  remove_remains(path_);
   reopen(path_);
   RunConfig kept = config_;
   kept.run.stop_after.reset();  // of that session only

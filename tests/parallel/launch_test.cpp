@@ -424,21 +424,29 @@ TEST_F(Launch, a_signal_goes_to_all_ranks_once_and_they_take_their_time) {
       EXPECT_EQ(text("got." + std::string(rank)), signal == SIGINT ? "INT\n" : "TERM\n");
     }
     EXPECT_EQ(launcher.out(), "saved\n");
-    TANREN_EXPECT_CONTAINS(launcher.err(),
-                           " went to all ranks, to stop them; a second one kills them\n");
+    TANREN_EXPECT_CONTAINS(launcher.err(), " went to all ranks, to stop them; ");
+    EXPECT_EQ(contains(launcher.err(), "; a second one kills them\n"), signal == SIGINT);
+    EXPECT_EQ(contains(launcher.err(), "; Ctrl-C twice kills them\n"), signal != SIGINT);
     EXPECT_EQ(contains(launcher.err(), "signal 1 (Hangup) came, and signal 15"), signal == SIGHUP);
     EXPECT_FALSE(contains(launcher.err(), "failed"));
   }
 }
 
-TEST_F(Launch, a_second_signal_kills) {
-  LauncherProcess launcher(folder_.path(),
-                           {"-n", "2", "--", program(long_lines("trap 'touch got.$RANK' TERM"))});
+// Issue 21: any second signal killed, and many send one twice.
+TEST_F(Launch, all_further_signals_are_the_same_wish_and_only_a_second_interrupt_kills) {
+  LauncherProcess launcher(
+      folder_.path(),
+      {"-n", "2", "--", program(long_lines("trap 'echo TERM >> got.$RANK' TERM; trap '' INT"))});
   ASSERT_TRUE(all_made("ready", 2));
-  launcher.send(SIGTERM);
+  for (const int signal : {SIGTERM, SIGTERM, SIGHUP, SIGINT, SIGINT}) launcher.send(signal);
   ASSERT_TRUE(all_made("got", 2));
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
   launcher.send(SIGTERM);
+  EXPECT_EQ(launcher.wait(0.5), -1) << launcher.err();
+  EXPECT_EQ(text("got.0"), "TERM\nTERM\n") << "once to the rank, once to what it started";
+  launcher.send(SIGINT);
   EXPECT_EQ(launcher.wait(10), 1);
+  TANREN_EXPECT_CONTAINS(launcher.err(), "[launch] a second interrupt: the ranks are killed\n");
   TANREN_EXPECT_CONTAINS(lines_of(launcher.err()).back(),
                          "stopped by signal 9 (Killed), before 2 of 2 ranks said");
   EXPECT_EQ(launcher.left(), std::vector<pid_t>{});

@@ -1,6 +1,7 @@
 // Whole runs on ranks that are processes, as a user starts them: the log of one process, a killed rank,
 // signals, ranks that were not started alike, and what torch's own generator draws on them.
 #include "tests/parallel/launcher_process.h"
+#include "tests/support/child.h"
 #include "tests/support/run_log.h"
 #include "tests/support/shell.h"
 
@@ -262,6 +263,59 @@ TEST_F(Launched, an_interrupt_stops_all_after_the_same_update_and_the_run_goes_o
     ASSERT_EQ(result.code, 0) << result.output;
     expect_same_log(at("one"), at("cut"));
   }
+}
+
+// `timeout` signals the launcher, and then its group; the ranks have groups of their own.
+TEST_F(Launched, what_timeout_sends_twice_stops_all_and_the_run_goes_on) {
+  if (!contains(go("timeout --version").output, "coreutils")) GTEST_SKIP() << "no timeout(1) here";
+  folder_.file("long.toml", config_text(kMlp, 200, 50));
+  train_alone("long.toml", "one");
+  for (const std::string signal : {"TERM", "INT", "HUP"}) {
+    fs::remove_all(at("cut"));
+    Child child({"/bin/sh", "-c",
+                 "cd '" + folder_.path().string() + "' && exec timeout --preserve-status -s " +
+                     signal + " 1000 " + kTanren + " launch -n 2 run long.toml --out cut"});
+    ASSERT_TRUE(comes_true([&] { return lines("cut") > 20; })) << child.text();
+    child.signal(SIGALRM);  // its time is over
+    EXPECT_EQ(child.ended(std::chrono::seconds(60)), 130) << child.text();
+    TANREN_EXPECT_CONTAINS(child.text(),
+                           "stopped at step " + std::to_string(last_checkpoint("cut")));
+    const auto result = launch(2, "run cut --quiet");
+    ASSERT_EQ(result.code, 0) << result.output;
+    expect_same_log(at("one"), at("cut"));
+  }
+}
+
+// The kernel tells the first process of the session and the group in front of it, and a shell tells its
+// jobs once more.
+TEST_F(Launched, a_closed_terminal_stops_all_and_the_run_goes_on) {
+  folder_.file("long.toml", config_text(kMlp, 200, 50));
+  train_alone("long.toml", "one");
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  ASSERT_GE(terminal, 0);
+  ASSERT_TRUE(::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0);
+  const std::string name = ::ptsname(terminal), folder = folder_.path();
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    ::setsid();
+    const int own = ::open(name.c_str(), O_RDWR);  // becomes the session's terminal
+    for (const int end : {0, 1, 2}) ::dup2(own, end);
+    if (::chdir(folder.c_str()) != 0) ::_exit(99);
+    ::execl(TANREN_BINARY, "tanren", "launch", "-n", "2", "run", "long.toml", "--quiet", "--out",
+            "cut", nullptr);
+    ::_exit(99);
+  }
+  const bool began = comes_true([&] { return lines("cut") > 20; });
+  ::close(terminal);
+  ::kill(launcher, SIGHUP);
+  int status = 0;
+  const bool ended = comes_true([&] { return ::waitpid(launcher, &status, WNOHANG) == launcher; });
+  if (!ended) ::kill(launcher, SIGKILL);
+  ASSERT_TRUE(began && ended);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << status;
+  const auto result = launch(2, "run cut --quiet");
+  ASSERT_EQ(result.code, 0) << result.output;
+  expect_same_log(at("one"), at("cut"));
 }
 
 // Nothing has begun then, and nobody would look for a wish to stop until patience ends.

@@ -1,0 +1,38 @@
+// Signals that ask a run to stop. The first SIGINT, SIGTERM or SIGHUP is a wish to save and stop. All
+// after it are the same wish, for many send one twice: `timeout` to its child and to the group, a batch
+// system to all processes of a job, a shell whose terminal is closed. Only a second SIGINT, from a person
+// who does not want to wait, ends at once. Used by run.cpp and launch.cpp.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+
+namespace tanren::cli {
+
+// Lock-free: a handler may use it.
+class Interrupts {
+ public:
+  // Whether `signal` is a SIGINT that comes half a second or more after the first: what is sent twice
+  // comes sooner, a person later.
+  bool is_second(int signal) {
+    if (signal != SIGINT) return false;
+    constexpr std::chrono::milliseconds kOneWish{500};
+    const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+    int64_t first = 0;
+    if (first_.compare_exchange_strong(first, now)) return false;
+    return std::chrono::steady_clock::duration(now - first) >= kOneWish;
+  }
+
+ private:
+  std::atomic<int64_t> first_{0};  // of the clock; 0: none came
+};
+
+// Whether SIGHUP is ignored, as under nohup. It stays so.
+inline bool hang_up_is_ignored() {
+  struct sigaction action {};
+  return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace tanren::cli

@@ -1,0 +1,285 @@
+// The end of a run at any moment, with the real program: by signals, as `timeout`, a batch system, a
+// closed terminal and a person send them; by a kill before any call that changes the run folder; with
+// output that nobody reads. Whatever the moment, the run has finished, or goes on with the same log, or
+// had not begun. TANREN_STOPS says how often, for soak.
+#include "tanren/base/file.h"
+#include "tanren/base/testing.h"
+#include "tests/parallel/launcher_process.h"
+#include "tests/support/child.h"
+#include "tests/support/run_log.h"
+#include "tests/support/shell.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace tanren::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::seconds;
+
+const std::string kTanren = TANREN_BINARY;
+const std::string kPreload = std::string("LD_PRELOAD=") + TANREN_CRASH_POINTS;
+
+std::string config_text(int64_t steps, int64_t every, int64_t evaluated) {
+  const std::string data =
+      "kind = \"synthetic\"\n"
+      "fields = [\"inputs: float[8] in [-1, 1]\", \"labels: int[] in [0, 4]\"]\n";
+  return "[run]\nseed = 7\nthreads = 1\nsteps = " + std::to_string(steps) +
+         "\n[model]\nkind = \"mlp\"\nhidden = [16]\ndropout = 0.2\n[data]\nworkers = 0\n"
+         "[data.train]\nsamples = 64\n" +
+         data + "[data.eval]\nsamples = " + std::to_string(evaluated) + "\n" + data +
+         "[batch]\nglobal_batch = 14\n[precision]\nmode = \"fp32\"\n[evaluate]\nevery = " +
+         std::to_string(every) + "\n[checkpoint]\nevery = " + std::to_string(every) +
+         "\n[metrics]\ntensorboard = false\n";
+}
+
+// The address sanitizer wants to be loaded first.
+#ifdef __SANITIZE_ADDRESS__
+#define TANREN_NEEDS_PRELOAD GTEST_SKIP() << "nothing can be preloaded before the address sanitizer"
+#else
+#define TANREN_NEEDS_PRELOAD static_cast<void>(0)
+#endif
+
+class Stop : public ::testing::Test {
+ protected:
+  Stop() {
+    folder_.file("long.toml", config_text(6000, 1000, 31));
+    folder_.file("short.toml", config_text(7, 3, 31));
+  }
+
+  static int64_t rounds(int64_t by_default) {
+    const char* asked = std::getenv("TANREN_STOPS");
+    return asked != nullptr ? std::atoi(asked) : by_default;
+  }
+  fs::path at(const std::string& name) const { return folder_.path() / name; }
+  ShellResult go(const std::string& line) const { return shell(line, folder_.path()); }
+  // `line` for sh, which ends with the program in the shell's place.
+  Child start(const std::string& line, const std::vector<std::string>& environment = {}) const {
+    return Child({"/bin/sh", "-c", "cd '" + folder_.path().string() + "' && " + line}, environment);
+  }
+  void train(const std::string& config, const std::string& out) const {
+    const auto result = go(kTanren + " run " + config + " --quiet --out " + out);
+    ASSERT_EQ(result.code, 0) << result.output;
+  }
+  int64_t lines(const std::string& out) const {
+    std::error_code none;
+    if (!fs::exists(at(out) / "log.jsonl", none)) return 0;
+    const std::string text = read_file(at(out) / "log.jsonl");
+    return std::count(text.begin(), text.end(), '\n');
+  }
+  // Of the summary; empty where there is none.
+  std::string status(const std::string& out) const {
+    if (!fs::exists(at(out) / "summary.json")) return "";
+    return nlohmann::json::parse(read_file(at(out) / "summary.json")).value("status", "");
+  }
+  // What a writer leaves that is killed.
+  std::vector<std::string> leftovers(const std::string& out) const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::recursive_directory_iterator(at(out))) {
+      if (contains(entry.path().filename().string(), ".tmp-")) found.push_back(entry.path());
+    }
+    return found;
+  }
+  // Waits until `out` has more than `seen` lines.
+  ::testing::AssertionResult grows(const std::string& out, int64_t seen, Child& child) const {
+    if (comes_true([&] { return lines(out) > seen; })) return ::testing::AssertionSuccess();
+    child.signal(SIGKILL);
+    child.ended(seconds(5));
+    return ::testing::AssertionFailure() << out << " does not grow: " << child.text();
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Stop, a_signal_saves_and_the_run_goes_on_with_the_same_log) {
+  train("long.toml", "whole");
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) {
+    fs::remove_all(at("cut"));
+    Child child = start("exec " + kTanren + " run long.toml --quiet --out cut");
+    ASSERT_TRUE(grows("cut", 20, child));
+    child.signal(signal);
+    EXPECT_EQ(child.ended(seconds(60)), 130) << signal << child.text();
+    EXPECT_EQ(status("cut"), "stopped");
+    train("cut", "cut");
+    expect_same_log(at("whole"), at("cut"));
+  }
+}
+
+// `timeout` signals its child and then their group, within microseconds. Its own alarm, sent to it, is
+// the end of its time at a moment that depends on no clock.
+TEST_F(Stop, what_timeout_sends_twice_is_one_wish_and_the_run_can_go_on) {
+  if (!contains(go("timeout --version").output, "coreutils")) GTEST_SKIP() << "no timeout(1) here";
+  train("long.toml", "whole");
+  for (const std::string signal : {"TERM", "INT", "HUP"}) {
+    fs::remove_all(at("cut"));
+    const int64_t num_rounds = rounds(signal == "TERM" ? 5 : 2);
+    int64_t seen = 0, resumable = 0, finished = 0;
+    for (int64_t i = 0; i < num_rounds; ++i) {
+      Child child = start("exec timeout --preserve-status -s " + signal + " 1000 " + kTanren +
+                          " run long.toml --quiet --out cut");
+      ASSERT_TRUE(grows("cut", seen, child));
+      child.signal(SIGALRM);
+      const int code = child.ended(seconds(60));
+      ASSERT_TRUE(code == 130 || code == 0) << signal << " ended it with " << code << child.text();
+      EXPECT_EQ(status("cut"), code == 130 ? "stopped" : "finished");
+      seen = code == 130 ? lines("cut") : 0;
+      ++(code == 130 ? resumable : finished);
+      if (code == 130) continue;
+      expect_same_log(at("whole"), at("cut"));
+      fs::remove_all(at("cut"));
+    }
+    std::printf("timeout -s %s, %ld times: %ld resumable, %ld had finished\n", signal.c_str(),
+                num_rounds, resumable, finished);
+    if (status("cut") != "stopped") continue;
+    train("cut", "cut");
+    expect_same_log(at("whole"), at("cut"));
+  }
+}
+
+TEST_F(Stop, is_told_by_the_help_of_the_verbs_that_run) {
+  for (const char* verb : {"run", "launch"}) {
+    TANREN_EXPECT_CONTAINS(go(kTanren + " " + verb + " --help").output,
+                           "Ctrl-C, SIGTERM and SIGHUP save and stop: exit code 130");
+  }
+}
+
+TEST_F(Stop, only_a_second_interrupt_of_a_person_ends_at_once) {
+  // It evaluates for long after its first update, and looks for a wish to stop behind that.
+  folder_.file("busy.toml", config_text(10, 1, 200'000'000));
+  Child child = start("exec " + kTanren + " run busy.toml --quiet --out busy");
+  ASSERT_TRUE(grows("busy", 0, child));
+  for (const int signal : {SIGTERM, SIGTERM, SIGHUP, SIGTERM, SIGINT, SIGINT, SIGHUP, SIGTERM}) {
+    child.signal(signal);
+    EXPECT_FALSE(child.await("nothing", std::chrono::milliseconds(20)));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  child.signal(SIGTERM);
+  EXPECT_EQ(child.ended(std::chrono::milliseconds(300)), -1) << child.text();
+  child.signal(SIGINT);
+  EXPECT_EQ(child.ended(seconds(10)), 128 + SIGINT);
+  EXPECT_EQ(status("busy"), "") << "it was to end at once";
+}
+
+TEST_F(Stop, a_hang_up_that_is_ignored_as_under_nohup_stays_so) {
+  Child child = start("trap '' HUP; exec " + kTanren + " run long.toml --quiet --out out");
+  ASSERT_TRUE(grows("out", 0, child));
+  child.signal(SIGHUP);
+  EXPECT_EQ(child.ended(seconds(60)), 0) << child.text();
+  EXPECT_EQ(status("out"), "finished");
+}
+
+TEST_F(Stop, a_run_whose_output_nobody_reads_any_more_goes_on) {
+  const auto run = go("{ " + kTanren +
+                      " run long.toml --out out --set metrics.console_every=1; echo $? > code; } | "
+                      "head -n 1; cat code");
+  EXPECT_EQ(run.output.substr(run.output.find('\n') + 1), "0\n") << run.output;
+  EXPECT_EQ(status("out"), "finished");
+  const auto summary = go(kTanren + " summary out | head -c 1 > /dev/null");
+  EXPECT_EQ(summary.output, "");
+}
+
+// As many moments as asked for, spread over all of a run, from the first entry of its folder on.
+TEST_F(Stop, at_any_moment_leaves_a_run_that_goes_on_or_has_finished) {
+  TANREN_NEEDS_PRELOAD;
+  train("short.toml", "whole");
+  const auto counted = go(kPreload + " POINTS_COUNT=count " + kTanren +
+                          " run short.toml --quiet --out counted; ls -d counted");
+  ASSERT_EQ(counted.output, "counted\n");
+  const auto num_calls = std::ssize(read_file(at("count")));
+  ASSERT_GT(num_calls, 50);
+  for (const int signal : {SIGKILL, SIGTERM}) {
+    const int64_t num_rounds = std::min(rounds(7), num_calls);
+    for (int64_t i = 0; i < num_rounds; ++i) {
+      const int64_t call = 1 + i * num_calls / num_rounds + (num_calls / num_rounds) / 2;
+      const std::string where =
+          "signal " + std::to_string(signal) + " at call " + std::to_string(call);
+      fs::remove_all(at("cut"));
+      Child child = start("exec " + kTanren + " run short.toml --quiet --out cut",
+                          {kPreload, "POINTS_AT=" + std::to_string(call),
+                           "POINTS_SIGNAL=" + std::to_string(signal), "POINTS_NO_EXCHANGE=1"});
+      const int code = child.ended(seconds(60));
+      if (signal == SIGKILL) {
+        EXPECT_EQ(code, 128 + SIGKILL) << where;
+      } else {
+        EXPECT_TRUE(code == 130 || code == 0) << where << ": " << code << child.text();
+        EXPECT_EQ(code == 0, status("cut") == "finished") << where;
+      }
+      if (status("cut") != "finished") train("short.toml", "cut");
+      ASSERT_FALSE(HasFailure()) << where;
+      expect_same_log(at("whole"), at("cut"));
+      EXPECT_EQ(leftovers("cut"), std::vector<std::string>{}) << where;
+    }
+  }
+}
+
+// Issue 21: the folder was "no run" forever.
+TEST_F(Stop, a_kill_during_the_first_write_leaves_a_folder_that_is_empty_to_the_next_start) {
+  TANREN_NEEDS_PRELOAD;
+  for (int64_t call = 1; call <= 7; ++call) {
+    fs::remove_all(at("cut"));
+    Child child = start("exec " + kTanren + " run short.toml --quiet --out cut",
+                        {kPreload, "POINTS_AT=" + std::to_string(call)});
+    ASSERT_EQ(child.ended(seconds(60)), 128 + SIGKILL) << call;
+    const auto next = go(kTanren + " run short.toml --quiet --out cut --set run.stop_after=1");
+    ASSERT_EQ(next.code, 0) << call << next.output;
+    EXPECT_EQ(leftovers("cut"), std::vector<std::string>{}) << call;
+  }
+}
+
+TEST_F(Stop, leftovers_go_with_the_next_start_and_what_is_not_ours_or_in_work_stays) {
+  fs::create_directories(at("out"));
+  for (const char* name : {"lock", "config.toml.tmp-4242", ".tmp-config.toml-a1b2c3d4"}) {
+    folder_.file(std::string("out/") + name, "");
+  }
+  const auto first = go(kTanren + " run short.toml --quiet --out out --set run.stop_after=1");
+  ASSERT_EQ(first.code, 0) << first.output;
+  EXPECT_EQ(leftovers("out"), std::vector<std::string>{});
+  const std::string in_work = folder_.file("out/.tmp-summary.json-a1b2c3d4", "");
+  folder_.file("out/.tmp-mine", "");
+  fs::create_directories(at("out") / "checkpoints" / ".tmp-step-5-a1b2c3d4" / "deep");
+  const int writer = ::open(in_work.c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(writer, LOCK_EX | LOCK_NB), 0);
+  train("short.toml", "out");
+  ::close(writer);
+  auto left = leftovers("out");
+  std::sort(left.begin(), left.end());
+  EXPECT_EQ(left, (std::vector<std::string>{at("out") / ".tmp-mine", in_work}));
+}
+
+TEST_F(Stop, a_file_system_without_locks_costs_a_warning) {
+  TANREN_NEEDS_PRELOAD;
+  const auto run = go(kPreload + " POINTS_FLOCK_ERRNO=" + std::to_string(ENOLCK) + " " + kTanren +
+                      " run short.toml --quiet --out out");
+  EXPECT_EQ(run.code, 0) << run.output;
+  EXPECT_EQ(run.output,
+            "[run] cannot lock out (No locks available), so nothing keeps a second process out of "
+            "it; start no other run there\n");
+  fs::create_directories(at("taken"));
+  const int lock = ::open((at("taken") / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
+  const auto refused = go(kTanren + " run short.toml --quiet --out taken");
+  ::close(lock);
+  EXPECT_EQ(refused.code, 2);
+  TANREN_EXPECT_CONTAINS(refused.output, "taken is in use by another process");
+}
+
+TEST_F(Stop, a_signal_before_the_first_update_ends_at_once) {
+  TANREN_NEEDS_PRELOAD;
+  // The first call is the run folder's.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    Child child = start("exec " + kTanren + " run long.toml --quiet --out out",
+                        {kPreload, "POINTS_AT=2", "POINTS_SIGNAL=" + std::to_string(signal)});
+    EXPECT_EQ(child.ended(seconds(60)), 130);
+    EXPECT_EQ(child.text(),
+              "[run] stopped by a signal before the first update; start it again the same way\n");
+    EXPECT_FALSE(fs::exists(at("out") / "log.jsonl"));
+  }
+}
+
+}  // namespace
+}  // namespace tanren::testing
