@@ -1,12 +1,15 @@
 #include "tanren/base/dry_operators.h"
 
+#include "tanren/base/dry_convolution.h"
 #include "tanren/base/error.h"
 
 #include <ATen/ATen.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/ReduceOpsUtils.h>
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,92 +18,10 @@ namespace {
 
 using Arguments = std::vector<c10::IValue>;
 using Results = std::vector<c10::IValue>;
-using ShapeFunction = std::function<Results(const Arguments&)>;
+using ShapeFunction = std::function<std::optional<Results>(const Arguments&)>;
 
 at::Tensor tensor(const c10::IValue& value) {
   return value.isTensor() ? value.toTensor() : at::Tensor();
-}
-
-// What oneDNN works in beside the tensors that torch sees: memory for a copy of `like` in its own
-// layout, channels in blocks of 16.
-at::Tensor blocked_of(std::vector<int64_t> sizes, const at::Tensor& like) {
-  constexpr int64_t kBlock = 16;
-  sizes.at(1) = (sizes.at(1) + kBlock - 1) / kBlock * kBlock;
-  return at::empty(sizes, like.options());
-}
-at::Tensor blocked(const at::Tensor& like) { return blocked_of(like.sizes().vec(), like); }
-
-// Images of few channels are read as they are.
-at::Tensor blocked_source(const at::Tensor& like) {
-  return like.size(1) < 8 ? at::Tensor() : blocked(like);
-}
-
-at::MemoryFormat convolution_format(const at::Tensor& input, const at::Tensor& weight) {
-  const bool last =
-      input.dim() == 4 && (input.suggest_memory_format() == at::MemoryFormat::ChannelsLast ||
-                           weight.suggest_memory_format() == at::MemoryFormat::ChannelsLast);
-  return last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
-}
-
-// mkldnn_convolution(input, weight, bias, padding, stride, dilation, groups)
-Results convolution(const Arguments& a) {
-  const at::Tensor weight = tensor(a[1]);
-  const auto padding = a[3].toIntVector(), stride = a[4].toIntVector(),
-             dilation = a[5].toIntVector();
-  const auto format = convolution_format(tensor(a[0]), weight);
-  const at::Tensor input = tensor(a[0]).contiguous(format);
-  std::vector<int64_t> sizes = {input.size(0), weight.size(0)};
-  for (int64_t i = 0; i < weight.dim() - 2; ++i) {
-    const auto of = [&](const std::vector<int64_t>& list) {
-      return list.size() == 1 ? list[0] : list[static_cast<size_t>(i)];
-    };
-    const int64_t reach = of(dilation) * (weight.size(i + 2) - 1) + 1;
-    sizes.push_back((input.size(i + 2) + 2 * of(padding) - reach) / of(stride) + 1);
-  }
-  if (format == at::MemoryFormat::ChannelsLast) {
-    at::Tensor result = at::empty(sizes, input.options(), format);
-    const at::Tensor own_weight = blocked(weight);
-    return {result};
-  }
-  at::Tensor own_result;
-  {
-    const at::Tensor own_input = blocked_source(input), own_weight = blocked(weight);
-    own_result = blocked_of(sizes, input);
-  }
-  return {at::empty(sizes, input.options())};
-}
-
-// convolution_backward(gradient, input, weight, bias_sizes, stride, padding, dilation, transposed,
-//                      output_padding, groups, output_mask)
-Results convolution_backward(const Arguments& a) {
-  const auto wanted = a.back().toBoolList();
-  const auto format = convolution_format(tensor(a[1]), tensor(a[2]));
-  const bool last = format == at::MemoryFormat::ChannelsLast;
-  const at::Tensor gradient = tensor(a[0]).contiguous(format);
-  const at::Tensor input = tensor(a[1]).contiguous(format);
-  const at::Tensor weight = tensor(a[2]).contiguous(format);
-  Results results(3, at::Tensor());
-  if (wanted[0]) {
-    at::Tensor own_result = last ? at::empty(input.sizes(), input.options(), format) : at::Tensor();
-    {
-      const at::Tensor own_gradient = last ? at::Tensor() : blocked(gradient);
-      const at::Tensor own_weight = blocked(weight);
-      if (!last) own_result = blocked(input);
-    }
-    results[0] = last ? own_result : at::empty(input.sizes(), input.options());
-  }
-  if (wanted[1]) {
-    at::Tensor own_result;
-    {
-      const at::Tensor own_input = last ? at::Tensor() : blocked_source(input);
-      const at::Tensor own_gradient = last ? at::Tensor() : blocked(gradient);
-      own_result = blocked(weight);
-    }
-    const at::Tensor dense = at::empty(weight.sizes(), weight.options());
-    results[1] = last ? dense.contiguous(format) : dense;
-  }
-  if (wanted[2]) results[2] = at::empty({gradient.size(1)}, weight.options());
-  return results;
 }
 
 Results itself(const Arguments& a) { return {a[0]}; }
@@ -148,6 +69,46 @@ Results embedding_backward(const Arguments& a) {
   return {at::empty({a[2].toInt(), gradient.size(-1)}, gradient.options())};
 }
 
+at::OptionalIntArrayRef dims_of(const std::optional<std::vector<int64_t>>& dims) {
+  return dims ? at::OptionalIntArrayRef(*dims) : std::nullopt;
+}
+
+// sum.dim_IntList(input, dim, keepdim, dtype)
+Results sum(const Arguments& a) {
+  const at::Tensor x = tensor(a[0]);
+  const auto dims = a[1].toOptional<std::vector<int64_t>>();
+  const bool keep = a[2].toBool(), whole = at::isIntegralType(x.scalar_type(), true);
+  const auto dtype = a[3].isNone() ? (whole ? at::kLong : x.scalar_type()) : a[3].toScalarType();
+  const auto shape = at::meta::get_reduction_shape(x, dims.value_or(std::vector<int64_t>()), keep,
+                                                   /*allow_empty_dims=*/false);
+  const at::Tensor result = at::empty(shape, x.options().dtype(dtype));
+  // Of another dtype it holds a cast of `x`.
+  const auto over = at::meta::make_reduction_from_out_ty(x, result, dims_of(dims), keep, dtype);
+  // torch's rule for a sum that it keeps in fp32 meanwhile.
+  if (at::isReducedFloatingType(dtype) && over.ndim() >= 2 && over.strides(0)[0] == 0 &&
+      over.strides(0)[1] == 0) {
+    const at::Tensor wide = at::empty(shape, x.options().dtype(at::kFloat));
+    const at::Tensor own = x.to(at::kFloat);
+  }
+  return {result};
+}
+
+// mean.dim(input, dim, keepdim, dtype)
+Results mean(const Arguments& a) {
+  const at::Tensor x = tensor(a[0]);
+  const auto dims = a[1].toOptional<std::vector<int64_t>>();
+  const auto dtype = a[3].isNone() ? x.scalar_type() : a[3].toScalarType();
+  const auto shape = at::meta::get_reduction_shape(x, dims.value_or(std::vector<int64_t>()),
+                                                   a[2].toBool(), /*allow_empty_dims=*/false);
+  const at::Tensor result = at::empty(shape, x.options().dtype(dtype));
+  if (at::isReducedFloatingType(dtype)) {  // torch's way: in fp32, and back
+    const at::Tensor own = x.to(at::kFloat);
+    const at::Tensor wide = at::empty(shape, x.options().dtype(at::kFloat));
+    const at::Tensor back = wide.to(dtype);
+  }
+  return {result};
+}
+
 const std::map<std::string_view, ShapeFunction>& known() {
   static const std::map<std::string_view, ShapeFunction> functions = {
       {"_fused_adam_", nothing},
@@ -155,15 +116,19 @@ const std::map<std::string_view, ShapeFunction>& known() {
       {"_fused_adagrad_", nothing},
       {"_fused_sgd_", nothing},
       {"_local_scalar_dense", value_of},
-      {"convolution_backward", convolution_backward},
+      {"_slow_conv2d_backward", dry_slow_convolution_backward},
+      {"_slow_conv2d_forward", dry_slow_convolution},
+      {"convolution_backward", dry_convolution_backward},
       {"copy_", itself},
       {"embedding_dense_backward", embedding_backward},
       {"index_select", index_select},
       {"masked_fill_", itself},
       {"masked_scatter_", itself},
-      {"mkldnn_convolution", convolution},
+      {"mean", mean},
+      {"mkldnn_convolution", dry_convolution},
       {"native_layer_norm", layer_norm},
       {"native_layer_norm_backward", layer_norm_backward},
+      {"sum", sum},
   };
   return functions;
 }
@@ -171,10 +136,17 @@ const std::map<std::string_view, ShapeFunction>& known() {
 }  // namespace
 
 const std::vector<const char*>& dry_operators() {
-  static const std::vector<const char*> names = {
-      "copy_",           "convolution_backward", "hardswish_",
-      "hardtanh_",       "masked_fill_.Scalar",  "masked_fill_.Tensor",
-      "masked_scatter_", "mkldnn_convolution",   "relu_"};
+  static const std::vector<const char*> names = {"copy_",
+                                                 "convolution_backward",
+                                                 "hardswish_",
+                                                 "hardtanh_",
+                                                 "masked_fill_.Scalar",
+                                                 "masked_fill_.Tensor",
+                                                 "masked_scatter_",
+                                                 "mean.dim",
+                                                 "mkldnn_convolution",
+                                                 "relu_",
+                                                 "sum.dim_IntList"};
   return names;
 }
 
@@ -184,8 +156,9 @@ bool run_dry_operator(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   const auto found = known().find(std::string_view(full).substr(6));
   if (found == known().end()) return false;
   const auto arguments = torch::jit::pop(stack, op.schema().arguments().size());
-  for (auto& value : found->second(arguments)) stack.push_back(std::move(value));
-  return true;
+  auto results = found->second(arguments);
+  for (const auto& value : results ? *results : arguments) stack.push_back(value);
+  return results.has_value();
 }
 
 }  // namespace tanren

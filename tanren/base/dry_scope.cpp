@@ -3,10 +3,12 @@
 #include "tanren/base/dry_operators.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/meta_operators.h"
+#include "tanren/base/real_scope.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/Allocator.h>
+#include <c10/util/Exception.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -24,8 +26,6 @@ using torch::jit::Stack;
 
 namespace {
 
-// Above autocast and autograd, and no backend's: its fallback sees what the program calls.
-constexpr auto kDryKey = c10::DispatchKey::DeferredInit;
 constexpr auto kAutocast = c10::DispatchKey::AutocastCPU;
 constexpr size_t kSmall = 64 << 10;
 
@@ -154,6 +154,10 @@ const std::vector<std::string>& operators_without_shapes() {
   return names;
 }
 
+class Silence final : public c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
 }  // namespace
 
 struct DryScope::Impl {
@@ -167,6 +171,9 @@ DryScope::DryScope() : impl_(std::make_unique<Impl>()) {
   libraries.back().fallback(torch::CppFunction::makeFromBoxedFunction<&called>());
   forward_multiply_adds.clear();
   libraries.emplace_back(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
+  // torch warns where its own shape function steps aside.
+  Silence silence;
+  const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
   for (const auto& name : operators_without_shapes()) {
     libraries.back().impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&computed>());
   }

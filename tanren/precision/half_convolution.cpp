@@ -16,20 +16,23 @@ Gradients convolution_backward(const at::Tensor& grad_output, const at::Tensor& 
                                c10::SymIntArrayRef dilation, bool transposed,
                                c10::SymIntArrayRef output_padding, c10::SymInt groups,
                                std::array<bool, 3> wanted) {
-  const auto plain = [&](const at::Tensor& gradient, const at::Tensor& in, const at::Tensor& w,
-                         std::array<bool, 3> mask) {
+  if (grad_output.scalar_type() != at::kHalf || !wanted[1]) {
     return at::compositeexplicitautograd::convolution_backward_symint(
-        gradient, in, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,
-        mask);
+        grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed,
+        output_padding, groups, wanted);
+  }
+  // Both parts by the dispatcher, so that a dry run sees each.
+  const auto part = [&](const at::Tensor& gradient, const at::Tensor& in, const at::Tensor& w,
+                        std::array<bool, 3> mask) {
+    return at::convolution_backward_symint(gradient, in, w, bias_sizes, stride, padding, dilation,
+                                           transposed, output_padding, groups, mask);
   };
-  const bool half = grad_output.scalar_type() == at::kHalf;
-  if (!half || !wanted[1]) return plain(grad_output, input, weight, wanted);
   Gradients gradients;
   if (wanted[0] || wanted[2]) {
-    gradients = plain(grad_output, input, weight, {wanted[0], false, wanted[2]});
+    gradients = part(grad_output, input, weight, {wanted[0], false, wanted[2]});
   }
-  std::get<1>(gradients) = std::get<1>(plain(grad_output.to(at::kFloat), input.to(at::kFloat),
-                                             weight.to(at::kFloat), {false, true, false}))
+  std::get<1>(gradients) = std::get<1>(part(grad_output.to(at::kFloat), input.to(at::kFloat),
+                                            weight.to(at::kFloat), {false, true, false}))
                                .to(at::kHalf);
   return gradients;
 }

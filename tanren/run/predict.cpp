@@ -7,6 +7,7 @@
 #include "tanren/base/trace_scope.h"
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
+#include "tanren/precision/half_convolution.h"
 #include "tanren/run/build.h"
 #include "tanren/train/train_step.h"
 
@@ -49,6 +50,11 @@ class ThreadsScope {
  private:
   int before_;
 };
+
+// The kernels that the run will have (apply_device_plan).
+void use_kernels_of(const Plan& plan) {
+  if (plan.precision.mode == Mode::fp16) enable_half_convolution();
+}
 
 int64_t length_of(const Batch& sample) {
   for (const auto& [name, field] : sample.fields) {
@@ -209,6 +215,7 @@ int64_t StepPredictor::length() const { return length_of(dataset_.collate({0}).b
 MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
   const GeneratorScope generators(at::kCPU);
   const ThreadsScope threads(given.device.threads);
+  use_kernels_of(given);
   const Plan plan = shortened(given);
   const Collated one = dataset_.collate({0});
   const TraceScope tracing;
@@ -275,6 +282,8 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
 
 int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples) const {
   const GeneratorScope generators(at::kCPU);
+  const ThreadsScope threads(plan.device.threads);
+  use_kernels_of(plan);
   const Collated one = dataset_.collate({0});
   const TraceScope tracing;
   const DryScope dry;

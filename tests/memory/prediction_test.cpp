@@ -1,11 +1,9 @@
 // What a dry run predicts is what the step then takes, counted by the allocator.
-#include "tests/support/tiny_run.h"
+#include "tests/support/step_peaks.h"
 
 #include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/base/trace_scope.h"
-#include "tanren/memory/cpu_allocator.h"
-#include "tanren/run/predict.h"
 
 #include <gtest/gtest.h>
 
@@ -42,48 +40,7 @@ RunConfig small(const std::string& kind, const std::string& mode) {
   return config;
 }
 
-struct Peaks {
-  int64_t predicted = 0, measured = 0;
-  MemoryByKind predicted_kinds = {};
-  double error() const {
-    return static_cast<double>(predicted - measured) / static_cast<double>(measured);
-  }
-};
-
-// The second step's, above what the data takes.
-Peaks peaks_of(const RunConfig& config) {
-  install_cpu_allocator();
-  const auto dataset = open_dataset(config.data.train, "data.train");
-  const int64_t before = cpu_memory_stats().live_bytes;
-  Peaks peaks;
-  Plan plan;
-  {
-    TinyRun run(config, dataset.get(), std::nullopt);
-    run.step();
-    const GlobalBatch batch = run.loader->next();
-    restart_cpu_memory_peak();
-    run.step(batch);
-    peaks.measured = cpu_memory_stats().recent_peak_bytes - before;
-    plan = run.parts.plan;
-  }
-  const int64_t live = cpu_memory_stats().live_bytes;
-  restart_cpu_memory_peak();
-  const auto make = [&] { return build_task(config, ModelRegistry(), *dataset); };
-  const MemoryPrediction prediction = StepPredictor(make, *dataset).step(plan);
-  peaks.predicted = prediction.peak_bytes;
-  peaks.predicted_kinds = prediction.at_peak;
-  EXPECT_EQ(cpu_memory_stats().live_bytes, live);
-  EXPECT_LT(cpu_memory_stats().recent_peak_bytes - live, peaks.predicted / 10 + (1 << 20));
-  return peaks;
-}
-
-class PredictionTest : public ::testing::Test {
- protected:
-  void TearDown() override {
-    set_cpu_memory_limit(0);
-    uninstall_cpu_allocator();
-  }
-};
+class PredictionTest : public StepPeaksTest {};
 
 struct Case {
   const char* kind;
@@ -91,14 +48,10 @@ struct Case {
   double tolerance;
 };
 
-class PredictionOf : public ::testing::TestWithParam<Case> {
+class PredictionOf : public StepPeaksTest, public ::testing::WithParamInterface<Case> {
  protected:
-  void TearDown() override {
-    set_cpu_memory_limit(0);
-    uninstall_cpu_allocator();
-  }
   void expect(const RunConfig& config, const char* what) const {
-    const Peaks peaks = peaks_of(config);
+    const StepPeaks peaks = step_peaks(config);
     std::printf("%-8s %s %-12s predicted %10lld, measured %10lld, %+.2f %%\n", GetParam().kind,
                 GetParam().mode, what, static_cast<long long>(peaks.predicted),
                 static_cast<long long>(peaks.measured), 100 * peaks.error());
@@ -136,9 +89,9 @@ TEST_F(PredictionTest, names_the_casts_of_the_weights_that_a_window_keeps) {
   const auto casts = static_cast<size_t>(MemoryKind::casts);
   // Weights and biases of the two layers and of the head, 2 bytes each.
   const int64_t cast = 2 * (2 * (256 * 256 + 256) + 5 * 256 + 5);
-  EXPECT_EQ(peaks_of(config).predicted_kinds.at(casts), cast);
+  EXPECT_EQ(step_peaks(config).predicted_kinds.at(casts), cast);
   config.precision.mode = "fp32";
-  EXPECT_EQ(peaks_of(config).predicted_kinds.at(casts), 0);
+  EXPECT_EQ(step_peaks(config).predicted_kinds.at(casts), 0);
 }
 
 TEST_F(PredictionTest, of_twenty_random_shapes_comes_before_the_run_and_is_right) {
@@ -164,7 +117,7 @@ TEST_F(PredictionTest, of_twenty_random_shapes_comes_before_the_run_and_is_right
     config.data.train.samples = 64;
     config.batch.global_batch = std::to_string(draw(1, 16));
     config.batch.microbatch = draw(0, 4);
-    const Peaks peaks = peaks_of(config);
+    const StepPeaks peaks = step_peaks(config);
     EXPECT_LE(std::abs(peaks.error()), 0.005)
         << kind << " " << i << ": predicted " << peaks.predicted << ", measured " << peaks.measured;
   }

@@ -1,0 +1,320 @@
+#include "tanren/base/dry_convolution.h"
+
+#include "tanren/base/real_scope.h"
+#include "tanren/base/trace_scope.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/ConvUtils.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace tanren {
+namespace {
+
+using Arguments = std::vector<c10::IValue>;
+using Results = std::vector<c10::IValue>;
+using Sizes = std::vector<int64_t>;
+using Mask = std::array<bool, 3>;  // gradients of input, weight, bias
+
+// Multiply-adds of the largest convolution that is tried as it is: a few milliseconds.
+constexpr int64_t kMostTried = int64_t{32} << 20;
+
+at::Tensor tensor(const c10::IValue& value) {
+  return value.isTensor() ? value.toTensor() : at::Tensor();
+}
+
+at::MemoryFormat format_of(bool last) {
+  return last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+}
+
+// torch takes one number for both directions.
+Sizes both(const c10::IValue& value) {
+  Sizes list = value.toIntVector();
+  if (list.size() == 1) list.push_back(list[0]);
+  return list;
+}
+
+// One call of oneDNN's; the tensors tell shapes and strides.
+struct Call {
+  at::Tensor input, weight;
+  at::Tensor gradient;  // of the output; undefined: forward
+  Sizes stride, padding, dilation;
+  int64_t groups;
+  bool bias;
+  Mask wanted = {};
+
+  int64_t out(size_t direction) const {
+    const auto dim = static_cast<int64_t>(direction) + 2;
+    const int64_t reach = dilation[direction] * (weight.size(dim) - 1) + 1;
+    return (input.size(dim) + 2 * padding[direction] - reach) / stride[direction] + 1;
+  }
+  Sizes output_sizes() const { return {input.size(0), weight.size(0), out(0), out(1)}; }
+  int64_t multiply_adds_per_row() const { return out(1) * weight.numel(); }
+};
+
+// Zeros with the layout of `like`, for so many samples and rows.
+at::Tensor zeros_like(const at::Tensor& like, int64_t samples, int64_t rows) {
+  Sizes sizes = like.sizes().vec(), strides = like.strides().vec();
+  const int64_t before = sizes[2];
+  sizes[0] = samples;
+  sizes[2] = rows;
+  for (const size_t dim : {0, 1}) {  // strides over whole planes
+    if (strides[dim] % before == 0 && strides[dim] > 1) strides[dim] = strides[dim] / before * rows;
+  }
+  return at::empty_strided(sizes, strides, like.options().device(at::kCPU)).zero_();
+}
+
+// What the kernel takes for so many samples and rows of output.
+MemoryTrace tried(const Call& call, int64_t samples, int64_t rows) {
+  const RealScope real;
+  const int64_t fewer = (call.out(0) - rows) * call.stride[0];
+  const auto zeros = [](const at::Tensor& like) {
+    return at::empty_strided(like.sizes(), like.strides(), like.options().device(at::kCPU)).zero_();
+  };
+  const at::Tensor input = zeros_like(call.input, samples, call.input.size(2) - fewer);
+  const at::Tensor weight = zeros(call.weight);
+  if (!call.gradient.defined()) {
+    const at::Tensor bias = at::zeros({weight.size(0)}, weight.options());
+    const TraceScope tracing;
+    const at::Tensor result = at::mkldnn_convolution(
+        input, weight, call.bias ? std::optional<at::Tensor>(bias) : std::nullopt, call.padding,
+        call.stride, call.dilation, call.groups);
+    return tracing.trace();
+  }
+  const at::Tensor gradient = zeros_like(call.gradient, samples, rows);
+  const Sizes bias = {weight.size(0)};
+  const TraceScope tracing;
+  const auto results = at::convolution_backward(
+      gradient, input, weight, call.bias ? at::OptionalIntArrayRef(bias) : std::nullopt,
+      call.stride, call.padding, call.dilation, false, {0, 0}, call.groups, call.wanted);
+  return tracing.trace();
+}
+
+bool are_alike(const MemoryTrace& a, const MemoryTrace& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
+    return x.tensor == y.tensor && (x.bytes > 0) == (y.bytes > 0);
+  });
+}
+
+// Each allocation of a large convolution is a part that is always there (weights), and one of each
+// sample that is linear in its rows: three small ones tell which.
+MemoryTrace extrapolated(const Call& call, int64_t samples, int64_t rows) {
+  const int64_t affordable = kMostTried / call.multiply_adds_per_row() / 3;
+  const int64_t high = std::clamp<int64_t>(affordable, std::min<int64_t>(rows, 4), rows);
+  const int64_t low = high == rows ? high : std::max<int64_t>(high / 2, 2);
+  // (Of a single sample torch computes small images otherwise.)
+  MemoryTrace two = tried(call, 2, low);
+  const MemoryTrace three = tried(call, 3, low);
+  const MemoryTrace more = low == high ? two : tried(call, 2, high);
+  const bool alike = are_alike(two, three) && are_alike(two, more);
+  const auto growth = static_cast<double>(samples * rows) / static_cast<double>(2 * low);
+  for (size_t i = 0; i < two.size(); ++i) {
+    const auto at_two = static_cast<double>(two[i].bytes);
+    double bytes = at_two * growth;
+    if (alike) {
+      const double sample = static_cast<double>(three[i].bytes) - at_two;
+      const double row = low == high ? 0
+                                     : (static_cast<double>(more[i].bytes) - at_two) /
+                                           static_cast<double>(2 * (high - low));
+      bytes = at_two - 2 * sample +
+              static_cast<double>(samples) * (sample + row * static_cast<double>(rows - low));
+    }
+    two[i].bytes = std::llround(bytes);
+  }
+  return two;
+}
+
+// What the kernel takes, each shape tried once a process.
+const MemoryTrace& taken(const Call& call) {
+  static std::mutex mutex;
+  static std::map<std::string, MemoryTrace> known;
+  const auto layout = [](const at::Tensor& t) {
+    return t.defined() ? fmt::format("{}:{}", t.sizes(), t.strides()) : "";
+  };
+  const std::string key =
+      fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", layout(call.input), layout(call.weight),
+                  layout(call.gradient), call.stride, call.padding, call.dilation, call.groups,
+                  call.bias, call.wanted, static_cast<int>(call.input.scalar_type()),
+                  static_cast<int>(call.weight.scalar_type()), at::get_num_threads());
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  const int64_t samples = call.input.size(0), rows = call.out(0);
+  const bool small = samples * rows * call.multiply_adds_per_row() <= kMostTried;
+  MemoryTrace trace = small ? tried(call, samples, rows) : extrapolated(call, samples, rows);
+  return known.emplace(key, std::move(trace)).first->second;
+}
+
+struct Shape {
+  Sizes sizes;
+  at::MemoryFormat format;
+};
+
+// Takes and gives back what `call` does. What lasts is the results, of these shapes.
+std::vector<at::Tensor> repeated(const Call& call, const std::vector<Shape>& shapes) {
+  std::vector<at::Tensor> results(shapes.size());
+  const auto options = call.input.options();
+  const MemoryTrace& trace = taken(call);
+  std::map<uint32_t, at::Tensor> scratch;
+  std::map<uint32_t, int64_t> lasting;
+  for (const auto& event : trace) lasting[event.tensor] += event.bytes;
+  for (const auto& event : trace) {
+    if (event.bytes < 0) {
+      scratch.erase(event.tensor);
+      continue;
+    }
+    bool taken_as_result = false;
+    for (size_t i = 0; i < shapes.size() && lasting[event.tensor] > 0; ++i) {
+      const int64_t bytes = c10::multiply_integers(shapes[i].sizes) *
+                            static_cast<int64_t>(options.dtype().itemsize());
+      if (results[i].defined() || bytes != event.bytes) continue;
+      results[i] = at::empty(shapes[i].sizes, options, shapes[i].format);
+      taken_as_result = true;
+      break;
+    }
+    if (!taken_as_result) {
+      scratch[event.tensor] = at::empty({event.bytes}, options.dtype(at::kByte));
+    }
+  }
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    if (!results[i].defined()) results[i] = at::empty(shapes[i].sizes, options, shapes[i].format);
+  }
+  return results;
+}
+
+bool is_onednn(const Arguments& a, const at::Tensor& input, const at::Tensor& weight) {
+  const auto symbols = [](const c10::IValue& value) {
+    const Sizes list = value.toIntVector();
+    return std::vector<c10::SymInt>(list.begin(), list.end());
+  };
+  const auto bias_sizes = a[3].isNone() ? std::vector<c10::SymInt>() : symbols(a[3]);
+  return at::native::select_conv_backend(
+             input, weight, std::nullopt, symbols(a[4]), symbols(a[5]), symbols(a[6]),
+             a[7].toBool(), symbols(a[8]), a[9].toInt(),
+             a[3].isNone() ? std::nullopt : at::OptionalSymIntArrayRef(bias_sizes)) ==
+         at::native::ConvBackend::Mkldnn;
+}
+
+// Whether torch's kernel was replaced, as precision/half_convolution does.
+bool has_own_kernel() {
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution_backward", "");
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
+// The patches of all samples, a copy where a kernel sees more than single pixels.
+at::Tensor columns_of(const at::Tensor& input, const Sizes& kernel, const Sizes& stride,
+                      const Sizes& padding) {
+  const Sizes ones = {1, 1}, zeros = {0, 0};
+  if (kernel == ones && stride == ones && padding == zeros) return {};
+  int64_t places = 1;
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t size = input.size(static_cast<int64_t>(i) + 2);
+    places *= (size + 2 * padding[i] - kernel[i]) / stride[i] + 1;
+  }
+  return at::empty({input.size(0), input.size(1) * kernel[0] * kernel[1], places}, input.options());
+}
+
+}  // namespace
+
+// mkldnn_convolution(input, weight, bias, padding, stride, dilation, groups)
+std::optional<Results> dry_convolution(const Arguments& a) {
+  if (tensor(a[0]).dim() != 4) return std::nullopt;
+  const bool last = at::native::mkldnn_conv_use_channels_last(tensor(a[0]), tensor(a[1]));
+  const auto format = format_of(last);
+  const Call call{.input = tensor(a[0]).contiguous(format),
+                  .weight = tensor(a[1]).contiguous(format),
+                  .gradient = {},
+                  .stride = both(a[4]),
+                  .padding = both(a[3]),
+                  .dilation = both(a[5]),
+                  .groups = a[6].toInt(),
+                  .bias = tensor(a[2]).defined()};
+  return Results{repeated(call, {{call.output_sizes(), format}}).front()};
+}
+
+// convolution_backward(gradient, input, weight, bias_sizes, stride, padding, dilation, transposed,
+//                      output_padding, groups, output_mask)
+std::optional<Results> dry_convolution_backward(const Arguments& a) {
+  const at::Tensor input = tensor(a[1]), weight = tensor(a[2]);
+  const auto wanted = a[10].toBoolList();
+  if (input.dim() != 4 || !is_onednn(a, input, weight)) return std::nullopt;
+  if (input.scalar_type() == at::kHalf && wanted[1] && has_own_kernel()) return std::nullopt;
+  const bool last = at::native::mkldnn_conv_use_channels_last(input, weight);
+  const auto format = format_of(last);
+  Call call{.input = {},
+            .weight = {},
+            .gradient = tensor(a[0]).contiguous(format),
+            .stride = both(a[4]),
+            .padding = both(a[5]),
+            .dilation = both(a[6]),
+            .groups = a[9].toInt(),
+            .bias = !a[3].isNone()};
+  call.input = input.contiguous(format);
+  call.weight = weight.contiguous(format);
+  Results results(3, at::Tensor());
+  if (wanted[0]) {
+    call.wanted = {true, false, false};
+    results[0] = repeated(call, {{input.sizes().vec(), format}}).front();
+  }
+  if (wanted[1] || wanted[2]) {
+    call.wanted = {false, wanted[1], wanted[2]};
+    std::vector<Shape> shapes = {{weight.sizes().vec(), format}};
+    if (wanted[2]) shapes.push_back({{weight.size(0)}, at::MemoryFormat::Contiguous});
+    auto gradients = repeated(call, shapes);
+    if (wanted[1]) results[1] = gradients[0];
+    if (wanted[2]) results[2] = gradients[1];
+  }
+  return results;
+}
+
+// _slow_conv2d_forward(input, weight, kernel_size, bias, stride, padding)
+std::optional<Results> dry_slow_convolution(const Arguments& a) {
+  const bool last = at::native::thnn_conv_use_channels_last(tensor(a[0]), tensor(a[1]));
+  const at::Tensor weight = tensor(a[1]).contiguous(format_of(last));
+  const at::Tensor input = tensor(a[0]).contiguous(format_of(last));
+  const Sizes kernel = both(a[2]), stride = both(a[4]), padding = both(a[5]);
+  const at::Tensor columns = columns_of(input, kernel, stride, padding);
+  Sizes sizes = {input.size(0), weight.size(0)};
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t size = input.size(static_cast<int64_t>(i) + 2);
+    sizes.push_back((size + 2 * padding[i] - kernel[i]) / stride[i] + 1);
+  }
+  return Results{at::empty(sizes, input.options(), format_of(last))};
+}
+
+// _slow_conv2d_backward(gradient, input, weight, kernel_size, stride, padding, output_mask)
+std::optional<Results> dry_slow_convolution_backward(const Arguments& a) {
+  const at::Tensor given = tensor(a[0]), input = tensor(a[1]), weight = tensor(a[2]);
+  const auto wanted = a[6].toBoolList();
+  Results results(3, at::Tensor());
+  const auto format = format_of(at::native::thnn_conv_use_channels_last(input, weight));
+  if (wanted[0]) {
+    const at::Tensor own_weight = weight.contiguous(format), own_input = input.contiguous(format);
+    const at::Tensor gradient = given.contiguous(format);
+    results[0] = at::empty(input.sizes(), given.options(), format);
+  }
+  if (wanted[2]) results[2] = given.sum(at::IntArrayRef{0, 2, 3});
+  if (wanted[1]) {
+    const at::Tensor of_weight =
+        at::empty(weight.sizes(), given.options(), weight.suggest_memory_format());
+    const auto own = format_of(at::native::thnn_conv_use_channels_last(input, of_weight));
+    const at::Tensor gradient = given.contiguous(own);
+    const at::Tensor columns = columns_of(input, both(a[3]), both(a[4]), both(a[5]));
+    results[1] = of_weight;
+  }
+  return results;
+}
+
+}  // namespace tanren

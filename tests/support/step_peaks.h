@@ -1,0 +1,62 @@
+// The peak of one training step of a config: what a dry run predicts, and what the allocator then
+// counts. For the tests of predictions.
+#pragma once
+
+#include "tests/support/tiny_run.h"
+
+#include "tanren/memory/cpu_allocator.h"
+#include "tanren/run/predict.h"
+
+#include <gtest/gtest.h>
+#include <ATen/Parallel.h>
+
+namespace tanren::testing {
+
+struct StepPeaks {
+  int64_t predicted = 0, measured = 0;
+  MemoryByKind predicted_kinds = {};
+  double error() const {
+    return static_cast<double>(predicted - measured) / static_cast<double>(measured);
+  }
+};
+
+// The allocator and its limit are gone again at the end of each test.
+class StepPeaksTest : public ::testing::Test {
+ protected:
+  void TearDown() override {
+    set_cpu_memory_limit(0);
+    uninstall_cpu_allocator();
+  }
+};
+
+// The second step's, above what the data takes, in a process set up as the plan says.
+inline StepPeaks step_peaks(const RunConfig& config) {
+  install_cpu_allocator();
+  const int threads_before = at::get_num_threads();
+  const auto dataset = open_dataset(config.data.train, "data.train");
+  const int64_t before = cpu_memory_stats().live_bytes;
+  StepPeaks peaks;
+  Plan plan;
+  {
+    TinyRun run(config, dataset.get(), std::nullopt);
+    plan = run.parts.plan;
+    apply_device_plan(plan);
+    run.step();
+    const GlobalBatch batch = run.loader->next();
+    restart_cpu_memory_peak();
+    run.step(batch);
+    peaks.measured = cpu_memory_stats().recent_peak_bytes - before;
+  }
+  at::set_num_threads(threads_before);
+  const int64_t live = cpu_memory_stats().live_bytes;
+  restart_cpu_memory_peak();
+  const auto make = [&] { return build_task(config, ModelRegistry(), *dataset); };
+  const MemoryPrediction prediction = StepPredictor(make, *dataset).step(plan);
+  peaks.predicted = prediction.peak_bytes;
+  peaks.predicted_kinds = prediction.at_peak;
+  EXPECT_EQ(cpu_memory_stats().live_bytes, live);
+  EXPECT_LT(cpu_memory_stats().recent_peak_bytes - live, peaks.predicted / 10 + (1 << 20));
+  return peaks;
+}
+
+}  // namespace tanren::testing
