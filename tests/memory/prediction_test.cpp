@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <random>
 
@@ -145,6 +146,30 @@ TEST(DryScope, an_operator_that_it_does_not_know_runs_on_zeros) {
   const at::Tensor distances = at::cdist(at::ones({500, 3}), at::ones({7, 3}));
   EXPECT_TRUE(is_dry(distances));
   EXPECT_EQ(distances.sizes(), (std::vector<int64_t>{500, 7}));
+}
+
+// The most that forward and backward of one convolution hold at once.
+int64_t convolution_peak(int64_t samples, at::ScalarType dtype, at::MemoryFormat format) {
+  const TraceScope tracing;
+  const at::Tensor x = at::zeros({samples, 17, 40, 31}, dtype).contiguous(format);
+  const at::Tensor weight = at::zeros({33, 17, 3, 3}, dtype).contiguous(format);
+  const at::Tensor y = at::conv2d(x, weight, {}, /*stride=*/1, /*padding=*/1);
+  const auto gradients = at::convolution_backward(y, x, weight, std::nullopt, {1, 1}, {1, 1},
+                                                  {1, 1}, false, {0, 0}, 1, {true, true, false});
+  int64_t live = 0, peak = 0;
+  for (const auto& event : tracing.trace()) peak = std::max(peak, live += event.bytes);
+  return peak;
+}
+
+TEST(DryScope, a_convolution_takes_what_its_kernel_does_also_one_too_large_to_try) {
+  constexpr auto kFormat = at::MemoryFormat::Contiguous;
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const int64_t samples : {1, 2, 11}) {  // 6 to 69 million multiply-adds
+      const int64_t real = convolution_peak(samples, dtype, kFormat);
+      const DryScope dry;
+      EXPECT_EQ(convolution_peak(samples, dtype, kFormat), real) << dtype << " " << samples;
+    }
+  }
 }
 
 TEST(DryScope, a_model_that_asks_for_values_is_told_so) {

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <ATen/cpu/Utils.h>
 
 #include <algorithm>
 #include <array>
@@ -45,7 +44,7 @@ std::string tensor(const char* name, const std::string& shape, const std::string
 void draw_images(Draw& draw, RunConfig& config) {
   ModelOptions& model = config.model;
   const bool convnet = model.kind == "convnet";
-  const int64_t least = convnet ? 5 : 33, most = model.kind == "resnet" ? 67 : 45;
+  const int64_t least = convnet ? 5 : 33, most = 45;
   config.data.train.fields[0] =
       tensor("inputs",
              fmt::format("float[{},{},{}]", draw.between(1, 5), draw.between(least, most),
@@ -58,7 +57,7 @@ void draw_images(Draw& draw, RunConfig& config) {
     model.norm = draw.one_of({"group", "batch", "none"});
     model.dropout = draw.one_of({0.0, 0.1});
   } else if (model.kind == "resnet") {
-    model.size = draw.one_of({"resnet18", "resnet18", "resnet18", "resnet34", "resnet50"});
+    model.size = draw.one_of({"resnet18", "resnet18", "resnet34", "resnet50"});
   } else {
     model.size = draw.one_of({"vgg11", "vgg13_bn"});
     model.dropout = draw.one_of({0.0, 0.5});
@@ -124,13 +123,10 @@ RunConfig random_config(Draw& draw, const std::string& kind) {
   config.memory.limit = "16GiB";  // so that the allocator is ours, under a sanitizer too
   config.precision.mode = draw.one_of({"fp32", "bf16", "fp16", "fp64"});
   if (config.precision.mode == "fp16") config.precision.initial_scale = "1";
-  // torch has no LSTM under bf16 autocast on a CPU without AVX-512.
-  const bool has_bf16_lstm = at::cpu::is_avx512_supported();
-  if (kind == "lstm" && config.precision.mode == "bf16" && !has_bf16_lstm) {
-    config.precision.mode = "fp32";
-  }
+  // (torch has no LSTM under bf16 autocast on some CPUs; where it has, prediction_test holds it.)
+  if (kind == "lstm" && config.precision.mode == "bf16") config.precision.mode = "fp32";
   config.run.threads = draw.between(1, 3);
-  const int64_t batch = draw.one_of({1, 2, 3, 5, 8, 12});
+  const int64_t drawn = draw.one_of({1, 2, 3, 5, 8, 12}), batch = kind == "vgg" ? 1 : drawn;
   config.batch.global_batch = std::to_string(batch);
   config.batch.microbatch = draw.once_in(2) ? draw.between(1, batch) : 0;
   config.data.train.fields = {"", "labels: int[] in [0, 4]"};
