@@ -3,6 +3,8 @@
 #include "tanren/config/config_test_util.h"
 #include "tanren/config/describe.h"
 
+#include <algorithm>
+
 namespace tanren {
 namespace {
 
