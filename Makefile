@@ -7,7 +7,7 @@ CMAKE_ARGS ?=
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run report test interop soak bench asan tsan fuzz tidy format format-check mutants api gpu-bundle clean
+.PHONY: help setup run report test ci interop soak bench asan tsan fuzz tidy format format-check mutants api gpu-bundle clean
 .DELETE_ON_ERROR:
 
 help: ## This list
@@ -33,6 +33,12 @@ report: build/release/build.ninja ## Build, and show where time and memory of a 
 test: build/release/build.ninja ## Build everything and run all tests but gpu
 	cmake --build build/release --parallel $(JOBS)
 	cd build/release && ctest --output-on-failure -LE gpu -j2
+
+# The preset ci is release with warnings as errors, in the same folder, which stays so.
+ci: | setup ## `make test` with warnings as errors: what continuous integration runs
+	cmake --preset ci $(CMAKE_ARGS)
+	@touch build/release/build.ninja
+	@$(MAKE) --no-print-directory test
 
 interop: build/release/build.ninja ## Round trips with the real Python packages (fetched from PyPI)
 	cmake --build build/release --parallel $(JOBS) --target tanren_cli token_ids

@@ -8,6 +8,8 @@
 #include <regex>
 #include <set>
 
+#include <algorithm>
+
 namespace tanren {
 namespace {
 

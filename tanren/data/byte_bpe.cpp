@@ -4,6 +4,7 @@
 #include "tanren/base/one_line.h"
 #include "tanren/data/unicode.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <queue>

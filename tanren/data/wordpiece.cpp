@@ -4,6 +4,9 @@
 #include "tanren/base/one_line.h"
 #include "tanren/data/unicode.h"
 
+#include <algorithm>
+#include <functional>
+
 namespace tanren {
 
 namespace {

@@ -6,6 +6,9 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
+#include <chrono>
+
 namespace tanren {
 namespace {
 

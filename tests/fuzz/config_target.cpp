@@ -2,6 +2,7 @@
 #include "tanren/config/write_config.h"
 #include "tests/fuzz/targets.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace tanren::fuzz {

@@ -1,6 +1,8 @@
 #include "tanren/data/tokenizer.h"
 #include "tests/fuzz/targets.h"
 
+#include <algorithm>
+
 namespace tanren::fuzz {
 
 namespace {

@@ -1,0 +1,17 @@
+# Stops where toml++ is missing or of a version whose inner names tanren/config/toml.h does not know.
+find_path(TANREN_TOML_INCLUDE toml++/toml.h)
+mark_as_advanced(TANREN_TOML_INCLUDE)
+if(NOT TANREN_TOML_INCLUDE)
+  message(FATAL_ERROR "missing: toml++ (Debian: libtomlplusplus-dev); run scripts/setup")
+endif()
+file(GLOB toml_version_header "${TANREN_TOML_INCLUDE}/toml++/impl/version.h*")
+set(toml_version "of an unknown version")
+if(toml_version_header)
+  file(STRINGS ${toml_version_header} toml_version REGEX "define TOML_LIB_(MAJOR|MINOR|PATCH) ")
+  list(TRANSFORM toml_version REPLACE ".* ([0-9]+)$" "\\1")
+  list(JOIN toml_version "." toml_version)
+endif()
+if(NOT toml_version MATCHES "^3\\.[34]\\.")
+  message(FATAL_ERROR "toml++ ${toml_version} in ${TANREN_TOML_INCLUDE}: tanren builds with 3.3 and "
+                      "3.4; name another with -DTANREN_TOML_INCLUDE=<folder>")
+endif()
