@@ -160,7 +160,8 @@ int run(const Arguments& arguments, const Registry& registry) {
       late->sink = make_console_sink(std::cout, {.total_steps = plan.length.total_steps,
                                                  .console_every = plan.metrics.console_every,
                                                  .terminal = ::isatty(STDOUT_FILENO) == 1,
-                                                 .width = terminal_width()});
+                                                 .width = terminal_width(),
+                                                 .proc = "/proc"});
     };
     console = std::move(late);
     input.sinks.push_back(console.get());

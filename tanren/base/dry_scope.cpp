@@ -3,6 +3,7 @@
 #include "tanren/base/dry_operators.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/meta_operators.h"
+#include "tanren/base/operator_sizes.h"
 #include "tanren/base/real_scope.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -32,6 +33,7 @@ constexpr size_t kSmall = 64 << 10;
 // Whether this thread is in a dry run.
 thread_local bool dry = false;
 thread_local std::map<uint16_t, int64_t> forward_multiply_adds;
+thread_local OperatorSizes sizes;
 
 // The memory of one tensor: addresses that cost nothing until somebody writes there.
 class Block {
@@ -101,6 +103,22 @@ std::string_view contraction(const std::string& full) {
   return std::find(kNames.begin(), kNames.end(), name) == kNames.end() ? "" : name;
 }
 
+// A view is no work, however large what it shows.
+bool is_view(const c10::OperatorHandle& op) {
+  const auto& results = op.schema().returns();
+  const auto* alias = results.empty() ? nullptr : results[0].alias_info();
+  return alias != nullptr && !alias->isWrite();
+}
+
+// Of an operator of a forward, which left its results on `stack`.
+void note_elements(const c10::OperatorHandle& op, const Stack& stack) {
+  if (is_view(op)) return;
+  for (const auto& value : torch::jit::last(stack, op.schema().returns().size())) {
+    if (!value.isTensor() || !value.toTensor().defined()) continue;
+    sizes.elements = std::max(sizes.elements, value.toTensor().numel());
+  }
+}
+
 // What the program calls, before autocast and autograd.
 void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const auto& name = op.operator_name().name;
@@ -120,15 +138,19 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
   }
   const size_t num_arguments = op.schema().arguments().size();
   std::vector<c10::IValue> arguments;
-  const std::string_view known = at::GradMode::is_enabled() ? contraction(name) : "";
+  const bool forward = at::GradMode::is_enabled();
+  const std::string_view known = forward ? contraction(name) : "";
   if (!known.empty()) {
     const auto last = torch::jit::last(*stack, num_arguments);
     arguments.assign(last.begin(), last.end());
   }
   op.redispatchBoxed(keys, stack);
+  if (forward) note_elements(op, *stack);
   if (known.empty()) return;
-  const auto count = meta::multiply_adds(known, arguments, {stack->back().toTensor()});
-  forward_multiply_adds[memory_tag().block] += count.value_or(0);
+  const auto found = meta::multiply_adds(known, arguments, {stack->back().toTensor()});
+  const int64_t count = found.value_or(0);
+  sizes.multiply_adds = std::max(sizes.multiply_adds, count);
+  forward_multiply_adds[memory_tag().block] += count;
 }
 
 // What torch has no shape function for.
@@ -187,5 +209,8 @@ DryScope::~DryScope() {
 }
 
 const std::map<uint16_t, int64_t>& DryScope::multiply_adds() const { return forward_multiply_adds; }
+
+OperatorSizes dry_operator_sizes() { return sizes; }
+void forget_dry_operator_sizes() { sizes = {}; }
 
 }  // namespace tanren

@@ -24,7 +24,7 @@ void fields(V& v, RunOptions& o) {
   v("device", o.device, {"auto, cpu, cuda, cuda:<i>.", Identity::free});
   v("threads", o.threads,
     {"Threads of the step in each process, 0 to 4096; 0: its share of the cores it may use, which "
-     "the ranks of a machine divide.",
+     "the ranks of a machine divide, and no more than its operators can use.",
      Identity::free});
   v("deterministic", o.deterministic,
     {"Only kernels that repeat bitwise (CUDA; the CPU ones always do)."});

@@ -1,6 +1,7 @@
 #include "tanren/metrics/console_sink.h"
 
 #include "tanren/base/text.h"
+#include "tanren/metrics/contention.h"
 #include "tanren/metrics/speed.h"
 
 #include <algorithm>
@@ -53,7 +54,8 @@ class Rate {
 
 class ConsoleSink final : public Sink {
  public:
-  ConsoleSink(std::ostream& out, const ConsoleOptions& options) : out_(out), options_(options) {}
+  ConsoleSink(std::ostream& out, const ConsoleOptions& options)
+      : out_(out), options_(options), contention_(options.proc) {}
 
   ~ConsoleSink() override {
     if (drawn_) out_ << '\n';
@@ -63,6 +65,7 @@ class ConsoleSink final : public Sink {
   ConsoleSink& operator=(const ConsoleSink&) = delete;
 
   void step(const StepReport& report) override {
+    if (const auto text = contention_.look(Clock::now())) line(*text);
     if (report.objectives.empty()) return;
     const bool applied = std::all_of(
         report.objectives.begin(), report.objectives.end(),
@@ -186,6 +189,7 @@ class ConsoleSink final : public Sink {
 
   std::ostream& out_;
   ConsoleOptions options_;
+  ContentionWatch contention_;
   Rate rate_;
   bool drawn_ = false;  // the cursor stands behind a bar
   bool shown_ = false;

@@ -6,6 +6,7 @@
 #include "tanren/base/report.h"
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <ostream>
 
@@ -17,6 +18,7 @@ struct ConsoleOptions {
   bool terminal = false;         // redraw one line
   int64_t width = 100;           // columns of the terminal
   double refresh_seconds = 0.1;  // the bar is redrawn, and lines pushed out, at most so often
+  std::filesystem::path proc;    // where the kernel tells who waits for cores; empty: not asked
 };
 
 // `out` must outlive the sink. The destructor ends a drawn bar with a line feed.

@@ -4,6 +4,7 @@
 #include "tanren/run/prepare.h"
 #include "tanren/run/run.h"
 #include "tanren/run/sample.h"
+#include "tanren/run/short_waits.h"
 #include "tanren/run/whole_model.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
@@ -56,6 +57,8 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   if (!prepared.datasets.eval) {
     throw ConfigError("[evaluate] the config has no [data.eval]; add it, or set data.eval.kind");
   }
+  fit_threads(prepared);
+  const ShortWaits waits(prepared.plan.device.threads);
   Parts parts = build_parts(prepared.plan, stop);
   parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
   RunState state = build_run_state(std::move(prepared.task), parts);
@@ -101,6 +104,8 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
   const RunConfig& described = config;
   const auto work = [&](const std::shared_ptr<Communicator>& ranks) {
     Prepared prepared = prepare(described, registry, /*has_weights=*/true, "", std::move(datasets));
+    fit_threads(prepared);
+    const ShortWaits waits(prepared.plan.device.threads);
     Parts parts = build_parts(prepared.plan, stop);
     parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
     RunState state = build_run_state(std::move(prepared.task), parts);

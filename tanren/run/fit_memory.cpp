@@ -4,6 +4,7 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/memory/gauge.h"
+#include "tanren/plan/useful_threads.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -269,6 +270,9 @@ Tried try_config(const FitInput& input, const RunConfig& config) {
   Tried result{config, input.plan(config), {}, false};
   const StepPredictor predictor([&] { return input.make_task(config); }, *input.dataset);
   result.prediction = predictor.step(result.plan);
+  if (limit_threads(result.prediction.largest, result.plan)) {
+    result.prediction = predictor.step(result.plan);  // some kernels take memory for each thread
+  }
   const int64_t room = room_for_step(result.plan, input.standing_bytes);
   result.fits = fits(result.prediction.peak_bytes, room);
   return result;

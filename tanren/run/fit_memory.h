@@ -35,7 +35,7 @@ struct Tried {
   MemoryPrediction prediction;
   bool fits = false;
 };
-// Dry. Error where the model needs values; ConfigError as make_plan and make_task.
+// Dry; the plan has no more threads than the operators can use. Error where the model needs values; ConfigError as make_plan and make_task.
 Tried try_config(const FitInput& input, const RunConfig& config);
 
 struct Fitted {

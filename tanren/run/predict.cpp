@@ -105,6 +105,14 @@ Plan shortened(const Plan& plan) {
   return result;
 }
 
+int64_t trained_elements(const torch::nn::Module& module) {
+  int64_t count = 0;
+  for (const auto& parameter : module.parameters()) {
+    if (parameter.requires_grad()) count += parameter.numel();
+  }
+  return count;
+}
+
 // The other ranks as memory sees them: whatever is sent has arrived at once.
 class SilentRanks final : public Communicator {
  public:
@@ -224,8 +232,11 @@ MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
   RunState run = build_run_state(make_task_(), parts);
   const size_t before = tracing.trace().size();
   const GlobalBatch batch = batch_like(one, plan.batch.global_batch, length);
+  forget_dry_operator_sizes();
   update_alone(run, parts, batch);
   MemoryPrediction result = summed(tracing.trace(), before);
+  result.largest = dry_operator_sizes();
+  result.largest.parameters = trained_elements(*run.task.module);
   result.how = "a dry run";
   for (const auto& [id, count] : dry.multiply_adds()) {
     result.multiply_adds += count;

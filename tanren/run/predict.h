@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/operator_sizes.h"
 #include "tanren/base/task.h"
 #include "tanren/data/dataset.h"
 #include "tanren/plan/plan.h"
@@ -28,6 +29,7 @@ struct MemoryPrediction {
   std::array<int64_t, kNumMemoryKinds> at_peak = {};  // by MemoryKind; they sum to peak_bytes
   std::vector<BlockUse> blocks;                       // with something held, the largest first
   int64_t multiply_adds = 0;  // of all forwards of the step, second ones too
+  OperatorSizes largest;      // operators of a microstep; a dry run alone measures them
   std::string how;            // "a dry run", "two steps of 1 and 2 samples"
 };
 

@@ -32,4 +32,7 @@ void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint,
 // Before training: makes the plan the one that memory allows.
 Fitted fit(Prepared& prepared);
 
+// Before evaluating alone: as many threads as training has, so that the figures are the same.
+void fit_threads(Prepared& prepared);
+
 }  // namespace tanren

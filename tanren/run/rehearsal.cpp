@@ -42,6 +42,7 @@ Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets
   config_ = std::move(prepared.config);
   datasets_ = std::move(prepared.datasets);
   parts_ = build_parts(prepared.plan, /*stop=*/nullptr);
+  waits_.emplace(prepared.plan.device.threads);
   state_ = build_run_state(std::move(prepared.task), parts_);
   if (prepared.optimizer) start_optimizer(state_, *prepared.optimizer);
   auto& forward = state_.phases.front().spec.forward;

@@ -7,6 +7,7 @@
 #include "tanren/anatomy/operator_recorder.h"
 #include "tanren/data/loader.h"
 #include "tanren/run/prepare.h"
+#include "tanren/run/short_waits.h"
 
 #include <functional>
 #include <optional>
@@ -47,6 +48,7 @@ class Rehearsal {
   RunConfig config_;
   Datasets datasets_;
   Parts parts_;
+  std::optional<ShortWaits> waits_;
   RunState state_;
   std::optional<Loader> loader_;
   OperatorRecorder* recorder_ = nullptr;

@@ -25,6 +25,7 @@
 #include "tanren/run/replicas.h"
 #include "tanren/run/run_folder.h"
 #include "tanren/run/sample.h"
+#include "tanren/run/short_waits.h"
 #include "tanren/run/start_files.h"
 #include "tanren/run/whole_model.h"
 #include "tanren/train/estimate_statistics.h"
@@ -109,6 +110,15 @@ Fitted fit(Prepared& prepared) {
   Fitted fitted = fit_memory(prepared.fit);
   prepared.plan = fitted.plan;
   return fitted;
+}
+
+void fit_threads(Prepared& prepared) {
+  DevicePlan& device = prepared.plan.device;
+  if (device.device != "cpu" || device.threads == 1) return;
+  try {
+    device.threads = try_config(prepared.fit, prepared.config).plan.device.threads;
+  } catch (const std::exception&) {  // a model that cannot be run dry keeps what it has
+  }
 }
 
 namespace {
@@ -332,6 +342,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
                       .origin = std::move(origin),
                       .num_old_changes = num_old_changes,
                       .elapsed = std::move(elapsed)};
+  const ShortWaits waits(prepared.plan.device.threads);
   Task task = std::move(prepared.task);
   if (prepared.plan.parallel.replicas > 1) return run_replicas(shared, std::move(task));
   return run_rank(shared, prepared.plan, std::move(task),

@@ -42,6 +42,7 @@ class FitTest : public ::testing::Test {
     profile.train_samples = dataset_->size();
     profile.metrics = {"*"};
     Machine machine;
+    machine.cores = cores_;
     machine.memory_bytes = int64_t{16} << 30;
     return {
         .config = config,
@@ -77,6 +78,7 @@ class FitTest : public ::testing::Test {
   }
 
   RunConfig config_;
+  int64_t cores_ = 1;
   std::unique_ptr<Dataset> dataset_;
   int64_t standing_ = 1 << 20;  // what the test program's other tensors take
 };
@@ -87,6 +89,21 @@ TEST_F(FitTest, with_room_enough_the_plan_stays_and_says_its_peak) {
   EXPECT_TRUE(fitted.plan.memory.recompute.empty());
   ASSERT_TRUE(fitted.prediction);
   EXPECT_THAT(line(fitted.plan, "predicted_peak"), HasSubstr("activations"));
+}
+
+// issue 21: on a busy machine each thread that only waits makes every operator wait for a core.
+TEST_F(FitTest, a_plan_has_no_more_threads_than_its_microbatch_can_use_and_says_why) {
+  cores_ = 4;
+  config_.run.threads = 0;
+  EXPECT_EQ(fit(config_).plan.device.threads, 4) << "1024 tokens at once";
+  config_.batch.microbatch = 1;
+  const Fitted small = fit(config_);
+  EXPECT_EQ(small.plan.device.threads, 1);
+  EXPECT_THAT(line(small.plan, "threads"), HasSubstr("1|the largest operators of a microbatch"));
+  EXPECT_GE(small.prediction->largest.elements, 64 * 64);
+  EXPECT_GE(small.prediction->largest.multiply_adds, 64 * 64 * 4 * 64);
+  config_.run.threads = 3;
+  EXPECT_EQ(fit(config_).plan.device.threads, 3) << "as asked";
 }
 
 TEST_F(FitTest, the_largest_microbatch_that_fits_is_planned_and_runs_without_a_failure) {

@@ -1,0 +1,45 @@
+#include "tanren/plan/useful_threads.h"
+
+#include "tanren/base/text.h"
+
+#include <algorithm>
+
+namespace tanren {
+
+namespace {
+
+// What one thread must have to do for a second one to help, measured on two cores
+// (benchmarks/results/busy_…): torch's own grain of element-wise operators, and a matrix product or
+// a pass of the optimizer that takes some tenths of a millisecond.
+constexpr int64_t kElements = 32'768;
+constexpr int64_t kMultiplyAdds = 2 << 20;
+constexpr int64_t kParameters = 1 << 19;
+
+}  // namespace
+
+int64_t useful_threads(const OperatorSizes& sizes) {
+  return std::max({sizes.elements / kElements, sizes.multiply_adds / kMultiplyAdds,
+                   sizes.parameters / kParameters, int64_t{1}});
+}
+
+bool limit_threads(const OperatorSizes& sizes, Plan& plan) {
+  const int64_t most = useful_threads(sizes);
+  const bool unknown = sizes.elements == 0;
+  if (unknown || plan.run.threads > 0 || plan.device.device != "cpu" ||
+      plan.device.threads <= most) {
+    return false;
+  }
+  const int64_t before = plan.device.threads;
+  plan.device.threads = most;
+  for (PlanLine& line : plan.lines) {
+    if (line.key != "threads") continue;
+    line.value = to_text(most);
+    line.reason = "the largest operators of a microbatch have " + count_text(sizes.elements) +
+                  " results and " + count_text(sizes.multiply_adds) + " multiply-adds: of " +
+                  to_text(before) + " threads " + to_text(before - most) +
+                  " would only wait; run.threads sets another number";
+  }
+  return true;
+}
+
+}  // namespace tanren

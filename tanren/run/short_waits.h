@@ -1,0 +1,56 @@
+// ShortWaits: while it lives, the threads of an operator wait for one another briefly where other
+// processes want the cores. libgomp lets a thread that waits spin for milliseconds before it sleeps: the
+// fastest way where each thread has a core, and the slowest by far where the one that it waits for
+// has none. With more OpenMP threads than cores libgomp spins a hundred times only (its manual,
+// GOMP_SPINCOUNT), so a watcher that finds the calling thread waiting for a core adds threads that sleep.
+// No number changes. Does nothing for one thread, where OMP_WAIT_POLICY or GOMP_SPINCOUNT is set,
+// or where the kernel does not say how long a thread waited. Made by run and by whoever drives steps.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+
+namespace tanren {
+
+// When to wait briefly, as a pure function of what is seen: from a fifth of the time without a core on; then
+// for some seconds, which double each time that the cores turn out not to be free yet.
+class WaitRule {
+ public:
+  using Duration = std::chrono::duration<double>;
+  // Told at each look: how much time went by since the last one and how much of it was waited.
+  // Whether to wait briefly from here on.
+  bool look(Duration passed, Duration waited);
+
+ private:
+  bool brief_ = false;
+  Duration left_{0}, hold_{0};
+};
+
+// More OpenMP threads than this process has cores, asleep as long as it lives.
+class SleepingTeam {
+ public:
+  SleepingTeam();
+
+ private:
+  std::jthread owner_;  // opened the team, which ends with it
+};
+
+class ShortWaits {
+ public:
+  explicit ShortWaits(int64_t threads);
+  // For tests: `waited` tells how long the thread has waited so far, `brief` hears each change.
+  ShortWaits(std::function<std::optional<double>()> waited, std::function<void(bool)> brief);
+  ~ShortWaits();
+  ShortWaits(const ShortWaits&) = delete;
+  ShortWaits& operator=(const ShortWaits&) = delete;
+
+ private:
+  class Watcher;
+  std::unique_ptr<Watcher> watcher_;
+};
+
+}  // namespace tanren
