@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Names = std::set<std::string>;
+using NameSet = std::set<std::string>;
 
 std::map<std::string, uint64_t> parts_of(const SourceOptions& options) {
   std::map<std::string, uint64_t> parts;
@@ -25,9 +25,9 @@ std::map<std::string, uint64_t> parts_of(const SourceOptions& options) {
 }
 
 // The names of what is another in two sets of parts.
-Names differing(const std::map<std::string, uint64_t>& one,
+NameSet differing(const std::map<std::string, uint64_t>& one,
                 const std::map<std::string, uint64_t>& other) {
-  Names names;
+  NameSet names;
   for (const auto* both : {&one, &other}) {
     for (const auto& [name, hash] : *both) {
       const auto a = one.find(name), b = other.find(name);
@@ -86,8 +86,8 @@ TEST_F(DataPartOf, csv_tells_inputs_from_labels_and_knows_no_path) {
   };
   const auto base = of("a.csv", "label,a\n0,1\n1,2\n");
   EXPECT_EQ(of("elsewhere/b.csv", "label,a\n0,1\n1,2\n"), base);
-  EXPECT_EQ(differing(base, of("a.csv", "label,a\n0,1\n1,3\n")), Names{"inputs"});
-  EXPECT_EQ(differing(base, of("a.csv", "label,a\n1,1\n0,2\n")), Names{"labels"});
+  EXPECT_EQ(differing(base, of("a.csv", "label,a\n0,1\n1,3\n")), NameSet{"inputs"});
+  EXPECT_EQ(differing(base, of("a.csv", "label,a\n1,1\n0,2\n")), NameSet{"labels"});
 }
 
 TEST_F(DataPartOf, tensors_tells_each_field_and_which_there_are) {
@@ -101,9 +101,9 @@ TEST_F(DataPartOf, tensors_tells_each_field_and_which_there_are) {
   const auto base = of(fields);
   TensorMap more = fields;
   more.set("weights", at::ones({4}));
-  EXPECT_EQ(differing(base, of(more)), (Names{"field names", "weights"}));
+  EXPECT_EQ(differing(base, of(more)), (NameSet{"field names", "weights"}));
   fields.set("labels", at::arange(4, at::kLong).flip(0));
-  EXPECT_EQ(differing(base, of(fields)), Names{"labels"});
+  EXPECT_EQ(differing(base, of(fields)), NameSet{"labels"});
 }
 
 TEST_F(DataPartOf, images_tells_names_sizes_and_labels_below_the_folder) {
@@ -118,14 +118,14 @@ TEST_F(DataPartOf, images_tells_names_sizes_and_labels_below_the_folder) {
   fs::rename(path("all"), path("moved"));
   EXPECT_EQ(of("moved"), base);
   fs::rename(path("moved/cat/2.jpg"), path("moved/dog/9.jpg"));
-  EXPECT_EQ(differing(base, of("moved")), (Names{"file names", "file sizes", "labels"}));
+  EXPECT_EQ(differing(base, of("moved")), (NameSet{"file names", "file sizes", "labels"}));
   fs::rename(path("moved/dog/9.jpg"), path("moved/cat/2.jpg"));
   put("moved/cat/2.jpg", testing::make_jpeg(50, 50));
-  EXPECT_EQ(differing(base, of("moved")), Names{"file sizes"});
+  EXPECT_EQ(differing(base, of("moved")), NameSet{"file sizes"});
   put("moved/cat/2.jpg", testing::make_jpeg(22, 20));
   fs::rename(path("moved/dog"), path("moved/bee"));
   EXPECT_EQ(differing(base, of("moved")),
-            (Names{"class names", "file names", "file sizes"}));  // files by their folders' names
+            (NameSet{"class names", "file names", "file sizes"}));  // files by their folders' names
 }
 
 TEST_F(DataPartOf, tokens_tells_names_and_sizes_of_a_folders_files) {
@@ -138,13 +138,13 @@ TEST_F(DataPartOf, tokens_tells_names_and_sizes_of_a_folders_files) {
   fs::rename(path("ids"), path("moved"));
   EXPECT_EQ(of("moved"), base);
   fs::rename(path("moved/a.bin"), path("moved/c.bin"));
-  EXPECT_EQ(differing(base, of("moved")), (Names{"file names", "file sizes"}));  // in another order
+  EXPECT_EQ(differing(base, of("moved")), (NameSet{"file names", "file sizes"}));  // in another order
   // The name of one file that the path names says where it lies.
   const auto one = of("moved/b.bin");
   fs::rename(path("moved/b.bin"), path("d.bin"));
   EXPECT_EQ(of("d.bin"), one);
   put("d.bin", std::string(62, '\0'));
-  EXPECT_EQ(differing(one, of("d.bin")), Names{"file sizes"});
+  EXPECT_EQ(differing(one, of("d.bin")), NameSet{"file sizes"});
 }
 
 TEST_F(DataPartOf, text_tells_contents_that_lie_in_memory) {
@@ -153,7 +153,7 @@ TEST_F(DataPartOf, text_tells_contents_that_lie_in_memory) {
     return parts_of({.kind = "text", .path = path("a.txt"), .context = 4});
   };
   const auto base = of("some text");
-  EXPECT_EQ(differing(base, of("some tent")), Names{"contents"});
+  EXPECT_EQ(differing(base, of("some tent")), NameSet{"contents"});
   const std::string large(int64_t{1} << 20, 'a');  // mapped: not read when it is opened
   EXPECT_EQ(of(large), of(std::string(large.size() - 1, 'a') + "b"));
 }
@@ -166,9 +166,9 @@ TEST_F(DataPartOf, text_table_tells_texts_labels_and_names_of_classes) {
         {.kind = "text_table", .path = path("a.csv"), .context = 16, .tokenizer = vocabulary});
   };
   const auto base = of("text,label\na b,no\nc,yes\n");
-  EXPECT_EQ(differing(base, of("text,label\na b,no\na,yes\n")), Names{"texts"});
-  EXPECT_EQ(differing(base, of("text,label\na b,yes\nc,no\n")), Names{"labels"});
-  EXPECT_EQ(differing(base, of("text,label\na b,no\nc,you\n")), Names{"class names"});
+  EXPECT_EQ(differing(base, of("text,label\na b,no\na,yes\n")), NameSet{"texts"});
+  EXPECT_EQ(differing(base, of("text,label\na b,yes\nc,no\n")), NameSet{"labels"});
+  EXPECT_EQ(differing(base, of("text,label\na b,no\nc,you\n")), NameSet{"class names"});
 }
 
 }  // namespace

@@ -205,7 +205,9 @@ TEST(PackedAdamW, moments_in_fp32_and_in_one_dimension_are_taken_and_others_refu
     EXPECT_THROW(other.optimizer->load(wrong), CheckpointError);
     State order = filed(one.optimizer->state());
     order.values["conv.weight.order"] = std::string("0,2,3,7");
-    if (state == "8bit") EXPECT_THROW(other.optimizer->load(order), CheckpointError);
+    if (state == "8bit") {
+      EXPECT_THROW(other.optimizer->load(order), CheckpointError);
+    }
   }
 }
 

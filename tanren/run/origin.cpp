@@ -15,7 +15,7 @@
 namespace tanren {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 namespace {
 
@@ -33,9 +33,9 @@ const std::string* find(const Facts& facts, const std::string& name) {
 }
 
 // TOML text is JSON for all but texts that are not set.
-Json json_of(const std::string& toml) {
-  Json json = Json::parse(toml, nullptr, /*allow_exceptions=*/false);
-  return json.is_discarded() ? Json(toml) : json;
+OrderedJson json_of(const std::string& toml) {
+  OrderedJson json = OrderedJson::parse(toml, nullptr, /*allow_exceptions=*/false);
+  return json.is_discarded() ? OrderedJson(toml) : json;
 }
 
 }  // namespace
@@ -48,12 +48,12 @@ Facts data_facts(const Dataset& train, const Dataset* eval) {
 }
 
 std::string to_json(const Origin& origin) {
-  Json data = Json::object(), changes = Json::array();
+  OrderedJson data = OrderedJson::object(), changes = OrderedJson::array();
   for (const auto& [name, value] : origin.data) data[name] = value;
   for (const auto& [step, key] : origin.changes) {
     changes.push_back({{"step", step}, {"key", key.key}, {"before", key.before}, {"now", key.now}});
   }
-  return Json{{"data", data}, {"changes", changes}}.dump(1) + "\n";
+  return OrderedJson{{"data", data}, {"changes", changes}}.dump(1) + "\n";
 }
 
 Origin read_origin(const fs::path& step_folder) {
@@ -61,7 +61,7 @@ Origin read_origin(const fs::path& step_folder) {
   if (text.empty()) return {};
   Origin origin;
   try {
-    const Json json = Json::parse(text);
+    const OrderedJson json = OrderedJson::parse(text);
     for (const auto& [name, value] : json.at("data").items()) {
       origin.data.emplace_back(name, value.get<std::string>());
     }
@@ -71,7 +71,7 @@ Origin read_origin(const fs::path& step_folder) {
            {change.at("key").get<std::string>(), change.at("before").get<std::string>(),
             change.at("now").get<std::string>()}});
     }
-  } catch (const Json::exception&) {
+  } catch (const OrderedJson::exception&) {
     throw CheckpointError("[checkpoint] " + (step_folder / "origin.json").string() +
                           " is damaged; use an older step folder, or a copy of this one");
   }
@@ -134,10 +134,11 @@ void add_changes(Plan& plan, const std::vector<ConfigChange>& changes) {
 }
 
 std::string log_line(const ConfigChange& change, int64_t from_attempt) {
-  const Json values{{"before", json_of(change.key.before)}, {"now", json_of(change.key.now)}};
-  return Json{{"from_attempt", from_attempt},
-              {"step", change.step},
-              {"changed", {{change.key.key, values}}}}
+  const OrderedJson values{{"before", json_of(change.key.before)},
+                           {"now", json_of(change.key.now)}};
+  return OrderedJson{{"from_attempt", from_attempt},
+                     {"step", change.step},
+                     {"changed", {{change.key.key, values}}}}
       .dump();
 }
 

@@ -172,7 +172,9 @@ TEST_F(BytesPerParameter, of_packed_state_are_those_of_the_plan_for_every_kind_a
         const double per = static_cast<double>(bytes) / static_cast<double>(elements);
         std::printf("%-8s %-14s %-5s %6.2f bytes a parameter\n", kind, layout, state, per);
         EXPECT_EQ(bytes, planned) << kind << " " << layout << " " << state;
-        if (name == "resnet") EXPECT_LT(per, *state == '8' ? 2.1 : 4.1);
+        if (name == "resnet") {
+          EXPECT_LT(per, *state == '8' ? 2.1 : 4.1);
+        }
       }
     }
   }
