@@ -83,8 +83,6 @@ void check_values(Problems& p, const OptimizerOptions& asked) {
   p.check(o.state == "fp32" || !o.amsgrad,
           "optimizer.amsgrad keeps a third moment, which optimizer.state = \"" + o.state +
               "\" has no place for; drop one of them");
-  p.check(o.state == "fp32" || o.init_from.empty(),
-          "optimizer.init_from holds moments in fp32; set optimizer.state = \"fp32\", or drop it");
   p.within("optimizer.dampening", o.dampening, 0, 1, true);
   p.check(o.kind == "muon" || !*o.nesterov || (*o.momentum > 0 && o.dampening == 0),
           "optimizer.nesterov needs a momentum and no dampening");

@@ -82,7 +82,7 @@ TEST(PackedAdamW, patterns_of_fp32_state_are_of_the_whole_model) {
 
 // A kernel as it lies in memory: the same numbers as the channels-last `kernel`, in one plain order.
 at::Tensor laid_out(const at::Tensor& kernel) {
-  return kernel.detach().permute({0, 2, 3, 1}).contiguous();
+  return kernel.detach().permute({0, 2, 3, 1}).clone(at::MemoryFormat::Contiguous);
 }
 
 // Issue 21: kernels in channels-last kept fp32 moments.

@@ -183,7 +183,7 @@ TEST(BuffersOverRanks, ranks_weigh_by_their_samples_and_those_without_any_have_n
   at::Tensor expected = at::zeros({3}, at::kDouble);  // the running mean
   for (int i = 0; i < 2; ++i) {
     const at::Tensor inputs = one.batches->next().local["inputs"].to(at::kDouble);
-    expected = 0.9 * expected + 0.1 * inputs.squeeze(1).mean({0, 2});
+    expected = 0.9 * expected + 0.1 * inputs.squeeze(1).mean(at::IntArrayRef{0, 2});
   }
   for (const char* buffers : {"mean", "first"}) {
     auto shared = config;
