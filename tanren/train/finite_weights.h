@@ -5,9 +5,9 @@
 
 namespace tanren {
 
-// False where an update left a trained weight that is not finite, or an average of one: no later update
-// mends it. Constants, such as a mask of -inf, are no weights. The same on every rank, as the weights are.
-// One device read.
+// False where an update left a trained weight that is not finite, or an average of one: no later
+// update mends it. Constants, such as a mask of -inf, are no weights. The same on every rank, as the
+// weights are. One device read.
 bool has_finite_weights(const RunState& run);
 
 }  // namespace tanren

@@ -234,8 +234,8 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
           "; no checkpoint of them is written");
     }
   };
-  // Before an error that every rank meets ends the run. Why nothing could be written; empty: it is. In
-  // steps, as each may fail on one rank alone, and the last is an exchange.
+  // Before an error that every rank meets ends the run. Why nothing could be written; empty: it is.
+  // In steps, as each may fail on one rank alone, and the last is an exchange.
   const auto save_last = [&] {
     const auto flush = [&] {
       for (Sink* sink : surroundings.sinks) sink->flush();
