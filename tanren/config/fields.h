@@ -373,7 +373,13 @@ void visit_config(RunConfig& config, F&& visitor) {
   section("model", config.model);
   section("data", config.data);
   section("data.train", config.data.train);
-  section("data.eval", config.data.eval);
+  // What is evaluated on trains nothing, and the data's fingerprint tells.
+  auto of_evaluation = [&](const char* key, auto& member, FieldInfo info) {
+    const std::string name = std::string("data.eval.") + key;
+    if (name == "data.eval.scale" || name == "data.eval.offset") info.identity = Identity::free;
+    visitor(name, member, info);
+  };
+  fields(of_evaluation, config.data.eval);
   section("batch", config.batch);
   section("precision", config.precision);
   section("optimizer", config.optimizer);

@@ -111,6 +111,8 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "data.train.path",
                                             "data.train.tokenizer",
                                             "data.eval.path",
+                                            "data.eval.scale",
+                                            "data.eval.offset",
                                             "data.eval.tokenizer",
                                             "batch.microbatch",
                                             "guard.nan_loss",

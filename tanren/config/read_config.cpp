@@ -287,10 +287,9 @@ class Reader {
   std::set<std::string> refused_;                                     // of a wrong type
 };
 
-}  // namespace
-
-RunConfig parse_config(std::string_view text, const std::string& source, const fs::path& folder,
-                       const std::vector<std::string>& sets, const KnownKinds& known) {
+// Null `known`: the config is not validated.
+RunConfig parse(std::string_view text, const std::string& source, const fs::path& folder,
+                const std::vector<std::string>& sets, const KnownKinds* known) {
   RunConfig config;
   Reader reader(config, folder);
   if (has_deep_keys(text)) {
@@ -306,13 +305,13 @@ RunConfig parse_config(std::string_view text, const std::string& source, const f
     throw ConfigError("[config] " + source + ": is no TOML (" + fault.what() + "); mend it");
   }
   for (const auto& set : sets) reader.set(set);
-  reader.add_invalid(validate(config, known), source);
+  if (known != nullptr) reader.add_invalid(validate(config, *known), source);
   if (!reader.problems().empty()) throw ConfigError(join(reader.problems(), "\n"));
   return config;
 }
 
-RunConfig read_config(const fs::path& file, const std::vector<std::string>& sets,
-                      const KnownKinds& known) {
+RunConfig read(const fs::path& file, const std::vector<std::string>& sets,
+               const KnownKinds* known) {
   std::error_code error;
   if (fs::is_directory(file, error)) {
     throw ConfigError("[config] " + file.string() + " is a folder; give a config file");
@@ -327,9 +326,23 @@ RunConfig read_config(const fs::path& file, const std::vector<std::string>& sets
                       " is empty; examples/digits/run.toml is a start");
   }
   const fs::path folder = file.has_parent_path() ? file.parent_path() : fs::path(".");
-  RunConfig config = parse_config(text, file.string(), folder, sets, known);
+  RunConfig config = parse(text, file.string(), folder, sets, known);
   if (config.run.name.empty()) config.run.name = file.stem().string();
   return config;
 }
+
+}  // namespace
+
+RunConfig parse_config(std::string_view text, const std::string& source, const fs::path& folder,
+                       const std::vector<std::string>& sets, const KnownKinds& known) {
+  return parse(text, source, folder, sets, &known);
+}
+
+RunConfig read_config(const fs::path& file, const std::vector<std::string>& sets,
+                      const KnownKinds& known) {
+  return read(file, sets, &known);
+}
+
+RunConfig read_recorded_config(const fs::path& file) { return read(file, {}, nullptr); }
 
 }  // namespace tanren

@@ -19,7 +19,11 @@ namespace tanren {
 RunConfig read_config(const std::filesystem::path& file, const std::vector<std::string>& sets,
                       const KnownKinds& known);
 
-// The same on text; `source` stands in the error texts, `folder` is what its paths are relative to.
+// What a run wrote down of its config, as it stands there: it was valid when it was written, and stays
+// readable whatever validate refuses by now.
+RunConfig read_recorded_config(const std::filesystem::path& file);
+
+// The same as read_config on text; `source` stands in the error texts, `folder` is what its paths are relative to.
 RunConfig parse_config(std::string_view text, const std::string& source,
                        const std::filesystem::path& folder, const std::vector<std::string>& sets,
                        const KnownKinds& known);

@@ -94,7 +94,7 @@ void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& 
 
 std::vector<ConfigChange> changes_until(const fs::path& step_folder, const RunConfig& config) {
   std::vector<ConfigChange> changes = read_origin(step_folder).changes;
-  const RunConfig written = config_of_folder(step_folder, {}, kinds_of(config));
+  const RunConfig written = recorded_config(step_folder);
   for (auto& change : changes_on_request(written, config)) {
     changes.push_back({step_of(step_folder), std::move(change)});
   }

@@ -298,9 +298,7 @@ RunConfig agreed_config(Communicator& ranks, const RunFolder* folder, const RunI
   RunConfig config = input.config;
   std::vector<std::string> keys;
   for (std::string_view rest = kept; !rest.empty();) keys.emplace_back(take_line(rest));
-  if (!keys.empty()) {
-    take_keys(config, config_of_folder(input.folder, {}, kinds_of(config)), keys);
-  }
+  if (!keys.empty()) take_keys(config, recorded_config(input.folder), keys);
   return config;
 }
 

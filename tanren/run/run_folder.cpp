@@ -9,6 +9,7 @@
 #include "tanren/checkpoint/step_folders.h"
 #include "tanren/config/identity.h"
 #include "tanren/config/read_config.h"
+#include "tanren/config/validate.h"
 #include "tanren/config/write_config.h"
 #include "tanren/run/origin.h"
 
@@ -28,6 +29,8 @@ namespace tanren {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr int kMostTries = 100;  // for the lock
 
 // How the folder's run can go on, if it reached its end and `now` asks for no more than it did;
 // else empty.
@@ -87,6 +90,36 @@ void remove_remains(const fs::path& folder) {
   remove_unfinished(folder / "checkpoints");
 }
 
+// The option that gives `key` this value, as a shell takes it.
+std::string set_option(const std::string& key, const std::string& value) {
+  constexpr const char* kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-._/";
+  std::string text = value == "not set" ? "none" : value;
+  if (text.find_first_not_of(kPlain) != std::string::npos) {
+    std::string quoted = "'";
+    for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+    text = quoted + "'";
+  }
+  return "--set " + key + "=" + text;
+}
+
+// ConfigError where `folder` is no run's.
+fs::path config_file(const fs::path& folder) {
+  fs::path file = folder / "config.toml";
+  if (!fs::exists(file)) {
+    throw ConfigError(
+        "[run] " + folder.string() +
+        " is no run folder (no config.toml in it); give a config file or a run folder");
+  }
+  return file;
+}
+
+// The file holds every key; what was asked is what differs from the defaults.
+RunConfig with_asked(RunConfig config) {
+  config.asked = changed_keys(config);
+  return config;
+}
+
 // Whether the open `descriptor` is what `path` names.
 bool is_file(int descriptor, const fs::path& path) {
   struct stat open_file = {};
@@ -100,17 +133,18 @@ bool is_file(int descriptor, const fs::path& path) {
 RunFolder::RunFolder(fs::path folder, const RunConfig& config,
                      const std::set<std::string>& requested)
     : path_(std::move(folder)), config_(config) {
-  const bool existed = fs::exists(path_);
-  if (existed && !fs::is_directory(path_)) {
+  if (fs::exists(path_) && !fs::is_directory(path_)) {
     throw InputError("[run] " + path_.string() + " is a file; name another folder with --out");
-  }
-  if (existed && !fs::exists(path_ / "config.toml") && !is_as_good_as_empty(path_)) {
-    throw InputError("[run] " + path_.string() +
-                     " holds other files and no run; name another folder with --out");
   }
   try {
     take_lock();
-    if (fs::exists(path_ / "config.toml")) go_on(requested);
+    // Under the lock: before it, another start may be writing the folder's first files.
+    if (fs::exists(path_ / "config.toml")) {
+      go_on(requested);
+    } else if (!is_as_good_as_empty(path_)) {
+      throw InputError("[run] " + path_.string() +
+                       " holds other files and no run; name another folder with --out");
+    }
   } catch (...) {
     leave();
     throw;
@@ -125,13 +159,15 @@ void RunFolder::take_lock() {
     throw InputError("[run] cannot write to " + path_.string() + " (" + why +
                      "); name another folder with --out");
   };
-  for (;;) {
+  // What others take away meanwhile is made again; a lock that is a link into nowhere never comes.
+  for (int tries = 0; tries < kMostTries; ++tries) {
     for (fs::path at = path_.lexically_normal(); !at.empty() && !fs::exists(at);
          at = at.parent_path()) {
       if (at.has_filename()) made_.push_back(at);
     }
     std::error_code error;
     fs::create_directories(path_, error);
+    if (error == std::errc::no_such_file_or_directory) continue;
     if (error) fail(error.message());
     made_lock_ = made_lock_ || !fs::exists(lock);
     lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -148,27 +184,39 @@ void RunFolder::take_lock() {
     ::close(lock_);  // of a file that was taken away meanwhile
     lock_ = -1;
   }
+  fail(std::strerror(ENOENT));
 }
 
 // The run that the folder has goes on.
 void RunFolder::go_on(const std::set<std::string>& requested) {
-  const RunConfig before = config_of_folder(path_, {}, kinds_of(config_));
+  const RunConfig before = recorded_config(path_);
   resume_from_ = latest_checkpoint(checkpoints());
   if (resume_from_) {
     kept_ = overtaken_keys(changes_until(*resume_from_, before), before, config_, requested);
+    std::string back;  // the options that undo what is kept
     for (const KeyChange& stays : changes_on_request(config_, before)) {
       if (std::find(kept_.begin(), kept_.end(), stays.key) == kept_.end()) continue;
-      tanren::log("[run] " + stays.key + " stays " + stays.now + ", as --set asked before; --set " +
-                  stays.key + "=" + stays.before + " goes back to what the config file says");
+      const std::string option = set_option(stays.key, stays.before);
+      tanren::log("[run] " + stays.key + " stays " + stays.now + ", as --set asked before; " +
+                  option + " goes back to what the config file says");
+      back += " " + option;
     }
     take_keys(config_, before, kept_);
+    const auto problems = validate(config_, kinds_of(config_));
+    if (!kept_.empty() && !problems.empty()) {
+      throw ConfigError("[run] with what --set asked before (" + join(kept_) +
+                        "): " + join(problems, "; ") + "; ask for those keys, too:" + back);
+    }
   }
   const auto differing = differing_keys(before, config_, requested);
   if (!differing.empty()) {
     std::string sets;
+    std::set<std::string> asked = requested;
     for (const KeyChange& change : changes_on_request(before, config_)) {
-      sets += " --set " + change.key + "=" + change.now;
+      sets += " " + set_option(change.key, change.now);
+      asked.insert(change.key);
     }
+    if (!differing_keys(before, config_, asked).empty()) sets.clear();  // they would not do
     throw ConfigError("[run] " + path_.string() + " was made with another config (" +
                       join(differing, "; ") + "); go back to it, " +
                       (sets.empty() ? "" : "ask for the change with" + sets + ", ") +
@@ -212,16 +260,11 @@ KnownKinds kinds_of(const RunConfig& config) {
 
 RunConfig config_of_folder(const fs::path& folder, const std::vector<std::string>& sets,
                            const KnownKinds& known) {
-  const auto file = folder / "config.toml";
-  if (!fs::exists(file)) {
-    throw ConfigError(
-        "[run] " + folder.string() +
-        " is no run folder (no config.toml in it); give a config file or a run folder");
-  }
-  RunConfig config = read_config(file, sets, known);
-  // The file holds every key; what was asked is what differs from the defaults.
-  config.asked = changed_keys(config);
-  return config;
+  return with_asked(read_config(config_file(folder), sets, known));
+}
+
+RunConfig recorded_config(const fs::path& folder) {
+  return with_asked(read_recorded_config(config_file(folder)));
 }
 
 }  // namespace tanren

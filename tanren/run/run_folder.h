@@ -61,4 +61,7 @@ KnownKinds kinds_of(const RunConfig& config);
 RunConfig config_of_folder(const std::filesystem::path& folder,
                            const std::vector<std::string>& sets, const KnownKinds& known);
 
+// The config that a run folder, or one of its step folders, was written with; not validated anew.
+RunConfig recorded_config(const std::filesystem::path& folder);
+
 }  // namespace tanren

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
+#include "tanren/run/origin.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -81,6 +82,42 @@ TEST_F(RunFolderOf, a_lock_on_a_file_that_was_taken_away_is_none) {
   EXPECT_TRUE(fs::exists(at("run/lock")));
   ::close(stale);
   TANREN_EXPECT_CONTAINS(refusal(at("run"), config_of()), "is in use by another process");
+}
+
+TEST_F(RunFolderOf, a_lock_that_is_a_link_into_nowhere_is_refused_and_not_waited_for) {
+  fs::create_directory(at("run"));
+  fs::create_symlink(at("none/lock"), at("run/lock"));
+  TANREN_EXPECT_CONTAINS(refusal(at("run"), config_of()), "No such file or directory");
+  EXPECT_TRUE(fs::is_symlink(at("run/lock")));
+}
+
+TEST_F(RunFolderOf, a_folder_with_other_files_is_refused_and_left_as_it_was) {
+  fs::create_directory(at("mine"));
+  folder_.file("mine/notes.txt", "mine");
+  TANREN_EXPECT_CONTAINS(refusal(at("mine"), config_of()), "holds other files and no run");
+  EXPECT_FALSE(fs::exists(at("mine/lock")));
+  EXPECT_TRUE(fs::exists(at("mine/notes.txt")));
+}
+
+// Its evaluation saw other numbers than its training, which was no fault when it began.
+TEST_F(RunFolderOf, a_run_that_would_be_refused_by_now_goes_on_with_what_is_not) {
+  RunConfig before = config_of();
+  before.data.train = {};
+  before.data.train.kind = "csv";
+  before.data.train.path = "/data/rows.csv";
+  before.data.eval = before.data.train;
+  before.data.train.scale = 0.5;
+  before.data.train.offset = 0.25;
+  RunFolder(at("run"), before).begin();
+  fs::create_directories(at("run/checkpoints/step-2"));
+  fs::copy_file(at("run/config.toml"), at("run/checkpoints/step-2/config.toml"));
+  RunConfig now = before;
+  now.data.eval.scale = 0.5;
+  now.data.eval.offset = 0.25;
+  EXPECT_NO_THROW(RunFolder(at("run"), now));
+  EXPECT_TRUE(changes_until(at("run/checkpoints/step-2"), now).empty());
+  now.data.train.scale = 2;
+  EXPECT_THROW(RunFolder(at("run"), now), ConfigError);
 }
 
 TEST_F(RunFolderOf, what_may_change_on_request_does_where_it_is_requested_and_there_alone) {

@@ -4,6 +4,7 @@
 #include "tanren/config/filled_keys.h"
 
 #include <string>
+#include <vector>
 
 namespace tanren {
 
@@ -14,18 +15,39 @@ namespace {
 constexpr const char* kModel = "start.toml";
 constexpr const char* kTokenizer = "tokenizer";
 
+// Takes away what a start before this one left, which saved nothing: all of the folder but `kept`. Not
+// where the config names what lies there as its tokenizer.
+void remove_stale(const fs::path& folder, const DataOptions& data, const TokenizerFiles& kept) {
+  std::error_code none;
+  if (!fs::is_directory(folder, none)) return;
+  for (const SourceOptions* source : {&data.train, &data.eval}) {
+    const fs::path named = source->tokenizer;
+    if (named.empty()) continue;
+    if (fs::equivalent(named, folder, none)) return;
+    if (fs::equivalent(named.parent_path(), folder, none)) return;
+  }
+  for (const auto& file : std::vector<fs::path>(fs::directory_iterator(folder), {})) {
+    if (kept.count(file.filename().string()) == 0) fs::remove_all(file);
+  }
+  if (kept.empty()) fs::remove(folder);
+}
+
 }  // namespace
 
 void keep_start(const fs::path& folder, const RunConfig& asked, const ModelOptions& filled,
                 const DataInfo& train) {
   const std::string keys = filled_keys(asked.model, filled);
-  if (!keys.empty()) {
+  if (keys.empty()) {
+    fs::remove(folder / kModel);
+  } else {
     write_file(folder / kModel,
                "# What model.from_hf gave; read instead of it when the run goes on.\n" + keys);
   }
-  if (asked.data.train.tokenizer.empty() || train.tokenizer == nullptr) return;
-  fs::create_directories(folder / kTokenizer);
-  for (const auto& [name, text] : *train.tokenizer) write_file(folder / kTokenizer / name, text);
+  TokenizerFiles files;
+  if (!asked.data.train.tokenizer.empty() && train.tokenizer != nullptr) files = *train.tokenizer;
+  if (!files.empty()) fs::create_directories(folder / kTokenizer);
+  for (const auto& [name, text] : files) write_file(folder / kTokenizer / name, text);
+  remove_stale(folder / kTokenizer, asked.data, files);
 }
 
 Pretrained take_start(const fs::path& folder, RunConfig& config) {

@@ -12,7 +12,8 @@
 namespace tanren {
 
 // Writes them into `folder`: what `filled` has over `asked`, and the tokenizer of the data if the
-// config names one. RunError as write_file.
+// config names one. What an earlier start left of its own goes: only for a run that begins. RunError as
+// write_file.
 void keep_start(const std::filesystem::path& folder, const RunConfig& asked,
                 const ModelOptions& filled, const DataInfo& train);
 

@@ -90,7 +90,7 @@ std::optional<Shortage> predict(const RunState& run, const Parts& parts, const B
 
 // `samples` counts those that are done, also when it throws.
 EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dataset& dataset,
-                              int64_t& samples) {
+                              int64_t& samples, std::string& left_out) {
   const auto start = std::chrono::steady_clock::now();
   const EssentialScope essential;
   const at::NoGradGuard no_grad;
@@ -125,12 +125,12 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   }
   sums.join_over(parallel);
   metrics.join_over(parallel.communicator());
-  double loss = 0;
-  const NamedValues terms = sums.means(loss);
+  const auto means = sums.means();
+  left_out = means.left_out;
   EvaluationReport report;
-  if (!terms.empty()) {
-    report = metrics.result(terms);
-    report.values.insert(report.values.begin(), {"loss", loss});
+  if (!means.terms.empty()) {
+    report = metrics.result(means.terms);
+    report.values.insert(report.values.begin(), {"loss", means.loss});
     report.tokens = static_cast<int64_t>(sums.count("tokens"));
   }
   report.step = run.step();
@@ -142,7 +142,8 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
 
 }  // namespace
 
-EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset) {
+EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
+                          std::string* told) {
   run.settle();
   const int64_t batch_size = parts.plan.evaluate.batch;
   int64_t samples = 0, seen = 0;
@@ -160,6 +161,7 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
     return true;
   };
   EvaluationReport report;
+  std::string left_out;
   MemoryState memory;
   explained({.name = "evaluation",
              .dataset = dataset,
@@ -167,7 +169,12 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
              .microbatch = batch_size,
              .next_batch = batches_so_far},
             parts.recovery->gauge(), memory,
-            [&] { report = evaluate_all(run, parts, dataset, samples); });
+            [&] { report = evaluate_all(run, parts, dataset, samples, left_out); });
+  const bool is_news = told == nullptr || left_out != *told;
+  if (!left_out.empty() && is_news && parts.parallel->is_first()) {
+    log(left_out + "; its loss is without that");
+  }
+  if (told != nullptr && !left_out.empty()) *told = left_out;
   return report;
 }
 

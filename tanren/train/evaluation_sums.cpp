@@ -1,11 +1,12 @@
 #include "tanren/train/evaluation_sums.h"
 
 #include "tanren/base/device_reads.h"
-#include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
 
 #include <ATen/ATen.h>
+
+#include <limits>
 
 namespace tanren {
 
@@ -52,23 +53,32 @@ void EvaluationSums::join_over(const DataParallel& parallel) {
   for (size_t i = 0; i < counts.size(); ++i) counts_[counts[i]] = row[terms.size() + i];
 }
 
-NamedValues EvaluationSums::means(double& loss) const {
-  NamedValues terms;
-  if (sums_.empty()) return terms;
+EvaluationSums::Means EvaluationSums::means() const {
+  Means means;
+  if (sums_.empty()) return means;
   const auto values = read_to_host(at::stack(sums_));
-  loss = 0;
+  std::string uncounted;
+  size_t num_counted = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     const double divisor = count(count_names_[i]);
     if (divisor == 0) {
-      throw DataError("[evaluate] the evaluation set has " +
-                      to_text(static_cast<int64_t>(count("samples"))) + " samples and 0 " +
-                      count_names_[i] + " to divide " + names_[i] +
-                      " by; take data with labels that count, and let its collate count them");
+      uncounted += (uncounted.empty() ? "" : ", ") + ("0 " + count_names_[i]) + " to divide " +
+                   names_[i] + " by";
+      means.terms.emplace_back(names_[i], std::numeric_limits<double>::quiet_NaN());
+      continue;
     }
-    terms.emplace_back(names_[i], values[i] / divisor);
-    loss += terms.back().second;
+    ++num_counted;
+    means.terms.emplace_back(names_[i], values[i] / divisor);
+    means.loss += means.terms.back().second;
   }
-  return terms;
+  if (uncounted.empty()) return means;
+  means.left_out = "[evaluate] the evaluation set has " +
+                   to_text(static_cast<int64_t>(count("samples"))) + " samples and " + uncounted;
+  if (num_counted == 0) {
+    throw NothingToEvaluate(means.left_out +
+                            "; take data with labels that count, and let its collate count them");
+  }
+  return means;
 }
 
 double EvaluationSums::count(const std::string& name) const {

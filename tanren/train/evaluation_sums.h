@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tanren/base/batch.h"
+#include "tanren/base/error.h"
 #include "tanren/base/report.h"
 #include "tanren/base/terms.h"
 #include "tanren/parallel/data_parallel.h"
@@ -12,6 +13,12 @@
 
 namespace tanren {
 
+// Every rank throws it alike, after the last exchange of the evaluation.
+class NothingToEvaluate : public DataError {
+ public:
+  using DataError::DataError;
+};
+
 class EvaluationSums {
  public:
   void add(const Terms& terms);
@@ -19,9 +26,13 @@ class EvaluationSums {
   // Sums become those over all ranks; a rank may have seen nothing. Reads the device once.
   void join_over(const DataParallel& parallel);
 
-  // Each term divided by its count, and `loss`, their sum; empty where nothing was added. One read.
-  // DataError where a count is 0, or nobody counted it.
-  NamedValues means(double& loss) const;
+  struct Means {
+    NamedValues terms;     // each divided by its count; NaN where that is 0, or nobody counted it
+    double loss = 0;       // the sum of the others
+    std::string left_out;  // what there is to tell of the terms that are NaN so; empty: none is
+  };
+  // No terms where nothing was added. One read. NothingToEvaluate where every count is 0.
+  Means means() const;
   // 0 where nobody counted it.
   double count(const std::string& name) const;
 

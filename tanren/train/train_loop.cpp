@@ -15,7 +15,9 @@
 #include "tanren/train/batch_stream.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
+#include "tanren/train/evaluation_sums.h"
 #include "tanren/train/explained.h"
+#include "tanren/train/finite_weights.h"
 #include "tanren/train/memory_now.h"
 #include "tanren/train/on_ranks.h"
 #include "tanren/train/train_step.h"
@@ -33,6 +35,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kRuined = "the weights are not finite";
 constexpr size_t kIncidentPeaks = 20;  // of steps before it that an incident shows
 
 double seconds_since(Clock::time_point start) {
@@ -70,12 +73,13 @@ std::string failure_of(const std::function<void()>& work, const Parts& parts) {
 }
 
 // How the run in whose folder `checkpoints` lies goes on; empty where that is no run folder.
-std::string way_on(const std::filesystem::path& checkpoints, const ParallelPlan& parallel) {
+std::string way_on(const std::filesystem::path& checkpoints, const ParallelPlan& parallel,
+                   const std::string& where) {
   const auto folder = checkpoints.parent_path();
   if (checkpoints.empty() || !std::filesystem::exists(folder / "config.toml")) return "";
   const bool launched =
       parallel.launcher == "tanren launch" && parallel.local_ranks == parallel.world_size;
-  return std::string("; then go on behind that batch: tanren ") +
+  return "; then " + where + ": tanren " +
          (launched ? "launch -n " + std::to_string(parallel.world_size) + " " : "") + "run " +
          folder.string() + " --set optimizer.learning_rate=…";
 }
@@ -94,7 +98,15 @@ std::string way_on(const std::filesystem::path& checkpoints, const ParallelPlan&
   line += "; nothing was applied; last checkpoint: " + (last ? last->string() : "none");
   if (!unsaved.empty()) line += ", one of this state could not be written (" + unsaved + ")";
   throw RunError(line + "; lower the learning rate, clip, or look at that data" +
-                 (last ? way_on(checkpoints, plan.parallel) : ""));
+                 way_on(checkpoints, plan.parallel,
+                        !last             ? "begin again"
+                        : unsaved.empty() ? "go on behind that batch"
+                                          : "go on from there"));
+}
+
+// What an error line adds where save_last() failed.
+std::string unsaved_text(const std::string& unsaved) {
+  return unsaved.empty() ? "" : "; no checkpoint of this state was written (" + unsaved + ")";
 }
 
 bool counted_nothing(const StepReport& report) {
@@ -211,17 +223,47 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   };
   const bool is_first = parts.parallel->is_first();
   const auto checkpoint = [&](int64_t spared = 0) {
-    if ((is_first || writes_together(parts)) && !surroundings.checkpoints.empty()) {
+    const bool together = writes_together(parts);
+    if (!(is_first || together) || surroundings.checkpoints.empty()) return;
+    double ruined = has_finite_weights(run) ? 0 : 1;
+    if (together) ruined = sum_numbers(parts.parallel->communicator(), {ruined})[0];
+    if (ruined == 0) {
       result.checkpoint = save_checkpoint(run, parts, surroundings, spared);
+    } else if (is_first) {
+      log("[train] step " + to_text(run.step()) + ": " + kRuined +
+          "; no checkpoint of them is written");
     }
+  };
+  // Before an error that every rank meets ends the run. Why nothing could be written; empty: it is.
+  // In steps, as each may fail on one rank alone, and the last is an exchange.
+  const auto save_last = [&] {
+    const auto flush = [&] {
+      for (Sink* sink : surroundings.sinks) sink->flush();
+    };
+    const auto look = [&] {
+      if (!has_finite_weights(run)) throw RunError(kRuined);
+    };
+    std::string unsaved = failure_of(flush, parts);
+    if (unsaved.empty()) unsaved = failure_of(look, parts);
+    if (unsaved.empty()) unsaved = failure_of([&] { checkpoint(/*spared=*/1); }, parts);
+    return unsaved;
   };
   run.selection.adopt(plan);
   int64_t evaluated_at = -1;
+  std::string left_out;  // of evaluations, as the log told it
+  const auto evaluated = [&] {
+    try {
+      return evaluate(run, parts, *surroundings.eval, &left_out);
+    } catch (const NothingToEvaluate& error) {
+      const std::string unsaved = save_last();
+      throw DataError(error.what() + unsaved_text(unsaved));
+    }
+  };
   // True if this step is now among the best, which makes it a checkpoint.
   const auto evaluation = [&] {
     if (surroundings.eval == nullptr || evaluated_at == run.step()) return false;
     estimate();
-    auto report = evaluate(run, parts, *surroundings.eval);
+    auto report = evaluated();
     trim_cpu_memory();  // its batches are larger, or smaller, than the steps'
     evaluated_at = run.step();
     const bool is_news = run.selection.judged_step != run.step();  // else it is in the log
@@ -238,7 +280,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   bool stop_agreed = false;  // by several ranks, after an update
   int64_t saved_at = -1;
   int64_t seen_epoch = -1;
-  int64_t uncounted = 0;  // batches in a row that counted nothing
+  int64_t uncounted = 0;  // batches in a row of this epoch that counted nothing
   while (!finished(run, plan)) {
     if (parts.parallel->alone() ? parts.stop_requested() : stop_agreed) {
       result.ending = Ending::interrupted;
@@ -252,6 +294,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     const int64_t reads = num_device_reads();
     const GlobalBatch batch = batches.next();
     if (batch.epoch > seen_epoch && seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
+    if (batch.epoch != seen_epoch) uncounted = 0;
     seen_epoch = batch.epoch;
     const int64_t step_before = run.step();
     if (!parts.parallel->alone()) {  // for the others, if this rank is lost
@@ -276,16 +319,17 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     tell(*report, &Sink::step);
     for (const auto& objective : report->objectives) {
       if (objective.verdict.action == Action::halt) {
-        // The state is good: the refused update is not in it, and its batch is behind it.
-        const std::string unsaved = failure_of([&] { checkpoint(/*spared=*/1); }, parts);
+        // The refused update is not in the state, and its batch is behind it.
+        const std::string unsaved = save_last();
         halt(*report, objective, plan, surroundings.checkpoints, unsaved);
       }
     }
     uncounted = counted_nothing(*report) ? uncounted + 1 : 0;
     if (uncounted > 0 && uncounted >= plan.batch.steps_per_epoch) {  // it would go on for ever
-      for (Sink* sink : surroundings.sinks) sink->flush();
+      const std::string unsaved = save_last();
       throw DataError("[train] no batch of a whole epoch can be trained on (attempt " +
-                      to_text(report->attempt) + ": " + report->culprit + "); mend the labels");
+                      to_text(report->attempt) + ": " + report->culprit + "); mend the labels" +
+                      unsaved_text(unsaved));
     }
     const bool applied = run.step() > step_before;
     growth.step([&] { return live_bytes(parts.device); });

@@ -59,7 +59,8 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
 Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset);
 
 // Throws RunError when the guard halts: the line names step, cause, culprit and the checkpoint of the state
-// then, which is written first: nothing of the refused update is in it.
+// then, which is written first: nothing of the refused update is in it. Weights that are not finite are
+// never written: the line then names the checkpoint before.
 LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& surroundings);
 
 }  // namespace tanren

@@ -51,12 +51,14 @@ class GoingOn : public ::testing::Test {
     }
     return text;
   }
-  // Regression whose batches `bad` (of four rows, from 0) have an infinite loss; in their order.
-  void write_values(int batches, const std::vector<int>& bad) const {
+  // Regression whose batches `bad` (of four rows, from 0) are of such rows: their loss is infinite, if
+  // nothing else is asked for. In their order.
+  void write_values(int batches, const std::vector<int>& bad,
+                    const std::string& row = "0,3e38,3e38") const {
     std::string text = "label,a,b\n";
     for (int i = 0; i < 4 * batches; ++i) {
       const bool is_bad = std::find(bad.begin(), bad.end(), i / 4) != bad.end();
-      text += is_bad ? "0,3e38,3e38\n" : std::to_string(i % 3) + "," + std::to_string(i) + ",0.5\n";
+      text += is_bad ? row + "\n" : std::to_string(i % 3) + "," + std::to_string(i) + ",0.5\n";
     }
     folder_.file("values.csv", text);
     folder_.file(
@@ -240,6 +242,96 @@ TEST_F(GoingOn, a_halt_that_cannot_be_saved_is_still_told_first) {
   folder_.file("out/checkpoints", "in the way");
   expect_code("run out --quiet", 1,
               {"[guard] step 3 (attempt 3): non-finite loss", "could not be written"});
+}
+
+// The third update is finite, the weights after it are not: the fourth attempt halts.
+TEST_F(GoingOn, after_a_halt_with_ruined_weights_is_from_the_checkpoint_before_it) {
+  write_values(8, {2}, "0,1e18,0.5");
+  expect_code(
+      "run values.toml --quiet --out out --set 'model.hidden=[]' --set optimizer.kind=sgd --set "
+      "optimizer.learning_rate=1e-6 --set checkpoint.every=2 --set run.stop_after=2",
+      0, {});
+  expect_code("run out --quiet --set optimizer.learning_rate=1e5", 1,
+              {"[guard] step 4 (attempt 4): non-finite loss",
+               "last checkpoint: out/checkpoints/step-2", "the weights are not finite",
+               "then go on from there: tanren run out --set optimizer.learning_rate="});
+  EXPECT_FALSE(fs::exists(at("out/checkpoints/step-3")));
+  expect_code("run out --quiet --set optimizer.learning_rate=1e-37", 0, {});
+}
+
+TEST_F(GoingOn, a_due_checkpoint_of_ruined_weights_is_not_written) {
+  write_values(8, {1}, "0,1e18,0.5");
+  expect_code(
+      "run values.toml --quiet --out out --set 'model.hidden=[]' --set optimizer.kind=sgd --set "
+      "optimizer.learning_rate=1e-6 --set checkpoint.every=2 --set run.stop_after=1",
+      0, {});
+  expect_code("run out --quiet --set optimizer.learning_rate=1e5", 1,
+              {"[train] step 2: the weights are not finite; no checkpoint of them is written",
+               "last checkpoint: out/checkpoints/step-1"});
+  EXPECT_FALSE(fs::exists(at("out/checkpoints/step-2")));
+}
+
+TEST_F(GoingOn, what_was_asked_before_and_does_not_go_with_this_start_is_refused_unwritten) {
+  stop_after("out", 3);
+  expect_code(
+      "run out --quiet --set schedule.kind=reduce_on_plateau --set schedule.patience=5 --set "
+      "run.stop_after=2",
+      0, {});
+  const std::string before = read_file(at("out/config.toml"));
+  expect_code("run run.toml --quiet --out out --set schedule.kind=constant", 2,
+              {"with what --set asked before (schedule.patience)", "schedule.patience",
+               "ask for those keys, too: --set schedule.patience=10"});
+  EXPECT_EQ(read_file(at("out/config.toml")), before);
+  expect_code("run out --quiet --set run.stop_after=1", 0, {});
+  expect_code(
+      "run run.toml --quiet --out out --set schedule.kind=constant --set schedule.patience=10", 0,
+      {});
+}
+
+TEST_F(GoingOn, the_options_that_a_refusal_offers_can_be_pasted_and_are_enough) {
+  stop_after("out", 3);
+  const std::string steps = "[schedule]\nkind = \"multi_step\"\nmilestones = [5, 7]\n";
+  folder_.file("edited.toml", read_file(at("run.toml")) + steps);
+  const std::string start = "run edited.toml --quiet --out out";
+  const auto refused = tanren(start);
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  const std::string before = "ask for the change with ";
+  const size_t begin = refused.output.find(before), end = refused.output.find(", or name another");
+  ASSERT_NE(begin, std::string::npos) << refused.output;
+  const std::string offered =
+      refused.output.substr(begin + before.size(), end - begin - before.size());
+  expect_code(start + " " + offered + " --set run.stop_after=1", 0, {});
+  folder_.file("other.toml",
+               read_file(at("edited.toml")) + "[optimizer]\nlearning_rate = 0.1\nbeta1 = 0.5\n");
+  const auto other = tanren("run other.toml --quiet --out out");
+  EXPECT_EQ(other.code, 2) << other.output;
+  EXPECT_EQ(other.output.find("--set"), std::string::npos) << other.output;
+}
+
+TEST_F(GoingOn, a_run_that_saved_nothing_begins_again_with_another_tokenizer_and_keeps_that_alone) {
+  const fs::path fixtures = fs::path(TANREN_SOURCE_DIR) / "tests/fixtures/tokenizer";
+  fs::create_directories(at("a"));
+  fs::create_directories(at("b"));
+  fs::copy_file(fixtures / "uncased.json", at("a/tokenizer.json"));
+  folder_.file("b/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n");
+  folder_.file("texts.csv", "text,label\na b,0\nc,1\nb c,2\na,0\n");
+  folder_.file("text.toml",
+               "[run]\nsteps = 6\nthreads = 1\n[model]\nkind = \"lstm\"\nhidden_size = 6\n"
+               "[data.train]\nkind = \"text_table\"\npath = \"texts.csv\"\ncontext = 12\n"
+               "tokenizer = \"a\"\n[batch]\nglobal_batch = 2\n[precision]\nmode = \"fp32\"\n");
+  const std::string start = "run text.toml --quiet --out out --set run.stop_after=2";
+  expect_code(start, 0, {});
+  ASSERT_TRUE(fs::exists(at("out/tokenizer/tokenizer.json")));
+  fs::remove_all(at("out/checkpoints"));
+  expect_code(start + " --set data.train.tokenizer=b", 0, {});
+  EXPECT_FALSE(fs::exists(at("out/tokenizer/tokenizer.json")));
+  EXPECT_TRUE(fs::exists(at("out/tokenizer/vocab.txt")));
+  expect_code("run out --quiet --set run.stop_after=1", 0, {});
+  // What lies there may be named itself.
+  fs::remove_all(at("out/checkpoints"));
+  expect_code(start + " --set data.train.tokenizer=out/tokenizer", 0, {});
+  EXPECT_TRUE(fs::exists(at("out/tokenizer/vocab.txt")));
+  expect_code("run out --quiet", 0, {});
 }
 
 TEST_F(GoingOn, rate_clip_and_precision_change_where_they_are_asked_for_and_nowhere_else) {

@@ -4,11 +4,15 @@
 #include "tests/update/sparse_tokens.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/log.h"
+#include "tanren/base/testing.h"
+#include "tanren/checkpoint/checkpoint.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/train_loop.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -136,6 +140,20 @@ TEST(NothingCounted, in_a_batch_of_an_evaluation_changes_nothing_and_in_all_of_t
   }
 }
 
+TEST(NothingCounted, in_all_of_an_evaluation_ends_the_run_once_it_is_saved) {
+  const SparseTokens some(36, 12, 24), none(36, 0, 36);
+  TinyRun run(sparse_config("fp64"), &some, std::nullopt);
+  run.parts.plan.evaluate.every = 1;
+  run.parts.plan.evaluate.batch = 12;
+  const TemporaryFolder folder;
+  EXPECT_THROW(train_loop(run.state, run.parts,
+                          {.train = some, .eval = &none, .checkpoints = folder.path()}),
+               DataError);
+  const auto last = latest_checkpoint(folder.path());
+  ASSERT_TRUE(last.has_value());
+  EXPECT_EQ(last->filename(), "step-1");
+}
+
 // Two terms with counts of their own, and an objective for each.
 struct Two : torch::nn::Module {
   Two() {
@@ -158,7 +176,25 @@ Task two_objectives(const std::string& first, const std::string& second) {
   phase.objectives = {{.name = first, .terms = {{"of_a"}}, .parameters = {"a"}},
                       {.name = second, .terms = {{"of_b"}}, .parameters = {"b"}}};
   task.phases = {phase};
+  task.predict = [forward = phase.forward](const Batch& batch) {
+    return Prediction{.terms = forward(batch), .outputs = {}, .targets = {}};
+  };
   return task;
+}
+
+TEST(NothingCounted, by_one_of_two_terms_of_an_evaluation_leaves_it_out_and_is_told_once) {
+  TinyRun run(tiny_config("mlp"), nullptr, two_objectives("first", "second"));
+  run.parts.plan.evaluate.batch = 16;
+  std::vector<std::string> lines;
+  const LogSink before = set_log_sink([&](std::string_view line) { lines.emplace_back(line); });
+  std::string told;
+  const auto report = evaluate(run.state, run.parts, *run.dataset, &told);
+  evaluate(run.state, run.parts, *run.dataset, &told);
+  set_log_sink(before);
+  EXPECT_EQ(report.values.front().first, "loss");
+  EXPECT_NEAR(report.values.front().second, 3, 1e-12);  // the squares of `a`
+  ASSERT_EQ(lines.size(), 1U);
+  TANREN_EXPECT_CONTAINS(lines[0], "64 samples and 0 boxes to divide of_b by");
 }
 
 TEST(NothingCounted, skips_the_objectives_whose_terms_it_divides_and_no_other) {
@@ -188,8 +224,32 @@ TEST(NothingCounted, in_a_whole_epoch_is_an_error_and_no_endless_run) {
     std::atomic<bool>& stop;
   } limit(stop);
   run.parts.stop = &stop;
-  EXPECT_THROW(train_loop(run.state, run.parts, {.train = data, .sinks = {&limit}}), DataError);
+  const TemporaryFolder folder;
+  EXPECT_THROW(train_loop(run.state, run.parts,
+                          {.train = data, .checkpoints = folder.path(), .sinks = {&limit}}),
+               DataError);
   EXPECT_EQ(run.state.attempt, 3);
+  EXPECT_TRUE(latest_checkpoint(folder.path()).has_value());  // nothing is lost
+}
+
+// One batch of each epoch counts: now and then those of two epochs have all the others between them.
+TEST(NothingCounted, in_a_row_of_batches_over_the_end_of_an_epoch_is_no_error) {
+  const SparseTokens data(36, 1, 36);
+  auto config = sparse_config("fp64");
+  config.data.shuffle = true;
+  config.run.steps = 20;
+  TinyRun run(config, &data, std::nullopt);
+  struct Row : Sink {
+    void step(const StepReport& report) override {
+      const bool skipped = report.objectives[0].verdict.action == Action::skip;
+      row = skipped ? row + 1 : 0;
+      longest = std::max(longest, row);
+    }
+    int row = 0, longest = 0;
+  } rows;
+  EXPECT_NO_THROW(train_loop(run.state, run.parts, {.train = data, .sinks = {&rows}}));
+  EXPECT_EQ(run.state.step(), 20);
+  EXPECT_GE(rows.longest, 3) << "no row was as long as an epoch";
 }
 
 TEST(ObjectiveNames, that_a_checkpoint_could_not_tell_apart_are_refused) {
