@@ -138,8 +138,8 @@ FolderWeights weights_of_folder(const fs::path& folder) {
   const fs::path of_newest = *newest / "model.safetensors";
   if (!fs::exists(exported)) return {of_newest, ""};
   const Metadata metadata = read_safetensors(exported).metadata;
-  // What a run exports may be its best step, so how far it had come stands beside that. Older exports
-  // say only their own step: the run went on from them where it saved after them.
+  // What a run exports may be its best step, so how far it had come stands beside that. Older
+  // exports say only their own step: the run went on from them where it saved after them.
   const auto come = number_in(metadata, "run_step"), of = number_in(metadata, "step");
   const int64_t step = step_of(*newest);
   const bool went_on = come ? step > *come : of && step > *of && is_later(*newest, exported);
