@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <set>
 #include <thread>
 
@@ -123,6 +124,24 @@ TEST(File, leftovers_go_once_their_writer_is_gone_and_nothing_else_does) {
   ::close(writer);
   remove_leftovers(folder.path());
   EXPECT_FALSE(fs::exists(written));
+}
+
+// Who removes leftovers may hold a new file before its writer does.
+TEST(File, a_new_temporary_file_is_not_taken_for_a_leftover) {
+  const TemporaryFolder folder;
+  std::atomic<int64_t> passes = 0;
+  std::jthread remover([&](const std::stop_token& stop) {
+    for (; !stop.stop_requested(); ++passes) remove_leftovers(folder.path());
+  });
+  for (int i = 0; i < 2000; ++i) {
+    fs::path written;
+    const int writer = open_temporary(folder.path() / "new", written);
+    ASSERT_GE(writer, 0);
+    for (const int64_t before = passes; passes < before + 2;) std::this_thread::yield();
+    ASSERT_TRUE(fs::exists(written)) << i;
+    fs::remove(written);
+    ::close(writer);
+  }
 }
 
 TEST(File, what_was_written_is_read_back_byte_for_byte) {

@@ -141,8 +141,11 @@ at::Tensor StoredState::from_whole(const StateRange& wanted, const std::string& 
   if (whole == nullptr) fail_lacks(wanted.whole, key);
   if (whole->dim() == 0) return *whole;
   const int64_t unit = unit_of(key);
-  const bool shaped = unit == 1 && whole->sizes() == at::IntArrayRef(wanted.sizes);
-  const at::Tensor flat = shaped ? in_memory(*whole, wanted.strides) : whole->reshape({-1});
+  // Older files have packed moments in one dimension, in the shape's own order.
+  const bool is_flat = whole->dim() == 1 && whole->numel() == c10::multiply_integers(wanted.sizes);
+  const bool shaped = unit == 1 && (is_flat || whole->sizes() == at::IntArrayRef(wanted.sizes));
+  const at::Tensor flat =
+      shaped ? in_memory(whole->reshape(wanted.sizes), wanted.strides) : whole->reshape({-1});
   const int64_t first = wanted.begin / unit, last = units(wanted.end, unit);
   if (last > flat.numel()) fail_lacks(wanted.whole, key);
   return flat.narrow(0, first, last - first);
@@ -183,8 +186,13 @@ at::Tensor StoredState::from_slices(const StateRange& wanted, const std::string&
 }
 
 bool StoredState::has(const std::string& whole, const std::string& key) const {
-  if (!slices_.empty()) return slices_.count(whole) > 0;
-  const std::string name = whole + "." + key;
+  std::string name = whole;
+  if (!slices_.empty()) {
+    const auto found = slices_.find(whole);
+    if (found == slices_.end()) return false;
+    name = found->second.front()->name;
+  }
+  name += "." + key;
   return state_.tensors.contains(name) || state_.values.count(name) > 0;
 }
 

@@ -44,7 +44,7 @@ class StoredState {
   // The state `key` ("exp_avg") of a range, 1-dim in the order of memory here, or 0-dim where it is one
   // number of the parameter. CheckpointError where it is not all there.
   at::Tensor range(const StateRange& wanted, const std::string& key) const;
-  // Whether it has `key` of the parameter; of slices, whether it has any.
+  // Whether it has `key` of the parameter, or of its first slice.
   bool has(const std::string& whole, const std::string& key) const;
   // The same of its plain values ("started"); null: there is none.
   const Value* value(const std::string& whole, const std::string& key) const;

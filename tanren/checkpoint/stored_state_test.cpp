@@ -121,6 +121,42 @@ TEST(StoredState, unpacks_moments_in_any_order_of_memory) {
   }
 }
 
+// Older checkpoints kept packed moments in one dimension, in the shape's own order.
+TEST(StoredState, lays_flat_moments_of_older_files_in_the_order_that_is_wanted) {
+  at::manual_seed(3);
+  const std::vector<int64_t> sizes{8, 16, 3, 3};
+  const at::Tensor plain = at::randn(sizes);
+  const at::Tensor codes = at::empty(sizes, at::kByte), scales = at::empty({5});
+  to_eight_bit(plain.reshape({-1}), true, 256, codes, scales);
+  const at::Tensor half = plain.to(at::kBFloat16);
+  State state;
+  state.tensors.set("loss.w.exp_avg_codes", codes.view({-1}));
+  state.tensors.set("loss.w.exp_avg_scales", scales);
+  state.tensors.set("loss.v.exp_avg", half.view({-1}));
+  const std::vector<StateSlice> none;
+  const StoredState stored(state, none);
+  const at::Tensor values = from_eight_bit(codes, scales, true, 256).view(sizes);
+  const auto channels_last = plain.contiguous(at::MemoryFormat::ChannelsLast).strides().vec();
+  for (const auto& strides : {channels_last, plain_strides(sizes)}) {
+    for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 1152}, {256, 1100}}) {
+      EXPECT_TRUE(
+          at::equal(moment_of(stored, {"loss.w", begin, end, sizes, strides}, "exp_avg_codes"),
+                    in_memory(values, strides).slice(0, begin, end)));
+      EXPECT_TRUE(at::equal(moment_of(stored, {"loss.v", begin, end, sizes, strides}, "exp_avg"),
+                            in_memory(half.to(at::kFloat), strides).slice(0, begin, end)));
+    }
+  }
+}
+
+TEST(StoredState, has_what_stands_in_the_slices_of_a_parameter_alone) {
+  const Sliced sliced;
+  const StoredState stored(sliced.state, sliced.slices);
+  EXPECT_TRUE(stored.has("loss.w", "exp_avg"));
+  EXPECT_TRUE(stored.has("loss.w", "started"));
+  EXPECT_FALSE(stored.has("loss.w", "exp_avg_codes"));
+  EXPECT_FALSE(stored.has("loss.v", "exp_avg"));
+}
+
 TEST(StoredState, says_what_is_missing) {
   Sliced sliced;
   sliced.slices.erase(sliced.slices.begin() + 1);

@@ -7,6 +7,7 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/folder_weights.h"
 #include "tanren/checkpoint/pt_file.h"
+#include "tanren/checkpoint/step_folders.h"
 
 #include <nlohmann/json.hpp>
 
@@ -24,7 +25,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kZipMagic("PK\x03\x04", 4);
-constexpr size_t kLongestName = 255;  // of a file, on Linux
+constexpr const char* kMarker = "COMPLETE";  // what is written last of a save
+constexpr size_t kLongestName = 255;         // of a file, on Linux
 
 bool begins_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
@@ -102,6 +104,14 @@ std::optional<int64_t> number_in(const Metadata& metadata, const char* key) {
   return read ? std::optional(number) : std::nullopt;
 }
 
+// Whether the save was finished after the file was written.
+bool is_later(const fs::path& save, const fs::path& file) {
+  std::error_code no_save, no_file;
+  const auto saved = fs::last_write_time(save / kMarker, no_save);
+  const auto written = fs::last_write_time(file, no_file);
+  return !no_save && !no_file && saved > written;
+}
+
 // Takes `prefix` off every name; false if some name lacks it.
 bool strip(TensorMap& tensors, std::string_view prefix) {
   const bool all = std::all_of(tensors.begin(), tensors.end(), [&](const auto& item) {
@@ -128,13 +138,15 @@ FolderWeights weights_of_folder(const fs::path& folder) {
   const fs::path of_newest = *newest / "model.safetensors";
   if (!fs::exists(exported)) return {of_newest, ""};
   const Metadata metadata = read_safetensors(exported).metadata;
-  // What a run exports may be its best step, so how far it had come stands beside that.
-  auto come = number_in(metadata, "run_step");
-  if (!come) come = number_in(metadata, "step");
-  const std::string name = newest->filename().string();
-  if (!come || std::stoll(name.substr(name.find('-') + 1)) <= *come) return {exported, ""};
-  std::string remark = "took " + name + ", to which the run went on after its model.safetensors " +
-                       "of step " + std::to_string(*come);
+  // What a run exports may be its best step, so how far it had come stands beside that. Older
+  // exports say only their own step: the run went on from them where it saved after them.
+  const auto come = number_in(metadata, "run_step"), of = number_in(metadata, "step");
+  const int64_t step = step_of(*newest);
+  const bool went_on = come ? step > *come : of && step > *of && is_later(*newest, exported);
+  if (!went_on) return {exported, ""};
+  std::string remark = "took step-" + std::to_string(step) +
+                       ", to which the run went on after its model.safetensors of step " +
+                       std::to_string(come ? *come : *of);
   const auto kind = metadata.find("weights");
   if (kind != metadata.end() && kind->second == "averaged") {
     remark += " (its raw weights: the averaged ones are in its average.safetensors)";

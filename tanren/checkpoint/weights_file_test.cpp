@@ -9,9 +9,14 @@
 
 #include <ATen/ATen.h>
 
+#include <chrono>
 #include <cstring>
+#include <filesystem>
 
 namespace tanren {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 using testing::TemporaryFolder;
@@ -163,8 +168,27 @@ TEST(RunFolder, stands_for_what_it_exported_until_it_has_gone_on) {
   EXPECT_EQ(value_of(), 0.5);
   exports({{"step", "4"}, {"run_step", "10"}});  // its best step
   EXPECT_EQ(value_of(), 0.5);
-  exports({{"step", "4"}});  // as it was written before run_step
+  // As it was written before run_step, of its best step: the run went on if it saved after that.
+  exports({{"step", "4"}});
+  const auto saved = [&](int seconds) {
+    fs::last_write_time(
+        run / "checkpoints" / "step-10" / "COMPLETE",
+        fs::last_write_time(run / "model.safetensors") + std::chrono::seconds(seconds));
+  };
+  saved(-1);
+  EXPECT_EQ(value_of(), 0.5);
+  EXPECT_TRUE(remarks_of().empty());
+  saved(1);
   EXPECT_EQ(value_of(), 10);
+  TANREN_EXPECT_CONTAINS(remarks_of()[0], "took step-10, to which the run went on");
+  exports({{"step", "10"}});
+  saved(1);
+  EXPECT_EQ(value_of(), 0.5);
+  // The older of two saves, while the newer takes its place.
+  exports({{"step", "9"}, {"run_step", "9"}});
+  fs::rename(run / "checkpoints" / "step-10", run / "checkpoints" / ".tmp-step-10-before");
+  EXPECT_EQ(value_of(), 10);
+  TANREN_EXPECT_CONTAINS(remarks_of()[0], "took step-10, to which");
   exports({{"format", "pt"}});  // not ours: nothing says that it is old
   EXPECT_EQ(value_of(), 0.5);
 }

@@ -92,7 +92,8 @@ const AddedToken* AddedTokens::Matcher::at(std::string_view text, size_t place) 
 
 template <typename Plain, typename Token>
 void AddedTokens::Matcher::split(std::string_view text, Plain&& plain, Token&& token) const {
-  size_t begin = 0;  // of what was not given out yet
+  size_t begin = 0;      // of what was not given out yet
+  size_t space_end = 0;  // of the white space behind the last match that took it
   for (size_t place = 0; !tokens.empty() && place < text.size();) {
     const AddedToken* found = at(text, place);
     if (found == nullptr) {
@@ -105,8 +106,13 @@ void AddedTokens::Matcher::split(std::string_view text, Plain&& plain, Token&& t
         (ends_with_word(text.substr(0, from)) || starts_with_word(text.substr(to)))) {
       continue;
     }
-    if (found->strip_left) from = std::max(begin, from - trailing_space(text.substr(0, from)));
-    if (found->strip_right) to += leading_space(text.substr(to));
+    // Nothing is looked at twice: tokens of white space may stand in a long run of it.
+    if (found->strip_left) {
+      from = from < begin ? begin : from - trailing_space(text.substr(begin, from - begin));
+    }
+    if (found->strip_right) {
+      to = space_end = to < space_end ? space_end : to + leading_space(text.substr(to));
+    }
     if (begin < from) plain(text.substr(begin, from - begin));
     token(found->id);
     begin = to;

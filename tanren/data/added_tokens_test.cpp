@@ -1,3 +1,4 @@
+#include "tanren/data/added_tokens.h"
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
@@ -105,6 +106,36 @@ TEST(Pairs, are_cut_where_hugging_face_cuts_them) {
     }
   }
   EXPECT_GT(pairs, 400u);
+}
+
+// Each space once looked at all the others.
+TEST(AddedTokens, that_take_white_space_and_are_some_are_found_in_a_long_run_of_it) {
+  const AddedToken space{.text = " ", .id = 7, .strip_left = true, .strip_right = true};
+  const AddedTokens tokens({space}, nullptr, "test");
+  const size_t length = size_t{1} << 20;
+  size_t count = 0;
+  std::string plain;
+  tokens.split(
+      "a" + std::string(length, ' ') + "\t\nb ", [&](std::string_view part) { plain += part; },
+      [&](int32_t id) { count += id == 7 ? 1 : 0; });
+  EXPECT_EQ(count, length + 1);
+  EXPECT_EQ(plain, "ab");
+}
+
+TEST(Templates, of_more_tokens_than_anybody_puts_around_a_text_are_refused) {
+  const json part{{"SpecialToken", {{"id", "[CLS]"}, {"type_id", 0}}}};
+  json single = json::array();
+  for (int i = 0; i < 64; ++i) single.push_back(part);
+  single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0}}}});
+  const auto error_with = [&](size_t ids) {
+    const json known{{"[CLS]", {{"id", "[CLS]"}, {"ids", std::vector<int>(ids, 1)}}}};
+    const json post{{"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", known}};
+    const json added = fixture("uncased.json")["added_tokens"];
+    return testing::error_of<DataError>([&] {
+      tokenizer_of({{"base", "uncased"}, {"added", added}, {"post_processor", post}});
+    });
+  };
+  TANREN_EXPECT_CONTAINS(error_with(17), "has more than 1024 special tokens");
 }
 
 class OlderFiles : public ::testing::Test {

@@ -22,6 +22,8 @@ std::vector<AddedToken> added_of(const Json& json, const std::vector<std::string
   return with_ids(std::move(tokens), vocabulary, json["model"]["vocab"].size(), path);
 }
 
+constexpr size_t kMostPieces = 1024;  // of a template: a few around each text
+
 // What a post-processor puts around a text or a pair of them.
 class FrameReader {
  public:
@@ -81,6 +83,8 @@ class FrameReader {
   // The special tokens before, between and after the texts, which come in the order of `texts`.
   std::vector<Section> sections(const Json& parts, const std::vector<std::string>& texts) const {
     std::vector<Section> found(1);
+    const auto known = post_.value("special_tokens", Json::object());
+    size_t pieces = 0;
     for (const auto& part : parts) {
       if (part.contains("Sequence")) {
         const auto& sequence = part["Sequence"];
@@ -92,11 +96,14 @@ class FrameReader {
       } else if (part.contains("SpecialToken")) {
         const auto& token = part["SpecialToken"];
         const std::string name = text_or(token, "id", "");
-        const auto known = post_.value("special_tokens", Json::object());
         if (!known.contains(name)) {
           fail(path_, "its template uses " + name + ", which special_tokens lacks");
         }
         for (const auto& id : known[name].at("ids")) {
+          if (++pieces > kMostPieces) {
+            fail(path_, "its template has more than " + std::to_string(kMostPieces) +
+                            " special tokens; download it again");
+          }
           found.back().pieces.push_back({id_of(id), token.value("type_id", int64_t{0})});
         }
       }

@@ -221,7 +221,7 @@ OptimizerOptions resolved(const OptimizerOptions& options,
 OptimizerOptions options_of_part(const OptimizerOptions& options,
                                  const std::vector<NamedParameter>& part,
                                  const std::vector<NamedParameter>& model) {
-  return part.size() < model.size() ? resolved(options, part, model) : options;
+  return part.size() < model.size() ? resolved(with_defaults(options), part, model) : options;
 }
 
 TensorVector zeros_like_all(const TensorVector& parameters) {

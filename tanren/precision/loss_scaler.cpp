@@ -67,8 +67,13 @@ void LossScaler::load(const State& state) {
                     value_of<double>(state, "first_scale") != first_scale_)) {
     return;
   }
-  scale_ =
-      std::max(value_of<double>(state, "scale"), scaling_ == Scaling::dynamic ? min_scale_ : 0);
+  const auto scale = value_of<double>(state, "scale");
+  // Without scaling they stored 1, which nobody had found to fit.
+  const bool found_nothing = !says_kind && scale == 1 &&
+                             value_of<int64_t>(state, "quiet_steps") == 0 &&
+                             !value_of<bool>(state, "wants_search");
+  if (found_nothing) return;
+  scale_ = std::max(scale, scaling_ == Scaling::dynamic ? min_scale_ : 0);
   quiet_steps_ = value_of<int64_t>(state, "quiet_steps");
   wants_search_ = value_of<bool>(state, "wants_search");
 }

@@ -122,6 +122,24 @@ TEST(LossScaler, takes_the_scale_of_a_checkpoint_that_does_not_say_its_kind) {
   EXPECT_EQ(scaler.scale(), 16);
 }
 
+// Runs without scaling stored a scale all the same.
+TEST(LossScaler, takes_no_scale_of_an_older_checkpoint_that_had_none) {
+  PrecisionPlan none = dynamic_plan();
+  none.scaling = Scaling::none;
+  State old = LossScaler(none).state();
+  old.values.erase("scaling");
+  old.values.erase("first_scale");
+  ASSERT_EQ(std::get<double>(old.values.at("scale")), 1);
+  LossScaler scaler(dynamic_plan());
+  scaler.load(old);
+  EXPECT_EQ(scaler.scale(), 8);
+  PrecisionPlan searching = dynamic_plan();
+  searching.find_initial_scale = true;
+  LossScaler searched(searching);
+  searched.load(old);
+  EXPECT_TRUE(searched.wants_search());
+}
+
 TEST(LossScaler, scaled_multiplies_a_loss_for_own_loops) {
   EXPECT_EQ(LossScaler(dynamic_plan()).scaled(at::ones({})).item<float>(), 8.0f);
 }

@@ -135,6 +135,18 @@ void explain(Plan& plan, const MemoryPrediction& prediction, int64_t standing_by
       {"predicted_peak", size_text(prediction.peak_bytes), Source::planned, reason});
 }
 
+// Of the largest operators: the first sample may be shorter than those that it is batched with.
+OperatorSizes sizes_of(const StepPredictor& predictor, const Tried& tried) {
+  OperatorSizes sizes = tried.prediction.largest;
+  if (sizes.elements == 0 || tried.plan.device.threads < 2) return sizes;
+  const int64_t own = predictor.length(), longest = own > 0 ? predictor.longest() : 0;
+  if (longest <= own) return sizes;
+  const OperatorSizes other = predictor.step(tried.plan, longest).largest;
+  sizes.elements = std::max(sizes.elements, other.elements);
+  sizes.multiply_adds = std::max(sizes.multiply_adds, other.multiply_adds);
+  return sizes;
+}
+
 // One more thing that would make it fit; empty where it would not.
 std::string advice(const Fitter& fitter, RunConfig config, const std::string& what) {
   try {
@@ -270,7 +282,7 @@ Tried try_config(const FitInput& input, const RunConfig& config) {
   Tried result{config, input.plan(config), {}, false};
   const StepPredictor predictor([&] { return input.make_task(config); }, *input.dataset);
   result.prediction = predictor.step(result.plan);
-  if (limit_threads(result.prediction.largest, result.plan)) {
+  if (limit_threads(sizes_of(predictor, result), result.plan)) {
     result.prediction = predictor.step(result.plan);  // some kernels take memory for each thread
   }
   const int64_t room = room_for_step(result.plan, input.standing_bytes);

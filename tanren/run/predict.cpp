@@ -220,6 +220,11 @@ bool are_alike(const MemoryTrace& one, const MemoryTrace& two) {
 
 int64_t StepPredictor::length() const { return length_of(dataset_.collate({0}).batch); }
 
+int64_t StepPredictor::longest() const {
+  constexpr int64_t kSamples = 16;
+  return length_of(real_batch(dataset_, std::min(kSamples, dataset_.size())).local);
+}
+
 MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
   const GeneratorScope generators(at::kCPU);
   const ThreadsScope threads(given.device.threads);

@@ -49,6 +49,8 @@ class StepPredictor {
 
   // Tokens per sample: dim 1 of the first field of whole numbers that has one; 0: no sequences.
   int64_t length() const;
+  // The same of the first samples of the data in one batch, which may be filled up to the longest.
+  int64_t longest() const;
 
  private:
   std::function<Task()> make_task_;

@@ -4,6 +4,7 @@
 #include "tanren/base/core_wait.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <utility>
 
 // Of libgomp; without -fopenmp there is no omp.h to rely on.
@@ -29,15 +31,26 @@ constexpr std::chrono::milliseconds kBetweenLooks{50};
 constexpr WaitRule::Duration kFirstHold{4}, kLongestHold{64};
 constexpr double kShareThatHurts = 0.2;
 
-// Signals are for the run's own threads.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~NoSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+// Signals are for the run's own threads. system_error where there may be no more threads.
 template <class Work>
 std::jthread thread_without_signals(Work work) {
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::jthread thread(std::move(work));
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+  const NoSignals no_signals;
+  return std::jthread(std::move(work));
 }
 
 bool is_set(const char* name) {
@@ -45,12 +58,32 @@ bool is_set(const char* name) {
   return value != nullptr && *value != 0;
 }
 
+int64_t size_of_team() { return omp_get_num_procs() + 1; }
+
 }  // namespace
+
+bool may_add_threads(int64_t threads, const std::filesystem::path& root) {
+  constexpr int64_t kLeft = 64;  // for whatever else starts some
+  for (const auto& folder : cgroup_folders(root)) {
+    const auto most = kernel_number(folder / "pids.max");
+    const auto now = kernel_number(folder / "pids.current");
+    if (most && now && *now + threads + kLeft > *most) return false;
+  }
+  rlimit own{};
+  const bool is_limited =
+      ::getuid() != 0 && ::getrlimit(RLIMIT_NPROC, &own) == 0 && own.rlim_cur != RLIM_INFINITY;
+  if (!is_limited) return true;
+  // "0.20 0.18 0.12 1/80 11206": no user has more threads than the machine.
+  const std::string load = kernel_line(root / "proc/loadavg");
+  const size_t all = load.find('/');
+  if (all == std::string::npos) return false;
+  const int64_t now = std::strtoll(load.c_str() + all + 1, nullptr, 10);
+  return static_cast<rlim_t>(now + threads + kLeft) <= own.rlim_cur;
+}
 
 SleepingTeam::SleepingTeam()
     : owner_(thread_without_signals([](const std::stop_token& stop) {
-        const auto threads = static_cast<unsigned>(omp_get_num_procs() + 1);
-        GOMP_parallel([](void*) {}, nullptr, threads, 0);
+        GOMP_parallel([](void*) {}, nullptr, static_cast<unsigned>(size_of_team()), 0);
         std::mutex mutex;
         std::unique_lock lock(mutex);
         std::condition_variable_any().wait(lock, stop, [] { return false; });
@@ -79,7 +112,12 @@ class ShortWaits::Watcher {
   Watcher(std::function<std::optional<double>()> waited, std::function<void(bool)> brief)
       : waited_(std::move(waited)),
         brief_(std::move(brief)),
-        thread_(thread_without_signals([this](const std::stop_token& stop) { watch(stop); })) {}
+        thread_(thread_without_signals([this](const std::stop_token& stop) {
+          try {
+            watch(stop);
+          } catch (...) {  // no more threads or memory: waits stay as they are
+          }
+        })) {}
 
  private:
   void watch(const std::stop_token& stop) {
@@ -115,11 +153,16 @@ ShortWaits::ShortWaits(std::function<std::optional<double>()> waited,
 ShortWaits::ShortWaits(int64_t threads) {
   if (threads < 2 || is_set("OMP_WAIT_POLICY") || is_set("GOMP_SPINCOUNT")) return;
   const std::filesystem::path file = "/proc/self/task/" + std::to_string(::gettid()) + "/schedstat";
-  watcher_ =
-      std::make_unique<Watcher>([file] { return seconds_waited(kernel_line(file)); },
-                                [team = std::shared_ptr<SleepingTeam>()](bool brief) mutable {
-                                  team = brief ? std::make_shared<SleepingTeam>() : nullptr;
-                                });
+  const auto wait = [team = std::shared_ptr<SleepingTeam>()](bool brief) mutable {
+    team.reset();
+    // libgomp ends the process where it cannot have its threads.
+    if (brief && may_add_threads(size_of_team())) team = std::make_shared<SleepingTeam>();
+  };
+  try {
+    watcher_ =
+        std::make_unique<Watcher>([file] { return seconds_waited(kernel_line(file)); }, wait);
+  } catch (const std::system_error&) {  // no thread to watch with
+  }
 }
 
 ShortWaits::~ShortWaits() = default;

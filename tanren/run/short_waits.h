@@ -4,11 +4,13 @@
 // has none. With more OpenMP threads than cores libgomp spins a hundred times only (its manual,
 // GOMP_SPINCOUNT), so a watcher that finds the calling thread waiting for a core adds threads that sleep.
 // No number changes. Does nothing for one thread, where OMP_WAIT_POLICY or GOMP_SPINCOUNT is set,
-// or where the kernel does not say how long a thread waited. Made by run and by whoever drives steps.
+// where the kernel does not say how long a thread waited, or where there may hardly be more threads.
+// Made by run and by whoever drives steps.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -29,6 +31,10 @@ class WaitRule {
   bool brief_ = false;
   Duration left_{0}, hold_{0};
 };
+
+// Whether so many threads more stay well below what limits their number: that of the cgroups, and for
+// others than root that of the user. `root` is where proc/ and sys/ lie.
+bool may_add_threads(int64_t threads, const std::filesystem::path& root = "/");
 
 // More OpenMP threads than this process has cores, asleep as long as it lives.
 class SleepingTeam {

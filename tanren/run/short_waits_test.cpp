@@ -1,12 +1,17 @@
 #include "tanren/run/short_waits.h"
 
+#include "tanren/base/file.h"
+#include "tanren/base/testing.h"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include <unistd.h>
@@ -83,6 +88,38 @@ TEST(ShortWaits, where_the_kernel_tells_nothing_nobody_watches) {
   while (looks == 0) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(120));
   EXPECT_EQ(looks, 1);
+}
+
+// A thread that cannot be made is no reason to end the run.
+TEST(ShortWaits, where_no_thread_can_be_added_the_watcher_gives_up_and_the_run_goes_on) {
+  std::atomic<int> looks = 0, calls = 0;
+  {
+    const ShortWaits waits(
+        [&]() -> std::optional<double> { return 100.0 * ++looks; },
+        [&](bool) {
+          ++calls;
+          throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+        });
+    while (calls == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(120));
+  }
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(ShortWaits, threads_are_added_only_well_below_the_limit_of_the_cgroup) {
+  const testing::TemporaryFolder root;
+  const auto file = [&](const std::filesystem::path& name, const std::string& text) {
+    std::filesystem::create_directories((root.path() / name).parent_path());
+    write_file(root.path() / name, text);
+  };
+  file("proc/self/cgroup", "0::/job\n");
+  file("proc/loadavg", "0.20 0.18 0.12 1/80 11206\n");
+  file("sys/fs/cgroup/job/pids.current", "30\n");
+  file("sys/fs/cgroup/job/pids.max", "max\n");
+  EXPECT_TRUE(may_add_threads(7, root.path()));
+  file("sys/fs/cgroup/job/pids.max", "100\n");
+  EXPECT_TRUE(may_add_threads(6, root.path()));
+  EXPECT_FALSE(may_add_threads(7, root.path()));
 }
 
 double own_cpu_seconds() {

@@ -6,10 +6,12 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/config/read_config.h"
 #include "tanren/data/image_test_util.h"
+#include "tanren/run/python_folder.h"
 #include "tanren/run/run.h"
 
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <filesystem>
 
@@ -141,6 +143,13 @@ TEST_F(WholeModels, evaluates_bitwise_as_its_run_folder) {
     EXPECT_EQ(after.report.averaged, std::string(average) == "ema");
     EXPECT_EQ(after.report.averaged, before.report.averaged);
   }
+}
+
+// The training data, which say how many threads the operators can use, are not there.
+TEST_F(WholeModels, evaluate_with_no_more_threads_than_their_operators_can_use) {
+  const auto file = train(text_config());
+  evaluate_whole_model(file, folder_.path() / "rows.csv", {"run.threads=0"}, Registry(), nullptr);
+  EXPECT_EQ(at::get_num_threads(), 1);
 }
 
 TEST_F(WholeModels, of_a_run_in_fp64_evaluates_and_converts_as_any_other) {

@@ -1,8 +1,11 @@
 #include "tanren/train/run_state.h"
 
+#include "tanren/base/eight_bit.h"
 #include "tanren/base/error.h"
+#include "tanren/base/memory_order.h"
 #include "tanren/base/testing.h"
 #include "tanren/model/registry.h"
+#include "tanren/train/sharded_state.h"
 
 #include <ATen/ATen.h>
 
@@ -66,6 +69,83 @@ TEST(Objectives, have_the_rates_of_layers_that_are_counted_over_the_whole_model)
   ASSERT_FALSE(head.empty());
   for (const auto& group : head) EXPECT_EQ(*group.learning_rate_scale, 1);
   EXPECT_EQ(*phases[0].objectives[0].optimizer_options.groups[0].learning_rate_scale, 0.125);
+}
+
+// A plan that is made by hand may leave the decay to the kind of optimizer.
+TEST(Objectives, have_the_decay_of_the_kind_where_none_is_given) {
+  Plan plan;
+  const auto phases = make_phases(of_two_objectives(), plan);
+  const double wanted = *with_defaults({}).weight_decay;
+  ASSERT_GT(wanted, 0);
+  for (const auto& group : phases[0].objectives[0].optimizer_options.groups) {
+    const bool is_kernel = group.parameters[0] == "stages.0.conv1.weight";
+    if (is_kernel) {
+      EXPECT_EQ(*group.weight_decay, wanted);
+    }
+  }
+}
+
+Task with_channels_last_kernels() {
+  at::manual_seed(4);
+  ModelOptions options;
+  options.kind = "convnet";
+  options.channels = {16, 32};
+  Task task = ModelRegistry().make(options, DataInfo{{1, 8, 8}, 3});
+  for (auto& item : task.module->named_parameters()) {
+    at::Tensor& tensor = item.value();
+    if (tensor.dim() != 4) continue;
+    tensor.set_data(tensor.detach().contiguous(at::MemoryFormat::ChannelsLast));
+  }
+  return task;
+}
+
+// Ranks that shared packed state kept the moments of such kernels in fp32 before issue 21.
+TEST(LoadRanges, packs_slices_that_were_kept_in_fp32) {
+  const std::string kernel = "stages.1.conv2.weight";
+  OptimizerOptions plain;
+  const auto before = make_phases(with_channels_last_kernels(), plan_of(plain));
+  State kept;
+  std::vector<StateSlice> slices;
+  for (const NamedParameter& parameter : before[0].objectives[0].updated) {
+    const int64_t all = parameter.tensor.numel(), half = (all + 1) / 2;
+    for (const auto& [begin, end] : {std::pair{int64_t{0}, half}, {half, all}}) {
+      if (begin == end) continue;
+      slices.push_back({parameter.name + "@" + std::to_string(begin), parameter.name, begin, end,
+                        parameter.tensor.sizes().vec(), parameter.tensor.strides().vec()});
+    }
+  }
+  const State whole = before[0].objectives[0].optimizer->state();
+  for (const auto& [name, tensor] : whole.tensors) {
+    if (tensor.dim() > 0) at::Tensor(tensor).uniform_(0.01, 1);
+    const size_t dot = name.rfind('.');
+    for (const StateSlice& slice : slices) {
+      if (slice.whole != name.substr(0, dot)) continue;
+      kept.tensors.set(
+          slice.name + name.substr(dot),
+          tensor.dim() == 0 ? tensor : in_memory(tensor).slice(0, slice.begin, slice.end));
+    }
+  }
+  for (const std::string state : {"8bit", "bf16"}) {
+    OptimizerOptions packed;
+    packed.state = state;
+    auto phases = make_phases(with_channels_last_kernels(), plan_of(packed));
+    Objective& objective = phases[0].objectives[0];
+    load_ranges(objective, "", StoredState(kept, slices));
+    const State loaded = objective.optimizer->state();
+    for (const std::string moment : {"exp_avg", "exp_avg_sq"}) {
+      const std::string key = kernel + "." + moment;
+      const at::Tensor values = whole.tensors.at(key);
+      if (state == "bf16") {
+        EXPECT_TRUE(at::equal(loaded.tensors.at(key), values.to(at::kBFloat16))) << moment;
+        continue;
+      }
+      const at::Tensor codes = at::empty_like(values, at::kByte);
+      const at::Tensor scales = at::empty({(values.numel() + 255) / 256});
+      to_eight_bit(in_memory(values), moment == "exp_avg", 256, codes, scales);
+      EXPECT_TRUE(at::equal(loaded.tensors.at(key + "_codes"), codes)) << moment;
+      EXPECT_TRUE(at::equal(loaded.tensors.at(key + "_scales"), scales)) << moment;
+    }
+  }
 }
 
 }  // namespace

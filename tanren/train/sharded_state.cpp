@@ -121,8 +121,11 @@ void load_state(Objective& objective, const std::string& start, const StoredStat
       if (skips(range, key)) continue;
       const at::Tensor given = stored.range(range, key);
       const at::Tensor into = flat_view(tensor);
-      const bool same_type = given.scalar_type() == into.scalar_type();
-      if (given.sizes() != into.sizes() || (wanted == Wanted::all && !same_type)) {
+      // Older files have moments in fp32 that are kept in bf16 now.
+      const bool is_rounded =
+          given.scalar_type() == at::kFloat && into.scalar_type() == at::kBFloat16;
+      const bool fits = is_rounded || given.scalar_type() == into.scalar_type();
+      if (given.sizes() != into.sizes() || (wanted == Wanted::all && !fits)) {
         fail_other(range.whole, key);
       }
       if (copies) into.copy_(given);

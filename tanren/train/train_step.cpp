@@ -54,9 +54,10 @@ void reseed(const RunState& run, const DataParallel& parallel) {
 
 // Each rank's forward saw its own samples alone, and one without samples none. Running statistics become
 // the mean over samples, unless the plan says otherwise; all else is what the first rank with samples has.
-// (Synchronised batch norm keeps the same on every rank: that changes none of it.)
-void share_buffers(const std::vector<Objective*>& applied, const std::vector<double>& samples,
-                   const DataParallel& parallel) {
+// (Synchronised batch norm keeps the same on every rank: that changes none of it.) An objective that was
+// not applied may have what another phase's forward left, which differs: it takes that rank's too.
+void share_buffers(const Phase& phase, const std::vector<Objective*>& applied,
+                   const std::vector<double>& samples, const DataParallel& parallel) {
   const auto source = std::find_if(samples.begin(), samples.end(), [](double n) { return n > 0; });
   if (parallel.alone() || source == samples.end()) return;
   const bool averages = parallel.plan().buffers == "mean";
@@ -66,6 +67,12 @@ void share_buffers(const std::vector<Objective*>& applied, const std::vector<dou
     for (const auto& buffer : objective->buffers) {
       if (!seen.insert(buffer.tensor.unsafeGetTensorImpl()).second) continue;
       (averages && buffer.is_measured() ? statistics : others).push_back(buffer.tensor);
+    }
+  }
+  for (const auto& objective : phase.objectives) {
+    for (const auto& buffer : objective.buffers) {
+      const bool is_new = seen.insert(buffer.tensor.unsafeGetTensorImpl()).second;
+      if (is_new) others.push_back(buffer.tensor);
     }
   }
   parallel.take_mean(statistics, samples);
@@ -208,8 +215,8 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
   reseed(run, *parts.parallel);
   if (!parts.plan.parallel.overlap || !phase.spec.forward_on_one_thread) run.settle();
   if (!find_initial_scale(phase, run, parts, batch)) return std::nullopt;
-  const bool many = run.microbatch > 0 && run.microbatch < batch.local.size();
-  const Undo undo(phase, /*with_generators=*/many);
+  // One rank may stop within the window, which memory may split; more of them seed torch's anew.
+  const Undo undo(phase, /*with_generators=*/parts.parallel->alone());
   LossMeter losses;
   if (!accumulate(phase, run, parts, batch, losses)) {
     undo.restore_all(phase);
@@ -265,7 +272,7 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
     told.step = objective.step;
     report.objectives.push_back(std::move(told));
   }
-  share_buffers(applied, window.samples, *parts.parallel);
+  share_buffers(phase, applied, window.samples, *parts.parallel);
   for (auto* objective : applied) update_average(*objective);
   ++run.attempt;
   run.epoch = batch.epoch;

@@ -106,6 +106,47 @@ TEST_F(FitTest, a_plan_has_no_more_threads_than_its_microbatch_can_use_and_says_
   EXPECT_EQ(fit(config_).plan.device.threads, 3) << "as asked";
 }
 
+// Rows of several lengths, filled up to the longest of a batch.
+class Padded : public Dataset {
+ public:
+  explicit Padded(std::vector<int64_t> lengths) : lengths_(std::move(lengths)) {}
+  int64_t size() const override { return std::ssize(lengths_); }
+  DataInfo info() const override {
+    DataInfo info;
+    info.vocab_size = 500;
+    return info;
+  }
+  Collated collate(const std::vector<int64_t>& indices) const override {
+    int64_t longest = 0;
+    for (const int64_t i : indices) {
+      longest = std::max(longest, lengths_[static_cast<size_t>(i)]);
+    }
+    Collated all;
+    for (const char* name : {"inputs", "labels"}) {
+      all.batch.fields.set(name, at::ones({std::ssize(indices), longest}, at::kLong));
+    }
+    all.batch.ids = ids_of(indices);
+    all.counts["samples"] = static_cast<double>(indices.size());
+    all.counts["tokens"] = static_cast<double>(all.batch["labels"].numel());
+    return all;
+  }
+
+ private:
+  std::vector<int64_t> lengths_;
+};
+
+TEST_F(FitTest, the_order_of_rows_of_several_lengths_changes_no_number_of_threads) {
+  cores_ = 4;
+  config_.run.threads = 0;
+  std::vector<int64_t> lengths(16, 64);
+  for (const size_t shortest : {size_t{15}, size_t{0}}) {
+    auto rows = lengths;
+    rows[shortest] = 4;
+    dataset_ = std::make_unique<Padded>(rows);
+    EXPECT_EQ(fit(config_).plan.device.threads, 4) << shortest;
+  }
+}
+
 TEST_F(FitTest, the_largest_microbatch_that_fits_is_planned_and_runs_without_a_failure) {
   const int64_t whole = fit(config_).prediction->peak_bytes;
   const Fitted fitted = fit_in(whole * 2 / 3, config_);

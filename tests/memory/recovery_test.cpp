@@ -4,12 +4,14 @@
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/generators.h"
 #include "tanren/base/testing.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/train/evaluate.h"
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdio>
 
 namespace tanren::testing {
@@ -259,6 +261,32 @@ TEST_F(RecoveryTest, the_configs_limit_is_the_allocators_and_gone_with_the_next_
   config.memory.allocator = "cached";
   TinyRun other(config);
   EXPECT_EQ(cpu_memory_limit(), 0);
+}
+
+// The window was planned as one microstep; a stop may come once it is split.
+TEST_F(RecoveryTest,
+       a_stop_between_the_pieces_of_a_split_window_leaves_torchs_generator_as_it_was) {
+  const auto config = gpt_config();
+  const auto data = open_dataset(config.data.train, "data.train");
+  Task task = build_task(config, ModelRegistry(), *data);
+  task.phases[0].forward = [forward = task.phases[0].forward](const Batch& batch) {
+    at::rand({2});  // as an own dropout does
+    return forward(batch);
+  };
+  TinyRun run(config, data.get(), task);
+  run.step();
+  std::atomic<bool> stop = false;
+  run.parts.stop = &stop;
+  run.parts.incident = [&](const Incident&) { stop = true; };
+  const GlobalBatch batch = run.loader->next();
+  const at::Tensor weights = run.weights();
+  const at::Tensor before = generator_states(at::kCPU).at("cpu").clone();
+  fail_cpu_allocation(40);
+  EXPECT_FALSE(update(run.state.phases.front(), run.state, run.parts, batch));
+  fail_cpu_allocation(INT64_MAX);
+  EXPECT_TRUE(stop);
+  EXPECT_TRUE(at::equal(generator_states(at::kCPU).at("cpu"), before));
+  EXPECT_TRUE(at::equal(run.weights(), weights));
 }
 
 TEST_F(RecoveryTest, switched_off_it_ends_the_run_at_the_first_failure) {

@@ -219,6 +219,78 @@ TEST(BuffersOverRanks, a_frozen_norm_keeps_its_statistics_to_the_last_bit) {
   });
 }
 
+// A norm that one phase updates, and both phases' forwards go through.
+struct Judge : torch::nn::Module {
+  Judge() {
+    norm = register_module("norm",
+                           torch::nn::BatchNorm1d(torch::nn::BatchNormOptions(3).affine(false)));
+    scale = register_parameter("scale", at::ones({15}));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    return at::tanh(norm->forward(x.squeeze(1))).flatten(1);
+  }
+  torch::nn::BatchNorm1d norm{nullptr};
+  at::Tensor scale;
+};
+
+struct Judged : torch::nn::Module {
+  Judged() {
+    judge = register_module("judge", std::make_shared<Judge>());
+    weight = register_parameter("weight", at::randn({4, 15}) * 0.3);
+  }
+  std::shared_ptr<Judge> judge;
+  at::Tensor weight;
+};
+
+// Two phases; the second one's loss is no number.
+Task judged_task() {
+  at::manual_seed(5);
+  auto net = std::make_shared<Judged>();
+  const auto inputs_of = [net](const Batch& batch) {
+    return batch["inputs"].to(net->weight.scalar_type());
+  };
+  Task task;
+  task.module = net;
+  PhaseSpec first, second;
+  first.name = "first";
+  first.objectives = {{.name = "body", .terms = {}, .parameters = {"weight"}}};
+  first.forward = [=](const Batch& batch) -> Terms {
+    const at::Tensor features = net->judge->forward(inputs_of(batch));
+    return {cross_entropy(at::linear(features, net->weight), batch["labels"])};
+  };
+  second.name = "second";
+  second.objectives = {{.name = "judge", .terms = {}, .parameters = {"judge.*"}}};
+  second.forward = [=](const Batch& batch) -> Terms {
+    const at::Tensor features = net->judge->forward(inputs_of(batch)) * net->judge->scale;
+    const at::Tensor scores = at::linear(features, net->weight.detach());
+    return {cross_entropy(scores * std::numeric_limits<double>::quiet_NaN(), batch["labels"])};
+  };
+  task.phases = {first, second};
+  return task;
+}
+
+TEST(BuffersOverRanks, that_only_a_skipped_phase_updates_are_the_same_on_every_rank) {
+  auto config = constants_config();
+  config.guard.nan_loss = "skip";
+  const auto data = open_dataset(config.data.train, "data.train");
+  std::vector<at::Tensor> means(2);
+  on_ranks(2, [&](Communicator& comm) {
+    RankRun run(config, *data, comm, judged_task);
+    for (int i = 0; i < 2; ++i) {
+      const GlobalBatch batch = run.batches->next();
+      for (Phase& phase : run.state.phases) {
+        const auto report = update(phase, run.state, run.parts, batch);
+        const bool is_first = phase.spec.name == "first";
+        EXPECT_EQ(report->objectives[0].verdict.action == Action::apply, is_first);
+      }
+    }
+    const auto& net = dynamic_cast<const Judged&>(*run.state.task.module);
+    means[static_cast<size_t>(comm.rank())] = net.judge->norm->running_mean.clone();
+  });
+  EXPECT_GT(means[0].abs().max().item<double>(), 0);
+  EXPECT_TRUE(at::equal(means[0], means[1])) << means[0] << means[1];
+}
+
 // Counts the samples that this rank makes.
 class Counted : public Dataset {
  public:
