@@ -7,7 +7,7 @@ CMAKE_ARGS ?=
 SECONDS ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run report test ci interop soak bench asan tsan fuzz tidy format format-check mutants api gpu-bundle clean
+.PHONY: help setup run report test interop soak bench asan tsan fuzz tidy format format-check mutants api gpu-bundle clean
 .DELETE_ON_ERROR:
 
 help: ## This list
@@ -16,9 +16,10 @@ help: ## This list
 setup: ## Install the system packages that are missing
 	@scripts/setup
 
-# Configured once per preset; ninja configures again by itself when a CMake file changes.
+# Configured once per preset; ninja configures again by itself when a CMake file changes. Where CI is set, as
+# continuous integration does, build/release has the preset ci: warnings are errors.
 build/%/build.ninja: CMakePresets.json | setup
-	cmake --preset $* $(CMAKE_ARGS)
+	cmake --preset $(if $(CI),$(subst release,ci,$*),$*) $(CMAKE_ARGS)
 	@touch $@
 
 run: build/release/build.ninja ## Build, and train examples/digits
@@ -33,12 +34,6 @@ report: build/release/build.ninja ## Build, and show where time and memory of a 
 test: build/release/build.ninja ## Build everything and run all tests but gpu
 	cmake --build build/release --parallel $(JOBS)
 	cd build/release && ctest --output-on-failure -LE gpu -j2
-
-# The preset ci is release with warnings as errors, in the same folder, which stays so.
-ci: | setup ## `make test` with warnings as errors: what continuous integration runs
-	cmake --preset ci $(CMAKE_ARGS)
-	@touch build/release/build.ninja
-	@$(MAKE) --no-print-directory test
 
 interop: build/release/build.ninja ## Round trips with the real Python packages (fetched from PyPI)
 	cmake --build build/release --parallel $(JOBS) --target tanren_cli token_ids

@@ -103,11 +103,20 @@ std::string_view contraction(const std::string& full) {
   return std::find(kNames.begin(), kNames.end(), name) == kNames.end() ? "" : name;
 }
 
-// A view is no work, however large what it shows.
+// A view is no work, however large what it shows; what is changed in place was counted when it was made.
 bool is_view(const c10::OperatorHandle& op) {
   const auto& results = op.schema().returns();
   const auto* alias = results.empty() ? nullptr : results[0].alias_info();
-  return alias != nullptr && !alias->isWrite();
+  return alias != nullptr;
+}
+
+// Not what makes a tensor from nothing, such as the flat buffer of all gradients.
+bool takes_tensors(const c10::OperatorHandle& op) {
+  const auto& arguments = op.schema().arguments();
+  return std::any_of(arguments.begin(), arguments.end(), [](const c10::Argument& argument) {
+    return argument.type()->isSubtypeOf(*c10::TensorType::get()) ||
+           argument.type()->isSubtypeOf(*c10::ListType::ofTensors());
+  });
 }
 
 // Of an operator of a forward, which left its results on `stack`.
@@ -145,7 +154,7 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
     arguments.assign(last.begin(), last.end());
   }
   op.redispatchBoxed(keys, stack);
-  if (forward) note_elements(op, *stack);
+  if (forward && takes_tensors(op)) note_elements(op, *stack);
   if (known.empty()) return;
   const auto found = meta::multiply_adds(known, arguments, {stack->back().toTensor()});
   const int64_t count = found.value_or(0);

@@ -51,6 +51,8 @@ at::Tensor in_blocks(const at::Tensor& flat, int64_t block) {
 EightBitBook::EightBitBook(bool is_signed) : values(make_values(is_signed)) {
   for (size_t i = 0; i + 1 < 256; ++i) bounds[i] = (values[i] + values[i + 1]) / 2;
   bounds[255] = std::numeric_limits<float>::infinity();
+  // What is above 0 stays above 0: an update divides by the root of the squares.
+  if (!is_signed) bounds[0] = 0;
   for (uint32_t high = 0; high < start.size(); ++high) {
     const bool is_negative = (high & 0x8000) != 0;
     const auto smallest = std::bit_cast<float>((high << 16) | (is_negative ? 0xffffU : 0U));
@@ -77,7 +79,8 @@ void to_eight_bit(const at::Tensor& values, bool is_signed, int64_t block, const
   scales.copy_(blocks.abs().amax(1));
   const at::Tensor safe = at::where(scales > 0, scales, at::ones_like(scales));
   const at::Tensor of = table(is_signed, values.device());
-  const at::Tensor bounds = (of.slice(0, 0, 255) + of.slice(0, 1, 256)) / 2;
+  at::Tensor bounds = (of.slice(0, 0, 255) + of.slice(0, 1, 256)) / 2;
+  if (!is_signed) bounds[0].zero_();  // as in EightBitBook
   const at::Tensor found = at::bucketize((blocks / safe.unsqueeze(1)).view({-1}), bounds);
   in_memory(codes).copy_(found.slice(0, 0, codes.numel()));
 }

@@ -320,6 +320,12 @@ TEST(PrecisionPass, computes_an_lstm_in_fp32_where_the_cpu_is_asked_for_fp16) {
   EXPECT_EQ(given.plan().precision.mode, Mode::fp32);
   EXPECT_EQ(given.plan().precision.scaling, Scaling::none);
   expect_contains(given.line("precision"), "fp32|asked|fp16 as asked has no LSTM on the CPU");
+  given.config.precision.mode = "bf16";
+  EXPECT_EQ(given.plan().precision.mode, Mode::fp32);
+  expect_contains(given.line("precision"), "fp32|asked|bf16 as asked has no LSTM on a CPU without");
+  given.machine.cpu_bf16 = true;
+  EXPECT_EQ(given.plan().precision.mode, Mode::bf16);
+  given.config.precision.mode = "fp16";
   given.machine.num_cuda = 1;
   given.machine.cuda_capability = 90;
   EXPECT_EQ(given.plan().precision.mode, Mode::fp16);

@@ -82,6 +82,11 @@ void plan_precision(const Request& request, Plan& plan) {
       precision.mode = Mode::fp32;
       reason = "fp16 as asked has no LSTM on the CPU: it computes in fp32";
     }
+    if (precision.mode == Mode::bf16 && !cuda && !request.machine.cpu_bf16 &&
+        request.config.model.kind == "lstm") {
+      precision.mode = Mode::fp32;
+      reason = "bf16 as asked has no LSTM on a CPU without avx512_bf16: it computes in fp32";
+    }
     if (precision.mode == Mode::fp64) reason += "; for proofs of equality, not for speed";
   }
   if (precision.mode == Mode::bf16 || precision.mode == Mode::fp16) {

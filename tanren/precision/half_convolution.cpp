@@ -10,12 +10,51 @@ namespace {
 
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
+// oneDNN's AVX2 kernels copy every stride-th pixel for a 1 × 1 kernel into a buffer that is too small
+// where the channels do not fill a vector of 8, and write past its end (libtorch 2.11).
+bool writes_past_the_end(const at::Tensor& input, const at::Tensor& weight,
+                         c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, bool transposed,
+                         const c10::SymInt& groups) {
+  static const bool has_avx512 = __builtin_cpu_supports("avx512f") > 0;
+  if (has_avx512 || transposed || groups != 1 || input.dim() != 4) return false;
+  const bool is_strided = stride[0] != 1 || stride.back() != 1;
+  const bool is_single = weight.size(2) == 1 && weight.size(3) == 1;
+  const bool is_padded = padding[0] != 0 || padding.back() != 0;
+  return is_strided && is_single && !is_padded && input.size(1) % 8 != 0;
+}
+
+// The same convolution over the pixels that it sees.
+Gradients unstrided_backward(const at::Tensor& grad_output, const at::Tensor& input,
+                             const at::Tensor& weight, at::OptionalSymIntArrayRef bias_sizes,
+                             c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
+                             c10::SymIntArrayRef dilation, c10::SymIntArrayRef output_padding,
+                             const c10::SymInt& groups, std::array<bool, 3> wanted) {
+  const auto seen_of = [&](const at::Tensor& whole) {
+    return whole.slice(2, 0, whole.size(2), stride[0].expect_int())
+        .slice(3, 0, whole.size(3), stride.back().expect_int());
+  };
+  const std::array<c10::SymInt, 2> ones = {1, 1};
+  Gradients gradients = at::convolution_backward_symint(
+      grad_output, seen_of(input).contiguous(input.suggest_memory_format()), weight, bias_sizes,
+      ones, padding, dilation, /*transposed=*/false, output_padding, groups, wanted);
+  if (wanted[0]) {
+    const at::Tensor whole = at::zeros_like(input);
+    seen_of(whole).copy_(std::get<0>(gradients));
+    std::get<0>(gradients) = whole;
+  }
+  return gradients;
+}
+
 Gradients convolution_backward(const at::Tensor& grad_output, const at::Tensor& input,
                                const at::Tensor& weight, at::OptionalSymIntArrayRef bias_sizes,
                                c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
                                c10::SymIntArrayRef dilation, bool transposed,
                                c10::SymIntArrayRef output_padding, c10::SymInt groups,
                                std::array<bool, 3> wanted) {
+  if (writes_past_the_end(input, weight, stride, padding, transposed, groups)) {
+    return unstrided_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation,
+                              output_padding, groups, wanted);
+  }
   if (grad_output.scalar_type() != at::kHalf || !wanted[1]) {
     return at::compositeexplicitautograd::convolution_backward_symint(
         grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed,

@@ -41,5 +41,26 @@ TEST(HalfConvolution, computes_the_weight_gradient_in_fp32) {
   EXPECT_EQ(result[1].item<float>(), expected[1].item<float>());
 }
 
+// Without the replacement the heap is damaged on a CPU without AVX-512.
+TEST(HalfConvolution, of_1_by_1_with_a_stride_over_few_channels_has_the_gradients_of_fp64) {
+  enable_half_convolution();
+  for (const int64_t channels : {1, 4, 5, 12}) {
+    const auto input = at::randn({11, channels, 8, 7}), weight = at::randn({8, channels, 1, 1}),
+               gradient = at::randn({11, 8, 4, 4});
+    const auto of = [&](at::ScalarType type) {
+      const auto last = [&](const at::Tensor& tensor) {
+        return tensor.to(type).contiguous(at::MemoryFormat::ChannelsLast);
+      };
+      return at::convolution_backward(last(gradient), last(input), last(weight), {{8}}, {2, 2},
+                                      {0, 0}, {1, 1}, false, {0, 0}, 1, {true, true, true});
+    };
+    const auto [gx, gw, gb] = of(at::kFloat);
+    const auto [wx, ww, wb] = of(at::kDouble);
+    EXPECT_LT((gx - wx).norm().item<double>(), 1e-5 * wx.norm().item<double>()) << channels;
+    EXPECT_LT((gw - ww).norm().item<double>(), 1e-5 * ww.norm().item<double>()) << channels;
+    EXPECT_LT((gb - wb).norm().item<double>(), 1e-5 * wb.norm().item<double>()) << channels;
+  }
+}
+
 }  // namespace
 }  // namespace tanren

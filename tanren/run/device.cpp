@@ -105,7 +105,7 @@ at::Device apply_device_plan(const Plan& plan) {
   context.setBenchmarkCuDNN(plan.precision.cudnn_benchmark);
   context.setFloat32MatmulPrecision(plan.precision.matmul);
   const at::Device device(plan.device.device);
-  if (device.is_cpu() && plan.precision.mode == Mode::fp16) enable_half_convolution();
+  if (device.is_cpu()) enable_half_convolution();
   return device;
 }
 

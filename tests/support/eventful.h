@@ -2,6 +2,7 @@
 // that let memory run out in each of them.
 #pragma once
 
+#include "tanren/base/memory_tag.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/train_loop.h"
@@ -48,6 +49,7 @@ inline const Dataset& dataset_of(const TinyRun& run) { return *run.dataset; }
 // Returns the evaluation's loss. The checkpoint is under `folder`.
 template <class Run>
 double go_through(Run& run, const Events& events, const std::filesystem::path& folder) {
+  const EssentialScope essential;  // as in train_loop: only microsteps and evaluations may run out
   const Dataset* data = &dataset_of(run);
   auto& phase = run.state.phases.front();
   const double scale = run.objective().scaler.scale();
