@@ -104,10 +104,9 @@ std::string_view contraction(const std::string& full) {
 }
 
 // A view is no work, however large what it shows; what is changed in place was counted when it was made.
-bool is_view(const c10::OperatorHandle& op) {
+bool shares_memory(const c10::OperatorHandle& op) {
   const auto& results = op.schema().returns();
-  const auto* alias = results.empty() ? nullptr : results[0].alias_info();
-  return alias != nullptr;
+  return !results.empty() && results[0].alias_info() != nullptr;
 }
 
 // Not what makes a tensor from nothing, such as the flat buffer of all gradients.
@@ -121,7 +120,7 @@ bool takes_tensors(const c10::OperatorHandle& op) {
 
 // Of an operator of a forward, which left its results on `stack`.
 void note_elements(const c10::OperatorHandle& op, const Stack& stack) {
-  if (is_view(op)) return;
+  if (shares_memory(op)) return;
   for (const auto& value : torch::jit::last(stack, op.schema().returns().size())) {
     if (!value.isTensor() || !value.toTensor().defined()) continue;
     sizes.elements = std::max(sizes.elements, value.toTensor().numel());

@@ -54,7 +54,7 @@ OpenFile open_file(const fs::path& path) {
   if (fs::is_directory(path, error)) {
     throw InputError("[file] " + path.string() + " is a folder; name a file");
   }
-  OpenFile file{std::ifstream(path, std::ios::binary), 0};
+  OpenFile file{std::ifstream(path, std::ios::binary), 0, path};
   if (!file.stream) {
     throw InputError("[file] cannot read " + path.string() + " (" + std::strerror(errno) +
                      "); check the path");
@@ -64,20 +64,21 @@ OpenFile open_file(const fs::path& path) {
   return file;
 }
 
-std::string read_file(const fs::path& path) {
-  OpenFile file = open_file(path);
-  std::string bytes(file.size, '\0');
-  file.stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<size_t>(file.stream.gcount()));
-  std::array<char, 1 << 14> more;  // pipes and /proc do not say their size
-  while (file.stream) {
-    file.stream.read(more.data(), more.size());
-    bytes.append(more.data(), static_cast<size_t>(file.stream.gcount()));
-  }
-  if (file.stream.bad()) {
+size_t OpenFile::read(char* to, size_t most) {
+  stream.read(to, static_cast<std::streamsize>(most));
+  if (stream.bad()) {
     throw InputError("[file] cannot read " + path.string() + " to its end (" +
                      std::strerror(errno) + "); check the disk");
   }
+  return static_cast<size_t>(stream.gcount());
+}
+
+std::string read_file(const fs::path& path) {
+  OpenFile file = open_file(path);
+  std::string bytes(file.size, '\0');
+  bytes.resize(file.read(bytes.data(), bytes.size()));
+  std::array<char, 1 << 14> more;  // pipes and /proc do not say their size
+  while (file.stream) bytes.append(more.data(), file.read(more.data(), more.size()));
   return bytes;
 }
 

@@ -14,6 +14,11 @@ namespace tanren {
 struct OpenFile {
   std::ifstream stream;  // binary, at the start
   uint64_t size = 0;     // bytes; 0 where the system does not say (pipes, /proc)
+  std::filesystem::path path;
+
+  // Reads up to `most` bytes into `to` and returns how many; fewer only at the end of the file, after
+  // which `stream` is false. InputError where the disk fails: a read error is no end.
+  size_t read(char* to, size_t most);
 };
 
 // Opens for reading; InputError naming the path and the reason.

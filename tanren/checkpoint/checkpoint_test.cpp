@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
+#include "tanren/checkpoint/manifest.h"
 
 #include <set>
 
@@ -95,6 +96,25 @@ TEST(Checkpoint, a_truncated_or_empty_file_is_named_with_both_sizes) {
       TANREN_EXPECT_CONTAINS(error, "the manifest says " + std::to_string(size));
     }
   }
+}
+
+// issue 21
+TEST(Checkpoint, a_file_that_cannot_be_read_to_its_end_is_not_called_cut_off) {
+  const TemporaryFolder folder;
+  const auto step = write_checkpoint(folder.path(), 7, snapshot_of(7), 2);
+  // Its first page is never mapped: reading it is an input/output error.
+  const auto unreadable = [&](const char* name) {
+    fs::remove(step / name);
+    fs::create_symlink("/proc/self/mem", step / name);
+  };
+  unreadable("random.safetensors");
+  auto error = testing::error_of<InputError>([&] { read_checkpoint(step); });
+  TANREN_EXPECT_CONTAINS(error, "random.safetensors to its end");
+  // A manifest would list the part that was read.
+  fs::remove(step / "manifest.json");
+  error = testing::error_of<InputError>([&] { write_manifest(step); });
+  TANREN_EXPECT_CONTAINS(error, "random.safetensors to its end");
+  EXPECT_FALSE(fs::exists(step / "manifest.json"));
 }
 
 TEST(Checkpoint, one_flipped_bit_anywhere_is_found) {

@@ -37,8 +37,7 @@ Facts facts_of(const fs::path& path) {
   std::string chunk(kChunk, '\0');
   Facts facts;
   while (file.stream) {
-    file.stream.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
-    const auto got = static_cast<size_t>(file.stream.gcount());
+    const size_t got = file.read(chunk.data(), chunk.size());
     XXH3_64bits_update(state.get(), chunk.data(), got);
     facts.bytes += got;
   }

@@ -42,7 +42,9 @@ class StoredState {
   StoredState(const State& state, const std::vector<StateSlice>& slices);
 
   // The state `key` ("exp_avg") of a range, 1-dim in the order of memory here, or 0-dim where it is one
-  // number of the parameter. CheckpointError where it is not all there.
+  // number of the parameter. Scales of a packed moment ("exp_avg_scales") are one for each block, or one
+  // for each element where the writer's order of memory was another. CheckpointError where it is not all
+  // there.
   at::Tensor range(const StateRange& wanted, const std::string& key) const;
   // Whether it has `key` of the parameter, or of its first slice.
   bool has(const std::string& whole, const std::string& key) const;

@@ -26,7 +26,7 @@ size_t last_cut(const std::string& text, size_t from, const Tokenizer& tokenizer
 class Chunks {
  public:
   Chunks(const std::filesystem::path& path, size_t size, const Tokenizer& tokenizer)
-      : path_(path), file_(open_file(path)), size_(size), tokenizer_(tokenizer) {}
+      : file_(open_file(path)), size_(size), tokenizer_(tokenizer) {}
 
   // The next chunk; empty at the end. Longer than asked only where no place to cut was found.
   std::string next() {
@@ -35,12 +35,7 @@ class Chunks {
     for (size_t cut = 0; file_.stream && cut == 0;) {
       const size_t had = chunk.size();
       chunk.resize(had + size_);
-      file_.stream.read(chunk.data() + had, static_cast<std::streamsize>(size_));
-      chunk.resize(had + static_cast<size_t>(file_.stream.gcount()));
-      if (file_.stream.bad()) {
-        throw InputError("[file] cannot read " + path_.string() + " to its end (" +
-                         std::strerror(errno) + "); check the disk");
-      }
+      chunk.resize(had + file_.read(chunk.data() + had, size_));
       // What was there before has no place to cut, or is a rest, which is shorter than a chunk.
       cut = file_.stream ? last_cut(chunk, had, tokenizer_) : 0;
       if (cut == 0) continue;
@@ -51,7 +46,6 @@ class Chunks {
   }
 
  private:
-  std::filesystem::path path_;
   OpenFile file_;
   size_t size_;
   const Tokenizer& tokenizer_;
