@@ -14,6 +14,9 @@ using tokenizer_files::fail;
 namespace {
 
 constexpr const char* kMainFiles[] = {"tokenizer.json", "vocab.txt", "vocab.json"};
+constexpr const char* kMerges = "merges.txt";  // beside vocab.json
+constexpr const char* kSideFiles[] = {"tokenizer_config.json", "special_tokens_map.json",
+                                      "added_tokens.json"};
 
 std::string main_file(const TokenizerFiles& files, const fs::path& where) {
   for (const char* name : kMainFiles) {
@@ -92,12 +95,18 @@ TokenizerFiles read_tokenizer_files(const fs::path& path) {
                                                              : "tokenizer.json";
   TokenizerFiles files{{main, read_file(path)}};
   const fs::path folder = path.parent_path();
-  if (main == "vocab.json") files.emplace("merges.txt", read_file(folder / "merges.txt"));
-  for (const char* name :
-       {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}) {
+  if (main == "vocab.json") files.emplace(kMerges, read_file(folder / kMerges));
+  for (const char* name : kSideFiles) {
     if (fs::exists(folder / name)) files.emplace(name, read_file(folder / name));
   }
   return files;
+}
+
+std::vector<std::string> tokenizer_file_names() {
+  std::vector<std::string> names(std::begin(kMainFiles), std::end(kMainFiles));
+  names.emplace_back(kMerges);
+  names.insert(names.end(), std::begin(kSideFiles), std::end(kSideFiles));
+  return names;
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerFiles& files, const fs::path& where) {

@@ -68,5 +68,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerFiles& files,
 // (tokenizer_config.json, special_tokens_map.json, added_tokens.json). Errors as there for files that
 // are missing.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& path);
+// Every name that it may give.
+std::vector<std::string> tokenizer_file_names();
 
 }  // namespace tanren

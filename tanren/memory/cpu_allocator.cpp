@@ -24,10 +24,6 @@ namespace tanren {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// Room behind each tensor: oneDNN's AVX2 kernels store a whole vector where a part of one is left (libtorch
-// 2.11: the weight gradient of 1 × 1 convolutions in channels-last, 16 bytes past the end).
-constexpr size_t kOverrun = 64;
-constexpr size_t kAround = kAlignment + kOverrun;
 constexpr uint8_t kPriority = 100;  // above any that libtorch registers
 
 // Under the address sanitizer a cache would hide every use after free: it only counts then.
@@ -167,13 +163,13 @@ class CpuAllocator final : public c10::Allocator {
     const int64_t allowed = allowance();
     if (bytes >= kLargeTensorBytes && cache_.load(std::memory_order_relaxed)) {
       const std::lock_guard lock(mutex_);
-      if (void* block = arena_.allocate(bytes + kAround)) {
+      if (void* block = arena_.allocate(bytes + kAlignment)) {
         const int64_t small = from_malloc_.load(std::memory_order_relaxed);
         const int64_t excess = small + static_cast<int64_t>(arena_.held_bytes()) - allowed;
         if (excess > 0) arena_.give_back(static_cast<size_t>(excess));
         const bool fits = small + static_cast<int64_t>(arena_.held_bytes()) <= allowed;
         if (!fits) {
-          arena_.free(block, bytes + kAround);
+          arena_.free(block, bytes + kAlignment);
           arena_.give_back(static_cast<size_t>(excess));
         }
         count_cached();
@@ -189,7 +185,7 @@ class CpuAllocator final : public c10::Allocator {
       from_malloc_.fetch_sub(size, std::memory_order_relaxed);
       return nullptr;
     }
-    void* origin = std::malloc(bytes + kAround);
+    void* origin = std::malloc(bytes + kAlignment);
     if (origin == nullptr) {
       from_malloc_.fetch_sub(size, std::memory_order_relaxed);
       return nullptr;
@@ -213,7 +209,7 @@ class CpuAllocator final : public c10::Allocator {
       return;
     }
     const std::lock_guard lock(self.mutex_);
-    self.arena_.free(static_cast<std::byte*>(data) - kAlignment, header.bytes + kAround);
+    self.arena_.free(static_cast<std::byte*>(data) - kAlignment, header.bytes + kAlignment);
     self.count_cached();
   }
 

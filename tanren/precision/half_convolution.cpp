@@ -10,13 +10,13 @@ namespace {
 
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// oneDNN's AVX2 kernels copy every stride-th pixel for a 1 × 1 kernel into a buffer that is too small
-// where the channels do not fill a vector of 8, and write past its end (libtorch 2.11).
+// For a 1 × 1 kernel with a stride oneDNN's AVX2 code copies the pixels that it sees into a buffer, a
+// vector of 8 channels at a time: where the channels do not fill the last vector it writes past the
+// buffer's end (libtorch 2.11). Other processors go the same way, so that it is tested on all.
 bool writes_past_the_end(const at::Tensor& input, const at::Tensor& weight,
                          c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, bool transposed,
                          const c10::SymInt& groups) {
-  static const bool has_avx512 = __builtin_cpu_supports("avx512f") > 0;
-  if (has_avx512 || transposed || groups != 1 || input.dim() != 4) return false;
+  if (transposed || groups != 1 || input.dim() != 4) return false;
   const bool is_strided = stride[0] != 1 || stride.back() != 1;
   const bool is_single = weight.size(2) == 1 && weight.size(3) == 1;
   const bool is_padded = padding[0] != 0 || padding.back() != 0;

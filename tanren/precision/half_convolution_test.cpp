@@ -41,11 +41,12 @@ TEST(HalfConvolution, computes_the_weight_gradient_in_fp32) {
   EXPECT_EQ(result[1].item<float>(), expected[1].item<float>());
 }
 
-// Without the replacement the heap is damaged on a CPU without AVX-512.
+// Without the replacement oneDNN's AVX2 code damages the heap. It takes that code where the stride divides
+// the sides.
 TEST(HalfConvolution, of_1_by_1_with_a_stride_over_few_channels_has_the_gradients_of_fp64) {
   enable_half_convolution();
   for (const int64_t channels : {1, 4, 5, 12}) {
-    const auto input = at::randn({11, channels, 8, 7}), weight = at::randn({8, channels, 1, 1}),
+    const auto input = at::randn({11, channels, 8, 8}), weight = at::randn({8, channels, 1, 1}),
                gradient = at::randn({11, 8, 4, 4});
     const auto of = [&](at::ScalarType type) {
       const auto last = [&](const at::Tensor& tensor) {

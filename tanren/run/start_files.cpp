@@ -2,6 +2,7 @@
 
 #include "tanren/base/file.h"
 #include "tanren/config/filled_keys.h"
+#include "tanren/data/tokenizer.h"
 
 #include <string>
 #include <vector>
@@ -15,8 +16,8 @@ namespace {
 constexpr const char* kModel = "start.toml";
 constexpr const char* kTokenizer = "tokenizer";
 
-// Takes away what a start before this one left, which saved nothing: all of the folder but `kept`. Not
-// where the config names what lies there as its tokenizer.
+// Takes away the tokenizer that a start before this one left, which saved nothing, but for `kept`. Not
+// where the config names what lies there as its tokenizer, and no other file.
 void remove_stale(const fs::path& folder, const DataOptions& data, const TokenizerFiles& kept) {
   std::error_code none;
   if (!fs::is_directory(folder, none)) return;
@@ -26,10 +27,12 @@ void remove_stale(const fs::path& folder, const DataOptions& data, const Tokeniz
     if (fs::equivalent(named, folder, none)) return;
     if (fs::equivalent(named.parent_path(), folder, none)) return;
   }
-  for (const auto& file : std::vector<fs::path>(fs::directory_iterator(folder), {})) {
-    if (kept.count(file.filename().string()) == 0) fs::remove_all(file);
+  for (const std::string& name : tokenizer_file_names()) {
+    if (kept.count(name) == 0 && fs::is_regular_file(folder / name, none)) {
+      fs::remove(folder / name);
+    }
   }
-  if (kept.empty()) fs::remove(folder);
+  if (fs::is_empty(folder)) fs::remove(folder);
 }
 
 }  // namespace

@@ -1,13 +1,22 @@
-// Whether a run's weights are worth keeping. Called by train_loop before it writes a checkpoint.
+// Whether a run's weights are worth keeping. train_loop asks it before it writes a checkpoint, and before
+// it calls a run finished.
 #pragma once
 
 #include "tanren/train/run_state.h"
 
+#include <vector>
+
 namespace tanren {
 
-// False where an update left a trained weight that is not finite, or an average of one: no later
-// update mends it. Constants, such as a mask of -inf, are no weights. The same on every rank, as the
-// weights are. One device read.
-bool has_finite_weights(const RunState& run);
+enum class Values : uint8_t { finite, infinite, nan };  // each worse than the one before
+
+// The worst value of each trained weight, and of its average where there is one, always in the same
+// order. Constants, such as a mask of -inf, are no weights. The same on every rank, as the weights are.
+// One device read.
+std::vector<Values> worst_values(const RunState& run);
+
+// True where a weight has become worse: no later update mends it. A weight that holds an infinite value
+// from the start, such as the logarithm of 0 among trained priors, may keep it.
+bool is_ruined(const std::vector<Values>& at_start, const std::vector<Values>& now);
 
 }  // namespace tanren

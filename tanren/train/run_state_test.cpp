@@ -5,6 +5,7 @@
 #include "tanren/base/memory_order.h"
 #include "tanren/base/testing.h"
 #include "tanren/model/registry.h"
+#include "tanren/train/finite_weights.h"
 #include "tanren/train/sharded_state.h"
 
 #include <ATen/ATen.h>
@@ -77,12 +78,30 @@ TEST(Objectives, have_the_decay_of_the_kind_where_none_is_given) {
   const auto phases = make_phases(of_two_objectives(), plan);
   const double wanted = *with_defaults({}).weight_decay;
   ASSERT_GT(wanted, 0);
+  int found = 0;
   for (const auto& group : phases[0].objectives[0].optimizer_options.groups) {
-    const bool is_kernel = group.parameters[0] == "stages.0.conv1.weight";
-    if (is_kernel) {
-      EXPECT_EQ(*group.weight_decay, wanted);
-    }
+    if (group.parameters[0] != "stages.0.conv1.weight") continue;
+    EXPECT_EQ(*group.weight_decay, wanted);
+    ++found;
   }
+  EXPECT_EQ(found, 1);
+}
+
+// A weight of 0 in the exponent is minus infinity all along.
+TEST(RuinedWeights, are_worse_than_they_were_at_the_start) {
+  RunState run;
+  run.task = of_two_objectives();
+  run.phases = make_phases(run.task, plan_of({}));
+  const auto weight = run.phases[0].objectives[1].parameters[0].tensor.detach().view(-1);
+  EXPECT_FALSE(is_ruined(worst_values(run), worst_values(run)));
+  const auto finite = worst_values(run);
+  weight[1].fill_(-INFINITY);
+  const auto infinite = worst_values(run);
+  EXPECT_TRUE(is_ruined(finite, infinite));
+  EXPECT_FALSE(is_ruined(infinite, infinite));
+  EXPECT_FALSE(is_ruined(infinite, finite));
+  weight[0].fill_(NAN);
+  EXPECT_TRUE(is_ruined(infinite, worst_values(run)));
 }
 
 Task with_channels_last_kernels() {

@@ -104,6 +104,26 @@ std::string way_on(const std::filesystem::path& checkpoints, const ParallelPlan&
                                           : "go on from there"));
 }
 
+std::string last_checkpoint_text(const std::filesystem::path& checkpoints) {
+  const auto last = checkpoints.empty() ? std::nullopt : latest_checkpoint(checkpoints);
+  return "; last checkpoint: " + (last ? last->string() : "none");
+}
+
+// A run does not end well with weights that are of no use, whatever ended it.
+[[noreturn]] void end_with_ruined_weights(const RunState& run, const Plan& plan,
+                                          const std::filesystem::path& checkpoints) {
+  const auto last = last_checkpoint_text(checkpoints);
+  throw RunError("[train] step " + to_text(run.step()) + ": " + kRuined + last +
+                 "; lower the learning rate, or clip" +
+                 way_on(checkpoints, plan.parallel,
+                        last.ends_with(": none") ? "begin again" : "go on from there"));
+}
+
+double sum_over_ranks(const Parts& parts, double number) {
+  if (parts.parallel->alone()) return number;
+  return sum_numbers(parts.parallel->communicator(), {number})[0];
+}
+
 // What an error line adds where save_last() failed.
 std::string unsaved_text(const std::string& unsaved) {
   return unsaved.empty() ? "" : "; no checkpoint of this state was written (" + unsaved + ")";
@@ -222,11 +242,13 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (estimates) estimate_statistics(run, parts, surroundings.train);
   };
   const bool is_first = parts.parallel->is_first();
+  std::vector<Values> values_at_start;
+  const auto has_ruined_weights = [&] { return is_ruined(values_at_start, worst_values(run)); };
   const auto checkpoint = [&](int64_t spared = 0) {
     const bool together = writes_together(parts);
     if (!(is_first || together) || surroundings.checkpoints.empty()) return;
-    double ruined = has_finite_weights(run) ? 0 : 1;
-    if (together) ruined = sum_numbers(parts.parallel->communicator(), {ruined})[0];
+    double ruined = has_ruined_weights() ? 1 : 0;
+    if (together) ruined = sum_over_ranks(parts, ruined);
     if (ruined == 0) {
       result.checkpoint = save_checkpoint(run, parts, surroundings, spared);
     } else if (is_first) {
@@ -241,7 +263,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
       for (Sink* sink : surroundings.sinks) sink->flush();
     };
     const auto look = [&] {
-      if (!has_finite_weights(run)) throw RunError(kRuined);
+      if (has_ruined_weights()) throw RunError(kRuined);
     };
     std::string unsaved = failure_of(flush, parts);
     if (unsaved.empty()) unsaved = failure_of(look, parts);
@@ -274,6 +296,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   };
 
   begin_alike(run, parts);
+  values_at_start = worst_values(run);
   GrowthWatch growth(plan.guard.growth_steps);
   CacheRelease cache(plan.memory.release_cache, parts.device);
   BatchStream batches(make_loader(run, parts, surroundings.train), *parts.parallel);
@@ -328,8 +351,8 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (uncounted > 0 && uncounted >= plan.batch.steps_per_epoch) {  // it would go on for ever
       const std::string unsaved = save_last();
       throw DataError("[train] no batch of a whole epoch can be trained on (attempt " +
-                      to_text(report->attempt) + ": " + report->culprit + "); mend the labels" +
-                      unsaved_text(unsaved));
+                      to_text(report->attempt) + ": " + report->culprit +
+                      "); mend the labels and begin another run" + unsaved_text(unsaved));
     }
     const bool applied = run.step() > step_before;
     growth.step([&] { return live_bytes(parts.device); });
@@ -351,6 +374,9 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   }
   if (seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
   bool changed = saved_at != run.attempt;
+  if (sum_over_ranks(parts, has_ruined_weights() ? 1 : 0) > 0) {
+    end_with_ruined_weights(run, plan, surroundings.checkpoints);
+  }
   if (result.ending == Ending::finished) {
     const int64_t judged = run.selection.judged_step;
     if (surroundings.eval == nullptr) estimate();

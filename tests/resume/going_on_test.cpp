@@ -259,6 +259,25 @@ TEST_F(GoingOn, after_a_halt_with_ruined_weights_is_from_the_checkpoint_before_i
   expect_code("run out --quiet --set optimizer.learning_rate=1e-37", 0, {});
 }
 
+// The last update is finite, the weights after it are not.
+TEST_F(GoingOn, after_a_last_update_that_ruined_the_weights_is_from_the_checkpoint_before_it) {
+  write_values(8, {2}, "0,1e18,0.5");
+  expect_code(
+      "run values.toml --quiet --out out --set 'model.hidden=[]' --set optimizer.kind=sgd --set "
+      "optimizer.learning_rate=1e-6 --set run.steps=3 --set run.stop_after=2",
+      0, {});
+  for (const char* more : {"", " --set run.stop_after=1"}) {
+    expect_code(
+        std::string("run out --quiet --set optimizer.learning_rate=1e5") + more, 1,
+        {"[train] step 3: the weights are not finite", "last checkpoint: out/checkpoints/step-2",
+         "then go on from there: tanren run out"});
+    EXPECT_FALSE(fs::exists(at("out/checkpoints/step-3")));
+    EXPECT_FALSE(fs::exists(at("out/model.safetensors")));
+  }
+  expect_code("run out --quiet --set optimizer.learning_rate=1e-37", 0, {});
+  EXPECT_TRUE(fs::exists(at("out/model.safetensors")));
+}
+
 TEST_F(GoingOn, a_due_checkpoint_of_ruined_weights_is_not_written) {
   write_values(8, {1}, "0,1e18,0.5");
   expect_code(
@@ -332,6 +351,14 @@ TEST_F(GoingOn, a_run_that_saved_nothing_begins_again_with_another_tokenizer_and
   expect_code(start + " --set data.train.tokenizer=out/tokenizer", 0, {});
   EXPECT_TRUE(fs::exists(at("out/tokenizer/vocab.txt")));
   expect_code("run out --quiet", 0, {});
+  // Files of somebody else are left alone.
+  fs::remove_all(at("out/checkpoints"));
+  fs::create_directories(at("out/tokenizer/mine"));
+  folder_.file("out/tokenizer/mine/vocab.txt", read_file(at("b/vocab.txt")));
+  folder_.file("out/tokenizer/notes.txt", "mine\n");
+  expect_code(start + " --set data.train.tokenizer=out/tokenizer/mine", 0, {});
+  EXPECT_TRUE(fs::exists(at("out/tokenizer/mine/vocab.txt")));
+  EXPECT_TRUE(fs::exists(at("out/tokenizer/notes.txt")));
 }
 
 TEST_F(GoingOn, rate_clip_and_precision_change_where_they_are_asked_for_and_nowhere_else) {
