@@ -78,6 +78,7 @@ at::Tensor zeros_like(const at::Tensor& like, int64_t samples, int64_t rows) {
 // What the kernel takes for so many samples and rows of output.
 MemoryTrace tried(const Call& call, int64_t samples, int64_t rows) {
   const RealScope real;
+  const TraceScope unseen;  // the operands of the trial are no part of the step
   const int64_t fewer = (call.out(0) - rows) * call.stride[0];
   const auto zeros = [](const at::Tensor& like) {
     return at::empty_strided(like.sizes(), like.strides(), like.options().device(at::kCPU)).zero_();
@@ -107,32 +108,54 @@ bool are_alike(const MemoryTrace& a, const MemoryTrace& b) {
   });
 }
 
+// The fewest rows of output for which the input has as many rows as the kernel reaches over: with fewer,
+// oneDNN computes otherwise.
+int64_t fewest_rows(const Call& call) {
+  const int64_t reach = call.dilation[0] * (call.weight.size(2) - 1) + 1;
+  const int64_t missing = std::max<int64_t>(call.input.size(2) - reach, 0) / call.stride[0];
+  return std::clamp<int64_t>(call.out(0) - missing, std::min<int64_t>(call.out(0), 2), call.out(0));
+}
+
 // Each allocation of a large convolution is a part that is always there (weights), and one of each
-// sample that is linear in its rows: three small ones tell which.
-MemoryTrace extrapolated(const Call& call, int64_t samples, int64_t rows) {
-  const int64_t affordable = kMostTried / call.multiply_adds_per_row() / 3;
-  const int64_t high = std::clamp<int64_t>(affordable, std::min<int64_t>(rows, 4), rows);
-  const int64_t low = high == rows ? high : std::max<int64_t>(high / 2, 2);
-  // (Of a single sample torch computes small images otherwise.)
-  MemoryTrace two = tried(call, 2, low);
-  const MemoryTrace three = tried(call, 3, low);
-  const MemoryTrace more = low == high ? two : tried(call, 2, high);
-  const bool alike = are_alike(two, three) && are_alike(two, more);
-  const auto growth = static_cast<double>(samples * rows) / static_cast<double>(2 * low);
-  for (size_t i = 0; i < two.size(); ++i) {
-    const auto at_two = static_cast<double>(two[i].bytes);
-    double bytes = at_two * growth;
-    if (alike) {
-      const double sample = static_cast<double>(three[i].bytes) - at_two;
-      const double row = low == high ? 0
-                                     : (static_cast<double>(more[i].bytes) - at_two) /
-                                           static_cast<double>(2 * (high - low));
-      bytes = at_two - 2 * sample +
-              static_cast<double>(samples) * (sample + row * static_cast<double>(rows - low));
+// sample that is linear in its rows: three small ones tell which, of as few rows as are computed alike.
+MemoryTrace extrapolated(const Call& call, int64_t samples, int64_t rows, int64_t high) {
+  while (true) {
+    const int64_t low = high == rows ? high : high / 2;
+    // (Of a single sample torch computes small images otherwise.)
+    MemoryTrace two = tried(call, 2, low);
+    const MemoryTrace three = tried(call, 3, low);
+    const MemoryTrace more = low == high ? two : tried(call, 2, high);
+    const bool alike = are_alike(two, three) && are_alike(two, more);
+    if (!alike && high < rows) {
+      high = std::min(2 * high, rows);
+      continue;
     }
-    two[i].bytes = std::llround(bytes);
+    for (size_t i = 0; i < two.size(); ++i) {
+      const auto at_two = static_cast<double>(two[i].bytes);
+      double bytes = at_two * static_cast<double>(samples) / 2;
+      if (alike) {
+        const double sample = static_cast<double>(three[i].bytes) - at_two;
+        const double row = low == high ? 0
+                                       : (static_cast<double>(more[i].bytes) - at_two) /
+                                             static_cast<double>(2 * (high - low));
+        bytes = at_two - 2 * sample +
+                static_cast<double>(samples) * (sample + row * static_cast<double>(rows - low));
+      }
+      two[i].bytes = std::llround(bytes);
+    }
+    return two;
   }
-  return two;
+}
+
+// The whole one where smaller ones would not cost less than half as much.
+MemoryTrace found(const Call& call) {
+  const int64_t samples = call.input.size(0), rows = call.out(0);
+  const int64_t affordable = kMostTried / call.multiply_adds_per_row();
+  const int64_t high = std::min(std::max(affordable / 3, 2 * fewest_rows(call)), rows);
+  const int64_t of_smaller = high == rows ? 5 * high : 9 * high / 2;
+  return samples * rows <= std::max(affordable, 2 * of_smaller)
+             ? tried(call, samples, rows)
+             : extrapolated(call, samples, rows, high);
 }
 
 // What the kernel takes, each shape tried once a process.
@@ -148,12 +171,9 @@ const MemoryTrace& taken(const Call& call) {
                   call.bias, call.wanted, static_cast<int>(call.input.scalar_type()),
                   static_cast<int>(call.weight.scalar_type()), at::get_num_threads());
   const std::lock_guard lock(mutex);
-  const auto found = known.find(key);
-  if (found != known.end()) return found->second;
-  const int64_t samples = call.input.size(0), rows = call.out(0);
-  const bool small = samples * rows * call.multiply_adds_per_row() <= kMostTried;
-  MemoryTrace trace = small ? tried(call, samples, rows) : extrapolated(call, samples, rows);
-  return known.emplace(key, std::move(trace)).first->second;
+  const auto before = known.find(key);
+  if (before != known.end()) return before->second;
+  return known.emplace(key, found(call)).first->second;
 }
 
 struct Shape {
@@ -260,21 +280,18 @@ std::optional<Results> dry_convolution_backward(const Arguments& a) {
             .padding = both(a[5]),
             .dilation = both(a[6]),
             .groups = a[9].toInt(),
-            .bias = !a[3].isNone()};
+            .bias = !a[3].isNone(),
+            .wanted = {wanted[0], wanted[1], wanted[2]}};
   call.input = input.contiguous(format);
   call.weight = weight.contiguous(format);
+  std::vector<Shape> shapes;
+  if (wanted[0]) shapes.push_back({input.sizes().vec(), format});
+  if (wanted[1]) shapes.push_back({weight.sizes().vec(), format});
+  if (wanted[2]) shapes.push_back({{weight.size(0)}, at::MemoryFormat::Contiguous});
+  const auto gradients = repeated(call, shapes);
   Results results(3, at::Tensor());
-  if (wanted[0]) {
-    call.wanted = {true, false, false};
-    results[0] = repeated(call, {{input.sizes().vec(), format}}).front();
-  }
-  if (wanted[1] || wanted[2]) {
-    call.wanted = {false, wanted[1], wanted[2]};
-    std::vector<Shape> shapes = {{weight.sizes().vec(), format}};
-    if (wanted[2]) shapes.push_back({{weight.size(0)}, at::MemoryFormat::Contiguous});
-    auto gradients = repeated(call, shapes);
-    if (wanted[1]) results[1] = gradients[0];
-    if (wanted[2]) results[2] = gradients[1];
+  for (size_t i = 0, next = 0; i < 3; ++i) {
+    if (wanted[i]) results[i] = gradients[next++];
   }
   return results;
 }
