@@ -27,8 +27,8 @@ using Results = std::vector<c10::IValue>;
 using Sizes = std::vector<int64_t>;
 using Mask = std::array<bool, 3>;  // gradients of input, weight, bias
 
-// Multiply-adds of the largest convolution that is tried as it is: a few milliseconds.
-constexpr int64_t kMostTried = int64_t{32} << 20;
+// Multiply-adds of the largest convolution that is tried as it is: some milliseconds.
+constexpr int64_t kMostTried = int64_t{64} << 20;
 
 at::Tensor tensor(const c10::IValue& value) {
   return value.isTensor() ? value.toTensor() : at::Tensor();
@@ -60,6 +60,8 @@ struct Call {
     return (input.size(dim) + 2 * padding[direction] - reach) / stride[direction] + 1;
   }
   Sizes output_sizes() const { return {input.size(0), weight.size(0), out(0), out(1)}; }
+  // Of input, for so many of output.
+  int64_t rows_for(int64_t rows) const { return input.size(2) - (out(0) - rows) * stride[0]; }
   int64_t multiply_adds_per_row() const { return out(1) * weight.numel(); }
 };
 
@@ -78,11 +80,11 @@ at::Tensor zeros_like(const at::Tensor& like, int64_t samples, int64_t rows) {
 // What the kernel takes for so many samples and rows of output.
 MemoryTrace tried(const Call& call, int64_t samples, int64_t rows) {
   const RealScope real;
-  const int64_t fewer = (call.out(0) - rows) * call.stride[0];
+  const TraceScope unseen;  // the operands of the trial are no part of the step
   const auto zeros = [](const at::Tensor& like) {
     return at::empty_strided(like.sizes(), like.strides(), like.options().device(at::kCPU)).zero_();
   };
-  const at::Tensor input = zeros_like(call.input, samples, call.input.size(2) - fewer);
+  const at::Tensor input = zeros_like(call.input, samples, call.rows_for(rows));
   const at::Tensor weight = zeros(call.weight);
   if (!call.gradient.defined()) {
     const at::Tensor bias = at::zeros({weight.size(0)}, weight.options());
@@ -107,32 +109,88 @@ bool are_alike(const MemoryTrace& a, const MemoryTrace& b) {
   });
 }
 
-// Each allocation of a large convolution is a part that is always there (weights), and one of each
-// sample that is linear in its rows: three small ones tell which.
-MemoryTrace extrapolated(const Call& call, int64_t samples, int64_t rows) {
-  const int64_t affordable = kMostTried / call.multiply_adds_per_row() / 3;
-  const int64_t high = std::clamp<int64_t>(affordable, std::min<int64_t>(rows, 4), rows);
-  const int64_t low = high == rows ? high : std::max<int64_t>(high / 2, 2);
-  // (Of a single sample torch computes small images otherwise.)
-  MemoryTrace two = tried(call, 2, low);
-  const MemoryTrace three = tried(call, 3, low);
-  const MemoryTrace more = low == high ? two : tried(call, 2, high);
-  const bool alike = are_alike(two, three) && are_alike(two, more);
-  const auto growth = static_cast<double>(samples * rows) / static_cast<double>(2 * low);
-  for (size_t i = 0; i < two.size(); ++i) {
-    const auto at_two = static_cast<double>(two[i].bytes);
-    double bytes = at_two * growth;
-    if (alike) {
-      const double sample = static_cast<double>(three[i].bytes) - at_two;
-      const double row = low == high ? 0
-                                     : (static_cast<double>(more[i].bytes) - at_two) /
-                                           static_cast<double>(2 * (high - low));
-      bytes = at_two - 2 * sample +
-              static_cast<double>(samples) * (sample + row * static_cast<double>(rows - low));
-    }
-    two[i].bytes = std::llround(bytes);
+// Whether torch takes oneDNN's kernel for so many samples and rows of output.
+bool is_onednn(const Call& call, int64_t samples, int64_t rows) {
+  const auto symbols = [](const Sizes& list) {
+    return std::vector<c10::SymInt>(list.begin(), list.end());
+  };
+  const at::Tensor input = call.input.narrow(0, 0, samples).narrow(2, 0, call.rows_for(rows));
+  const std::vector<c10::SymInt> bias = {call.weight.size(0)};
+  return at::native::select_conv_backend(
+             input, call.weight, std::nullopt, symbols(call.stride), symbols(call.padding),
+             symbols(call.dilation), /*transposed=*/false, symbols({0, 0}), call.groups,
+             call.bias ? at::OptionalSymIntArrayRef(bias) : std::nullopt) ==
+         at::native::ConvBackend::Mkldnn;
+}
+
+// A convolution by smaller ones: of `samples` and twice as many, each of `low` and `high` rows of
+// output.
+struct Smaller {
+  int64_t samples, low, high;
+  bool all_samples;
+
+  int64_t rows() const {
+    return (all_samples ? samples : 3 * samples) * (low == high ? low : low + high);
   }
-  return two;
+};
+
+Smaller smaller_than(const Call& call, int64_t affordable) {
+  const int64_t all = call.input.size(0), rows = call.out(0);
+  // Each thread takes scratch memory for the samples that are its own, so all have as many.
+  int64_t samples = std::max<int64_t>(at::get_num_threads(), 2);
+  if (all <= 2 * samples) samples = all;
+  // oneDNN computes otherwise where the kernel reaches over more rows than the input has.
+  const int64_t reach = call.dilation[0] * (call.weight.size(2) - 1) + 1;
+  const int64_t spare = std::max<int64_t>(call.input.size(2) - reach, 0) / call.stride[0];
+  int64_t low = std::clamp<int64_t>(rows - spare, std::min<int64_t>(rows, 2), rows);
+  while (samples < all && !is_onednn(call, samples, low)) {
+    samples = 4 * samples < all ? 2 * samples : all;
+  }
+  while (low < rows && !is_onednn(call, samples, low)) low = std::min(2 * low, rows);
+  const bool all_samples = samples == all;
+  const int64_t most = affordable / (all_samples ? samples : 2 * samples);
+  const int64_t high = std::min(std::max(most, 2 * low), rows);
+  return {samples, high == rows ? high : high / 2, high, all_samples};
+}
+
+// What is linear in samples and in rows; no value: the smaller ones are not computed alike.
+std::optional<MemoryTrace> extrapolated(const Call& call, const Smaller& by) {
+  const double samples = static_cast<double>(call.input.size(0)) / static_cast<double>(by.samples);
+  const auto rows = static_cast<double>(call.out(0) - by.low);
+  const int64_t more = by.all_samples ? by.samples : 2 * by.samples;
+  MemoryTrace base = tried(call, by.samples, by.low);
+  const bool flat = by.low == by.high;
+  const MemoryTrace higher = flat ? base : tried(call, by.samples, by.high);
+  const MemoryTrace wider = by.all_samples ? base : tried(call, more, by.low);
+  const MemoryTrace both = flat || by.all_samples ? wider : tried(call, more, by.high);
+  if (!are_alike(base, higher) || !are_alike(base, wider) || !are_alike(base, both)) return {};
+  for (size_t i = 0; i < base.size(); ++i) {
+    const auto grown = [&](const MemoryTrace& low, const MemoryTrace& high) {
+      const auto from = static_cast<double>(low[i].bytes), to = static_cast<double>(high[i].bytes);
+      return flat ? from : from + (to - from) / static_cast<double>(by.high - by.low) * rows;
+    };
+    const double few = grown(base, higher);
+    const double bytes =
+        by.all_samples ? few : few + (grown(wider, flat ? wider : both) - few) * (samples - 1);
+    // (An allocation stays one, given back as it was taken.)
+    base[i].bytes = base[i].bytes > 0 ? std::max<int64_t>(std::llround(bytes), 1)
+                                      : std::min<int64_t>(std::llround(bytes), -1);
+  }
+  return base;
+}
+
+// The whole one, where smaller ones would not cost less than half as much.
+MemoryTrace found(const Call& call) {
+  const int64_t samples = call.input.size(0), rows = call.out(0);
+  const int64_t affordable = kMostTried / call.multiply_adds_per_row();
+  if (samples * rows <= affordable) return tried(call, samples, rows);
+  Smaller by = smaller_than(call, affordable);
+  while (samples * rows > 2 * by.rows()) {
+    if (const auto trace = extrapolated(call, by)) return *trace;
+    by.high = std::min(2 * by.high, rows);
+    by.low = by.high == rows ? by.high : by.high / 2;
+  }
+  return tried(call, samples, rows);
 }
 
 // What the kernel takes, each shape tried once a process.
@@ -148,12 +206,9 @@ const MemoryTrace& taken(const Call& call) {
                   call.bias, call.wanted, static_cast<int>(call.input.scalar_type()),
                   static_cast<int>(call.weight.scalar_type()), at::get_num_threads());
   const std::lock_guard lock(mutex);
-  const auto found = known.find(key);
-  if (found != known.end()) return found->second;
-  const int64_t samples = call.input.size(0), rows = call.out(0);
-  const bool small = samples * rows * call.multiply_adds_per_row() <= kMostTried;
-  MemoryTrace trace = small ? tried(call, samples, rows) : extrapolated(call, samples, rows);
-  return known.emplace(key, std::move(trace)).first->second;
+  const auto before = known.find(key);
+  if (before != known.end()) return before->second;
+  return known.emplace(key, found(call)).first->second;
 }
 
 struct Shape {
@@ -191,19 +246,6 @@ std::vector<at::Tensor> repeated(const Call& call, const std::vector<Shape>& sha
     if (!results[i].defined()) results[i] = at::empty(shapes[i].sizes, options, shapes[i].format);
   }
   return results;
-}
-
-bool is_onednn(const Arguments& a, const at::Tensor& input, const at::Tensor& weight) {
-  const auto symbols = [](const c10::IValue& value) {
-    const Sizes list = value.toIntVector();
-    return std::vector<c10::SymInt>(list.begin(), list.end());
-  };
-  const auto bias_sizes = a[3].isNone() ? std::vector<c10::SymInt>() : symbols(a[3]);
-  return at::native::select_conv_backend(
-             input, weight, std::nullopt, symbols(a[4]), symbols(a[5]), symbols(a[6]),
-             a[7].toBool(), symbols(a[8]), a[9].toInt(),
-             a[3].isNone() ? std::nullopt : at::OptionalSymIntArrayRef(bias_sizes)) ==
-         at::native::ConvBackend::Mkldnn;
 }
 
 // Whether torch's kernel was replaced, as precision/half_convolution does.
@@ -249,32 +291,30 @@ std::optional<Results> dry_convolution(const Arguments& a) {
 std::optional<Results> dry_convolution_backward(const Arguments& a) {
   const at::Tensor input = tensor(a[1]), weight = tensor(a[2]);
   const auto wanted = a[10].toBoolList();
-  if (input.dim() != 4 || !is_onednn(a, input, weight)) return std::nullopt;
+  if (input.dim() != 4 || a[7].toBool()) return std::nullopt;
   if (input.scalar_type() == at::kHalf && wanted[1] && has_own_kernel()) return std::nullopt;
-  const bool last = at::native::mkldnn_conv_use_channels_last(input, weight);
-  const auto format = format_of(last);
-  Call call{.input = {},
-            .weight = {},
-            .gradient = tensor(a[0]).contiguous(format),
+  Call call{.input = input,
+            .weight = weight,
+            .gradient = {},
             .stride = both(a[4]),
             .padding = both(a[5]),
             .dilation = both(a[6]),
             .groups = a[9].toInt(),
-            .bias = !a[3].isNone()};
+            .bias = !a[3].isNone(),
+            .wanted = {wanted[0], wanted[1], wanted[2]}};
+  if (!is_onednn(call, input.size(0), call.out(0))) return std::nullopt;
+  const auto format = format_of(at::native::mkldnn_conv_use_channels_last(input, weight));
+  call.gradient = tensor(a[0]).contiguous(format);
   call.input = input.contiguous(format);
   call.weight = weight.contiguous(format);
+  std::vector<Shape> shapes;
+  if (wanted[0]) shapes.push_back({input.sizes().vec(), format});
+  if (wanted[1]) shapes.push_back({weight.sizes().vec(), format});
+  if (wanted[2]) shapes.push_back({{weight.size(0)}, at::MemoryFormat::Contiguous});
+  const auto gradients = repeated(call, shapes);
   Results results(3, at::Tensor());
-  if (wanted[0]) {
-    call.wanted = {true, false, false};
-    results[0] = repeated(call, {{input.sizes().vec(), format}}).front();
-  }
-  if (wanted[1] || wanted[2]) {
-    call.wanted = {false, wanted[1], wanted[2]};
-    std::vector<Shape> shapes = {{weight.sizes().vec(), format}};
-    if (wanted[2]) shapes.push_back({{weight.size(0)}, at::MemoryFormat::Contiguous});
-    auto gradients = repeated(call, shapes);
-    if (wanted[1]) results[1] = gradients[0];
-    if (wanted[2]) results[2] = gradients[1];
+  for (size_t i = 0, next = 0; i < 3; ++i) {
+    if (wanted[i]) results[i] = gradients[next++];
   }
   return results;
 }

@@ -4,12 +4,16 @@
 #include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/base/trace_scope.h"
+#include "tanren/precision/half_convolution.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <initializer_list>
 #include <random>
+#include <utility>
 
 namespace tanren::testing {
 namespace {
@@ -148,26 +152,94 @@ TEST(DryScope, an_operator_that_it_does_not_know_runs_on_zeros) {
   EXPECT_EQ(distances.sizes(), (std::vector<int64_t>{500, 7}));
 }
 
-// The most that forward and backward of one convolution hold at once.
-int64_t convolution_peak(int64_t samples, at::ScalarType dtype, at::MemoryFormat format) {
-  const TraceScope tracing;
-  const at::Tensor x = at::zeros({samples, 17, 40, 31}, dtype).contiguous(format);
-  const at::Tensor weight = at::zeros({33, 17, 3, 3}, dtype).contiguous(format);
-  const at::Tensor y = at::conv2d(x, weight, {}, /*stride=*/1, /*padding=*/1);
-  const auto gradients = at::convolution_backward(y, x, weight, std::nullopt, {1, 1}, {1, 1},
-                                                  {1, 1}, false, {0, 0}, 1, {true, true, false});
+struct Convolution {
+  int64_t samples, channels, height, width, filters, kernel = 3, stride = 1, groups = 1;
+  bool bias = false;
+  at::ScalarType dtype = at::kFloat;
+  at::MemoryFormat format = at::MemoryFormat::Contiguous;
+
+  std::string in_words() const {
+    return fmt::format("x[{},{},{},{}] in {} {}, {} filters, kernel {}, stride {}, groups {}{}",
+                       samples, channels, height, width, c10::toString(dtype),
+                       format == at::MemoryFormat::ChannelsLast ? "channels-last" : "contiguous",
+                       filters, kernel, stride, groups, bias ? ", bias" : "");
+  }
+};
+
+int64_t peak_of(const MemoryTrace& trace) {
   int64_t live = 0, peak = 0;
-  for (const auto& event : tracing.trace()) peak = std::max(peak, live += event.bytes);
+  for (const auto& event : trace) peak = std::max(peak, live += event.bytes);
   return peak;
 }
 
-TEST(DryScope, a_convolution_takes_what_its_kernel_does_also_one_too_large_to_try) {
-  constexpr auto kFormat = at::MemoryFormat::Contiguous;
-  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
-    for (const int64_t samples : {1, 2, 11}) {  // 6 to 69 million multiply-adds
-      const int64_t real = convolution_peak(samples, dtype, kFormat);
-      const DryScope dry;
-      EXPECT_EQ(convolution_peak(samples, dtype, kFormat), real) << dtype << " " << samples;
+// The most that the forward of one convolution holds at once, and its backward.
+std::pair<int64_t, int64_t> convolution_peaks(const Convolution& c) {
+  const at::Tensor x =
+      at::zeros({c.samples, c.channels, c.height, c.width}, c.dtype).contiguous(c.format);
+  const at::Tensor weight =
+      at::zeros({c.filters, c.channels / c.groups, c.kernel, c.kernel}, c.dtype)
+          .contiguous(c.format);
+  const at::Tensor bias = c.bias ? at::zeros({c.filters}, c.dtype) : at::Tensor();
+  const std::vector<int64_t> bias_sizes = {c.filters};
+  const int64_t padding = c.kernel / 2;
+  const TraceScope forward;
+  const at::Tensor y = at::conv2d(x, weight, bias, c.stride, padding, /*dilation=*/1, c.groups);
+  const TraceScope backward;
+  const auto gradients = at::convolution_backward(
+      y, x, weight, c.bias ? at::OptionalIntArrayRef(bias_sizes) : std::nullopt,
+      {c.stride, c.stride}, {padding, padding}, {1, 1}, false, {0, 0}, c.groups,
+      {true, true, c.bias});
+  return {peak_of(forward.trace()), peak_of(backward.trace())};
+}
+
+// What a dry run says first, before the kernel was asked, and what it says then.
+void expect_real_peaks_of(const Convolution& c, double tolerance = 0) {
+  SCOPED_TRACE(c.in_words());
+  const auto real = convolution_peaks(c);
+  for (int time = 0; time < 2; ++time) {
+    const DryScope dry;
+    const auto said = convolution_peaks(c);
+    EXPECT_NEAR(said.first, real.first, tolerance * static_cast<double>(real.first)) << time;
+    EXPECT_NEAR(said.second, real.second, tolerance * static_cast<double>(real.second)) << time;
+  }
+}
+
+constexpr auto kFormats = {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast};
+
+TEST(DryScope, a_convolution_takes_what_its_kernel_does) {
+  enable_half_convolution();
+  for (const auto format : kFormats) {
+    for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+      for (const Convolution& shape :
+           std::initializer_list<Convolution>{{1, 17, 40, 31, 33},
+                                              {2, 17, 40, 31, 33},
+                                              {1, 3, 13, 11, 7, 5, 2},
+                                              {3, 6, 13, 11, 9, 3, 1, 3, true},
+                                              {2, 6, 40, 31, 6, 7, 1, 6},
+                                              {1, 16, 40, 31, 32, 5, 2, 4, true},
+                                              {3, 32, 13, 11, 64, 1, 1, 1, true},
+                                              {2, 17, 40, 31, 33, 1, 2},
+                                              {3, 1, 5, 7, 5},
+                                              {1, 4, 1, 1, 1, 1, 1, 1, true}}) {
+        Convolution c = shape;
+        c.dtype = dtype;
+        c.format = format;
+        expect_real_peaks_of(c);
+      }
+    }
+  }
+}
+
+TEST(DryScope, a_convolution_too_large_to_try_takes_what_smaller_ones_tell) {
+  for (const auto format : kFormats) {
+    for (const auto& [shape, tolerance] : std::initializer_list<std::pair<Convolution, double>>{
+             {{11, 17, 60, 41, 33}, 0.03},
+             {{1, 17, 240, 151, 33}, 0.03},
+             {{1, 16, 160, 131, 32, 7, 1, 4}, 0.03},
+             {{6, 32, 90, 71, 64, 5, 2}, 0.1}}) {  // scratch memory grows by large steps
+      Convolution c = shape;
+      c.format = format;
+      expect_real_peaks_of(c, tolerance);
     }
   }
 }
