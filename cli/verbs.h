@@ -36,6 +36,7 @@ struct Arguments {
   std::string interval;              // monitor: seconds; empty: its default
   LaunchArguments launch;
   bool quiet = false;
+  bool verbose = false;  // of an error, also what it was made of
   bool json = false;
 };
 
