@@ -11,7 +11,9 @@
 #include "tanren/train/eval_mode_scope.h"
 #include "tanren/train/evaluation_sums.h"
 #include "tanren/train/explained.h"
+#include "tanren/train/step_error.h"
 #include "tanren/train/train_step.h"
+#include "tanren/train/undo.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -64,8 +66,8 @@ void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take)
 
 // Hands on what there is to say of `batch`, in one piece or several. Where memory ran out before the
 // first, nothing was handed on.
-std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
-                                const Take& take) {
+std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, const Batch& batch,
+                                    const Take& take) {
   const RandomScope random(run.seed, run.attempt, batch.ids);
   const WindowScope window(parts.plan.precision.mode, parts.parallel->open_windows());
   const bool by_rows = static_cast<bool>(run.task.predict_rows);
@@ -86,6 +88,32 @@ std::optional<Shortage> predict(const RunState& run, const Parts& parts, const B
     take(whole);
   }
   return shortage;
+}
+
+std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
+                                const Take& take) {
+  try {
+    return predict_all(run, parts, batch, take);
+  } catch (...) {
+    throw_located({.work = "evaluation",
+                   .piece = batch,
+                   .ranks = *parts.parallel,
+                   .mend = run.task.predict_rows ? "predict_rows" : "predict"});
+  }
+}
+
+// An evaluation of terms that none of its counts divides comes to nothing.
+void check_counts(const Terms& terms, const Counts& counts) {
+  std::string wanted, known;
+  for (const auto& term : terms) {
+    if (counts.count(term.count_name) > 0) return;
+    wanted += (wanted.empty() ? "" : ", ") + term.count_name;
+  }
+  if (terms.empty()) return;
+  for (const auto& [name, count] : counts) known += (known.empty() ? "" : ", ") + name;
+  throw DataError("[evaluate] predict's terms are divided by " + wanted +
+                  ", and the evaluation data count " + known +
+                  "; let the dataset's collate count it");
 }
 
 // `samples` counts those that are done, also when it throws.
@@ -142,8 +170,16 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
 
 }  // namespace
 
+void check_predicts(const Task& task) {
+  if (task.predict || task.predict_rows) return;
+  throw ConfigError(
+      "[evaluate] the task has no predict, which evaluations ask for; set task.predict, or drop "
+      "[data.eval]");
+}
+
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
                           std::string* told) {
+  check_predicts(run.task);
   run.settle();
   const int64_t batch_size = parts.plan.evaluate.batch;
   int64_t samples = 0, seen = 0;
@@ -176,6 +212,53 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
   }
   if (told != nullptr && !left_out.empty()) *told = left_out;
   return report;
+}
+
+void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset& dataset) {
+  check_predicts(run.task);
+  run.settle();
+  std::vector<Undo> undos;  // what predict draws and changes
+  for (const auto& phase : run.phases)
+    undos.emplace_back(phase, /*with_generators=*/parts.parallel->alone());
+  const auto undo = [&] {
+    for (size_t i = 0; i < undos.size(); ++i) undos[i].restore_all(run.phases[i]);
+  };
+  std::optional<Collated> first;
+  const auto rehearse = [&] {
+    const EssentialScope essential;
+    const at::NoGradGuard no_grad;
+    const EvalModeScope eval_mode(*run.task.module);
+    EvalPass pass(dataset, parts.plan.evaluate.batch, parts.parallel->rank(),
+                  parts.parallel->world_size());
+    first = pass.next();
+    if (!first) return;
+    EvaluationMetrics metrics(parts.plan.evaluate.metrics, parts.device);
+    EvaluationSums sums;
+    // Where memory runs out, the evaluation itself takes them in parts.
+    predict(run, parts, prepared(first->batch, parts), [&](const Prediction& prediction) {
+      check_counts(prediction.terms, first->counts);
+      sums.add(prediction.terms);
+      metrics.add(prediction.outputs, prediction.targets);
+    });
+  };
+  const auto host = [&](Batch& batch) {
+    if (!first) return false;
+    batch = std::exchange(first, std::nullopt)->batch;
+    return true;
+  };
+  MemoryState memory;
+  try {
+    explained({.name = "evaluation",
+               .dataset = dataset,
+               .classes = run.task.classes,
+               .microbatch = parts.plan.evaluate.batch,
+               .next_batch = host},
+              parts.recovery->gauge(), memory, rehearse);
+  } catch (...) {
+    undo();
+    throw;
+  }
+  undo();
 }
 
 }  // namespace tanren

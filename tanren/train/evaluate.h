@@ -20,4 +20,11 @@ namespace tanren {
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
                           std::string* told = nullptr);
 
+// ConfigError where the task predicts nothing.
+void check_predicts(const Task& task);
+
+// Evaluates this rank's first batch, of which nothing is told and no trace is left: what is wrong with
+// predict, its outputs or the data shows before the first step and not behind the last. No exchange.
+void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset& dataset);
+
 }  // namespace tanren

@@ -1,6 +1,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/names.h"
+#include "tanren/model/check_task.h"
 #include "tanren/optimizer/parameter_values.h"
 #include "tanren/train/run_state.h"
 
@@ -87,6 +88,7 @@ bool is_ever_trained(const NamedParameter& parameter, const FreezePlan& freeze) 
 }  // namespace
 
 std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
+  check_task(task, "[train] this run");
   check_paths(task);
   std::vector<Phase> phases;
   std::set<std::string> taken, averaged;
@@ -138,6 +140,8 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
         objective.average = std::make_unique<WeightAverage>(plan.average, trained, statistics);
       }
     }
+    phase.tensors = names;
+    for (const auto& item : task.module->named_buffers()) phase.tensors.push_back(item.key());
     phases.push_back(std::move(phase));
   }
   return phases;

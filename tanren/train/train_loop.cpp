@@ -13,6 +13,7 @@
 #include "tanren/memory/gauge.h"
 #include "tanren/metrics/incident_file.h"
 #include "tanren/train/batch_stream.h"
+#include "tanren/train/endings.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/evaluation_sums.h"
@@ -35,7 +36,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kRuined = "the weights are not finite";
 constexpr size_t kIncidentPeaks = 20;  // of steps before it that an incident shows
 
 double seconds_since(Clock::time_point start) {
@@ -53,86 +53,25 @@ bool finished(const RunState& run, const Plan& plan) {
   return run.epoch + (used >= usable ? 1 : 0) >= *plan.length.epochs;
 }
 
-// What went wrong with `work` on some rank, empty: nothing. Returns once all ranks are through.
-std::string failure_of(const std::function<void()>& work, const Parts& parts) {
-  std::string failure;
-  try {
-    work();
-  } catch (const std::exception& error) {
-    failure = first_line(error.what());
-  }
-  if (parts.parallel->alone()) return failure;
-  try {
-    for (const std::string& text : gather_texts(parts.parallel->communicator(), failure)) {
-      if (failure.empty()) failure = text;
-    }
-  } catch (const std::exception& error) {
-    if (failure.empty()) failure = first_line(error.what());
-  }
-  return failure;
-}
-
-// How the run in whose folder `checkpoints` lies goes on; empty where that is no run folder.
-std::string way_on(const std::filesystem::path& checkpoints, const ParallelPlan& parallel,
-                   const std::string& where) {
-  const auto folder = checkpoints.parent_path();
-  if (checkpoints.empty() || !std::filesystem::exists(folder / "config.toml")) return "";
-  const bool launched =
-      parallel.launcher == "tanren launch" && parallel.local_ranks == parallel.world_size;
-  return "; then " + where + ": tanren " +
-         (launched ? "launch -n " + std::to_string(parallel.world_size) + " " : "") + "run " +
-         folder.string() + " --set optimizer.learning_rate=…";
-}
-
-[[noreturn]] void halt(const StepReport& report, const ObjectiveReport& objective, const Plan& plan,
-                       const std::filesystem::path& checkpoints, const std::string& unsaved) {
-  const bool loss = objective.verdict.cause == Cause::nan_loss;
-  const bool stop = (loss ? plan.guard.nan_loss : plan.guard.nan_gradient) == "stop";
-  std::string line = "[guard] step " + std::to_string(objective.step + 1) + " (attempt " +
-                     std::to_string(report.attempt) +
-                     "): " + std::string(name(objective.verdict.cause));
-  if (!stop)
-    line += ", " + std::to_string(plan.guard.max_skips) + " skips in a row (guard.max_skips)";
-  if (!report.culprit.empty()) line += " in " + report.culprit;
-  const auto last = checkpoints.empty() ? std::nullopt : latest_checkpoint(checkpoints);
-  line += "; nothing was applied; last checkpoint: " + (last ? last->string() : "none");
-  if (!unsaved.empty()) line += ", one of this state could not be written (" + unsaved + ")";
-  throw RunError(line + "; lower the learning rate, clip, or look at that data" +
-                 way_on(checkpoints, plan.parallel,
-                        !last             ? "begin again"
-                        : unsaved.empty() ? "go on behind that batch"
-                                          : "go on from there"));
-}
-
-std::string last_checkpoint_text(const std::filesystem::path& checkpoints) {
-  const auto last = checkpoints.empty() ? std::nullopt : latest_checkpoint(checkpoints);
-  return "; last checkpoint: " + (last ? last->string() : "none");
-}
-
-// A run does not end well with weights that are of no use, whatever ended it.
-[[noreturn]] void end_with_ruined_weights(const RunState& run, const Plan& plan,
-                                          const std::filesystem::path& checkpoints) {
-  const auto last = last_checkpoint_text(checkpoints);
-  throw RunError("[train] step " + to_text(run.step()) + ": " + kRuined + last +
-                 "; lower the learning rate, or clip" +
-                 way_on(checkpoints, plan.parallel,
-                        last.ends_with(": none") ? "begin again" : "go on from there"));
-}
-
 double sum_over_ranks(const Parts& parts, double number) {
   if (parts.parallel->alone()) return number;
   return sum_numbers(parts.parallel->communicator(), {number})[0];
-}
-
-// What an error line adds where save_last() failed.
-std::string unsaved_text(const std::string& unsaved) {
-  return unsaved.empty() ? "" : "; no checkpoint of this state was written (" + unsaved + ")";
 }
 
 bool counted_nothing(const StepReport& report) {
   return std::all_of(report.objectives.begin(), report.objectives.end(), [](const auto& objective) {
     return objective.verdict.cause == Cause::nothing_counted;
   });
+}
+
+std::string rank_text(const Parts& parts) {
+  return parts.parallel->alone() ? "" : ", rank " + std::to_string(parts.parallel->rank());
+}
+
+// Of several ranks each makes its batches ahead.
+std::string where_of_batch(const RunState& run, const Parts& parts) {
+  if (parts.parallel->alone()) return " (for step " + to_text(run.step() + 1) + ")";
+  return " (after step " + to_text(run.step()) + rank_text(parts) + ")";
 }
 
 // What went wrong with the data without ending the run, at the end of an epoch and of the run.
@@ -220,9 +159,8 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   parts.incident = [&](const Incident& told) {
     Incident incident = told;
     incident.recent_peaks.assign(peaks.begin(), peaks.end());
-    const std::string who =
-        parts.parallel->alone() ? "" : ", rank " + std::to_string(parts.parallel->rank());
-    log("[memory] step " + std::to_string(incident.step) + who + ": " + incident_text(incident));
+    log("[memory] step " + std::to_string(incident.step) + rank_text(parts) + ": " +
+        incident_text(incident));
     for (Sink* sink : surroundings.sinks) sink->incident(incident);
     if (given.incident) given.incident(incident);
   };
@@ -242,6 +180,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (estimates) estimate_statistics(run, parts, surroundings.train);
   };
   const bool is_first = parts.parallel->is_first();
+  int64_t saved_at = -1;  // attempt of the state that the last checkpoint has
   std::vector<Values> values_at_start;
   const auto has_ruined_weights = [&] { return is_ruined(values_at_start, worst_values(run)); };
   const auto checkpoint = [&](int64_t spared = 0) {
@@ -251,8 +190,9 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (together) ruined = sum_over_ranks(parts, ruined);
     if (ruined == 0) {
       result.checkpoint = save_checkpoint(run, parts, surroundings, spared);
+      saved_at = run.attempt;
     } else if (is_first) {
-      log("[train] step " + to_text(run.step()) + ": " + kRuined +
+      log("[train] step " + to_text(run.step()) + ": " + kRuinedWeights +
           "; no checkpoint of them is written");
     }
   };
@@ -263,29 +203,38 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
       for (Sink* sink : surroundings.sinks) sink->flush();
     };
     const auto look = [&] {
-      if (has_ruined_weights()) throw RunError(kRuined);
+      if (has_ruined_weights()) throw RunError(kRuinedWeights);
     };
     std::string unsaved = failure_of(flush, parts);
     if (unsaved.empty()) unsaved = failure_of(look, parts);
     if (unsaved.empty()) unsaved = failure_of([&] { checkpoint(/*spared=*/1); }, parts);
     return unsaved;
   };
+  // What ends a run between two updates costs no trained step: the state is saved before it comes out.
+  // Several ranks may not have met it together, and save nothing.
+  const auto saved_before_error = [&](const std::string& where, const auto& work) {
+    try {
+      return work();
+    } catch (const NothingToEvaluate&) {  // every rank meets it
+      rethrow_with(where + unsaved_text(save_last()) +
+                   last_checkpoint_text(surroundings.checkpoints));
+    } catch (...) {
+      const bool may_save = parts.parallel->alone() && !run.applying && saved_at != run.attempt;
+      std::string unsaved;
+      if (may_save && result.session_attempts > 0) unsaved = save_last();
+      rethrow_with(where + unsaved_text(unsaved) + last_checkpoint_text(surroundings.checkpoints));
+    }
+  };
   run.selection.adopt(plan);
   int64_t evaluated_at = -1;
   std::string left_out;  // of evaluations, as the log told it
-  const auto evaluated = [&] {
-    try {
-      return evaluate(run, parts, *surroundings.eval, &left_out);
-    } catch (const NothingToEvaluate& error) {
-      const std::string unsaved = save_last();
-      throw DataError(error.what() + unsaved_text(unsaved));
-    }
-  };
+  const auto evaluated = [&] { return evaluate(run, parts, *surroundings.eval, &left_out); };
   // True if this step is now among the best, which makes it a checkpoint.
   const auto evaluation = [&] {
     if (surroundings.eval == nullptr || evaluated_at == run.step()) return false;
     estimate();
-    auto report = evaluated();
+    auto report = saved_before_error("", evaluated);
+    saved_at = -1;      // what it decides is in no checkpoint yet
     trim_cpu_memory();  // its batches are larger, or smaller, than the steps'
     evaluated_at = run.step();
     const bool is_news = run.selection.judged_step != run.step();  // else it is in the log
@@ -297,11 +246,14 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
 
   begin_alike(run, parts);
   values_at_start = worst_values(run);
+  if (surroundings.eval != nullptr && !finished(run, plan)) {
+    rehearse_evaluation(run, parts, *surroundings.eval);
+    trim_cpu_memory();
+  }
   GrowthWatch growth(plan.guard.growth_steps);
   CacheRelease cache(plan.memory.release_cache, parts.device);
   BatchStream batches(make_loader(run, parts, surroundings.train), *parts.parallel);
   bool stop_agreed = false;  // by several ranks, after an update
-  int64_t saved_at = -1;
   int64_t seen_epoch = -1;
   int64_t uncounted = 0;  // batches in a row of this epoch that counted nothing
   while (!finished(run, plan)) {
@@ -315,7 +267,8 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     }
     const auto step_start = Clock::now();
     const int64_t reads = num_device_reads();
-    const GlobalBatch batch = batches.next();
+    const GlobalBatch batch =
+        saved_before_error(where_of_batch(run, parts), [&] { return batches.next(); });
     if (batch.epoch > seen_epoch && seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
     if (batch.epoch != seen_epoch) uncounted = 0;
     seen_epoch = batch.epoch;
@@ -323,7 +276,8 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (!parts.parallel->alone()) {  // for the others, if this rank is lost
       parts.parallel->communicator().set_state("step " + std::to_string(step_before + 1));
     }
-    auto report = explained_update(run, parts, batch, surroundings.train, memory);
+    auto report = saved_before_error(
+        "", [&] { return explained_update(run, parts, batch, surroundings.train, memory); });
     if (!report) continue;  // abandoned: a stop was requested
     stop_agreed = report->stop_requested;
     report->seconds = seconds_since(step_start);
@@ -364,27 +318,28 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     check_weights(run, parts);
     bool among_best = false;
     if (due(plan.evaluate.every, run.step())) {
+      if (finished(run, plan))
+        checkpoint();  // the last evaluation may fail: all is trained by then
       among_best = evaluation();
       if (result.evaluation) observe(run, *result.evaluation, plan, is_first);
     }
-    if (among_best || due(plan.checkpoint.every, run.step())) {
-      checkpoint();
-      saved_at = run.attempt;
-    }
+    if (among_best || due(plan.checkpoint.every, run.step())) checkpoint();
   }
   if (seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
-  bool changed = saved_at != run.attempt;
   if (sum_over_ranks(parts, has_ruined_weights() ? 1 : 0) > 0) {
     end_with_ruined_weights(run, plan, surroundings.checkpoints);
   }
   if (result.ending == Ending::finished) {
-    const int64_t judged = run.selection.judged_step;
-    if (surroundings.eval == nullptr) estimate();
+    if (surroundings.eval == nullptr) {
+      estimate();
+    } else if (saved_at != run.attempt && result.session_attempts > 0 &&
+               evaluated_at != run.step()) {
+      checkpoint();
+    }
     evaluation();
-    changed = changed || judged != run.selection.judged_step;
     result.reason = run.selection.end_reason(plan);
   }
-  if (changed) checkpoint();
+  if (saved_at != run.attempt) checkpoint();
   for (Sink* sink : surroundings.sinks) sink->flush();
   trim_cpu_memory();
   result.growth = growth.warning();

@@ -10,6 +10,7 @@
 #include "tanren/optimizer/clip.h"
 #include "tanren/optimizer/schedule.h"
 #include "tanren/precision/autocast_scope.h"
+#include "tanren/train/check_terms.h"
 #include "tanren/train/freezing.h"
 #include "tanren/train/microstep.h"
 #include "tanren/train/undo.h"
@@ -102,6 +103,15 @@ void update_average(Objective& objective) {
   objective.average->update(objective.step);
 }
 
+// A device that failed may refuse it; the error is the news.
+void undo_after_error(const Undo& undo, const Phase& phase) {
+  try {
+    undo.restore_all(phase);
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 // precision.initial_scale = "auto": the largest power of two whose window stays finite, halved once
 // for headroom, by bisection over a window. Leaves no trace but the scale; and not even that where the
 // window's loss is not finite, or of nothing: then the next one is searched. False if a stop was
@@ -122,9 +132,16 @@ bool find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const G
     const int middle = (low + high) / 2;
     for (auto& objective : phase.objectives) objective.scaler.set_searched(std::ldexp(1.0, middle));
     LossMeter losses;
-    const bool done = accumulate(phase, run, parts, batch, losses);
+    bool done = false;
     WindowStatus window;
-    if (done) window = measure_window(phase, parts, batch, losses);
+    try {
+      done = accumulate(phase, run, parts, batch, losses);
+      if (done) window = measure_window(phase, parts, batch, losses);
+    } catch (...) {  // as below
+      undo_after_error(undo, phase);
+      give_up();
+      throw;
+    }
     undo.restore_all(phase);
     bool finite = true, has_loss = true;
     for (const auto& status : window.objectives) {
@@ -218,13 +235,21 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
   // One rank may stop within the window, which memory may split; more of them seed torch's anew.
   const Undo undo(phase, /*with_generators=*/parts.parallel->alone());
   LossMeter losses;
-  if (!accumulate(phase, run, parts, batch, losses)) {
-    undo.restore_all(phase);
-    return std::nullopt;
+  WindowStatus window;
+  try {
+    if (!accumulate(phase, run, parts, batch, losses)) {
+      undo.restore_all(phase);
+      return std::nullopt;
+    }
+    if (losses.microsteps() > 0) check_grown(phase, *run.task.module);
+    run.settle();  // of a rank without samples
+    window = measure_window(phase, parts, batch, losses);
+  } catch (...) {  // a checkpoint of the state before the update may follow
+    if (parts.parallel->alone()) undo_after_error(undo, phase);
+    throw;
   }
-  run.settle();  // of a rank without samples
-  const auto window = measure_window(phase, parts, batch, losses);
 
+  run.applying = true;
   StepReport report;
   report.stop_requested = window.stop_requested;
   std::vector<Objective*> applied;
@@ -286,6 +311,7 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
   }
   report.microsteps = losses.microsteps();
   report.wait_seconds = batch.wait_seconds;
+  run.applying = false;
   return report;
 }
 

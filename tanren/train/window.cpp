@@ -6,6 +6,7 @@
 #include "tanren/base/names.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/precision/measure.h"
+#include "tanren/train/check_terms.h"
 
 #include <ATen/ATen.h>
 
@@ -170,6 +171,7 @@ WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch&
     host.erase(host.begin(), host.begin() + static_cast<std::ptrdiff_t>(length));
   }
 
+  check_graphs(phase, losses, host);
   const size_t num_terms = names.size();
   std::vector<double> sums(num_terms, 0.0);
   int64_t bad_microstep = -1;
