@@ -5,6 +5,7 @@
 #include "tanren/base/text.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/plan/useful_threads.h"
+#include "tanren/train/step_error.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -40,11 +41,11 @@ class Fitter {
     return with(config);
   }
 
-  // The largest microbatch below `planned` that fits; of 1 where none does.
+  // The largest microbatch below `planned` that fits; the smallest where none does.
   Tried largest_microbatch(const RunConfig& config, int64_t planned) const {
-    Tried best = with_microbatch(config, 1);
+    Tried best = smallest_microbatch(config, planned);
     if (!best.fits) return best;
-    int64_t low = 1, high = planned;  // low fits, high does not
+    int64_t low = best.plan.batch.microbatch, high = planned;  // low fits, high does not
     while (high - low > 1) {
       const int64_t middle = low + (high - low) / 2;
       Tried next = with_microbatch(config, middle);
@@ -97,11 +98,23 @@ class Fitter {
   }
 
  private:
+  // One sample is too few for some models: torch's batch norm wants two values a channel.
+  Tried smallest_microbatch(const RunConfig& config, int64_t planned) const {
+    try {
+      return with_microbatch(config, 1);
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const std::exception&) {
+      if (planned <= 2) throw;
+    }
+    return with_microbatch(config, 2);
+  }
+
   bool can_recompute(RunConfig config, const std::string& name) const {
     config.memory.recompute = {name};
     try {
       with(config);
-    } catch (const ConfigError&) {  // no such block
+    } catch (const std::exception&) {  // no such block, or one that cannot run twice
       return false;
     }
     return true;
@@ -141,9 +154,12 @@ OperatorSizes sizes_of(const StepPredictor& predictor, const Tried& tried) {
   if (sizes.elements == 0 || tried.plan.device.threads < 2) return sizes;
   const int64_t own = predictor.length(), longest = own > 0 ? predictor.longest() : 0;
   if (longest <= own) return sizes;
-  const OperatorSizes other = predictor.step(tried.plan, longest).largest;
-  sizes.elements = std::max(sizes.elements, other.elements);
-  sizes.multiply_adds = std::max(sizes.multiply_adds, other.multiply_adds);
+  try {
+    const OperatorSizes other = predictor.step(tried.plan, longest).largest;
+    sizes.elements = std::max(sizes.elements, other.elements);
+    sizes.multiply_adds = std::max(sizes.multiply_adds, other.multiply_adds);
+  } catch (const std::exception&) {  // the run itself will say what this model makes of it
+  }
   return sizes;
 }
 
@@ -152,7 +168,7 @@ std::string advice(const Fitter& fitter, RunConfig config, const std::string& wh
   try {
     const auto other = fitter.with(config);
     return other.fits ? what + " needs " + size_text(other.prediction.peak_bytes) : "";
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     return "";
   }
 }
@@ -161,12 +177,15 @@ std::string advice(const Fitter& fitter, RunConfig config, const std::string& wh
 std::string shorter(const FitInput& input, const Tried& least) {
   const StepPredictor predictor([&] { return input.make_task(least.config); }, *input.dataset);
   const int64_t length = predictor.length();
-  for (int64_t part = length / 2; part >= 8; part /= 2) {
-    const int64_t peak = predictor.step(least.plan, part).peak_bytes;
-    if (fits(peak, room_for_step(least.plan, input.standing_bytes))) {
-      return "samples of " + std::to_string(part) + " tokens instead of " + std::to_string(length) +
-             " need " + size_text(peak);
+  try {
+    for (int64_t part = length / 2; part >= 8; part /= 2) {
+      const int64_t peak = predictor.step(least.plan, part).peak_bytes;
+      if (fits(peak, room_for_step(least.plan, input.standing_bytes))) {
+        return "samples of " + std::to_string(part) + " tokens instead of " +
+               std::to_string(length) + " need " + size_text(peak);
+      }
     }
+  } catch (const std::exception&) {  // a model of one length
   }
   return "";
 }
@@ -299,7 +318,7 @@ Fitted fit_memory(const FitInput& input) {
     throw;
   } catch (const std::exception& error) {  // torch's own too: what it is, the run itself will say
     Plan plan = input.plan(input.config);
-    plan.lines.push_back({"predicted_peak", "unknown", Source::planned, first_line(error.what())});
+    plan.lines.push_back({"predicted_peak", "unknown", Source::planned, said_by(error)});
     return {input.config, std::move(plan), std::nullopt};
   }
   const int64_t asked_peak = found.prediction.peak_bytes;
@@ -307,7 +326,13 @@ Fitted fit_memory(const FitInput& input) {
   const bool free_microbatch = !is_asked(input.config, "batch.microbatch") && wanted > 1;
   const bool free_recompute = !is_asked(input.config, "memory.recompute");
   const auto smaller = [&] {
-    if (!found.fits && free_microbatch) found = fitter.largest_microbatch(found.config, wanted);
+    if (found.fits || !free_microbatch) return;
+    try {
+      found = fitter.largest_microbatch(found.config, wanted);
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const std::exception&) {  // a model of one size of batch
+    }
   };
   const auto recompute = [&] {
     if (found.fits || !free_recompute) return;
