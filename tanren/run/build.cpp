@@ -86,6 +86,30 @@ ModelProfile profile(const Task& task, const Datasets& datasets) {
   return profile;
 }
 
+OddDtypes odd_dtypes(const torch::nn::Module& module) {
+  OddDtypes odd;
+  for (const auto& [name, tensor] : tensors_of(module)) {
+    const at::ScalarType dtype = tensor.scalar_type();
+    if (tensor.is_floating_point() && dtype != at::kFloat) odd.emplace_back(name, dtype);
+  }
+  return odd;
+}
+
+std::optional<PlanLine> dtype_line(const OddDtypes& odd, const Plan& plan) {
+  const at::ScalarType dtype = parameter_dtype(plan.precision.mode);
+  int64_t count = 0;
+  std::string first;
+  for (const auto& [name, own] : odd) {
+    if (own != dtype && count++ == 0) first = name + " is " + c10::toString(own);
+  }
+  if (count == 0) return std::nullopt;
+  const bool is_wide = dtype == at::kDouble;
+  return PlanLine{"weights", is_wide ? "fp64" : "fp32", Source::planned,
+                  std::to_string(count) + (count == 1 ? " tensor" : " tensors") +
+                      " of the model come in another dtype (" + first + ") and are converted" +
+                      (is_wide ? "" : "; precision.mode = \"fp64\" keeps what is Double")};
+}
+
 std::string initialise(const Task& task, const Pretrained& source, bool has_weights) {
   const ModelOptions& options = source.model;
   if (options.init_from.empty() && options.from_hf.empty()) return "";

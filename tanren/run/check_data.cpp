@@ -36,8 +36,11 @@ void check_inputs(const DataInfo& train, const DataInfo& eval, int64_t model_tok
   }
   const auto& ours = train.input_shape;
   const auto& theirs = eval.input_shape;
+  const bool alike =
+      std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end(),
+                 [](int64_t a, int64_t b) { return a == b || a == kAnySize || b == kAnySize; });
   const bool shorter = tokens && ours.size() == 1 && theirs.size() == 1 && theirs[0] <= ours[0];
-  if (ours != theirs && !shorter) {
+  if (!alike && !shorter) {
     throw ConfigError("[data] inputs of data.eval are " + shape_text(theirs) +
                       ", those of data.train, for which the model is built, " + shape_text(ours) +
                       "; mend data.eval's file, or set data.eval.shape = " + shape_text(ours));

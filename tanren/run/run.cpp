@@ -79,7 +79,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   if (!config.optimizer.init_from.empty() && !has_weights) {
     prepared.optimizer = read_optimizer_start(*prepared.task.module, config);
   }
-  const auto plan_of = [machine, facts,
+  const auto plan_of = [machine, facts, odd = odd_dtypes(*prepared.task.module),
                         source_of_optimizer = prepared.optimizer
                                                   ? std::optional(prepared.optimizer->text)
                                                   : std::nullopt](const RunConfig& other) {
@@ -89,6 +89,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
     }
     plan.lines.push_back(schedule_line(
         plan, other.asked.count("schedule.kind") ? Source::asked : Source::by_default));
+    if (const auto line = dtype_line(odd, plan)) plan.lines.push_back(*line);
     return plan;
   };
   prepared.plan = plan_of(config);
@@ -184,10 +185,6 @@ Summary summarise(const RunState& state, const LoopResult& loop, const Parts& pa
   summary.status = loop.ending == Ending::finished ? "finished" : "stopped";
   return summary;
 }
-
-}  // namespace
-
-namespace {
 
 // What the ranks of a run share while it runs.
 struct Shared {
