@@ -1,0 +1,301 @@
+// What an own program's error costs: nothing that was trained, and nothing that a start would not have
+// seen. Issue 22.
+#include "tests/own/own_program.h"
+
+#include "tanren/checkpoint/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+namespace tanren::testing {
+namespace {
+
+// All that an error on the way could leave a trace in: batch norm's statistics, a buffer that predict
+// counts in, and torch's own generator, from which the dropout draws.
+class FragileNet : public torch::nn::Module {
+ public:
+  FragileNet()
+      : body_(register_module("body", torch::nn::Linear(6, 8))),
+        norm_(register_module("norm", torch::nn::BatchNorm1d(8))),
+        head_(register_module("head", torch::nn::Linear(8, 3))) {
+    seen_ = register_buffer("seen", at::zeros({}));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    return head_(at::dropout(at::relu(norm_(body_(x))), 0.4, is_training()));
+  }
+  // With a draw and a trace of its own.
+  at::Tensor predict(const at::Tensor& x) {
+    if (!is_dry(x)) seen_ += at::rand({}) + 1;
+    return forward(x);
+  }
+
+ private:
+  torch::nn::Linear body_;
+  torch::nn::BatchNorm1d norm_;
+  torch::nn::Linear head_;
+  at::Tensor seen_;
+};
+
+Task fragile_task(const ModelOptions& options, const DataInfo& info) {
+  auto net = std::make_shared<FragileNet>();
+  Task task = supervised(net, options, info);
+  task.predict = [net](const Batch& batch) {
+    const at::Tensor outputs = net->predict(batch["inputs"]);
+    return Prediction{{cross_entropy(outputs, batch["labels"])}, outputs, batch["labels"]};
+  };
+  return task;
+}
+
+// Fails from the call of number `first` on, counted from 1.
+OwnHook failing_from(int64_t first) {
+  return [first, calls = std::make_shared<int64_t>(0)](const Batch&) {
+    if (++*calls >= first) throw std::runtime_error("it failed");
+  };
+}
+
+Snapshot checkpoint_of(const OwnProgram& program, int64_t step) {
+  return read_checkpoint(program.run() / "checkpoints" / ("step-" + std::to_string(step)));
+}
+
+// Weights, buffers, the optimizer's state, counters and the generator, bitwise.
+void expect_same_state(const OwnProgram& a, const OwnProgram& b, int64_t step) {
+  ASSERT_TRUE(a.has_checkpoint(step) && b.has_checkpoint(step));
+  const Snapshot one = checkpoint_of(a, step), other = checkpoint_of(b, step);
+  for (const auto part : {&Snapshot::model, &Snapshot::optimizer, &Snapshot::run}) {
+    ASSERT_EQ((one.*part).tensors.size(), (other.*part).tensors.size());
+    for (const auto& [name, tensor] : (one.*part).tensors) {
+      EXPECT_TRUE(at::equal(tensor, (other.*part).tensors.at(name))) << name;
+    }
+  }
+  for (const char* counter : {"attempt", "epoch", "consumed"}) {
+    ASSERT_EQ(one.run.values.count(counter), 1U) << counter;
+    EXPECT_EQ(one.run.values.at(counter), other.run.values.at(counter)) << counter;
+  }
+}
+
+void train(OwnProgram& program) {
+  program.factory = fragile_task;
+  ASSERT_EQ(program.go("run"), 0) << program.err;
+}
+
+TEST(OwnRehearsal, of_an_evaluation_at_the_start_changes_no_number_of_the_run) {
+  OwnProgram plain, evaluated;
+  train(plain);
+  evaluated.evaluates = true;
+  train(evaluated);
+  expect_same_state(plain, evaluated, 4);
+  EXPECT_EQ(evaluated.attempts(), 4);
+}
+
+TEST(OwnRehearsal, shows_what_is_wrong_with_predict_before_the_first_step) {
+  struct Case {
+    std::function<void(Task&)> spoil;
+    int code;
+    std::string part;
+  };
+  const auto predicting = [](const std::function<void(Prediction&)>& change) {
+    return [change](Task& task) {
+      task.predict = [change, inner = task.predict](const Batch& batch) {
+        Prediction prediction = inner(batch);
+        change(prediction);
+        return prediction;
+      };
+    };
+  };
+  const std::vector<Case> cases{
+      {[](Task& task) { task.predict = nullptr; }, 2,
+       "[evaluate] the task has no predict, which evaluations ask for; set task.predict"},
+      {[](Task& task) {
+         task.predict_rows = [](const Batch&) { return PredictionRows{.rows = 4}; };
+       },
+       1, "mend the task's predict_rows"},
+      {predicting(
+           [](Prediction& made) { throw std::runtime_error("no idea " + made.terms[0].name); }),
+       1,
+       "[train] evaluation (4 samples: inputs Float [4, 6], labels Long [4]): no idea "
+       "cross_entropy; mend the task's predict"},
+      {predicting([](Prediction& made) { made.outputs = made.outputs.sum(1); }), 1,
+       "[metrics] outputs [4] do not fit targets [4]"},
+      {predicting([](Prediction& made) { made.terms[0].sum = made.outputs; }), 1,
+       "mend the task's predict"},
+      {predicting([](Prediction& made) { made.terms[0].count_name = "boxes"; }), 2,
+       "[evaluate] predict's terms are divided by boxes, and the evaluation data count samples"}};
+  for (const Case& one : cases) {
+    OwnProgram program;
+    program.evaluates = true;
+    program.factory = [&](const ModelOptions& options, const DataInfo& info) {
+      Task task = own_task(options, info);
+      one.spoil(task);
+      return task;
+    };
+    EXPECT_EQ(program.go("run"), one.code) << one.part << ": " << program.err;
+    TANREN_EXPECT_CONTAINS(program.err, one.part);
+    program.expect_one_line();
+    EXPECT_EQ(program.attempts(), 0) << one.part;
+    program.factory = own_task;
+    EXPECT_EQ(program.go("run"), 0) << "the folder is as good as new: " << program.err;
+  }
+}
+
+TEST(OwnRehearsal, shows_data_that_no_evaluation_can_read) {
+  OwnProgram program;
+  program.evaluates = true;
+  program.spoil_eval = [](Collated& made, const auto&) { made.batch.ids = at::Tensor(); };
+  EXPECT_EQ(program.go("run"), 2);
+  TANREN_EXPECT_CONTAINS(program.err, "gave a batch without ids");
+  EXPECT_EQ(program.attempts(), 0);
+}
+
+TEST(OwnErrors, in_the_last_evaluation_cost_that_evaluation_alone) {
+  OwnProgram whole, cut;
+  whole.evaluates = cut.evaluates = true;
+  train(whole);
+  cut.factory = before_predict(failing_from(2), fragile_task);  // the first is the rehearsal
+  EXPECT_EQ(cut.go("run"), 1);
+  TANREN_EXPECT_CONTAINS(cut.err, "[train] evaluation (4 samples");
+  TANREN_EXPECT_CONTAINS(cut.err, "it failed");
+  TANREN_EXPECT_CONTAINS(cut.err, "; last checkpoint: ");
+  TANREN_EXPECT_CONTAINS(cut.err, "step-4");
+  cut.expect_one_line();
+  expect_same_state(whole, cut, 4);
+  train(cut);  // mended
+  expect_same_state(whole, cut, 4);
+  EXPECT_EQ(cut.attempts(), 4);
+}
+
+TEST(OwnErrors, in_an_evaluation_on_the_way_leave_a_checkpoint_of_that_step) {
+  OwnProgram whole, cut;
+  whole.evaluates = cut.evaluates = true;
+  whole.factory = fragile_task;
+  ASSERT_EQ(whole.go("run", {"--set", "evaluate.every=2"}), 0) << whole.err;
+  cut.factory = before_predict(failing_from(2), fragile_task);
+  EXPECT_EQ(cut.go("run", {"--set", "evaluate.every=2"}), 1);
+  TANREN_EXPECT_CONTAINS(cut.err, "step-2");
+  ASSERT_TRUE(cut.has_checkpoint(2));
+  cut.factory = fragile_task;
+  EXPECT_EQ(cut.go("run", {"--set", "evaluate.every=2"}), 0) << cut.err;
+  EXPECT_EQ(cut.attempts(), 4);
+}
+
+// The second microbatch of the third update: batch norm and the generator have moved by then.
+TEST(OwnErrors, in_a_forward_cost_that_update_alone_and_leave_no_trace) {
+  OwnProgram whole, cut;
+  train(whole);
+  cut.factory = before_forward(failing_from(6), fragile_task);
+  EXPECT_EQ(cut.go("run"), 1);
+  TANREN_EXPECT_CONTAINS(cut.err,
+                         "[train] step 3, microbatch 1 (4 samples: inputs Float [4, 6], labels "
+                         "Long [4]): it failed; mend the task's forward, or the data; last "
+                         "checkpoint: ");
+  TANREN_EXPECT_CONTAINS(cut.err, "step-2");
+  cut.expect_one_line();
+  EXPECT_EQ(cut.attempts(), 2);
+  train(cut);
+  expect_same_state(whole, cut, 4);
+  EXPECT_EQ(cut.attempts(), 4);
+}
+
+TEST(OwnErrors, in_the_search_of_a_loss_scale_leave_no_trace_either) {
+  OwnProgram program;
+  program.factory = before_forward(failing_from(2), fragile_task);
+  const std::vector<std::string> half{"--set", "precision.mode=fp16", "--set",
+                                      "precision.initial_scale=auto"};
+  EXPECT_EQ(program.go("run", half), 1);
+  TANREN_EXPECT_CONTAINS(program.err, "[train] step 1, microbatch 1 (4 samples");
+  EXPECT_EQ(program.attempts(), 0);
+  EXPECT_FALSE(program.has_checkpoint(0)) << "there is nothing to save";
+}
+
+TEST(OwnErrors, of_the_data_cost_no_trained_step_whichever_thread_meets_them) {
+  OwnProgram whole;
+  train(whole);
+  for (const std::string workers : {"0", "2"}) {
+    OwnProgram cut;
+    cut.factory = fragile_task;
+    cut.spoil_train = [](Collated&, const std::vector<int64_t>& indices) {
+      // So long that a loader takes threads.
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      if (indices.back() >= 16) throw 42;
+    };
+    const std::vector<std::string> words{"--set", "data.workers=" + workers};
+    EXPECT_EQ(cut.go("run", words), 2) << cut.err;
+    TANREN_EXPECT_CONTAINS(cut.err,
+                           "[data] collate of samples 16, 17, 18, 19, … (8 of them) failed: "
+                           "something was thrown that is no std::exception; mend the dataset "
+                           "(for step 3); last checkpoint: ");
+    TANREN_EXPECT_CONTAINS(cut.err, "step-2");
+    cut.expect_one_line();
+    cut.spoil_train = {};
+    ASSERT_EQ(cut.go("run", words), 0) << cut.err;
+    expect_same_state(whole, cut, 4);
+  }
+}
+
+// --- ranks: the error of one ends all
+
+const std::vector<std::string> kTwoRanks{
+    "--set", "parallel.data=threads", "--set", "parallel.replicas=2", "--set", "run.threads=2"};
+
+bool has_sample(const at::Tensor& ids, int64_t from) { return ids.ge(from).any().item<bool>(); }
+
+TEST(OwnRanks, end_together_where_the_forward_of_one_fails) {
+  for (const bool is_exception : {true, false}) {
+    OwnProgram program;
+    // Of each eight samples the second rank has the last four.
+    program.factory = before_forward([is_exception](const Batch& batch) {
+      if (!has_sample(batch.ids, 20)) return;
+      if (is_exception) throw std::runtime_error("it failed");
+      throw 42;
+    });
+    EXPECT_EQ(program.go("run", kTwoRanks), 1) << program.err;
+    TANREN_EXPECT_CONTAINS(program.err, "[train] step 3, microbatch 0 (4 samples");
+    TANREN_EXPECT_CONTAINS(program.err, ", rank 1 of 2: ");
+    TANREN_EXPECT_CONTAINS(program.err, is_exception ? "it failed" : "no std::exception");
+    program.expect_one_line();
+    program.factory = own_task;
+    EXPECT_EQ(program.go("run", kTwoRanks), 0) << program.err;
+  }
+}
+
+TEST(OwnRanks, end_together_where_the_data_of_one_fail) {
+  OwnProgram program;
+  program.spoil_train = [](Collated&, const std::vector<int64_t>& indices) {
+    if (indices.size() > 1 && indices.back() >= 20) throw 42;  // all look at a few single ones
+  };
+  EXPECT_EQ(program.go("run", kTwoRanks), 2) << program.err;
+  TANREN_EXPECT_CONTAINS(program.err, "[data] collate of samples 20, 21, 22, 23 failed: ");
+  TANREN_EXPECT_CONTAINS(program.err, ", rank 1)");
+  program.expect_one_line();
+}
+
+TEST(OwnRanks, end_together_where_the_evaluation_of_one_fails_and_the_run_is_saved) {
+  OwnProgram program;
+  program.evaluates = true;
+  // Of all 24 samples the second rank has the last twelve; its first four are rehearsed.
+  program.factory = before_predict([](const Batch& batch) {
+    if (has_sample(batch.ids, 20)) throw std::runtime_error("it failed");
+  });
+  EXPECT_EQ(program.go("run", kTwoRanks), 1) << program.err;
+  TANREN_EXPECT_CONTAINS(program.err, "[train] evaluation (4 samples");
+  TANREN_EXPECT_CONTAINS(program.err, ", rank 1 of 2: it failed");
+  EXPECT_TRUE(program.has_checkpoint(4));
+  program.factory = own_task;
+  EXPECT_EQ(program.go("run", kTwoRanks), 0) << program.err;
+  EXPECT_EQ(program.attempts(), 4);
+  // What fails on one rank at once is met before the first step.
+  OwnProgram rehearsed;
+  rehearsed.evaluates = true;
+  rehearsed.factory = before_predict([](const Batch& batch) {
+    if (has_sample(batch.ids, 12)) throw std::runtime_error("it failed");
+  });
+  EXPECT_EQ(rehearsed.go("run", kTwoRanks), 1) << rehearsed.err;
+  TANREN_EXPECT_CONTAINS(rehearsed.err, ", rank 1 of 2: it failed");
+  EXPECT_EQ(rehearsed.attempts(), 0);
+}
+
+}  // namespace
+}  // namespace tanren::testing
