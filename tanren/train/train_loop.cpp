@@ -242,7 +242,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (estimates) estimate_statistics(run, parts, surroundings.train);
   };
   const bool is_first = parts.parallel->is_first();
-  std::vector<Values> values_at_start;
+  std::map<std::string, Values> values_at_start;
   const auto has_ruined_weights = [&] { return is_ruined(values_at_start, worst_values(run)); };
   const auto checkpoint = [&](int64_t spared = 0) {
     const bool together = writes_together(parts);
