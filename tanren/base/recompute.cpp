@@ -220,8 +220,9 @@ void Region::compute_again() {
   Recording second(nullptr, this);
   const SavedTensorScope recorded(&second);
   const at::AutoGradMode with_gradients(true);
-  // Not a leaf: autocast would keep its cast, as it does of weights, until the window ends. The alias
-  // keeps the strides; a view chooses those of directions of size 1, and convolutions ask for them.
+  // Not a leaf: autocast would keep its cast, as it does of weights, until the window ends.
+  // An alias keeps all strides. A view chooses those of directions of size 1, and convolutions ask
+  // for them.
   const at::Tensor leaf = input.detach().requires_grad_(input_requires_grad);
   try {
     fn(at::alias(leaf));
