@@ -98,8 +98,7 @@ bool WaitRule::look(Duration passed, Duration waited) {
   }
   passed_ += passed;
   waited_ += waited;
-  const bool was_lately = hold_ > Duration(0);
-  const Duration period = was_lately ? passed_ : std::max(passed_, kLongerThanABurst);
+  const Duration period = std::max(passed_, kLongerThanABurst);
   const bool hurts = waited_ >= kShareThatHurts * period;
   if (hurts || passed_ >= period) passed_ = waited_ = Duration(0);
   if (!hurts) {

@@ -20,7 +20,7 @@ namespace tanren {
 
 // When to wait briefly, as a pure function of what is seen: from a fifth of 0.2 seconds without a core on,
 // as something that starts and ends beside the run is no reason; then for a second, and for twice as
-// long each time that a look finds the cores still wanted.
+// long each time that the cores turn out to be wanted still.
 class WaitRule {
  public:
   using Duration = std::chrono::duration<double>;
