@@ -102,8 +102,8 @@ pid_t start(const std::vector<std::string>& command, const std::string& variable
 double run(const std::string& config, const std::string& out, int steps, const Way& way) {
   std::filesystem::remove_all(out);
   std::vector<std::string> command = {TANREN_BINARY, "run", config, "--quiet", "--out", out};
-  std::vector<std::string> sets = {"run.steps=" + std::to_string(steps), "metrics.jsonl=false",
-                                   "metrics.tensorboard=false"};
+  std::vector<std::string> sets = {"run.steps=" + std::to_string(steps), "run.epochs=none",
+                                   "metrics.jsonl=false", "metrics.tensorboard=false"};
   if (!way.variable.empty()) {
     sets.push_back("run.threads=" + std::to_string(std::thread::hardware_concurrency()));
   }

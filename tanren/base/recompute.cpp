@@ -221,9 +221,11 @@ void Region::compute_again() {
   const SavedTensorScope recorded(&second);
   const at::AutoGradMode with_gradients(true);
   // Not a leaf: autocast would keep its cast, as it does of weights, until the window ends.
+  // An alias keeps all strides. A view chooses those of directions of size 1, and convolutions ask
+  // for them.
   const at::Tensor leaf = input.detach().requires_grad_(input_requires_grad);
   try {
-    fn(leaf.view_as(leaf));
+    fn(at::alias(leaf));
   } catch (const Complete&) {
     trail.failed = failed;  // blocks within this one took it for a failure
     for (const auto& result : results) break_circle(result, first_node);  // Note [Circles]

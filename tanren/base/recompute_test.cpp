@@ -304,6 +304,20 @@ TEST(Recompute, nothing_is_recomputed_without_gradients) {
   EXPECT_EQ(stack.calls, 3);
 }
 
+TEST(Recompute, the_second_pass_sees_its_input_with_the_same_strides) {
+  const at::Tensor x = at::randn({1, 3, 4, 2}).contiguous(at::MemoryFormat::ChannelsLast);
+  const at::Tensor weight = at::ones({1, 3, 1, 1}).requires_grad_();
+  std::vector<std::vector<int64_t>> seen;
+  const RecomputeScope recompute({"*"}, {});
+  const at::Tensor y = run_block("block", x, [&](const at::Tensor& input) {
+    seen.push_back(input.strides().vec());
+    return (input * weight).relu();
+  });
+  y.sum().backward();
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_EQ(seen[1], seen[0]);
+}
+
 TEST(Recompute, blocks_within_a_block_are_part_of_it) {
   const at::Tensor x = at::ones({4}).requires_grad_();
   int inner = 0;

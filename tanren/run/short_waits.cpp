@@ -28,7 +28,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kBetweenLooks{50};
-constexpr WaitRule::Duration kFirstHold{4}, kLongestHold{64};
+constexpr WaitRule::Duration kFirstHold{1}, kLongestHold{64};
+constexpr WaitRule::Duration kLongerThanABurst{0.2};
 constexpr double kShareThatHurts = 0.2;
 
 class NoSignals {
@@ -95,7 +96,12 @@ bool WaitRule::look(Duration passed, Duration waited) {
     if (left_ <= Duration(0)) brief_ = false;
     return brief_;
   }
-  if (waited < kShareThatHurts * passed) {
+  passed_ += passed;
+  waited_ += waited;
+  const Duration period = std::max(passed_, kLongerThanABurst);
+  const bool hurts = waited_ >= kShareThatHurts * period;
+  if (hurts || passed_ >= period) passed_ = waited_ = Duration(0);
+  if (!hurts) {
     // As long without trouble as the last trouble lasted: the next is a new one.
     left_ -= passed;
     if (left_ <= -hold_) hold_ = Duration(0);

@@ -18,8 +18,9 @@
 
 namespace tanren {
 
-// When to wait briefly, as a pure function of what is seen: from a fifth of the time without a core on; then
-// for some seconds, which double each time that the cores turn out not to be free yet.
+// When to wait briefly, as a pure function of what is seen: from a fifth of 0.2 seconds without a core on,
+// as something that starts and ends beside the run is no reason; then for a second, and for twice as
+// long each time that the cores turn out to be wanted still.
 class WaitRule {
  public:
   using Duration = std::chrono::duration<double>;
@@ -30,6 +31,7 @@ class WaitRule {
  private:
   bool brief_ = false;
   Duration left_{0}, hold_{0};
+  Duration passed_{0}, waited_{0};  // since the last decision
 };
 
 // Whether so many threads more stay well below what limits their number: that of the cgroups, and for

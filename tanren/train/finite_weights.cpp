@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace tanren {
 
@@ -19,41 +20,35 @@ Values worst_of(double low, double high) {
 
 }  // namespace
 
-std::vector<Values> worst_values(const RunState& run) {
+std::map<std::string, Values> worst_values(const RunState& run) {
   run.settle();
   const at::NoGradGuard no_grad;
+  std::vector<std::string> names;
   std::vector<at::Tensor> bounds;  // lowest and highest of each; one read for all
-  std::vector<Values> values;
-  std::vector<size_t> places;  // in `values`, of each two bounds
-  const auto add = [&](const at::Tensor* tensor) {
-    values.push_back(Values::finite);
-    if (tensor == nullptr || tensor->numel() == 0 || !tensor->is_floating_point()) return;
-    const auto [low, high] = at::aminmax(tensor->detach());  // NaN where there is one
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    if (tensor.numel() == 0 || !tensor.is_floating_point()) return;
+    const auto [low, high] = at::aminmax(tensor.detach());  // NaN where there is one
     bounds.push_back(low.to(at::kDouble));
     bounds.push_back(high.to(at::kDouble));
-    places.push_back(values.size() - 1);
+    names.push_back(name);
   };
-  for (const auto& phase : run.phases) {
-    for (const auto& objective : phase.objectives) {
-      const TensorMap averaged =
-          objective.average ? objective.average->state().tensors : TensorMap();
-      for (const auto& parameter : objective.parameters) {
-        add(&parameter.tensor);
-        add(averaged.find(parameter.name));
-      }
-    }
-  }
+  for (const auto& item : run.task.module->named_parameters()) add(item.key(), item.value());
+  for (const auto& [name, tensor] : run.average_state().tensors) add("average of " + name, tensor);
+  std::map<std::string, Values> values;
   if (bounds.empty()) return values;
   const auto read = read_to_host(at::stack(bounds));
-  for (size_t i = 0; i < places.size(); ++i) {
-    values[places[i]] = worst_of(read[2 * i], read[2 * i + 1]);
+  for (size_t i = 0; i < names.size(); ++i) {
+    values[names[i]] = worst_of(read[2 * i], read[2 * i + 1]);
   }
   return values;
 }
 
-bool is_ruined(const std::vector<Values>& at_start, const std::vector<Values>& now) {
-  return !std::equal(now.begin(), now.end(), at_start.begin(), at_start.end(),
-                     [](Values after, Values before) { return after <= before; });
+bool is_ruined(const std::map<std::string, Values>& at_start,
+               const std::map<std::string, Values>& now) {
+  return std::any_of(now.begin(), now.end(), [&](const auto& named) {
+    const auto before = at_start.find(named.first);
+    return named.second > (before == at_start.end() ? Values::finite : before->second);
+  });
 }
 
 }  // namespace tanren

@@ -4,19 +4,21 @@
 
 #include "tanren/train/run_state.h"
 
-#include <vector>
+#include <map>
+#include <string>
 
 namespace tanren {
 
 enum class Values : uint8_t { finite, infinite, nan };  // each worse than the one before
 
-// The worst value of each trained weight, and of its average where there is one, always in the same
-// order. Constants, such as a mask of -inf, are no weights. The same on every rank, as the weights are.
-// One device read.
-std::vector<Values> worst_values(const RunState& run);
+// The worst value of each of the model's parameters, trained or not, and of each average, by name.
+// Buffers, such as a mask of -inf, are left out. The same on every rank, as the weights are. One device
+// read.
+std::map<std::string, Values> worst_values(const RunState& run);
 
 // True where a weight has become worse: no later update mends it. A weight that holds an infinite value
 // from the start, such as the logarithm of 0 among trained priors, may keep it.
-bool is_ruined(const std::vector<Values>& at_start, const std::vector<Values>& now);
+bool is_ruined(const std::map<std::string, Values>& at_start,
+               const std::map<std::string, Values>& now);
 
 }  // namespace tanren

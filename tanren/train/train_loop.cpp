@@ -29,6 +29,8 @@
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <map>
+#include <string>
 
 namespace tanren {
 
@@ -181,7 +183,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   };
   const bool is_first = parts.parallel->is_first();
   int64_t saved_at = -1;  // attempt of the state that the last checkpoint has
-  std::vector<Values> values_at_start;
+  std::map<std::string, Values> values_at_start;
   const auto has_ruined_weights = [&] { return is_ruined(values_at_start, worst_values(run)); };
   const auto checkpoint = [&](int64_t spared = 0) {
     const bool together = writes_together(parts);

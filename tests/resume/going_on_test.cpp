@@ -351,14 +351,23 @@ TEST_F(GoingOn, a_run_that_saved_nothing_begins_again_with_another_tokenizer_and
   expect_code(start + " --set data.train.tokenizer=out/tokenizer", 0, {});
   EXPECT_TRUE(fs::exists(at("out/tokenizer/vocab.txt")));
   expect_code("run out --quiet", 0, {});
-  // Files of somebody else are left alone.
-  fs::remove_all(at("out/checkpoints"));
-  fs::create_directories(at("out/tokenizer/mine"));
-  folder_.file("out/tokenizer/mine/vocab.txt", read_file(at("b/vocab.txt")));
-  folder_.file("out/tokenizer/notes.txt", "mine\n");
-  expect_code(start + " --set data.train.tokenizer=out/tokenizer/mine", 0, {});
-  EXPECT_TRUE(fs::exists(at("out/tokenizer/mine/vocab.txt")));
-  EXPECT_TRUE(fs::exists(at("out/tokenizer/notes.txt")));
+}
+
+// The folder of a config that was written by hand is where its run begins.
+TEST_F(GoingOn, a_first_start_removes_no_file_of_the_user) {
+  fs::create_directories(at("mine/tokenizer/own"));
+  const std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n";
+  folder_.file("mine/tokenizer/own/vocab.txt", vocabulary);
+  folder_.file("mine/tokenizer/notes.txt", "notes\n");
+  folder_.file("mine/texts.csv", "text,label\na b,0\nc,1\nb c,2\na,0\n");
+  folder_.file("mine/config.toml",
+               "[run]\nsteps = 2\nthreads = 1\n[model]\nkind = \"lstm\"\nhidden_size = 6\n"
+               "[data.train]\nkind = \"text_table\"\npath = \"texts.csv\"\ncontext = 12\n"
+               "tokenizer = \"tokenizer/own\"\n[batch]\nglobal_batch = 2\n[precision]\nmode = "
+               "\"fp32\"\n");
+  expect_code("run mine --quiet", 0, {});
+  EXPECT_EQ(read_file(at("mine/tokenizer/own/vocab.txt")), vocabulary);
+  EXPECT_EQ(read_file(at("mine/tokenizer/notes.txt")), "notes\n");
 }
 
 TEST_F(GoingOn, rate_clip_and_precision_change_where_they_are_asked_for_and_nowhere_else) {
