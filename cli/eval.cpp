@@ -32,17 +32,16 @@ std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& argume
   return {checkpoint, evaluate_checkpoint(named.config, checkpoint, registry, nullptr)};
 }
 
-// Of the processes that a launcher started: the one that talks.
-bool is_first_rank() {
-  return world_of(process_environment(), "tcp://localhost:29500").rank == 0;  // where is not asked
-}
-
 }  // namespace
+
+int64_t rank_of_process() {
+  return world_of(process_environment(), "tcp://localhost:29500").rank;  // where is not asked
+}
 
 int eval(const Arguments& arguments, const Registry& registry) {
   const auto [checkpoint, evaluated] = evaluated_of(arguments, registry);
   const auto& [report, sample] = evaluated;
-  if (!is_first_rank()) return 0;
+  if (rank_of_process() != 0) return 0;
   if (arguments.json) {
     nlohmann::ordered_json json{
         {"checkpoint", checkpoint.string()}, {"step", report.step}, {"samples", report.samples}};

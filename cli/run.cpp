@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <csignal>
 #include <ctime>
 #include <iostream>
@@ -34,20 +35,28 @@ std::atomic<bool> stop_requested{false};
 std::atomic<Stage> stage{Stage::starting};
 Interrupts interrupts;
 
+// Of the processes of a run one tells what all do.
+std::atomic<bool> tells_of_signals{true};
+
+void tell(std::string_view text) {
+  [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
 // There is nothing to save yet, and nobody looks at stop_requested. Only what a handler may do.
 [[noreturn]] void end_at_once() {
   constexpr std::string_view kWaiting =
       "[run] stopped by a signal while it waited for the other ranks; nothing has begun\n";
   constexpr std::string_view kStarting =
       "[run] stopped by a signal before the first update; start it again the same way\n";
-  const std::string_view text = stage.load() == Stage::waiting ? kWaiting : kStarting;
-  [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, text.data(), text.size());
+  tell(stage.load() == Stage::waiting ? kWaiting : kStarting);
   ::_exit(kStoppedCode);
 }
 
 void on_signal(int signal) {
   if (stage.load() != Stage::running) end_at_once();
-  stop_requested.store(true);
+  if (!stop_requested.exchange(true) && tells_of_signals.load()) {
+    tell("[run] a signal came: it saves and stops; Ctrl-C once more ends it unsaved\n");
+  }
   if (!interrupts.is_second(signal)) return;
   std::signal(SIGINT, SIG_DFL);
   ::raise(SIGINT);  // ends this process when the handler returns
@@ -95,7 +104,8 @@ void print_end(const RunOutput& output, const Named& named, const std::string& a
   const std::string folder = named.folder.string();
   const auto& summary = output.summary;
   if (output.loop.ending == Ending::finished) {
-    std::cout << "finished: " << summary.steps << " steps, loss " << shown(summary.final_loss);
+    std::cout << "finished: " << summary.steps << " steps";
+    if (std::isfinite(summary.final_loss)) std::cout << ", loss " << shown(summary.final_loss);
     for (const auto& [name, value] : summary.evaluate) {
       std::cout << ", evaluate." << name << " " << shown(value);
     }
@@ -121,6 +131,7 @@ void print_end(const RunOutput& output, const Named& named, const std::string& a
 int run(const Arguments& arguments, const Registry& registry) {
   const double started_at = seconds_before_main();
   hear_signals();
+  tells_of_signals.store(rank_of_process() == 0);
   const Named named = read_named(arguments, registry);
 
   RunInput input{.config = named.config,

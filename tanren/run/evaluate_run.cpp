@@ -53,7 +53,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   // RUN/checkpoints/STEP or RUN/FILE
   const bool is_step = std::filesystem::is_directory(checkpoint);
   const auto folder = is_step ? checkpoint.parent_path().parent_path() : checkpoint.parent_path();
-  Prepared prepared = prepare(config, registry, /*has_weights=*/true, folder);
+  Prepared prepared = prepare(config, registry, /*has_weights=*/true, folder, {}, /*trains=*/false);
   if (!prepared.datasets.eval) {
     throw ConfigError("[evaluate] the config has no [data.eval]; add it, or set data.eval.kind");
   }
@@ -103,7 +103,8 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
                     registry.datasets.open(source, "data", &info)};
   const RunConfig& described = config;
   const auto work = [&](const std::shared_ptr<Communicator>& ranks) {
-    Prepared prepared = prepare(described, registry, /*has_weights=*/true, "", std::move(datasets));
+    Prepared prepared = prepare(described, registry, /*has_weights=*/true, "", std::move(datasets),
+                                /*trains=*/false);
     prepared.fit.dataset = prepared.datasets.eval.get();  // the training data are not here
     fit_threads(prepared);
     const ShortWaits waits(prepared.plan.device.threads);

@@ -4,6 +4,7 @@
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/random.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/data/eval_pass.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/metrics/evaluation_metrics.h"
@@ -88,9 +89,19 @@ std::optional<Shortage> predict(const RunState& run, const Parts& parts, const B
   return shortage;
 }
 
-// `samples` counts those that are done, also when it throws.
+// What an evaluation has come to, also when it throws.
+struct Progress {
+  int64_t samples = 0;  // that are done
+  std::string left_out;
+  bool is_stopped = false;  // on some rank: then the report says nothing
+};
+
+bool on_any_rank(bool here, const DataParallel& parallel) {
+  return parallel.alone() ? here : sum_numbers(parallel.communicator(), {here ? 1.0 : 0.0})[0] > 0;
+}
+
 EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dataset& dataset,
-                              int64_t& samples, std::string& left_out) {
+                              bool may_stop, Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
   const EssentialScope essential;
   const at::NoGradGuard no_grad;
@@ -109,7 +120,11 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   const auto& parallel = *parts.parallel;
   EvalPass pass(dataset, options.batch, parallel.rank(), parallel.world_size(),
                 parts.plan.data.workers);
-  while (const auto collated = pass.next()) {
+  const auto stops = [&] { return may_stop && parts.stop_requested(); };
+  bool stopped = stops();
+  while (!stopped) {
+    const auto collated = pass.next();
+    if (!collated) break;
     const Batch batch = prepared(collated->batch, parts);
     for (int64_t begin = 0; begin < batch.size();) {
       const int64_t end = begin + std::min(most, batch.size() - begin);
@@ -121,12 +136,17 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
       begin = end;
     }
     sums.add(collated->counts);
-    samples += batch.size();
+    progress.samples += batch.size();
+    stopped = stops();
+  }
+  if (may_stop && on_any_rank(stopped, parallel)) {
+    progress.is_stopped = true;
+    return {};
   }
   sums.join_over(parallel);
   metrics.join_over(parallel.communicator());
   const auto means = sums.means();
-  left_out = means.left_out;
+  progress.left_out = means.left_out;
   EvaluationReport report;
   if (!means.terms.empty()) {
     report = metrics.result(means.terms);
@@ -140,17 +160,17 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   return report;
 }
 
-}  // namespace
-
-EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
-                          std::string* told) {
+std::optional<EvaluationReport> evaluate_explained(const RunState& run, const Parts& parts,
+                                                   const Dataset& dataset, bool may_stop,
+                                                   std::string* told) {
   run.settle();
   const int64_t batch_size = parts.plan.evaluate.batch;
-  int64_t samples = 0, seen = 0;
+  Progress progress;
+  int64_t seen = 0;
   std::optional<EvalPass> again;
   // A device tells of a failure later than it happens: in any of the batches so far.
   const auto batches_so_far = [&](Batch& batch) {
-    if (seen > samples) return false;
+    if (seen > progress.samples) return false;
     if (!again) {
       again.emplace(dataset, batch_size, parts.parallel->rank(), parts.parallel->world_size());
     }
@@ -161,7 +181,6 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
     return true;
   };
   EvaluationReport report;
-  std::string left_out;
   MemoryState memory;
   explained({.name = "evaluation",
              .dataset = dataset,
@@ -169,13 +188,27 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
              .microbatch = batch_size,
              .next_batch = batches_so_far},
             parts.recovery->gauge(), memory,
-            [&] { report = evaluate_all(run, parts, dataset, samples, left_out); });
+            [&] { report = evaluate_all(run, parts, dataset, may_stop, progress); });
+  if (progress.is_stopped) return std::nullopt;
+  const std::string& left_out = progress.left_out;
   const bool is_news = told == nullptr || left_out != *told;
   if (!left_out.empty() && is_news && parts.parallel->is_first()) {
     log(left_out + "; its loss is without that");
   }
   if (told != nullptr && !left_out.empty()) *told = left_out;
   return report;
+}
+
+}  // namespace
+
+EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
+                          std::string* told) {
+  return *evaluate_explained(run, parts, dataset, /*may_stop=*/false, told);
+}
+
+std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, const Parts& parts,
+                                                        const Dataset& dataset, std::string* told) {
+  return evaluate_explained(run, parts, dataset, /*may_stop=*/true, told);
 }
 
 }  // namespace tanren

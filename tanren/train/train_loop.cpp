@@ -20,6 +20,7 @@
 #include "tanren/train/finite_weights.h"
 #include "tanren/train/memory_now.h"
 #include "tanren/train/on_ranks.h"
+#include "tanren/train/run_ends.h"
 #include "tanren/train/train_step.h"
 
 #include <fmt/format.h>
@@ -35,7 +36,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kRuined = "the weights are not finite";
 constexpr size_t kIncidentPeaks = 20;  // of steps before it that an incident shows
 
 double seconds_since(Clock::time_point start) {
@@ -72,61 +72,9 @@ std::string failure_of(const std::function<void()>& work, const Parts& parts) {
   return failure;
 }
 
-// How the run in whose folder `checkpoints` lies goes on; empty where that is no run folder.
-std::string way_on(const std::filesystem::path& checkpoints, const ParallelPlan& parallel,
-                   const std::string& where) {
-  const auto folder = checkpoints.parent_path();
-  if (checkpoints.empty() || !std::filesystem::exists(folder / "config.toml")) return "";
-  const bool launched =
-      parallel.launcher == "tanren launch" && parallel.local_ranks == parallel.world_size;
-  return "; then " + where + ": tanren " +
-         (launched ? "launch -n " + std::to_string(parallel.world_size) + " " : "") + "run " +
-         folder.string() + " --set optimizer.learning_rate=…";
-}
-
-[[noreturn]] void halt(const StepReport& report, const ObjectiveReport& objective, const Plan& plan,
-                       const std::filesystem::path& checkpoints, const std::string& unsaved) {
-  const bool loss = objective.verdict.cause == Cause::nan_loss;
-  const bool stop = (loss ? plan.guard.nan_loss : plan.guard.nan_gradient) == "stop";
-  std::string line = "[guard] step " + std::to_string(objective.step + 1) + " (attempt " +
-                     std::to_string(report.attempt) +
-                     "): " + std::string(name(objective.verdict.cause));
-  if (!stop)
-    line += ", " + std::to_string(plan.guard.max_skips) + " skips in a row (guard.max_skips)";
-  if (!report.culprit.empty()) line += " in " + report.culprit;
-  const auto last = checkpoints.empty() ? std::nullopt : latest_checkpoint(checkpoints);
-  line += "; nothing was applied; last checkpoint: " + (last ? last->string() : "none");
-  if (!unsaved.empty()) line += ", one of this state could not be written (" + unsaved + ")";
-  throw RunError(line + "; lower the learning rate, clip, or look at that data" +
-                 way_on(checkpoints, plan.parallel,
-                        !last             ? "begin again"
-                        : unsaved.empty() ? "go on behind that batch"
-                                          : "go on from there"));
-}
-
-std::string last_checkpoint_text(const std::filesystem::path& checkpoints) {
-  const auto last = checkpoints.empty() ? std::nullopt : latest_checkpoint(checkpoints);
-  return "; last checkpoint: " + (last ? last->string() : "none");
-}
-
-// A run does not end well with weights that are of no use, whatever ended it.
-[[noreturn]] void end_with_ruined_weights(const RunState& run, const Plan& plan,
-                                          const std::filesystem::path& checkpoints) {
-  const auto last = last_checkpoint_text(checkpoints);
-  throw RunError("[train] step " + to_text(run.step()) + ": " + kRuined + last +
-                 "; lower the learning rate, or clip" +
-                 way_on(checkpoints, plan.parallel,
-                        last.ends_with(": none") ? "begin again" : "go on from there"));
-}
-
 double sum_over_ranks(const Parts& parts, double number) {
   if (parts.parallel->alone()) return number;
   return sum_numbers(parts.parallel->communicator(), {number})[0];
-}
-
-// What an error line adds where save_last() failed.
-std::string unsaved_text(const std::string& unsaved) {
-  return unsaved.empty() ? "" : "; no checkpoint of this state was written (" + unsaved + ")";
 }
 
 bool counted_nothing(const StepReport& report) {
@@ -165,6 +113,12 @@ void observe(RunState& run, const EvaluationReport& report, const Plan& plan, bo
 
 bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
+// Whether the state that goes on from here depends on this step's evaluation.
+bool decides(const RunState& run, const Plan& plan) {
+  return due(plan.evaluate.every, run.step()) || plan.checkpoint.best > 0 ||
+         plan.early_stop.patience > 0;
+}
+
 // Whether every rank has a part of a checkpoint to write.
 bool writes_together(const Parts& parts) {
   return !parts.parallel->alone() && parts.plan.parallel.zero > 0;
@@ -193,6 +147,11 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   snapshot.slices = run.optimizer_slices();
   return write_shared_checkpoint(checkpoints, run.step(), snapshot, keep, best,
                                  parts.parallel->communicator());
+}
+
+bool owes_evaluation(const RunState& run, const Plan& plan) {
+  return run.step() > 0 && run.selection.judged_step != run.step() &&
+         (due(plan.evaluate.every, run.step()) || finished(run, plan));
 }
 
 Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset) {
@@ -238,8 +197,9 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     for (Sink* sink : surroundings.sinks) (sink->*method)(report);
   };
   const bool estimates = plan.average.buffers == AverageBuffers::estimate && plan.average.evaluate;
+  // False where a stop was requested.
   const auto estimate = [&] {
-    if (estimates) estimate_statistics(run, parts, surroundings.train);
+    return !estimates || estimate_statistics(run, parts, surroundings.train);
   };
   const bool is_first = parts.parallel->is_first();
   std::vector<Values> values_at_start;
@@ -252,7 +212,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (ruined == 0) {
       result.checkpoint = save_checkpoint(run, parts, surroundings, spared);
     } else if (is_first) {
-      log("[train] step " + to_text(run.step()) + ": " + kRuined +
+      log("[train] step " + to_text(run.step()) + ": " + kRuinedWeights +
           "; no checkpoint of them is written");
     }
   };
@@ -263,7 +223,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
       for (Sink* sink : surroundings.sinks) sink->flush();
     };
     const auto look = [&] {
-      if (has_ruined_weights()) throw RunError(kRuined);
+      if (has_ruined_weights()) throw RunError(kRuinedWeights);
     };
     std::string unsaved = failure_of(flush, parts);
     if (unsaved.empty()) unsaved = failure_of(look, parts);
@@ -271,28 +231,44 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     return unsaved;
   };
   run.selection.adopt(plan);
-  int64_t evaluated_at = -1;
-  std::string left_out;  // of evaluations, as the log told it
-  const auto evaluated = [&] {
+  int64_t evaluated_at = -1, saved_at = -1;  // a step, an attempt
+  // Before an error of an evaluation, which may be of this rank alone: no exchange.
+  const auto keep_state = [&] {
+    if (saved_at == run.attempt || writes_together(parts) || has_ruined_weights()) return;
     try {
-      return evaluate(run, parts, *surroundings.eval, &left_out);
-    } catch (const NothingToEvaluate& error) {
-      const std::string unsaved = save_last();
-      throw DataError(error.what() + unsaved_text(unsaved));
+      checkpoint(/*spared=*/1);
+      if (is_first) {
+        log("[train] step " + to_text(run.step()) + " is saved; its evaluation failed and is owed");
+      }
+    } catch (const std::exception&) {  // what failed first is the news
     }
   };
-  // True if this step is now among the best, which makes it a checkpoint.
+  std::string left_out;     // of evaluations, as the log told it
+  bool among_best = false;  // this step is now, which makes it a checkpoint
+  const auto evaluated = [&] {
+    try {
+      return evaluate_unless_stopped(run, parts, *surroundings.eval, &left_out);
+    } catch (const NothingToEvaluate& error) {
+      const std::string unsaved = saved_at == run.attempt ? "" : save_last();
+      throw DataError(error.what() + unsaved_text(unsaved));
+    } catch (...) {
+      keep_state();
+      throw;
+    }
+  };
+  // False where a stop was requested: the evaluation is owed.
   const auto evaluation = [&] {
-    if (surroundings.eval == nullptr || evaluated_at == run.step()) return false;
-    estimate();
+    if (!estimate()) return false;
     auto report = evaluated();
     trim_cpu_memory();  // its batches are larger, or smaller, than the steps'
+    if (!report) return false;
     evaluated_at = run.step();
     const bool is_news = run.selection.judged_step != run.step();  // else it is in the log
-    const bool among_best = run.selection.judge(plan, report);
-    if (is_news) tell(report, &Sink::evaluation);
-    result.evaluation = std::move(report);
-    return among_best;
+    among_best = run.selection.judge(plan, *report);
+    if (is_news) tell(*report, &Sink::evaluation);
+    if (is_news && due(plan.evaluate.every, run.step())) observe(run, *report, plan, is_first);
+    result.evaluation = std::move(*report);
+    return true;
   };
 
   begin_alike(run, parts);
@@ -301,10 +277,21 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   CacheRelease cache(plan.memory.release_cache, parts.device);
   BatchStream batches(make_loader(run, parts, surroundings.train), *parts.parallel);
   bool stop_agreed = false;  // by several ranks, after an update
-  int64_t saved_at = -1;
+  bool applied = false;      // the last attempt
   int64_t seen_epoch = -1;
   int64_t uncounted = 0;  // batches in a row of this epoch that counted nothing
   while (!finished(run, plan)) {
+    among_best = false;
+    if (surroundings.eval != nullptr && owes_evaluation(run, plan) && !evaluation()) {
+      result.ending = Ending::interrupted;
+      break;
+    }
+    if (among_best || (applied && due(plan.checkpoint.every, run.step()))) {
+      checkpoint();
+      saved_at = run.attempt;
+    }
+    applied = false;
+    if (finished(run, plan)) break;  // by that evaluation
     if (parts.parallel->alone() ? parts.stop_requested() : stop_agreed) {
       result.ending = Ending::interrupted;
       break;
@@ -354,37 +341,32 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
                       to_text(report->attempt) + ": " + report->culprit +
                       "); mend the labels and begin another run" + unsaved_text(unsaved));
     }
-    const bool applied = run.step() > step_before;
+    applied = run.step() > step_before;
     growth.step([&] { return live_bytes(parts.device); });
     cache.after_step();
     result.skipped_steps += applied ? 0 : 1;
     result.session_steps += applied ? 1 : 0;
     result.last = std::move(report);
-    if (!applied) continue;
-    check_weights(run, parts);
-    bool among_best = false;
-    if (due(plan.evaluate.every, run.step())) {
-      among_best = evaluation();
-      if (result.evaluation) observe(run, *result.evaluation, plan, is_first);
-    }
-    if (among_best || due(plan.checkpoint.every, run.step())) {
-      checkpoint();
-      saved_at = run.attempt;
-    }
+    if (applied) check_weights(run, parts);
   }
   if (seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
-  bool changed = saved_at != run.attempt;
   if (sum_over_ranks(parts, has_ruined_weights() ? 1 : 0) > 0) {
     end_with_ruined_weights(run, plan, surroundings.checkpoints);
   }
+  // First of all: whatever comes of an evaluation, the training is not lost.
+  if (saved_at != run.attempt) {
+    checkpoint();
+    saved_at = run.attempt;
+  }
   if (result.ending == Ending::finished) {
     const int64_t judged = run.selection.judged_step;
-    if (surroundings.eval == nullptr) estimate();
-    evaluation();
-    changed = changed || judged != run.selection.judged_step;
+    const bool evaluates = surroundings.eval != nullptr && evaluated_at != run.step();
+    const bool is_done = evaluates ? evaluation() : surroundings.eval != nullptr || estimate();
+    if (!is_done) result.ending = Ending::interrupted;
+    const bool is_decided = judged != run.selection.judged_step && decides(run, plan);
+    if (is_done && (estimates || is_decided)) checkpoint();
     result.reason = run.selection.end_reason(plan);
   }
-  if (changed) checkpoint();
   for (Sink* sink : surroundings.sinks) sink->flush();
   trim_cpu_memory();
   result.growth = growth.warning();
