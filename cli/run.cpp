@@ -1,4 +1,5 @@
 #include "tanren/run/run.h"
+#include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/metrics/console_sink.h"
 #include "tanren/plan/print.h"
@@ -15,6 +16,7 @@
 #include <csignal>
 #include <ctime>
 #include <iostream>
+#include <set>
 #include <string_view>
 
 namespace tanren::cli {
@@ -100,6 +102,27 @@ std::string command(const Plan& plan, const std::string& program) {
   return program + " launch -n " + std::to_string(parallel.world_size);
 }
 
+// The keys that --set names.
+std::set<std::string> requested_by(const Arguments& arguments) {
+  std::set<std::string> keys;
+  for (const std::string& set : arguments.sets) keys.insert(set.substr(0, set.find('=')));
+  return keys;
+}
+
+// A run goes on in its folder alone: in another one it would be a new run, with nothing of the old one.
+void check_no_fork(const Named& named) {
+  std::error_code none;
+  if (named.began.empty() || std::filesystem::weakly_canonical(named.began, none) ==
+                                 std::filesystem::weakly_canonical(named.folder, none)) {
+    return;
+  }
+  const std::string run = named.began.string(), out = named.folder.string();
+  throw ConfigError("[run] " + run + " goes on in its own folder, and would begin from step 0 in " +
+                    out + "; drop --out, or begin another run: tanren run " + run +
+                    "/config.toml --out " + out +
+                    ", with its weights: --set model.init_from=" + run);
+}
+
 void print_end(const RunOutput& output, const Named& named, const std::string& again) {
   const std::string folder = named.folder.string();
   const auto& summary = output.summary;
@@ -134,14 +157,13 @@ int run(const Arguments& arguments, const Registry& registry) {
   tells_of_signals.store(rank_of_process() == 0);
   const Named named = read_named(arguments, registry);
 
+  check_no_fork(named);
+
   RunInput input{.config = named.config,
                  .folder = named.folder,
-                 .requested = {},
+                 .requested = requested_by(arguments),
                  .sinks = {},
                  .stop = &stop_requested};
-  for (const std::string& set : arguments.sets) {
-    input.requested.insert(set.substr(0, set.find('=')));
-  }
   input.started_at = started_at;
   input.meeting = [](bool waits) { stage.store(waits ? Stage::waiting : Stage::running); };
   const bool began_before = std::filesystem::exists(named.folder / "log.jsonl");
@@ -172,12 +194,14 @@ int run(const Arguments& arguments, const Registry& registry) {
                                                  .console_every = plan.metrics.console_every,
                                                  .terminal = ::isatty(STDOUT_FILENO) == 1,
                                                  .width = terminal_width(),
+                                                 .spike_window = plan.guard.spike_window,
                                                  .proc = "/proc"});
     };
     console = std::move(late);
     input.sinks.push_back(console.get());
   }
   const RunOutput output = tanren::run(input, registry);
+  console.reset();  // what it has to say last comes before the end
   if (arguments.json && output.is_first) std::cout << to_json(output.summary) << "\n";
   if (talk && output.is_first) print_end(output, named, again);
   return output.loop.ending == Ending::interrupted ? kStoppedCode : 0;
@@ -185,12 +209,13 @@ int run(const Arguments& arguments, const Registry& registry) {
 
 int plan(const Arguments& arguments, const Registry& registry) {
   const Named named = read_named(arguments, registry);
-  const PlannedMemory planned = plan_memory_of(named.config, registry, named.began);
+  const PlannedMemory planned =
+      plan_memory_of(named.config, registry, named.began, requested_by(arguments));
   if (arguments.json) {
     auto json = nlohmann::ordered_json::parse(plan_json(planned.plan));
     json["memory"] = nlohmann::ordered_json::parse(to_json(planned.memory));
     std::cout << json.dump(2) << "\n";
-  } else {
+  } else if (!arguments.quiet) {
     std::cout << plan_text(planned.plan) << "\n" << to_text(planned.memory);
   }
   return 0;

@@ -89,7 +89,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   Prepared prepared;
   prepared.datasets =
       given.train ? std::move(given) : open_datasets(config.data, registry.datasets);
-  check_datasets(prepared.datasets, config.model, config.data.train.kind);
+  check_datasets(prepared.datasets, config.model, config.data);
   if (trains) refuse_too_large(config, registry, machine, prepared.datasets);
   prepared.task = build_task(config, registry.models, *prepared.datasets.train);
   ModelProfile facts = profile(prepared.task, prepared.datasets);
@@ -97,11 +97,12 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   if (!config.optimizer.init_from.empty() && !has_weights) {
     prepared.optimizer = read_optimizer_start(*prepared.task.module, config);
   }
-  const auto plan_of = [machine, facts,
+  const auto plan_of = [machine, facts, train = prepared.datasets.train.get(),
                         source_of_optimizer = prepared.optimizer
                                                   ? std::optional(prepared.optimizer->text)
                                                   : std::nullopt](const RunConfig& other) {
     Plan plan = make_plan(other, machine, facts);
+    add_classes(plan, *train);
     if (source_of_optimizer) {
       plan.lines.push_back({"optimizer_state", "", Source::asked, *source_of_optimizer});
     }

@@ -46,7 +46,8 @@ namespace {
 std::vector<std::unique_ptr<Sink>> make_sinks(
     const RunFolder& folder, const RunState& state, bool repeats_evaluation,
     const MetricsOptions& options, std::span<const ConfigChange> changes,
-    std::vector<std::pair<std::string, std::string>> texts) {
+    std::vector<std::pair<std::string, std::string>> texts,
+    const std::vector<std::string>& class_names) {
   std::vector<std::unique_ptr<Sink>> sinks;
   if (options.jsonl) {
     truncate_log(folder.log(), state.attempt, !repeats_evaluation);
@@ -61,7 +62,8 @@ std::vector<std::unique_ptr<Sink>> make_sinks(
         {.every = options.tensorboard_every, .step = state.step(), .texts = std::move(texts)}));
   }
   sinks.push_back(make_incident_file_sink(folder.path() / "incidents.jsonl"));
-  sinks.push_back(make_evaluation_file_sink(folder.path() / "evaluation.json", state.step()));
+  sinks.push_back(
+      make_evaluation_file_sink(folder.path() / "evaluation.json", state.step(), class_names));
   return sinks;
 }
 
@@ -160,10 +162,11 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   std::vector<std::unique_ptr<Sink>> own_sinks;
   if (is_first) {
     const auto& changes = shared.origin.changes;
-    own_sinks = make_sinks(
-        *shared.folder, state, prepared.datasets.eval != nullptr && owes_evaluation(state, plan),
-        plan.metrics, std::span(changes).subspan(shared.num_old_changes),
-        {{"config", surroundings.config_toml}, {"plan", surroundings.plan_text}});
+    own_sinks = make_sinks(*shared.folder, state,
+                           prepared.datasets.eval != nullptr && owes_evaluation(state, plan),
+                           plan.metrics, std::span(changes).subspan(shared.num_old_changes),
+                           {{"config", surroundings.config_toml}, {"plan", surroundings.plan_text}},
+                           prepared.datasets.train->info().class_names);
     for (const auto& sink : own_sinks) surroundings.sinks.push_back(sink.get());
     const auto& given = shared.input.sinks;
     surroundings.sinks.insert(surroundings.sinks.end(), given.begin(), given.end());
@@ -245,7 +248,8 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   size_t num_old_changes = 0;
   if (checkpoint) {
     const Origin saved = read_origin(*checkpoint);
-    check_data_unchanged(*ranks, saved.data, origin.data, *checkpoint);
+    check_data_unchanged(*ranks, saved.data, origin.data, *checkpoint,
+                         may_evaluate_on_others(recorded_config(*checkpoint), config));
     origin.changes = changes_until(*checkpoint, config);
     num_old_changes = saved.changes.size();
   }
@@ -253,6 +257,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   add_changes(prepared.plan, origin.changes);
   if (is_first) {
     folder->begin();
+    for (const std::string& remark : fitted.remarks) log(remark);
     for (size_t i = num_old_changes; i < origin.changes.size(); ++i) log(told(origin.changes[i]));
     if (!checkpoint) keep_start(folder->path(), config, prepared.config.model, train.info());
     folder->write("plan.txt", plan_text(prepared.plan));
@@ -301,10 +306,19 @@ RunOutput run(const RunInput& input, const Registry& registry) {
 namespace {
 
 // What a start would be, in `folder` where one is given.
-std::pair<Prepared, Fitted> next_start(const RunConfig& config, const Registry& registry,
-                                       const std::filesystem::path& folder) {
+std::pair<Prepared, Fitted> next_start(const RunConfig& asked, const Registry& registry,
+                                       const std::filesystem::path& folder,
+                                       const std::set<std::string>& requested) {
   const auto checkpoint = folder.empty() ? std::nullopt : latest_checkpoint(folder / "checkpoints");
+  const RunConfig config =
+      folder.empty() ? asked : config_to_go_on(folder, asked, requested, checkpoint).config;
   Prepared prepared = prepare(config, registry, checkpoint.has_value(), folder);
+  if (checkpoint) {
+    const auto alone = single_communicator();
+    check_data_unchanged(*alone, read_origin(*checkpoint).data,
+                         data_facts(*prepared.datasets.train, prepared.datasets.eval.get()),
+                         *checkpoint, may_evaluate_on_others(recorded_config(*checkpoint), config));
+  }
   Fitted fitted = fit(prepared);
   if (checkpoint) add_changes(prepared.plan, changes_until(*checkpoint, config));
   return {std::move(prepared), std::move(fitted)};
@@ -313,13 +327,14 @@ std::pair<Prepared, Fitted> next_start(const RunConfig& config, const Registry& 
 }  // namespace
 
 Plan plan_only(const RunConfig& config, const Registry& registry,
-               const std::filesystem::path& folder) {
-  return next_start(config, registry, folder).first.plan;
+               const std::filesystem::path& folder, const std::set<std::string>& requested) {
+  return next_start(config, registry, folder, requested).first.plan;
 }
 
 PlannedMemory plan_memory_of(const RunConfig& config, const Registry& registry,
-                             const std::filesystem::path& folder) {
-  const auto [prepared, fitted] = next_start(config, registry, folder);
+                             const std::filesystem::path& folder,
+                             const std::set<std::string>& requested) {
+  const auto [prepared, fitted] = next_start(config, registry, folder, requested);
   return {prepared.plan, memory_outlook(prepared.fit, fitted)};
 }
 
