@@ -152,8 +152,8 @@ TEST_F(Stop, only_a_second_interrupt_of_a_person_ends_at_once) {
   // Each batch of its evaluations takes long, and a wish to stop is looked for behind it.
   std::string config = config_text(10, 1, 100'000);
   config.replace(config.find("hidden = [16]"), 13, "hidden = [4096, 4096]");
-  folder_.file("busy.toml", config.replace(config.find("[evaluate]"), 10,
-                                           "[evaluate]\nbatch = 20000"));
+  folder_.file("busy.toml",
+               config.replace(config.find("[evaluate]"), 10, "[evaluate]\nbatch = 20000"));
   Child child = start("exec " + kTanren + " run busy.toml --quiet --out busy");
   ASSERT_TRUE(grows("busy", 0, child));
   for (const int signal : {SIGTERM, SIGTERM, SIGHUP, SIGTERM, SIGINT, SIGINT, SIGHUP, SIGTERM}) {
