@@ -236,7 +236,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   const auto keep_state = [&] {
     if (saved_at == run.attempt || writes_together(parts) || has_ruined_weights()) return;
     try {
-      checkpoint(/*spared=*/1);
+      checkpoint(/*beside=*/1);
       if (is_first) {
         log("[train] step " + to_text(run.step()) + " is saved; its evaluation failed and is owed");
       }

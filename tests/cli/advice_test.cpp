@@ -60,8 +60,8 @@ TEST_F(Followed, about_images) {
   follow({
       {plan + "data.eval.size=16", "set data.eval.size = [8, 8] and data.eval.channels = 3",
        plan + "data.eval.size=[8,8] --set data.eval.channels=3"},
-      {plan + "data.eval.channels=1", "set data.eval.size = [8, 8] and data.eval.channels = 3",
-       plan + "data.eval.size=[8,8] --set data.eval.channels=3"},
+      {plan + "data.eval.channels=1", "data.eval.channels differs from data.train.channels",
+       plan + "data.eval.channels=3"},
   });
   damage_image("eval/dog/1.png");
   follow({{"run images.toml --quiet --out out", "set data.eval.broken = \"skip\"",
