@@ -1,6 +1,7 @@
 #include "tanren/run/check_data.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/names.h"
 #include "tanren/base/text.h"
 
 #include <algorithm>
@@ -100,17 +101,12 @@ void add_classes(Plan& plan, const Dataset& train) {
   const std::vector<int64_t> counts = train.class_counts();
   const bool is_token = info.vocab_size > 0 && info.outputs == info.vocab_size && counts.empty();
   if (!info.class_labels || info.outputs <= 0 || is_token) return;
-  std::string reason;
-  const auto& names = info.class_names;
-  if (!names.empty()) {
-    for (size_t i = 0; i < names.size(); ++i) {
-      reason += (i == 0 ? "from 0: " : ", ") + names[i];
-      if (i < counts.size()) reason += " (" + to_text(counts[i]) + ")";
-    }
-  } else if (!counts.empty()) {
+  std::string reason = info.class_names.empty() ? "numbered from 0" : "from 0: ";
+  reason += join(info.class_names);
+  if (!counts.empty()) {
     const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
-    reason = "numbered from 0; samples of one: " + to_text(*least) +
-             (*least == *most ? "" : " to " + to_text(*most));
+    reason +=
+        "; samples of one: " + to_text(*least) + (*least == *most ? "" : " to " + to_text(*most));
   }
   const auto model = std::find_if(plan.lines.begin(), plan.lines.end(),
                                   [](const PlanLine& line) { return line.key == "model"; });
@@ -118,9 +114,10 @@ void add_classes(Plan& plan, const Dataset& train) {
                     {"classes", to_text(info.outputs), Source::planned, reason});
 }
 
-void check_datasets(const Datasets& datasets, const ModelOptions& model, const DataOptions& data) {
+void check_datasets(const Datasets& datasets, const ModelOptions& model, const DataOptions& data,
+                    bool begins) {
   check_task(model, data.train.kind);
-  check_classes(*datasets.train, model, data.train);
+  if (begins) check_classes(*datasets.train, model, data.train);
   if (!datasets.eval) return;
   const DataInfo train = datasets.train->info(), eval = datasets.eval->info();
   check_inputs(train, eval, model.vocab_size, data.eval.kind);

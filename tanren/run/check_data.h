@@ -12,8 +12,9 @@ namespace tanren {
 // ConfigError where [data.eval] has another input shape (token data: a longer one, or ids past the
 // vocabulary), another kind of label, or classes that the model has no output for, or where a model
 // that guesses tokens meets training data of a kind that labels texts.
-// DataError where labels alone say how many classes there are, and some of these have no sample.
-void check_datasets(const Datasets& datasets, const ModelOptions& model, const DataOptions& data);
+// `begins`: DataError where labels alone say how many classes there are, and some of these have no sample.
+void check_datasets(const Datasets& datasets, const ModelOptions& model, const DataOptions& data,
+                    bool begins);
 
 // Into the plan, behind its line of the model: how many classes there are, with their names and samples.
 // Nothing where labels are no classes of samples.

@@ -89,7 +89,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   Prepared prepared;
   prepared.datasets =
       given.train ? std::move(given) : open_datasets(config.data, registry.datasets);
-  check_datasets(prepared.datasets, config.model, config.data);
+  check_datasets(prepared.datasets, config.model, config.data, !has_weights);
   if (trains) refuse_too_large(config, registry, machine, prepared.datasets);
   prepared.task = build_task(config, registry.models, *prepared.datasets.train);
   ModelProfile facts = profile(prepared.task, prepared.datasets);

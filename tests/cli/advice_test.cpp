@@ -49,9 +49,33 @@ TEST_F(Followed, about_tables) {
        "set data.train.label_type = \"value\" and model.loss = \"mse\"",
        train + "half.csv --set data.eval.kind= --set data.eval.path= --set "
                "data.train.label_type=value --set model.loss=mse"},
+      {both + "data.train.label_type=value --set data.eval.label_type=value",
+       "does not go with model.loss \"cross_entropy\"; take mse",
+       both + "data.train.label_type=value --set data.eval.label_type=value --set model.loss=mse"},
       {both + "data.train.shape=[1,2]", "set data.eval.shape = [1, 2]",
        both + "data.train.shape=[1,2] --set data.eval.shape=[1,2]"},
   });
+}
+
+TEST_F(Followed, about_shapes_that_a_model_wants) {
+  std::string four = "label,a,b,c,d\n";
+  for (int i = 0; i < 24; ++i) four += std::to_string(i % 3) + "," + std::to_string(i) + ",1,2,3\n";
+  folder_.file("four.csv", four);
+  const std::string with = " --set data.train.path=four.csv --set data.eval.path=four.csv --set ";
+  const std::string convnet = "plan run.toml" + with + "model.kind=convnet --set model.channels=4";
+  const std::string lstm = "plan run.toml" + with + "model.kind=lstm";
+  const std::string vectors = " --set data.train.shape=[4,1] --set data.eval.shape=[4,1]";
+  follow({
+      {convnet, "set data.train.shape",
+       convnet + " --set data.train.shape=[1,2,2] --set data.eval.shape=[1,2,2]"},
+      {lstm, "set data.train.shape", lstm + vectors},
+      {lstm + vectors + " --set model.task=next_token", "set model.task = \"classify\"",
+       lstm + vectors + " --set model.task=classify"},
+  });
+  make_images();
+  const std::string vgg = "plan images.toml --set model.kind=vgg";
+  follow(
+      {{vgg, "raise data.train.size", vgg + " --set data.train.size=32 --set data.eval.size=32"}});
 }
 
 TEST_F(Followed, about_images) {
@@ -147,7 +171,17 @@ TEST_F(Followed, about_runs_that_go_on) {
                    "early_stop.patience=1 --set optimizer.learning_rate=1e-30")
                 .code,
             0);
+  folder_.file(
+      "alone.toml",
+      csv_config("train.csv", "").substr(0, csv_config("train.csv", "").find("[data.eval]")));
+  ASSERT_EQ(tanren("run alone.toml --quiet --out alone").code, 0);
   follow({
+      {"eval out --set evaluate.checkpoint=step-77", "name one that it has in evaluate.checkpoint",
+       "eval out --set evaluate.checkpoint=step-6"},
+      {"eval alone", "add it, or set data.eval.kind",
+       "eval alone --set data.eval.kind=csv --set data.eval.path=eval.csv"},
+      {"eval out/model.tanren.safetensors", "name a file or folder of kind csv",
+       "eval out/model.tanren.safetensors eval.csv"},
       {"run out", "raise run.steps or run.epochs", "run out --quiet --set run.steps=7"},
       {"run early --set run.steps=20", "raise early_stop.patience (0: off)",
        "run early --quiet --set early_stop.patience=0 --set run.steps=20"},
@@ -156,6 +190,16 @@ TEST_F(Followed, about_runs_that_go_on) {
        "model.init_from=out",
        "run out/config.toml --quiet --out new --set model.init_from=out"},
   });
+}
+
+TEST_F(Followed, about_memory) {
+  const std::string plan = "plan run.toml --set memory.limit=";
+  const auto refused = tanren(plan + "1KB");
+  const std::string before = "the smallest limit that works: memory.limit = \"";
+  const auto found = refused.output.find(before);
+  ASSERT_NE(found, std::string::npos) << refused.output;
+  const std::string limit = refused.output.substr(found + before.size());
+  follow({{plan + "1KB", before, plan + limit.substr(0, limit.find('"'))}});
 }
 
 TEST_F(Followed, about_the_config_itself) {
@@ -171,6 +215,15 @@ TEST_F(Followed, about_the_config_itself) {
        plan + "model.label_smoothing=0.1 --set model.loss=cross_entropy"},
       {plan + "data.last=drop --set batch.global_batch=100", "lower it or keep the last",
        plan + "data.last=keep --set batch.global_batch=100"},
+      {plan + "early_stop.patience=1", "set evaluate.every",
+       plan + "early_stop.patience=1 --set evaluate.every=2"},
+      {plan + "schedule.kind=multi_step", "schedule.milestones is empty; name the updates",
+       plan + "schedule.kind=multi_step --set schedule.milestones=2,4"},
+      {plan + "optimizer.layers=hidden.{}.*", "optimizer.layer_decay is 1; lower that",
+       plan + "optimizer.layers=hidden.{}.* --set optimizer.layer_decay=0.9"},
+      {plan + "run.name=a/b", "give it no slash", plan + "run.name=a-b"},
+      {plan + "parallel.replicas=2", "for parallel.data \"processes\"; drop it",
+       plan + "run.threads=1"},
       {plan + "learning_rate=0.1", "optimizer.learning_rate", plan + "optimizer.learning_rate=0.1"},
       {"plan bare.toml", "path = \"train.csv\"", "plan run.toml"},
   });
