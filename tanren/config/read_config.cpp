@@ -94,6 +94,7 @@ class Reader {
     const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
     typed_[key] = place.name;
     if (key.rfind("model.options.", 0) == 0) {
+      typed_["model.options"] = place.name;
       config_.model.options[key.substr(14)] = value;
       config_.asked.insert("model.options");
       return;

@@ -213,6 +213,10 @@ TEST(ReadConfig, a_key_of_the_file_that_set_makes_meaningless_is_left_out_and_sa
   const std::string file =
       error_of(std::string(mlp).replace(mlp.find("\"mlp\""), 5, "\"convnet\""));
   set_log_sink(before);
+  EXPECT_EQ(parse(mlp + "[data.eval]\nkind = \"csv\"\npath = \"e.csv\"\nclasses = 3\n",
+                  {"data.eval.kind="})
+                .data.eval.path,
+            "");
   EXPECT_EQ(config.model.hidden, RunConfig().model.hidden);
   EXPECT_EQ(config.model.dropout, 0.5);
   EXPECT_EQ(config.asked.count("model.hidden"), 0u);

@@ -100,7 +100,9 @@ void check_data(Problems& p, const RunConfig& config, const std::vector<std::str
         "on what it was trained on: make them equal");
   } else {
     for (const auto& key : changed) {
-      p.check(key.rfind("data.eval.", 0) != 0, key + " is set, data.eval.kind is not; set it too");
+      if (!key.starts_with("data.eval.")) continue;
+      p.unused_keys.push_back({key, "data.eval.kind"});
+      p.check(false, key + " is set, data.eval.kind is not; set it too");
     }
   }
   p.within("data.workers", static_cast<double>(o.workers), 0, 256, true);
