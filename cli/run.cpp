@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <ctime>
@@ -40,8 +41,11 @@ Interrupts interrupts;
 // Of the processes of a run one tells what all do.
 std::atomic<bool> tells_of_signals{true};
 
+// What is interrupted may look at errno.
 void tell(std::string_view text) {
+  const int before = errno;
   [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, text.data(), text.size());
+  errno = before;
 }
 
 // There is nothing to save yet, and nobody looks at stop_requested. Only what a handler may do.
