@@ -56,6 +56,9 @@ int completion(const Arguments& arguments, const Registry& registry);
 // is, that is printed and its exit code returned.
 std::optional<int> read_arguments(const std::vector<std::string>& words, Arguments& arguments);
 
+// Of the processes that a launcher started, this one's number; the first one talks.
+int64_t rank_of_process();
+
 // A measured value as people read it, six digits; --json has them all.
 std::string shown(double value);
 

@@ -35,6 +35,12 @@ std::string_view last_name(std::string_view text) {
   return path.substr(path.rfind('/') + 1);
 }
 
+// Whether what an evaluation finds changes how the run goes on.
+bool evaluations_decide(const RunConfig& config) {
+  return config.schedule.kind == "reduce_on_plateau" || config.checkpoint.best > 0 ||
+         config.early_stop.patience > 0;
+}
+
 // Parameters in fp64 are others than in fp32.
 bool may_change(const FieldInfo& info, const std::string& key, const std::string& before,
                 const std::string& now) {
@@ -52,10 +58,12 @@ std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig
   visit_config(one, [&](const std::string& key, auto& member, const FieldInfo&) {
     values[key] = toml_text(member);
   });
+  const bool are_judged = evaluations_decide(before) || evaluations_decide(now);
   std::vector<std::string> differing;
   visit_config(other, [&](const std::string& key, auto& member, const FieldInfo& info) {
     const std::string value = toml_text(member);
     if (value == values[key] || info.identity == Identity::free) return;
+    if (info.identity == Identity::evaluates && !are_judged) return;
     using Member = std::remove_reference_t<decltype(member)>;
     if constexpr (std::is_same_v<Member, std::optional<int64_t>>) {
       const bool grew = member && !values[key].empty() && *member > std::stoll(values[key]);
@@ -97,6 +105,20 @@ void take_keys(RunConfig& config, const RunConfig& from, const std::vector<std::
       });
     });
   }
+}
+
+bool may_evaluate_on_others(const RunConfig& before, const RunConfig& now) {
+  if (evaluations_decide(before) || evaluations_decide(now)) return false;
+  RunConfig one = before, other = now;
+  std::map<std::string, std::string> values;
+  visit_config(one, [&](const std::string& key, auto& member, const FieldInfo&) {
+    values[key] = toml_text(member);
+  });
+  bool is_other = false;
+  visit_config(other, [&](const std::string& key, auto& member, const FieldInfo&) {
+    is_other = is_other || (key.starts_with("data.eval.") && toml_text(member) != values[key]);
+  });
+  return is_other;
 }
 
 std::vector<std::pair<std::string, std::string>> values_of_all_ranks(const RunConfig& config) {

@@ -93,7 +93,8 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
     EXPECT_EQ(changed_keys(changed).count(key), 1u) << key;
     const auto differing = differing_keys(base, changed);
     // run.steps from "not set" to a number is a change of kind, not growth.
-    const bool same_run = info.identity == Identity::free || key == "run.epochs";
+    const bool same_run = info.identity == Identity::free || info.identity == Identity::evaluates ||
+                          key == "run.epochs";
     EXPECT_EQ(differing.size(), same_run ? 0u : 1u) << key;
     if (differing.size() == 1) expect_contains(differing[0], key + ": ");
     if (info.identity == Identity::free) free.push_back(key);
@@ -109,10 +110,12 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "data.workers",
                                             "data.prefetch",
                                             "data.train.path",
+                                            "data.train.broken",
                                             "data.train.tokenizer",
                                             "data.eval.path",
                                             "data.eval.scale",
                                             "data.eval.offset",
+                                            "data.eval.broken",
                                             "data.eval.tokenizer",
                                             "batch.microbatch",
                                             "guard.nan_loss",
@@ -139,6 +142,7 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "parallel.check_every",
                                             "parallel.zero",
                                             "evaluate.batch",
+                                            "evaluate.metrics",
                                             "evaluate.checkpoint",
                                             "early_stop.patience",
                                             "early_stop.metric",
@@ -163,6 +167,31 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "generate.num_beams",
                                             "generate.length_penalty",
                                             "generate.stop_token"}));
+}
+
+TEST(Identity, how_it_is_evaluated_may_change_unless_evaluations_decide_over_the_run) {
+  RunConfig base = parse(kGood);
+  base.data.eval.kind = "csv";
+  RunConfig other = base;
+  other.evaluate.every = 7;
+  other.evaluate.metrics = {"f1_macro"};
+  other.data.eval.classes = 3;
+  EXPECT_TRUE(differing_keys(base, other).empty());
+  EXPECT_TRUE(may_evaluate_on_others(base, other));
+  EXPECT_FALSE(may_evaluate_on_others(base, base));
+  const auto expect_refused = [&](auto judge) {
+    RunConfig one = base, two = other;
+    judge(one);
+    EXPECT_EQ(differing_keys(one, two).size(), 2u);  // metrics alone decide nothing
+    EXPECT_FALSE(may_evaluate_on_others(one, two));
+    judge(two);
+    EXPECT_EQ(differing_keys(one, two).size(), 2u);
+  };
+  expect_refused([](RunConfig& config) { config.early_stop.patience = 2; });
+  expect_refused([](RunConfig& config) { config.checkpoint.best = 1; });
+  RunConfig plateau = base;
+  plateau.schedule.kind = other.schedule.kind = "reduce_on_plateau";
+  EXPECT_EQ(differing_keys(plateau, other).size(), 2u);
 }
 
 TEST(Identity, a_longer_run_is_the_same_run_and_a_shorter_one_is_not) {

@@ -66,6 +66,15 @@ class ImagesDataset : public Dataset {
     return parts;
   }
 
+  std::vector<int64_t> class_counts() const override {
+    std::vector<int64_t> counts(folder_.classes.size());
+    for (const auto& file : folder_.files) {
+      const auto label = static_cast<size_t>(file.label);
+      if (label < counts.size()) ++counts[label];
+    }
+    return counts;
+  }
+
   std::string remarks() const override {
     const std::lock_guard lock(mutex_);
     if (damaged_.empty()) return "";

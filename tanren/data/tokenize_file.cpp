@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/data/encoding.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -26,7 +27,10 @@ size_t last_cut(const std::string& text, size_t from, const Tokenizer& tokenizer
 class Chunks {
  public:
   Chunks(const std::filesystem::path& path, size_t size, const Tokenizer& tokenizer)
-      : file_(open_file(path)), size_(size), tokenizer_(tokenizer) {}
+      : file_(open_file(path)),
+        size_(size),
+        tokenizer_(tokenizer),
+        check_("[convert] " + path.string(), "convert it first: iconv -f LATIN1 -t UTF-8") {}
 
   // The next chunk; empty at the end. Longer than asked only where no place to cut was found.
   std::string next() {
@@ -42,6 +46,7 @@ class Chunks {
       rest_ = chunk.substr(cut);
       chunk.resize(cut);
     }
+    check_.add(chunk);
     return chunk;
   }
 
@@ -49,6 +54,7 @@ class Chunks {
   OpenFile file_;
   size_t size_;
   const Tokenizer& tokenizer_;
+  TextCheck check_;
   std::string rest_;
 };
 

@@ -3,9 +3,12 @@
 #include "tanren/base/error.h"
 #include "tanren/metrics/json_line.h"
 
+#include <nlohmann/json.hpp>
+
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -71,7 +74,18 @@ void append_log(const std::filesystem::path& file, const std::string& line) {
 
 std::unique_ptr<ReportFormat> make_json_format() { return std::make_unique<JsonFormat>(); }
 
-void truncate_log(const std::filesystem::path& file, int64_t attempt) {
+std::optional<double> last_loss(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string line, last;
+  while (std::getline(in, line)) {
+    if (line.starts_with("{\"attempt\":")) last.swap(line);
+  }
+  const auto json = nlohmann::json::parse(last, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("loss") || !json["loss"].is_number()) return std::nullopt;
+  return json["loss"].get<double>();
+}
+
+void truncate_log(const std::filesystem::path& file, int64_t attempt, bool keeps_evaluation) {
   std::error_code missing;
   if (!std::filesystem::is_regular_file(file, missing)) return;
   const bool all = attempt == std::numeric_limits<int64_t>::max();
@@ -80,8 +94,12 @@ void truncate_log(const std::filesystem::path& file, int64_t attempt) {
   if (!in) throw RunError(failure("read", file, errno));
   int64_t keep = 0;
   std::string line;
+  int64_t seen = 0;
   while (std::getline(in, line)) {
-    if (in.eof() || attempt_of(line) > attempt) break;  // eof: the line has no line feed
+    const int64_t own = attempt_of(line);
+    if (in.eof() || own > attempt) break;  // eof: the line has no line feed
+    if (own == 0 && seen == attempt && !keeps_evaluation) break;
+    seen = std::max(seen, own);
     keep += static_cast<int64_t>(line.size()) + 1;
   }
   in.close();

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace tanren {
@@ -26,7 +27,11 @@ std::unique_ptr<ReportFormat> make_json_format();
 // Cuts the log back to what was told up to `attempt`, evaluations after it included: the first line
 // of a later attempt and all that follows go, as does a torn last line. One truncation of the file,
 // so it is the old or the new log whatever happens. No file: nothing to do. RunError otherwise.
-void truncate_log(const std::filesystem::path& file, int64_t attempt);
+// `keeps_evaluation`: false where the evaluation after `attempt` is made again, so that its line goes.
+void truncate_log(const std::filesystem::path& file, int64_t attempt, bool keeps_evaluation = true);
+
+// The loss that the log's last attempt tells of; none: no such line.
+std::optional<double> last_loss(const std::filesystem::path& file);
 
 // Appends one line that is no report, from which the line of an attempt follows: it goes with that line.
 // So it begins with {"from_attempt":<the attempt>. RunError as make_jsonl_sink.

@@ -190,6 +190,21 @@ TEST_F(TruncateLog, removes_the_lines_of_later_attempts_and_the_evaluations_afte
   EXPECT_EQ(content(), step_lines(1, 2) + evaluation);
 }
 
+TEST_F(TruncateLog, an_evaluation_that_is_made_again_goes_and_those_before_stay) {
+  const std::string evaluation = json_line(EvaluationReport{}) + "\n";
+  put(step_lines(1, 2) + evaluation + step_lines(3, 4) + evaluation);
+  truncate_log(file_, 4, /*keeps_evaluation=*/false);
+  EXPECT_EQ(content(), step_lines(1, 2) + evaluation + step_lines(3, 4));
+}
+
+TEST_F(TruncateLog, the_last_loss_is_that_of_the_last_attempt) {
+  EXPECT_FALSE(last_loss(file_));
+  auto last = step_report(3);
+  last.objectives.front().loss = 0.75;
+  put(step_lines(1, 2) + json_line(last) + "\n" + json_line(EvaluationReport{}) + "\n");
+  EXPECT_EQ(last_loss(file_), 0.75);
+}
+
 TEST_F(TruncateLog, a_remark_goes_with_the_attempt_that_it_stands_before) {
   const std::string remark = R"({"from_attempt":3,"changed":{}})";
   put(step_lines(1, 2));

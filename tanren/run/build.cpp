@@ -38,9 +38,11 @@ void lay_channels_last(torch::nn::Module& module) {
 
 Datasets open_datasets(const DataOptions& options, const DatasetRegistry& registry) {
   Datasets datasets;
-  datasets.train = registry.open(options.train, "data.train");
+  SourceOptions train_source = options.train, eval_source = options.eval;
+  train_source.encoding = eval_source.encoding = options.encoding;
+  datasets.train = registry.open(train_source, "data.train");
   const DataInfo train = datasets.train->info();
-  if (!options.eval.kind.empty()) datasets.eval = registry.open(options.eval, "data.eval", &train);
+  if (!options.eval.kind.empty()) datasets.eval = registry.open(eval_source, "data.eval", &train);
   return datasets;
 }
 

@@ -1,8 +1,10 @@
-// Whether the evaluation data fit what the model is built for, which the training data say. Checked
-// when the data are open and before anything starts: an evaluation may come hours later.
+// Whether the classes of the training data are all there, and the evaluation data fit what the model is
+// built for, which the training data say. Checked when the data are open and before anything starts: an
+// evaluation may come hours later.
 #pragma once
 
 #include "tanren/config/run_config.h"
+#include "tanren/plan/plan.h"
 #include "tanren/run/build.h"
 
 namespace tanren {
@@ -10,7 +12,12 @@ namespace tanren {
 // ConfigError where [data.eval] has another input shape (token data: a longer one, or ids past the
 // vocabulary), another kind of label, or classes that the model has no output for, or where a model
 // that guesses tokens meets training data of a kind that labels texts.
-void check_datasets(const Datasets& datasets, const ModelOptions& model,
-                    const std::string& train_kind);
+// `begins`: DataError where labels alone say how many classes there are, and some of these have no sample.
+void check_datasets(const Datasets& datasets, const ModelOptions& model, const DataOptions& data,
+                    bool begins);
+
+// Into the plan, behind its line of the model: how many classes there are, with their names and samples.
+// Nothing where labels are no classes of samples.
+void add_classes(Plan& plan, const Dataset& train);
 
 }  // namespace tanren

@@ -319,7 +319,7 @@ Fitted fit_memory(const FitInput& input) {
   } catch (const std::exception& error) {  // torch's own too: what it is, the run itself will say
     Plan plan = input.plan(input.config);
     plan.lines.push_back({"predicted_peak", "unknown", Source::planned, said_by(error)});
-    return {input.config, std::move(plan), std::nullopt};
+    return {input.config, std::move(plan), std::nullopt, {}};
   }
   const int64_t asked_peak = found.prediction.peak_bytes;
   const int64_t wanted = found.plan.batch.microbatch;
@@ -347,11 +347,19 @@ Fitted fit_memory(const FitInput& input) {
   }
   if (!found.fits) refuse(input, fitter, found);
 
+  std::vector<std::string> remarks;
   const std::string because = "; " + size_text(asked_peak) + " would be needed otherwise";
   if (found.plan.batch.microbatch != wanted) {
     PlanLine& line = line_of(found.plan, "microbatch");
     line.source = Source::planned;
     line.reason = "the largest that memory_limit allows" + because + "; " + line.reason;
+    if (input.couples_samples) {
+      remarks.push_back("[plan] the microbatch is " + std::to_string(found.plan.batch.microbatch) +
+                        " instead of " + std::to_string(wanted) +
+                        ", so that a step fits memory_limit: batch norm then sees other samples at "
+                        "once, which changes the numbers; raise memory.limit, or set "
+                        "batch.microbatch to what you mean");
+    }
   }
   if (free_recompute && !found.config.memory.recompute.empty()) {
     PlanLine& line = line_of(found.plan, "recompute");
@@ -360,9 +368,14 @@ Fitted fit_memory(const FitInput& input) {
     line.value = std::to_string(blocks.size()) + (blocks.size() == 1 ? " block" : " blocks");
     line.reason =
         "so that a step fits memory_limit" + because + "; " + line.reason + ": " + join(blocks);
+    remarks.push_back(
+        "[plan] " + line.value +
+        " computed again in each backward, so that a step fits "
+        "memory_limit: the same numbers in more time; memory.recompute = [] forbids it");
   }
   explain(found.plan, found.prediction, input.standing_bytes);
-  return {std::move(found.config), std::move(found.plan), std::move(found.prediction)};
+  return {std::move(found.config), std::move(found.plan), std::move(found.prediction),
+          std::move(remarks)};
 }
 
 }  // namespace tanren

@@ -42,6 +42,7 @@ struct Fitted {
   RunConfig config;
   Plan plan;
   std::optional<MemoryPrediction> prediction;  // none: the model cannot be run dry
+  std::vector<std::string> remarks = {};  // what memory changed without being asked, a line each
 };
 
 // The config's plan, changed where memory asks for it: only what the config leaves open (batch.microbatch,

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/hash.h"
+#include "tanren/base/log.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/step_folders.h"
@@ -11,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace tanren {
 
@@ -79,10 +81,18 @@ Origin read_origin(const fs::path& step_folder) {
 }
 
 void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& now,
-                          const fs::path& step_folder) {
+                          const fs::path& step_folder, bool may_evaluate_others) {
+  bool told = false;
   for (const auto& [name, value] : now) {
     const std::string* before = find(saved, name);
     if (before == nullptr || *before == value) continue;
+    if (may_evaluate_others && name.ends_with(" of data.eval")) {
+      if (!std::exchange(told, true) && ranks.rank() == 0) {
+        log("[data] data.eval is other data after step " + to_text(step_of(step_folder)) +
+            ": evaluations do not compare with those before");
+      }
+      continue;
+    }
     const bool is_count = name.starts_with("samples of ");
     const std::string what =
         is_count ? value + " " + name + ", " + step_folder.string() + " was made with " + *before

@@ -35,9 +35,11 @@ std::string to_json(const Origin& origin);
 Origin read_origin(const std::filesystem::path& step_folder);
 
 // DataError on every rank, naming the first fact of `now` (the same on all) that is another in `saved`.
-// Facts that one of them lacks are passed over.
+// Facts that one of them lacks are passed over; those of data.eval too where `may_evaluate_others`, which
+// the log tells.
 void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& now,
-                          const std::filesystem::path& step_folder);
+                          const std::filesystem::path& step_folder,
+                          bool may_evaluate_others = false);
 
 // The changes of a run of `config` that goes on from `step_folder`: those before it, and what is another
 // in the config that it was written with.

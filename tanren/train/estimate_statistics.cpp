@@ -7,6 +7,7 @@
 #include "tanren/model/layers.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/eval_mode_scope.h"
+#include "tanren/train/step_error.h"
 #include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>
@@ -141,7 +142,7 @@ Loader loader_of(const RunState& run, const Parts& parts, const Share& share,
 
 }  // namespace
 
-void estimate_statistics(const RunState& run, const Parts& parts, const Dataset& train) {
+bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset& train) {
   run.settle();
   const TensorMap averaged = run.average_state().tensors;
   std::set<std::string> training;
@@ -150,26 +151,40 @@ void estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
   }
   const at::NoGradGuard no_grad;
   const AverageScope average(run.averages());
-  if (!average.active()) return;
+  if (!average.active()) return true;
   const EvalModeScope eval_mode(*run.task.module);
   const auto norms = measured_norms(*run.task.module, training, averaged);
-  if (norms.empty()) return;
+  if (norms.empty()) return true;
 
   const DataParallel& parallel = *parts.parallel;
   const auto shares = shares_of_ranks(parts.plan, parallel, train.size());
   const Share& own = shares[static_cast<size_t>(parallel.rank())];
   std::optional<Loader> loader;
   if (own.end > own.first) loader.emplace(loader_of(run, parts, own, train));
-  for (int64_t i = 0; i < own.end - own.first; ++i) {
+  const bool together = parallel.across_ranks() != nullptr;  // each batch is an exchange
+  bool stopped = false;
+  for (int64_t i = 0; i < own.end - own.first && !stopped; ++i) {
     for (const auto& norm : norms) norm->next_batch(i);
     const Batch batch = prepared(loader->next().local, parts);
     const AcrossRanksScope across_ranks(parallel.across_ranks());
     const RandomScope random(run.seed, 0, batch.ids);
     const WindowScope window(parts.plan.precision.mode, parallel.open_windows());
     const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
-    run.phases.front().spec.forward(batch);
+    try {
+      run.phases.front().spec.forward(batch);
+    } catch (...) {
+      throw_located({.work = "estimate of batch norm's statistics",
+                     .piece = batch,
+                     .ranks = parallel,
+                     .mend = "forward, or the data"});
+    }
+    stopped = !together && parts.stop_requested();
   }
-  if (parallel.across_ranks() != nullptr) return;  // all have measured the same
+  if (together) return true;  // all have measured the same
+  if (!parallel.alone()) {
+    stopped = sum_numbers(parallel.communicator(), {stopped ? 1.0 : 0.0})[0] > 0;
+  }
+  if (stopped) return false;
   std::vector<at::Tensor> statistics;
   for (const auto& norm : norms) {
     statistics.insert(statistics.end(), norm->statistics().begin(), norm->statistics().end());
@@ -177,6 +192,7 @@ void estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
   std::vector<double> batches;
   for (const Share& share : shares) batches.push_back(static_cast<double>(share.end - share.first));
   parallel.take_mean(statistics, batches);
+  return true;
 }
 
 }  // namespace tanren

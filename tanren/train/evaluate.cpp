@@ -4,6 +4,7 @@
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/random.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/data/eval_pass.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/metrics/evaluation_metrics.h"
@@ -20,10 +21,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace tanren {
 
@@ -116,9 +119,46 @@ void check_counts(const Terms& terms, const Counts& counts) {
                   "; let the dataset's collate count it");
 }
 
-// `samples` counts those that are done, also when it throws.
+// What predict may draw and change, put back where an evaluation comes to nothing: a run that goes on
+// makes it anew. More than one rank seed torch's generators anew in each update.
+class Untouched {
+ public:
+  Untouched(const RunState& run, const Parts& parts) : run_(run) {
+    for (const auto& phase : run.phases) {
+      undos_.emplace_back(phase, /*with_generators=*/parts.parallel->alone());
+    }
+  }
+  void restore() const {
+    for (size_t i = 0; i < undos_.size(); ++i) undos_[i].restore_all(run_.phases[i]);
+  }
+
+ private:
+  const RunState& run_;
+  std::vector<Undo> undos_;
+};
+
+// A device that failed may refuse it; the error is the news.
+void restore_after_error(const Untouched& before) {
+  try {
+    before.restore();
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
+// What an evaluation has come to, also when it throws.
+struct Progress {
+  int64_t samples = 0;  // that are done
+  std::string left_out;
+  bool is_stopped = false;  // on some rank: then the report says nothing
+};
+
+bool on_any_rank(bool here, const DataParallel& parallel) {
+  return parallel.alone() ? here : sum_numbers(parallel.communicator(), {here ? 1.0 : 0.0})[0] > 0;
+}
+
 EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dataset& dataset,
-                              int64_t& samples, std::string& left_out) {
+                              bool may_stop, Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
   const EssentialScope essential;
   const at::NoGradGuard no_grad;
@@ -137,7 +177,11 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   const auto& parallel = *parts.parallel;
   EvalPass pass(dataset, options.batch, parallel.rank(), parallel.world_size(),
                 parts.plan.data.workers);
-  while (const auto collated = pass.next()) {
+  const auto stops = [&] { return may_stop && parts.stop_requested(); };
+  bool stopped = stops();
+  while (!stopped) {
+    const auto collated = pass.next();
+    if (!collated) break;
     const Batch batch = prepared(collated->batch, parts);
     for (int64_t begin = 0; begin < batch.size();) {
       const int64_t end = begin + std::min(most, batch.size() - begin);
@@ -149,12 +193,17 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
       begin = end;
     }
     sums.add(collated->counts);
-    samples += batch.size();
+    progress.samples += batch.size();
+    stopped = stops();
+  }
+  if (may_stop && on_any_rank(stopped, parallel)) {
+    progress.is_stopped = true;
+    return {};
   }
   sums.join_over(parallel);
   metrics.join_over(parallel.communicator());
   const auto means = sums.means();
-  left_out = means.left_out;
+  progress.left_out = means.left_out;
   EvaluationReport report;
   if (!means.terms.empty()) {
     report = metrics.result(means.terms);
@@ -165,6 +214,56 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   report.samples = static_cast<int64_t>(sums.count("samples"));
   report.averaged = average.active();
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+std::optional<EvaluationReport> evaluate_explained(const RunState& run, const Parts& parts,
+                                                   const Dataset& dataset, bool may_stop,
+                                                   std::string* told) {
+  check_predicts(run.task);
+  run.settle();
+  const int64_t batch_size = parts.plan.evaluate.batch;
+  Progress progress;
+  int64_t seen = 0;
+  std::optional<EvalPass> again;
+  // A device tells of a failure later than it happens: in any of the batches so far.
+  const auto batches_so_far = [&](Batch& batch) {
+    if (seen > progress.samples) return false;
+    if (!again) {
+      again.emplace(dataset, batch_size, parts.parallel->rank(), parts.parallel->world_size());
+    }
+    auto collated = again->next();
+    if (!collated) return false;
+    batch = std::move(collated->batch);
+    seen += batch.size();
+    return true;
+  };
+  EvaluationReport report;
+  MemoryState memory;
+  std::optional<Untouched> before;
+  if (may_stop) before.emplace(run, parts);
+  try {
+    explained({.name = "evaluation",
+               .dataset = dataset,
+               .classes = run.task.classes,
+               .microbatch = batch_size,
+               .next_batch = batches_so_far},
+              parts.recovery->gauge(), memory,
+              [&] { report = evaluate_all(run, parts, dataset, may_stop, progress); });
+  } catch (...) {
+    if (before) restore_after_error(*before);
+    throw;
+  }
+  if (progress.is_stopped) {
+    before->restore();
+    return std::nullopt;
+  }
+  const std::string& left_out = progress.left_out;
+  const bool is_news = told == nullptr || left_out != *told;
+  if (!left_out.empty() && is_news && parts.parallel->is_first()) {
+    log(left_out + "; its loss is without that");
+  }
+  if (told != nullptr && !left_out.empty()) *told = left_out;
   return report;
 }
 
@@ -179,50 +278,18 @@ void check_predicts(const Task& task) {
 
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
                           std::string* told) {
-  check_predicts(run.task);
-  run.settle();
-  const int64_t batch_size = parts.plan.evaluate.batch;
-  int64_t samples = 0, seen = 0;
-  std::optional<EvalPass> again;
-  // A device tells of a failure later than it happens: in any of the batches so far.
-  const auto batches_so_far = [&](Batch& batch) {
-    if (seen > samples) return false;
-    if (!again) {
-      again.emplace(dataset, batch_size, parts.parallel->rank(), parts.parallel->world_size());
-    }
-    auto collated = again->next();
-    if (!collated) return false;
-    batch = std::move(collated->batch);
-    seen += batch.size();
-    return true;
-  };
-  EvaluationReport report;
-  std::string left_out;
-  MemoryState memory;
-  explained({.name = "evaluation",
-             .dataset = dataset,
-             .classes = run.task.classes,
-             .microbatch = batch_size,
-             .next_batch = batches_so_far},
-            parts.recovery->gauge(), memory,
-            [&] { report = evaluate_all(run, parts, dataset, samples, left_out); });
-  const bool is_news = told == nullptr || left_out != *told;
-  if (!left_out.empty() && is_news && parts.parallel->is_first()) {
-    log(left_out + "; its loss is without that");
-  }
-  if (told != nullptr && !left_out.empty()) *told = left_out;
-  return report;
+  return *evaluate_explained(run, parts, dataset, /*may_stop=*/false, told);
+}
+
+std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, const Parts& parts,
+                                                        const Dataset& dataset, std::string* told) {
+  return evaluate_explained(run, parts, dataset, /*may_stop=*/true, told);
 }
 
 void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset& dataset) {
   check_predicts(run.task);
   run.settle();
-  std::vector<Undo> undos;  // what predict draws and changes
-  for (const auto& phase : run.phases)
-    undos.emplace_back(phase, /*with_generators=*/parts.parallel->alone());
-  const auto undo = [&] {
-    for (size_t i = 0; i < undos.size(); ++i) undos[i].restore_all(run.phases[i]);
-  };
+  const Untouched before(run, parts);
   std::optional<Collated> first;
   const auto rehearse = [&] {
     const EssentialScope essential;
@@ -247,18 +314,13 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
     return true;
   };
   MemoryState memory;
-  try {
-    explained({.name = "evaluation",
-               .dataset = dataset,
-               .classes = run.task.classes,
-               .microbatch = parts.plan.evaluate.batch,
-               .next_batch = host},
-              parts.recovery->gauge(), memory, rehearse);
-  } catch (...) {
-    undo();
-    throw;
-  }
-  undo();
+  explained({.name = "evaluation",
+             .dataset = dataset,
+             .classes = run.task.classes,
+             .microbatch = parts.plan.evaluate.batch,
+             .next_batch = host},
+            parts.recovery->gauge(), memory, rehearse);
+  before.restore();
 }
 
 }  // namespace tanren

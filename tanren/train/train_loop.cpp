@@ -2,6 +2,7 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/text.h"
@@ -30,6 +31,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace tanren {
@@ -106,6 +108,12 @@ void observe(RunState& run, const EvaluationReport& report, const Plan& plan, bo
 
 bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
+// Whether the state that goes on from here depends on this step's evaluation.
+bool decides(const RunState& run, const Plan& plan) {
+  return due(plan.evaluate.every, run.step()) || plan.checkpoint.best > 0 ||
+         plan.early_stop.patience > 0;
+}
+
 // Whether every rank has a part of a checkpoint to write.
 bool writes_together(const Parts& parts) {
   return !parts.parallel->alone() && parts.plan.parallel.zero > 0;
@@ -134,6 +142,11 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   snapshot.slices = run.optimizer_slices();
   return write_shared_checkpoint(checkpoints, run.step(), snapshot, keep, best,
                                  parts.parallel->communicator());
+}
+
+bool owes_evaluation(const RunState& run, const Plan& plan) {
+  return run.step() > 0 && run.selection.judged_step != run.step() &&
+         (due(plan.evaluate.every, run.step()) || finished(run, plan));
 }
 
 Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset) {
@@ -178,25 +191,29 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     for (Sink* sink : surroundings.sinks) (sink->*method)(report);
   };
   const bool estimates = plan.average.buffers == AverageBuffers::estimate && plan.average.evaluate;
+  // False where a stop was requested.
   const auto estimate = [&] {
-    if (estimates) estimate_statistics(run, parts, surroundings.train);
+    return !estimates || estimate_statistics(run, parts, surroundings.train);
   };
   const bool is_first = parts.parallel->is_first();
   int64_t saved_at = -1;  // attempt of the state that the last checkpoint has
   std::map<std::string, Values> values_at_start;
   const auto has_ruined_weights = [&] { return is_ruined(values_at_start, worst_values(run)); };
-  const auto checkpoint = [&](int64_t spared = 0) {
+  const auto write = [&](int64_t spared) {
     const bool together = writes_together(parts);
     if (!(is_first || together) || surroundings.checkpoints.empty()) return;
     double ruined = has_ruined_weights() ? 1 : 0;
     if (together) ruined = sum_over_ranks(parts, ruined);
     if (ruined == 0) {
       result.checkpoint = save_checkpoint(run, parts, surroundings, spared);
-      saved_at = run.attempt;
     } else if (is_first) {
       log("[train] step " + to_text(run.step()) + ": " + kRuinedWeights +
           "; no checkpoint of them is written");
     }
+  };
+  const auto checkpoint = [&](int64_t spared = 0) {
+    write(spared);
+    saved_at = run.attempt;  // on every rank, as some do together what follows from it
   };
   // Before an error that every rank meets ends the run. Why nothing could be written; empty: it is.
   // In steps, as each may fail on one rank alone, and the last is an exchange.
@@ -212,53 +229,85 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (unsaved.empty()) unsaved = failure_of([&] { checkpoint(/*spared=*/1); }, parts);
     return unsaved;
   };
-  // What ends a run between two updates costs no trained step: the state is saved before it comes out.
-  // Several ranks may not have met it together, and save nothing.
+  // Before an error that may be of this rank alone: no exchange. Why the state of the last update could not
+  // be written; empty: it is, or there is none.
+  const auto keep_state = [&]() -> std::string {
+    const bool is_new = result.session_attempts > 0 && saved_at != run.attempt;
+    if (!is_new || run.applying || writes_together(parts)) return "";
+    try {
+      if (has_ruined_weights()) return kRuinedWeights;
+      checkpoint(/*spared=*/1);
+      return "";
+    } catch (...) {
+      return line_of_current();
+    }
+  };
+  // What ends a run of one rank costs no trained step. Of several some may be amid an update.
   const auto saved_before_error = [&](const std::string& where, const auto& work) {
     try {
       return work();
-    } catch (const NothingToEvaluate&) {  // every rank meets it
-      rethrow_with(where + unsaved_text(save_last()) +
-                   last_checkpoint_text(surroundings.checkpoints));
     } catch (...) {
-      const bool may_save = parts.parallel->alone() && !run.applying && saved_at != run.attempt;
-      std::string unsaved;
-      if (may_save && result.session_attempts > 0) unsaved = save_last();
+      const std::string unsaved = parts.parallel->alone() ? keep_state() : "";
       rethrow_with(where + unsaved_text(unsaved) + last_checkpoint_text(surroundings.checkpoints));
     }
   };
   run.selection.adopt(plan);
-  int64_t evaluated_at = -1;
-  std::string left_out;  // of evaluations, as the log told it
-  const auto evaluated = [&] { return evaluate(run, parts, *surroundings.eval, &left_out); };
-  // True if this step is now among the best, which makes it a checkpoint.
+  int64_t evaluated_at = -1;  // a step
+  std::string left_out;       // of evaluations, as the log told it
+  bool among_best = false;    // this step is now, which makes it a checkpoint
+  // All ranks are behind the same update.
+  const auto evaluated = [&]() -> std::optional<EvaluationReport> {
+    try {
+      if (!estimate()) return std::nullopt;
+      return evaluate_unless_stopped(run, parts, *surroundings.eval, &left_out);
+    } catch (const NothingToEvaluate&) {  // every rank meets it
+      const std::string unsaved = saved_at == run.attempt ? "" : save_last();
+      rethrow_with(unsaved_text(unsaved) + last_checkpoint_text(surroundings.checkpoints));
+    } catch (...) {
+      const int64_t saved_before = saved_at;
+      const std::string unsaved = keep_state();
+      if (is_first && saved_at != saved_before) {
+        log("[train] step " + to_text(run.step()) + " is saved; its evaluation failed and is owed");
+      }
+      rethrow_with(unsaved_text(unsaved) + last_checkpoint_text(surroundings.checkpoints));
+    }
+  };
+  // False where a stop was requested: the evaluation is owed.
   const auto evaluation = [&] {
-    if (surroundings.eval == nullptr || evaluated_at == run.step()) return false;
-    estimate();
-    auto report = saved_before_error("", evaluated);
-    saved_at = -1;      // what it decides is in no checkpoint yet
+    auto report = evaluated();
     trim_cpu_memory();  // its batches are larger, or smaller, than the steps'
+    if (!report) return false;
     evaluated_at = run.step();
     const bool is_news = run.selection.judged_step != run.step();  // else it is in the log
-    const bool among_best = run.selection.judge(plan, report);
-    if (is_news) tell(report, &Sink::evaluation);
-    result.evaluation = std::move(report);
-    return among_best;
+    among_best = run.selection.judge(plan, *report);
+    if (is_news) tell(*report, &Sink::evaluation);
+    if (is_news && due(plan.evaluate.every, run.step())) observe(run, *report, plan, is_first);
+    result.evaluation = std::move(*report);
+    return true;
   };
 
   begin_alike(run, parts);
   values_at_start = worst_values(run);
   if (surroundings.eval != nullptr && !finished(run, plan)) {
-    rehearse_evaluation(run, parts, *surroundings.eval);
+    saved_before_error("", [&] { rehearse_evaluation(run, parts, *surroundings.eval); });
     trim_cpu_memory();
   }
   GrowthWatch growth(plan.guard.growth_steps);
   CacheRelease cache(plan.memory.release_cache, parts.device);
   BatchStream batches(make_loader(run, parts, surroundings.train), *parts.parallel);
   bool stop_agreed = false;  // by several ranks, after an update
+  bool applied = false;      // by the last attempt
   int64_t seen_epoch = -1;
   int64_t uncounted = 0;  // batches in a row of this epoch that counted nothing
   while (!finished(run, plan)) {
+    among_best = false;
+    if (surroundings.eval != nullptr && owes_evaluation(run, plan) && !evaluation()) {
+      result.ending = Ending::interrupted;
+      break;
+    }
+    if (among_best || (applied && due(plan.checkpoint.every, run.step()))) checkpoint();
+    applied = false;
+    if (finished(run, plan)) break;  // by that evaluation
     if (parts.parallel->alone() ? parts.stop_requested() : stop_agreed) {
       result.ending = Ending::interrupted;
       break;
@@ -310,38 +359,29 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
                       to_text(report->attempt) + ": " + report->culprit +
                       "); mend the labels and begin another run" + unsaved_text(unsaved));
     }
-    const bool applied = run.step() > step_before;
+    applied = run.step() > step_before;
     growth.step([&] { return live_bytes(parts.device); });
     cache.after_step();
     result.skipped_steps += applied ? 0 : 1;
     result.session_steps += applied ? 1 : 0;
     result.last = std::move(report);
-    if (!applied) continue;
-    check_weights(run, parts);
-    bool among_best = false;
-    if (due(plan.evaluate.every, run.step())) {
-      if (finished(run, plan))
-        checkpoint();  // the last evaluation may fail: all is trained by then
-      among_best = evaluation();
-      if (result.evaluation) observe(run, *result.evaluation, plan, is_first);
-    }
-    if (among_best || due(plan.checkpoint.every, run.step())) checkpoint();
+    if (applied) check_weights(run, parts);
   }
   if (seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
   if (sum_over_ranks(parts, has_ruined_weights() ? 1 : 0) > 0) {
     end_with_ruined_weights(run, plan, surroundings.checkpoints);
   }
+  // First of all: whatever comes of an evaluation, the training is not lost.
+  if (saved_at != run.attempt) checkpoint();
   if (result.ending == Ending::finished) {
-    if (surroundings.eval == nullptr) {
-      estimate();
-    } else if (saved_at != run.attempt && result.session_attempts > 0 &&
-               evaluated_at != run.step()) {
-      checkpoint();
-    }
-    evaluation();
+    const int64_t judged = run.selection.judged_step;
+    const bool evaluates = surroundings.eval != nullptr && evaluated_at != run.step();
+    const bool is_done = evaluates ? evaluation() : surroundings.eval != nullptr || estimate();
+    if (!is_done) result.ending = Ending::interrupted;
+    const bool is_decided = judged != run.selection.judged_step && decides(run, plan);
+    if (is_done && (estimates || is_decided)) checkpoint();
     result.reason = run.selection.end_reason(plan);
   }
-  if (saved_at != run.attempt) checkpoint();
   for (Sink* sink : surroundings.sinks) sink->flush();
   trim_cpu_memory();
   result.growth = growth.warning();

@@ -265,6 +265,25 @@ TEST_F(Launched, an_interrupt_stops_all_after_the_same_update_and_the_run_goes_o
   }
 }
 
+// Issue 22.
+TEST_F(Launched, an_interrupt_breaks_an_evaluation_off_on_every_rank_and_the_run_goes_on) {
+  std::string slow = config_text(kMlp, 2, 1);
+  slow.replace(slow.find("samples = 31"), 12, "samples = 200000");
+  const std::string metrics =
+      ", \"f1_macro\", \"auroc\"";  // of so many samples AUROC is an estimate
+  folder_.file("slow.toml", slow.erase(slow.find(metrics), metrics.size()));
+  train_alone("slow.toml", "one");
+  LauncherProcess launcher(folder_.path(), {"-n", "2", "run", "slow.toml", "--out", "cut"});
+  ASSERT_TRUE(comes_true([&] { return lines("cut") > 0; })) << launcher.err();
+  launcher.send(SIGINT);
+  EXPECT_EQ(launcher.wait(), 130) << launcher.err();
+  EXPECT_EQ(lines("cut"), 1);
+  EXPECT_EQ(last_checkpoint("cut"), 1);
+  const auto result = launch(2, "run cut --quiet");
+  ASSERT_EQ(result.code, 0) << result.output;
+  expect_same_log(at("one"), at("cut"));
+}
+
 // `timeout` signals the launcher, and then its group; the ranks have groups of their own.
 TEST_F(Launched, what_timeout_sends_twice_stops_all_and_the_run_goes_on) {
   if (!contains(go("timeout --version").output, "coreutils")) GTEST_SKIP() << "no timeout(1) here";

@@ -149,8 +149,11 @@ TEST_F(Stop, is_told_by_the_help_of_the_verbs_that_run) {
 }
 
 TEST_F(Stop, only_a_second_interrupt_of_a_person_ends_at_once) {
-  // It evaluates for long after its first update, and looks for a wish to stop behind that.
-  folder_.file("busy.toml", config_text(10, 1, 200'000'000));
+  // Each batch of its evaluations takes long, and a wish to stop is looked for behind it.
+  std::string config = config_text(10, 1, 100'000);
+  config.replace(config.find("hidden = [16]"), 13, "hidden = [4096, 4096]");
+  folder_.file("busy.toml",
+               config.replace(config.find("[evaluate]"), 10, "[evaluate]\nbatch = 20000"));
   Child child = start("exec " + kTanren + " run busy.toml --quiet --out busy");
   ASSERT_TRUE(grows("busy", 0, child));
   for (const int signal : {SIGTERM, SIGTERM, SIGHUP, SIGTERM, SIGINT, SIGINT, SIGHUP, SIGTERM}) {
@@ -163,6 +166,43 @@ TEST_F(Stop, only_a_second_interrupt_of_a_person_ends_at_once) {
   child.signal(SIGINT);
   EXPECT_EQ(child.ended(seconds(10)), 128 + SIGINT);
   EXPECT_EQ(status("busy"), "") << "it was to end at once";
+}
+
+// Issue 22: it waited for the evaluation's end without a word.
+TEST_F(Stop, a_signal_breaks_an_evaluation_off_which_the_next_start_makes_first) {
+  folder_.file("slow.toml", config_text(3, 1, 400'000));
+  train("slow.toml", "whole");
+  Child child = start("exec " + kTanren + " run slow.toml --quiet --out cut");
+  ASSERT_TRUE(grows("cut", 0, child));  // the first evaluation goes on
+  child.signal(SIGINT);
+  EXPECT_TRUE(child.await("[run] a signal came: it saves and stops", seconds(5))) << child.text();
+  EXPECT_EQ(child.ended(seconds(60)), 130) << child.text();
+  EXPECT_EQ(lines("cut"), 1) << "of an evaluation that was broken off there is nothing to tell";
+  EXPECT_TRUE(fs::exists(at("cut") / "checkpoints" / "step-1" / "COMPLETE"));
+  train("cut", "cut");
+  expect_same_log(at("whole"), at("cut"));
+}
+
+TEST_F(Stop, before_the_last_evaluation_all_is_saved_and_the_next_start_makes_it) {
+  folder_.file("slow.toml", config_text(2, 0, 600'000));
+  train("slow.toml", "whole");
+  for (const int signal : {SIGINT, SIGKILL}) {
+    fs::remove_all(at("cut"));
+    Child child = start("exec " + kTanren + " run slow.toml --quiet --out cut");
+    ASSERT_TRUE(grows("cut", 1, child));
+    ASSERT_TRUE(comes_true([&] { return fs::exists(at("cut/checkpoints/step-2/COMPLETE")); }))
+        << "the training is saved before it is evaluated";
+    child.signal(signal);
+    EXPECT_EQ(child.ended(seconds(60)), signal == SIGINT ? 130 : 128 + SIGKILL) << child.text();
+    ASSERT_EQ(lines("cut"), 2);
+    const auto again = go(kTanren + " run cut --json");
+    ASSERT_EQ(again.code, 0) << again.output;
+    expect_same_log(at("whole"), at("cut"));
+    const auto summary = nlohmann::json::parse(again.output);
+    const auto wanted = nlohmann::json::parse(read_file(at("whole") / "summary.json"));
+    EXPECT_EQ(summary["final_loss"], wanted["final_loss"]);
+    EXPECT_EQ(summary["evaluate.accuracy"], wanted["evaluate.accuracy"]);
+  }
 }
 
 TEST_F(Stop, a_hang_up_that_is_ignored_as_under_nohup_stays_so) {
