@@ -89,7 +89,9 @@ TEST(OwnVerbs, end_with_a_line_and_a_code_whatever_the_program_throws) {
       if (code == 0) continue;
       TANREN_EXPECT_CONTAINS(program.err, fault.part);
       program.expect_one_line();
-      if (verb == "run") EXPECT_EQ(program.attempts(), 0) << fault.name;
+      if (verb == "run") {
+        EXPECT_EQ(program.attempts(), 0) << fault.name;
+      }
     }
   }
 }
