@@ -32,7 +32,7 @@ begin() { # CASE
     ln -s "$(command -v "$name")" "$work/bin/$name"
   done
   for header in toml++/toml.h CLI/CLI.hpp nlohmann/json.hpp xxhash.h protozero/pbf_writer.hpp \
-    utf8proc.h jpeglib.h spng.h gtest/gtest.h; do
+    utf8proc.h jpeglib.h spng.h gtest/gtest.h gmock/gmock.h; do
     mkdir -p "$work/include/$(dirname "$header")"
     touch "$work/include/$header"
   done
