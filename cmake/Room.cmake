@@ -46,10 +46,9 @@ function(tanren_test name)
                                              ${test_DEFINE})
   if(NOT test_TORCH_FREE)
     target_link_libraries(${name} PRIVATE libtorch)
-    target_precompile_headers(${name} REUSE_FROM tanren_pch)
+    target_precompile_headers(${name} REUSE_FROM ${TANREN_TEST_PCH})
   endif()
-  # A third of a test's compile time is the optimizer's.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${name} PRIVATE ${TANREN_TEST_OPTIONS})
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
   set(timeout 600)
   if(TANREN_SANITIZE) # three to five times slower

@@ -1,4 +1,5 @@
 # Stops where toml++ is missing or of a version whose inner names tanren/config/toml.h does not know.
+# TANREN_TOML_HPP: 1 where its inner headers end in .hpp, else 0.
 find_path(TANREN_TOML_INCLUDE toml++/toml.h)
 mark_as_advanced(TANREN_TOML_INCLUDE)
 if(NOT TANREN_TOML_INCLUDE)
@@ -14,4 +15,8 @@ endif()
 if(NOT toml_version MATCHES "^3\\.[34]\\.")
   message(FATAL_ERROR "toml++ ${toml_version} in ${TANREN_TOML_INCLUDE}: tanren builds with 3.3 and "
                       "3.4; name another with -DTANREN_TOML_INCLUDE=<folder>")
+endif()
+set(TANREN_TOML_HPP 0)
+if(toml_version_header MATCHES "\\.hpp$")
+  set(TANREN_TOML_HPP 1)
 endif()

@@ -24,7 +24,11 @@ for file in bin/tanren include/tanren/tanren.h include/tanren/cli.h lib/cmake/ta
   [ -s "moved/$file" ] || fail "$file is missing"
 done
 [ -z "$(find moved/include -name '*test*')" ] || fail "test headers are installed"
-if grep -rnF -e "$source" -e "$build" -e "$libtorch" moved/lib/cmake moved/include; then
+for folder in "$source" "$build" "$libtorch"; do # not "/tanren" in "${prefix}/tanren/…"
+  # shellcheck disable=SC2016
+  printf '%s\n' "(^|-[IL]|[^]})[:alnum:]_./-])$(sed 's/[][\\.*^$+?(){}|]/\\&/g' <<< "$folder")(/|[^[:alnum:]_.-]|\$)"
+done > folders
+if grep -rnE -f folders moved/lib/cmake moved/include; then
   fail "the package names a folder of this machine"
 fi
 

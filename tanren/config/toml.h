@@ -20,7 +20,14 @@ class TomlFault : public std::runtime_error {
 }  // namespace tanren
 
 // clang-format off: the order is the point
-#if __has_include(<toml++/impl/preprocessor.hpp>)  // 3.4
+#ifndef TANREN_TOML_HPP  // cmake/Toml.cmake knows it; a look could find another toml++
+#if __has_include(<toml++/impl/preprocessor.hpp>)
+#define TANREN_TOML_HPP 1
+#else
+#define TANREN_TOML_HPP 0
+#endif
+#endif
+#if TANREN_TOML_HPP  // 3.4
 #define TANREN_TOML_INNER(name) <toml++/impl/name.hpp>
 #else  // 3.3
 #define TANREN_TOML_INNER(name) <toml++/impl/name.h>
