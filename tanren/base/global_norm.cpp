@@ -2,10 +2,10 @@
 
 #include "tanren/base/dry_scope.h"
 #include "tanren/base/operator_record.h"
+#include "tanren/base/parallel_for.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ double sum_of_squares(const at::Tensor& gradient, bool wide) {
       at::kHalf, at::kBFloat16, values.scalar_type(), "global_norm", [&] {
         using Narrow = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
         const auto* first = values.const_data_ptr<scalar_t>();
-        at::parallel_for(0, static_cast<int64_t>(sums.size()), 1, [&](int64_t from, int64_t to) {
+        parallel_for(0, static_cast<int64_t>(sums.size()), 1, [&](int64_t from, int64_t to) {
           for (int64_t i = from; i < to; ++i) {
             const int64_t length = std::min(kChunk, size - i * kChunk);
             sums[static_cast<size_t>(i)] = wide

@@ -1,8 +1,7 @@
 #include "tanren/ops/batch_norm_kernel.h"
 
+#include "tanren/base/parallel_for.h"
 #include "tanren/ops/bfloat_bits.h"
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <vector>
@@ -161,7 +160,7 @@ template <typename F>
 void for_each_block(int64_t rows, int64_t channels, const F& work) {
   const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
   const int64_t grain = std::max<int64_t>(1, kGrainValues / (kBlockRows * channels));
-  at::parallel_for(0, blocks, grain, [&](int64_t begin, int64_t end) {
+  parallel_for(0, blocks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * kBlockRows;
       work(block, first, std::min(kBlockRows, rows - first));

@@ -3,6 +3,7 @@
 #include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/base/operator_record.h"
+#include "tanren/base/parallel_for.h"
 #include "tanren/ops/attention_bf16.h"
 #include "tanren/ops/attention_kernel.h"
 #include "tanren/ops/block_gemm.h"
@@ -11,7 +12,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -28,7 +28,7 @@ namespace {
 
 constexpr int64_t kBlockRows = 128;
 
-// In a thread of at::parallel_for: plain kernels, no graph, no casts.
+// Plain kernels: no graph, no casts.
 struct PlainKernelScope {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
@@ -168,23 +168,15 @@ class BlockedAttention {
     return {unit / call_.num_heads, unit % call_.num_heads, q.size(2) / call_.num_heads};
   }
 
+  // In turn: each product of torch uses the threads.
   template <typename F>
   void for_each_head(const at::Tensor& q, const F& work) const {
     const int64_t num_heads = q.size(0) * call_.num_heads;
-    if (is_dry(q)) {  // what all threads hold while one of them works
-      const PlainKernelScope plain;
-      std::vector<Scratch> all;
-      for (int64_t i = 0; i < std::min<int64_t>(at::get_num_threads(), num_heads); ++i) {
-        all.emplace_back(q, q.size(1));
-      }
-      if (!all.empty()) work(head_at(q, 0), all.front());
-      return;
-    }
-    at::parallel_for(0, num_heads, 1, [&](int64_t begin, int64_t end) {
-      const PlainKernelScope plain;
-      const Scratch scratch(q, q.size(1));
-      for (int64_t unit = begin; unit < end; ++unit) work(head_at(q, unit), scratch);
-    });
+    if (num_heads == 0) return;
+    const PlainKernelScope plain;
+    const Scratch scratch(q, q.size(1));
+    const int64_t seen = is_dry(q) ? 1 : num_heads;  // all need the same memory
+    for (int64_t unit = 0; unit < seen; ++unit) work(head_at(q, unit), scratch);
   }
 
   bool by_blocks(const Parts& parts) const {
@@ -200,7 +192,7 @@ class BlockedAttention {
   template <typename F>
   void for_each_block_head(const at::Tensor& q, const F& work) const {
     if (is_dry(q)) return;
-    at::parallel_for(0, q.size(0) * call_.num_heads, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, q.size(0) * call_.num_heads, 1, [&](int64_t begin, int64_t end) {
       Bf16Attention attention(q.size(1), q.size(2) / call_.num_heads, kBlockRows, call_.causal);
       for (int64_t unit = begin; unit < end; ++unit) work(attention, head_at(q, unit));
       end_block_gemm();

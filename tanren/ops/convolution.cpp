@@ -2,10 +2,10 @@
 
 #include "tanren/base/dry_scope.h"
 #include "tanren/base/operator_record.h"
+#include "tanren/base/parallel_for.h"
 #include "tanren/ops/image_columns.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -60,9 +60,8 @@ at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& x,
     const OperatorRecord record("tanren::image_columns", x, columns);
     const auto* from = x.const_data_ptr<c10::BFloat16>();
     auto* to = columns.mutable_data_ptr<c10::BFloat16>();
-    at::parallel_for(0, x.size(0) * patches.out_height, 1, [&](int64_t begin, int64_t end) {
-      image_columns(patches, from, begin, end, to);
-    });
+    parallel_for(0, x.size(0) * patches.out_height, 1,
+                 [&](int64_t begin, int64_t end) { image_columns(patches, from, begin, end, to); });
   }
   return at::mm(as_rows(gradient).t(), columns)
       .view({out, kernel, kernel, in})

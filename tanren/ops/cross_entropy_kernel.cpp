@@ -1,8 +1,7 @@
 #include "tanren/ops/cross_entropy_kernel.h"
 
+#include "tanren/base/parallel_for.h"
 #include "tanren/ops/rows.h"
-
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
@@ -43,7 +42,7 @@ void for_each_piece(const T* row, int64_t classes, Acc* memory, const F& work) {
 template <typename T, typename Acc>
 void cross_entropy_rows(const T* logits, const int64_t* labels, int64_t rows, int64_t classes,
                         Acc* maxima, Acc* sums, Acc* losses) {
-  at::parallel_for(0, rows, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, rows, 1, [&](int64_t begin, int64_t end) {
     alignas(64) Acc piece[kPiece];
     for (int64_t r = begin; r < end; ++r) {
       maxima[r] = sums[r] = losses[r] = 0;
@@ -70,7 +69,7 @@ void cross_entropy_rows(const T* logits, const int64_t* labels, int64_t rows, in
 template <typename T, typename Acc>
 void cross_entropy_gradient(const T* logits, const int64_t* labels, const Acc* maxima,
                             const Acc* sums, Acc seed, int64_t rows, int64_t classes, T* gradient) {
-  at::parallel_for(0, rows, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, rows, 1, [&](int64_t begin, int64_t end) {
     alignas(64) Acc piece[kPiece];
     for (int64_t r = begin; r < end; ++r) {
       T* to = gradient + r * classes;

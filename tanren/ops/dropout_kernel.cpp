@@ -1,8 +1,8 @@
 #include "tanren/ops/dropout_kernel.h"
 
+#include "tanren/base/parallel_for.h"
 #include "tanren/ops/philox_group.h"
 
-#include <ATen/Parallel.h>
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
@@ -21,7 +21,7 @@ template <typename Write>
 void for_each_group(const DropoutDraw& draw, const Write& write) {
   const DrawGroup draw_group = best_draw_group();
   const int64_t units = (draw.sample_size + kChunk - 1) / kChunk;
-  at::parallel_for(0, draw.samples * units, kGrain, [&](int64_t first, int64_t last) {
+  parallel_for(0, draw.samples * units, kGrain, [&](int64_t first, int64_t last) {
     alignas(64) uint32_t values[kGroup];
     for (int64_t unit = first; unit < last; ++unit) {
       const int64_t sample = unit / units;
@@ -87,7 +87,7 @@ template <typename T, typename R>
 void add_dropout_gradient(int64_t count, double scale, const R* gradient, const bool* mask,
                           T* out) {
   const auto factor = static_cast<R>(scale);
-  at::parallel_for(0, count, 32 * kChunk, [=](int64_t begin, int64_t end) {
+  parallel_for(0, count, 32 * kChunk, [=](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       out[i] = static_cast<T>(gradient[i] * (mask[i] ? factor : R{0}));
     }

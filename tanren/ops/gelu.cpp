@@ -2,10 +2,10 @@
 
 #include "tanren/base/dry_scope.h"
 #include "tanren/base/operator_record.h"
+#include "tanren/base/parallel_for.h"
 #include "tanren/ops/rows.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -24,7 +24,7 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
     const OperatorRecord record("tanren::gelu", x, y);
     const auto* from = x.const_data_ptr<c10::BFloat16>();
     auto* to = y.mutable_data_ptr<c10::BFloat16>();
-    at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
       gelu_tanh_row(from + begin, end - begin, to + begin);
     });
     return y;
@@ -41,7 +41,7 @@ class GeluFunction : public torch::autograd::Function<GeluFunction> {
     const auto* at_x = x.const_data_ptr<c10::BFloat16>();
     const auto* from = gradient.const_data_ptr<c10::BFloat16>();
     auto* to = result.mutable_data_ptr<c10::BFloat16>();
-    at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
       gelu_tanh_gradient_row(at_x + begin, from + begin, end - begin, to + begin);
     });
     return {result};

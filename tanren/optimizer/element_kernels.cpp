@@ -1,6 +1,5 @@
 #include "tanren/optimizer/element_kernels.h"
-
-#include <ATen/Parallel.h>
+#include "tanren/base/parallel_for.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +12,7 @@ constexpr int64_t kGrain = 1 << 14;  // elements below which one thread is faste
 // Runs body(begin, end) over pieces of [0, count).
 template <typename Body>
 void over(int64_t count, const Body& body) {
-  at::parallel_for(0, count, kGrain, body);
+  parallel_for(0, count, kGrain, body);
 }
 
 template <bool kHasMomentum, bool kIsCentered, typename T>

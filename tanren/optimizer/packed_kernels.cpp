@@ -1,8 +1,7 @@
 #include "tanren/optimizer/packed_kernels.h"
 
 #include "tanren/base/eight_bit.h"
-
-#include <ATen/Parallel.h>
+#include "tanren/base/parallel_for.h"
 
 #include <algorithm>
 #include <array>
@@ -68,7 +67,7 @@ void packed_moment_elements(const PackedElements& e, const MomentNumbers& number
   const MomentUpdate update(numbers);
   const EightBitBook &signed_book = eight_bit_book(true), &unsigned_book = eight_bit_book(false);
   const int64_t blocks = (e.count + kPackedBlock - 1) / kPackedBlock;
-  at::parallel_for(0, blocks, kBlockGrain, [&](int64_t first_block, int64_t last_block) {
+  parallel_for(0, blocks, kBlockGrain, [&](int64_t first_block, int64_t last_block) {
     alignas(64) std::array<float, kPackedBlock> first, second;
     for (int64_t block = first_block; block < last_block; ++block) {
       const int64_t begin = block * kPackedBlock;
@@ -93,7 +92,7 @@ void packed_moment_elements(const PackedElements& e, const MomentNumbers& number
 
 void half_moment_elements(const HalfElements& e, const MomentNumbers& numbers) {
   const MomentUpdate update(numbers);
-  at::parallel_for(0, e.count, 1 << 14, [&](int64_t begin, int64_t end) {
+  parallel_for(0, e.count, 1 << 14, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       float first = from_half(e.first[i]), second = from_half(e.second[i]);
       update(e.parameter[i], e.gradient[i], first, second);
