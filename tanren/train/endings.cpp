@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
+#include "tanren/base/log.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/comm/exchange.h"
@@ -104,6 +105,28 @@ void rethrow_with(const std::string& more) {
     std::throw_with_nested(MemoryError(error.what() + more));
   } catch (...) {
     std::throw_with_nested(RunError(line_of_current() + more));
+  }
+}
+
+void told_to_sink(const std::function<void()>& telling) {
+  try {
+    telling();
+  } catch (const Error&) {  // in our words already
+    throw;
+  } catch (...) {
+    std::throw_with_nested(
+        RunError("[metrics] a sink failed: " + line_of_current() + "; mend it, or leave it out"));
+  }
+}
+
+void flush_for_checkpoint(Sink& sink) {
+  try {
+    sink.flush();
+  } catch (const Error&) {
+    throw;
+  } catch (...) {
+    log("[metrics] a sink failed in flush: " + line_of_current() +
+        "; the checkpoint is written without it");
   }
 }
 

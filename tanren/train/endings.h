@@ -29,4 +29,10 @@ std::string last_checkpoint_text(const std::filesystem::path& checkpoints);
 // To be called while an exception is handled: throws one of its kind with `more` behind its line.
 [[noreturn]] void rethrow_with(const std::string& more);
 
+// Tells a sink; what one of a user throws becomes a RunError that says so.
+void told_to_sink(const std::function<void()>& telling);
+// Before a checkpoint, which stands on a log that is whole: our errors end it. What a sink of a user
+// throws is logged, and costs no state.
+void flush_for_checkpoint(Sink& sink);
+
 }  // namespace tanren

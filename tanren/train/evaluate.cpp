@@ -12,6 +12,7 @@
 #include "tanren/train/eval_mode_scope.h"
 #include "tanren/train/evaluation_sums.h"
 #include "tanren/train/explained.h"
+#include "tanren/train/judgement.h"
 #include "tanren/train/step_error.h"
 #include "tanren/train/train_step.h"
 #include "tanren/train/undo.h"
@@ -21,7 +22,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -119,33 +119,6 @@ void check_counts(const Terms& terms, const Counts& counts) {
                   "; let the dataset's collate count it");
 }
 
-// What predict may draw and change, put back where an evaluation comes to nothing: a run that goes on
-// makes it anew. More than one rank seed torch's generators anew in each update.
-class Untouched {
- public:
-  Untouched(const RunState& run, const Parts& parts) : run_(run) {
-    for (const auto& phase : run.phases) {
-      undos_.emplace_back(phase, /*with_generators=*/parts.parallel->alone());
-    }
-  }
-  void restore() const {
-    for (size_t i = 0; i < undos_.size(); ++i) undos_[i].restore_all(run_.phases[i]);
-  }
-
- private:
-  const RunState& run_;
-  std::vector<Undo> undos_;
-};
-
-// A device that failed may refuse it; the error is the news.
-void restore_after_error(const Untouched& before) {
-  try {
-    before.restore();
-  } catch (const std::exception&) {
-    return;
-  }
-}
-
 // What an evaluation has come to, also when it throws.
 struct Progress {
   int64_t samples = 0;  // that are done
@@ -240,24 +213,14 @@ std::optional<EvaluationReport> evaluate_explained(const RunState& run, const Pa
   };
   EvaluationReport report;
   MemoryState memory;
-  std::optional<Untouched> before;
-  if (may_stop) before.emplace(run, parts);
-  try {
-    explained({.name = "evaluation",
-               .dataset = dataset,
-               .classes = run.task.classes,
-               .microbatch = batch_size,
-               .next_batch = batches_so_far},
-              parts.recovery->gauge(), memory,
-              [&] { report = evaluate_all(run, parts, dataset, may_stop, progress); });
-  } catch (...) {
-    if (before) restore_after_error(*before);
-    throw;
-  }
-  if (progress.is_stopped) {
-    before->restore();
-    return std::nullopt;
-  }
+  explained({.name = "evaluation",
+             .dataset = dataset,
+             .classes = run.task.classes,
+             .microbatch = batch_size,
+             .next_batch = batches_so_far},
+            parts.recovery->gauge(), memory,
+            [&] { report = evaluate_all(run, parts, dataset, may_stop, progress); });
+  if (progress.is_stopped) return std::nullopt;
   const std::string& left_out = progress.left_out;
   const bool is_news = told == nullptr || left_out != *told;
   if (!left_out.empty() && is_news && parts.parallel->is_first()) {
@@ -289,7 +252,7 @@ std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, con
 void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset& dataset) {
   check_predicts(run.task);
   run.settle();
-  const Untouched before(run, parts);
+  const Untouched before(run, *parts.parallel);
   std::optional<Collated> first;
   const auto rehearse = [&] {
     const EssentialScope essential;
@@ -303,6 +266,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
     EvaluationSums sums;
     // Where memory runs out, the evaluation itself takes them in parts.
     predict(run, parts, prepared(first->batch, parts), [&](const Prediction& prediction) {
+      check_can_judge(parts.plan, !prediction.terms.empty());
       check_counts(prediction.terms, first->counts);
       sums.add(prediction.terms);
       metrics.add(prediction.outputs, prediction.targets);

@@ -28,7 +28,8 @@ struct Selection {
   // Takes a plan's metrics over: what was measured by others does not count.
   void adopt(const Plan& plan);
   // Judges an evaluation, and writes report.ends_run where it ends the run. True if its step is now
-  // among the best. ConfigError if the report lacks a metric that the plan names.
+  // among the best. ConfigError if the report lacks a metric that the plan names: then
+  // nothing is judged.
   bool judge(const Plan& plan, EvaluationReport& report);
   // Why the run ends before its length; empty: it goes on.
   std::string end_reason(const Plan& plan) const;

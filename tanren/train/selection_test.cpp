@@ -43,6 +43,11 @@ TEST(Selection, refuses_a_metric_that_the_evaluation_lacks) {
   Judged run(plan_of(1, 0));
   run.plan.best.metric = "f1";
   EXPECT_THROW(run.judge(1, 0.5), ConfigError);
+  EXPECT_EQ(run.selection.judged_step, -1) << "it is owed, not judged";
+  Judged both(plan_of(1, 1));
+  both.plan.early_stop_by.metric = "f1";
+  EXPECT_THROW(both.judge(1, 0.5), ConfigError);
+  EXPECT_TRUE(both.best_steps().empty()) << "all of it or nothing";
 }
 
 TEST(Selection, never_ranks_a_nan_and_counts_it_as_no_improvement) {

@@ -20,11 +20,11 @@
 #include "tanren/train/evaluation_sums.h"
 #include "tanren/train/explained.h"
 #include "tanren/train/finite_weights.h"
+#include "tanren/train/judgement.h"
 #include "tanren/train/memory_now.h"
 #include "tanren/train/on_ranks.h"
 #include "tanren/train/train_step.h"
-
-#include <fmt/format.h>
+#include "tanren/train/undo.h"
 
 #include <algorithm>
 #include <chrono>
@@ -84,28 +84,6 @@ void tell_remarks(const Dataset& train, int64_t epoch) {
   if (!remarks.empty()) log(remarks + " (until epoch " + std::to_string(epoch + 1) + ")");
 }
 
-// Hands an evaluation to a schedule that depends on it (reduce_on_plateau); one rank tells of it.
-void observe(RunState& run, const EvaluationReport& report, const Plan& plan, bool tells) {
-  for (auto& phase : run.phases) {
-    for (auto& objective : phase.objectives) {
-      if (!objective.plateau.is_on()) continue;
-      const auto& metric = plan.schedule.metric;
-      const auto found = std::find_if(report.values.begin(), report.values.end(),
-                                      [&](const auto& value) { return value.first == metric; });
-      if (found == report.values.end()) {
-        throw ConfigError("[schedule] the evaluation has no value '" + metric +
-                          "' (schedule.metric); take one of evaluate.metrics, or loss");
-      }
-      if (!objective.plateau.observe(found->second) || !tells) continue;
-      log(fmt::format(
-          "[schedule] no better {} within schedule.patience ({}): × {:.4g} on the learning rate "
-          "from "
-          "update {} on",
-          metric, plan.schedule.patience, objective.plateau.scale(), objective.step + 1));
-    }
-  }
-}
-
 bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
 
 // Whether the state that goes on from here depends on this step's evaluation.
@@ -123,7 +101,7 @@ bool writes_together(const Parts& parts) {
 
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const Surroundings& surroundings, int64_t spared) {
-  for (Sink* sink : surroundings.sinks) sink->flush();
+  for (Sink* sink : surroundings.sinks) flush_for_checkpoint(*sink);
   Snapshot snapshot;
   snapshot.model.tensors = run.model_tensors();
   snapshot.optimizer = run.optimizer_state();
@@ -176,7 +154,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     incident.recent_peaks.assign(peaks.begin(), peaks.end());
     log("[memory] step " + std::to_string(incident.step) + rank_text(parts) + ": " +
         incident_text(incident));
-    for (Sink* sink : surroundings.sinks) sink->incident(incident);
+    for (Sink* sink : surroundings.sinks) told_to_sink([&] { sink->incident(incident); });
     if (given.incident) given.incident(incident);
   };
   const auto& plan = parts.plan;
@@ -188,7 +166,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     result.checkpoint = *latest;
   }
   const auto tell = [&](const auto& report, auto method) {
-    for (Sink* sink : surroundings.sinks) (sink->*method)(report);
+    for (Sink* sink : surroundings.sinks) told_to_sink([&] { (sink->*method)(report); });
   };
   const bool estimates = plan.average.buffers == AverageBuffers::estimate && plan.average.evaluate;
   // False where a stop was requested.
@@ -196,7 +174,11 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     return !estimates || estimate_statistics(run, parts, surroundings.train);
   };
   const bool is_first = parts.parallel->is_first();
-  int64_t saved_at = -1;  // attempt of the state that the last checkpoint has
+  // Attempt and judged step of the state that the last checkpoint has.
+  int64_t saved_at = -1, saved_judged = -1;
+  const auto is_saved = [&] {
+    return saved_at == run.attempt && saved_judged == run.selection.judged_step;
+  };
   std::map<std::string, Values> values_at_start;
   const auto has_ruined_weights = [&] { return is_ruined(values_at_start, worst_values(run)); };
   const auto write = [&](int64_t spared) {
@@ -214,6 +196,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   const auto checkpoint = [&](int64_t spared = 0) {
     write(spared);
     saved_at = run.attempt;  // on every rank, as some do together what follows from it
+    saved_judged = run.selection.judged_step;
   };
   // Before an error that every rank meets ends the run. Why nothing could be written; empty: it is.
   // In steps, as each may fail on one rank alone, and the last is an exchange.
@@ -232,7 +215,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   // Before an error that may be of this rank alone: no exchange. Why the state of the last update could not
   // be written; empty: it is, or there is none.
   const auto keep_state = [&]() -> std::string {
-    const bool is_new = result.session_attempts > 0 && saved_at != run.attempt;
+    const bool is_new = result.session_attempts > 0 && !is_saved();
     if (!is_new || run.applying || writes_together(parts)) return "";
     try {
       if (has_ruined_weights()) return kRuinedWeights;
@@ -242,50 +225,58 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
       return line_of_current();
     }
   };
+  // As rank 0 writes them, it knows which is the last.
+  const auto last_saved = [&] {
+    return is_first ? last_checkpoint_text(surroundings.checkpoints) : "";
+  };
   // What ends a run of one rank costs no trained step. Of several some may be amid an update.
   const auto saved_before_error = [&](const std::string& where, const auto& work) {
     try {
       return work();
     } catch (...) {
       const std::string unsaved = parts.parallel->alone() ? keep_state() : "";
-      rethrow_with(where + unsaved_text(unsaved) + last_checkpoint_text(surroundings.checkpoints));
+      rethrow_with(where + unsaved_text(unsaved) + last_saved());
     }
   };
   run.selection.adopt(plan);
   int64_t evaluated_at = -1;  // a step
   std::string left_out;       // of evaluations, as the log told it
   bool among_best = false;    // this step is now, which makes it a checkpoint
-  // All ranks are behind the same update.
-  const auto evaluated = [&]() -> std::optional<EvaluationReport> {
+  // All ranks are behind the same update. False where a stop was requested: then it is owed, as it is
+  // behind an error, and no trace of it is left.
+  const auto evaluation = [&] {
+    const Untouched before(run, *parts.parallel);
+    const bool is_news = run.selection.judged_step != run.step();  // else it is in the log
+    std::optional<EvaluationReport> report;
     try {
-      if (!estimate()) return std::nullopt;
-      return evaluate_unless_stopped(run, parts, *surroundings.eval, &left_out);
+      reseed(run, *parts.parallel, Draws::evaluation);
+      if (estimate()) {
+        report = evaluate_unless_stopped(run, parts, *surroundings.eval, &left_out);
+      }
+      if (report) among_best = judge(run, plan, *report, is_first);
     } catch (const NothingToEvaluate&) {  // every rank meets it
-      const std::string unsaved = saved_at == run.attempt ? "" : save_last();
-      rethrow_with(unsaved_text(unsaved) + last_checkpoint_text(surroundings.checkpoints));
+      before.restore_after_error();
+      const std::string unsaved = is_saved() ? "" : save_last();
+      rethrow_with(unsaved_text(unsaved) + last_saved());
     } catch (...) {
-      const int64_t saved_before = saved_at;
+      before.restore_after_error();
+      const auto last = result.checkpoint;
       const std::string unsaved = keep_state();
-      if (is_first && saved_at != saved_before) {
+      if (result.checkpoint != last) {
         log("[train] step " + to_text(run.step()) + " is saved; its evaluation failed and is owed");
       }
-      rethrow_with(unsaved_text(unsaved) + last_checkpoint_text(surroundings.checkpoints));
+      rethrow_with(unsaved_text(unsaved) + last_saved());
     }
-  };
-  // False where a stop was requested: the evaluation is owed.
-  const auto evaluation = [&] {
-    auto report = evaluated();
     trim_cpu_memory();  // its batches are larger, or smaller, than the steps'
-    if (!report) return false;
+    if (!report) {
+      before.restore();
+      return false;
+    }
     evaluated_at = run.step();
-    const bool is_news = run.selection.judged_step != run.step();  // else it is in the log
-    among_best = run.selection.judge(plan, *report);
-    if (is_news) tell(*report, &Sink::evaluation);
-    if (is_news && due(plan.evaluate.every, run.step())) observe(run, *report, plan, is_first);
+    if (is_news) saved_before_error("", [&] { tell(*report, &Sink::evaluation); });
     result.evaluation = std::move(*report);
     return true;
   };
-
   begin_alike(run, parts);
   values_at_start = worst_values(run);
   if (surroundings.eval != nullptr && !finished(run, plan)) {
@@ -300,13 +291,17 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   int64_t seen_epoch = -1;
   int64_t uncounted = 0;  // batches in a row of this epoch that counted nothing
   while (!finished(run, plan)) {
-    among_best = false;
-    if (surroundings.eval != nullptr && owes_evaluation(run, plan) && !evaluation()) {
-      result.ending = Ending::interrupted;
-      break;
+    const bool is_due = due(plan.checkpoint.every, run.step());
+    if (applied && is_due) checkpoint();  // first: whatever comes of an evaluation
+    applied = among_best = false;
+    if (surroundings.eval != nullptr && owes_evaluation(run, plan)) {
+      if (!evaluation()) {
+        result.ending = Ending::interrupted;
+        break;
+      }
+      const bool decides = estimates || evaluations_decide(plan);
+      if (among_best || (decides && is_due)) checkpoint();
     }
-    if (among_best || (applied && due(plan.checkpoint.every, run.step()))) checkpoint();
-    applied = false;
     if (finished(run, plan)) break;  // by that evaluation
     if (parts.parallel->alone() ? parts.stop_requested() : stop_agreed) {
       result.ending = Ending::interrupted;
@@ -320,7 +315,9 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     const int64_t reads = num_device_reads();
     const GlobalBatch batch =
         saved_before_error(where_of_batch(run, parts), [&] { return batches.next(); });
-    if (batch.epoch > seen_epoch && seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
+    if (batch.epoch > seen_epoch && seen_epoch >= 0) {
+      saved_before_error("", [&] { tell_remarks(surroundings.train, seen_epoch); });
+    }
     if (batch.epoch != seen_epoch) uncounted = 0;
     seen_epoch = batch.epoch;
     const int64_t step_before = run.step();
@@ -344,7 +341,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     result.session_samples += report->samples;
     result.session_tokens += report->tokens;
     if (result.session_attempts == 1) result.first_step_seconds = seconds_since(start);
-    tell(*report, &Sink::step);
+    saved_before_error("", [&] { tell(*report, &Sink::step); });
     for (const auto& objective : report->objectives) {
       if (objective.verdict.action == Action::halt) {
         // The refused update is not in the state, and its batch is behind it.
@@ -367,12 +364,14 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     result.last = std::move(report);
     if (applied) check_weights(run, parts);
   }
-  if (seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
   if (sum_over_ranks(parts, has_ruined_weights() ? 1 : 0) > 0) {
     end_with_ruined_weights(run, plan, surroundings.checkpoints);
   }
   // First of all: whatever comes of an evaluation, the training is not lost.
-  if (saved_at != run.attempt) checkpoint();
+  if (!is_saved()) checkpoint();
+  if (seen_epoch >= 0) {
+    saved_before_error("", [&] { tell_remarks(surroundings.train, seen_epoch); });
+  }
   if (result.ending == Ending::finished) {
     const int64_t judged = run.selection.judged_step;
     const bool evaluates = surroundings.eval != nullptr && evaluated_at != run.step();
@@ -382,7 +381,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (is_done && (estimates || is_decided)) checkpoint();
     result.reason = run.selection.end_reason(plan);
   }
-  for (Sink* sink : surroundings.sinks) sink->flush();
+  for (Sink* sink : surroundings.sinks) told_to_sink([&] { sink->flush(); });
   trim_cpu_memory();
   result.growth = growth.warning();
   result.recoveries = parts.recovery->num_failures();

@@ -3,11 +3,15 @@
 #include "tests/own/own_program.h"
 
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/run/run.h"
+#include "tests/support/run_log.h"
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 
 #include <chrono>
+#include <cmath>
+#include <csignal>
 #include <stdexcept>
 #include <thread>
 
@@ -15,7 +19,7 @@ namespace tanren::testing {
 namespace {
 
 // All that an error on the way could leave a trace in: batch norm's statistics, a buffer that predict
-// counts in, and torch's own generator, from which the dropout draws.
+// counts in, and torch's own generator, from which every forward draws.
 class FragileNet : public torch::nn::Module {
  public:
   FragileNet()
@@ -25,6 +29,7 @@ class FragileNet : public torch::nn::Module {
     seen_ = register_buffer("seen", at::zeros({}));
   }
   at::Tensor forward(const at::Tensor& x) {
+    if (!is_dry(x)) drawn_ = at::rand({});
     return head_(at::dropout(at::relu(norm_(body_(x))), 0.4, is_training()));
   }
   // With a draw and a trace of its own.
@@ -37,7 +42,7 @@ class FragileNet : public torch::nn::Module {
   torch::nn::Linear body_;
   torch::nn::BatchNorm1d norm_;
   torch::nn::Linear head_;
-  at::Tensor seen_;
+  at::Tensor seen_, drawn_;
 };
 
 Task fragile_task(const ModelOptions& options, const DataInfo& info) {
@@ -61,19 +66,28 @@ Snapshot checkpoint_of(const OwnProgram& program, int64_t step) {
   return read_checkpoint(program.run() / "checkpoints" / ("step-" + std::to_string(step)));
 }
 
-// Weights, buffers, the optimizer's state, counters and the generator, bitwise.
+bool same_value(const Value& a, const Value& b) {
+  const auto* one = std::get_if<double>(&a);
+  const auto* other = std::get_if<double>(&b);
+  return a == b || (one != nullptr && other != nullptr && std::isnan(*one) && std::isnan(*other));
+}
+
+// Weights, their averages, buffers, the optimizer's state, counters and the generator, bitwise; of what
+// evaluations decided all but whether this step is judged, and by what.
 void expect_same_state(const OwnProgram& a, const OwnProgram& b, int64_t step) {
   ASSERT_TRUE(a.has_checkpoint(step) && b.has_checkpoint(step));
   const Snapshot one = checkpoint_of(a, step), other = checkpoint_of(b, step);
-  for (const auto part : {&Snapshot::model, &Snapshot::optimizer, &Snapshot::run}) {
+  for (const auto part :
+       {&Snapshot::model, &Snapshot::optimizer, &Snapshot::average, &Snapshot::run}) {
     ASSERT_EQ((one.*part).tensors.size(), (other.*part).tensors.size());
     for (const auto& [name, tensor] : (one.*part).tensors) {
       EXPECT_TRUE(at::equal(tensor, (other.*part).tensors.at(name))) << name;
     }
   }
-  for (const char* counter : {"attempt", "epoch", "consumed"}) {
-    ASSERT_EQ(one.run.values.count(counter), 1U) << counter;
-    EXPECT_EQ(one.run.values.at(counter), other.run.values.at(counter)) << counter;
+  for (const auto& [name, value] : one.run.values) {
+    if (name.ends_with("judged_step") || name.ends_with("_by")) continue;
+    ASSERT_EQ(other.run.values.count(name), 1U) << name;
+    EXPECT_TRUE(same_value(value, other.run.values.at(name))) << name;
   }
 }
 
@@ -151,34 +165,194 @@ TEST(OwnRehearsal, shows_data_that_no_evaluation_can_read) {
 }
 
 TEST(OwnErrors, in_the_last_evaluation_cost_that_evaluation_alone) {
-  OwnProgram whole, cut;
+  OwnProgram whole, plain, cut;
   whole.evaluates = cut.evaluates = true;
   train(whole);
-  cut.factory = before_predict(failing_from(2), fragile_task);  // the first is the rehearsal
-  EXPECT_EQ(cut.go("run"), 1);
+  train(plain);
+  // The third of the last evaluation's batches: predict has drawn and counted by then.
+  cut.factory = before_predict(failing_from(4), fragile_task);  // the first is the rehearsal
+  EXPECT_EQ(cut.go("run", {"--set", "evaluate.batch=4"}), 1);
   TANREN_EXPECT_CONTAINS(cut.err, "[train] evaluation (4 samples");
   TANREN_EXPECT_CONTAINS(cut.err, "it failed");
   TANREN_EXPECT_CONTAINS(cut.err, "; last checkpoint: ");
   TANREN_EXPECT_CONTAINS(cut.err, "step-4");
   cut.expect_one_line();
-  expect_same_state(whole, cut, 4);
+  expect_same_state(plain, cut, 4);
   train(cut);  // mended
   expect_same_state(whole, cut, 4);
+  expect_same_log(whole.run(), cut.run());
   EXPECT_EQ(cut.attempts(), 4);
 }
 
-TEST(OwnErrors, in_an_evaluation_on_the_way_leave_a_checkpoint_of_that_step) {
+// The signal comes in the call of this number.
+OwnHook stopping_at(int64_t call) {
+  return [call, calls = std::make_shared<int64_t>(0)](const Batch&) {
+    if (++*calls == call) std::raise(SIGTERM);
+  };
+}
+
+// Averaged weights whose statistics are estimated before each evaluation.
+std::vector<std::string> averaging(std::vector<std::string> more = {}) {
+  for (const char* key : {"average.kind=swa", "average.start=1", "evaluate.every=2",
+                          "evaluate.batch=4", "average.buffers=estimate"}) {
+    more.insert(more.end(), {"--set", key});
+  }
+  return more;
+}
+
+// Issue 22: what the estimate and the first batches had drawn went into the checkpoint.
+TEST(OwnErrors, and_stops_in_an_evaluation_on_the_way_leave_no_trace_of_it) {
+  const std::vector<std::vector<std::string>> kinds{
+      {},
+      {"--set", "checkpoint.every=2"},
+      {"--set", "checkpoint.best=1"},
+      {"--set", "early_stop.patience=3"},
+      {"--set", "schedule.kind=reduce_on_plateau", "--set", "schedule.patience=1"},
+      {"--set", "metrics.tensorboard=true"}};
+  for (const auto& kind : kinds) {
+    const std::string which = kind.empty() ? "" : kind.back();
+    OwnProgram whole;
+    whole.evaluates = true;
+    whole.factory = fragile_task;
+    ASSERT_EQ(whole.go("run", averaging(kind)), 0) << which << whole.err;
+    for (const bool stops : {false, true}) {
+      OwnProgram cut;
+      cut.evaluates = true;
+      cut.factory = before_predict(stops ? stopping_at(4) : failing_from(4), fragile_task);
+      EXPECT_EQ(cut.go("run", averaging(kind)), stops ? 130 : 1) << which << cut.err;
+      if (!stops) TANREN_EXPECT_CONTAINS(cut.err, "step-2");
+      ASSERT_TRUE(cut.has_checkpoint(2)) << which;
+      EXPECT_EQ(cut.attempts(), 2) << which;
+      cut.factory = fragile_task;
+      EXPECT_EQ(cut.go("run", averaging(kind)), 0) << which << cut.err;
+      expect_same_state(whole, cut, 4);
+      expect_same_log(whole.run(), cut.run());
+    }
+  }
+}
+
+// The second batch of the estimate behind the second step, before which forward was called four times.
+TEST(OwnErrors, in_an_estimate_of_statistics_leave_no_trace_of_it_either) {
   OwnProgram whole, cut;
   whole.evaluates = cut.evaluates = true;
   whole.factory = fragile_task;
-  ASSERT_EQ(whole.go("run", {"--set", "evaluate.every=2"}), 0) << whole.err;
-  cut.factory = before_predict(failing_from(2), fragile_task);
-  EXPECT_EQ(cut.go("run", {"--set", "evaluate.every=2"}), 1);
-  TANREN_EXPECT_CONTAINS(cut.err, "step-2");
+  ASSERT_EQ(whole.go("run", averaging()), 0) << whole.err;
+  cut.factory = before_forward(failing_from(6), fragile_task);
+  EXPECT_EQ(cut.go("run", averaging()), 1) << cut.err;
+  TANREN_EXPECT_CONTAINS(cut.err, "[train] estimate of batch norm's statistics (4 samples");
   ASSERT_TRUE(cut.has_checkpoint(2));
   cut.factory = fragile_task;
-  EXPECT_EQ(cut.go("run", {"--set", "evaluate.every=2"}), 0) << cut.err;
-  EXPECT_EQ(cut.attempts(), 4);
+  EXPECT_EQ(cut.go("run", averaging()), 0) << cut.err;
+  expect_same_state(whole, cut, 4);
+  expect_same_log(whole.run(), cut.run());
+}
+
+// Issue 22: the line of the change stood before that of the evaluation, which went with it.
+TEST(OwnErrors, in_an_evaluation_leave_a_log_with_each_line_once_whatever_is_changed_on_the_way) {
+  OwnProgram program;
+  program.evaluates = true;
+  const std::vector<std::string> every{"--set", "evaluate.every=2"};
+  program.factory = before_predict(failing_from(2), fragile_task);
+  ASSERT_EQ(program.go("run", every), 1) << program.err;
+  // The evaluation is made; nothing of the update behind it is.
+  auto changed = every;
+  changed.insert(changed.end(), {"--set", "optimizer.learning_rate=1e-4"});
+  program.factory = before_forward(stopping_at(1), fragile_task);
+  ASSERT_EQ(program.go("run", changed), 130) << program.err;
+  program.factory = fragile_task;
+  ASSERT_EQ(program.go("run", every), 0) << program.err;
+  std::vector<std::string> kinds;
+  for (const auto& line : read_log(program.run())) {
+    kinds.push_back(line.contains("attempt") ? "step" : line.contains("changed") ? "change" : "");
+  }
+  EXPECT_EQ(kinds, (std::vector<std::string>{"step", "step", "", "change", "step", "step", ""}));
+}
+
+// Issue 22: a kill in a long evaluation lost a checkpoint that was due.
+TEST(OwnErrors, in_an_evaluation_find_a_checkpoint_that_is_due_already_there) {
+  OwnProgram program;
+  program.evaluates = true;
+  bool was_there = false;
+  program.factory = before_predict(
+      [&, calls = std::make_shared<int64_t>(0)](const Batch&) {
+        if (++*calls == 2) was_there = program.has_checkpoint(2);
+      },
+      fragile_task);
+  ASSERT_EQ(program.go("run", {"--set", "evaluate.every=2", "--set", "checkpoint.every=2"}), 0)
+      << program.err;
+  EXPECT_TRUE(was_there);
+}
+
+// --- what a user's sink throws
+
+// Throws, of anything, once it is told of step `at` or of its evaluation.
+class FailingSink : public Sink {
+ public:
+  FailingSink(int64_t at, bool of_evaluation, bool in_flush = false)
+      : at_(at), of_evaluation_(of_evaluation), in_flush_(in_flush) {}
+  void step(const StepReport& report) override {
+    if (!of_evaluation_ && report.step == at_) throw 42;
+  }
+  void evaluation(const EvaluationReport& report) override {
+    if (of_evaluation_ && report.step == at_) throw 42;
+  }
+  void flush() override {
+    if (in_flush_) throw 42;
+  }
+
+ private:
+  int64_t at_;
+  bool of_evaluation_, in_flush_;
+};
+
+RunOutput run_with(const std::filesystem::path& folder, std::vector<Sink*> sinks) {
+  ModelRegistry models;
+  models.add("own", fragile_task);
+  DatasetRegistry datasets;
+  datasets.add("points", [](const SourceOptions&, const std::string&, const DataInfo*) {
+    return std::make_unique<OwnPoints>(OwnPoints::Spoil());
+  });
+  RunInput input;
+  input.folder = folder;
+  input.sinks = std::move(sinks);
+  RunConfig& config = input.config;
+  config.run.steps = 4;
+  config.run.threads = 1;
+  config.model.kind = "own";
+  config.batch.global_batch = "8";
+  config.batch.microbatch = "4";
+  config.precision.mode = "fp32";
+  config.data.workers = 0;
+  config.data.train.kind = config.data.eval.kind = "points";
+  config.evaluate.every = 2;
+  return run(input, Registry(std::move(models), std::move(datasets)));
+}
+
+TEST(OwnErrors, of_a_sink_cost_no_trained_step_and_say_what_failed) {
+  const TemporaryFolder folder;
+  run_with(folder.path() / "whole", {});
+  for (const bool of_evaluation : {false, true}) {
+    for (const int64_t step : {2, 3, 4}) {
+      if (of_evaluation && step == 3) continue;
+      const auto cut = folder.path() / ("cut" + std::to_string(2 * step + of_evaluation));
+      FailingSink sink(step, of_evaluation, /*in_flush=*/true);
+      const std::string error = error_of<RunError>([&] { run_with(cut, {&sink}); });
+      TANREN_EXPECT_CONTAINS(error, "[metrics] a sink failed: something was thrown that is no");
+      const std::string saved = "checkpoints/step-" + std::to_string(step);
+      TANREN_EXPECT_CONTAINS(error, saved);
+      EXPECT_TRUE(std::filesystem::exists(cut / saved / "COMPLETE")) << error;
+      run_with(cut, {});
+      expect_same_log(folder.path() / "whole", cut);
+    }
+  }
+}
+
+TEST(OwnErrors, of_a_sinks_flush_show_at_the_end_and_cost_no_checkpoint) {
+  const TemporaryFolder folder;
+  FailingSink sink(-1, false, /*in_flush=*/true);
+  const std::string error = error_of<RunError>([&] { run_with(folder.path() / "run", {&sink}); });
+  TANREN_EXPECT_CONTAINS(error, "[metrics] a sink failed: ");
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "run/checkpoints/step-4/COMPLETE"));
 }
 
 // The second microbatch of the third update: batch norm and the generator have moved by then.
