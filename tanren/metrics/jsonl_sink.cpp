@@ -23,7 +23,10 @@ namespace {
 
 class JsonFormat final : public ReportFormat {
  public:
+  explicit JsonFormat(std::string before_step) : before_step_(std::move(before_step)) {}
   void append(const StepReport& report, double, std::string& out) override {
+    out += before_step_;
+    before_step_.clear();
     out += json_line(report);
     out += '\n';
   }
@@ -31,6 +34,9 @@ class JsonFormat final : public ReportFormat {
     out += json_line(report);
     out += '\n';
   }
+
+ private:
+  std::string before_step_;  // lines that come with the next step
 };
 
 std::string failure(std::string_view what, const std::filesystem::path& file, int code) {
@@ -60,19 +66,24 @@ bool is_torn(const std::filesystem::path& file) {
 
 }  // namespace
 
-std::unique_ptr<Sink> make_jsonl_sink(const std::filesystem::path& file) {
+std::unique_ptr<Sink> make_jsonl_sink(const std::filesystem::path& file,
+                                      const std::vector<std::string>& before_step) {
   truncate_log(file, std::numeric_limits<int64_t>::max());
-  return make_queued_sink(std::make_unique<AppendFile>(file), make_json_format(), {});
+  std::string lines;
+  for (const std::string& line : before_step) lines += line + "\n";
+  return make_queued_sink(std::make_unique<AppendFile>(file),
+                          std::make_unique<JsonFormat>(std::move(lines)), {});
 }
 
-void append_log(const std::filesystem::path& file, const std::string& line) {
-  std::ofstream out(file, std::ios::binary | std::ios::app);
-  out << line << '\n';
-  out.close();
-  if (!out) throw RunError(failure("write", file, errno));
-}
+std::unique_ptr<ReportFormat> make_json_format() { return std::make_unique<JsonFormat>(""); }
 
-std::unique_ptr<ReportFormat> make_json_format() { return std::make_unique<JsonFormat>(); }
+bool has_line_ending(const std::filesystem::path& file, const std::string& end) {
+  std::ifstream in(file, std::ios::binary);
+  for (std::string line; std::getline(in, line);) {
+    if (line.ends_with(end)) return true;
+  }
+  return false;
+}
 
 std::optional<double> last_loss(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);

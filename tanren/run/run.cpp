@@ -41,8 +41,8 @@ namespace tanren {
 namespace {
 
 // What the run folder keeps of the run, each cut back to `state`: what came after it was lost and
-// happens again, as does the evaluation after it where the loop owes that. `changes` are those of this
-// start.
+// happens again, as does the evaluation after it where the loop owes that. `changes` are told before the
+// next attempt, unless the log has them.
 std::vector<std::unique_ptr<Sink>> make_sinks(
     const RunFolder& folder, const RunState& state, bool repeats_evaluation,
     const MetricsOptions& options, std::span<const ConfigChange> changes,
@@ -51,10 +51,13 @@ std::vector<std::unique_ptr<Sink>> make_sinks(
   std::vector<std::unique_ptr<Sink>> sinks;
   if (options.jsonl) {
     truncate_log(folder.log(), state.attempt, !repeats_evaluation);
+    std::vector<std::string> lines;
     for (const ConfigChange& change : changes) {
-      append_log(folder.log(), log_line(change, state.attempt + 1));
+      const std::string line = log_line(change, state.attempt + 1);
+      const std::string what = line.substr(line.find(','));
+      if (!has_line_ending(folder.log(), what)) lines.push_back(line);
     }
-    sinks.push_back(make_jsonl_sink(folder.log()));
+    sinks.push_back(make_jsonl_sink(folder.log(), lines));
   }
   if (options.tensorboard) {
     sinks.push_back(make_tensorboard_sink(
@@ -121,7 +124,7 @@ struct Shared {
   const RunFolder* folder = nullptr;  // of rank 0, else null
   std::optional<std::filesystem::path> checkpoint;
   Origin origin;
-  size_t num_old_changes = 0;       // of origin.changes: they are in the log
+  size_t num_old_changes = 0;       // of origin.changes: those of earlier starts
   std::function<double()> elapsed;  // seconds since the process began
 };
 
@@ -161,10 +164,13 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   const std::vector<std::string> ranks = rank_lines(parts);
   std::vector<std::unique_ptr<Sink>> own_sinks;
   if (is_first) {
+    // Those of this start, and of starts before it that made no update.
     const auto& changes = shared.origin.changes;
+    size_t untold = shared.num_old_changes;
+    while (untold > 0 && changes[untold - 1].step == state.step()) --untold;
     own_sinks = make_sinks(*shared.folder, state,
                            prepared.datasets.eval != nullptr && owes_evaluation(state, plan),
-                           plan.metrics, std::span(changes).subspan(shared.num_old_changes),
+                           plan.metrics, std::span(changes).subspan(untold),
                            {{"config", surroundings.config_toml}, {"plan", surroundings.plan_text}},
                            prepared.datasets.train->info().class_names);
     for (const auto& sink : own_sinks) surroundings.sinks.push_back(sink.get());
