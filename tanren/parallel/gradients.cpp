@@ -196,6 +196,13 @@ void Gradients::reattach() const {
   for (size_t i = 0; i < parameters_.size(); ++i) views_->take_in(parameters_[i], i);
 }
 
+int64_t Gradients::first_detached() const {
+  for (size_t i = 0; views_ && i < parameters_.size(); ++i) {
+    if (!parameters_[i].grad().is_same(views_->all[i])) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
 void Gradients::zero() {
   reattach();
   for (auto& flat : flat_) flat.zero_();

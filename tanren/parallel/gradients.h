@@ -38,6 +38,12 @@ class Gradients {
 
   // Before a window: zero in place, nothing fired.
   void zero();
+  // Every .grad is its view again; one that was set to none is 0, as whoever did so wants it. What reads
+  // gradients calls it first.
+  void reattach() const;
+  // Index of the first parameter whose .grad is not its view, as module.zero_grad() leaves it, or -1.
+  // Of transient ones always -1.
+  int64_t first_detached() const;
   // Before a microstep of it: nothing has fired in it yet.
   void begin_microstep();
   // Whether the parameter's gradient of this microstep is complete.
@@ -90,8 +96,6 @@ class Gradients {
   class Hook;
   void make_flat();
   void make_buckets();
-  // Every .grad is its view again; one that was set to none is 0, as whoever did so wants it.
-  void reattach() const;
 
   std::vector<at::Tensor> parameters_;
   Sharding sharding_;
