@@ -7,16 +7,22 @@
 
 #include <vector>
 
+#include <torch/nn/module.h>
+
 namespace tanren {
 
 // After a forward: ConfigError where there are no terms, where one that an objective wants is missing,
 // or is no floating scalar. Reads no device.
 void check_terms(const Phase& phase, const Terms& terms);
 
+// After a forward: ConfigError where it took a .grad away, which holds the sum of the window so far.
+void check_attached(const Phase& phase);
+
 // After the window: ConfigError for a term of an objective that is above 0 and has no gradient. 0 may
-// have none, as in a batch that has nothing for the term; so may a term of frozen layers beside
-// another. `sums` are those of losses.sums(), read.
-void check_graphs(const Phase& phase, const LossMeter& losses, const std::vector<double>& sums);
+// have none, as in a batch that has nothing for the term; so may a term beside another where
+// parameters of the module are frozen. `sums` are those of losses.sums(), read.
+void check_graphs(const Phase& phase, const torch::nn::Module& module, const LossMeter& losses,
+                  const std::vector<double>& sums);
 
 // After the first forward: ConfigError for parameters and buffers that the module did not have when the
 // phases were made.

@@ -3,7 +3,6 @@
 #include "tanren/accumulation/loss_meter.h"
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
-#include "tanren/base/random.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/optimizer/average.h"
@@ -13,6 +12,7 @@
 #include "tanren/train/check_terms.h"
 #include "tanren/train/freezing.h"
 #include "tanren/train/microstep.h"
+#include "tanren/train/on_ranks.h"
 #include "tanren/train/undo.h"
 #include "tanren/train/window.h"
 
@@ -42,15 +42,6 @@ bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBat
   }
   if (phase.reducer) phase.reducer->finish();
   return true;
-}
-
-// What torch's own generator draws (a user's at::dropout) differs over ranks, and is a function of
-// rank and attempt alone, so that a resumed run draws alike on any number of ranks.
-void reseed(const RunState& run, const DataParallel& parallel) {
-  // Ranks that are threads share that generator, and the plan lets nobody draw from it.
-  if (parallel.alone() || parallel.plan().backend == "threads") return;
-  at::manual_seed(random_bits(run.seed, static_cast<uint64_t>(parallel.rank()),
-                              static_cast<uint64_t>(run.attempt)));
 }
 
 // Each rank's forward saw its own samples alone, and one without samples none. Running statistics become
@@ -136,7 +127,7 @@ bool find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const G
     WindowStatus window;
     try {
       done = accumulate(phase, run, parts, batch, losses);
-      if (done) window = measure_window(phase, parts, batch, losses);
+      if (done) window = measure_window(phase, *run.task.module, parts, batch, losses);
     } catch (...) {  // as below
       undo_after_error(undo, phase);
       give_up();
@@ -229,7 +220,7 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
   thaw(run, parts.plan.freeze, /*tells=*/parts.parallel->is_first(),
        parts.parallel->alone() ? nullptr : &parts.parallel->communicator());
   connect_reducer(phase, *parts.parallel);
-  reseed(run, *parts.parallel);
+  reseed(run, *parts.parallel, Draws::update);
   if (!parts.plan.parallel.overlap || !phase.spec.forward_on_one_thread) run.settle();
   if (!find_initial_scale(phase, run, parts, batch)) return std::nullopt;
   // One rank may stop within the window, which memory may split; more of them seed torch's anew.
@@ -243,7 +234,7 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
     }
     if (losses.microsteps() > 0) check_grown(phase, *run.task.module);
     run.settle();  // of a rank without samples
-    window = measure_window(phase, parts, batch, losses);
+    window = measure_window(phase, *run.task.module, parts, batch, losses);
   } catch (...) {  // a checkpoint of the state before the update may follow
     if (parts.parallel->alone()) undo_after_error(undo, phase);
     throw;

@@ -130,8 +130,8 @@ void take_terms(const ObjectiveSpec& spec, const std::vector<std::string>& names
 
 }  // namespace
 
-WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch& batch,
-                            const LossMeter& losses) {
+WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const Parts& parts,
+                            const GlobalBatch& batch, const LossMeter& losses) {
   const bool report_flush = parts.plan.precision.report_flush;
   const bool alone = parts.parallel->alone();
   std::vector<at::Tensor> values(losses.sums()), norms, shares;
@@ -171,7 +171,7 @@ WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch&
     host.erase(host.begin(), host.begin() + static_cast<std::ptrdiff_t>(length));
   }
 
-  check_graphs(phase, losses, host);
+  check_graphs(phase, module, losses, host);
   const size_t num_terms = names.size();
   std::vector<double> sums(num_terms, 0.0);
   int64_t bad_microstep = -1;

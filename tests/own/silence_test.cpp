@@ -114,6 +114,59 @@ TEST(OwnTerms, of_frozen_layers_beside_others_need_no_graph) {
   EXPECT_EQ(program.go("run", {"--set", "model.freeze=[body.*]"}), 0) << program.err;
 }
 
+// The module's own constants count as frozen layers, and one microbatch of the window may have none.
+TEST(OwnTerms, need_a_graph_in_one_microbatch_alone_or_none_where_the_module_has_constants) {
+  for (const bool freezes : {false, true}) {
+    OwnProgram program;
+    program.factory = [freezes](const ModelOptions& options, const DataInfo& info) {
+      auto net = std::make_shared<OwnNet>();
+      if (freezes) net->body->weight.set_requires_grad(false);
+      if (freezes) net->body->bias.set_requires_grad(false);
+      Task task = supervised(net, options, info);
+      task.phases[0].objectives[0].parameters =
+          freezes ? std::vector<std::string>{"head.*"} : std::vector<std::string>{"*"};
+      task.phases[0].forward = [net, freezes](const Batch& batch) {
+        const at::Tensor hidden = net->body(batch["inputs"]);
+        const bool is_constant = !freezes && batch.ids[0].item<int64_t>() % 8 == 0;
+        const at::Tensor size = hidden.square().sum();
+        return Terms{cross_entropy(net->head(at::relu(hidden)), batch["labels"]),
+                     Term{"hidden", is_constant ? size.detach() : size}};
+      };
+      return task;
+    };
+    EXPECT_EQ(program.go("run"), 0) << program.err;
+    EXPECT_EQ(program.attempts(), 4);
+  }
+}
+
+TEST(OwnTerms, of_weight_0_need_not_be_returned) {
+  OwnProgram program;
+  program.factory = with_terms(
+      [](const at::Tensor& loss, const at::Tensor&) {
+        return Terms{{"cross_entropy", loss}};
+      },
+      {{"cross_entropy", 1.0}, {"later", 0.0}});
+  EXPECT_EQ(program.go("run"), 0) << program.err;
+}
+
+// Issue 22: what the microbatches before it had added was lost without a word.
+TEST(OwnTerms, of_a_forward_that_sets_gradients_to_none_are_refused) {
+  OwnProgram program;
+  program.factory = [](const ModelOptions& options, const DataInfo& info) {
+    auto net = std::make_shared<OwnNet>();
+    Task task = supervised(net, options, info);
+    task.phases[0].forward = [net](const Batch& batch) {
+      if (!is_dry(batch["inputs"])) {
+        cross_entropy(net->forward(batch["inputs"]), batch["labels"]).sum.backward();
+        net->zero_grad();
+      }
+      return Terms{cross_entropy(net->forward(batch["inputs"]), batch["labels"])};
+    };
+    return task;
+  };
+  expect_refused(program, "[train] step 1: forward set the gradient of body.weight to none");
+}
+
 TEST(OwnData, that_forget_the_ids_are_named_and_train_nothing) {
   OwnProgram program;
   program.spoil_train = [](Collated& made, const auto&) { made.batch.ids = at::Tensor(); };
