@@ -120,6 +120,12 @@ void check_no_fork(const Named& named) {
                                  std::filesystem::weakly_canonical(named.folder, none)) {
     return;
   }
+  // A folder with a config alone has nothing that could be lost.
+  using std::filesystem::directory_iterator;
+  const bool has_begun =
+      std::filesystem::exists(named.began / "log.jsonl", none) ||
+      directory_iterator(named.began / "checkpoints", none) != directory_iterator();
+  if (!has_begun) return;
   const std::string run = named.began.string(), out = named.folder.string();
   throw ConfigError("[run] " + run + " goes on in its own folder, and would begin from step 0 in " +
                     out + "; drop --out, or begin another run: tanren run " + run +

@@ -108,17 +108,7 @@ void take_keys(RunConfig& config, const RunConfig& from, const std::vector<std::
 }
 
 bool may_evaluate_on_others(const RunConfig& before, const RunConfig& now) {
-  if (evaluations_decide(before) || evaluations_decide(now)) return false;
-  RunConfig one = before, other = now;
-  std::map<std::string, std::string> values;
-  visit_config(one, [&](const std::string& key, auto& member, const FieldInfo&) {
-    values[key] = toml_text(member);
-  });
-  bool is_other = false;
-  visit_config(other, [&](const std::string& key, auto& member, const FieldInfo&) {
-    is_other = is_other || (key.starts_with("data.eval.") && toml_text(member) != values[key]);
-  });
-  return is_other;
+  return !evaluations_decide(before) && !evaluations_decide(now);
 }
 
 std::vector<std::pair<std::string, std::string>> values_of_all_ranks(const RunConfig& config) {

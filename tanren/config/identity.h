@@ -26,7 +26,7 @@ struct KeyChange {
 // differ.
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now);
 
-// Whether `now` asks for other evaluation data, and no evaluation decides over the run.
+// Whether a run that goes on may evaluate on other data: no evaluation decides over it.
 bool may_evaluate_on_others(const RunConfig& before, const RunConfig& now);
 
 // Gives `config` the values that `from` has of `keys`.

@@ -178,7 +178,7 @@ TEST(Identity, how_it_is_evaluated_may_change_unless_evaluations_decide_over_the
   other.data.eval.classes = 3;
   EXPECT_TRUE(differing_keys(base, other).empty());
   EXPECT_TRUE(may_evaluate_on_others(base, other));
-  EXPECT_FALSE(may_evaluate_on_others(base, base));
+  EXPECT_TRUE(may_evaluate_on_others(base, base)) << "a file that was mended has no other key";
   const auto expect_refused = [&](auto judge) {
     RunConfig one = base, two = other;
     judge(one);

@@ -204,7 +204,8 @@ void fields(V& v, DataOptions& o) {
   v("last", o.last, {"The short last batch of an epoch: keep, drop."});
   v("encoding", o.encoding,
     {"csv, text_table: utf-8, or latin-1 (one byte a character). Bytes that are none of it are an "
-     "error, named by file, line and byte."});
+     "error, named by file, line and byte.",
+     Identity::free});
 }
 
 }  // namespace tanren

@@ -51,6 +51,15 @@ std::optional<size_t> first_bad_byte(std::string_view bytes) {
   return std::nullopt;
 }
 
+size_t last_character(std::string_view bytes) {
+  for (size_t back = 1; back <= std::min<size_t>(bytes.size(), 4); ++back) {
+    const auto byte = static_cast<unsigned char>(bytes[bytes.size() - back]);
+    if ((byte & 0xc0) == 0x80) continue;
+    return byte < 0x80 ? bytes.size() : bytes.size() - back;
+  }
+  return bytes.size();
+}
+
 void TextCheck::add(std::string_view bytes, bool any_byte) {
   if (!std::exchange(begun_, true) && is_utf16(bytes)) {
     throw DataError(where_ + " is UTF-16; make it UTF-8: iconv -f UTF-16 -t UTF-8");
@@ -76,7 +85,8 @@ void TextCheck::add(std::string_view bytes, bool any_byte) {
 
 std::string decoded_text(std::string bytes, const std::string& encoding, const std::string& where) {
   const bool is_latin = encoding == "latin-1";
-  TextCheck check(where, "convert the file, or set data.encoding = \"latin-1\" if it is that");
+  TextCheck check(where,
+                  "convert the file, or set data.encoding = \"latin-1\" if all files are that");
   check.add(bytes, /*any_byte=*/is_latin);
   if (!is_latin) return bytes;
   std::string text;

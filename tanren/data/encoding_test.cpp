@@ -37,6 +37,16 @@ TEST(Encoding, an_error_names_line_and_byte_and_what_to_do) {
   TANREN_EXPECT_CONTAINS(encoding_error(wide, "latin-1"), "is UTF-16");
 }
 
+TEST(Encoding, a_file_is_cut_before_its_last_character_which_may_go_on) {
+  EXPECT_EQ(last_character("ab"), 2U);
+  EXPECT_EQ(last_character("ab\xe2"), 2U);
+  EXPECT_EQ(last_character("ab\xe2\x82"), 2U);
+  EXPECT_EQ(last_character("ab\xe2\x82\xac"), 2U);
+  EXPECT_EQ(last_character("\x82\x82\x82\x82\x82"), 5U)
+      << "that is no character: the check says so";
+  EXPECT_EQ(last_character(""), 0U);
+}
+
 TEST(Encoding, latin_1_becomes_the_same_letters) {
   EXPECT_EQ(decoded_text("caf\xe9 \xa3", "latin-1", ""), "café £");
   EXPECT_EQ(decoded_text("café", "utf-8", ""), "café");

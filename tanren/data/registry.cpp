@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <string_view>
 
 namespace tanren {
@@ -36,6 +37,8 @@ std::unique_ptr<Dataset> DatasetRegistry::open(const SourceOptions& options,
   } catch (const Error&) {
     throw;
   } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
     throw;
   } catch (...) {
     std::throw_with_nested(DataError("[" + what + "] kind '" + options.kind +

@@ -15,6 +15,30 @@ namespace tanren {
 
 namespace {
 
+constexpr const char* kAdvice =
+    "take single stray bytes out (iconv -c -f UTF-8 -t UTF-8), or convert a file that is all "
+    "LATIN1 "
+    "(iconv -f LATIN1 -t UTF-8)";
+
+// All of it, before anything is made of it: a bad byte at the end is to cost no hours.
+void check_whole(const std::filesystem::path& path) {
+  OpenFile file = open_file(path);
+  if (file.size == 0) return;  // a pipe is read once
+  constexpr size_t kBlock = size_t{4} << 20;
+  TextCheck check("[convert] " + path.string(), kAdvice);
+  std::string rest;  // the beginning of a character
+  while (file.stream) {
+    std::string block = std::move(rest);
+    const size_t had = block.size();
+    block.resize(had + kBlock);
+    block.resize(had + file.read(block.data() + had, kBlock));
+    const size_t cut = file.stream ? last_character(block) : block.size();
+    rest = block.substr(cut);
+    block.resize(cut);
+    check.add(block);
+  }
+}
+
 // The last place in `text` from `from` on where it may be cut; 0 if there is none.
 size_t last_cut(const std::string& text, size_t from, const Tokenizer& tokenizer) {
   for (size_t at = text.size(); at-- > std::max<size_t>(from, 1);) {
@@ -30,7 +54,7 @@ class Chunks {
       : file_(open_file(path)),
         size_(size),
         tokenizer_(tokenizer),
-        check_("[convert] " + path.string(), "convert it first: iconv -f LATIN1 -t UTF-8") {}
+        check_("[convert] " + path.string(), kAdvice) {}
 
   // The next chunk; empty at the end. Longer than asked only where no place to cut was found.
   std::string next() {
@@ -68,6 +92,7 @@ void write_ids(const Write& write, const TokenIds& ids) {
 
 TokenizedFile tokenize_file(const std::filesystem::path& text, const std::filesystem::path& out,
                             const Tokenizer& tokenizer, int64_t threads, int64_t chunk_bytes) {
+  check_whole(text);
   Chunks chunks(text, static_cast<size_t>(chunk_bytes), tokenizer);
   TokenizedFile result;
   result.width = tokenizer.vocab_size() <= 65536 ? 2 : 4;

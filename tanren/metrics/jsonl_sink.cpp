@@ -85,12 +85,13 @@ bool has_line_ending(const std::filesystem::path& file, const std::string& end) 
   return false;
 }
 
-std::optional<double> last_loss(const std::filesystem::path& file) {
+std::optional<double> last_loss(const std::filesystem::path& file, int64_t attempt) {
   std::ifstream in(file, std::ios::binary);
   std::string line, last;
   while (std::getline(in, line)) {
     if (line.starts_with("{\"attempt\":")) last.swap(line);
   }
+  if (attempt_of(last) != attempt) return std::nullopt;  // the log was off, or another's
   const auto json = nlohmann::json::parse(last, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("loss") || !json["loss"].is_number()) return std::nullopt;
   return json["loss"].get<double>();

@@ -34,8 +34,8 @@ std::unique_ptr<ReportFormat> make_json_format();
 // `keeps_evaluation`: false where the evaluation after `attempt` is made again, so that its line goes.
 void truncate_log(const std::filesystem::path& file, int64_t attempt, bool keeps_evaluation = true);
 
-// The loss that the log's last attempt tells of; none: no such line.
-std::optional<double> last_loss(const std::filesystem::path& file);
+// The loss of `attempt`, if it is the log's last; none: no such line.
+std::optional<double> last_loss(const std::filesystem::path& file, int64_t attempt);
 
 // Whether some line of the log ends so. No file: none does.
 bool has_line_ending(const std::filesystem::path& file, const std::string& end);

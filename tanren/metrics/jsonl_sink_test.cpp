@@ -198,11 +198,12 @@ TEST_F(TruncateLog, an_evaluation_that_is_made_again_goes_and_those_before_stay)
 }
 
 TEST_F(TruncateLog, the_last_loss_is_that_of_the_last_attempt) {
-  EXPECT_FALSE(last_loss(file_));
+  EXPECT_FALSE(last_loss(file_, 3));
   auto last = step_report(3);
   last.objectives.front().loss = 0.75;
   put(step_lines(1, 2) + json_line(last) + "\n" + json_line(EvaluationReport{}) + "\n");
-  EXPECT_EQ(last_loss(file_), 0.75);
+  EXPECT_EQ(last_loss(file_, 3), 0.75);
+  EXPECT_FALSE(last_loss(file_, 4)) << "the log was off then";
 }
 
 TEST_F(TruncateLog, a_remark_comes_with_the_attempt_that_it_stands_before_and_goes_with_it) {

@@ -99,11 +99,11 @@ void check_classes(const Dataset& train, const ModelOptions& model, const Source
 
 }  // namespace
 
-void add_classes(Plan& plan, const Dataset& train) {
+std::optional<PlanLine> classes_line(const Dataset& train) {
   const DataInfo info = train.info();
   const std::vector<int64_t> counts = train.class_counts();
   const bool is_token = info.vocab_size > 0 && info.outputs == info.vocab_size && counts.empty();
-  if (!info.class_labels || info.outputs <= 0 || is_token) return;
+  if (!info.class_labels || info.outputs <= 0 || is_token) return std::nullopt;
   std::string reason = info.class_names.empty() ? "numbered from 0" : "from 0: ";
   reason += join(info.class_names);
   if (!counts.empty()) {
@@ -111,10 +111,13 @@ void add_classes(Plan& plan, const Dataset& train) {
     reason +=
         "; samples of one: " + to_text(*least) + (*least == *most ? "" : " to " + to_text(*most));
   }
+  return PlanLine{"classes", to_text(info.outputs), Source::planned, reason};
+}
+
+void add_beside_model(Plan& plan, const PlanLine& line) {
   const auto model = std::find_if(plan.lines.begin(), plan.lines.end(),
-                                  [](const PlanLine& line) { return line.key == "model"; });
-  plan.lines.insert(model == plan.lines.end() ? model : model + 1,
-                    {"classes", to_text(info.outputs), Source::planned, reason});
+                                  [](const PlanLine& other) { return other.key == "model"; });
+  plan.lines.insert(model == plan.lines.end() ? model : model + 1, line);
 }
 
 void check_datasets(const Datasets& datasets, const ModelOptions& model, const DataOptions& data,

@@ -7,6 +7,8 @@
 #include "tanren/plan/plan.h"
 #include "tanren/run/build.h"
 
+#include <optional>
+
 namespace tanren {
 
 // ConfigError where [data.eval] has another input shape (token data: a longer one, or ids past the
@@ -16,8 +18,10 @@ namespace tanren {
 void check_datasets(const Datasets& datasets, const ModelOptions& model, const DataOptions& data,
                     bool begins);
 
-// Into the plan, behind its line of the model: how many classes there are, with their names and samples.
-// Nothing where labels are no classes of samples.
-void add_classes(Plan& plan, const Dataset& train);
+// Of the plan: how many classes there are, with their names and samples, which it counts once. None where
+// labels are no classes of samples.
+std::optional<PlanLine> classes_line(const Dataset& train);
+// Puts a line into the plan behind that of the model.
+void add_beside_model(Plan& plan, const PlanLine& line);
 
 }  // namespace tanren

@@ -256,10 +256,13 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
       "; the smallest limit that works: memory.limit = \"" + std::to_string(mebibytes) + "MiB\"";
   std::vector<std::string> others;
   if (least.plan.batch.microbatch > 1 && is_asked(input.config, "batch.microbatch")) {
-    const auto other = fitter.largest_microbatch(least.config, least.plan.batch.microbatch);
-    if (other.fits) {
-      others.push_back("batch.microbatch = " + std::to_string(other.plan.batch.microbatch) +
-                       " needs " + size_text(other.prediction.peak_bytes));
+    try {
+      const auto other = fitter.largest_microbatch(least.config, least.plan.batch.microbatch);
+      if (other.fits) {
+        others.push_back("batch.microbatch = " + std::to_string(other.plan.batch.microbatch) +
+                         " needs " + size_text(other.prediction.peak_bytes));
+      }
+    } catch (const std::exception&) {  // a model of one size of batch: no advice, but the refusal
     }
   }
   const bool has_moments =

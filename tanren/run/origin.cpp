@@ -98,7 +98,13 @@ void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& 
         is_count ? value + " " + name + ", " + step_folder.string() + " was made with " + *before
                  : name + " are not those that " + step_folder.string() + " was made with";
     if (ranks.world_size() > 1) settle(ranks);
-    throw DataError("[data] " + what + "; put these data back, or start another run (run.name)");
+    const std::string why =
+        name.ends_with(" of data.eval")
+            ? ", and evaluations decide over this run (checkpoint.best, early_stop "
+              "or reduce_on_plateau)"
+            : "";
+    throw DataError("[data] " + what + why +
+                    "; put these data back, or start another run (run.name)");
   }
 }
 

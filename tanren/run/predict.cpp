@@ -323,7 +323,12 @@ int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples) const 
   } else {
     measure(run.task.predict(batch));
   }
-  return summed(tracing.trace(), before).peak_bytes;
+  // A loop remembers the buffers until the evaluation has come to something.
+  int64_t kept = 0;
+  for (const at::Tensor& buffer : run.task.module->buffers()) {
+    kept += buffer.numel() * static_cast<int64_t>(buffer.element_size());
+  }
+  return summed(tracing.trace(), before).peak_bytes + kept;
 }
 
 }  // namespace tanren

@@ -2,6 +2,8 @@
 
 #include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
+#include "tanren/base/machine_memory.h"
+#include "tanren/base/text.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/optimizer/schedule.h"
@@ -48,10 +50,22 @@ FitInput fit_input(const RunConfig& config, const Registry& registry, MakePlan p
           .has_evaluation = datasets.eval != nullptr};
 }
 
+// Without a limit (an accelerator, or none asked for) it is the host whose memory the weights are made in.
+void refuse_beyond_host(const ModelProfile& facts) {
+  const int64_t total = room_of(read_machine_memory()).total_bytes;
+  const int64_t bytes = facts.num_parameters * static_cast<int64_t>(sizeof(float));
+  if (total <= 0 || bytes <= total) return;
+  throw ConfigError("[plan] " + to_text(facts.num_parameters) + " parameters are " +
+                    size_text(bytes) + " of weights, and this machine has " + size_text(total) +
+                    " of memory; take a smaller model");
+}
+
 // Sizes come first: a model that no memory holds is refused before anything of it is there. One whose
-// training state is far below the limit is not asked twice.
+// training state is far below the limit is not asked twice. A factory of a user's own is not called dry
+// before it made the real model: it may keep what it made.
 void refuse_too_large(const RunConfig& config, const Registry& registry, const Machine& machine,
                       const Datasets& datasets) {
+  if (!registry.models.is_of_the_zoo(config.model.kind)) return;
   ModelProfile facts;
   try {
     const DryScope dry;
@@ -65,7 +79,8 @@ void refuse_too_large(const RunConfig& config, const Registry& registry, const M
   const Plan plan = make_plan(config, machine, facts);
   constexpr int64_t kBytesOfState = 16;  // weight, gradient and two moments of a parameter
   const int64_t limit = plan.memory.limit_bytes;
-  if (limit <= 0 || facts.num_parameters < limit / 2 / kBytesOfState) return;
+  if (limit <= 0) return refuse_beyond_host(facts);
+  if (facts.num_parameters < limit / 2 / kBytesOfState) return;
   fit_memory(fit_input(
       config, registry, [&](const RunConfig& other) { return make_plan(other, machine, facts); },
       datasets, facts.couples_samples, standing_bytes(nullptr, plan)));
@@ -97,13 +112,13 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   if (!config.optimizer.init_from.empty() && !has_weights) {
     prepared.optimizer = read_optimizer_start(*prepared.task.module, config);
   }
-  const auto plan_of = [machine, facts, train = prepared.datasets.train.get(),
+  const auto plan_of = [machine, facts, classes = classes_line(*prepared.datasets.train),
                         odd = odd_dtypes(*prepared.task.module),
                         source_of_optimizer = prepared.optimizer
                                                   ? std::optional(prepared.optimizer->text)
                                                   : std::nullopt](const RunConfig& other) {
     Plan plan = make_plan(other, machine, facts);
-    add_classes(plan, *train);
+    if (classes) add_beside_model(plan, *classes);
     if (source_of_optimizer) {
       plan.lines.push_back({"optimizer_state", "", Source::asked, *source_of_optimizer});
     }

@@ -60,9 +60,11 @@ std::vector<std::unique_ptr<Sink>> make_sinks(
     sinks.push_back(make_jsonl_sink(folder.log(), lines));
   }
   if (options.tensorboard) {
-    sinks.push_back(make_tensorboard_sink(
-        folder.path() / "tensorboard",
-        {.every = options.tensorboard_every, .step = state.step(), .texts = std::move(texts)}));
+    sinks.push_back(make_tensorboard_sink(folder.path() / "tensorboard",
+                                          {.every = options.tensorboard_every,
+                                           .step = state.step(),
+                                           .texts = std::move(texts),
+                                           .repeats_evaluation = repeats_evaluation}));
   }
   sinks.push_back(make_incident_file_sink(folder.path() / "incidents.jsonl"));
   sinks.push_back(
@@ -185,7 +187,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   output.summary = summarise(state, output.loop, parts);
   if (!is_first) return output;
   if (!output.loop.last) {  // the last update was an earlier start's
-    const auto logged = last_loss(shared.folder->log());
+    const auto logged = last_loss(shared.folder->log(), state.attempt);
     output.summary.final_loss = logged.value_or(output.summary.final_loss);
   }
   if (shared.fitted.prediction) {

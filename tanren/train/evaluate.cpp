@@ -1,5 +1,6 @@
 #include "tanren/train/evaluate.h"
 
+#include "tanren/base/block_trail.h"
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
@@ -95,6 +96,7 @@ std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, con
 
 std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
                                 const Take& take) {
+  block_trail().failed = 0;  // of a shortage before it
   try {
     return predict_all(run, parts, batch, take);
   } catch (...) {
@@ -109,7 +111,8 @@ std::optional<Shortage> predict(const RunState& run, const Parts& parts, const B
 void check_counts(const Terms& terms, const Counts& counts) {
   std::string wanted, known;
   for (const auto& term : terms) {
-    if (counts.count(term.count_name) > 0) return;
+    // Where there is nothing to count, a collate may leave the key out.
+    if (counts.count(term.count_name) > 0 || term.sum.item<double>() == 0) return;
     wanted += (wanted.empty() ? "" : ", ") + term.count_name;
   }
   if (terms.empty()) return;
@@ -117,6 +120,25 @@ void check_counts(const Terms& terms, const Counts& counts) {
   throw DataError("[evaluate] predict's terms are divided by " + wanted +
                   ", and the evaluation data count " + known +
                   "; let the dataset's collate count it");
+}
+
+// Versions of the parameters, which whatever writes them in place moves.
+std::vector<int64_t> versions_of(const torch::nn::Module& module) {
+  std::vector<int64_t> versions;
+  for (const at::Tensor& parameter : module.parameters()) versions.push_back(parameter._version());
+  return versions;
+}
+
+// A parameter that predict sets, as an initialisation by its first data does, would be another than
+// without the rehearsal.
+void check_unmoved(const torch::nn::Module& module, const std::vector<int64_t>& before) {
+  const auto versions = versions_of(module);
+  for (size_t i = 0; i < versions.size(); ++i) {
+    if (i < before.size() && versions[i] == before[i]) continue;
+    throw ConfigError("[evaluate] predict changed parameter " + module.named_parameters()[i].key() +
+                      ", which updates alone may; set it in the constructor, or in a forward of "
+                      "training (is_training())");
+  }
 }
 
 // What an evaluation has come to, also when it throws.
@@ -253,6 +275,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
   check_predicts(run.task);
   run.settle();
   const Untouched before(run, *parts.parallel);
+  const auto versions = versions_of(*run.task.module);
   std::optional<Collated> first;
   const auto rehearse = [&] {
     const EssentialScope essential;
@@ -284,6 +307,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
              .microbatch = parts.plan.evaluate.batch,
              .next_batch = host},
             parts.recovery->gauge(), memory, rehearse);
+  check_unmoved(*run.task.module, versions);
   before.restore();
 }
 

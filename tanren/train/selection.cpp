@@ -37,7 +37,7 @@ void Selection::adopt(const Plan& plan) {
   if (best_by != described(plan.best)) best.clear();
   best_by = described(plan.best);
   if (static_cast<int64_t>(best.size()) > plan.checkpoint.best) best.resize(plan.checkpoint.best);
-  if (record_by != described(plan.early_stop_by)) {
+  if (record_by != described(plan.early_stop_by) || plan.early_stop.patience == 0) {
     record.reset();
     waited = 0;
   }

@@ -122,6 +122,20 @@ TEST(Selection, resumes_from_its_state_and_from_a_state_without_one) {
   EXPECT_EQ(other.selection.judged_step, -1);
 }
 
+// Issue 22: evaluations may be of other data meanwhile.
+TEST(Selection, forgets_what_it_waited_for_while_nothing_stops_the_run_early) {
+  Judged run(plan_of(0, 3));
+  run.judge(1, 0.5);
+  run.judge(2, 0.6);
+  ASSERT_EQ(run.selection.waited, 1);
+  run.plan.early_stop.patience = 0;
+  run.selection.adopt(run.plan);
+  run.plan.early_stop.patience = 3;
+  run.selection.adopt(run.plan);
+  EXPECT_EQ(run.selection.waited, 0);
+  EXPECT_FALSE(run.selection.record);
+}
+
 TEST(Selection, forgets_what_another_metric_measured_and_shrinks_to_fewer) {
   Judged run(plan_of(3, 5));
   run.judge(1, 0.5);

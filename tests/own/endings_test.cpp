@@ -155,6 +155,56 @@ TEST(OwnRehearsal, shows_what_is_wrong_with_predict_before_the_first_step) {
   }
 }
 
+// Issue 22: the run went on from other weights than without an evaluation.
+TEST(OwnRehearsal, refuses_a_predict_that_sets_a_parameter) {
+  OwnProgram program;
+  program.evaluates = true;
+  program.factory = [](const ModelOptions& options, const DataInfo& info) {
+    auto net = std::make_shared<OwnNet>();
+    Task task = supervised(net, options, info);
+    task.predict = [net, inner = task.predict](const Batch& batch) {
+      if (!is_dry(batch["inputs"])) net->head->bias.fill_(0.25);
+      return inner(batch);
+    };
+    return task;
+  };
+  EXPECT_EQ(program.go("run"), 2);
+  TANREN_EXPECT_CONTAINS(program.err, "[evaluate] predict changed parameter head.bias");
+  program.expect_one_line();
+  EXPECT_EQ(program.attempts(), 0);
+}
+
+TEST(OwnRehearsal, takes_data_that_name_a_count_only_where_there_is_something_to_count) {
+  OwnProgram program;
+  program.evaluates = true;
+  program.spoil_eval = [](Collated& made, const std::vector<int64_t>& indices) {
+    if (indices.front() >= 8) made.counts["boxes"] = static_cast<double>(indices.size());
+  };
+  program.factory = [](const ModelOptions& options, const DataInfo& info) {
+    Task task = own_task(options, info);
+    task.predict = [inner = task.predict](const Batch& batch) {
+      Prediction made = inner(batch);
+      made.terms[0].count_name = "boxes";
+      made.terms[0].sum = made.terms[0].sum * batch.ids[0].ge(8).to(at::kFloat);
+      return made;
+    };
+    return task;
+  };
+  EXPECT_EQ(program.go("run"), 0) << program.err;
+}
+
+// Issue 22: a factory was first called for sizes alone, and one that keeps what it made gave that.
+TEST(OwnRehearsal, of_sizes_never_meets_a_factory_that_keeps_its_module) {
+  OwnProgram program;
+  program.factory = [kept = std::make_shared<std::shared_ptr<OwnNet>>()](
+                        const ModelOptions& options, const DataInfo& info) {
+    if (*kept == nullptr) *kept = std::make_shared<OwnNet>();
+    return supervised(*kept, options, info);
+  };
+  EXPECT_EQ(program.go("run", {"--set", "memory.limit=8GiB"}), 0) << program.err;
+  EXPECT_EQ(program.attempts(), 4);
+}
+
 TEST(OwnRehearsal, shows_data_that_no_evaluation_can_read) {
   OwnProgram program;
   program.evaluates = true;
