@@ -2,6 +2,7 @@
 // seen. Issue 22.
 #include "tests/own/own_program.h"
 
+#include "tanren/base/error.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/run/run.h"
 #include "tests/support/run_log.h"
@@ -270,7 +271,9 @@ TEST(OwnErrors, and_stops_in_an_evaluation_on_the_way_leave_no_trace_of_it) {
       cut.evaluates = true;
       cut.factory = before_predict(stops ? stopping_at(4) : failing_from(4), fragile_task);
       EXPECT_EQ(cut.go("run", averaging(kind)), stops ? 130 : 1) << which << cut.err;
-      if (!stops) TANREN_EXPECT_CONTAINS(cut.err, "step-2");
+      if (!stops) {
+        TANREN_EXPECT_CONTAINS(cut.err, "step-2");
+      }
       ASSERT_TRUE(cut.has_checkpoint(2)) << which;
       EXPECT_EQ(cut.attempts(), 2) << which;
       cut.factory = fragile_task;
@@ -370,7 +373,7 @@ RunOutput run_with(const std::filesystem::path& folder, std::vector<Sink*> sinks
   config.run.threads = 1;
   config.model.kind = "own";
   config.batch.global_batch = "8";
-  config.batch.microbatch = "4";
+  config.batch.microbatch = 4;
   config.precision.mode = "fp32";
   config.data.workers = 0;
   config.data.train.kind = config.data.eval.kind = "points";
