@@ -499,6 +499,30 @@ TEST(OwnRanks, end_together_where_the_data_of_one_fail) {
   program.expect_one_line();
 }
 
+// Issue 22: rank 0 had five seconds to save what was due, and where ranks share the state nobody did.
+TEST(OwnRanks, find_a_due_checkpoint_where_the_evaluation_of_one_fails_on_the_way) {
+  for (const char* zero : {"parallel.zero=0", "parallel.zero=1"}) {
+    auto words = kTwoRanks;
+    for (const char* key : {zero, "evaluate.every=2", "checkpoint.every=2"}) {
+      words.insert(words.end(), {"--set", key});
+    }
+    OwnProgram whole, cut;
+    whole.evaluates = cut.evaluates = true;
+    ASSERT_EQ(whole.go("run", words), 0) << whole.err;
+    cut.factory = before_predict([](const Batch& batch) {
+      if (has_sample(batch.ids, 20)) throw std::runtime_error("it failed");
+    });
+    EXPECT_EQ(cut.go("run", words), 1) << cut.err;
+    TANREN_EXPECT_CONTAINS(cut.err, ", rank 1 of 2: it failed");
+    EXPECT_FALSE(contains(cut.err, "last checkpoint")) << "rank 0 knows it: " << cut.err;
+    EXPECT_TRUE(cut.has_checkpoint(2)) << zero;
+    EXPECT_EQ(cut.attempts(), 2);
+    cut.factory = own_task;
+    ASSERT_EQ(cut.go("run", words), 0) << cut.err;
+    expect_same_log(whole.run(), cut.run());
+  }
+}
+
 TEST(OwnRanks, end_together_where_the_evaluation_of_one_fails_and_the_run_is_saved) {
   OwnProgram program;
   program.evaluates = true;
