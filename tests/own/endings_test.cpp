@@ -175,6 +175,30 @@ TEST(OwnRehearsal, refuses_a_predict_that_sets_a_parameter) {
   EXPECT_EQ(program.attempts(), 0);
 }
 
+TEST(OwnRehearsal, refuses_a_predict_without_terms_where_what_it_measures_decides) {
+  for (const char* decides : {"checkpoint.best=1", "early_stop.patience=2", ""}) {
+    OwnProgram program;
+    program.evaluates = true;
+    program.factory = [](const ModelOptions& options, const DataInfo& info) {
+      Task task = own_task(options, info);
+      task.predict = [inner = task.predict](const Batch& batch) {
+        Prediction made = inner(batch);
+        made.terms.clear();
+        return made;
+      };
+      return task;
+    };
+    const bool is_decided = *decides != 0;
+    const std::vector<std::string> words{"--set", decides};
+    EXPECT_EQ(program.go("run", is_decided ? words : std::vector<std::string>()),
+              is_decided ? 2 : 0)
+        << program.err;
+    if (!is_decided) continue;
+    TANREN_EXPECT_CONTAINS(program.err, "[evaluate] predict returned no terms");
+    EXPECT_EQ(program.attempts(), 0);
+  }
+}
+
 TEST(OwnRehearsal, takes_data_that_name_a_count_only_where_there_is_something_to_count) {
   OwnProgram program;
   program.evaluates = true;
