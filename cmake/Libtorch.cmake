@@ -75,6 +75,10 @@ target_link_libraries(libtorch INTERFACE "${torch_lib}/libtorch_cpu.so" "${torch
 target_link_options(
   libtorch INTERFACE "-Wl,-rpath,${torch_lib}" "-Wl,--enable-new-dtags"
   "-Wl,-rpath-link,${torch_lib}:${torch_site}/nvidia/cu13/lib")
+# libtorch's templates have the names that g++ gives them; clang has others since 18.
+target_compile_options(
+  libtorch INTERFACE
+  "$<$<AND:$<CXX_COMPILER_ID:Clang>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,18>>:-fclang-abi-compat=17>")
 # NDEBUG is part of the ABI (a member of RecordFunction hangs on it); fmt is the wheel's own.
 target_compile_definitions(libtorch INTERFACE NDEBUG FMT_HEADER_ONLY=1 USE_DISTRIBUTED
                                               USE_C10D_GLOO)
