@@ -16,14 +16,16 @@ namespace tanren {
 
 namespace {
 
-// Module::to of a dtype would make floating numbers of counters (num_batches_tracked) too.
+// Module::to of a dtype would make floating numbers of counters (num_batches_tracked) too. What torch
+// made from a value is no dry tensor in a dry run either, and stays as it is where nothing changes.
 void move_module(torch::nn::Module& module, at::Device device, at::ScalarType dtype) {
-  std::vector<std::pair<at::Tensor, at::Tensor>> counters;
-  for (const at::Tensor& buffer : module.buffers()) {
-    if (!buffer.is_floating_point()) counters.emplace_back(buffer, buffer.detach().clone());
-  }
-  module.to(device, dtype);
-  for (auto& [buffer, value] : counters) buffer.set_data(value.to(device));
+  module.to(device);
+  const auto convert = [&](at::Tensor tensor) {
+    if (!tensor.is_floating_point() || tensor.scalar_type() == dtype) return;
+    tensor.set_data(tensor.detach().to(dtype));
+  };
+  for (const at::Tensor& parameter : module.parameters()) convert(parameter);
+  for (const at::Tensor& buffer : module.buffers()) convert(buffer);
 }
 
 // The weights of convolutions, [out, in, height, width].

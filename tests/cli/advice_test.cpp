@@ -88,8 +88,8 @@ TEST_F(Followed, about_images) {
        plan + "data.eval.channels=3"},
   });
   damage_image("eval/dog/1.png");
-  follow({{"run images.toml --quiet --out out", "set data.eval.broken = \"skip\"",
-           "run out --quiet --set data.eval.broken=skip"}});
+  follow({{"run images.toml --quiet --out out --set evaluate.batch=2",
+           "set data.eval.broken = \"skip\"", "run out --quiet --set data.eval.broken=skip"}});
   folder_.file("eval/dog/1.png", make_png(8, 1, 2, 3));
   // Damaged while it goes on, before it was read.
   ASSERT_EQ(tanren("run images.toml --quiet --out more --set run.stop_after=1 --set data.workers=0 "

@@ -189,7 +189,7 @@ TEST(OwnRehearsal, refuses_a_predict_without_terms_where_what_it_measures_decide
       return task;
     };
     const bool is_decided = *decides != 0;
-    const std::vector<std::string> words{"--set", decides};
+    const std::vector<std::string> words{"--set", decides, "--set", "evaluate.every=2"};
     EXPECT_EQ(program.go("run", is_decided ? words : std::vector<std::string>()),
               is_decided ? 2 : 0)
         << program.err;
