@@ -97,16 +97,18 @@ std::optional<uint64_t> bytes_to_keep(const fs::path& file, int64_t step, bool r
   if (!next_record(in, message)) return 0;  // ended as it began
   const Facts start = facts_of(message);
   if (!start.is_start) return std::nullopt;
-  if (start.step > step) return 0;
+  if (start.step > step + 1) return 0;
+  bool has_evaluation = false;  // of the step before its start, which that start owed
   auto keep = static_cast<uint64_t>(in.tellg());
   while (next_record(in, message)) {
     const Facts facts = facts_of(message);
     if (facts.step > step) break;
     // Behind it nothing of this step follows but the start of another session.
     if (repeats_evaluation && facts.is_evaluation && facts.step == step) break;
+    has_evaluation |= facts.is_evaluation;
     keep += message.size() + 16;
   }
-  return keep;
+  return start.step > step && !has_evaluation ? 0 : keep;
 }
 
 }  // namespace

@@ -65,18 +65,20 @@ struct Gradients::Views {
   std::vector<at::Tensor> all;
 
   // A gradient that was made beside its view, in place of one that was set to none: it begins anew, as
-  // in torch.
-  void take_in(const at::Tensor& parameter, size_t index) const {
+  // in torch. False where it is none.
+  bool take_in(const at::Tensor& parameter, size_t index) const {
     at::Tensor& gradient = parameter.mutable_grad();
     const at::Tensor& view = all[index];
-    if (gradient.is_same(view)) return;
+    if (gradient.is_same(view)) return true;
     const at::NoGradGuard no_grad;
-    if (gradient.defined()) {
+    const bool is_there = gradient.defined();
+    if (is_there) {
       at::Tensor(view).copy_(gradient);
     } else {
       at::Tensor(view).zero_();
     }
     gradient = view;
+    return is_there;
   }
 };
 
@@ -193,12 +195,35 @@ Gradients& Gradients::operator=(Gradients&&) noexcept = default;
 
 void Gradients::reattach() const {
   if (!views_) return;
-  for (size_t i = 0; i < parameters_.size(); ++i) views_->take_in(parameters_[i], i);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (views_->take_in(parameters_[i], i)) continue;
+    auto& flag = fired_->flags[i];  // none is not reached, as in torch
+    fired_->count -= flag == 0 ? 0 : 1;
+    flag = 0;
+  }
 }
 
-int64_t Gradients::first_detached() const {
-  for (size_t i = 0; views_ && i < parameters_.size(); ++i) {
-    if (!parameters_[i].grad().is_same(views_->all[i])) return static_cast<int64_t>(i);
+std::vector<int64_t> Gradients::versions() const {
+  std::vector<int64_t> versions;
+  for (const auto& flat : flat_) versions.push_back(static_cast<int64_t>(flat._version()));
+  for (size_t i = 0; buckets_ && i < buckets_->whole.size(); ++i) {
+    const at::Tensor& whole = buckets_->whole[i];
+    versions.push_back(whole.defined() ? static_cast<int64_t>(whole._version()) : -1);
+  }
+  return versions;
+}
+
+int64_t Gradients::first_changed() const {
+  const auto now = versions();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& gradient = parameters_[i].grad();
+    const size_t flat = places_[i].buffer;
+    const bool is_gone =
+        views_ ? !gradient.is_same(views_->all[i])
+               : fired_->flags[i] != 0 && !gradient.defined() && buckets_->whole[flat].defined();
+    if (is_gone || fired_->in_microstep[i] != 0 || now[flat] != versions_[flat]) {
+      return static_cast<int64_t>(i);
+    }
   }
   return -1;
 }
@@ -233,6 +258,7 @@ void Gradients::release(size_t index) {
 
 void Gradients::begin_microstep() {
   std::fill(fired_->in_microstep.begin(), fired_->in_microstep.end(), 0);
+  versions_ = versions();
 }
 
 bool Gradients::fired_in_microstep(const at::Tensor& parameter) const {

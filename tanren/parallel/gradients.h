@@ -41,11 +41,11 @@ class Gradients {
   // Every .grad is its view again; one that was set to none is 0, as whoever did so wants it. What reads
   // gradients calls it first.
   void reattach() const;
-  // Index of the first parameter whose .grad is not its view, as module.zero_grad() leaves it, or -1.
-  // Of transient ones always -1.
-  int64_t first_detached() const;
   // Before a microstep of it: nothing has fired in it yet.
   void begin_microstep();
+  // Index of the first parameter whose gradient is not as begin_microstep() found it: a backward has
+  // reached it, or somebody set it to none or wrote to it (to its neighbours in memory, too). Or -1.
+  int64_t first_changed() const;
   // Whether the parameter's gradient of this microstep is complete.
   bool fired_in_microstep(const at::Tensor& parameter) const;
   // One flat tensor per dtype; together exactly the gradients, without gaps. Of shared ones one per
@@ -96,6 +96,8 @@ class Gradients {
   class Hook;
   void make_flat();
   void make_buckets();
+  // Of the flat tensors, or of the transient buckets (-1: not there): each write moves one.
+  std::vector<int64_t> versions() const;
 
   std::vector<at::Tensor> parameters_;
   Sharding sharding_;
@@ -104,6 +106,7 @@ class Gradients {
   std::vector<at::Tensor> parts_;
   std::vector<Slice> slices_;
   std::vector<Place> places_;
+  std::vector<int64_t> versions_;  // when the microstep began
   std::shared_ptr<Fired> fired_;
   std::shared_ptr<Buckets> buckets_;  // null: not transient
   std::shared_ptr<Views> views_;      // null: transient

@@ -1,15 +1,16 @@
 #include "tanren/train/check_terms.h"
 
-#include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/comm/exchange.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 namespace tanren {
 
@@ -76,37 +77,31 @@ void check_terms(const Phase& phase, const Terms& terms) {
   }
 }
 
-void check_attached(const Phase& phase) {
+void check_gradients_kept(const Phase& phase) {
   for (const Objective& objective : phase.objectives) {
-    const int64_t index = objective.gradients.first_detached();
+    const int64_t index = objective.gradients.first_changed();
     if (index < 0) continue;
-    throw ConfigError(step_text(phase) + "forward set the gradient of " +
+    throw ConfigError(step_text(phase) + "forward changed the gradient of " +
                       objective.parameters[static_cast<size_t>(index)].name +
-                      " to none or replaced it, and with it what the microbatches before it had "
-                      "added; take torch::autograd::grad for gradients of its own");
+                      " (by a backward, by zero_grad or in place), and with it the sum of the "
+                      "update's microbatches; take torch::autograd::grad for gradients of its own");
   }
 }
 
-void check_graphs(const Phase& phase, const torch::nn::Module& module, const LossMeter& losses,
+void check_graphs(const Phase& phase, const torch::nn::Module& module, const DataParallel& parallel,
+                  const std::vector<std::string>& names, const std::vector<bool>& has_graph,
                   const std::vector<double>& sums) {
-  const auto& names = losses.names();
-  if (losses.sums().empty() || is_dry(losses.sums().front())) return;
-  const size_t count = names.size() * static_cast<size_t>(losses.microsteps());
   for (const Objective& objective : phase.objectives) {
-    // In the window: a microbatch may have nothing for a term but a constant.
     bool any = false;
-    std::vector<bool> has_graph(names.size(), false);
-    for (size_t i = 0; i < count; ++i) {
-      const size_t term = i % names.size();
-      if (!losses.has_graph(i) || !wants(objective.spec, names[term])) continue;
-      any = has_graph[term] = true;
+    for (size_t i = 0; i < names.size(); ++i) {
+      any = any || (has_graph[i] && wants(objective.spec, names[i]));
     }
-    for (size_t i = 0; i < count; ++i) {
-      const std::string& name = names[i % names.size()];
-      if (has_graph[i % names.size()] || !wants(objective.spec, name)) continue;
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (has_graph[i] || !wants(objective.spec, names[i])) continue;
       if (sums[i] == 0 || !std::isfinite(sums[i]) || (any && has_frozen(module))) continue;
+      if (!parallel.alone()) settle(parallel.communicator());
       throw ConfigError(
-          step_text(phase) + "term " + name + " of objective " + objective.spec.name + " is " +
+          step_text(phase) + "term " + names[i] + " of objective " + objective.spec.name + " is " +
           to_text(sums[i]) +
           " and has no gradient: it was detached, or made of constants or without gradients; "
           "return it with its graph, or, if it is only to be told, list the others as the "
@@ -115,23 +110,27 @@ void check_graphs(const Phase& phase, const torch::nn::Module& module, const Los
   }
 }
 
-void check_grown(Phase& phase, const torch::nn::Module& module) {
-  if (phase.tensors.empty()) return;
+std::vector<std::string> names_of(const torch::nn::Module& module) {
+  std::vector<std::string> names = module.named_parameters().keys();
+  for (const auto& item : module.named_buffers()) names.push_back(item.key());
+  return names;
+}
+
+void refuse_grown(const std::string& where, const torch::nn::Module& module,
+                  const std::vector<std::string>& names) {
   std::vector<std::string> grown;
-  const auto look = [&](const std::vector<std::string>& names) {
-    for (const std::string& name : names) {
-      if (std::find(phase.tensors.begin(), phase.tensors.end(), name) == phase.tensors.end()) {
-        grown.push_back(name);
-      }
-    }
-  };
-  look(module.named_parameters().keys());
-  look(module.named_buffers().keys());
-  phase.tensors.clear();
+  for (const std::string& name : names_of(module)) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) grown.push_back(name);
+  }
   if (grown.empty()) return;
-  throw ConfigError(step_text(phase) + "the module had no " + join(grown) +
+  throw ConfigError(where + "the module had no " + join(grown) +
                     " before its first forward, so that nothing would train them and no checkpoint "
                     "could be loaded; register them in its constructor");
+}
+
+void check_grown(Phase& phase, const torch::nn::Module& module) {
+  if (phase.tensors.empty()) return;
+  refuse_grown(step_text(phase), module, std::exchange(phase.tensors, {}));
 }
 
 }  // namespace tanren

@@ -2,9 +2,11 @@
 // has no graph, would train nothing, and no number would say so. Called by the step.
 #pragma once
 
-#include "tanren/accumulation/loss_meter.h"
+#include "tanren/base/terms.h"
+#include "tanren/parallel/data_parallel.h"
 #include "tanren/train/run_state.h"
 
+#include <string>
 #include <vector>
 
 #include <torch/nn/module.h>
@@ -15,17 +17,24 @@ namespace tanren {
 // or is no floating scalar. Reads no device.
 void check_terms(const Phase& phase, const Terms& terms);
 
-// After a forward: ConfigError where it took a .grad away, which holds the sum of the window so far.
-void check_attached(const Phase& phase);
+// After a forward: ConfigError where it changed a .grad, which holds the sum of the window so far.
+void check_gradients_kept(const Phase& phase);
 
-// After the window: ConfigError for a term of an objective that is above 0 and has no gradient. 0 may
-// have none, as in a batch that has nothing for the term; so may a term beside another where
-// parameters of the module are frozen. `sums` are those of losses.sums(), read.
-void check_graphs(const Phase& phase, const torch::nn::Module& module, const LossMeter& losses,
+// After the window: ConfigError for a term of an objective that is not 0 and has no gradient in any
+// microbatch of any rank. 0 may have none, as in a batch that has nothing for the term; so may a term
+// beside another where parameters of the module are frozen. `has_graph` and `sums`, one each for
+// `names`, are the same on every rank: all throw alike.
+void check_graphs(const Phase& phase, const torch::nn::Module& module, const DataParallel& parallel,
+                  const std::vector<std::string>& names, const std::vector<bool>& has_graph,
                   const std::vector<double>& sums);
 
-// After the first forward: ConfigError for parameters and buffers that the module did not have when the
-// phases were made.
+// The module's parameters and buffers.
+std::vector<std::string> names_of(const torch::nn::Module& module);
+// After its first forward: ConfigError, which begins with `where`, for those that it did not have among
+// `names`.
+void refuse_grown(const std::string& where, const torch::nn::Module& module,
+                  const std::vector<std::string>& names);
+// The same after the first forward of a phase.
 void check_grown(Phase& phase, const torch::nn::Module& module);
 
 }  // namespace tanren

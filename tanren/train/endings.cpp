@@ -6,6 +6,7 @@
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/comm/exchange.h"
+#include "tanren/metrics/queued_sink.h"
 
 #include <c10/util/Exception.h>
 
@@ -103,8 +104,10 @@ void rethrow_with(const std::string& more) {
     std::throw_with_nested(InputError(error.what() + more));
   } catch (const MemoryError& error) {
     std::throw_with_nested(MemoryError(error.what() + more));
+  } catch (const Error& error) {
+    std::throw_with_nested(RunError(error.what() + more));
   } catch (...) {
-    std::throw_with_nested(RunError(line_of_current() + more));
+    std::throw_with_nested(RunError("[train] " + line_of_current() + more));
   }
 }
 
@@ -119,15 +122,18 @@ void told_to_sink(const std::function<void()>& telling) {
   }
 }
 
-void flush_for_checkpoint(Sink& sink) {
+void flush_for_checkpoint(Sink& sink, bool is_last) {
+  std::string failure;
   try {
     sink.flush();
-  } catch (const Error&) {
-    throw;
+    return;
+  } catch (const RecordError& error) {
+    if (!is_last) throw;
+    failure = error.what();
   } catch (...) {
-    log("[metrics] a sink failed in flush: " + line_of_current() +
-        "; the checkpoint is written without it");
+    failure = line_of_current();
   }
+  log("[metrics] a sink failed in flush: " + failure + "; the checkpoint is written without it");
 }
 
 }  // namespace tanren

@@ -31,8 +31,8 @@ std::string last_checkpoint_text(const std::filesystem::path& checkpoints);
 
 // Tells a sink; what one of a user throws becomes a RunError that says so.
 void told_to_sink(const std::function<void()>& telling);
-// Before a checkpoint, which stands on a log that is whole: our errors end it. What a sink of a user
-// throws is logged, and costs no state.
-void flush_for_checkpoint(Sink& sink);
+// Before a checkpoint. What a sink throws is logged, and costs no state; but one that is not the last
+// before an error stands on a log that is whole: then RecordError goes on.
+void flush_for_checkpoint(Sink& sink, bool is_last);
 
 }  // namespace tanren

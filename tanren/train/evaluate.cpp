@@ -1,6 +1,7 @@
 #include "tanren/train/evaluate.h"
 
 #include "tanren/base/block_trail.h"
+#include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
@@ -10,6 +11,7 @@
 #include "tanren/memory/attempt.h"
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
+#include "tanren/train/check_terms.h"
 #include "tanren/train/eval_mode_scope.h"
 #include "tanren/train/evaluation_sums.h"
 #include "tanren/train/explained.h"
@@ -20,9 +22,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -122,24 +126,53 @@ void check_counts(const Terms& terms, const Counts& counts) {
                   "; let the dataset's collate count it");
 }
 
-// Versions of the parameters, which whatever writes them in place moves.
-std::vector<int64_t> versions_of(const torch::nn::Module& module) {
-  std::vector<int64_t> versions;
-  for (const at::Tensor& parameter : module.parameters()) versions.push_back(parameter._version());
-  return versions;
-}
-
-// A parameter that predict sets, as an initialisation by its first data does, would be another than
-// without the rehearsal.
-void check_unmoved(const torch::nn::Module& module, const std::vector<int64_t>& before) {
-  const auto versions = versions_of(module);
-  for (size_t i = 0; i < versions.size(); ++i) {
-    if (i < before.size() && versions[i] == before[i]) continue;
-    throw ConfigError("[evaluate] predict changed parameter " + module.named_parameters()[i].key() +
-                      ", which updates alone may; set it in the constructor, or in a forward of "
-                      "training (is_training())");
+// The module's tensors beside a rehearsal of predict. The weights of torch's embeddings with a largest
+// norm, which shorten their rows in every forward, are put back; any other parameter that predict leaves
+// changed (an initialisation by its first data) is an error, as is one that it registers.
+class KeptTensors {
+ public:
+  explicit KeptTensors(const torch::nn::Module& module)
+      : module_(module), norms_(norms()), names_(names_of(module)) {
+    const auto keep = [&](const auto* embedding) {
+      if (embedding == nullptr || !embedding->options.max_norm()) return;
+      shortened_.emplace_back(embedding->weight.detach(), embedding->weight.detach().clone());
+    };
+    for (const auto& part : module.modules()) {
+      keep(dynamic_cast<const torch::nn::EmbeddingImpl*>(part.get()));
+      keep(dynamic_cast<const torch::nn::EmbeddingBagImpl*>(part.get()));
+    }
   }
-}
+
+  void restore_or_refuse() const {
+    for (const auto& [weight, before] : shortened_) weight.copy_(before);
+    refuse_grown("[evaluate] ", module_, names_);
+    const auto now = norms();
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (now[i] == norms_[i] || (std::isnan(now[i]) && std::isnan(norms_[i]))) continue;
+      throw ConfigError("[evaluate] predict changed parameter " +
+                        module_.named_parameters()[i].key() +
+                        ", which updates alone may; set it in the constructor, or in a forward of "
+                        "training (is_training())");
+    }
+  }
+
+ private:
+  // Of each parameter; another value almost surely has another.
+  std::vector<double> norms() const {
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> norms;
+    for (const at::Tensor& parameter : module_.parameters()) {
+      norms.push_back(at::linalg_vector_norm(parameter, 2, at::OptionalIntArrayRef(),
+                                             /*keepdim=*/false, at::kDouble));
+    }
+    return norms.empty() ? std::vector<double>() : read_to_host(at::stack(norms));
+  }
+
+  const torch::nn::Module& module_;
+  std::vector<double> norms_;
+  std::vector<std::string> names_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> shortened_;  // a weight, and its value before
+};
 
 // What an evaluation has come to, also when it throws.
 struct Progress {
@@ -275,7 +308,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
   check_predicts(run.task);
   run.settle();
   const Untouched before(run, *parts.parallel);
-  const auto versions = versions_of(*run.task.module);
+  const KeptTensors tensors(*run.task.module);
   std::optional<Collated> first;
   const auto rehearse = [&] {
     const EssentialScope essential;
@@ -294,6 +327,13 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
       sums.add(prediction.terms);
       metrics.add(prediction.outputs, prediction.targets);
     });
+    sums.add(first->counts);
+    try {
+      const auto means = sums.means();
+      if (!means.terms.empty()) (void)metrics.result(means.terms);
+    } catch (const NothingToEvaluate&) {  // in this batch
+      return;
+    }
   };
   const auto host = [&](Batch& batch) {
     if (!first) return false;
@@ -307,7 +347,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
              .microbatch = parts.plan.evaluate.batch,
              .next_batch = host},
             parts.recovery->gauge(), memory, rehearse);
-  check_unmoved(*run.task.module, versions);
+  tensors.restore_or_refuse();
   before.restore();
 }
 

@@ -176,7 +176,7 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
       const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
       terms = phase.spec.forward(piece);
       check_terms(phase, terms);
-      check_attached(phase);
+      check_gradients_kept(phase);
       parameters.finish();
       check_blocks("memory.recompute", parts.plan.memory.recompute, /*with_input=*/true);
       check_blocks("memory.offload", parts.plan.memory.offload, /*with_input=*/false);

@@ -1,6 +1,5 @@
 // What makes several ranks one run: the same start on each, and weights that are compared now and then.
-// With one rank nothing happens. Called by train_loop and
-// train_step.
+// With one rank nothing happens. Called by train_loop and train_step.
 #pragma once
 
 #include "tanren/train/parts.h"

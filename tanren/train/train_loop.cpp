@@ -101,7 +101,9 @@ bool writes_together(const Parts& parts) {
 
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const Surroundings& surroundings, int64_t spared) {
-  for (Sink* sink : surroundings.sinks) flush_for_checkpoint(*sink);
+  // What the log has not may be missing behind an error, the state may not.
+  const bool is_last = spared > 0;
+  for (Sink* sink : surroundings.sinks) flush_for_checkpoint(*sink, is_last);
   Snapshot snapshot;
   snapshot.model.tensors = run.model_tensors();
   snapshot.optimizer = run.optimizer_state();
@@ -171,13 +173,16 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   const bool estimates = plan.average.buffers == AverageBuffers::estimate && plan.average.evaluate;
   // False where a stop was requested.
   const auto estimate = [&] {
-    return !estimates || estimate_statistics(run, parts, surroundings.train);
+    if (!estimates) return true;
+    reseed(run, *parts.parallel, Draws::evaluation);
+    return estimate_statistics(run, parts, surroundings.train);
   };
   const bool is_first = parts.parallel->is_first();
   // Attempt and judged step of the state that the last checkpoint has.
   int64_t saved_at = -1, saved_judged = -1;
   const auto is_saved = [&] {
-    return saved_at == run.attempt && saved_judged == run.selection.judged_step;
+    const bool is_judged = saved_judged == run.selection.judged_step;
+    return saved_at == run.attempt && (is_judged || !(estimates || decides(run, plan)));
   };
   std::map<std::string, Values> values_at_start;
   const auto has_ruined_weights = [&] { return is_ruined(values_at_start, worst_values(run)); };
@@ -201,14 +206,10 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   // Before an error that every rank meets ends the run. Why nothing could be written; empty: it is.
   // In steps, as each may fail on one rank alone, and the last is an exchange.
   const auto save_last = [&] {
-    const auto flush = [&] {
-      for (Sink* sink : surroundings.sinks) sink->flush();
-    };
     const auto look = [&] {
       if (has_ruined_weights()) throw RunError(kRuinedWeights);
     };
-    std::string unsaved = failure_of(flush, parts);
-    if (unsaved.empty()) unsaved = failure_of(look, parts);
+    std::string unsaved = failure_of(look, parts);
     if (unsaved.empty()) unsaved = failure_of([&] { checkpoint(/*spared=*/1); }, parts);
     return unsaved;
   };
@@ -249,8 +250,8 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     const bool is_news = run.selection.judged_step != run.step();  // else it is in the log
     std::optional<EvaluationReport> report;
     try {
-      reseed(run, *parts.parallel, Draws::evaluation);
       if (estimate()) {
+        reseed(run, *parts.parallel, Draws::evaluation);
         report = evaluate_unless_stopped(run, parts, *surroundings.eval, &left_out);
       }
       if (report) among_best = judge(run, plan, *report, is_first);
@@ -282,6 +283,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   if (surroundings.eval != nullptr && !finished(run, plan)) {
     saved_before_error("", [&] { rehearse_evaluation(run, parts, *surroundings.eval); });
     trim_cpu_memory();
+    if (gauge.counts()) gauge.restart();  // the first step's peak is its own
   }
   GrowthWatch growth(plan.guard.growth_steps);
   CacheRelease cache(plan.memory.release_cache, parts.device);

@@ -75,6 +75,15 @@ double weight_of_parts(const Gradients& gradients) {
   return own / all;
 }
 
+// Per term, whether it had a graph in a microbatch of this rank.
+std::vector<bool> graphs_of(const LossMeter& losses, size_t num_terms) {
+  std::vector<bool> has(num_terms, false);
+  for (size_t i = 0; i < losses.sums().size(); ++i) {
+    if (losses.has_graph(i)) has[i % num_terms] = true;
+  }
+  return has;
+}
+
 // This rank's part of the row that ranks sum.
 at::Tensor own_row(const Phase& phase, const Parts& parts, const Batch& local,
                    const LossMeter& losses, const std::vector<at::Tensor>& norms,
@@ -93,7 +102,9 @@ at::Tensor own_row(const Phase& phase, const Parts& parts, const Batch& local,
     row.push_back(norm_share(phase.objectives[i].gradients, norms[i], is_first).to(device));
   }
   for (const auto& share : shares) row.push_back(share.to(device, at::kDouble).reshape({1}));
-  std::vector<double> flags{parts.stop_requested() ? 1.0 : 0.0};
+  std::vector<double> flags;
+  for (const bool has : graphs_of(losses, phase.terms.size())) flags.push_back(has ? 1.0 : 0.0);
+  flags.push_back(parts.stop_requested() ? 1.0 : 0.0);
   for (int64_t rank = 0; rank < parts.parallel->world_size(); ++rank) {
     const bool own = rank == parts.parallel->rank();
     flags.push_back(own ? static_cast<double>(local.size()) : 0.0);
@@ -171,7 +182,6 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
     host.erase(host.begin(), host.begin() + static_cast<std::ptrdiff_t>(length));
   }
 
-  check_graphs(phase, module, losses, host);
   const size_t num_terms = names.size();
   std::vector<double> sums(num_terms, 0.0);
   int64_t bad_microstep = -1;
@@ -198,11 +208,16 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
     }
     window.objectives.push_back(std::move(status));
   }
-  if (alone) return window;
+  std::vector<bool> has_graph = graphs_of(losses, num_terms);
+  if (alone) {
+    check_graphs(phase, module, *parts.parallel, names, has_graph, sums);
+    return window;
+  }
   for (size_t i = 0; i < shares.size() / 2; ++i) {
     window.objectives[i].flush_share = shared[next_shared++];
     window.objectives[i].overflow_share = shared[next_shared++];
   }
+  for (size_t i = 0; i < num_terms; ++i) has_graph[i] = shared[next_shared++] > 0;
   window.stop_requested = shared[next_shared++] > 0;
   for (int64_t rank = 0; rank < parts.parallel->world_size(); ++rank) {
     window.samples.push_back(shared[next_shared++]);
@@ -212,6 +227,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
     for (auto& flag : active) flag = shared[next_shared++] > 0 ? 1 : 0;
     objective.gradients.set_active(active);
   }
+  check_graphs(phase, module, *parts.parallel, names, has_graph, sums);
   return window;
 }
 

@@ -71,6 +71,22 @@ TEST(OwnLoop, measures_nothing_where_gradients_were_set_to_none_after_backward) 
   }
 }
 
+// As in torch, an optimizer leaves a parameter alone whose gradient is none.
+TEST(OwnLoop, reaches_no_parameter_whose_gradient_it_set_to_none) {
+  OwnNet net;
+  const Gradients gradients(net.parameters());
+  summed_loss(net, {0, 1}).backward();
+  ASSERT_EQ(gradients.active(), nullptr) << "all were reached";
+  net.zero_grad();
+  net.head->forward(at::ones({2, 8})).sum().backward();
+  (void)gradients.flat();
+  ASSERT_NE(gradients.active(), nullptr);
+  const auto named = net.named_parameters();
+  for (size_t i = 0; i < named.size(); ++i) {
+    EXPECT_EQ((*gradients.active())[i] != 0, named[i].key().starts_with("head.")) << named[i].key();
+  }
+}
+
 TEST(OwnLoop, measures_gradients_that_it_put_in_place_of_others) {
   OwnNet net;
   const Gradients gradients(net.parameters());

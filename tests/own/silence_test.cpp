@@ -1,6 +1,6 @@
 // What an own model or dataset may get wrong without an error of torch: nothing is trained in silence.
 // Issue 22.
-#include "tests/own/own_program.h"
+#include "tests/own/fragile.h"
 
 #include <gtest/gtest.h>
 
@@ -136,7 +136,21 @@ TEST(OwnTerms, need_a_graph_in_one_microbatch_alone_or_none_where_the_module_has
     };
     EXPECT_EQ(program.go("run"), 0) << program.err;
     EXPECT_EQ(program.attempts(), 4);
+    OwnProgram ranks;  // of which the first has nothing but the constant
+    ranks.factory = program.factory;
+    EXPECT_EQ(ranks.go("run", kTwoRanks), 0) << ranks.err;
+    EXPECT_EQ(ranks.attempts(), 4);
   }
+}
+
+TEST(OwnTerms, without_a_graph_are_named_on_ranks_too) {
+  OwnProgram program;
+  program.factory = with_terms([](const at::Tensor& loss, const at::Tensor& outputs) {
+    return Terms{{"cross_entropy", loss}, {"size", outputs.detach().square().sum()}};
+  });
+  EXPECT_EQ(program.go("run", kTwoRanks), 2) << program.err;
+  TANREN_EXPECT_CONTAINS(program.err, "term size of objective loss is ");
+  program.expect_one_line();
 }
 
 TEST(OwnTerms, of_weight_0_need_not_be_returned) {
@@ -150,21 +164,39 @@ TEST(OwnTerms, of_weight_0_need_not_be_returned) {
 }
 
 // Issue 22: what the microbatches before it had added was lost without a word.
-TEST(OwnTerms, of_a_forward_that_sets_gradients_to_none_are_refused) {
-  OwnProgram program;
-  program.factory = [](const ModelOptions& options, const DataInfo& info) {
-    auto net = std::make_shared<OwnNet>();
-    Task task = supervised(net, options, info);
-    task.phases[0].forward = [net](const Batch& batch) {
-      if (!is_dry(batch["inputs"])) {
-        cross_entropy(net->forward(batch["inputs"]), batch["labels"]).sum.backward();
-        net->zero_grad();
-      }
-      return Terms{cross_entropy(net->forward(batch["inputs"]), batch["labels"])};
-    };
-    return task;
+TEST(OwnTerms, of_a_forward_that_changes_gradients_are_refused) {
+  const auto backward = [](OwnNet& net, const Batch& batch) {
+    cross_entropy(net.forward(batch["inputs"]), batch["labels"]).sum.backward();
   };
-  expect_refused(program, "[train] step 1: forward set the gradient of body.weight to none");
+  const std::vector<std::function<void(OwnNet&, const Batch&)>> ways{
+      backward, [](OwnNet& net, const Batch&) { net.zero_grad(/*set_to_none=*/false); },
+      [&](OwnNet& net, const Batch& batch) {
+        backward(net, batch);
+        net.zero_grad();
+      }};
+  auto shared = kTwoRanks;
+  for (const char* key : {"parallel.zero=2", "batch.microbatch=2"}) {
+    shared.insert(shared.end(), {"--set", key});
+  }
+  for (size_t way = 0; way < ways.size(); ++way) {
+    for (const auto& words : {std::vector<std::string>(), shared}) {
+      OwnProgram program;
+      program.factory = [&](const ModelOptions& options, const DataInfo& info) {
+        auto net = std::make_shared<OwnNet>();
+        Task task = supervised(net, options, info);
+        task.phases[0].forward = [net, change = ways[way]](const Batch& batch) {
+          // In the second microbatch of a rank there is something to lose.
+          const int64_t first = batch.ids[0].item<int64_t>() % 4;
+          if (!is_dry(batch["inputs"]) && (first > 0 || batch.size() == 4)) change(*net, batch);
+          return Terms{cross_entropy(net->forward(batch["inputs"]), batch["labels"])};
+        };
+        return task;
+      };
+      EXPECT_EQ(program.go("run", words), 2) << way << program.err;
+      TANREN_EXPECT_CONTAINS(program.err, "[train] step 1: forward changed the gradient of ");
+      program.expect_one_line();
+    }
+  }
 }
 
 TEST(OwnData, that_forget_the_ids_are_named_and_train_nothing) {
