@@ -13,6 +13,8 @@
 #include "tanren/model/supervised.h"
 #include "tanren/model/vgg.h"
 
+#include <new>
+
 namespace tanren {
 namespace {
 
@@ -57,6 +59,8 @@ Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) cons
   } catch (const Error&) {
     throw;
   } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
     throw;
   } catch (...) {
     std::throw_with_nested(
