@@ -52,7 +52,8 @@ int eval(const Arguments& arguments, const Registry& registry) {
     for (const char* key : {"auroc_error", "classes", "confusion_matrix"}) {
       if (more.contains(key) && !more[key].empty()) json[key] = more[key];
     }
-    std::cout << json.dump() << "\n";
+    std::cout << json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+              << "\n";
     return 0;
   }
   if (arguments.quiet) return 0;

@@ -1,6 +1,7 @@
 #include "tanren/data/encoding.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 
 #include <algorithm>
@@ -10,23 +11,6 @@
 namespace tanren {
 
 namespace {
-
-// Bytes of the character that begins `bytes`; 0: none does.
-size_t character_size(std::string_view bytes) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(bytes[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return first == 0 ? 0 : 1;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  const size_t size = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  if (bytes.size() < size) return 0;
-  for (size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Longer than need be, half of a pair of UTF-16, or beyond Unicode.
-  const bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0) ||
-                     (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90);
-  return wrong ? 0 : size;
-}
 
 // By its mark, or since every other of the first bytes is 0.
 bool is_utf16(std::string_view bytes) {
@@ -45,7 +29,7 @@ bool is_utf16(std::string_view bytes) {
 std::optional<size_t> first_bad_byte(std::string_view bytes) {
   for (size_t at = 0; at < bytes.size();) {
     const size_t size = character_size(bytes.substr(at, 4));
-    if (size == 0) return at;
+    if (size == 0 || bytes[at] == '\0') return at;
     at += size;
   }
   return std::nullopt;

@@ -249,7 +249,7 @@ std::string to_json(const MemoryOutlook& outlook) {
     json["alternatives"].push_back(
         {{"what", other.what}, {"peak_bytes", other.peak_bytes}, {"cost", other.cost}});
   }
-  return json.dump(2);
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace tanren

@@ -2,6 +2,7 @@
 #include "tests/cli/day_files.h"
 
 #include <algorithm>
+#include <sstream>
 
 namespace tanren::testing {
 namespace {
@@ -259,6 +260,28 @@ TEST_F(Day, what_was_asked_stays_asked_when_the_run_goes_on) {
   ASSERT_EQ(tanren("run asked.toml --quiet --out out --set run.stop_after=2").code, 0);
   const auto source = [&](const std::string& line) {
     return nlohmann::json(json("plan out")[line]["source"]).get<std::string>();
+TEST_F(Day, a_class_whose_name_is_no_utf_8_leaves_all_json_sound) {
+  make_images();
+  for (const std::string part : {"train/", "eval/"}) {
+    fs::rename(at(part + "dog"), at(part + "caf\xe9"));
+  }
+  ASSERT_EQ(tanren("run images.toml --quiet --out out --set "
+                   "evaluate.metrics=accuracy,f1_macro,confusion_matrix")
+                .code,
+            0);
+  const std::string shown = "caf\xef\xbf\xbd";  // U+FFFD for the byte
+  const auto name_of = [](const nlohmann::json& evaluated) {
+    return evaluated.contains("classes") ? evaluated["classes"][0]["name"] : evaluated;
+  };
+  EXPECT_EQ(name_of(json("eval out")), shown);
+  EXPECT_EQ(name_of(nlohmann::json::parse(read_file(at("out/evaluation.json")))), shown);
+  TANREN_EXPECT_CONTAINS(json("plan images.toml")["classes"]["reason"].get<std::string>(), shown);
+  std::istringstream log(read_file(at("out/log.jsonl")));
+  for (std::string line; std::getline(log, line);) {
+    EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+  }
+}
+
   };
   EXPECT_EQ(source("global_batch"), "asked");
   ASSERT_EQ(tanren("run out --quiet --set run.stop_after=1").code, 0);
