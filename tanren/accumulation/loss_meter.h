@@ -13,7 +13,8 @@ namespace tanren {
 
 class LossMeter {
  public:
-  // Detached sums of one microstep over `samples`, the next ones of the batch. Every microstep must bring the same terms; Error otherwise.
+  // Detached sums of one microstep over `samples`, the next ones of the batch. Every microstep must
+  // bring the same terms; Error otherwise.
   void add(const Terms& terms, int64_t samples);
 
   int64_t microsteps() const { return microsteps_; }

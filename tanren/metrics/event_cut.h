@@ -11,10 +11,10 @@ namespace tanren {
 // The event files of a folder in the order in which TensorBoard reads them (by name).
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder);
 
-// `repeats_evaluation`: the evaluation of `step` is made again, so that its records go, too.
 // Removes every record of a step after `step`, with all that follows it in its file, and torn or
 // broken records; a file of a session that began after `step` goes altogether. Files that begin
-// without a session start are another program's and stay. RunError where a file cannot be cut.
+// without a session start are another program's and stay. `repeats_evaluation`: the evaluation of
+// `step` is made again, so its records go, too. RunError where a file cannot be cut.
 void cut_events(const std::filesystem::path& folder, int64_t step, bool repeats_evaluation = false);
 
 }  // namespace tanren
