@@ -8,6 +8,7 @@
 #include "tanren/config/assign_node.h"
 #include "tanren/config/fields.h"
 #include "tanren/config/identity.h"
+#include "tanren/config/mend_line.h"
 #include "tanren/config/set_text.h"
 #include "tanren/config/synonyms.h"
 #include "tanren/config/toml.h"
@@ -15,7 +16,6 @@
 #include "tanren/config/value_text.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <memory>
 #include <set>
@@ -315,22 +315,6 @@ class Reader {
   std::map<std::string, std::string> typed_;                          // by --set, as typed
 };
 
-// The line where its value is a text without quotes, with them; else empty.
-std::string with_quotes(std::string_view text, toml::source_index number) {
-  std::string_view line;
-  for (toml::source_index i = 0; i < number && !text.empty(); ++i) line = take_line(text);
-  const auto equals = line.find('=');
-  if (equals == std::string_view::npos) return "";
-  const std::string_view key = trimmed(line.substr(0, equals));
-  const std::string_view value = trimmed(line.substr(equals + 1, line.find('#') - equals - 1));
-  const bool is_word =
-      !value.empty() && (std::isalpha(static_cast<unsigned char>(value[0])) != 0 ||
-                         std::string_view("/~._").find(value[0]) != std::string_view::npos);
-  if (key.empty() || !is_word || value.find_first_of("\"'[]{}=") != std::string_view::npos)
-    return "";
-  return one_line(std::string(key) + " = " + toml_text(std::string(value)));
-}
-
 // Null `known`: the config is not validated.
 RunConfig parse(std::string_view text, const std::string& source, const fs::path& folder,
                 const std::vector<std::string>& sets, const KnownKinds* known) {
@@ -344,9 +328,8 @@ RunConfig parse(std::string_view text, const std::string& source, const fs::path
   } catch (const toml::parse_error& error) {
     const std::string what = one_line(std::string(error.description()));
     const auto line = error.source().begin.line;
-    const std::string quoted = with_quotes(text, line);
-    throw ConfigError("[config] " + source + ":" + std::to_string(line) + ": " + what +
-                      (quoted.empty() ? "; mend the TOML" : "; texts need quotes: " + quoted));
+    throw ConfigError("[config] " + source + ":" + std::to_string(line) + ": " + what + "; " +
+                      way_to_mend(text, line));
   } catch (const TomlFault& fault) {
     throw ConfigError("[config] " + source + ": is no TOML (" + fault.what() + "); mend it");
   }

@@ -199,7 +199,30 @@ TEST(ReadConfig, a_text_without_quotes_is_told_with_them) {
   const std::string text = "[run]\nsteps = 1\n[data.train]\npath = train.csv # here\n";
   expect_contains(error_of(text), "run.toml:4: ");
   expect_contains(error_of(text), "texts need quotes: path = \"train.csv\"");
-  expect_contains(error_of("[run]\nsteps = [1\n"), "mend the TOML");
+  expect_contains(error_of("[run\nsteps = 1\n"), "mend the TOML");
+}
+
+// Issue 22: switches, lists and numbers were advised to be texts, which their keys refuse.
+TEST(ReadConfig, a_value_that_is_no_toml_is_told_as_its_key_wants_it) {
+  const auto told = [](const std::string& text, const std::string& advice) {
+    expect_contains(error_of(text), advice);
+  };
+  told("[data]\nshuffle = True\n", "write shuffle = true");
+  told("[data]\nshuffle = off  # always\n", "write shuffle = false");
+  told("[data]\nshuffle = maybe\n", "shuffle takes true or false; give that");
+  told("[evaluate]\nmetrics = accuracy, f1_macro\n", "metrics = [\"accuracy\", \"f1_macro\"]");
+  told("[evaluate]\nmetrics = [accuracy, f1_macro]\n", "metrics = [\"accuracy\", \"f1_macro\"]");
+  told("[schedule]\nmilestones = 2, 4\n", "lists need brackets: milestones = [2, 4]");
+  told("[model]\nhidden = [8, wide]\n", "hidden takes a list of whole numbers");
+  told("[run]\nsteps = None\n", "steps takes a whole number; give that, or leave the line out");
+  told("[run]\nsteps =\n", "steps takes a whole number");
+  told("run.steps = many\n", "run.steps takes a whole number");
+  told("[data.train]\npath = 2026/train.csv\n", "texts need quotes: path = \"2026/train.csv\"");
+  told("[batch]\nglobal_batch = epoch\n", "texts need quotes: global_batch = \"epoch\"");
+  told("[[optimizer.groups]]\nparameters = *bias\n", "parameters = [\"*bias\"]");
+  told("[model.options]\nwidth = wide\n", "texts need quotes: width = \"wide\"");
+  told("[strange]\nshuffle = True\n", "mend the TOML");
+  told("[run]\nsteps = 1\nsteps = 2\n", "mend the TOML");  // nothing is wrong with the value
 }
 
 TEST(ReadConfig, a_key_of_the_file_that_set_makes_meaningless_is_left_out_and_said) {
