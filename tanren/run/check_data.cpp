@@ -46,13 +46,14 @@ std::string way_to_shape(const std::string& kind, const std::vector<int64_t>& ou
 }
 
 void check_inputs(const DataInfo& train, const DataInfo& eval, int64_t model_tokens,
-                  const std::string& kind) {
+                  const std::string& kind, bool begins) {
   const bool tokens = train.vocab_size > 0;
   if (eval.vocab_size > std::max(train.vocab_size, model_tokens) ||
       (eval.vocab_size > 0) != tokens) {
     throw ConfigError("[data] data.eval has a vocabulary of " + to_text(eval.vocab_size) +
                       ", data.train one of " + to_text(train.vocab_size) +
-                      "; give both the same kind and vocabulary, or set model.vocab_size");
+                      "; give both the same kind and vocabulary" +
+                      (begins ? ", or set model.vocab_size" : ""));
   }
   const auto& ours = train.input_shape;
   const auto& theirs = eval.input_shape;
@@ -126,7 +127,7 @@ void check_datasets(const Datasets& datasets, const ModelOptions& model, const D
   if (begins) check_classes(*datasets.train, model, data.train);
   if (!datasets.eval) return;
   const DataInfo train = datasets.train->info(), eval = datasets.eval->info();
-  check_inputs(train, eval, model.vocab_size, data.eval.kind);
+  check_inputs(train, eval, model.vocab_size, data.eval.kind, begins);
   check_features(train, eval);
   if (train.class_labels != eval.class_labels) {
     const auto kind = [](bool classes) { return classes ? "classes" : "values"; };
@@ -136,14 +137,20 @@ void check_datasets(const Datasets& datasets, const ModelOptions& model, const D
   }
   const int64_t known =
       std::max(train.outputs, model.append_head > 0 ? model.append_head : model.outputs);
-  if (eval.class_labels ? eval.outputs > known : eval.outputs != train.outputs) {
-    const char* what = eval.class_labels ? " classes" : " values per sample";
-    throw ConfigError("[data] data.eval has " + to_text(eval.outputs) + what + ", data.train has " +
-                      to_text(train.outputs) +
-                      (eval.class_labels
-                           ? "; mend its labels, or set data.train.classes or model.outputs to all "
-                             "that there are"
-                           : "; give both the same labels"));
+  if (eval.class_labels && eval.outputs > known) {
+    const std::string what = "[data] data.eval has " + to_text(eval.outputs) + " classes, ";
+    if (!begins) {  // its outputs are what they are
+      throw ConfigError(what + "and the model has " + to_text(known) +
+                        " outputs; mend its labels, or leave out the samples of further classes");
+    }
+    throw ConfigError(what + "data.train has " + to_text(train.outputs) +
+                      "; mend its labels, or set data.train.classes or model.outputs to all that "
+                      "there are");
+  }
+  if (!eval.class_labels && eval.outputs != train.outputs) {
+    throw ConfigError("[data] data.eval has " + to_text(eval.outputs) +
+                      " values per sample, data.train has " + to_text(train.outputs) +
+                      "; give both the same labels");
   }
 }
 

@@ -14,7 +14,8 @@ namespace tanren {
 // ConfigError where [data.eval] has another input shape (token data: a longer one, or ids past the
 // vocabulary), another kind of label, or classes that the model has no output for, or where a model
 // that guesses tokens meets training data of a kind that labels texts.
-// `begins`: DataError where labels alone say how many classes there are, and some of these have no sample.
+// `begins`: the model is still to be made, so that its sizes may be set; and DataError where labels alone
+// say how many classes there are, and some of these have no sample.
 void check_datasets(const Datasets& datasets, const ModelOptions& model, const DataOptions& data,
                     bool begins);
 

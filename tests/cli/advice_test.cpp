@@ -200,6 +200,41 @@ TEST_F(Followed, about_memory) {
   ASSERT_NE(found, std::string::npos) << refused.output;
   const std::string limit = refused.output.substr(found + before.size());
   follow({{plan + "1KB", before, plan + limit.substr(0, limit.find('"'))}});
+  folder_.file("five.csv", rows(9) + "4,1,2\n");
+  folder_.file("mended.csv", rows(9) + "2,1,2\n");
+  ASSERT_EQ(tanren("run run.toml --quiet --out begun --set run.stop_after=2").code, 0);
+  const std::string outputs =
+      "data.eval has 5 classes, and the model has 3 outputs; mend its labels, or leave out";
+  follow({
+      {"run begun --quiet --set data.eval.path=five.csv", outputs,
+       "run begun --quiet --set run.stop_after=1 --set data.eval.path=mended.csv"},
+      {"run begun --quiet --set data.eval.path=five.csv", outputs,
+       "run begun --quiet --set run.stop_after=1 --set data.eval.path=eval.csv"},
+      {"eval out/model.tanren.safetensors five.csv", outputs,
+       "eval out/model.tanren.safetensors mended.csv"},
+      {"eval out --set data.eval.path=five.csv", outputs,
+       "eval out --set data.eval.path=mended.csv"},
+  });
+  // What decides by evaluations, off.
+  struct Deciding {
+    std::string folder, on, advice, off;
+  };
+  for (const auto& [folder, on, advice, off] : std::vector<Deciding>{
+           {"best", "checkpoint.best=1", "set checkpoint.best = 0", "checkpoint.best=0"},
+           {"patient", "early_stop.patience=9", "set early_stop.patience = 0",
+            "early_stop.patience=0"},
+           {"flat", "schedule.kind=reduce_on_plateau", "set schedule.kind = \"constant\"",
+            "schedule.kind=constant"},
+           {"both", "checkpoint.best=1 --set early_stop.patience=9",
+            "set checkpoint.best = 0 and early_stop.patience = 0",
+            "checkpoint.best=0 --set early_stop.patience=0"}}) {
+    ASSERT_EQ(tanren("run run.toml --quiet --out " + folder +
+                     " --set evaluate.every=1 --set run.stop_after=2 --set " + on)
+                  .code,
+              0);
+    const std::string other = "run " + folder + " --quiet --set data.eval.path=mended.csv";
+    follow({{other, advice + ", so that none decides", other + " --set " + off}});
+  }
 }
 
 TEST_F(Followed, about_the_config_itself) {
