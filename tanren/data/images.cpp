@@ -173,7 +173,8 @@ class ImagesDataset : public Dataset {
     const std::string line =
         "[" + what_ + "] " + options_.path + "/" + name_of(file) + " " + reason;
     if (options_.broken != "skip") {
-      throw DataError(line + "; mend or remove it, or set " + what_ + ".broken = \"skip\"");
+      throw DataError(line + "; set " + what_ +
+                      ".broken = \"skip\", or mend or remove it, which makes other data of them");
     }
     constexpr size_t kLogged = 5;
     size_t seen = 0;

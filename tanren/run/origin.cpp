@@ -3,6 +3,8 @@
 #include "tanren/base/error.h"
 #include "tanren/base/hash.h"
 #include "tanren/base/log.h"
+#include "tanren/base/names.h"
+#include "tanren/base/state.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/step_folders.h"
@@ -32,6 +34,12 @@ const std::string* find(const Facts& facts, const std::string& name) {
   const auto found = std::find_if(facts.begin(), facts.end(),
                                   [&](const auto& fact) { return fact.first == name; });
   return found == facts.end() ? nullptr : &found->second;
+}
+
+bool was_evaluated(const fs::path& step_folder) {
+  const State run{.values = run_values_of(step_folder)};
+  const std::string judged = "selection.judged_step";
+  return run.values.count(judged) > 0 && value_of<int64_t>(run, judged) >= 0;
 }
 
 // TOML text is JSON for all but texts that are not set.
@@ -81,15 +89,17 @@ Origin read_origin(const fs::path& step_folder) {
 }
 
 void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& now,
-                          const fs::path& step_folder, bool may_evaluate_others) {
+                          const fs::path& step_folder, const RunConfig& config) {
+  const std::vector<std::string> ways = ways_to_decide_nothing(config);
   bool told = false;
   for (const auto& [name, value] : now) {
     const std::string* before = find(saved, name);
     if (before == nullptr || *before == value) continue;
-    if (may_evaluate_others && name.ends_with(" of data.eval")) {
+    const bool is_evaluated = name.ends_with(" of data.eval");
+    if (is_evaluated && (ways.empty() || !was_evaluated(step_folder))) {
       if (!std::exchange(told, true) && ranks.rank() == 0) {
         log("[data] data.eval is other data after step " + to_text(step_of(step_folder)) +
-            ": evaluations do not compare with those before");
+            ": evaluations cannot be compared with those before");
       }
       continue;
     }
@@ -98,13 +108,16 @@ void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& 
         is_count ? value + " " + name + ", " + step_folder.string() + " was made with " + *before
                  : name + " are not those that " + step_folder.string() + " was made with";
     if (ranks.world_size() > 1) settle(ranks);
-    const std::string why =
-        name.ends_with(" of data.eval")
-            ? ", and evaluations decide over this run (checkpoint.best, early_stop "
-              "or reduce_on_plateau)"
-            : "";
-    throw DataError("[data] " + what + why +
-                    "; put these data back, or start another run (run.name)");
+    const std::string part = is_evaluated ? "data.eval" : "data.train";
+    const SourceOptions& source = is_evaluated ? config.data.eval : config.data.train;
+    const std::string damaged = source.kind == "images" && source.broken != "skip"
+                                    ? " (where one is damaged: with " + part + ".broken = \"skip\")"
+                                    : "";
+    throw DataError(
+        "[data] " + what + (is_evaluated ? ", and evaluations decide over this run" : "") +
+        "; put these data back" + damaged +
+        (is_evaluated ? ", set " + join(ways, " and ") + ", so that none decides" : "") +
+        ", or start another run (run.name)");
   }
 }
 

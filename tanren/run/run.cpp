@@ -256,8 +256,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   size_t num_old_changes = 0;
   if (checkpoint) {
     const Origin saved = read_origin(*checkpoint);
-    check_data_unchanged(*ranks, saved.data, origin.data, *checkpoint,
-                         may_evaluate_on_others(recorded_config(*checkpoint), config));
+    check_data_unchanged(*ranks, saved.data, origin.data, *checkpoint, config);
     origin.changes = changes_until(*checkpoint, config);
     num_old_changes = saved.changes.size();
   }
@@ -325,7 +324,7 @@ std::pair<Prepared, Fitted> next_start(const RunConfig& asked, const Registry& r
     const auto alone = single_communicator();
     check_data_unchanged(*alone, read_origin(*checkpoint).data,
                          data_facts(*prepared.datasets.train, prepared.datasets.eval.get()),
-                         *checkpoint, may_evaluate_on_others(recorded_config(*checkpoint), config));
+                         *checkpoint, config);
   }
   Fitted fitted = fit(prepared);
   if (checkpoint) add_changes(prepared.plan, changes_until(*checkpoint, config));

@@ -91,6 +91,31 @@ TEST_F(Followed, about_images) {
   follow({{"run images.toml --quiet --out out --set evaluate.batch=2",
            "set data.eval.broken = \"skip\"", "run out --quiet --set data.eval.broken=skip"}});
   folder_.file("eval/dog/1.png", make_png(8, 1, 2, 3));
+  // Where evaluations decide: the damaged one was the first, so the mended file may take its place.
+  const std::string judged =
+      "run images.toml --quiet --set evaluate.every=2 --set evaluate.batch=2 --set "
+      "checkpoint.best=1 --out ";
+  damage_image("eval/dog/1.png");
+  expect(judged + "first", 2, {"or mend or remove it"});
+  folder_.file("eval/dog/1.png", make_png(16, 1, 2, 3));
+  expect("run first --quiet", 0, {"data.eval is other data after step 2"});
+  // Step 2 is judged by it: another file is another run, or decides nothing.
+  ASSERT_EQ(tanren(judged + "off --set run.stop_after=2").code, 0);
+  for (const char* copy : {"mended", "skipped"}) {
+    std::filesystem::copy(at("off"), at(copy), std::filesystem::copy_options::recursive);
+  }
+  const std::string sound = read_file(at("eval/dog/1.png"));
+  folder_.file("eval/dog/1.png", make_png(8, 1, 2, 3));
+  follow({{"run off --quiet", "set checkpoint.best = 0, so that none decides",
+           "run off --quiet --set checkpoint.best=0"}});
+  expect("run skipped --quiet", 2,
+         {"put these data back (where one is damaged: with data.eval.broken = \"skip\")"});
+  folder_.file("eval/dog/1.png", sound);
+  damage_image("eval/dog/1.png");
+  follow({{"run skipped --quiet", "set data.eval.broken = \"skip\"",
+           "run skipped --quiet --set data.eval.broken=skip"}});
+  folder_.file("eval/dog/1.png", sound);
+  expect("run mended --quiet", 0);
   // Damaged while it goes on, before it was read.
   ASSERT_EQ(tanren("run images.toml --quiet --out more --set run.stop_after=1 --set data.workers=0 "
                    "--set data.prefetch=1")
@@ -175,31 +200,6 @@ TEST_F(Followed, about_runs_that_go_on) {
       "alone.toml",
       csv_config("train.csv", "").substr(0, csv_config("train.csv", "").find("[data.eval]")));
   ASSERT_EQ(tanren("run alone.toml --quiet --out alone").code, 0);
-  follow({
-      {"eval out --set evaluate.checkpoint=step-77", "name one that it has in evaluate.checkpoint",
-       "eval out --set evaluate.checkpoint=step-6"},
-      {"eval alone", "add it, or set data.eval.kind",
-       "eval alone --set data.eval.kind=csv --set data.eval.path=eval.csv"},
-      {"eval out/model.tanren.safetensors", "name a file or folder of kind csv",
-       "eval out/model.tanren.safetensors eval.csv"},
-      {"run out", "raise run.steps or run.epochs", "run out --quiet --set run.steps=7"},
-      {"run early --set run.steps=20", "raise early_stop.patience (0: off)",
-       "run early --quiet --set early_stop.patience=0 --set run.steps=20"},
-      {"run out --out new",
-       "tanren run out/config.toml --out new, with its weights: --set "
-       "model.init_from=out",
-       "run out/config.toml --quiet --out new --set model.init_from=out"},
-  });
-}
-
-TEST_F(Followed, about_memory) {
-  const std::string plan = "plan run.toml --set memory.limit=";
-  const auto refused = tanren(plan + "1KB");
-  const std::string before = "the smallest limit that works: memory.limit = \"";
-  const auto found = refused.output.find(before);
-  ASSERT_NE(found, std::string::npos) << refused.output;
-  const std::string limit = refused.output.substr(found + before.size());
-  follow({{plan + "1KB", before, plan + limit.substr(0, limit.find('"'))}});
   folder_.file("five.csv", rows(9) + "4,1,2\n");
   folder_.file("mended.csv", rows(9) + "2,1,2\n");
   ASSERT_EQ(tanren("run run.toml --quiet --out begun --set run.stop_after=2").code, 0);
@@ -235,6 +235,31 @@ TEST_F(Followed, about_memory) {
     const std::string other = "run " + folder + " --quiet --set data.eval.path=mended.csv";
     follow({{other, advice + ", so that none decides", other + " --set " + off}});
   }
+  follow({
+      {"eval out --set evaluate.checkpoint=step-77", "name one that it has in evaluate.checkpoint",
+       "eval out --set evaluate.checkpoint=step-6"},
+      {"eval alone", "add it, or set data.eval.kind",
+       "eval alone --set data.eval.kind=csv --set data.eval.path=eval.csv"},
+      {"eval out/model.tanren.safetensors", "name a file or folder of kind csv",
+       "eval out/model.tanren.safetensors eval.csv"},
+      {"run out", "raise run.steps or run.epochs", "run out --quiet --set run.steps=7"},
+      {"run early --set run.steps=20", "raise early_stop.patience (0: off)",
+       "run early --quiet --set early_stop.patience=0 --set run.steps=20"},
+      {"run out --out new",
+       "tanren run out/config.toml --out new, with its weights: --set "
+       "model.init_from=out",
+       "run out/config.toml --quiet --out new --set model.init_from=out"},
+  });
+}
+
+TEST_F(Followed, about_memory) {
+  const std::string plan = "plan run.toml --set memory.limit=";
+  const auto refused = tanren(plan + "1KB");
+  const std::string before = "the smallest limit that works: memory.limit = \"";
+  const auto found = refused.output.find(before);
+  ASSERT_NE(found, std::string::npos) << refused.output;
+  const std::string limit = refused.output.substr(found + before.size());
+  follow({{plan + "1KB", before, plan + limit.substr(0, limit.find('"'))}});
 }
 
 TEST_F(Followed, about_the_config_itself) {
@@ -260,10 +285,6 @@ TEST_F(Followed, about_the_config_itself) {
        plan + "run.threads=1"},
       {plan + "learning_rate=0.1", "optimizer.learning_rate", plan + "optimizer.learning_rate=0.1"},
   });
-}
-
-}  // namespace
-}  // namespace tanren::testing
   // The line that does not parse, and the same file with the advised one in its place.
   struct Line {
     std::string broken, advice, mended;
@@ -288,3 +309,7 @@ TEST_F(Followed, about_the_config_itself) {
     folder_.file("mended.toml", file(mended));
     follow({{"plan broken.toml", advice, "plan mended.toml"}});
   }
+}
+
+}  // namespace
+}  // namespace tanren::testing
