@@ -219,6 +219,7 @@ int run(const Arguments& arguments, const Registry& registry) {
 
 int plan(const Arguments& arguments, const Registry& registry) {
   const Named named = read_named(arguments, registry);
+  check_no_fork(named);
   const PlannedMemory planned =
       plan_memory_of(named.config, registry, named.began, requested_by(arguments));
   if (arguments.json) {

@@ -51,7 +51,8 @@ struct RunOutput {
 RunOutput run(const RunInput& input, const Registry& registry);
 
 // Plans and starts nothing: no folder, no step. With a run folder: how that run would go on where a start
-// has this config and asks for `requested`; ConfigError where run() would refuse it.
+// has this config and asks for `requested`; ConfigError where run() would refuse it, but for a finished
+// run, whose plan is shown.
 Plan plan_only(const RunConfig& config, const Registry& registry,
                const std::filesystem::path& folder = {},
                const std::set<std::string>& requested = {});

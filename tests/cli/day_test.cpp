@@ -134,7 +134,9 @@ TEST_F(Day, a_run_folder_into_another_folder_is_refused_and_says_how_to_begin_th
   expect("run out --quiet --out new", 2,
          {"[run] out goes on in its own folder", "from step 0 in new",
           "tanren run out/config.toml --out new", "--set model.init_from=out"});
+  EXPECT_EQ(expect("plan out --out new", 2), expect("run out --quiet --out new", 2));
   EXPECT_FALSE(fs::exists(at("new")));
+  expect("plan out --out ./out", 0);
   expect("run out --quiet --out ./out --set run.stop_after=1", 0);
   expect("run out/config.toml --quiet --out new --set model.init_from=out", 0);
 }
@@ -174,6 +176,12 @@ TEST_F(Day, how_a_run_is_evaluated_may_change_on_the_way) {
   ASSERT_EQ(tanren("run run.toml" + judged + " --set run.stop_after=2").code, 0);
   expect("run judged --quiet --set evaluate.every=2", 2, {"evaluate.every: 1 → 2"});
   expect("run judged --quiet --set data.eval.path=more.csv", 2, {"12 samples of data.eval"});
+  // Unless none was made yet.
+  const std::string early = " --quiet --out early --set evaluate.every=3 --set checkpoint.best=1";
+  ASSERT_EQ(tanren("run run.toml" + early + " --set run.stop_after=2").code, 0);
+  expect(
+      "run early --quiet --set data.eval.path=more.csv", 0,
+      {"data.eval is other data after step 2: evaluations cannot be compared with those before"});
 }
 
 TEST_F(Day, another_kind_of_model_leaves_keys_of_the_file_out_and_says_so) {
@@ -252,14 +260,6 @@ TEST_F(Day, classes_keep_their_names_and_eval_shows_their_scores) {
   EXPECT_EQ(file["classes"][1]["name"], "dog");
 }
 
-TEST_F(Day, what_was_asked_stays_asked_when_the_run_goes_on) {
-  folder_.file("asked.toml",
-               csv_config("train.csv", "eval.csv")
-                   .replace(csv_config("train.csv", "eval.csv").find("global_batch = 4"), 16,
-                            "global_batch = 32"));
-  ASSERT_EQ(tanren("run asked.toml --quiet --out out --set run.stop_after=2").code, 0);
-  const auto source = [&](const std::string& line) {
-    return nlohmann::json(json("plan out")[line]["source"]).get<std::string>();
 TEST_F(Day, a_class_whose_name_is_no_utf_8_leaves_all_json_sound) {
   make_images();
   for (const std::string part : {"train/", "eval/"}) {
@@ -282,6 +282,15 @@ TEST_F(Day, a_class_whose_name_is_no_utf_8_leaves_all_json_sound) {
   }
 }
 
+TEST_F(Day, what_was_asked_stays_asked_when_the_run_goes_on) {
+  folder_.file("train.csv", rows(40));  // more than the batch, whose size is the default
+  folder_.file("asked.toml",
+               csv_config("train.csv", "eval.csv")
+                   .replace(csv_config("train.csv", "eval.csv").find("global_batch = 4"), 16,
+                            "global_batch = 32"));
+  ASSERT_EQ(tanren("run asked.toml --quiet --out out --set run.stop_after=2").code, 0);
+  const auto source = [&](const std::string& line) {
+    return nlohmann::json(json("plan out")[line]["source"]).get<std::string>();
   };
   EXPECT_EQ(source("global_batch"), "asked");
   ASSERT_EQ(tanren("run out --quiet --set run.stop_after=1").code, 0);
