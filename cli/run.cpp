@@ -31,6 +31,7 @@ enum class Stage {
   starting,  // alone: what it writes is whole or absent, and no update was made
   waiting,   // for the other ranks
   running,   // it looks at stop_requested
+  finished,  // its weights alone are still written
 };
 
 // A handler can only reach static storage.
@@ -59,9 +60,15 @@ void tell(std::string_view text) {
 }
 
 void on_signal(int signal) {
-  if (stage.load() != Stage::running) end_at_once();
+  const Stage now = stage.load();
+  if (now == Stage::starting || now == Stage::waiting) end_at_once();
   if (!stop_requested.exchange(true) && tells_of_signals.load()) {
-    tell("[run] a signal came: it saves and stops; Ctrl-C once more ends it unsaved\n");
+    constexpr std::string_view kRunning =
+        "[run] a signal came: it saves and stops; Ctrl-C once more ends it unsaved\n";
+    constexpr std::string_view kFinished =
+        "[run] a signal came: the run is finished and saved, and ends when its weights are "
+        "written\n";
+    tell(now == Stage::finished ? kFinished : kRunning);
   }
   if (!interrupts.is_second(signal)) return;
   std::signal(SIGINT, SIG_DFL);
@@ -166,9 +173,7 @@ int run(const Arguments& arguments, const Registry& registry) {
   hear_signals();
   tells_of_signals.store(rank_of_process() == 0);
   const Named named = read_named(arguments, registry);
-
   check_no_fork(named);
-
   RunInput input{.config = named.config,
                  .folder = named.folder,
                  .requested = requested_by(arguments),
@@ -181,6 +186,7 @@ int run(const Arguments& arguments, const Registry& registry) {
   std::unique_ptr<Sink> console;
   std::string again;  // the command
   input.started = [](const Plan&, const auto&, const auto&) { stage.store(Stage::running); };
+  input.finished = [] { stage.store(Stage::finished); };
   if (talk) {
     // Made when the plan is known: it needs the total number of steps.
     struct Late final : Sink {

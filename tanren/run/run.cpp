@@ -184,6 +184,9 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   output.is_first = is_first;
   const double before_loop = shared.elapsed();
   output.loop = train_loop(state, parts, surroundings);
+  if (is_first && output.loop.ending == Ending::finished && shared.input.finished) {
+    shared.input.finished();
+  }
   output.summary = summarise(state, output.loop, parts);
   if (!is_first) return output;
   if (!output.loop.last) {  // the last update was an earlier start's

@@ -36,6 +36,8 @@ struct RunInput {
   std::function<void(const Plan&, const std::optional<std::filesystem::path>& resumed_from,
                      const std::vector<std::string>& ranks)>
       started;
+  // Told on rank 0 once a run that reaches its end has no evaluation before it: nobody looks at `stop`.
+  std::function<void()> finished;
   double started_at = 0;  // seconds this process has lived before run() was called
 };
 

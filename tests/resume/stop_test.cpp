@@ -205,6 +205,22 @@ TEST_F(Stop, before_the_last_evaluation_all_is_saved_and_the_next_start_makes_it
   }
 }
 
+// Issue 22: it said that it stops, and finished. The summary is what a run writes last.
+TEST_F(Stop, a_signal_when_only_the_weights_are_still_written_is_told_so) {
+  TANREN_NEEDS_PRELOAD;
+  const std::string run = " run short.toml --quiet --out ";
+  const auto counted = go(kPreload + " POINTS_COUNT=count " + kTanren + run + "counted");
+  ASSERT_EQ(counted.code, 0) << counted.output;
+  Child child = start("exec " + kTanren + run + "cut",
+                      {kPreload, "POINTS_AT=" + std::to_string(read_file(at("count")).size()),
+                       "POINTS_SIGNAL=" + std::to_string(SIGTERM)});
+  EXPECT_EQ(child.ended(seconds(60)), 0) << child.text();
+  EXPECT_EQ(child.text(),
+            "[run] a signal came: the run is finished and saved, and ends when its weights are "
+            "written\n");
+  EXPECT_EQ(status("cut"), "finished");
+}
+
 TEST_F(Stop, a_hang_up_that_is_ignored_as_under_nohup_stays_so) {
   Child child = start("trap '' HUP; exec " + kTanren + " run long.toml --quiet --out out");
   ASSERT_TRUE(grows("out", 0, child));
