@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/data/collated.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/plan/useful_threads.h"
 #include "tanren/train/step_error.h"
@@ -180,7 +181,7 @@ std::string shorter(const FitInput& input, const Tried& least) {
   try {
     for (int64_t part = length / 2; part >= 8; part /= 2) {
       const int64_t peak = predictor.step(least.plan, part).peak_bytes;
-      if (fits(peak, room_for_step(least.plan, input.standing_bytes))) {
+      if (fits(peak, room_for_step(least.plan, standing_beside(input, least.plan)))) {
         return "samples of " + std::to_string(part) + " tokens instead of " +
                std::to_string(length) + " need " + size_text(peak);
       }
@@ -240,7 +241,8 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
 
 [[noreturn]] void refuse(const FitInput& input, const Fitter& fitter, const Tried& least) {
   const int64_t replicas = least.plan.parallel.replicas;
-  const int64_t needs = replicas * taken(least.prediction.peak_bytes) + input.standing_bytes;
+  const int64_t standing = standing_beside(input, least.plan);
+  const int64_t needs = replicas * taken(least.prediction.peak_bytes) + standing;
   std::string text =
       "[plan] memory.limit " + size_text(least.plan.memory.limit_bytes) +
       " is less than a step needs with " + std::to_string(least.plan.batch.microbatch) + " sample" +
@@ -248,7 +250,7 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
       (least.plan.memory.recompute.empty() ? "" : " and blocks recomputed") + ": " +
       size_text(least.prediction.peak_bytes) + " (" + breakdown(least.prediction) + ")" +
       (replicas > 1 ? " in each of " + std::to_string(replicas) + " replicas" : "") +
-      (input.standing_bytes > 0 ? " beside " + size_text(input.standing_bytes) + " of data" : "");
+      (standing > 0 ? " beside " + size_text(standing) + " of data" : "");
   // Of the limit a sixteenth, at most 16 MiB, is the reserve.
   const int64_t reserve = std::min(needs / 15, int64_t{16} << 20);
   const int64_t mebibytes = (needs + reserve + (1 << 20) - 1) >> 20;
@@ -290,6 +292,15 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
 
 }  // namespace
 
+int64_t standing_beside(const FitInput& input, const Plan& plan) {
+  if (!plan.memory.own_allocator || plan.data.workers == 0) return input.standing_bytes;
+  const Collated one = collated(*input.dataset, {0});
+  int64_t bytes = 0;
+  for (const auto& [name, field] : one.batch.fields) bytes += static_cast<int64_t>(field.nbytes());
+  const int64_t loaders = std::max<int64_t>(plan.parallel.replicas, 1);
+  return input.standing_bytes + loaders * plan.data.prefetch * plan.batch.per_rank * bytes;
+}
+
 int64_t room_for_step(const Plan& plan, int64_t standing_bytes) {
   if (plan.memory.limit_bytes <= 0) return 0;
   const int64_t room = plan.memory.limit_bytes - plan.memory.reserve_bytes - standing_bytes;
@@ -307,7 +318,7 @@ Tried try_config(const FitInput& input, const RunConfig& config) {
   if (limit_threads(sizes_of(predictor, result), result.plan)) {
     result.prediction = predictor.step(result.plan);  // some kernels take memory for each thread
   }
-  const int64_t room = room_for_step(result.plan, input.standing_bytes);
+  const int64_t room = room_for_step(result.plan, standing_beside(input, result.plan));
   result.fits = fits(result.prediction.peak_bytes, room);
   return result;
 }
@@ -376,7 +387,7 @@ Fitted fit_memory(const FitInput& input) {
         " computed again in each backward, so that a step fits "
         "memory_limit: the same numbers in more time; memory.recompute = [] forbids it");
   }
-  explain(found.plan, found.prediction, input.standing_bytes);
+  explain(found.plan, found.prediction, standing_beside(input, found.plan));
   return {std::move(found.config), std::move(found.plan), std::move(found.prediction),
           std::move(remarks)};
 }

@@ -129,7 +129,7 @@ MemoryOutlook memory_outlook(const FitInput& input, const Fitted& fitted) {
   const StepPredictor predictor([&] { return input.make_task(fitted.config); }, *input.dataset);
   outlook.microbatch = plan.batch.microbatch;
   outlook.length = predictor.length();
-  outlook.room_bytes = room_for_step(plan, input.standing_bytes);
+  outlook.room_bytes = room_for_step(plan, standing_beside(input, plan));
   if (!fitted.prediction) {
     try {
       outlook.planned = predictor.probed_step(plan);

@@ -300,11 +300,12 @@ TEST_F(Day, what_was_asked_stays_asked_when_the_run_goes_on) {
 }
 
 TEST_F(Day, what_memory_changed_by_itself_is_said_on_the_console) {
-  folder_.file("wide.toml",
-               "[run]\nsteps = 1\nthreads = 1\n[model]\nkind = \"convnet\"\nchannels = [16, 16]\n"
-               "norm = \"batch\"\n[data.train]\nkind = \"synthetic\"\nsamples = 64\n"
-               "fields = [\"inputs: float[3,64,64] in [-1, 1]\", \"labels: int[] in [0, 4]\"]\n"
-               "[batch]\nglobal_batch = 64\n[precision]\nmode = \"fp32\"\n");
+  folder_.file(
+      "wide.toml",
+      "[run]\nsteps = 1\nthreads = 1\n[model]\nkind = \"convnet\"\nchannels = [16, 32, 64]\n"
+      "norm = \"batch\"\n[data.train]\nkind = \"synthetic\"\nsamples = 64\n"
+      "fields = [\"inputs: float[3,64,64] in [-1, 1]\", \"labels: int[] in [0, 4]\"]\n"
+      "[batch]\nglobal_batch = 64\n[precision]\nmode = \"fp32\"\n");
   // MiB, the least that the program offers.
   const auto least = [&](const std::string& more) {
     const auto refused = tanren("plan wide.toml --set memory.limit=1KB" + more);
