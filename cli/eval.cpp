@@ -32,34 +32,35 @@ std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& argume
   return {checkpoint, evaluate_checkpoint(named.config, checkpoint, registry, nullptr)};
 }
 
-// Of the processes that a launcher started: the one that talks.
-bool is_first_rank() {
-  return world_of(process_environment(), "tcp://localhost:29500").rank == 0;  // where is not asked
-}
-
 }  // namespace
+
+int64_t rank_of_process() {
+  return world_of(process_environment(), "tcp://localhost:29500").rank;  // where is not asked
+}
 
 int eval(const Arguments& arguments, const Registry& registry) {
   const auto [checkpoint, evaluated] = evaluated_of(arguments, registry);
-  const auto& [report, sample] = evaluated;
-  if (!is_first_rank()) return 0;
+  const auto& [report, sample, names] = evaluated;
+  if (rank_of_process() != 0) return 0;
   if (arguments.json) {
     nlohmann::ordered_json json{
         {"checkpoint", checkpoint.string()}, {"step", report.step}, {"samples", report.samples}};
     if (report.averaged) json["weights"] = "averaged";
     for (const auto& [name, value] : report.values) json["evaluate." + name] = value;
     if (sample) json["sample"] = *sample;
-    const auto more = nlohmann::ordered_json::parse(evaluation_json(report));
+    const auto more = nlohmann::ordered_json::parse(evaluation_json(report, names));
     for (const char* key : {"auroc_error", "classes", "confusion_matrix"}) {
       if (more.contains(key) && !more[key].empty()) json[key] = more[key];
     }
-    std::cout << json.dump() << "\n";
+    std::cout << json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+              << "\n";
     return 0;
   }
+  if (arguments.quiet) return 0;
   std::cout << checkpoint.string() << ", " << report.samples << " samples"
             << (report.averaged ? ", averaged weights" : "");
   for (const auto& [name, value] : report.values) std::cout << ", " << name << " " << shown(value);
-  std::cout << "\n" << confusion_markdown(report);
+  std::cout << "\n" << confusion_markdown(report, names) << classes_markdown(report, names);
   if (sample) std::cout << "sample:\n" << *sample << "\n";
   return 0;
 }

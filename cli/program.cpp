@@ -1,4 +1,5 @@
 #include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
 #include "tanren/base/names.h"
 #include "tanren/cli.h"
 #include "tanren/config/describe.h"
@@ -90,6 +91,19 @@ std::optional<int> read_arguments(const std::vector<std::string>& words, Argumen
   return std::nullopt;
 }
 
+namespace {
+
+// The error that is being handled; with --verbose also what it was made of, torch's stack above all.
+void tell(const std::string& line, const Arguments& arguments) {
+  std::cerr << line << "\n";
+  if (!arguments.verbose) return;
+  const std::string whole = whole_text_of_current();
+  const bool begins_alike = whole.rfind(line + "\n", 0) == 0;
+  if (whole != line) std::cerr << (begins_alike ? whole.substr(line.size() + 1) : whole) << "\n";
+}
+
+}  // namespace
+
 int main(int argc, char** argv, const Registry& registry) {
   Arguments arguments;
   if (argc > 0) arguments.program = fs::path(argv[0]).filename().string();
@@ -109,10 +123,16 @@ int main(int argc, char** argv, const Registry& registry) {
     if (arguments.verb == "completion") return completion(arguments, registry);
     return help(arguments);
   } catch (const InputError& error) {
-    std::cerr << error.what() << "\n";
+    tell(error.what(), arguments);
     return 2;
-  } catch (const std::exception& error) {
-    std::cerr << error.what() << "\n";
+  } catch (const Error& error) {
+    tell(error.what(), arguments);
+    return 1;
+  } catch (...) {
+    const bool has_more = takes_verbose(arguments.verb) && !arguments.verbose;
+    tell("[" + arguments.verb + "] " + line_of_current() +
+             (has_more ? "; --verbose shows where it comes from" : ""),
+         arguments);
     return 1;
   }
 }

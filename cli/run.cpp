@@ -1,4 +1,5 @@
 #include "tanren/run/run.h"
+#include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/metrics/console_sink.h"
 #include "tanren/plan/print.h"
@@ -11,9 +12,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <ctime>
 #include <iostream>
+#include <set>
 #include <string_view>
 
 namespace tanren::cli {
@@ -27,6 +31,7 @@ enum class Stage {
   starting,  // alone: what it writes is whole or absent, and no update was made
   waiting,   // for the other ranks
   running,   // it looks at stop_requested
+  finished,  // its weights alone are still written
 };
 
 // A handler can only reach static storage.
@@ -34,20 +39,37 @@ std::atomic<bool> stop_requested{false};
 std::atomic<Stage> stage{Stage::starting};
 Interrupts interrupts;
 
+// Of the processes of a run one tells what all do.
+std::atomic<bool> tells_of_signals{true};
+
+// What is interrupted may look at errno.
+void tell(std::string_view text) {
+  const int before = errno;
+  [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, text.data(), text.size());
+  errno = before;
+}
+
 // There is nothing to save yet, and nobody looks at stop_requested. Only what a handler may do.
 [[noreturn]] void end_at_once() {
   constexpr std::string_view kWaiting =
       "[run] stopped by a signal while it waited for the other ranks; nothing has begun\n";
   constexpr std::string_view kStarting =
       "[run] stopped by a signal before the first update; start it again the same way\n";
-  const std::string_view text = stage.load() == Stage::waiting ? kWaiting : kStarting;
-  [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, text.data(), text.size());
+  tell(stage.load() == Stage::waiting ? kWaiting : kStarting);
   ::_exit(kStoppedCode);
 }
 
 void on_signal(int signal) {
-  if (stage.load() != Stage::running) end_at_once();
-  stop_requested.store(true);
+  const Stage now = stage.load();
+  if (now == Stage::starting || now == Stage::waiting) end_at_once();
+  if (!stop_requested.exchange(true) && tells_of_signals.load()) {
+    constexpr std::string_view kRunning =
+        "[run] a signal came: it saves and stops; Ctrl-C once more ends it unsaved\n";
+    constexpr std::string_view kFinished =
+        "[run] a signal came: the run is finished and saved, and ends when its weights are "
+        "written\n";
+    tell(now == Stage::finished ? kFinished : kRunning);
+  }
   if (!interrupts.is_second(signal)) return;
   std::signal(SIGINT, SIG_DFL);
   ::raise(SIGINT);  // ends this process when the handler returns
@@ -91,11 +113,39 @@ std::string command(const Plan& plan, const std::string& program) {
   return program + " launch -n " + std::to_string(parallel.world_size);
 }
 
+// The keys that --set names.
+std::set<std::string> requested_by(const Arguments& arguments) {
+  std::set<std::string> keys;
+  for (const std::string& set : arguments.sets) keys.insert(set.substr(0, set.find('=')));
+  return keys;
+}
+
+// A run goes on in its folder alone: in another one it would be a new run, with nothing of the old one.
+void check_no_fork(const Named& named) {
+  std::error_code none;
+  if (named.began.empty() || std::filesystem::weakly_canonical(named.began, none) ==
+                                 std::filesystem::weakly_canonical(named.folder, none)) {
+    return;
+  }
+  // A folder with a config alone has nothing that could be lost.
+  using std::filesystem::directory_iterator;
+  const bool has_begun =
+      std::filesystem::exists(named.began / "log.jsonl", none) ||
+      directory_iterator(named.began / "checkpoints", none) != directory_iterator();
+  if (!has_begun) return;
+  const std::string run = named.began.string(), out = named.folder.string();
+  throw ConfigError("[run] " + run + " goes on in its own folder, and would begin from step 0 in " +
+                    out + "; drop --out, or begin another run: tanren run " + run +
+                    "/config.toml --out " + out +
+                    ", with its weights: --set model.init_from=" + run);
+}
+
 void print_end(const RunOutput& output, const Named& named, const std::string& again) {
   const std::string folder = named.folder.string();
   const auto& summary = output.summary;
   if (output.loop.ending == Ending::finished) {
-    std::cout << "finished: " << summary.steps << " steps, loss " << shown(summary.final_loss);
+    std::cout << "finished: " << summary.steps << " steps";
+    if (std::isfinite(summary.final_loss)) std::cout << ", loss " << shown(summary.final_loss);
     for (const auto& [name, value] : summary.evaluate) {
       std::cout << ", evaluate." << name << " " << shown(value);
     }
@@ -121,16 +171,14 @@ void print_end(const RunOutput& output, const Named& named, const std::string& a
 int run(const Arguments& arguments, const Registry& registry) {
   const double started_at = seconds_before_main();
   hear_signals();
+  tells_of_signals.store(rank_of_process() == 0);
   const Named named = read_named(arguments, registry);
-
+  check_no_fork(named);
   RunInput input{.config = named.config,
                  .folder = named.folder,
-                 .requested = {},
+                 .requested = requested_by(arguments),
                  .sinks = {},
                  .stop = &stop_requested};
-  for (const std::string& set : arguments.sets) {
-    input.requested.insert(set.substr(0, set.find('=')));
-  }
   input.started_at = started_at;
   input.meeting = [](bool waits) { stage.store(waits ? Stage::waiting : Stage::running); };
   const bool began_before = std::filesystem::exists(named.folder / "log.jsonl");
@@ -138,6 +186,7 @@ int run(const Arguments& arguments, const Registry& registry) {
   std::unique_ptr<Sink> console;
   std::string again;  // the command
   input.started = [](const Plan&, const auto&, const auto&) { stage.store(Stage::running); };
+  input.finished = [] { stage.store(Stage::finished); };
   if (talk) {
     // Made when the plan is known: it needs the total number of steps.
     struct Late final : Sink {
@@ -161,12 +210,14 @@ int run(const Arguments& arguments, const Registry& registry) {
                                                  .console_every = plan.metrics.console_every,
                                                  .terminal = ::isatty(STDOUT_FILENO) == 1,
                                                  .width = terminal_width(),
+                                                 .spike_window = plan.guard.spike_window,
                                                  .proc = "/proc"});
     };
     console = std::move(late);
     input.sinks.push_back(console.get());
   }
   const RunOutput output = tanren::run(input, registry);
+  console.reset();  // what it has to say last comes before the end
   if (arguments.json && output.is_first) std::cout << to_json(output.summary) << "\n";
   if (talk && output.is_first) print_end(output, named, again);
   return output.loop.ending == Ending::interrupted ? kStoppedCode : 0;
@@ -174,12 +225,14 @@ int run(const Arguments& arguments, const Registry& registry) {
 
 int plan(const Arguments& arguments, const Registry& registry) {
   const Named named = read_named(arguments, registry);
-  const PlannedMemory planned = plan_memory_of(named.config, registry, named.began);
+  check_no_fork(named);
+  const PlannedMemory planned =
+      plan_memory_of(named.config, registry, named.began, requested_by(arguments));
   if (arguments.json) {
     auto json = nlohmann::ordered_json::parse(plan_json(planned.plan));
     json["memory"] = nlohmann::ordered_json::parse(to_json(planned.memory));
     std::cout << json.dump(2) << "\n";
-  } else {
+  } else if (!arguments.quiet) {
     std::cout << plan_text(planned.plan) << "\n" << to_text(planned.memory);
   }
   return 0;

@@ -100,7 +100,7 @@ std::string table_json(const LayerTable& table) {
       {"input_bytes", table.input_bytes},     {"parameter_bytes", table.parameter_bytes},
       {"buffer_bytes", table.buffer_bytes},   {"loss_bytes", table.loss_bytes}};
   if (!table.mismatch.empty()) json["mismatch"] = table.mismatch;
-  return json.dump();
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace

@@ -2,7 +2,10 @@
 
 #include "tanren/base/names.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
+#include <string_view>
 
 namespace tanren::cli {
 
@@ -81,7 +84,19 @@ void add_launch_options(CLI::App& command, Arguments& arguments) {
     arguments.launch.verb = command.remaining();
   });
 }
+
+// Those that read a config or a model, and so may meet torch's errors.
+bool takes_verbose(const Verb& verb) {
+  const std::string_view name = verb.name;
+  return verb.file != nullptr && name != "help" && name != "completion";
+}
+
 }  // namespace
+
+bool takes_verbose(const std::string& verb) {
+  return std::any_of(std::begin(kVerbs), std::end(kVerbs),
+                     [&](const Verb& known) { return known.name == verb && takes_verbose(known); });
+}
 
 std::vector<std::string> verbs_on_ranks() {
   std::vector<std::string> names;
@@ -108,7 +123,9 @@ void add_verbs(CLI::App& app, Arguments& arguments) {
     if (std::string(verb.name) == "run") command->footer(kStopping);
     command->add_flag("--json", arguments.json, "Print JSON instead of text");
     if (std::string(verb.name) == "monitor") add_monitor_options(*command, arguments);
-    if (verb.file == nullptr) continue;
+    if (!takes_verbose(verb)) continue;
+    command->add_flag("--verbose", arguments.verbose,
+                      "Of an error, print also the stack that torch gives it");
     if (std::string(verb.name) == "convert") {
       add_convert_options(*command, arguments);
       continue;

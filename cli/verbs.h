@@ -36,6 +36,7 @@ struct Arguments {
   std::string interval;              // monitor: seconds; empty: its default
   LaunchArguments launch;
   bool quiet = false;
+  bool verbose = false;  // of an error, also what it was made of
   bool json = false;
 };
 
@@ -54,6 +55,9 @@ int completion(const Arguments& arguments, const Registry& registry);
 // Reads the words behind the program's name. Where they are refused, or answered at once as --help
 // is, that is printed and its exit code returned.
 std::optional<int> read_arguments(const std::vector<std::string>& words, Arguments& arguments);
+
+// Of the processes that a launcher started, this one's number; the first one talks.
+int64_t rank_of_process();
 
 // A measured value as people read it, six digits; --json has them all.
 std::string shown(double value);

@@ -28,6 +28,7 @@ void LossMeter::add(const Terms& terms, int64_t samples) {
                   "global count)");
     }
     sums_.push_back(terms[i].sum.detach());
+    has_graph_.push_back(terms[i].sum.requires_grad());
   }
   ends_.push_back((ends_.empty() ? 0 : ends_.back()) + samples);
   ++microsteps_;

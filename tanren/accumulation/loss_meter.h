@@ -13,7 +13,8 @@ namespace tanren {
 
 class LossMeter {
  public:
-  // Detached sums of one microstep over `samples`, the next ones of the batch. Every microstep must bring the same terms; Error otherwise.
+  // Detached sums of one microstep over `samples`, the next ones of the batch. Every microstep must
+  // bring the same terms; Error otherwise.
   void add(const Terms& terms, int64_t samples);
 
   int64_t microsteps() const { return microsteps_; }
@@ -23,12 +24,15 @@ class LossMeter {
   std::pair<int64_t, int64_t> samples(int64_t microstep) const;
   // [microsteps × terms] 0-dim tensors, microstep-major.
   const std::vector<at::Tensor>& sums() const { return sums_; }
+  // Whether the sum at this place of sums() had a graph, before it was detached.
+  bool has_graph(size_t index) const { return has_graph_[index]; }
 
  private:
   int64_t microsteps_ = 0;
   std::vector<std::string> names_;
   std::vector<std::string> count_names_;
   std::vector<at::Tensor> sums_;
+  std::vector<bool> has_graph_;
   std::vector<int64_t> ends_;  // per microstep, the first sample after it
 };
 

@@ -163,7 +163,7 @@ std::string data_of(const MemoryStory& memory, double top) {
   const nlohmann::json data{{"left", kLeft},     {"width", kWidth}, {"bottom", kBottom},
                             {"height", kHeight}, {"top", top},      {"total", memory.total},
                             {"owners", owners}};
-  std::string text = data.dump();
+  std::string text = data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   for (size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at)) {
     text.replace(at, 1, "\\u003c");  // no name may end the element
   }

@@ -152,7 +152,7 @@ std::string anatomy_json(const Anatomy& anatomy) {
       {"memory", memory_json(anatomy)},
       {"advice", advice},
       {"tried", anatomy.tried}};
-  return json.dump();
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace tanren

@@ -12,8 +12,10 @@ namespace tanren {
 // The files of a tokenizer by their usual names ("vocab.txt"), as text.
 using TokenizerFiles = std::map<std::string, std::string>;
 
+inline constexpr int64_t kAnySize = -1;  // in a shape: it differs from batch to batch
+
 struct DataInfo {
-  std::vector<int64_t> input_shape;      // of one sample's "inputs"
+  std::vector<int64_t> input_shape;      // of one sample's "inputs"; kAnySize where it varies
   int64_t outputs = 0;                   // number of classes, or of regressed values
   bool class_labels = true;              // "labels" are int64 classes; else floating values
   std::vector<std::string> class_names;  // of class 0, 1, …; empty where classes have no names

@@ -94,10 +94,16 @@ void install_allocator() {
   (void)installed;
 }
 
-// The name without "aten::" of a matrix product or convolution; empty: another operator's.
+// The name without "aten::" of a matrix product, convolution or attention; empty: another operator's.
 std::string_view contraction(const std::string& full) {
-  constexpr std::array<std::string_view, 6> kNames = {"mm",      "bmm",    "addmm",
-                                                      "baddbmm", "addbmm", "convolution"};
+  constexpr std::array<std::string_view, 7> kNames = {
+      "mm",
+      "bmm",
+      "addmm",
+      "baddbmm",
+      "addbmm",
+      "convolution",
+      "_scaled_dot_product_flash_attention_for_cpu"};
   if (full.rfind("aten::", 0) != 0) return "";
   const std::string_view name = std::string_view(full).substr(6);
   return std::find(kNames.begin(), kNames.end(), name) == kNames.end() ? "" : name;
@@ -157,7 +163,7 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
   if (known.empty()) return;
   const auto found = meta::multiply_adds(known, arguments, {stack->back().toTensor()});
   const int64_t count = found.value_or(0);
-  sizes.multiply_adds = std::max(sizes.multiply_adds, count);
+  if (known.front() != '_') sizes.multiply_adds = std::max(sizes.multiply_adds, count);
   forward_multiply_adds[memory_tag().block] += count;
 }
 
@@ -217,6 +223,10 @@ DryScope::~DryScope() {
 }
 
 const std::map<uint16_t, int64_t>& DryScope::multiply_adds() const { return forward_multiply_adds; }
+
+void note_dry_forward(int64_t multiply_adds) {
+  if (dry) forward_multiply_adds[memory_tag().block] += multiply_adds;
+}
 
 OperatorSizes dry_operator_sizes() { return sizes; }
 void forget_dry_operator_sizes() { sizes = {}; }

@@ -30,6 +30,10 @@ class DryScope {
   std::unique_ptr<Impl> impl_;
 };
 
+// Of a forward of ours whose products torch's operators do not show as such: its own kernel's, or those of
+// a Function of autograd, inside of which nothing looks like a forward. Nothing outside of a dry run.
+void note_dry_forward(int64_t multiply_adds);
+
 // Whether `tensor` was made in a dry run: a kernel of ours then leaves its numbers alone.
 inline bool is_dry(const at::Tensor& tensor) {
   return tensor.defined() && tensor.key_set().has_backend(c10::BackendComponent::MetaBit);

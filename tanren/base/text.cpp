@@ -42,7 +42,11 @@ std::string count_text(int64_t count) {
   return text;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+std::string first_line(const std::string& text) {
+  std::string_view rest = text, line;
+  while (!rest.empty() && trimmed(line).empty()) line = take_line(rest);
+  return std::string(line);
+}
 
 std::optional<MemoryAmount> parse_memory(std::string_view text) {
   double number = 0;

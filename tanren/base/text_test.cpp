@@ -52,6 +52,14 @@ TEST(Text, reads_amounts_of_memory_and_shares_and_nothing_else) {
   EXPECT_DOUBLE_EQ(parse_memory("90%")->share, 0.9);
 }
 
+TEST(Text, the_first_line_of_a_message_is_the_first_that_says_something) {
+  EXPECT_EQ(first_line("no good\nframe #0"), "no good");
+  EXPECT_EQ(first_line("no good"), "no good");
+  EXPECT_EQ(first_line("\n \r\n\tno good\r\nframe #0"), "\tno good");
+  EXPECT_EQ(first_line("\n\n"), "");
+  EXPECT_EQ(first_line(""), "");
+}
+
 TEST(Text, trims_and_splits_lines_of_either_kind) {
   EXPECT_EQ(trimmed(""), "");
   EXPECT_EQ(trimmed(" \t\r\n"), "");

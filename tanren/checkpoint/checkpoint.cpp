@@ -79,12 +79,17 @@ TensorMap read_tensors(const fs::path& path) {
   }
 }
 
-State read_part(const fs::path& tensors, const Json& state, const char* part) {
+std::map<std::string, Value> values_of_part(const fs::path& folder, const Json& state,
+                                            const char* part) {
   if (!state.is_object() || !state.contains(part) || !state[part].is_object()) {
-    throw CheckpointError("[checkpoint] " + (tensors.parent_path() / kState).string() +
-                          " lacks the part " + part + "; use another step folder");
+    throw CheckpointError("[checkpoint] " + (folder / kState).string() + " lacks the part " + part +
+                          "; use another step folder");
   }
-  return {read_tensors(tensors), values_from_json(state[part])};
+  return values_from_json(state[part]);
+}
+
+State read_part(const fs::path& tensors, const Json& state, const char* part) {
+  return {read_tensors(tensors), values_of_part(tensors.parent_path(), state, part)};
 }
 
 }  // namespace
@@ -196,6 +201,11 @@ std::optional<fs::path> best_checkpoint(const fs::path& folder) {
 std::string origin_of(const fs::path& step_folder) {
   const fs::path path = step_folder / kOrigin;
   return fs::exists(path) ? read_file(path) : "";
+}
+
+std::map<std::string, Value> run_values_of(const fs::path& step_folder) {
+  const auto state = Json::parse(read_file(step_folder / kState), nullptr, false);
+  return values_of_part(step_folder, state, "run");
 }
 
 Snapshot read_checkpoint(const fs::path& step_folder, int64_t rank, int64_t ranks) {

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -58,6 +59,10 @@ std::optional<std::filesystem::path> best_checkpoint(const std::filesystem::path
 // A step folder's origin.json, not verified: for what is decided before the rest is read. Empty where
 // there is none, as in older checkpoints.
 std::string origin_of(const std::filesystem::path& step_folder);
+
+// Counters and all else of a step folder's run that is no tensor; not verified, for the same reason.
+// CheckpointError where the file is damaged.
+std::map<std::string, Value> run_values_of(const std::filesystem::path& step_folder);
 
 // Reads and verifies a step folder. CheckpointError naming the file and what is wrong with it. Tensors
 // are read when they are touched. Of several ranks that read it each verifies its share of the files that

@@ -47,6 +47,10 @@ Words words_of(Identity identity) {
     case Identity::may_grow: return {" ↑", " May grow when a run goes on."};
     case Identity::on_request:
       return {" ±", " May change when a run goes on and --set asks for it."};
+    case Identity::evaluates:
+      return {" ◇",
+              " May change when a run goes on, unless evaluations decide over it (plateau, "
+              "best, early stop)."};
     case Identity::by_name:
       return {" /", " When a run goes on, only the last name must be the same."};
     case Identity::free: return {" ∘", " May change when a run goes on."};
@@ -91,8 +95,10 @@ std::string config_markdown() {
       "takes an\noptional number back). A path is relative to the config file, one of `--set` to "
       "the "
       "working folder.\n\nKeys marked ∘ do not define the run: a run folder goes on with another "
-      "value of them. ↑ may only\ngrow. ± may change where `--set` asks for it at that start. Of a "
-      "path marked / the last name defines\nthe run, its place does not.\n";
+      "value of them. ↑ may only\ngrow. ± may change where `--set` asks for it at that start. ◇ "
+      "may "
+      "change where no\nevaluation decides over the run (plateau, best, early stop). Of a path "
+      "marked / the last name defines\nthe run, its place does not.\n";
   std::string section;
   each_described([&](const std::string& key, size_t dot, auto& member, const FieldInfo& info) {
     if (key.substr(0, dot) != section) {

@@ -8,6 +8,7 @@ enum class Identity {
   defines,     // another run
   may_grow,    // the same run, longer
   on_request,  // another run, unless this start asks for the change (--set)
+  evaluates,   // another run only where evaluations decide over it (plateau, best, early stop)
   by_name,     // a path: another run if its last name is another
   free,        // changes nothing that is trained, or the data's fingerprint tells
 };

@@ -105,8 +105,7 @@ void fields(V& v, OptimizerOptions& o) {
     {"Tables [[optimizer.groups]]; a parameter belongs to the first that matches it."});
   v("layer_decay", o.layer_decay,
     {"Rate of a parameter × layer_decay ^ (layers between its own and the last), in (0, 1]; 1: "
-     "off. "
-     "Multiplies a group's learning_rate_scale."});
+     "off. Multiplies a group's learning_rate_scale."});
   v("layers", o.layers,
     {"Patterns of the layers from the input on, {} a block's number, such as \"*wte*\", "
      "\"transformer.h.{}.*\"; what none matches is the last layer. Empty: by the first number in a "
@@ -132,8 +131,7 @@ void fields(V& v, OptimizerOptions& o) {
     {"adafactor: least root mean square that a parameter counts with, ≥ 0."});
   v("relative_step", o.relative_step,
     {"adafactor: true, as torch: min(rate, 1/√t) × the parameter's root mean square; false: the "
-     "rate "
-     "itself (transformers' relative_step and scale_parameter off)."});
+     "rate itself (transformers' relative_step and scale_parameter off)."});
   v("newton_schulz_steps", o.newton_schulz_steps, {"muon, 1 to 99."});
   v("adjust_learning_rate", o.adjust_learning_rate,
     {"muon: match_rms_adamw (× 0.2 √max(rows, columns): one rate fits matrices and AdamW's "
@@ -289,12 +287,14 @@ void fields(V& v, AverageOptions& o) {
 
 template <class V>
 void fields(V& v, EvaluateOptions& o) {
-  v("every", o.every, {"Applied steps between evaluations; 0: only at the end."});
+  v("every", o.every,
+    {"Applied steps between evaluations; 0: only at the end.", Identity::evaluates});
   v("batch", o.batch, {"Samples per evaluation batch; 0: the microbatch.", Identity::free});
   v("metrics", o.metrics,
     {"accuracy, top<k>; precision_, recall_ or f1_ with macro, micro or binary (of class 1); "
      "auroc, "
-     "confusion_matrix; mse, mae, r2; perplexity."});
+     "confusion_matrix; mse, mae, r2; perplexity.",
+     Identity::free});
   v("checkpoint", o.checkpoint,
     {"What tanren eval reads: latest, best, step-<n>, or exported (model.safetensors).",
      Identity::free});
@@ -375,9 +375,10 @@ void visit_config(RunConfig& config, F&& visitor) {
   section("data.train", config.data.train);
   // What is evaluated on trains nothing, and the data's fingerprint tells.
   auto of_evaluation = [&](const char* key, auto& member, FieldInfo info) {
-    const std::string name = std::string("data.eval.") + key;
-    if (name == "data.eval.scale" || name == "data.eval.offset") info.identity = Identity::free;
-    visitor(name, member, info);
+    const std::string_view name = key;
+    if (name == "scale" || name == "offset") info.identity = Identity::free;
+    if (info.identity == Identity::defines) info.identity = Identity::evaluates;
+    visitor("data.eval." + std::string(name), member, info);
   };
   fields(of_evaluation, config.data.eval);
   section("batch", config.batch);

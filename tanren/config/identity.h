@@ -12,8 +12,8 @@
 namespace tanren {
 
 // "key: before → now" for each key that defines the run and differs. run.steps and run.epochs may
-// grow; keys that change nothing that is trained are passed over, and so are those of `requested`
-// that may change on request.
+// grow; keys that change nothing that is trained are passed over (those of evaluations too, where none
+// decides over the run), and so are those of `requested` that may change on request.
 std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig& now,
                                         const std::set<std::string>& requested = {});
 
@@ -25,6 +25,10 @@ struct KeyChange {
 // The keys that may change on request (rate, schedule, clip, precision; not to fp64 or from it) and
 // differ.
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now);
+
+// What to set so that no evaluation decides over the run ("checkpoint.best = 0"); empty: none does. A run
+// that goes on so may be evaluated in another way and on other data, whatever decided before.
+std::vector<std::string> ways_to_decide_nothing(const RunConfig& config);
 
 // Gives `config` the values that `from` has of `keys`.
 void take_keys(RunConfig& config, const RunConfig& from, const std::vector<std::string>& keys);

@@ -44,6 +44,7 @@ struct Change {
                                                               {"parallel.meeting", "tcp://a:29500"},
                                                               {"parallel.compress", "bf16"},
                                                               {"parallel.buffers", "first"},
+                                                              {"data.encoding", "latin-1"},
                                                               {"data.train.label_type", "value"},
                                                               {"data.eval.label_type", "value"},
                                                               {"data.eval.kind", "csv"},
@@ -93,7 +94,8 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
     EXPECT_EQ(changed_keys(changed).count(key), 1u) << key;
     const auto differing = differing_keys(base, changed);
     // run.steps from "not set" to a number is a change of kind, not growth.
-    const bool same_run = info.identity == Identity::free || key == "run.epochs";
+    const bool same_run = info.identity == Identity::free || info.identity == Identity::evaluates ||
+                          key == "run.epochs";
     EXPECT_EQ(differing.size(), same_run ? 0u : 1u) << key;
     if (differing.size() == 1) expect_contains(differing[0], key + ": ");
     if (info.identity == Identity::free) free.push_back(key);
@@ -108,11 +110,14 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "model.memory_format",
                                             "data.workers",
                                             "data.prefetch",
+                                            "data.encoding",
                                             "data.train.path",
+                                            "data.train.broken",
                                             "data.train.tokenizer",
                                             "data.eval.path",
                                             "data.eval.scale",
                                             "data.eval.offset",
+                                            "data.eval.broken",
                                             "data.eval.tokenizer",
                                             "batch.microbatch",
                                             "guard.nan_loss",
@@ -139,6 +144,7 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "parallel.check_every",
                                             "parallel.zero",
                                             "evaluate.batch",
+                                            "evaluate.metrics",
                                             "evaluate.checkpoint",
                                             "early_stop.patience",
                                             "early_stop.metric",
@@ -163,6 +169,31 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "generate.num_beams",
                                             "generate.length_penalty",
                                             "generate.stop_token"}));
+}
+
+TEST(Identity, how_it_is_evaluated_may_change_unless_evaluations_decide_over_the_run) {
+  RunConfig base = parse(kGood);
+  base.data.eval.kind = "csv";
+  RunConfig other = base;
+  other.evaluate.every = 7;
+  other.evaluate.metrics = {"f1_macro"};
+  other.data.eval.classes = 3;
+  EXPECT_TRUE(differing_keys(base, other).empty());
+  EXPECT_TRUE(ways_to_decide_nothing(other).empty());
+  const auto expect_refused = [&](auto judge, const std::string& way) {
+    RunConfig one = base, two = other;
+    judge(one);
+    // What decided before has decided; from here on nothing does.
+    EXPECT_TRUE(differing_keys(one, two, {"schedule.kind"}).empty()) << way;
+    judge(two);
+    EXPECT_EQ(differing_keys(one, two).size(), 2u) << way;  // metrics alone decide nothing
+    EXPECT_EQ(ways_to_decide_nothing(two), (std::vector<std::string>{way}));
+  };
+  expect_refused([](RunConfig& config) { config.early_stop.patience = 2; },
+                 "early_stop.patience = 0");
+  expect_refused([](RunConfig& config) { config.checkpoint.best = 1; }, "checkpoint.best = 0");
+  expect_refused([](RunConfig& config) { config.schedule.kind = "reduce_on_plateau"; },
+                 "schedule.kind = \"constant\"");
 }
 
 TEST(Identity, a_longer_run_is_the_same_run_and_a_shorter_one_is_not) {
@@ -317,6 +348,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
       std::set<std::string> left = {"run.steps",      "model.kind",     "data.train.kind",
                                     "data.eval.kind", "optimizer.kind", "model.loss",
                                     "average.kind",   "model.from_hf"};
+      if (synthetic) left.insert("data.encoding");  // there is no text
       for (const auto& key : of_other_kinds()) left.insert(key);
       for (const char* key : {"beta1", "beta2", "eps", "amsgrad"}) {
         if (!synthetic) left.insert(std::string("optimizer.") + key);

@@ -158,7 +158,8 @@ void fields(V& v, SourceOptions& o) {
   v("std", o.std, {"images: what is left is divided by it, a number per channel; []: 1."});
   v("max_pixels", o.max_pixels, {"images: a file with more pixels counts as broken."});
   v("broken", o.broken,
-    {"images: damaged, empty or unreadable files are an error, or skip: left out and named."});
+    {"images: damaged, empty or unreadable files are an error, or skip: left out and named.",
+     Identity::free});
   v("context", o.context,
     {"text, tokens: tokens that a window sees and predicts, ≥ 1; text_table: of a sample at most, "
      "longer ones are cut."});
@@ -201,6 +202,10 @@ void fields(V& v, DataOptions& o) {
   v("prefetch", o.prefetch, {"Batches ready ahead of the step, 1 to 4096.", Identity::free});
   v("shuffle", o.shuffle, {"Order drawn anew each epoch, a pure function of seed and epoch."});
   v("last", o.last, {"The short last batch of an epoch: keep, drop."});
+  v("encoding", o.encoding,
+    {"csv, text_table: utf-8, or latin-1 (one byte a character). Bytes that are none of it are an "
+     "error, named by file, line and byte.",
+     Identity::free});
 }
 
 }  // namespace tanren

@@ -74,8 +74,9 @@ void Problems::unused(const std::set<std::string>& changed, const std::string& s
                       const std::vector<std::string>& keys, const std::string& kind_key,
                       const std::string& kind) {
   for (const auto& key : keys) {
-    check(changed.count(section + key) == 0,
-          section + key + " has no meaning for " + kind_key + " \"" + kind + "\"; drop it");
+    if (changed.count(section + key) == 0) continue;
+    unused_keys.push_back({section + key, kind_key});
+    check(false, section + key + " has no meaning for " + kind_key + " \"" + kind + "\"; drop it");
   }
 }
 

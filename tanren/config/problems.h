@@ -37,6 +37,10 @@ class Problems {
               const std::string& kind);
 
   std::vector<std::string> found;
+  struct Unused {
+    std::string key, because;  // because of the value that this key has
+  };
+  std::vector<Unused> unused_keys;  // as unused() found them, each a problem too
   std::map<std::string, std::vector<std::string>> words;  // of each key that went through one_of
 };
 

@@ -2,10 +2,13 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/one_line.h"
 #include "tanren/config/assign_node.h"
 #include "tanren/config/fields.h"
+#include "tanren/config/identity.h"
+#include "tanren/config/mend_line.h"
 #include "tanren/config/set_text.h"
 #include "tanren/config/synonyms.h"
 #include "tanren/config/toml.h"
@@ -18,6 +21,7 @@
 #include <set>
 #include <sstream>
 #include <type_traits>
+#include <utility>
 
 namespace tanren {
 
@@ -66,6 +70,21 @@ class Reader {
                      [](const auto& a, const auto& b) { return a.first < b.first; });
   }
 
+  // Keys of the file that a value of --set leaves without a meaning are as if they were not there.
+  void drop_meaningless(const KnownKinds& known) {
+    const RunConfig defaults;
+    for (bool again = true; std::exchange(again, false);) {
+      for (const auto& [key, because] : meaningless_keys(config_, known)) {
+        if (typed_.count(key) > 0 || typed_.count(because) == 0) continue;
+        take_keys(config_, defaults, {key});
+        config_.asked.erase(key);
+        log("[config] " + key + " of the file is left out: it has no meaning for " +
+            typed_.at(because));
+        again = true;
+      }
+    }
+  }
+
   void set(const std::string& text) {
     const auto equals = text.find('=');
     const Place place{"--set " + one_line(text), false};
@@ -73,7 +92,9 @@ class Reader {
       return report(place, "is no key=value; write --set batch.global_batch=64");
     }
     const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
+    typed_[key] = place.name;
     if (key.rfind("model.options.", 0) == 0) {
+      typed_["model.options"] = place.name;
       config_.model.options[key.substr(14)] = value;
       config_.asked.insert("model.options");
       return;
@@ -107,16 +128,22 @@ class Reader {
 
   // The table {v = value}; null where the value is no TOML. A bare word is a text.
   std::unique_ptr<toml::table> parse_value(const std::string& key, const std::string& value) {
-    bool is_text = false, is_list = false;
+    bool is_text = false, are_texts = false, are_numbers = false;
     visit_config(config_, [&](const std::string& name, auto& member, const FieldInfo& info) {
       using Member = std::remove_reference_t<decltype(member)>;
       if (name != key) return;
       is_text = std::is_same_v<Member, std::string> && !info.number_or_word;
-      is_list = std::is_same_v<Member, std::vector<std::string>>;
+      are_texts = std::is_same_v<Member, std::vector<std::string>>;
+      are_numbers = std::is_same_v<Member, std::vector<int64_t>> ||
+                    std::is_same_v<Member, std::vector<double>>;
     });
+    // A list may do without its brackets: a,b.
+    const bool is_bare = !trimmed(value).empty() && trimmed(value).front() != '[';
+    const std::string list = is_bare ? "[" + value + "]" : value;
     std::vector<std::string> readings = {value, toml_text(value)};
     if (is_text) readings = {as_toml_text(value)};
-    if (is_list) readings = {value, as_toml_list(value), toml_text(value)};
+    if (are_texts) readings = {list, as_toml_list(list), toml_text(value)};
+    if (are_numbers) readings = {list, value, toml_text(value)};
     if (has_deep_keys(value)) return nullptr;
     for (const auto& reading : readings) {
       try {
@@ -285,6 +312,7 @@ class Reader {
   std::vector<std::pair<toml::source_index, std::string>> problems_;  // line (0: none), text
   std::map<std::string, std::string> places_;                         // key → where it was given
   std::set<std::string> refused_;                                     // of a wrong type
+  std::map<std::string, std::string> typed_;                          // by --set, as typed
 };
 
 // Null `known`: the config is not validated.
@@ -299,12 +327,14 @@ RunConfig parse(std::string_view text, const std::string& source, const fs::path
     reader.read(toml::parse(text, source), source);
   } catch (const toml::parse_error& error) {
     const std::string what = one_line(std::string(error.description()));
-    throw ConfigError("[config] " + source + ":" + std::to_string(error.source().begin.line) +
-                      ": " + what + "; mend the TOML");
+    const auto line = error.source().begin.line;
+    throw ConfigError("[config] " + source + ":" + std::to_string(line) + ": " + what + "; " +
+                      way_to_mend(text, line));
   } catch (const TomlFault& fault) {
     throw ConfigError("[config] " + source + ": is no TOML (" + fault.what() + "); mend it");
   }
   for (const auto& set : sets) reader.set(set);
+  if (known != nullptr) reader.drop_meaningless(*known);
   if (known != nullptr) reader.add_invalid(validate(config, *known), source);
   if (!reader.problems().empty()) throw ConfigError(join(reader.problems(), "\n"));
   return config;

@@ -1,5 +1,6 @@
 #include "tanren/config/read_config.h"
 
+#include "tanren/base/log.h"
 #include "tanren/config/config_test_util.h"
 
 #include <filesystem>
@@ -93,9 +94,8 @@ TEST(ReadConfig, refuses_values_of_another_type_and_says_which_is_expected) {
            {"run.epochs=99999999999999999999", "run.epochs must be a whole number"},
            {"run.deterministic=1", "run.deterministic must be true or false, not 1"},
            {"run.deterministic=True", "run.deterministic must be true or false, not 'True'"},
-           {"model.hidden=128", "model.hidden must be a list of whole numbers, not 128"},
+           {"model.hidden=x", "model.hidden must be a list of whole numbers, not 'x'"},
            {"model.hidden=[1, x]", "model.hidden must be a list of whole numbers"},
-           {"evaluate.metrics=top5", "evaluate.metrics must be a list of texts, not 'top5'"},
            {"evaluate.metrics=[1]x", "evaluate.metrics must be a list of texts"},
            {"optimizer.learning_rate=fast", "optimizer.learning_rate must be a number"},
            {"optimizer.learning_rate=nan", "optimizer.learning_rate must be a number, not nan"},
@@ -183,6 +183,72 @@ TEST(ReadConfig, makes_data_paths_absolute_from_the_files_folder) {
 }
 
 // Issue 21. The shell completes a path from where it is typed.
+// Issue 22: docs/models.md writes evaluate.metrics=accuracy,f1_macro.
+TEST(ReadConfig, a_list_that_is_typed_may_do_without_its_brackets) {
+  const RunConfig config = parse(kGood, {"evaluate.metrics=accuracy,f1_macro",
+                                         "model.hidden=64, 32", "data.train.only_classes=3,1"});
+  EXPECT_EQ(config.evaluate.metrics, (std::vector<std::string>{"accuracy", "f1_macro"}));
+  EXPECT_EQ(config.model.hidden, (std::vector<int64_t>{64, 32}));
+  EXPECT_EQ(config.data.train.only_classes, (std::vector<std::string>{"3", "1"}));
+  EXPECT_EQ(parse(kGood, {"evaluate.metrics=top5"}).evaluate.metrics,
+            (std::vector<std::string>{"top5"}));
+  EXPECT_EQ(parse(kGood, {"model.hidden=8"}).model.hidden, (std::vector<int64_t>{8}));
+}
+
+TEST(ReadConfig, a_text_without_quotes_is_told_with_them) {
+  const std::string text = "[run]\nsteps = 1\n[data.train]\npath = train.csv # here\n";
+  expect_contains(error_of(text), "run.toml:4: ");
+  expect_contains(error_of(text), "texts need quotes: path = \"train.csv\"");
+  expect_contains(error_of("[run\nsteps = 1\n"), "mend the TOML");
+}
+
+// Issue 22: switches, lists and numbers were advised to be texts, which their keys refuse.
+TEST(ReadConfig, a_value_that_is_no_toml_is_told_as_its_key_wants_it) {
+  const auto told = [](const std::string& text, const std::string& advice) {
+    expect_contains(error_of(text), advice);
+  };
+  told("[data]\nshuffle = True\n", "write shuffle = true");
+  told("[data]\nshuffle = off  # always\n", "write shuffle = false");
+  told("[data]\nshuffle = maybe\n", "shuffle takes true or false; give that");
+  told("[evaluate]\nmetrics = accuracy, f1_macro\n", "metrics = [\"accuracy\", \"f1_macro\"]");
+  told("[evaluate]\nmetrics = [accuracy, f1_macro]\n", "metrics = [\"accuracy\", \"f1_macro\"]");
+  told("[schedule]\nmilestones = 2, 4\n", "lists need brackets: milestones = [2, 4]");
+  told("[model]\nhidden = [8, wide]\n", "hidden takes a list of whole numbers");
+  told("[run]\nsteps = None\n", "steps takes a whole number; give that, or leave the line out");
+  told("[run]\nsteps =\n", "steps takes a whole number");
+  told("run.steps = many\n", "run.steps takes a whole number");
+  told("[data.train]\npath = 2026/train.csv\n", "texts need quotes: path = \"2026/train.csv\"");
+  told("[batch]\nglobal_batch = epoch\n", "texts need quotes: global_batch = \"epoch\"");
+  told("[[optimizer.groups]]\nparameters = *bias\n", "parameters = [\"*bias\"]");
+  told("[model.options]\nwidth = wide\n", "texts need quotes: width = \"wide\"");
+  told("[strange]\nshuffle = True\n", "mend the TOML");
+  told("[run]\nsteps = 1\nsteps = 2\n", "mend the TOML");  // nothing is wrong with the value
+}
+
+TEST(ReadConfig, a_key_of_the_file_that_set_makes_meaningless_is_left_out_and_said) {
+  std::vector<std::string> told;
+  const auto before = set_log_sink([&](std::string_view line) { told.emplace_back(line); });
+  const std::string mlp = std::string(kGood).replace(std::string(kGood).find("\"mlp\"\n"), 6,
+                                                     "\"mlp\"\nhidden = [8]\ndropout = 0.5\n");
+  const RunConfig config = parse(mlp, {"model.kind=convnet"});
+  // What is typed itself is wrong still, and so is what the file says of itself.
+  const std::string typed = error_of(mlp, {"model.kind=convnet", "model.hidden=9"});
+  const std::string file =
+      error_of(std::string(mlp).replace(mlp.find("\"mlp\""), 5, "\"convnet\""));
+  set_log_sink(before);
+  EXPECT_EQ(parse(mlp + "[data.eval]\nkind = \"csv\"\npath = \"e.csv\"\nclasses = 3\n",
+                  {"data.eval.kind="})
+                .data.eval.path,
+            "");
+  EXPECT_EQ(config.model.hidden, RunConfig().model.hidden);
+  EXPECT_EQ(config.model.dropout, 0.5);
+  EXPECT_EQ(config.asked.count("model.hidden"), 0u);
+  EXPECT_EQ(told, std::vector<std::string>{"[config] model.hidden of the file is left out: it has "
+                                           "no meaning for --set model.kind=convnet"});
+  expect_contains(typed, "model.hidden has no meaning for model.kind \"convnet\"");
+  expect_contains(file, "model.hidden has no meaning for model.kind \"convnet\"");
+}
+
 TEST(ReadConfig, makes_paths_of_the_command_line_absolute_from_the_working_folder) {
   const auto here = std::filesystem::current_path();
   const auto config =
@@ -192,8 +258,9 @@ TEST(ReadConfig, makes_paths_of_the_command_line_absolute_from_the_working_folde
   EXPECT_EQ(config.data.eval.path, here.parent_path() / "e.csv");
   EXPECT_EQ(config.model.init_from, here / "a.pt");
   EXPECT_EQ(config.optimizer.init_from, here / "b.pt");
-  const std::string text = "[run]\nsteps = 1\n[model]\nfrom_hf = \"./hf\"\n[data.train]\n"
-                           "kind = \"csv\"\npath = \"x.csv\"\n";
+  const std::string text =
+      "[run]\nsteps = 1\n[model]\nfrom_hf = \"./hf\"\n[data.train]\n"
+      "kind = \"csv\"\npath = \"x.csv\"\n";
   EXPECT_EQ(parse(text).model.from_hf, "/data/hf");
   EXPECT_EQ(parse(text, {"model.from_hf=./hf"}).model.from_hf, here / "hf");
   EXPECT_EQ(parse(text, {"model.from_hf=owner/hf"}).model.from_hf, "owner/hf");

@@ -110,13 +110,15 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::string tokenizer;             // text_table: its file or folder; relative to the config file
   std::vector<std::string> class_names;  // text_table: of class 0, 1, …; empty: those it finds
   std::string padding = "longest";       // text_table: longest (of the batch), fixed (context)
+  std::string encoding = "utf-8";        // no key of its own: data.encoding
 };
 
 struct DataOptions {
-  int64_t workers = 1;        // loader threads; 0: collate on the step's own thread
-  int64_t prefetch = 2;       // batches ready ahead of the step
-  bool shuffle = true;        // training order: a pure function of (seed, epoch)
-  std::string last = "keep";  // the short last batch of an epoch: keep, drop
+  int64_t workers = 1;             // loader threads; 0: collate on the step's own thread
+  int64_t prefetch = 2;            // batches ready ahead of the step
+  bool shuffle = true;             // training order: a pure function of (seed, epoch)
+  std::string last = "keep";       // the short last batch of an epoch: keep, drop
+  std::string encoding = "utf-8";  // of csv and text_table: utf-8, latin-1
   SourceOptions train;
   SourceOptions eval;  // kind empty: no evaluation data
 };

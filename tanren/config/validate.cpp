@@ -116,6 +116,15 @@ std::vector<std::string> validate(const RunConfig& config, const KnownKinds& kno
   return p.found;
 }
 
+std::vector<std::pair<std::string, std::string>> meaningless_keys(const RunConfig& config,
+                                                                  const KnownKinds& known) {
+  Problems p;
+  check_all(p, config, known);
+  std::vector<std::pair<std::string, std::string>> keys;
+  for (const auto& [key, because] : p.unused_keys) keys.emplace_back(key, because);
+  return keys;
+}
+
 std::map<std::string, std::vector<std::string>> closed_sets(const KnownKinds& known) {
   Problems p;
   check_all(p, with_one_word("", ""), known);

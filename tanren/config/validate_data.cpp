@@ -100,12 +100,23 @@ void check_data(Problems& p, const RunConfig& config, const std::vector<std::str
         "on what it was trained on: make them equal");
   } else {
     for (const auto& key : changed) {
-      p.check(key.rfind("data.eval.", 0) != 0, key + " is set, data.eval.kind is not; set it too");
+      if (!key.starts_with("data.eval.")) continue;
+      p.unused_keys.push_back({key, "data.eval.kind"});
+      p.check(false, key + " is set, data.eval.kind is not; set it too");
     }
   }
   p.within("data.workers", static_cast<double>(o.workers), 0, 256, true);
   p.within("data.prefetch", static_cast<double>(o.prefetch), 1, 4096, true);
   p.one_of("data.last", o.last, {"keep", "drop"});
+  p.one_of("data.encoding", o.encoding, {"utf-8", "latin-1"});
+  const auto reads_text = [](const SourceOptions& source) {
+    return source.kind.empty() || source.kind == "csv" || source.kind == "text_table";
+  };
+  const bool is_own =
+      std::find(registered.begin(), registered.end(), o.train.kind) != registered.end();
+  if (!reads_text(o.train) && !is_own) {
+    p.unused(changed, "data.", {"encoding"}, "data.train.kind", o.train.kind);
+  }
 }
 
 }  // namespace tanren

@@ -158,7 +158,7 @@ TEST(Validate, refuses_data_that_cannot_be_read_or_would_be_ignored) {
       {{pathless}, "data.train.path is missing; name the csv file"},
       {{synthetic, pathless, "data.train.samples=5"}, "data.train.fields is missing"},
       {{synthetic, pathless, "data.train.fields=[a]"}, "data.train.samples is 0"},
-      {{synthetic, "data.train.samples=5", "data.train.fields=[a]"},
+      {{synthetic, "data.train.path=a.csv", "data.train.samples=5", "data.train.fields=[a]"},
        "data.train.path has no meaning for data.train.kind \"synthetic\""},
       {{"data.train.samples=5"}, "data.train.samples has no meaning"},
       {{"data.train.kind=tensors", "data.train.scale=2"}, "data.train.scale has no meaning"},

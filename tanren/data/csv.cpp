@@ -5,6 +5,7 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/data/dataset.h"
+#include "tanren/data/encoding.h"
 #include "tanren/data/only_classes.h"
 
 #include <algorithm>
@@ -45,7 +46,10 @@ std::string take_cell(std::string_view& line) {
 class CsvReader {
  public:
   CsvReader(const SourceOptions& options, const std::string& what)
-      : options_(options), what_(what), text_(read_file(options.path)) {}
+      : options_(options),
+        what_(what),
+        text_(decoded_text(read_file(options.path), options.encoding,
+                           "[" + what + "] " + options.path)) {}
 
   std::unique_ptr<Dataset> read() {
     std::string_view rest = text_;
@@ -209,7 +213,7 @@ class CsvReader {
     const std::string label = "label " + to_text(value);
     if (value != std::floor(value)) {
       fail(line, label + " is no class (0, 1, …); set " + what_ +
-                     ".label_type = \"value\" for regression");
+                     ".label_type = \"value\" and model.loss = \"mse\" for regression");
     }
     const double bound = options_.classes > 0 ? static_cast<double>(options_.classes)
                                               : static_cast<double>(kMaxUnannouncedClass);
@@ -218,8 +222,9 @@ class CsvReader {
           options_.classes > 0 && value > 0 && value < static_cast<double>(kMaxUnannouncedClass)
               ? ".classes = " + to_text(static_cast<int64_t>(value) + 1)
               : ".classes";
+      const std::string also = what_ == "data.eval" ? "data.train.classes and " : "";
       fail(line, label + " is out of range [0, " + to_text(static_cast<int64_t>(bound)) +
-                     "); mend it" + (value < 0 ? "" : " or set " + what_ + wanted));
+                     "); mend it" + (value < 0 ? "" : " or set " + also + what_ + wanted));
     }
     return value;
   }

@@ -50,6 +50,13 @@ Collated TensorDataset::collate(const std::vector<int64_t>& indices) const {
   return collated;
 }
 
+std::vector<int64_t> TensorDataset::class_counts() const {
+  const at::Tensor* labels = fields_.find("labels");
+  const bool is_one_class = info_.class_labels && labels != nullptr && labels->dim() == 1 &&
+                            labels->scalar_type() == at::kLong;
+  return is_one_class ? counts_of_classes(*labels, info_.outputs) : std::vector<int64_t>();
+}
+
 std::vector<DataPart> TensorDataset::parts() const {
   std::vector<std::string> names;
   for (const auto& [name, field] : fields_) names.push_back(name);
@@ -70,6 +77,15 @@ at::Tensor ids_of(const std::vector<int64_t>& indices) {
   at::Tensor ids = at::empty({static_cast<int64_t>(indices.size())}, at::kLong);
   std::copy(indices.begin(), indices.end(), ids.mutable_data_ptr<int64_t>());
   return ids;
+}
+
+std::vector<int64_t> counts_of_classes(const at::Tensor& labels, int64_t classes) {
+  std::vector<int64_t> counts(static_cast<size_t>(std::max<int64_t>(classes, 0)));
+  const auto* label = labels.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < labels.numel(); ++i) {
+    if (label[i] >= 0 && label[i] < classes) ++counts[static_cast<size_t>(label[i])];
+  }
+  return counts;
 }
 
 std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::string& what,

@@ -39,6 +39,9 @@ class Dataset {
   virtual Collated collate_training(const std::vector<int64_t>& indices, const Draw&) const {
     return collate(indices);
   }
+  // Samples of each class 0, 1, … of info().outputs; empty where a sample has no one class, or nobody
+  // counts.
+  virtual std::vector<int64_t> class_counts() const { return {}; }
   // What tells these samples from others, beside their number. Must take at most a hundredth of what
   // opening took; a run that goes on on other parts is refused by their names.
   virtual std::vector<DataPart> parts() const { return {}; }
@@ -55,6 +58,7 @@ class TensorDataset : public Dataset {
   int64_t size() const override { return size_; }
   DataInfo info() const override { return info_; }
   Collated collate(const std::vector<int64_t>& indices) const override;
+  std::vector<int64_t> class_counts() const override;
   std::vector<DataPart> parts() const override;
 
  private:
@@ -66,6 +70,8 @@ class TensorDataset : public Dataset {
 // What collate functions share. DataError for an index outside [0, size).
 void check_indices(const std::vector<int64_t>& indices, int64_t size);
 at::Tensor ids_of(const std::vector<int64_t>& indices);
+// Of int64 labels in [0, classes).
+std::vector<int64_t> counts_of_classes(const at::Tensor& labels, int64_t classes);
 
 // Opens the source that `options` describe; `what` ("data.train") stands in the error texts.
 // An evaluation set takes the class names and the tokenizer of `train`, where it has any.

@@ -132,6 +132,17 @@ TEST(Tensors, a_truncated_file_is_one_line) {
   TANREN_EXPECT_CONTAINS(error, "cut.safetensors");
 }
 
+// Issue 22: it was 40 GB of counts, or a bad_alloc.
+TEST(Tensors, a_label_far_off_is_a_slip_unless_the_classes_are_announced) {
+  for (const int64_t far : {int64_t{1} << 33, INT64_MAX}) {
+    const auto fields =
+        fields_of(at::rand({3, 2}), at::tensor({int64_t{0}, int64_t{1}, far}, at::kLong));
+    const auto error = testing::error_of<DataError>([&] { open_fields(fields); });
+    TANREN_EXPECT_CONTAINS(error, "of row 2 is out of range [0, 1000000)");
+    TANREN_EXPECT_CONTAINS(error, "data.train.classes");
+  }
+}
+
 TEST(Tensors, names_become_fields_and_the_data_says_what_a_model_needs) {
   auto fields = fields_of(at::rand({5, 3, 2}, at::kDouble), at::arange(5, at::kInt));
   fields.set("weight", at::rand({5}));

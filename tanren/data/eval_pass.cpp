@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/data/collated.h"
 #include "tanren/data/single_thread.h"
 
 #include <algorithm>
@@ -39,7 +40,7 @@ Collated EvalPass::take() {
       const at::NoGradGuard no_grad;
       const EssentialScope essential;
       const MemoryScope memory(MemoryKind::batches);
-      return data.collate(indices);
+      return collated(data, indices);
     }));
   }
   if (!ahead_.empty()) {
@@ -50,15 +51,15 @@ Collated EvalPass::take() {
   constexpr auto kWorthAThread = std::chrono::milliseconds(1);
   const auto start = std::chrono::steady_clock::now();
   const MemoryScope memory(MemoryKind::batches);
-  Collated collated = dataset_.collate(take_indices());
+  Collated made = collated(dataset_, take_indices());
   slow_ = workers_ > 0 && std::chrono::steady_clock::now() - start > kWorthAThread;
-  return collated;
+  return made;
 }
 
 std::optional<Collated> EvalPass::next() {
   while (begin_ < end_ || !ahead_.empty()) {
-    Collated collated = take();
-    if (collated.batch.size() > 0) return collated;
+    Collated made = take();
+    if (made.batch.size() > 0) return made;
   }
   return std::nullopt;
 }

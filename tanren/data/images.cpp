@@ -66,6 +66,15 @@ class ImagesDataset : public Dataset {
     return parts;
   }
 
+  std::vector<int64_t> class_counts() const override {
+    std::vector<int64_t> counts(folder_.classes.size());
+    for (const auto& file : folder_.files) {
+      const auto label = static_cast<size_t>(file.label);
+      if (label < counts.size()) ++counts[label];
+    }
+    return counts;
+  }
+
   std::string remarks() const override {
     const std::lock_guard lock(mutex_);
     if (damaged_.empty()) return "";
@@ -164,7 +173,8 @@ class ImagesDataset : public Dataset {
     const std::string line =
         "[" + what_ + "] " + options_.path + "/" + name_of(file) + " " + reason;
     if (options_.broken != "skip") {
-      throw DataError(line + "; mend or remove it, or set " + what_ + ".broken = \"skip\"");
+      throw DataError(line + "; set " + what_ +
+                      ".broken = \"skip\", or mend or remove it, which makes other data of them");
     }
     constexpr size_t kLogged = 5;
     size_t seen = 0;

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/data/collated.h"
 #include "tanren/data/device_transfer.h"
 #include "tanren/data/order.h"
 #include "tanren/data/single_thread.h"
@@ -109,11 +110,11 @@ struct Loader::State {
     std::vector<int64_t> indices;
     indices.reserve(static_cast<size_t>(to - from));
     for (int64_t i = from; i < to; ++i) indices.push_back(order(t.begin + i));
-    Collated collated = dataset.collate_training(indices, {options.seed, t.epoch});
+    Collated made_of = collated_for_training(dataset, indices, {options.seed, t.epoch});
     Slot made;
     made.full = true;
-    made.local = transfer.send(std::move(collated.batch));
-    made.batch.counts = std::move(collated.counts);
+    made.local = transfer.send(std::move(made_of.batch));
+    made.batch.counts = std::move(made_of.counts);
     made.batch.counts["samples"] = static_cast<double>(t.count);
     made.batch.epoch = t.epoch;
     made.batch.consumed = t.begin + t.count;

@@ -1,9 +1,13 @@
 #include "tanren/data/registry.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
+
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <string_view>
 
 namespace tanren {
@@ -18,6 +22,7 @@ void DatasetRegistry::add(std::string kind, Factory factory) {
   if (is_own || factories_.count(kind) > 0) {
     throw Error("[data] kind '" + kind + "' is registered already; choose another name");
   }
+  if (!factory) throw Error("[data] kind '" + kind + "' has an empty factory; give a function");
   factories_.emplace(std::move(kind), std::move(factory));
 }
 
@@ -26,7 +31,19 @@ std::unique_ptr<Dataset> DatasetRegistry::open(const SourceOptions& options,
                                                const DataInfo* train) const {
   const auto found = factories_.find(options.kind);
   if (found == factories_.end()) return open_dataset(options, what, train);
-  auto dataset = found->second(options, what, train);
+  std::unique_ptr<Dataset> dataset;
+  try {
+    dataset = found->second(options, what, train);
+  } catch (const Error&) {
+    throw;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (...) {
+    std::throw_with_nested(DataError("[" + what + "] kind '" + options.kind +
+                                     "' could not be opened: " + line_of_current()));
+  }
   if (dataset == nullptr || dataset->size() < 1) {
     throw DataError("[" + what + "] kind '" + options.kind + "' gave no samples; give it some");
   }

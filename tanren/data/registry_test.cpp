@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>
 
+#include <new>
+
 namespace tanren {
 namespace {
 
@@ -35,6 +37,14 @@ TEST(DatasetRegistry, refuses_a_factory_that_gives_nothing) {
   } catch (const DataError& error) {
     EXPECT_STREQ(error.what(), "[data.eval] kind 'none' gave no samples; give it some");
   }
+}
+
+TEST(DatasetRegistry, calls_want_of_memory_no_fault_of_the_data) {
+  DatasetRegistry datasets;
+  datasets.add("large",
+               [](const SourceOptions&, const std::string&,
+                  const DataInfo*) -> std::unique_ptr<Dataset> { throw std::bad_alloc(); });
+  EXPECT_THROW(datasets.open({.kind = "large"}, "data.train"), std::bad_alloc);
 }
 
 TEST(DatasetRegistry, opens_registered_kinds_and_tanrens_own) {

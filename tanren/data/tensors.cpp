@@ -5,6 +5,7 @@
 #include "tanren/data/only_classes.h"
 #include "tanren/data/token_fields.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -32,14 +33,16 @@ void check_finite(const std::string& name, const at::Tensor& tensor, const std::
 at::Tensor checked_classes(const at::Tensor& labels, int64_t& outputs, const std::string& what,
                            const std::string& where) {
   at::Tensor classes = labels.to(at::kLong);
-  if (outputs <= 0) outputs = classes.max().item<int64_t>() + 1;
+  // A larger one is a slip: a model would have as many outputs.
+  if (outputs <= 0) outputs = std::min(classes.max().item<int64_t>(), kMaxUnannouncedClass - 1) + 1;
   const at::Tensor bad = (classes < 0).logical_or(classes >= outputs);
   const int64_t row = first_row(bad);
   if (row < 0) return classes;
   const auto value = classes[row].masked_select(bad[row])[0].item<int64_t>();
   throw DataError(where + ": label " + std::to_string(value) + " of row " + std::to_string(row) +
                   " is out of range [0, " + std::to_string(std::max<int64_t>(outputs, 0)) +
-                  "); mend it or set " + what + ".classes");
+                  "); mend it or set " + (what == "data.eval" ? "data.train.classes and " : "") +
+                  what + ".classes");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/data/encoding.h"
 
 #include <nlohmann/json.hpp>
 
@@ -22,8 +23,12 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 // What both formats share: the file, its errors, and the check of a row.
 class Source {
  public:
-  Source(const std::filesystem::path& path, const TextColumns& columns, std::string what)
-      : columns(columns), what_(std::move(what)), path_(path.string()), text_(read_file(path)) {
+  Source(const std::filesystem::path& path, const TextColumns& columns, std::string what,
+         const std::string& encoding)
+      : columns(columns),
+        what_(std::move(what)),
+        path_(path.string()),
+        text_(decoded_text(read_file(path), encoding, "[" + what_ + "] " + path_)) {
     rest = text_;
     if (rest.substr(0, kByteOrderMark.size()) == kByteOrderMark) {
       rest.remove_prefix(kByteOrderMark.size());
@@ -233,14 +238,14 @@ void read_json_lines(Source& source) {
 }  // namespace
 
 std::vector<TextRow> read_text_rows(const std::filesystem::path& path, const TextColumns& columns,
-                                    const std::string& what) {
+                                    const std::string& what, const std::string& encoding) {
   const std::string kind = path.extension().string();
   const bool is_json = kind == ".jsonl" || kind == ".ndjson";
   if (!is_json && kind != ".csv" && kind != ".tsv") {
     throw DataError("[" + what + "] " + path.string() +
                     " is of no kind that is read; rename it to .csv, .tsv or .jsonl");
   }
-  Source source(path, columns, what);
+  Source source(path, columns, what, encoding);
   if (is_json) {
     read_json_lines(source);
   } else {

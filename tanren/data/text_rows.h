@@ -23,8 +23,9 @@ struct TextColumns {
 // .csv (RFC 4180: a header line, cells in double quotes may hold commas, quotes and line ends), .tsv (a
 // header line, nothing is quoted), .jsonl or .ndjson (an object a line). DataError naming file, line
 // and column: a column that is not there (with those that are), a cell that is empty or no text, a
-// quote that nothing closes, a line that is no JSON. `what` ("data.train") begins the errors.
+// quote that nothing closes, a line that is no JSON, a byte that is none of `encoding` (encoding.h).
+// `what` ("data.train") begins the errors.
 std::vector<TextRow> read_text_rows(const std::filesystem::path& path, const TextColumns& columns,
-                                    const std::string& what);
+                                    const std::string& what, const std::string& encoding = "utf-8");
 
 }  // namespace tanren

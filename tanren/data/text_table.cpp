@@ -142,7 +142,8 @@ class Labels {
         options_.classes > 0 ? options_.classes : std::max(known, kMaxUnannouncedClass);
     if (*value < 0 || *value >= bound) {
       fail(row, "label " + row.label + " is out of range [0, " + to_text(bound) +
-                    "); mend it or set " + what_ + ".classes");
+                    "); mend it or set " + (train_ != nullptr ? "data.train.classes and " : "") +
+                    what_ + ".classes");
     }
     return *value;
   }
@@ -164,6 +165,9 @@ class TextTable : public Dataset {
 
   int64_t size() const override { return texts_.size(); }
   DataInfo info() const override { return info_; }
+  std::vector<int64_t> class_counts() const override {
+    return info_.class_labels ? counts_of_classes(labels_, info_.outputs) : std::vector<int64_t>();
+  }
 
   Collated collate(const std::vector<int64_t>& indices) const override {
     check_indices(indices, size());
@@ -299,8 +303,8 @@ std::unique_ptr<Dataset> open_text_table(const SourceOptions& options, const std
               : train->tokenizer;
   const auto tokenizer =
       has_own ? load_tokenizer(options.tokenizer) : load_tokenizer(*info.tokenizer, "tokenizer");
-  const auto rows =
-      read_text_rows(options.path, {options.text, options.text_pair, options.label}, what);
+  const auto rows = read_text_rows(options.path, {options.text, options.text_pair, options.label},
+                                   what, options.encoding);
   at::Tensor labels = Labels(options, what, train).read(rows, info);
   EncodedTexts texts = encode_texts(rows, *tokenizer, options, what);
   if (texts.cut > 0) {

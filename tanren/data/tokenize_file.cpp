@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/data/encoding.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +14,30 @@
 namespace tanren {
 
 namespace {
+
+constexpr const char* kAdvice =
+    "take single stray bytes out (iconv -c -f UTF-8 -t UTF-8), or convert a file that is all "
+    "LATIN1 "
+    "(iconv -f LATIN1 -t UTF-8)";
+
+// All of it, before anything is made of it: a bad byte at the end is to cost no hours.
+void check_whole(const std::filesystem::path& path) {
+  OpenFile file = open_file(path);
+  if (file.size == 0) return;  // a pipe is read once
+  constexpr size_t kBlock = size_t{4} << 20;
+  TextCheck check("[convert] " + path.string(), kAdvice);
+  std::string rest;  // the beginning of a character
+  while (file.stream) {
+    std::string block = std::move(rest);
+    const size_t had = block.size();
+    block.resize(had + kBlock);
+    block.resize(had + file.read(block.data() + had, kBlock));
+    const size_t cut = file.stream ? last_character(block) : block.size();
+    rest = block.substr(cut);
+    block.resize(cut);
+    check.add(block);
+  }
+}
 
 // The last place in `text` from `from` on where it may be cut; 0 if there is none.
 size_t last_cut(const std::string& text, size_t from, const Tokenizer& tokenizer) {
@@ -26,7 +51,10 @@ size_t last_cut(const std::string& text, size_t from, const Tokenizer& tokenizer
 class Chunks {
  public:
   Chunks(const std::filesystem::path& path, size_t size, const Tokenizer& tokenizer)
-      : file_(open_file(path)), size_(size), tokenizer_(tokenizer) {}
+      : file_(open_file(path)),
+        size_(size),
+        tokenizer_(tokenizer),
+        check_("[convert] " + path.string(), kAdvice) {}
 
   // The next chunk; empty at the end. Longer than asked only where no place to cut was found.
   std::string next() {
@@ -42,6 +70,7 @@ class Chunks {
       rest_ = chunk.substr(cut);
       chunk.resize(cut);
     }
+    check_.add(chunk);
     return chunk;
   }
 
@@ -49,6 +78,7 @@ class Chunks {
   OpenFile file_;
   size_t size_;
   const Tokenizer& tokenizer_;
+  TextCheck check_;
   std::string rest_;
 };
 
@@ -62,6 +92,7 @@ void write_ids(const Write& write, const TokenIds& ids) {
 
 TokenizedFile tokenize_file(const std::filesystem::path& text, const std::filesystem::path& out,
                             const Tokenizer& tokenizer, int64_t threads, int64_t chunk_bytes) {
+  check_whole(text);
   Chunks chunks(text, static_cast<size_t>(chunk_bytes), tokenizer);
   TokenizedFile result;
   result.width = tokenizer.vocab_size() <= 65536 ? 2 : 4;

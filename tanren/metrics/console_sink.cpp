@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 #include <string>
 
 namespace tanren {
@@ -58,6 +59,7 @@ class ConsoleSink final : public Sink {
       : out_(out), options_(options), contention_(options.proc) {}
 
   ~ConsoleSink() override {
+    if (hidden_spikes_ > 0) line(hidden_text() + "; log.jsonl has each");
     if (drawn_) out_ << '\n';
     out_.flush();
   }
@@ -76,7 +78,7 @@ class ConsoleSink final : public Sink {
       return;
     }
     const std::string standing_out = spikes(report);
-    if (!standing_out.empty()) line(position(report) + "  " + standing_out);
+    if (!standing_out.empty()) tell_spike(report, standing_out);
     const bool last = report.step == options_.total_steps;
     if (!last && report.step % std::max<int64_t>(1, options_.console_every) != 0) return;
     if (!options_.terminal) {
@@ -121,6 +123,21 @@ class ConsoleSink final : public Sink {
       text += "  " + bytes_text(static_cast<double>(report.memory_bytes));
     }
     return text;
+  }
+
+  // Where many come, one line a window, with the number of those that had none.
+  void tell_spike(const StepReport& report, const std::string& text) {
+    if (told_spike_ && report.step - *told_spike_ < options_.spike_window) {
+      ++hidden_spikes_;
+      return;
+    }
+    line(position(report) + "  " + text + (hidden_spikes_ > 0 ? "  (" + hidden_text() + ")" : ""));
+    told_spike_ = report.step;
+    hidden_spikes_ = 0;
+  }
+
+  std::string hidden_text() const {
+    return std::to_string(hidden_spikes_) + " more since step " + std::to_string(*told_spike_);
   }
 
   static std::string spikes(const StepReport& report) {
@@ -191,7 +208,9 @@ class ConsoleSink final : public Sink {
   ConsoleOptions options_;
   ContentionWatch contention_;
   Rate rate_;
-  bool drawn_ = false;  // the cursor stands behind a bar
+  std::optional<int64_t> told_spike_;  // step of the last with a line
+  int64_t hidden_spikes_ = 0;          // since then
+  bool drawn_ = false;                 // the cursor stands behind a bar
   bool shown_ = false;
   Clock::time_point at_;
 };

@@ -18,10 +18,12 @@ struct ConsoleOptions {
   bool terminal = false;         // redraw one line
   int64_t width = 100;           // columns of the terminal
   double refresh_seconds = 0.1;  // the bar is redrawn, and lines pushed out, at most so often
+  int64_t spike_window = 0;      // applied steps after a spike in which others are counted alone
   std::filesystem::path proc;    // where the kernel tells who waits for cores; empty: not asked
 };
 
-// `out` must outlive the sink. The destructor ends a drawn bar with a line feed.
+// `out` must outlive the sink. The destructor ends a drawn bar with a line feed, and tells how many spikes
+// had no line.
 std::unique_ptr<Sink> make_console_sink(std::ostream& out, const ConsoleOptions& options);
 
 }  // namespace tanren

@@ -60,6 +60,26 @@ TEST(ConsoleSink, tells_of_a_spike_between_its_lines) {
       << out.str();
 }
 
+TEST(ConsoleSink, tells_of_one_spike_a_window_and_counts_the_others) {
+  std::ostringstream out;
+  {
+    const auto sink =
+        make_console_sink(out, {.total_steps = 1000, .console_every = 1000, .spike_window = 100});
+    for (int64_t step = 1; step < 250; step += 2) {
+      auto report = console_report(step);
+      report.objectives[0].spike = Spike{"loss", 30, 1.5, 12};
+      sink->step(report);
+    }
+  }
+  const std::string text = out.str();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
+  EXPECT_TRUE(has(text, "step 1/1000  spike: loss")) << text;
+  EXPECT_TRUE(has(text, "step 101/1000  spike: loss") && has(text, "(49 more since step 1)"))
+      << text;
+  EXPECT_TRUE(has(text, "(49 more since step 101)")) << text;
+  EXPECT_TRUE(has(text, "24 more since step 201; log.jsonl has each")) << text;
+}
+
 TEST(ConsoleSink, shows_every_kth_applied_step_and_the_last) {
   std::ostringstream out;
   const auto sink = make_console_sink(out, {.total_steps = 25, .console_every = 10});

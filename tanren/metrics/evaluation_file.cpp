@@ -3,11 +3,15 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/log.h"
+#include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 #include "tanren/metrics/json_line.h"
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 namespace tanren {
@@ -18,9 +22,52 @@ namespace {
 
 constexpr size_t kMaxTextClasses = 50;
 
-std::string class_json(size_t index, const ClassReport& one) {
+// The name of class `index`, or its number.
+std::string label_of(size_t index, const EvaluationReport& report, const ClassNames& names) {
+  return names.size() == report.classes.size() ? names[index] : std::to_string(index);
+}
+
+// Rows of cells, the first the head; columns as wide as need be, texts to the right.
+std::string markdown(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<int64_t> widths(rows.front().size(), 1);
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));
+  }
+  // Columns of numbers are all alike.
+  const int64_t widest = *std::max_element(widths.begin() + 1, widths.end());
+  std::fill(widths.begin() + 1, widths.end(), widest);
+  std::string text;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    text += "|";
+    for (size_t i = 0; i < widths.size(); ++i) {
+      const std::string& cell = rows[row][i];
+      text += " " + std::string(static_cast<size_t>(widths[i] - display_width(cell)), ' ') + cell +
+              " |";
+    }
+    text += "\n";
+    if (row > 0) continue;
+    text += "|";
+    for (const int64_t width : widths)
+      text += std::string(static_cast<size_t>(width) + 1, '-') + ":|";
+    text += "\n";
+  }
+  return text;
+}
+
+std::string markdown_cell(const std::string& name) {
+  std::string cell;
+  for (const char c : one_line(name)) cell += c == '|' ? "\\|" : std::string(1, c);
+  return cell;
+}
+
+std::string score_text(double score) {
+  return std::isfinite(score) ? fmt::format("{:.4g}", score) : "-";
+}
+
+std::string class_json(size_t index, const ClassReport& one, const std::string& name) {
   std::string out = "{";
   append_member(out, "class", static_cast<int64_t>(index));
+  if (!name.empty()) append_member(out, "name", std::string_view(name));
   append_member(out, "targets", one.targets);
   append_member(out, "predictions", one.predictions);
   append_member(out, "precision", one.precision);
@@ -38,7 +85,8 @@ std::string row_json(const int64_t* row, size_t columns) {
 
 class EvaluationFileSink final : public Sink {
  public:
-  EvaluationFileSink(fs::path file, int64_t step) : file_(std::move(file)) {
+  EvaluationFileSink(fs::path file, int64_t step, ClassNames names)
+      : file_(std::move(file)), names_(std::move(names)) {
     std::error_code error;
     if (!fs::is_regular_file(file_, error)) return;
     const auto json = nlohmann::json::parse(read_file(file_), nullptr, false);
@@ -51,7 +99,7 @@ class EvaluationFileSink final : public Sink {
   void evaluation(const EvaluationReport& report) override {
     if (report.classes.empty()) return;
     try {
-      write_file(file_, evaluation_json(report));
+      write_file(file_, evaluation_json(report, names_));
     } catch (const Error& error) {
       if (!told_) log(std::string(error.what()) + "; the run goes on");
       told_ = true;
@@ -60,12 +108,13 @@ class EvaluationFileSink final : public Sink {
 
  private:
   fs::path file_;
+  ClassNames names_;
   bool told_ = false;
 };
 
 }  // namespace
 
-std::string evaluation_json(const EvaluationReport& report) {
+std::string evaluation_json(const EvaluationReport& report, const ClassNames& names) {
   std::string head = "{";
   append_member(head, "step", report.step);
   append_member(head, "samples", report.samples);
@@ -77,7 +126,9 @@ std::string evaluation_json(const EvaluationReport& report) {
   if (report.auroc_error) append_member(head, "auroc_error", *report.auroc_error);
   std::string out = head + ",\n\"classes\":[\n";
   for (size_t i = 0; i < report.classes.size(); ++i) {
-    out += class_json(i, report.classes[i]) + (i + 1 < report.classes.size() ? ",\n" : "]");
+    const bool is_named = names.size() == report.classes.size();
+    out += class_json(i, report.classes[i], is_named ? names[i] : "") +
+           (i + 1 < report.classes.size() ? ",\n" : "]");
   }
   if (report.classes.empty()) out += ']';
   if (!report.confusion_matrix.empty()) {
@@ -90,38 +141,48 @@ std::string evaluation_json(const EvaluationReport& report) {
   return out + "}\n";
 }
 
-std::string confusion_markdown(const EvaluationReport& report) {
+std::string confusion_markdown(const EvaluationReport& report, const ClassNames& names) {
   const size_t size = report.classes.size();
   if (report.confusion_matrix.empty()) return "";
   if (size > kMaxTextClasses) {
     return "The confusion matrix of " + std::to_string(size) + " classes is in evaluation.json.\n";
   }
-  const auto largest =
-      *std::max_element(report.confusion_matrix.begin(), report.confusion_matrix.end());
-  const size_t width = std::to_string(std::max(largest, static_cast<int64_t>(size) - 1)).size();
-  const auto cell = [&](int64_t number) {
-    const auto digits = std::to_string(number);
-    return " " + std::string(width - digits.size(), ' ') + digits + " |";
-  };
-  constexpr std::string_view kCorner = "target \\ prediction";
-  std::string head = "| " + std::string(kCorner) + " |";
-  std::string rule = "|" + std::string(kCorner.size() + 1, '-') + ":|";
+  std::vector<std::vector<std::string>> rows{{"target \\ prediction"}};
   for (size_t i = 0; i < size; ++i) {
-    head += cell(static_cast<int64_t>(i));
-    rule += std::string(width + 1, '-') + ":|";
+    const std::string label = markdown_cell(label_of(i, report, names));
+    rows.front().push_back(label);
+    std::vector<std::string> row{label};
+    for (size_t j = 0; j < size; ++j) {
+      row.push_back(std::to_string(report.confusion_matrix[i * size + j]));
+    }
+    rows.push_back(std::move(row));
   }
-  std::string text = head + "\n" + rule + "\n";
-  for (size_t i = 0; i < size; ++i) {
-    const auto label = std::to_string(i);
-    text += "| " + std::string(kCorner.size() - label.size(), ' ') + label + " |";
-    for (size_t j = 0; j < size; ++j) text += cell(report.confusion_matrix[i * size + j]);
-    text += "\n";
-  }
-  return text;
+  return markdown(rows);
 }
 
-std::unique_ptr<Sink> make_evaluation_file_sink(const fs::path& file, int64_t step) {
-  return std::make_unique<EvaluationFileSink>(file, step);
+std::string classes_markdown(const EvaluationReport& report, const ClassNames& names) {
+  const size_t size = report.classes.size();
+  if (size == 0) return "";
+  if (size > kMaxTextClasses) {
+    return "The scores of " + std::to_string(size) + " classes are in evaluation.json.\n";
+  }
+  const bool has_auroc = report.classes.front().auroc.has_value();
+  std::vector<std::vector<std::string>> rows{
+      {"class", "targets", "predictions", "precision", "recall", "f1"}};
+  if (has_auroc) rows.front().emplace_back("auroc");
+  for (size_t i = 0; i < size; ++i) {
+    const ClassReport& one = report.classes[i];
+    rows.push_back({markdown_cell(label_of(i, report, names)), std::to_string(one.targets),
+                    std::to_string(one.predictions), score_text(one.precision),
+                    score_text(one.recall), score_text(one.f1)});
+    if (has_auroc) rows.back().push_back(score_text(one.auroc.value_or(NAN)));
+  }
+  return markdown(rows);
+}
+
+std::unique_ptr<Sink> make_evaluation_file_sink(const fs::path& file, int64_t step,
+                                                const ClassNames& names) {
+  return std::make_unique<EvaluationFileSink>(file, step, names);
 }
 
 }  // namespace tanren

@@ -69,6 +69,19 @@ TEST(EvaluationFile, holds_the_newest_evaluation_of_classes_and_none_of_lost_ste
   EXPECT_FALSE(std::filesystem::exists(file));
 }
 
+TEST(EvaluationFile, names_classes_in_json_and_shows_their_scores) {
+  const auto report = class_report(1);
+  const auto json = nlohmann::json::parse(evaluation_json(report, {"cat", "dog"}));
+  EXPECT_EQ(json["classes"][1]["name"], "dog");
+  EXPECT_FALSE(nlohmann::json::parse(evaluation_json(report))["classes"][0].contains("name"));
+  const std::string table = classes_markdown(report, {"cat", "d|g"});
+  for (const char* part : {"| class |", "recall", "auroc", "cat", "d\\|g"}) {
+    TANREN_EXPECT_CONTAINS(table, part);
+  }
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 4);
+  EXPECT_EQ(classes_markdown(EvaluationReport{}), "");
+}
+
 TEST(EvaluationFile, shows_the_matrix_as_a_table_unless_it_is_too_wide_to_read) {
   auto report = class_report(1);
   report.confusion_matrix = {1, 12, 0, 1};
@@ -77,6 +90,11 @@ TEST(EvaluationFile, shows_the_matrix_as_a_table_unless_it_is_too_wide_to_read) 
             "|--------------------:|---:|---:|\n"
             "|                   0 |  1 | 12 |\n"
             "|                   1 |  0 |  1 |\n");
+  EXPECT_EQ(confusion_markdown(report, {"cat", "Löwe"}),
+            "| target \\ prediction |  cat | Löwe |\n"
+            "|--------------------:|-----:|-----:|\n"
+            "|                 cat |    1 |   12 |\n"
+            "|                Löwe |    0 |    1 |\n");
   EXPECT_EQ(confusion_markdown(EvaluationReport{}), "");
   EvaluationReport wide;
   wide.classes.resize(51);

@@ -47,7 +47,17 @@ struct Facts {
   int64_t step = 0;
   bool is_version = false;
   bool is_start = false;
+  bool is_evaluation = false;  // a value of one
 };
+
+// Its tag says so.
+bool is_of_evaluation(protozero::pbf_reader value) {
+  while (value.next()) {
+    if (value.tag() == 1) return value.get_string().starts_with("evaluate/");
+    value.skip();
+  }
+  return false;
+}
 
 Facts facts_of(const std::string& message) {
   Facts facts;
@@ -65,6 +75,11 @@ Facts facts_of(const std::string& message) {
           facts.is_start = session.next(1) && session.get_enum() == 1;
           break;
         }
+        case 5: {
+          auto summary = event.get_message();
+          while (summary.next(1)) facts.is_evaluation |= is_of_evaluation(summary.get_message());
+          break;
+        }
         default: event.skip();
       }
     }
@@ -75,19 +90,25 @@ Facts facts_of(const std::string& message) {
 }
 
 // How much of one file stays; empty: it is another program's.
-std::optional<uint64_t> bytes_to_keep(const fs::path& file, int64_t step) {
+std::optional<uint64_t> bytes_to_keep(const fs::path& file, int64_t step, bool repeats_evaluation) {
   std::ifstream in(file, std::ios::binary);
   std::string message;
   if (!next_record(in, message) || !facts_of(message).is_version) return std::nullopt;
   if (!next_record(in, message)) return 0;  // ended as it began
   const Facts start = facts_of(message);
   if (!start.is_start) return std::nullopt;
-  if (start.step > step) return 0;
+  if (start.step > step + 1) return 0;
+  bool has_evaluation = false;  // of the step before its start, which that start owed
   auto keep = static_cast<uint64_t>(in.tellg());
-  while (next_record(in, message) && facts_of(message).step <= step) {
+  while (next_record(in, message)) {
+    const Facts facts = facts_of(message);
+    if (facts.step > step) break;
+    // Behind it nothing of this step follows but the start of another session.
+    if (repeats_evaluation && facts.is_evaluation && facts.step == step) break;
+    has_evaluation |= facts.is_evaluation;
     keep += message.size() + 16;
   }
-  return keep;
+  return start.step > step && !has_evaluation ? 0 : keep;
 }
 
 }  // namespace
@@ -104,9 +125,9 @@ std::vector<fs::path> event_files(const fs::path& folder) {
   return files;
 }
 
-void cut_events(const fs::path& folder, int64_t step) {
+void cut_events(const fs::path& folder, int64_t step, bool repeats_evaluation) {
   for (const auto& file : event_files(folder)) {
-    const auto keep = bytes_to_keep(file, step);
+    const auto keep = bytes_to_keep(file, step, repeats_evaluation);
     std::error_code error;
     if (!keep || fs::file_size(file, error) == *keep) continue;
     const bool cut = *keep == 0 ? fs::remove(file, error)

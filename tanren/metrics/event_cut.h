@@ -13,7 +13,8 @@ std::vector<std::filesystem::path> event_files(const std::filesystem::path& fold
 
 // Removes every record of a step after `step`, with all that follows it in its file, and torn or
 // broken records; a file of a session that began after `step` goes altogether. Files that begin
-// without a session start are another program's and stay. RunError where a file cannot be cut.
-void cut_events(const std::filesystem::path& folder, int64_t step);
+// without a session start are another program's and stay. `repeats_evaluation`: the evaluation of
+// `step` is made again, so its records go, too. RunError where a file cannot be cut.
+void cut_events(const std::filesystem::path& folder, int64_t step, bool repeats_evaluation = false);
 
 }  // namespace tanren

@@ -1,5 +1,7 @@
 #include "tanren/metrics/json_line.h"
 
+#include "tanren/base/one_line.h"
+
 #include <charconv>
 #include <cmath>
 
@@ -8,7 +10,7 @@ namespace tanren {
 void append_json(std::string& out, std::string_view text) {
   constexpr char kHex[] = "0123456789abcdef";
   out += '"';
-  for (const char c : text) {
+  for (const char c : utf8_text(text)) {
     const auto code = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') {
       out += '\\';

@@ -16,7 +16,8 @@ namespace tanren {
 std::string json_line(const StepReport& report);
 std::string json_line(const EvaluationReport& report);
 
-// Appends to `out`: text in quotes with JSON's escapes; a number, or null if it is not finite.
+// Appends to `out`: text in quotes with JSON's escapes, and U+FFFD for bytes that are no UTF-8; a
+// number, or null if it is not finite.
 void append_json(std::string& out, std::string_view text);
 void append_json(std::string& out, double value);
 // Appends `"key":` to an object that is open, after a comma unless it is the first; and its value.

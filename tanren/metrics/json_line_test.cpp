@@ -54,6 +54,14 @@ TEST(JsonLine, escapes_what_json_does_not_allow_in_a_text) {
   EXPECT_EQ(nlohmann::json::parse(line).at("culprit"), report.culprit);
 }
 
+// Issue 22: a class folder may have any bytes as its name.
+TEST(JsonLine, replaces_bytes_that_are_no_utf_8) {
+  auto report = line_report();
+  report.culprit = "caf\xe9 \xc3\xa9 \xed\xa0\x80 \xf0\x9f";
+  EXPECT_EQ(nlohmann::json::parse(json_line(report)).at("culprit"),
+            "caf\xef\xbf\xbd é \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd");
+}
+
 TEST(JsonLine, has_the_documented_keys_in_order_and_timing_last) {
   EXPECT_EQ(json_line(line_report()),
             R"({"attempt":12,"step":11,"epoch":1,"samples":32,"microsteps":2,"loss":0.1,)"

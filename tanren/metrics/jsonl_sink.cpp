@@ -3,9 +3,12 @@
 #include "tanren/base/error.h"
 #include "tanren/metrics/json_line.h"
 
+#include <nlohmann/json.hpp>
+
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -20,7 +23,10 @@ namespace {
 
 class JsonFormat final : public ReportFormat {
  public:
+  explicit JsonFormat(std::string before_step) : before_step_(std::move(before_step)) {}
   void append(const StepReport& report, double, std::string& out) override {
+    out += before_step_;
+    before_step_.clear();
     out += json_line(report);
     out += '\n';
   }
@@ -28,6 +34,9 @@ class JsonFormat final : public ReportFormat {
     out += json_line(report);
     out += '\n';
   }
+
+ private:
+  std::string before_step_;  // lines that come with the next step
 };
 
 std::string failure(std::string_view what, const std::filesystem::path& file, int code) {
@@ -57,21 +66,38 @@ bool is_torn(const std::filesystem::path& file) {
 
 }  // namespace
 
-std::unique_ptr<Sink> make_jsonl_sink(const std::filesystem::path& file) {
+std::unique_ptr<Sink> make_jsonl_sink(const std::filesystem::path& file,
+                                      const std::vector<std::string>& before_step) {
   truncate_log(file, std::numeric_limits<int64_t>::max());
-  return make_queued_sink(std::make_unique<AppendFile>(file), make_json_format(), {});
+  std::string lines;
+  for (const std::string& line : before_step) lines += line + "\n";
+  return make_queued_sink(std::make_unique<AppendFile>(file),
+                          std::make_unique<JsonFormat>(std::move(lines)), {});
 }
 
-void append_log(const std::filesystem::path& file, const std::string& line) {
-  std::ofstream out(file, std::ios::binary | std::ios::app);
-  out << line << '\n';
-  out.close();
-  if (!out) throw RunError(failure("write", file, errno));
+std::unique_ptr<ReportFormat> make_json_format() { return std::make_unique<JsonFormat>(""); }
+
+bool has_line_ending(const std::filesystem::path& file, const std::string& end) {
+  std::ifstream in(file, std::ios::binary);
+  for (std::string line; std::getline(in, line);) {
+    if (line.ends_with(end)) return true;
+  }
+  return false;
 }
 
-std::unique_ptr<ReportFormat> make_json_format() { return std::make_unique<JsonFormat>(); }
+std::optional<double> last_loss(const std::filesystem::path& file, int64_t attempt) {
+  std::ifstream in(file, std::ios::binary);
+  std::string line, last;
+  while (std::getline(in, line)) {
+    if (line.starts_with("{\"attempt\":")) last.swap(line);
+  }
+  if (attempt_of(last) != attempt) return std::nullopt;  // the log was off, or another's
+  const auto json = nlohmann::json::parse(last, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("loss") || !json["loss"].is_number()) return std::nullopt;
+  return json["loss"].get<double>();
+}
 
-void truncate_log(const std::filesystem::path& file, int64_t attempt) {
+void truncate_log(const std::filesystem::path& file, int64_t attempt, bool keeps_evaluation) {
   std::error_code missing;
   if (!std::filesystem::is_regular_file(file, missing)) return;
   const bool all = attempt == std::numeric_limits<int64_t>::max();
@@ -80,8 +106,12 @@ void truncate_log(const std::filesystem::path& file, int64_t attempt) {
   if (!in) throw RunError(failure("read", file, errno));
   int64_t keep = 0;
   std::string line;
+  int64_t seen = 0;
   while (std::getline(in, line)) {
-    if (in.eof() || attempt_of(line) > attempt) break;  // eof: the line has no line feed
+    const int64_t own = attempt_of(line);
+    if (in.eof() || own > attempt) break;  // eof: the line has no line feed
+    if (own == 0 && seen == attempt && !keeps_evaluation) break;
+    seen = std::max(seen, own);
     keep += static_cast<int64_t>(line.size()) + 1;
   }
   in.close();

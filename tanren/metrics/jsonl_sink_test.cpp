@@ -190,15 +190,40 @@ TEST_F(TruncateLog, removes_the_lines_of_later_attempts_and_the_evaluations_afte
   EXPECT_EQ(content(), step_lines(1, 2) + evaluation);
 }
 
-TEST_F(TruncateLog, a_remark_goes_with_the_attempt_that_it_stands_before) {
+TEST_F(TruncateLog, an_evaluation_that_is_made_again_goes_and_those_before_stay) {
+  const std::string evaluation = json_line(EvaluationReport{}) + "\n";
+  put(step_lines(1, 2) + evaluation + step_lines(3, 4) + evaluation);
+  truncate_log(file_, 4, /*keeps_evaluation=*/false);
+  EXPECT_EQ(content(), step_lines(1, 2) + evaluation + step_lines(3, 4));
+}
+
+TEST_F(TruncateLog, the_last_loss_is_that_of_the_last_attempt) {
+  EXPECT_FALSE(last_loss(file_, 3));
+  auto last = step_report(3);
+  last.objectives.front().loss = 0.75;
+  put(step_lines(1, 2) + json_line(last) + "\n" + json_line(EvaluationReport{}) + "\n");
+  EXPECT_EQ(last_loss(file_, 3), 0.75);
+  EXPECT_FALSE(last_loss(file_, 4)) << "the log was off then";
+}
+
+TEST_F(TruncateLog, a_remark_comes_with_the_attempt_that_it_stands_before_and_goes_with_it) {
   const std::string remark = R"({"from_attempt":3,"changed":{}})";
+  EXPECT_FALSE(has_line_ending(file_, "{}}"));
   put(step_lines(1, 2));
-  append_log(file_, remark);
+  const std::string evaluated = json_line(EvaluationReport{}) + "\n";
+  {
+    const auto sink = make_jsonl_sink(file_, {remark});
+    sink->evaluation({});  // that was owed: it stays where the remark goes
+    sink->flush();
+    EXPECT_EQ(content(), step_lines(1, 2) + evaluated);
+    for (const int64_t attempt : {3, 4}) sink->step(step_report(attempt));
+  }
+  EXPECT_EQ(content(), step_lines(1, 2) + evaluated + remark + "\n" + step_lines(3, 4));
+  EXPECT_TRUE(has_line_ending(file_, ",\"changed\":{}}"));
   truncate_log(file_, 3);
-  EXPECT_EQ(content(), step_lines(1, 2) + remark + "\n");
+  EXPECT_EQ(content(), step_lines(1, 2) + evaluated + remark + "\n" + step_lines(3, 3));
   truncate_log(file_, 2);
-  EXPECT_EQ(content(), step_lines(1, 2));
-  EXPECT_THROW(append_log(file_ / "below", remark), RunError);
+  EXPECT_EQ(content(), step_lines(1, 2) + evaluated);
 }
 
 TEST_F(TruncateLog, removes_a_torn_last_line_even_of_an_earlier_attempt) {

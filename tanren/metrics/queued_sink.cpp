@@ -95,7 +95,7 @@ class QueuedSink final : public Sink {
 
   [[noreturn]] void throw_failure() {
     told_ = true;
-    throw RunError("[metrics] cannot write " + file_->path().string() + ": " + failure_ +
+    throw RecordError("[metrics] cannot write " + file_->path().string() + ": " + failure_ +
                    "; free the disk or correct its rights, then go on with the run folder");
   }
 

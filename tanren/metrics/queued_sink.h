@@ -5,6 +5,7 @@
 // writer's. Called by the sinks of log.jsonl and of TensorBoard.
 #pragma once
 
+#include "tanren/base/error.h"
 #include "tanren/base/report.h"
 #include "tanren/metrics/append_file.h"
 
@@ -13,6 +14,12 @@
 #include <string>
 
 namespace tanren {
+
+// A record (below) cannot be written.
+class RecordError final : public RunError {
+ public:
+  using RunError::RunError;
+};
 
 class ReportFormat {
  public:
@@ -24,7 +31,7 @@ class ReportFormat {
 };
 
 struct QueuedOptions {
-  // A record: flush() makes the file whole or throws RunError, as does every call once more than
+  // A record: flush() makes the file whole or throws RecordError, as does every call once more than
   // max_waiting bytes wait for the disk. Otherwise a view: what does not fit is dropped instead,
   // flush() returns whatever happened, and nothing throws.
   bool is_record = true;

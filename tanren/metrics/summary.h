@@ -4,6 +4,7 @@
 #include "tanren/base/report.h"
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -16,8 +17,8 @@ struct Summary {
   double tokens_per_second = 0;   // 0, and left out, where the data counts none
   double wall_seconds = 0;
   double startup_seconds = 0;  // from the process's start to the end of its first step
-  double final_loss = 0;
-  NamedValues evaluate;  // of the last evaluation
+  double final_loss = std::numeric_limits<double>::quiet_NaN();  // of its last update; NaN: unknown
+  NamedValues evaluate;                                          // of the last evaluation
   int64_t peak_memory_bytes = 0;
   std::optional<int64_t> peak_tensor_bytes;  // on the CPU, exact; where our allocator counts
   // By tensors, of a step of all replicas in that memory; where it could be told.

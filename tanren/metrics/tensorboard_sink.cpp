@@ -124,7 +124,7 @@ std::unique_ptr<Sink> make_tensorboard_sink(const fs::path& folder,
     std::error_code error;
     fs::create_directories(folder, error);
     if (error) throw RunError("[metrics] cannot make " + folder.string() + ": " + error.message());
-    cut_events(folder, options.step);
+    cut_events(folder, options.step, options.repeats_evaluation);
     auto file = std::make_unique<AppendFile>(new_event_file(folder));
     append_file_version(file->buffer(), unix_seconds());
     append_session_start(file->buffer(), unix_seconds(), options.step + 1);

@@ -213,6 +213,34 @@ TEST_F(TensorboardSink, writes_an_evaluation_s_confusion_matrix_as_text) {
   EXPECT_EQ(events.back().step, 5);
 }
 
+// Issue 22: the points of an evaluation that is made again stood there twice.
+TEST_F(TensorboardSink, has_an_evaluation_once_where_it_is_made_again) {
+  const EvaluationReport evaluated{.step = 2, .samples = 2, .values = {{"loss", 1}}};
+  for (const bool repeats : {false, true}) {
+    const auto sink = make({.step = repeats ? 2 : 0, .texts = {}, .repeats_evaluation = repeats});
+    if (!repeats) {
+      for (const int64_t step : {1, 2}) sink->step(point(step));
+    }
+    sink->evaluation(evaluated);
+  }
+  const auto curves = read_curves(folder());
+  EXPECT_EQ(curves.at("evaluate/loss").size(), 1U);
+  EXPECT_EQ(curves.at("train/loss").size(), 2U);
+}
+
+// Issue 22: the file of the start that made an owed evaluation began behind the step, and went.
+TEST_F(TensorboardSink, keeps_an_owed_evaluation_of_the_step_before_a_start) {
+  {
+    const auto sink = make({});
+    for (const int64_t step : {1, 2}) sink->step(point(step));
+  }
+  make({.step = 2})->evaluation({.step = 2, .samples = 2, .values = {{"loss", 1}}});
+  make({.step = 2})->step(point(3));
+  const auto curves = read_curves(folder());
+  EXPECT_EQ(curves.at("evaluate/loss").size(), 1U);
+  EXPECT_EQ(curves.at("train/loss").size(), 3U);
+}
+
 // huggingface/transformers#40560: rates after a resume counted what was trained before.
 TEST_F(TensorboardSink, goes_on_in_a_new_file_without_lost_points_and_with_rates_of_its_own) {
   {

@@ -51,21 +51,28 @@ BertHead head_named(const std::string& task) {
   throw ConfigError("[model] bert has no task '" + task + "'; set classify or masked_lm");
 }
 
-void check_data(const BertShape& shape, const DataInfo& info) {
+// `has_weights`: the model starts from weights, whose sizes are what they are.
+void check_data(const BertShape& shape, const DataInfo& info, bool has_weights) {
   if (info.vocab_size < 1 || info.input_shape.size() != 1) {
     throw ConfigError(
         fmt::format("[model] bert reads one sequence of tokens a sample, and the inputs of this "
                     "data, of shape [{}], are none; give whole numbers of shape [T]",
                     fmt::join(info.input_shape, ", ")));
   }
-  const auto enough = [](const char* key, int64_t own, int64_t needed, const char* what) {
+  const auto enough = [&](const char* key, int64_t own, int64_t needed, const char* what,
+                          const std::string& with_weights) {
     if (own >= needed) return;
-    throw ConfigError(fmt::format("[model] {} {} is smaller than the data's {} {}; raise model.{}",
-                                  key, own, needed, what, key));
+    throw ConfigError(fmt::format("[model] {} {} is smaller than the data's {} {}; {}", key, own,
+                                  needed, what,
+                                  has_weights ? "these weights have no more: " + with_weights
+                                              : fmt::format("raise model.{}", key)));
   };
-  enough("vocab_size", shape.vocab_size, info.vocab_size, "tokens");
-  enough("token_types", shape.token_types, info.token_types, "kinds of token");
-  enough("context_length", shape.context_length, info.input_shape[0], "tokens of a sequence");
+  enough("vocab_size", shape.vocab_size, info.vocab_size, "tokens",
+         "set data.train.tokenizer to theirs");
+  enough("token_types", shape.token_types, info.token_types, "kinds of token",
+         "give single texts (data.train.text_pair = \"\")");
+  enough("context_length", shape.context_length, info.input_shape[0], "tokens of a sequence",
+         fmt::format("set data.train.context = {}", shape.context_length));
   if (shape.pad_token >= shape.vocab_size) {
     throw ConfigError(
         fmt::format("[model] pad_token {} is none of the vocab_size {} tokens; set -1 for none",
@@ -109,7 +116,7 @@ BertShape bert_shape(const ModelOptions& options, const DataInfo& info) {
   shape.initializer_range = options.initializer_range.value_or(shape.initializer_range);
   if (!options.activation.empty()) shape.activation = options.activation;
   shape.head = head_named(options.task);
-  check_data(shape, info);
+  check_data(shape, info, !options.from_hf.empty() || !options.init_from.empty());
   if (shape.head == BertHead::classify) shape.outputs = num_outputs(options, info);
   return shape;
 }

@@ -21,6 +21,10 @@ void check(const ModelOptions& options, const DataInfo& info) {
                     "[height, width], inputs have shape [{}]; set data.train.shape",
                     fmt::join(info.input_shape, ", ")));
   }
+  if (info.input_shape.size() == 3 && info.input_shape[0] == kAnySize) {
+    throw ConfigError(
+        "[model] convnet needs images of one number of channels, and this data's vary");
+  }
   const bool positive = std::all_of(options.channels.begin(), options.channels.end(),
                                     [](int64_t channels) { return channels > 0; });
   if (options.channels.empty() || !positive) {

@@ -36,7 +36,8 @@ Gpt2Shape preset_named(const std::string& size) {
   throw ConfigError("[model] size '" + size + "' is unknown; there are " + join(names));
 }
 
-void check_data(const Gpt2Shape& shape, const DataInfo& info) {
+// `has_weights`: the model starts from weights, whose sizes are what they are.
+void check_data(const Gpt2Shape& shape, const DataInfo& info, bool has_weights) {
   if (info.vocab_size < 1) {
     throw ConfigError(fmt::format(
         "[model] gpt2 reads tokens, and the inputs of this data, of shape [{}], are none; set "
@@ -50,16 +51,20 @@ void check_data(const Gpt2Shape& shape, const DataInfo& info) {
                     fmt::join(info.input_shape, ", ")));
   }
   if (info.vocab_size > shape.vocab_size) {
-    throw ConfigError(
-        fmt::format("[model] vocab_size {} is smaller than the data's {} tokens; set "
-                    "model.vocab_size = 0 to take the data's",
-                    shape.vocab_size, info.vocab_size));
+    throw ConfigError(fmt::format("[model] vocab_size {} is smaller than the data's {} tokens; {}",
+                                  shape.vocab_size, info.vocab_size,
+                                  has_weights
+                                      ? "these weights have no more: give data of their tokenizer"
+                                      : "set model.vocab_size = 0 to take the data's"));
   }
   if (info.input_shape[0] > shape.context_length) {
     throw ConfigError(
-        fmt::format("[model] sequences of {} tokens do not fit a context_length of {}; raise "
-                    "model.context_length or shorten the data's",
-                    info.input_shape[0], shape.context_length));
+        fmt::format("[model] sequences of {} tokens do not fit a context_length of {}; {} "
+                    "data.train.context = {}",
+                    info.input_shape[0], shape.context_length,
+                    has_weights ? "these weights have no more positions: set"
+                                : "raise model.context_length, or set",
+                    shape.context_length));
   }
 }
 
@@ -88,7 +93,7 @@ Gpt2Shape gpt2_shape(const ModelOptions& options, const DataInfo& info) {
   shape.layer_norm_eps = options.layer_norm_eps.value_or(shape.layer_norm_eps);
   shape.initializer_range = options.initializer_range.value_or(shape.initializer_range);
   shape.label_smoothing = options.label_smoothing;
-  check_data(shape, info);
+  check_data(shape, info, !options.from_hf.empty() || !options.init_from.empty());
   if (shape.hidden_size % shape.num_heads != 0) {
     throw ConfigError(
         fmt::format("[model] hidden_size {} cannot be divided among num_heads {}; make it a "

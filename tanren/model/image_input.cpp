@@ -19,7 +19,12 @@ int64_t image_channels(const DataInfo& info, const std::string& kind, int64_t mi
                     "have shape [{}]; set data.train.kind = \"images\" or data.train.shape",
                     kind, fmt::join(shape, ", ")));
   }
-  if (std::min(shape[dims - 2], shape[dims - 1]) < min_edge) {
+  if (dims == 3 && shape[0] == kAnySize) {
+    throw ConfigError(fmt::format(
+        "[model] {} needs images of one number of channels, and this data's vary", kind));
+  }
+  const auto is_small = [&](int64_t edge) { return edge != kAnySize && edge < min_edge; };
+  if (is_small(shape[dims - 2]) || is_small(shape[dims - 1])) {
     throw ConfigError(
         fmt::format("[model] {} halves an image five times and needs {} × {} pixels or more, this "
                     "data's have {} × {}; raise data.train.size",

@@ -30,6 +30,10 @@ void check_data(const LstmShape& shape, const DataInfo& info) {
                     "sample, inputs have shape [{}]; set data.train.shape",
                     fmt::join(info.input_shape, ", ")));
   }
+  if (info.vocab_size == 0 && info.input_shape[1] == kAnySize) {
+    throw ConfigError(
+        "[model] lstm reads vectors of one width, and those of this data vary; pad them");
+  }
   if (shape.next_token && info.vocab_size < 1) {
     throw ConfigError(
         "[model] lstm needs tokens to guess the next one, and this data has none; set model.task = "

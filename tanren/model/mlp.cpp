@@ -9,12 +9,21 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 namespace tanren {
 
 Mlp::Mlp(const ModelOptions& options, const DataInfo& info)
     : Module("Mlp"),
       activation_(activation_named(options.activation)),
       dropout_(options.dropout.value_or(0)) {
+  const auto& shape = info.input_shape;
+  if (std::find(shape.begin(), shape.end(), kAnySize) != shape.end()) {
+    throw ConfigError(
+        fmt::format("[model] mlp flattens inputs of one size, and those of this data vary (shape "
+                    "[{}]); pad them, or take another model",
+                    fmt::join(shape, ", ")));
+  }
   int64_t width = c10::multiply_integers(info.input_shape);
   const auto layers = register_module("hidden", std::make_shared<Module>("Hidden"));
   for (const int64_t next : options.hidden) {

@@ -1,9 +1,10 @@
 #include "tanren/model/registry.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
 #include "tanren/base/names.h"
-#include "tanren/base/text.h"
 #include "tanren/model/bert.h"
+#include "tanren/model/check_task.h"
 #include "tanren/model/convnet.h"
 #include "tanren/model/gpt2.h"
 #include "tanren/model/lstm.h"
@@ -11,6 +12,8 @@
 #include "tanren/model/resnet.h"
 #include "tanren/model/supervised.h"
 #include "tanren/model/vgg.h"
+
+#include <new>
 
 namespace tanren {
 namespace {
@@ -36,6 +39,10 @@ void ModelRegistry::add(std::string kind, Factory factory) {
   const auto [place, is_new] = factories_.try_emplace(kind, std::move(factory));
   if (!is_new)
     throw Error("[model] kind '" + kind + "' is registered already; choose another name");
+  if (!place->second) {
+    factories_.erase(place);
+    throw Error("[model] kind '" + kind + "' has an empty factory; give a function");
+  }
 }
 
 Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) const {
@@ -51,10 +58,15 @@ Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) cons
     task = found->second(options, info);
   } catch (const Error&) {
     throw;
-  } catch (const std::exception& error) {
-    throw Error("[model] kind '" + options.kind +
-                "' could not be built: " + first_line(error.what()));
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (...) {
+    std::throw_with_nested(
+        Error("[model] kind '" + options.kind + "' could not be built: " + line_of_current()));
   }
+  check_task(task, "[model] kind '" + options.kind + "'");
   if (options.append_head > 0 && !task.module->named_children().contains(kAppendedHead)) {
     const bool guesses = options.kind == "gpt2" || options.kind == "bert" || options.kind == "lstm";
     throw ConfigError("[model] kind '" + options.kind +

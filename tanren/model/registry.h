@@ -24,6 +24,8 @@ class ModelRegistry {
   // The task of options.kind; ConfigError naming the nearest kind, or what does not fit the data.
   Task make(const ModelOptions& options, const DataInfo& info) const;
   std::vector<std::string> kinds() const;  // sorted
+  // Whether `kind` was there from the start: its factory makes a new module at each call.
+  bool is_of_the_zoo(const std::string& kind) const { return zoo_.count(kind) > 0; }
 
  private:
   std::map<std::string, Factory> factories_;

@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include <new>
+
 namespace tanren {
 namespace {
 
@@ -44,6 +46,13 @@ std::string refusal(const ModelOptions& options, const DataInfo& info) {
 TEST(Registry, an_unknown_kind_names_the_nearest) {
   const auto message = refusal({.kind = "convnte"}, kClasses);
   EXPECT_NE(message.find("did you mean 'convnet'"), std::string::npos) << message;
+}
+
+TEST(Registry, calls_want_of_memory_no_fault_of_the_model) {
+  ModelRegistry registry;
+  registry.add("large",
+               [](const ModelOptions&, const DataInfo&) -> Task { throw std::bad_alloc(); });
+  EXPECT_THROW(registry.make({.kind = "large"}, kClasses), std::bad_alloc);
 }
 
 TEST(Registry, a_kind_is_registered_once) {

@@ -263,6 +263,7 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     const auto [out, log_sums] =
         BlockedAttention(call, draw.key, draw.threshold, ids).forward(parts);
     record.made(out);
+    note_dry_forward(2 * out.numel() * (k.defined() ? k.size(1) : length));
     context->save_for_backward({q, k, v, call.bias, out, log_sums, ids});
     auto& saved = context->saved_data;
     saved["num_heads"] = call.num_heads;

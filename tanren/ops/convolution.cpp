@@ -80,13 +80,16 @@ class ConvolutionFunction : public torch::autograd::Function<ConvolutionFunction
     context->saved_data["padding"] = padding;
     context->saved_data["bias"] = bias.has_value();
     if (!shape.is_product(weight)) {
-      return at::convolution(x, weight, bias, {stride, stride}, {padding, padding}, {1, 1}, false,
-                             {0, 0}, 1);
+      const at::Tensor y = at::convolution(x, weight, bias, {stride, stride}, {padding, padding},
+                                           {1, 1}, false, {0, 0}, 1);
+      note_dry_forward(y.numel() * (weight.numel() / weight.size(0)));
+      return y;
     }
     const at::Tensor seen = every(x, stride).contiguous(kNhwc);
     const at::Tensor factor = weight.view({weight.size(0), weight.size(1)}).t();
     const at::Tensor rows =
         bias ? at::addmm(*bias, as_rows(seen), factor) : at::mm(as_rows(seen), factor);
+    note_dry_forward(rows.numel() * weight.size(1));
     return as_images(rows, seen.size(0), seen.size(2), seen.size(3));
   }
 

@@ -152,6 +152,7 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
     context->saved_data["chunk_rows"] = head.chunk_rows;
     const at::Tensor one =
         at::ones({}, head.states.options().dtype(wide_type(head.states.scalar_type())));
+    note_dry_forward(head.states.numel() * head.weight.size(0));
     auto [loss, gradients] = pass_over(head, with_gradients ? wanted : Wanted{}, one);
     if (with_gradients) {
       context->saved_data["states"] = gradients.states;

@@ -60,12 +60,36 @@ struct Gradients::Buckets {
   }
 };
 
+// What .grad of each parameter is to be.
+struct Gradients::Views {
+  std::vector<at::Tensor> all;
+
+  // A gradient that was made beside its view, in place of one that was set to none: it begins anew, as
+  // in torch. False where it is none.
+  bool take_in(const at::Tensor& parameter, size_t index) const {
+    at::Tensor& gradient = parameter.mutable_grad();
+    const at::Tensor& view = all[index];
+    if (gradient.is_same(view)) return true;
+    const at::NoGradGuard no_grad;
+    const bool is_there = gradient.defined();
+    if (is_there) {
+      at::Tensor(view).copy_(gradient);
+    } else {
+      at::Tensor(view).zero_();
+    }
+    gradient = view;
+    return is_there;
+  }
+};
+
 class Gradients::Hook final : public torch::autograd::PostAccumulateGradHook {
  public:
-  Hook(std::shared_ptr<Fired> fired, std::shared_ptr<Buckets> buckets, size_t index)
-      : fired_(std::move(fired)), buckets_(std::move(buckets)), index_(index) {}
+  Hook(std::shared_ptr<Fired> fired, std::shared_ptr<Buckets> buckets,
+       const std::shared_ptr<Views>& views, size_t index)
+      : fired_(std::move(fired)), buckets_(std::move(buckets)), views_(views), index_(index) {}
   void operator()(const at::Tensor& parameter) override {
     if (buckets_) buckets_->take_in(parameter, index_);
+    if (const auto views = views_.lock()) views->take_in(parameter, index_);
     fired_->in_microstep[index_] = 1;
     auto& flag = fired_->flags[index_];
     fired_->count += flag == 0 ? 1 : 0;
@@ -76,6 +100,7 @@ class Gradients::Hook final : public torch::autograd::PostAccumulateGradHook {
  private:
   std::shared_ptr<Fired> fired_;
   std::shared_ptr<Buckets> buckets_;
+  std::weak_ptr<Views> views_;  // it lives as long as the Gradients do: a hook outlives them
   size_t index_;
 };
 
@@ -105,9 +130,13 @@ Gradients::Gradients(std::vector<at::Tensor> parameters, const Sharding& shardin
   } else {
     make_flat();
   }
+  if (!buckets_) {
+    views_ = std::make_shared<Views>();
+    for (const auto& parameter : parameters_) views_->all.push_back(parameter.grad());
+  }
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i],
-                                                   std::make_unique<Hook>(fired_, buckets_, i));
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        parameters_[i], std::make_unique<Hook>(fired_, buckets_, views_, i));
   }
 }
 
@@ -164,7 +193,43 @@ Gradients::~Gradients() = default;
 Gradients::Gradients(Gradients&&) noexcept = default;
 Gradients& Gradients::operator=(Gradients&&) noexcept = default;
 
+void Gradients::reattach() const {
+  if (!views_) return;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (views_->take_in(parameters_[i], i)) continue;
+    auto& flag = fired_->flags[i];  // none is not reached, as in torch
+    fired_->count -= flag == 0 ? 0 : 1;
+    flag = 0;
+  }
+}
+
+std::vector<int64_t> Gradients::versions() const {
+  std::vector<int64_t> versions;
+  for (const auto& flat : flat_) versions.push_back(static_cast<int64_t>(flat._version()));
+  for (size_t i = 0; buckets_ && i < buckets_->whole.size(); ++i) {
+    const at::Tensor& whole = buckets_->whole[i];
+    versions.push_back(whole.defined() ? static_cast<int64_t>(whole._version()) : -1);
+  }
+  return versions;
+}
+
+int64_t Gradients::first_changed() const {
+  const auto now = versions();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& gradient = parameters_[i].grad();
+    const size_t flat = places_[i].buffer;
+    const bool is_gone =
+        views_ ? !gradient.is_same(views_->all[i])
+               : fired_->flags[i] != 0 && !gradient.defined() && buckets_->whole[flat].defined();
+    if (is_gone || fired_->in_microstep[i] != 0 || now[flat] != versions_[flat]) {
+      return static_cast<int64_t>(i);
+    }
+  }
+  return -1;
+}
+
 void Gradients::zero() {
+  reattach();
   for (auto& flat : flat_) flat.zero_();
   for (size_t i = 0; buckets_ && i < buckets_->whole.size(); ++i) {
     release(i);
@@ -193,6 +258,7 @@ void Gradients::release(size_t index) {
 
 void Gradients::begin_microstep() {
   std::fill(fired_->in_microstep.begin(), fired_->in_microstep.end(), 0);
+  versions_ = versions();
 }
 
 bool Gradients::fired_in_microstep(const at::Tensor& parameter) const {
@@ -216,6 +282,7 @@ void Gradients::on_fired(std::function<void(size_t)> told) { fired_->told = std:
 Gradients::Place Gradients::place(size_t index) const { return places_[index]; }
 
 int64_t Gradients::first_non_finite() const {
+  reattach();
   // Memory may be short: no mask of the gradient's size is made.
   const auto bad = [](const at::Tensor& values) { return !std::isfinite(exact_norm({values})); };
   if (sharding_.on()) {

@@ -5,7 +5,8 @@
 // part of each: what it measures, clips and updates. Transient buckets exist from the first gradient
 // of a window until they are released; then only the parts are kept.
 // A hook on each parameter records whether backward reached it, so that a parameter without
-// gradient is skipped by the optimizer, as in torch, although its buffer exists.
+// gradient is skipped by the optimizer, as in torch, although its buffer exists. A .grad that somebody
+// replaced (Module::zero_grad sets it to none) goes back into its place, with what it holds by then.
 #pragma once
 
 #include "tanren/parallel/flat_layout.h"
@@ -37,15 +38,27 @@ class Gradients {
 
   // Before a window: zero in place, nothing fired.
   void zero();
+  // Every .grad is its view again; one that was set to none is 0, as whoever did so wants it. What reads
+  // gradients calls it first.
+  void reattach() const;
   // Before a microstep of it: nothing has fired in it yet.
   void begin_microstep();
+  // Index of the first parameter whose gradient is not as begin_microstep() found it: a backward has
+  // reached it, or somebody set it to none or wrote to it (to its neighbours in memory, too). Or -1.
+  int64_t first_changed() const;
   // Whether the parameter's gradient of this microstep is complete.
   bool fired_in_microstep(const at::Tensor& parameter) const;
   // One flat tensor per dtype; together exactly the gradients, without gaps. Of shared ones one per
   // bucket, with zeros as padding; transient ones are not in it.
-  const std::vector<at::Tensor>& flat() const { return flat_; }
+  const std::vector<at::Tensor>& flat() const {
+    reattach();
+    return flat_;
+  }
   // What this rank measures and updates once they are reduced: flat(), or its parts of the buckets.
-  const std::vector<at::Tensor>& owned() const { return sharding_.on() ? parts_ : flat_; }
+  const std::vector<at::Tensor>& owned() const {
+    reattach();
+    return sharding_.on() ? parts_ : flat_;
+  }
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   // Per parameter, whether backward has reached it since zero(). Null when all were reached.
   const std::vector<uint8_t>* active() const;
@@ -79,9 +92,12 @@ class Gradients {
  private:
   struct Fired;
   struct Buckets;
+  struct Views;
   class Hook;
   void make_flat();
   void make_buckets();
+  // Of the flat tensors, or of the transient buckets (-1: not there): each write moves one.
+  std::vector<int64_t> versions() const;
 
   std::vector<at::Tensor> parameters_;
   Sharding sharding_;
@@ -90,8 +106,10 @@ class Gradients {
   std::vector<at::Tensor> parts_;
   std::vector<Slice> slices_;
   std::vector<Place> places_;
+  std::vector<int64_t> versions_;  // when the microstep began
   std::shared_ptr<Fired> fired_;
   std::shared_ptr<Buckets> buckets_;  // null: not transient
+  std::shared_ptr<Views> views_;      // null: transient
 };
 
 }  // namespace tanren

@@ -96,6 +96,35 @@ TEST(Gradients, that_are_transient_come_with_the_first_of_a_bucket_and_go_when_i
   EXPECT_TRUE(at::equal(gradients.bucket(0), at::zeros({4}))) << "nothing has reached it";
 }
 
+// Issue 22: torch's zero_grad() sets them to none.
+TEST(Gradients, that_were_set_to_none_or_replaced_are_views_again_before_anybody_reads_them) {
+  auto wide = at::ones({3, 5}).requires_grad_(), narrow = at::ones({2}).requires_grad_();
+  for (const bool shared : {false, true}) {
+    const Sharding sharding = shared ? shared_by_two(0, /*transient=*/false) : Sharding{};
+    Gradients gradients({wide, narrow}, sharding);
+    const auto sum = [&] {
+      double all = 0;
+      for (const auto& flat : gradients.flat()) all += flat.sum().item<double>();
+      return all;
+    };
+    (wide.sum() + narrow.sum()).backward();
+    wide.mutable_grad().reset();
+    wide.sum().backward();
+    wide.sum().backward();
+    EXPECT_EQ(sum(), 2 * 15 + 2) << "it begins anew, and is added to";
+    EXPECT_TRUE(wide.grad().is_alias_of(gradients.flat()[shared ? 1 : 0]));
+    narrow.mutable_grad() = at::full({2}, 5.0);
+    EXPECT_EQ(sum(), 2 * 15 + 2 * 5);
+    wide.mutable_grad().reset();
+    EXPECT_EQ(gradients.first_non_finite(), -1);
+    EXPECT_EQ(sum(), 2 * 5) << "none is 0";
+    narrow.mutable_grad().reset();
+    gradients.zero();
+    EXPECT_EQ(sum(), 0);
+    EXPECT_TRUE(narrow.grad().defined());
+  }
+}
+
 TEST(Gradients, name_the_first_non_finite_one) {
   auto a = at::ones({2}).requires_grad_(), b = at::ones({2}).requires_grad_();
   Gradients gradients({a, b});

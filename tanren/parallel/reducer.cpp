@@ -148,6 +148,7 @@ void Reducer::land_until(size_t end) {
 }
 
 void Reducer::finish() {
+  for (const Gradients* gradients : gradients_) gradients->reattach();
   overlapped_ = static_cast<int64_t>(next_);
   while (next_ < order_.size()) start_next();
   land_until(next_);

@@ -44,7 +44,8 @@ class Reducer {
   // Before a window: no bucket has gone. Before the second one, with overlap, it also agrees on the order
   // of the buckets: one small broadcast. CommError.
   void begin();
-  // After the window's last backward: starts what has not gone, and waits for all. Then every gradient
+  // After the window's last backward: starts what has not gone, and waits for all. Gradients that
+  // were set to none and that nobody has computed are 0. Then every gradient
   // is the sum over ranks, bitwise the same on each; of shared ones, those that this rank owns. CommError.
   void finish();
 

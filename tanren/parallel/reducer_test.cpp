@@ -155,6 +155,28 @@ TEST(Reducer, a_rank_without_samples_and_one_that_skips_a_layer_still_take_part)
   });
 }
 
+// Issue 22: a rank without samples sent what the window before had left.
+TEST(Reducer, of_gradients_that_were_set_to_none_sums_0_where_nobody_computes_them) {
+  for (const bool overlap : {false, true}) {
+    const ThreadGroup group(kRanks);
+    testing::on_ranks(group, kRanks, [&](Communicator& comm) {
+      const Chain chain;
+      Gradients gradients(chain.parameters);
+      Reducer reducer({&gradients}, comm,
+                      {.first_bucket_bytes = 80, .bucket_bytes = 140, .overlap = overlap});
+      for (int window = 0; window < 3; ++window) {
+        for (const at::Tensor& parameter : chain.parameters) parameter.mutable_grad().reset();
+        reducer.begin();
+        const SyncScope last(reducer, true);
+        if (comm.rank() == 0 || window == 0) backward(chain.loss(0.1, /*skips=*/window == 2));
+        reducer.finish();
+        const at::Tensor expected = window == 0 ? 3 * alone({0.1}) : alone({0.1}, window == 2);
+        EXPECT_TRUE(at::allclose(gradients.flat()[0], expected, 1e-12, 1e-14)) << window;
+      }
+    });
+  }
+}
+
 TEST(Reducer, what_fires_twice_in_a_last_microstep_goes_once) {
   const ThreadGroup group(kRanks);
   testing::on_ranks(group, kRanks, [&](Communicator& comm) {

@@ -70,9 +70,10 @@ std::string on_devices(const Request& request, Plan& plan) {
          devices_text(devices);
 }
 
-// Of an image that is [C, H, W].
+// Pixels of an image that is [C, H, W]; a size that varies counts as 1.
 int64_t pixels_of(const std::vector<int64_t>& shape) {
-  return shape.size() < 2 ? 1 : shape[shape.size() - 2] * shape.back();
+  if (shape.size() < 2) return 1;
+  return std::max<int64_t>(shape[shape.size() - 2], 1) * std::max<int64_t>(shape.back(), 1);
 }
 
 std::string on_cores(const Request& request, Plan& plan) {

@@ -22,12 +22,6 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   plan.lines.push_back({"model", config.model.kind, Source::asked,
                         to_text(profile.num_trainable) + " of " + to_text(profile.num_parameters) +
                             " parameters are trained"});
-  if (!profile.class_names.empty()) {
-    std::string names;
-    for (const auto& name : profile.class_names) names += (names.empty() ? "" : ", ") + name;
-    plan.lines.push_back({"classes", to_text(static_cast<int64_t>(profile.class_names.size())),
-                          Source::planned, "from 0: " + names});
-  }
   if (!config.model.init_from.empty() || !config.model.from_hf.empty()) {
     const bool is_file = config.model.from_hf.empty();
     plan.lines.push_back(

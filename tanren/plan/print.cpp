@@ -39,7 +39,7 @@ std::string plan_json(const Plan& plan) {
     json[line.key] = {
         {"value", line.value}, {"source", source_name(line.source)}, {"reason", line.reason}};
   }
-  return json.dump(2);
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace tanren

@@ -2,6 +2,7 @@
 
 #include "tanren/base/log.h"
 #include "tanren/config/validate.h"
+#include "tanren/data/collated.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/model/couples_samples.h"
 #include "tanren/plan/probe_machine.h"
@@ -39,7 +40,7 @@ double median(std::vector<double> values) {
 }
 
 bool has_images(const Rehearsal& run) {
-  const Batch sample = run.dataset().collate({0}).batch;
+  const Batch sample = collated(run.dataset(), {0}).batch;
   const at::Tensor* inputs = sample.fields.find("inputs");
   return inputs != nullptr && inputs->dim() == 4 && inputs->is_floating_point();
 }

@@ -7,6 +7,7 @@
 #include "tanren/run/predict.h"
 #include "tanren/run/rehearsal.h"
 #include "tanren/train/memory_now.h"
+#include "tanren/train/step_error.h"
 
 #include <ATen/DeviceAccelerator.h>
 
@@ -154,7 +155,7 @@ void predict(const Rehearsal& run, const Registry& registry, Anatomy& anatomy) {
     const MemoryPrediction predicted = predictor.step(run.plan());
     anatomy.predicted = PredictedMemory{predicted.peak_bytes, predicted.at_peak};
   } catch (const std::exception& error) {  // a model that needs values
-    anatomy.not_predicted = error.what();
+    anatomy.not_predicted = said_by(error);
   }
 }
 

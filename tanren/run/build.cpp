@@ -16,14 +16,16 @@ namespace tanren {
 
 namespace {
 
-// Module::to of a dtype would make floating numbers of counters (num_batches_tracked) too.
+// Module::to of a dtype would make floating numbers of counters (num_batches_tracked) too. What torch
+// made from a value is no dry tensor in a dry run either, and stays as it is where nothing changes.
 void move_module(torch::nn::Module& module, at::Device device, at::ScalarType dtype) {
-  std::vector<std::pair<at::Tensor, at::Tensor>> counters;
-  for (const at::Tensor& buffer : module.buffers()) {
-    if (!buffer.is_floating_point()) counters.emplace_back(buffer, buffer.detach().clone());
-  }
-  module.to(device, dtype);
-  for (auto& [buffer, value] : counters) buffer.set_data(value.to(device));
+  module.to(device);
+  const auto convert = [&](at::Tensor tensor) {
+    if (!tensor.is_floating_point() || tensor.scalar_type() == dtype) return;
+    tensor.set_data(tensor.detach().to(dtype));
+  };
+  for (const at::Tensor& parameter : module.parameters()) convert(parameter);
+  for (const at::Tensor& buffer : module.buffers()) convert(buffer);
 }
 
 // The weights of convolutions, [out, in, height, width].
@@ -38,9 +40,11 @@ void lay_channels_last(torch::nn::Module& module) {
 
 Datasets open_datasets(const DataOptions& options, const DatasetRegistry& registry) {
   Datasets datasets;
-  datasets.train = registry.open(options.train, "data.train");
+  SourceOptions train_source = options.train, eval_source = options.eval;
+  train_source.encoding = eval_source.encoding = options.encoding;
+  datasets.train = registry.open(train_source, "data.train");
   const DataInfo train = datasets.train->info();
-  if (!options.eval.kind.empty()) datasets.eval = registry.open(options.eval, "data.eval", &train);
+  if (!options.eval.kind.empty()) datasets.eval = registry.open(eval_source, "data.eval", &train);
   return datasets;
 }
 
@@ -84,6 +88,30 @@ ModelProfile profile(const Task& task, const Datasets& datasets) {
   profile.class_names = info.class_names;
   if (datasets.eval) profile.eval_samples = datasets.eval->size();
   return profile;
+}
+
+OddDtypes odd_dtypes(const torch::nn::Module& module) {
+  OddDtypes odd;
+  for (const auto& [name, tensor] : tensors_of(module)) {
+    const at::ScalarType dtype = tensor.scalar_type();
+    if (tensor.is_floating_point() && dtype != at::kFloat) odd.emplace_back(name, dtype);
+  }
+  return odd;
+}
+
+std::optional<PlanLine> dtype_line(const OddDtypes& odd, const Plan& plan) {
+  const at::ScalarType dtype = parameter_dtype(plan.precision.mode);
+  int64_t count = 0;
+  std::string first;
+  for (const auto& [name, own] : odd) {
+    if (own != dtype && count++ == 0) first = name + " is " + c10::toString(own);
+  }
+  if (count == 0) return std::nullopt;
+  const bool is_wide = dtype == at::kDouble;
+  return PlanLine{"weights", is_wide ? "fp64" : "fp32", Source::planned,
+                  std::to_string(count) + (count == 1 ? " tensor" : " tensors") +
+                      " of the model come in another dtype (" + first + ") and are converted" +
+                      (is_wide ? "" : "; precision.mode = \"fp64\" keeps what is Double")};
 }
 
 std::string initialise(const Task& task, const Pretrained& source, bool has_weights) {

@@ -9,6 +9,10 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace tanren {
 
@@ -30,6 +34,12 @@ void profile_parameters(const torch::nn::Module& module, ModelProfile& profile);
 
 // What planning needs to know of task and data.
 ModelProfile profile(const Task& task, const Datasets& datasets);
+
+// The module's floating tensors that are not fp32, by name, with their dtype.
+using OddDtypes = std::vector<std::pair<std::string, at::ScalarType>>;
+OddDtypes odd_dtypes(const torch::nn::Module& module);
+// What the plan says of them where the run trains them in another dtype; else nothing.
+std::optional<PlanLine> dtype_line(const OddDtypes& odd, const Plan& plan);
 
 // Weights of model.init_from or from_hf (unless a checkpoint's will follow); says where they come from.
 std::string initialise(const Task& task, const Pretrained& source, bool has_weights);

@@ -1,9 +1,12 @@
 #include "tanren/run/check_data.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/names.h"
 #include "tanren/base/text.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 namespace tanren {
 
@@ -26,21 +29,42 @@ void check_features(const DataInfo& train, const DataInfo& eval) {
                     "\"; give both files the same columns in the same order");
 }
 
-void check_inputs(const DataInfo& train, const DataInfo& eval, int64_t model_tokens) {
+// What makes inputs of `theirs` those of training; it depends on the kind of the data.
+std::string way_to_shape(const std::string& kind, const std::vector<int64_t>& ours,
+                         const std::vector<int64_t>& theirs) {
+  const auto elements = [](const std::vector<int64_t>& shape) {
+    return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  };
+  if (kind == "images" && ours.size() == 3) {
+    return "set data.eval.size = " + shape_text({ours[1], ours[2]}) +
+           " and data.eval.channels = " + to_text(ours[0]);
+  }
+  const bool has_context = kind == "text" || kind == "tokens" || kind == "text_table";
+  if (has_context && ours.size() == 1) return "set data.eval.context = " + to_text(ours[0]);
+  const bool fits = kind == "csv" && elements(ours) == elements(theirs);
+  return fits ? "set data.eval.shape = " + shape_text(ours) : "mend data.eval's file";
+}
+
+void check_inputs(const DataInfo& train, const DataInfo& eval, int64_t model_tokens,
+                  const std::string& kind, bool begins) {
   const bool tokens = train.vocab_size > 0;
   if (eval.vocab_size > std::max(train.vocab_size, model_tokens) ||
       (eval.vocab_size > 0) != tokens) {
     throw ConfigError("[data] data.eval has a vocabulary of " + to_text(eval.vocab_size) +
                       ", data.train one of " + to_text(train.vocab_size) +
-                      "; give both the same kind and vocabulary, or set model.vocab_size");
+                      "; give both the same kind and vocabulary" +
+                      (begins ? ", or set model.vocab_size" : ""));
   }
   const auto& ours = train.input_shape;
   const auto& theirs = eval.input_shape;
+  const bool alike =
+      std::equal(ours.begin(), ours.end(), theirs.begin(), theirs.end(),
+                 [](int64_t a, int64_t b) { return a == b || a == kAnySize || b == kAnySize; });
   const bool shorter = tokens && ours.size() == 1 && theirs.size() == 1 && theirs[0] <= ours[0];
-  if (ours != theirs && !shorter) {
+  if (!alike && !shorter) {
     throw ConfigError("[data] inputs of data.eval are " + shape_text(theirs) +
                       ", those of data.train, for which the model is built, " + shape_text(ours) +
-                      "; mend data.eval's file, or set data.eval.shape = " + shape_text(ours));
+                      "; " + way_to_shape(kind, ours, theirs));
   }
 }
 
@@ -53,14 +77,57 @@ void check_task(const ModelOptions& model, const std::string& train_kind) {
                     " guesses tokens; set model.task = \"classify\"");
 }
 
+// A number far off is a slip, and would be a model with as many outputs. Where the number of classes is
+// given, it is meant.
+void check_classes(const Dataset& train, const ModelOptions& model, const SourceOptions& source) {
+  const bool is_counted =
+      source.kind == "csv" || source.kind == "tensors" || source.kind == "text_table";
+  const bool is_given = source.classes > 0 || !source.class_names.empty() ||
+                        !source.only_classes.empty() || model.outputs > 0 || model.append_head > 0;
+  if (!is_counted || is_given) return;
+  const std::vector<int64_t> counts = train.class_counts();
+  const auto empty = std::count(counts.begin(), counts.end(), 0);
+  if (empty == 0) return;
+  const auto first = std::find(counts.begin(), counts.end(), 0) - counts.begin();
+  const std::string classes = to_text(static_cast<int64_t>(counts.size()));
+  throw DataError("[data.train] " + source.path + ": the largest label is " +
+                  to_text(static_cast<int64_t>(counts.size()) - 1) + ", and " +
+                  to_text(int64_t{empty}) + " of these " + classes +
+                  " classes have no sample (the first of them: " + to_text(int64_t{first}) +
+                  "); mend the labels, or set data.train.classes = " + classes +
+                  " if so many are meant");
+}
+
 }  // namespace
 
-void check_datasets(const Datasets& datasets, const ModelOptions& model,
-                    const std::string& train_kind) {
-  check_task(model, train_kind);
+std::optional<PlanLine> classes_line(const Dataset& train) {
+  const DataInfo info = train.info();
+  const std::vector<int64_t> counts = train.class_counts();
+  const bool is_token = info.vocab_size > 0 && info.outputs == info.vocab_size && counts.empty();
+  if (!info.class_labels || info.outputs <= 0 || is_token) return std::nullopt;
+  std::string reason = info.class_names.empty() ? "numbered from 0" : "from 0: ";
+  reason += join(info.class_names);
+  if (!counts.empty()) {
+    const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+    reason +=
+        "; samples of one: " + to_text(*least) + (*least == *most ? "" : " to " + to_text(*most));
+  }
+  return PlanLine{"classes", to_text(info.outputs), Source::planned, reason};
+}
+
+void add_beside_model(Plan& plan, const PlanLine& line) {
+  const auto model = std::find_if(plan.lines.begin(), plan.lines.end(),
+                                  [](const PlanLine& other) { return other.key == "model"; });
+  plan.lines.insert(model == plan.lines.end() ? model : model + 1, line);
+}
+
+void check_datasets(const Datasets& datasets, const ModelOptions& model, const DataOptions& data,
+                    bool begins) {
+  check_task(model, data.train.kind);
+  if (begins) check_classes(*datasets.train, model, data.train);
   if (!datasets.eval) return;
   const DataInfo train = datasets.train->info(), eval = datasets.eval->info();
-  check_inputs(train, eval, model.vocab_size);
+  check_inputs(train, eval, model.vocab_size, data.eval.kind, begins);
   check_features(train, eval);
   if (train.class_labels != eval.class_labels) {
     const auto kind = [](bool classes) { return classes ? "classes" : "values"; };
@@ -70,14 +137,20 @@ void check_datasets(const Datasets& datasets, const ModelOptions& model,
   }
   const int64_t known =
       std::max(train.outputs, model.append_head > 0 ? model.append_head : model.outputs);
-  if (eval.class_labels ? eval.outputs > known : eval.outputs != train.outputs) {
-    const char* what = eval.class_labels ? " classes" : " values per sample";
-    throw ConfigError("[data] data.eval has " + to_text(eval.outputs) + what + ", data.train has " +
-                      to_text(train.outputs) +
-                      (eval.class_labels
-                           ? "; mend its labels, or set data.train.classes or model.outputs to all "
-                             "that there are"
-                           : "; give both the same labels"));
+  if (eval.class_labels && eval.outputs > known) {
+    const std::string what = "[data] data.eval has " + to_text(eval.outputs) + " classes, ";
+    if (!begins) {  // its outputs are what they are
+      throw ConfigError(what + "and the model has " + to_text(known) +
+                        " outputs; mend its labels, or leave out the samples of further classes");
+    }
+    throw ConfigError(what + "data.train has " + to_text(train.outputs) +
+                      "; mend its labels, or set data.train.classes or model.outputs to all that "
+                      "there are");
+  }
+  if (!eval.class_labels && eval.outputs != train.outputs) {
+    throw ConfigError("[data] data.eval has " + to_text(eval.outputs) +
+                      " values per sample, data.train has " + to_text(train.outputs) +
+                      "; give both the same labels");
   }
 }
 

@@ -4,6 +4,7 @@
 #include "tanren/base/hash.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/config/identity.h"
+#include "tanren/data/collated.h"
 #include "tanren/plan/planner.h"
 #include "tanren/plan/probe_machine.h"
 #include "tanren/run/device.h"
@@ -17,7 +18,7 @@ namespace {
 void add_samples(const std::string& name, const Dataset& data, Facts& facts) {
   const int64_t size = data.size();
   for (const int64_t index : {int64_t{0}, size / 3, size / 2, size - 1}) {
-    const Collated sample = data.collate({index});
+    const Collated sample = collated(data, {index});
     for (const auto& [field, tensor] : sample.batch.fields) {
       facts.emplace_back(name + " sample " + to_text(index) + ", " + field + " with hash",
                          hash_text(part_of(field, tensor).hash));

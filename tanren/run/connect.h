@@ -3,6 +3,7 @@
 // one rank nothing is opened. Internal to run/.
 #pragma once
 
+#include "tanren/base/error_line.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/backend.h"
 #include "tanren/comm/world.h"
@@ -31,8 +32,8 @@ auto with_ranks(const RunConfig& config, const World& world, const Work& work) {
   try {
     check_same_config(ranks, config);
     return work(ranks);
-  } catch (const std::exception& error) {
-    ranks->cancel(first_line(error.what()));
+  } catch (...) {
+    ranks->cancel(line_of_current());
     throw;
   }
 }

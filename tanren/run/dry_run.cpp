@@ -1,6 +1,7 @@
 #include "tanren/run/dry_run.h"
 
 #include "tanren/base/meta_scope.h"
+#include "tanren/data/collated.h"
 #include "tanren/run/build.h"
 #include "tanren/run/start_files.h"
 
@@ -31,7 +32,7 @@ LayerTable dry_run(const RunConfig& asked, const Registry& registry,
   RunConfig config = asked;
   config.model = take_start(folder, config).model;
   const Datasets datasets = open_datasets(config.data, registry.datasets);
-  const Batch sample = datasets.train->collate({0}).batch;
+  const Batch sample = collated(*datasets.train, {0}).batch;
   return layer_table([&] { return build_task(config, registry.models, *datasets.train); },
                      batch_like(sample, std::max<int64_t>(config.batch.microbatch, 1)));
 }

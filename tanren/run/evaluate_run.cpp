@@ -53,7 +53,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   // RUN/checkpoints/STEP or RUN/FILE
   const bool is_step = std::filesystem::is_directory(checkpoint);
   const auto folder = is_step ? checkpoint.parent_path().parent_path() : checkpoint.parent_path();
-  Prepared prepared = prepare(config, registry, /*has_weights=*/true, folder);
+  Prepared prepared = prepare(config, registry, /*has_weights=*/true, folder, {}, /*trains=*/false);
   if (!prepared.datasets.eval) {
     throw ConfigError("[evaluate] the config has no [data.eval]; add it, or set data.eval.kind");
   }
@@ -62,17 +62,18 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   Parts parts = build_parts(prepared.plan, stop);
   parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
   RunState state = build_run_state(std::move(prepared.task), parts);
+  const auto names = prepared.datasets.train->info().class_names;
   if (!is_step) {
     const bool averaged = load_exported(state, checkpoint);
     auto report = evaluate(state, parts, *prepared.datasets.eval);
     report.averaged = averaged;
-    return {report, write_sample(state, parts)};
+    return {report, write_sample(state, parts), names};
   }
   load_checkpoint(state, checkpoint, *parts.parallel);
   if (parts.plan.average.buffers == AverageBuffers::estimate && parts.plan.average.evaluate) {
     estimate_statistics(state, parts, *prepared.datasets.train);
   }
-  return {evaluate(state, parts, *prepared.datasets.eval), write_sample(state, parts)};
+  return {evaluate(state, parts, *prepared.datasets.eval), write_sample(state, parts), names};
 }
 
 }  // namespace
@@ -92,6 +93,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
   auto [config, info, train_samples] = description_of(read.metadata, file, sets, registry.known());
   check_described({config, info, train_samples}, read.tensors, file.string(), registry.models);
   SourceOptions& source = config.data.eval;
+  source.encoding = config.data.encoding;
   if (!data.empty()) source.path = std::filesystem::absolute(data).string();
   const auto own = registry.datasets.kinds();
   const bool is_own = std::find(own.begin(), own.end(), source.kind) != own.end();
@@ -100,10 +102,11 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
                       " behind " + file.string());
   }
   Datasets datasets{described_dataset(info, train_samples),
-                    registry.datasets.open(source, "data", &info)};
+                    registry.datasets.open(source, "data.eval", &info)};
   const RunConfig& described = config;
   const auto work = [&](const std::shared_ptr<Communicator>& ranks) {
-    Prepared prepared = prepare(described, registry, /*has_weights=*/true, "", std::move(datasets));
+    Prepared prepared = prepare(described, registry, /*has_weights=*/true, "", std::move(datasets),
+                                /*trains=*/false);
     prepared.fit.dataset = prepared.datasets.eval.get();  // the training data are not here
     fit_threads(prepared);
     const ShortWaits waits(prepared.plan.device.threads);
@@ -111,8 +114,8 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
     RunState state = build_run_state(std::move(prepared.task), parts);
     const bool averaged = load_exported(state, read, file.string());
-    Evaluated evaluated{evaluate(state, parts, *prepared.datasets.eval),
-                        write_sample(state, parts)};
+    Evaluated evaluated{evaluate(state, parts, *prepared.datasets.eval), write_sample(state, parts),
+                        info.class_names};
     evaluated.report.averaged = averaged;
     return evaluated;
   };

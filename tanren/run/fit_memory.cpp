@@ -3,8 +3,10 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/data/collated.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/plan/useful_threads.h"
+#include "tanren/train/step_error.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -40,11 +42,11 @@ class Fitter {
     return with(config);
   }
 
-  // The largest microbatch below `planned` that fits; of 1 where none does.
+  // The largest microbatch below `planned` that fits; the smallest where none does.
   Tried largest_microbatch(const RunConfig& config, int64_t planned) const {
-    Tried best = with_microbatch(config, 1);
+    Tried best = smallest_microbatch(config, planned);
     if (!best.fits) return best;
-    int64_t low = 1, high = planned;  // low fits, high does not
+    int64_t low = best.plan.batch.microbatch, high = planned;  // low fits, high does not
     while (high - low > 1) {
       const int64_t middle = low + (high - low) / 2;
       Tried next = with_microbatch(config, middle);
@@ -97,11 +99,23 @@ class Fitter {
   }
 
  private:
+  // One sample is too few for some models: torch's batch norm wants two values a channel.
+  Tried smallest_microbatch(const RunConfig& config, int64_t planned) const {
+    try {
+      return with_microbatch(config, 1);
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const std::exception&) {
+      if (planned <= 2) throw;
+    }
+    return with_microbatch(config, 2);
+  }
+
   bool can_recompute(RunConfig config, const std::string& name) const {
     config.memory.recompute = {name};
     try {
       with(config);
-    } catch (const ConfigError&) {  // no such block
+    } catch (const std::exception&) {  // no such block, or one that cannot run twice
       return false;
     }
     return true;
@@ -141,9 +155,12 @@ OperatorSizes sizes_of(const StepPredictor& predictor, const Tried& tried) {
   if (sizes.elements == 0 || tried.plan.device.threads < 2) return sizes;
   const int64_t own = predictor.length(), longest = own > 0 ? predictor.longest() : 0;
   if (longest <= own) return sizes;
-  const OperatorSizes other = predictor.step(tried.plan, longest).largest;
-  sizes.elements = std::max(sizes.elements, other.elements);
-  sizes.multiply_adds = std::max(sizes.multiply_adds, other.multiply_adds);
+  try {
+    const OperatorSizes other = predictor.step(tried.plan, longest).largest;
+    sizes.elements = std::max(sizes.elements, other.elements);
+    sizes.multiply_adds = std::max(sizes.multiply_adds, other.multiply_adds);
+  } catch (const std::exception&) {  // the run itself will say what this model makes of it
+  }
   return sizes;
 }
 
@@ -152,7 +169,7 @@ std::string advice(const Fitter& fitter, RunConfig config, const std::string& wh
   try {
     const auto other = fitter.with(config);
     return other.fits ? what + " needs " + size_text(other.prediction.peak_bytes) : "";
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     return "";
   }
 }
@@ -161,12 +178,15 @@ std::string advice(const Fitter& fitter, RunConfig config, const std::string& wh
 std::string shorter(const FitInput& input, const Tried& least) {
   const StepPredictor predictor([&] { return input.make_task(least.config); }, *input.dataset);
   const int64_t length = predictor.length();
-  for (int64_t part = length / 2; part >= 8; part /= 2) {
-    const int64_t peak = predictor.step(least.plan, part).peak_bytes;
-    if (fits(peak, room_for_step(least.plan, input.standing_bytes))) {
-      return "samples of " + std::to_string(part) + " tokens instead of " + std::to_string(length) +
-             " need " + size_text(peak);
+  try {
+    for (int64_t part = length / 2; part >= 8; part /= 2) {
+      const int64_t peak = predictor.step(least.plan, part).peak_bytes;
+      if (fits(peak, room_for_step(least.plan, standing_beside(input, least.plan)))) {
+        return "samples of " + std::to_string(part) + " tokens instead of " +
+               std::to_string(length) + " need " + size_text(peak);
+      }
     }
+  } catch (const std::exception&) {  // a model of one length
   }
   return "";
 }
@@ -221,7 +241,8 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
 
 [[noreturn]] void refuse(const FitInput& input, const Fitter& fitter, const Tried& least) {
   const int64_t replicas = least.plan.parallel.replicas;
-  const int64_t needs = replicas * taken(least.prediction.peak_bytes) + input.standing_bytes;
+  const int64_t standing = standing_beside(input, least.plan);
+  const int64_t needs = replicas * taken(least.prediction.peak_bytes) + standing;
   std::string text =
       "[plan] memory.limit " + size_text(least.plan.memory.limit_bytes) +
       " is less than a step needs with " + std::to_string(least.plan.batch.microbatch) + " sample" +
@@ -229,7 +250,7 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
       (least.plan.memory.recompute.empty() ? "" : " and blocks recomputed") + ": " +
       size_text(least.prediction.peak_bytes) + " (" + breakdown(least.prediction) + ")" +
       (replicas > 1 ? " in each of " + std::to_string(replicas) + " replicas" : "") +
-      (input.standing_bytes > 0 ? " beside " + size_text(input.standing_bytes) + " of data" : "");
+      (standing > 0 ? " beside " + size_text(standing) + " of data" : "");
   // Of the limit a sixteenth, at most 16 MiB, is the reserve.
   const int64_t reserve = std::min(needs / 15, int64_t{16} << 20);
   const int64_t mebibytes = (needs + reserve + (1 << 20) - 1) >> 20;
@@ -237,10 +258,13 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
       "; the smallest limit that works: memory.limit = \"" + std::to_string(mebibytes) + "MiB\"";
   std::vector<std::string> others;
   if (least.plan.batch.microbatch > 1 && is_asked(input.config, "batch.microbatch")) {
-    const auto other = fitter.largest_microbatch(least.config, least.plan.batch.microbatch);
-    if (other.fits) {
-      others.push_back("batch.microbatch = " + std::to_string(other.plan.batch.microbatch) +
-                       " needs " + size_text(other.prediction.peak_bytes));
+    try {
+      const auto other = fitter.largest_microbatch(least.config, least.plan.batch.microbatch);
+      if (other.fits) {
+        others.push_back("batch.microbatch = " + std::to_string(other.plan.batch.microbatch) +
+                         " needs " + size_text(other.prediction.peak_bytes));
+      }
+    } catch (const std::exception&) {  // a model of one size of batch: no advice, but the refusal
     }
   }
   const bool has_moments =
@@ -268,6 +292,15 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
 
 }  // namespace
 
+int64_t standing_beside(const FitInput& input, const Plan& plan) {
+  if (!plan.memory.own_allocator || plan.data.workers == 0) return input.standing_bytes;
+  const Collated one = collated(*input.dataset, {0});
+  int64_t bytes = 0;
+  for (const auto& [name, field] : one.batch.fields) bytes += static_cast<int64_t>(field.nbytes());
+  const int64_t loaders = std::max<int64_t>(plan.parallel.replicas, 1);
+  return input.standing_bytes + loaders * plan.data.prefetch * plan.batch.per_rank * bytes;
+}
+
 int64_t room_for_step(const Plan& plan, int64_t standing_bytes) {
   if (plan.memory.limit_bytes <= 0) return 0;
   const int64_t room = plan.memory.limit_bytes - plan.memory.reserve_bytes - standing_bytes;
@@ -285,7 +318,7 @@ Tried try_config(const FitInput& input, const RunConfig& config) {
   if (limit_threads(sizes_of(predictor, result), result.plan)) {
     result.prediction = predictor.step(result.plan);  // some kernels take memory for each thread
   }
-  const int64_t room = room_for_step(result.plan, input.standing_bytes);
+  const int64_t room = room_for_step(result.plan, standing_beside(input, result.plan));
   result.fits = fits(result.prediction.peak_bytes, room);
   return result;
 }
@@ -299,15 +332,21 @@ Fitted fit_memory(const FitInput& input) {
     throw;
   } catch (const std::exception& error) {  // torch's own too: what it is, the run itself will say
     Plan plan = input.plan(input.config);
-    plan.lines.push_back({"predicted_peak", "unknown", Source::planned, first_line(error.what())});
-    return {input.config, std::move(plan), std::nullopt};
+    plan.lines.push_back({"predicted_peak", "unknown", Source::planned, said_by(error)});
+    return {input.config, std::move(plan), std::nullopt, {}};
   }
   const int64_t asked_peak = found.prediction.peak_bytes;
   const int64_t wanted = found.plan.batch.microbatch;
   const bool free_microbatch = !is_asked(input.config, "batch.microbatch") && wanted > 1;
   const bool free_recompute = !is_asked(input.config, "memory.recompute");
   const auto smaller = [&] {
-    if (!found.fits && free_microbatch) found = fitter.largest_microbatch(found.config, wanted);
+    if (found.fits || !free_microbatch) return;
+    try {
+      found = fitter.largest_microbatch(found.config, wanted);
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const std::exception&) {  // a model of one size of batch
+    }
   };
   const auto recompute = [&] {
     if (found.fits || !free_recompute) return;
@@ -322,11 +361,19 @@ Fitted fit_memory(const FitInput& input) {
   }
   if (!found.fits) refuse(input, fitter, found);
 
+  std::vector<std::string> remarks;
   const std::string because = "; " + size_text(asked_peak) + " would be needed otherwise";
   if (found.plan.batch.microbatch != wanted) {
     PlanLine& line = line_of(found.plan, "microbatch");
     line.source = Source::planned;
     line.reason = "the largest that memory_limit allows" + because + "; " + line.reason;
+    if (input.couples_samples) {
+      remarks.push_back("[plan] the microbatch is " + std::to_string(found.plan.batch.microbatch) +
+                        " instead of " + std::to_string(wanted) +
+                        ", so that a step fits memory_limit: batch norm then sees other samples at "
+                        "once, which changes the numbers; raise memory.limit, or set "
+                        "batch.microbatch to what you mean");
+    }
   }
   if (free_recompute && !found.config.memory.recompute.empty()) {
     PlanLine& line = line_of(found.plan, "recompute");
@@ -335,9 +382,14 @@ Fitted fit_memory(const FitInput& input) {
     line.value = std::to_string(blocks.size()) + (blocks.size() == 1 ? " block" : " blocks");
     line.reason =
         "so that a step fits memory_limit" + because + "; " + line.reason + ": " + join(blocks);
+    remarks.push_back(
+        "[plan] " + line.value +
+        " computed again in each backward, so that a step fits "
+        "memory_limit: the same numbers in more time; memory.recompute = [] forbids it");
   }
-  explain(found.plan, found.prediction, input.standing_bytes);
-  return {std::move(found.config), std::move(found.plan), std::move(found.prediction)};
+  explain(found.plan, found.prediction, standing_beside(input, found.plan));
+  return {std::move(found.config), std::move(found.plan), std::move(found.prediction),
+          std::move(remarks)};
 }
 
 }  // namespace tanren

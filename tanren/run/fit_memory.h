@@ -22,6 +22,9 @@ struct FitInput {
   bool has_evaluation = false;
 };
 
+// Bytes that stand beside a step of `plan`: the input's, and the batches that loader threads make ahead.
+int64_t standing_beside(const FitInput& input, const Plan& plan);
+
 // What the tensors of one rank may hold of the plan's limit, beside what is standing (thread replicas
 // share it); 0: no limit is known.
 int64_t room_for_step(const Plan& plan, int64_t standing_bytes);
@@ -35,13 +38,15 @@ struct Tried {
   MemoryPrediction prediction;
   bool fits = false;
 };
-// Dry; the plan has no more threads than the operators can use. Error where the model needs values; ConfigError as make_plan and make_task.
+// Dry; the plan has no more threads than the operators can use. Error where the model needs values;
+// ConfigError as make_plan and make_task.
 Tried try_config(const FitInput& input, const RunConfig& config);
 
 struct Fitted {
   RunConfig config;
   Plan plan;
   std::optional<MemoryPrediction> prediction;  // none: the model cannot be run dry
+  std::vector<std::string> remarks = {};  // what memory changed without being asked, a line each
 };
 
 // The config's plan, changed where memory asks for it: only what the config leaves open (batch.microbatch,

@@ -1,6 +1,7 @@
 #include "tanren/run/memory_outlook.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
 #include "tanren/base/text.h"
 #include "tanren/memory/gauge.h"
 
@@ -36,10 +37,12 @@ std::vector<int64_t> lengths_around(int64_t length) {
   return lengths;
 }
 
+// None where the model does not take it: more positions than it has, one sample in batch norm, …
+// A model of one's own says so in torch's words.
 std::optional<int64_t> peak_of(const StepPredictor& predictor, const Plan& plan, int64_t length) {
   try {
     return predictor.step(plan, length).peak_bytes;
-  } catch (const Error&) {  // more positions than the model has
+  } catch (const std::exception&) {
     return std::nullopt;
   }
 }
@@ -58,7 +61,7 @@ class Alternatives {
       const Tried tried = try_config(input_, config);
       if (tried.prediction.peak_bytes >= fitted_.prediction->peak_bytes) return;
       found_.push_back({what, tried.prediction.peak_bytes, cost(tried.prediction)});
-    } catch (const Error&) {  // it does not go with the rest of the config
+    } catch (const std::exception&) {  // it does not go with the rest of the config, or the model
     }
   }
 
@@ -112,6 +115,12 @@ std::vector<MemoryOutlook::Alternative> alternatives_of(const FitInput& input,
   return std::move(all).found();
 }
 
+bool has_unknown(const MemoryOutlook& outlook) {
+  return std::any_of(outlook.rows.begin(), outlook.rows.end(), [](const auto& row) {
+    return std::find(row.peaks.begin(), row.peaks.end(), std::nullopt) != row.peaks.end();
+  });
+}
+
 }  // namespace
 
 MemoryOutlook memory_outlook(const FitInput& input, const Fitted& fitted) {
@@ -120,9 +129,15 @@ MemoryOutlook memory_outlook(const FitInput& input, const Fitted& fitted) {
   const StepPredictor predictor([&] { return input.make_task(fitted.config); }, *input.dataset);
   outlook.microbatch = plan.batch.microbatch;
   outlook.length = predictor.length();
-  outlook.room_bytes = room_for_step(plan, input.standing_bytes);
+  outlook.room_bytes = room_for_step(plan, standing_beside(input, plan));
   if (!fitted.prediction) {
-    outlook.planned = predictor.probed_step(plan);
+    try {
+      outlook.planned = predictor.probed_step(plan);
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const std::exception& error) {  // of a run it would be the first step's
+      outlook.unknown = line_of(error);
+    }
     return outlook;
   }
   outlook.planned = *fitted.prediction;
@@ -139,12 +154,18 @@ MemoryOutlook memory_outlook(const FitInput& input, const Fitted& fitted) {
   }
   outlook.alternatives = alternatives_of(input, fitted);
   if (input.has_evaluation) {
-    outlook.evaluation_bytes = predictor.evaluation_peak(plan, plan.evaluate.batch);
+    try {
+      outlook.evaluation_bytes = predictor.evaluation_peak(plan, plan.evaluate.batch);
+    } catch (...) {
+      outlook.evaluation_unknown = line_of_current();
+    }
   }
   return outlook;
 }
 
 std::string to_text(const MemoryOutlook& outlook) {
+  if (!outlook.unknown.empty())
+    return "predicted peak of a step: unknown: " + outlook.unknown + "\n";
   const MemoryPrediction& now = outlook.planned;
   std::string text = "predicted peak of a step (by " + now.how + "): " + size_text(now.peak_bytes) +
                      ", of it before the first step " + size_text(now.before_bytes) + "\n";
@@ -153,6 +174,8 @@ std::string to_text(const MemoryOutlook& outlook) {
   }
   if (outlook.evaluation_bytes > 0) {
     text += "predicted peak of an evaluation: " + size_text(outlook.evaluation_bytes) + "\n";
+  } else if (!outlook.evaluation_unknown.empty()) {
+    text += "predicted peak of an evaluation: unknown: " + outlook.evaluation_unknown + "\n";
   }
   if (!outlook.rows.empty()) {
     const bool has_lengths = outlook.lengths != std::vector<int64_t>{0};
@@ -183,7 +206,7 @@ std::string to_text(const MemoryOutlook& outlook) {
     if (outlook.room_bytes > 0) {
       text += "; ! more than the " + size_text(outlook.room_bytes) + " that memory_limit leaves";
     }
-    text += has_lengths ? "; - more tokens than the model has positions\n" : "\n";
+    text += has_unknown(outlook) ? "; - the model does not take it\n" : "\n";
   }
   if (!outlook.alternatives.empty()) {
     text += "\nwhat would need less:\n";
@@ -209,6 +232,8 @@ std::string to_json(const MemoryOutlook& outlook) {
     json["at_peak"][std::string(kMemoryKindNames[i])] = now.at_peak[i];
   }
   json["evaluation_bytes"] = outlook.evaluation_bytes;
+  if (!outlook.unknown.empty()) json["unknown"] = outlook.unknown;
+  if (!outlook.evaluation_unknown.empty()) json["evaluation_unknown"] = outlook.evaluation_unknown;
   json["room_bytes"] = outlook.room_bytes;
   json["table"] = nlohmann::ordered_json::array();
   for (const auto& row : outlook.rows) {
@@ -224,7 +249,7 @@ std::string to_json(const MemoryOutlook& outlook) {
     json["alternatives"].push_back(
         {{"what", other.what}, {"peak_bytes", other.peak_bytes}, {"cost", other.cost}});
   }
-  return json.dump(2);
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 }  // namespace tanren

@@ -2,6 +2,9 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/hash.h"
+#include "tanren/base/log.h"
+#include "tanren/base/names.h"
+#include "tanren/base/state.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/step_folders.h"
@@ -11,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace tanren {
 
@@ -30,6 +34,12 @@ const std::string* find(const Facts& facts, const std::string& name) {
   const auto found = std::find_if(facts.begin(), facts.end(),
                                   [&](const auto& fact) { return fact.first == name; });
   return found == facts.end() ? nullptr : &found->second;
+}
+
+bool was_evaluated(const fs::path& step_folder) {
+  const State run{.values = run_values_of(step_folder)};
+  const std::string judged = "selection.judged_step";
+  return run.values.count(judged) > 0 && value_of<int64_t>(run, judged) >= 0;
 }
 
 // TOML text is JSON for all but texts that are not set.
@@ -79,16 +89,35 @@ Origin read_origin(const fs::path& step_folder) {
 }
 
 void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& now,
-                          const fs::path& step_folder) {
+                          const fs::path& step_folder, const RunConfig& config) {
+  const std::vector<std::string> ways = ways_to_decide_nothing(config);
+  bool told = false;
   for (const auto& [name, value] : now) {
     const std::string* before = find(saved, name);
     if (before == nullptr || *before == value) continue;
+    const bool is_evaluated = name.ends_with(" of data.eval");
+    if (is_evaluated && (ways.empty() || !was_evaluated(step_folder))) {
+      if (!std::exchange(told, true) && ranks.rank() == 0) {
+        log("[data] data.eval is other data after step " + to_text(step_of(step_folder)) +
+            ": evaluations cannot be compared with those before");
+      }
+      continue;
+    }
     const bool is_count = name.starts_with("samples of ");
     const std::string what =
         is_count ? value + " " + name + ", " + step_folder.string() + " was made with " + *before
                  : name + " are not those that " + step_folder.string() + " was made with";
     if (ranks.world_size() > 1) settle(ranks);
-    throw DataError("[data] " + what + "; put these data back, or start another run (run.name)");
+    const std::string part = is_evaluated ? "data.eval" : "data.train";
+    const SourceOptions& source = is_evaluated ? config.data.eval : config.data.train;
+    const std::string damaged = source.kind == "images" && source.broken != "skip"
+                                    ? " (where one is damaged: with " + part + ".broken = \"skip\")"
+                                    : "";
+    throw DataError(
+        "[data] " + what + (is_evaluated ? ", and evaluations decide over this run" : "") +
+        "; put these data back" + damaged +
+        (is_evaluated ? ", set " + join(ways, " and ") + ", so that none decides" : "") +
+        ", or start another run (run.name)");
   }
 }
 

@@ -34,10 +34,11 @@ std::string to_json(const Origin& origin);
 // Of a step folder; nothing in it where an older tanren wrote that. CheckpointError where it is damaged.
 Origin read_origin(const std::filesystem::path& step_folder);
 
-// DataError on every rank, naming the first fact of `now` (the same on all) that is another in `saved`.
-// Facts that one of them lacks are passed over.
+// DataError on every rank, naming the first fact of `now` (the same on all) that is another in `saved`,
+// and the ways to go on with `config`. Facts that one of them lacks are passed over; those of data.eval,
+// too, where no evaluation decides over the run, or none was made before the checkpoint: the log tells it.
 void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& now,
-                          const std::filesystem::path& step_folder);
+                          const std::filesystem::path& step_folder, const RunConfig& config);
 
 // The changes of a run of `config` that goes on from `step_folder`: those before it, and what is another
 // in the config that it was written with.

@@ -5,10 +5,12 @@
 #include "tanren/base/error.h"
 #include "tanren/base/generators.h"
 #include "tanren/base/trace_scope.h"
+#include "tanren/data/collated.h"
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/precision/half_convolution.h"
 #include "tanren/run/build.h"
+#include "tanren/train/evaluate.h"
 #include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>
@@ -88,9 +90,9 @@ GlobalBatch batch_like(const Collated& one, int64_t size, int64_t length) {
 GlobalBatch real_batch(const Dataset& dataset, int64_t size) {
   std::vector<int64_t> indices(static_cast<size_t>(size));
   std::iota(indices.begin(), indices.end(), 0);
-  Collated collated = dataset.collate(indices);
-  return {.local = std::move(collated.batch),
-          .counts = std::move(collated.counts),
+  Collated made = collated(dataset, indices);
+  return {.local = std::move(made.batch),
+          .counts = std::move(made.counts),
           .epoch = 0,
           .consumed = size};
 }
@@ -218,7 +220,7 @@ bool are_alike(const MemoryTrace& one, const MemoryTrace& two) {
 
 }  // namespace
 
-int64_t StepPredictor::length() const { return length_of(dataset_.collate({0}).batch); }
+int64_t StepPredictor::length() const { return length_of(collated(dataset_, {0}).batch); }
 
 int64_t StepPredictor::longest() const {
   constexpr int64_t kSamples = 16;
@@ -230,7 +232,7 @@ MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
   const ThreadsScope threads(given.device.threads);
   use_kernels_of(given);
   const Plan plan = shortened(given);
-  const Collated one = dataset_.collate({0});
+  const Collated one = collated(dataset_, {0});
   const TraceScope tracing;
   const DryScope dry;
   const Parts parts{.plan = plan};
@@ -292,7 +294,7 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
   }
   result.how = samples == 1 ? "a step of 1 sample" : "two steps of 1 and 2 samples";
   const int64_t missing = given.batch.per_rank - samples * microsteps;
-  add_batches(result, missing * bytes_in_step(dataset_.collate({0}).batch, given));
+  add_batches(result, missing * bytes_in_step(collated(dataset_, {0}).batch, given));
   return result;
 }
 
@@ -300,13 +302,13 @@ int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples) const 
   const GeneratorScope generators(at::kCPU);
   const ThreadsScope threads(plan.device.threads);
   use_kernels_of(plan);
-  const Collated one = dataset_.collate({0});
+  const Collated one = collated(dataset_, {0});
   const TraceScope tracing;
   const DryScope dry;
   const Parts parts{.plan = plan};
   const RunState run = build_run_state(make_task_(), parts);
+  check_predicts(run.task);
   const size_t before = tracing.trace().size();
-  if (!run.task.predict) return 0;
   const Batch batch = prepared(batch_like(one, samples, 0).local, parts);
   run.task.module->eval();
   const at::NoGradGuard no_gradients;
@@ -321,7 +323,12 @@ int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples) const 
   } else {
     measure(run.task.predict(batch));
   }
-  return summed(tracing.trace(), before).peak_bytes;
+  // A loop remembers the buffers until the evaluation has come to something.
+  int64_t kept = 0;
+  for (const at::Tensor& buffer : run.task.module->buffers()) {
+    kept += buffer.numel() * static_cast<int64_t>(buffer.element_size());
+  }
+  return summed(tracing.trace(), before).peak_bytes + kept;
 }
 
 }  // namespace tanren

@@ -22,8 +22,9 @@ struct Prepared {
 
 // `has_weights`: a checkpoint will follow, so model.init_from is not read again, and what the run
 // folder `kept` has stands for the files that the run began with. `given` stands for the config's data.
+// `trains`: a model that cannot be trained in the memory there is, is refused before it is built.
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
-                 const std::filesystem::path& kept, Datasets given = {});
+                 const std::filesystem::path& kept, Datasets given = {}, bool trains = true);
 
 // Everything of a step folder; of `ranks` that read it together, what this one needs.
 void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint,

@@ -5,6 +5,7 @@
 #include "tanren/base/safetensors.h"
 #include "tanren/checkpoint/folder_weights.h"
 #include "tanren/model/bert_shape.h"
+#include "tanren/model/gpt2_shape.h"
 #include "tanren/model/lstm.h"
 #include "tanren/run/export.h"
 #include "tanren/run/hf_config.h"
@@ -106,7 +107,7 @@ class Writer {
     if (info.tokenizer) {
       for (const auto& [name, text] : *info.tokenizer) file(name, text);
       if (info.tokenizer->count("tokenizer_config.json") == 0) {
-        file("tokenizer_config.json", tokenizer_config(*info.tokenizer, info.input_shape.at(0)));
+        file("tokenizer_config.json", tokenizer_config(*info.tokenizer, context(is_bert)));
       }
     }
     const auto parsed = OrderedJson::parse(config);
@@ -119,6 +120,16 @@ class Writer {
           "config.json has one hidden_dropout_prob: that of residual_dropout; embedding_dropout "
           "differs");
     }
+  }
+
+  // Tokens of the longest sequence that the model was meant for.
+  int64_t context(bool is_bert) const {
+    const ModelOptions& model = description_.config.model;
+    const DataInfo& info = description_.info;
+    const int64_t length = info.input_shape.at(0);
+    if (length != kAnySize) return length;
+    return is_bert ? bert_shape(model, info).context_length
+                   : gpt2_shape(model, info).context_length;
   }
 
   void write_state_dict(const std::string& kind) {
@@ -160,13 +171,14 @@ class Writer {
     result_.opened_by = module + ".load_state_dict(torch.load(\"" + file_name + "\"))";
   }
 
-  // Rows of the last matrix: the head's.
+  // As the model was built; the weights do not say which of their matrices is the head.
   int64_t outputs() const {
-    int64_t rows = 0;
-    for (const auto& [name, tensor] : tensors_) {
-      if (tensor.dim() == 2) rows = tensor.size(0);
-    }
-    return rows;
+    const ModelOptions& model = description_.config.model;
+    const DataInfo& info = description_.info;
+    if (model.kind == "lstm") return lstm_shape(model, info).outputs;
+    if (model.outputs > 0) return model.outputs;
+    const bool is_binary = model.loss == "bce" && info.class_labels;
+    return is_binary ? 1 : info.outputs;
   }
 
   OrderedJson lstm_parts() const {

@@ -1,6 +1,6 @@
 #include "tanren/run/replicas.h"
 
-#include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
 #include "tanren/comm/thread_group.h"
 #include "tanren/plan/planner.h"
 
@@ -24,19 +24,14 @@ void on_replicas(
   std::mutex mutex;
   std::exception_ptr first;
   const auto run_rank = [&](int rank) {
-    const auto failed = [&](const char* why) {
-      const std::lock_guard lock(mutex);
-      if (!first) first = std::current_exception();
-      group.cancel("rank " + std::to_string(rank) + ": " + why);
-    };
     try {
       const Plan own = replica_plan(plan, rank);
       work(own,
            std::make_shared<DataParallel>(group.communicator(rank), own.parallel, open_windows));
-    } catch (const std::exception& error) {
-      failed(error.what());
     } catch (...) {
-      failed("an exception of unknown type");
+      const std::lock_guard lock(mutex);
+      if (!first) first = std::current_exception();
+      group.cancel("rank " + std::to_string(rank) + ": " + line_of_current());
     }
   };
   std::vector<std::jthread> threads;

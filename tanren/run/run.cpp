@@ -13,11 +13,7 @@
 #include "tanren/metrics/incident_file.h"
 #include "tanren/metrics/jsonl_sink.h"
 #include "tanren/metrics/tensorboard_sink.h"
-#include "tanren/optimizer/schedule.h"
-#include "tanren/plan/planner.h"
 #include "tanren/plan/print.h"
-#include "tanren/plan/probe_machine.h"
-#include "tanren/run/check_data.h"
 #include "tanren/run/connect.h"
 #include "tanren/run/device.h"
 #include "tanren/run/origin.h"
@@ -44,105 +40,35 @@ namespace tanren {
 
 namespace {
 
-// What the data holds, counted with the model already built; 0: nobody counts.
-int64_t standing_bytes(const torch::nn::Module& module, const Plan& plan) {
-  if (!plan.memory.own_allocator) return 0;
-  int64_t bytes = cpu_memory_stats().live_bytes;
-  for (const auto& [name, tensor] : tensors_of(module)) {
-    bytes -= static_cast<int64_t>(tensor.storage().nbytes());
-  }
-  return std::max<int64_t>(bytes, 0);
-}
-
-}  // namespace
-
-Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
-                 const std::filesystem::path& kept, Datasets given) {
-  RunConfig config = asked;
-  const Pretrained source = take_start(has_weights ? kept : "", config);
-  config.model = source.model;
-  Machine machine =
-      with_world(probe_machine(), world_of(process_environment(), config.parallel.meeting));
-  probe_accelerators(machine, config.run.device);
-  // Weights are counted as all else; the limit holds once the plan is fitted, which refuses with
-  // numbers what cannot be.
-  MemoryPlan counting = plan_process_memory(config, machine);
-  counting.limit_bytes = 0;
-  apply_memory_plan(counting);
-  Prepared prepared;
-  prepared.datasets =
-      given.train ? std::move(given) : open_datasets(config.data, registry.datasets);
-  check_datasets(prepared.datasets, config.model, config.data.train.kind);
-  prepared.task = build_task(config, registry.models, *prepared.datasets.train);
-  ModelProfile facts = profile(prepared.task, prepared.datasets);
-  facts.initialised = initialise(prepared.task, source, has_weights);
-  if (!config.optimizer.init_from.empty() && !has_weights) {
-    prepared.optimizer = read_optimizer_start(*prepared.task.module, config);
-  }
-  const auto plan_of = [machine, facts,
-                        source_of_optimizer = prepared.optimizer
-                                                  ? std::optional(prepared.optimizer->text)
-                                                  : std::nullopt](const RunConfig& other) {
-    Plan plan = make_plan(other, machine, facts);
-    if (source_of_optimizer) {
-      plan.lines.push_back({"optimizer_state", "", Source::asked, *source_of_optimizer});
-    }
-    plan.lines.push_back(schedule_line(
-        plan, other.asked.count("schedule.kind") ? Source::asked : Source::by_default));
-    return plan;
-  };
-  prepared.plan = plan_of(config);
-  prepared.fit = {.config = config,
-                  .plan = plan_of,
-                  .make_task =
-                      [&registry, train = prepared.datasets.train.get()](const RunConfig& other) {
-                        return build_task(other, registry.models, *train);
-                      },
-                  .dataset = prepared.datasets.train.get(),
-                  .standing_bytes = standing_bytes(*prepared.task.module, prepared.plan),
-                  .couples_samples = facts.couples_samples,
-                  .has_evaluation = prepared.datasets.eval != nullptr};
-  prepared.config = std::move(config);
-  return prepared;
-}
-
-Fitted fit(Prepared& prepared) {
-  Fitted fitted = fit_memory(prepared.fit);
-  prepared.plan = fitted.plan;
-  return fitted;
-}
-
-void fit_threads(Prepared& prepared) {
-  DevicePlan& device = prepared.plan.device;
-  if (device.device != "cpu" || device.threads == 1) return;
-  try {
-    device.threads = try_config(prepared.fit, prepared.config).plan.device.threads;
-  } catch (const std::exception&) {  // a model that cannot be run dry keeps what it has
-  }
-}
-
-namespace {
-
 // What the run folder keeps of the run, each cut back to `state`: what came after it was lost and
-// happens again. `changes` are those of this start.
+// happens again, as does the evaluation after it where the loop owes that. `changes` are told before the
+// next attempt, unless the log has them.
 std::vector<std::unique_ptr<Sink>> make_sinks(
-    const RunFolder& folder, const RunState& state, const MetricsOptions& options,
-    std::span<const ConfigChange> changes, std::vector<std::pair<std::string, std::string>> texts) {
+    const RunFolder& folder, const RunState& state, bool repeats_evaluation,
+    const MetricsOptions& options, std::span<const ConfigChange> changes,
+    std::vector<std::pair<std::string, std::string>> texts,
+    const std::vector<std::string>& class_names) {
   std::vector<std::unique_ptr<Sink>> sinks;
   if (options.jsonl) {
-    truncate_log(folder.log(), state.attempt);
+    truncate_log(folder.log(), state.attempt, !repeats_evaluation);
+    std::vector<std::string> lines;
     for (const ConfigChange& change : changes) {
-      append_log(folder.log(), log_line(change, state.attempt + 1));
+      const std::string line = log_line(change, state.attempt + 1);
+      const std::string what = line.substr(line.find(','));
+      if (!has_line_ending(folder.log(), what)) lines.push_back(line);
     }
-    sinks.push_back(make_jsonl_sink(folder.log()));
+    sinks.push_back(make_jsonl_sink(folder.log(), lines));
   }
   if (options.tensorboard) {
-    sinks.push_back(make_tensorboard_sink(
-        folder.path() / "tensorboard",
-        {.every = options.tensorboard_every, .step = state.step(), .texts = std::move(texts)}));
+    sinks.push_back(make_tensorboard_sink(folder.path() / "tensorboard",
+                                          {.every = options.tensorboard_every,
+                                           .step = state.step(),
+                                           .texts = std::move(texts),
+                                           .repeats_evaluation = repeats_evaluation}));
   }
   sinks.push_back(make_incident_file_sink(folder.path() / "incidents.jsonl"));
-  sinks.push_back(make_evaluation_file_sink(folder.path() / "evaluation.json", state.step()));
+  sinks.push_back(
+      make_evaluation_file_sink(folder.path() / "evaluation.json", state.step(), class_names));
   return sinks;
 }
 
@@ -162,7 +88,9 @@ Summary summarise(const RunState& state, const LoopResult& loop, const Parts& pa
     summary.samples_per_second = static_cast<double>(loop.session_samples) / loop.train_seconds;
     summary.tokens_per_second = static_cast<double>(loop.session_tokens) / loop.train_seconds;
   }
-  if (loop.last) summary.final_loss = loop.last->objectives.front().loss;
+  if (loop.last && !loop.last->objectives.empty()) {
+    summary.final_loss = loop.last->objectives.front().loss;
+  }
   if (loop.evaluation) summary.evaluate = loop.evaluation->values;
   summary.peak_memory_bytes = memory_now(parts.device);
   if (parts.plan.memory.own_allocator) {
@@ -198,7 +126,7 @@ struct Shared {
   const RunFolder* folder = nullptr;  // of rank 0, else null
   std::optional<std::filesystem::path> checkpoint;
   Origin origin;
-  size_t num_old_changes = 0;       // of origin.changes: they are in the log
+  size_t num_old_changes = 0;       // of origin.changes: those of earlier starts
   std::function<double()> elapsed;  // seconds since the process began
 };
 
@@ -238,10 +166,15 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   const std::vector<std::string> ranks = rank_lines(parts);
   std::vector<std::unique_ptr<Sink>> own_sinks;
   if (is_first) {
+    // Those of this start, and of starts before it that made no update.
     const auto& changes = shared.origin.changes;
-    own_sinks = make_sinks(
-        *shared.folder, state, plan.metrics, std::span(changes).subspan(shared.num_old_changes),
-        {{"config", surroundings.config_toml}, {"plan", surroundings.plan_text}});
+    size_t untold = shared.num_old_changes;
+    while (untold > 0 && changes[untold - 1].step == state.step()) --untold;
+    own_sinks = make_sinks(*shared.folder, state,
+                           prepared.datasets.eval != nullptr && owes_evaluation(state, plan),
+                           plan.metrics, std::span(changes).subspan(untold),
+                           {{"config", surroundings.config_toml}, {"plan", surroundings.plan_text}},
+                           prepared.datasets.train->info().class_names);
     for (const auto& sink : own_sinks) surroundings.sinks.push_back(sink.get());
     const auto& given = shared.input.sinks;
     surroundings.sinks.insert(surroundings.sinks.end(), given.begin(), given.end());
@@ -251,8 +184,15 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   output.is_first = is_first;
   const double before_loop = shared.elapsed();
   output.loop = train_loop(state, parts, surroundings);
+  if (is_first && output.loop.ending == Ending::finished && shared.input.finished) {
+    shared.input.finished();
+  }
   output.summary = summarise(state, output.loop, parts);
   if (!is_first) return output;
+  if (!output.loop.last) {  // the last update was an earlier start's
+    const auto logged = last_loss(shared.folder->log(), state.attempt);
+    output.summary.final_loss = logged.value_or(output.summary.final_loss);
+  }
   if (shared.fitted.prediction) {
     output.summary.predicted_peak_bytes =
         shared.fitted.prediction->peak_bytes * replicas_beside(plan.parallel) +
@@ -319,7 +259,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   size_t num_old_changes = 0;
   if (checkpoint) {
     const Origin saved = read_origin(*checkpoint);
-    check_data_unchanged(*ranks, saved.data, origin.data, *checkpoint);
+    check_data_unchanged(*ranks, saved.data, origin.data, *checkpoint, config);
     origin.changes = changes_until(*checkpoint, config);
     num_old_changes = saved.changes.size();
   }
@@ -327,6 +267,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   add_changes(prepared.plan, origin.changes);
   if (is_first) {
     folder->begin();
+    for (const std::string& remark : fitted.remarks) log(remark);
     for (size_t i = num_old_changes; i < origin.changes.size(); ++i) log(told(origin.changes[i]));
     if (!checkpoint) keep_start(folder->path(), config, prepared.config.model, train.info());
     folder->write("plan.txt", plan_text(prepared.plan));
@@ -375,10 +316,19 @@ RunOutput run(const RunInput& input, const Registry& registry) {
 namespace {
 
 // What a start would be, in `folder` where one is given.
-std::pair<Prepared, Fitted> next_start(const RunConfig& config, const Registry& registry,
-                                       const std::filesystem::path& folder) {
+std::pair<Prepared, Fitted> next_start(const RunConfig& asked, const Registry& registry,
+                                       const std::filesystem::path& folder,
+                                       const std::set<std::string>& requested) {
   const auto checkpoint = folder.empty() ? std::nullopt : latest_checkpoint(folder / "checkpoints");
+  const RunConfig config =
+      folder.empty() ? asked : config_to_go_on(folder, asked, requested, checkpoint).config;
   Prepared prepared = prepare(config, registry, checkpoint.has_value(), folder);
+  if (checkpoint) {
+    const auto alone = single_communicator();
+    check_data_unchanged(*alone, read_origin(*checkpoint).data,
+                         data_facts(*prepared.datasets.train, prepared.datasets.eval.get()),
+                         *checkpoint, config);
+  }
   Fitted fitted = fit(prepared);
   if (checkpoint) add_changes(prepared.plan, changes_until(*checkpoint, config));
   return {std::move(prepared), std::move(fitted)};
@@ -387,13 +337,14 @@ std::pair<Prepared, Fitted> next_start(const RunConfig& config, const Registry& 
 }  // namespace
 
 Plan plan_only(const RunConfig& config, const Registry& registry,
-               const std::filesystem::path& folder) {
-  return next_start(config, registry, folder).first.plan;
+               const std::filesystem::path& folder, const std::set<std::string>& requested) {
+  return next_start(config, registry, folder, requested).first.plan;
 }
 
 PlannedMemory plan_memory_of(const RunConfig& config, const Registry& registry,
-                             const std::filesystem::path& folder) {
-  const auto [prepared, fitted] = next_start(config, registry, folder);
+                             const std::filesystem::path& folder,
+                             const std::set<std::string>& requested) {
+  const auto [prepared, fitted] = next_start(config, registry, folder, requested);
   return {prepared.plan, memory_outlook(prepared.fit, fitted)};
 }
 

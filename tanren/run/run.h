@@ -36,6 +36,8 @@ struct RunInput {
   std::function<void(const Plan&, const std::optional<std::filesystem::path>& resumed_from,
                      const std::vector<std::string>& ranks)>
       started;
+  // Told on rank 0 once a run that reaches its end has no evaluation before it: nobody looks at `stop`.
+  std::function<void()> finished;
   double started_at = 0;  // seconds this process has lived before run() was called
 };
 
@@ -50,10 +52,12 @@ struct RunOutput {
 // the run folder and the sinks. Errors as train_loop and RunFolder; CommError.
 RunOutput run(const RunInput& input, const Registry& registry);
 
-// Plans and starts nothing: no folder, no step. With a run folder that has a checkpoint: how that run
-// would go on.
+// Plans and starts nothing: no folder, no step. With a run folder: how that run would go on where a start
+// has this config and asks for `requested`; ConfigError where run() would refuse it, but for a finished
+// run, whose plan is shown.
 Plan plan_only(const RunConfig& config, const Registry& registry,
-               const std::filesystem::path& folder = {});
+               const std::filesystem::path& folder = {},
+               const std::set<std::string>& requested = {});
 
 // The same, and what its memory looks like from around it.
 struct PlannedMemory {
@@ -61,11 +65,13 @@ struct PlannedMemory {
   MemoryOutlook memory;
 };
 PlannedMemory plan_memory_of(const RunConfig& config, const Registry& registry,
-                             const std::filesystem::path& folder = {});
+                             const std::filesystem::path& folder = {},
+                             const std::set<std::string>& requested = {});
 
 struct Evaluated {
-  EvaluationReport report;            // the same on every rank
-  std::optional<std::string> sample;  // what a language model writes, as [generate] asks
+  EvaluationReport report;                    // the same on every rank
+  std::optional<std::string> sample;          // what a language model writes, as [generate] asks
+  std::vector<std::string> class_names = {};  // of class 0, 1, …; empty: they have none
 };
 
 // What evaluate.checkpoint names in a run folder: a step folder, or its model.safetensors (which also

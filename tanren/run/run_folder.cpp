@@ -5,6 +5,7 @@
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/temporary.h"
+#include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/step_folders.h"
 #include "tanren/config/identity.h"
@@ -23,6 +24,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace tanren {
 
@@ -114,9 +116,20 @@ fs::path config_file(const fs::path& folder) {
   return file;
 }
 
-// The file holds every key; what was asked is what differs from the defaults.
-RunConfig with_asked(RunConfig config) {
-  config.asked = changed_keys(config);
+// The file holds every key, and marks those that nobody asked for; `sets` ask anew.
+RunConfig with_asked(RunConfig config, const fs::path& file,
+                     const std::vector<std::string>& sets = {}) {
+  const std::string text = read_file(file);
+  std::set<std::string> typed;
+  for (const std::string& set : sets) typed.insert(set.substr(0, set.find('=')));
+  std::string section;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view line = take_line(rest);
+    if (line.starts_with("[")) section = std::string(line.substr(1, line.find(']') - 1)) + ".";
+    if (!line.ends_with("  # default")) continue;
+    const std::string key = section + std::string(trimmed(line.substr(0, line.find('='))));
+    if (typed.count(key) == 0) config.asked.erase(key);
+  }
   return config;
 }
 
@@ -191,37 +204,9 @@ void RunFolder::take_lock() {
 void RunFolder::go_on(const std::set<std::string>& requested) {
   const RunConfig before = recorded_config(path_);
   resume_from_ = latest_checkpoint(checkpoints());
-  if (resume_from_) {
-    kept_ = overtaken_keys(changes_until(*resume_from_, before), before, config_, requested);
-    std::string back;  // the options that undo what is kept
-    for (const KeyChange& stays : changes_on_request(config_, before)) {
-      if (std::find(kept_.begin(), kept_.end(), stays.key) == kept_.end()) continue;
-      const std::string option = set_option(stays.key, stays.before);
-      tanren::log("[run] " + stays.key + " stays " + stays.now + ", as --set asked before; " +
-                  option + " goes back to what the config file says");
-      back += " " + option;
-    }
-    take_keys(config_, before, kept_);
-    const auto problems = validate(config_, kinds_of(config_));
-    if (!kept_.empty() && !problems.empty()) {
-      throw ConfigError("[run] with what --set asked before (" + join(kept_) +
-                        "): " + join(problems, "; ") + "; ask for those keys, too:" + back);
-    }
-  }
-  const auto differing = differing_keys(before, config_, requested);
-  if (!differing.empty()) {
-    std::string sets;
-    std::set<std::string> asked = requested;
-    for (const KeyChange& change : changes_on_request(before, config_)) {
-      sets += " " + set_option(change.key, change.now);
-      asked.insert(change.key);
-    }
-    if (!differing_keys(before, config_, asked).empty()) sets.clear();  // they would not do
-    throw ConfigError("[run] " + path_.string() + " was made with another config (" +
-                      join(differing, "; ") + "); go back to it, " +
-                      (sets.empty() ? "" : "ask for the change with" + sets + ", ") +
-                      "or name another run.name or --out");
-  }
+  NextConfig next = config_to_go_on(path_, config_, requested, resume_from_);
+  config_ = std::move(next.config);
+  kept_ = std::move(next.kept);
   const std::string way = way_to_go_on(path_, before, config_);
   if (!way.empty()) {
     throw ConfigError("[run] " + path_.string() + " is finished" + (way.front() == '(' ? " " : "") +
@@ -253,6 +238,45 @@ void RunFolder::write(const std::string& file, const std::string& text) const {
   write_file(path_ / file, text);
 }
 
+NextConfig config_to_go_on(const fs::path& folder, RunConfig config,
+                           const std::set<std::string>& requested,
+                           const std::optional<fs::path>& resume_from) {
+  const RunConfig before = recorded_config(folder);
+  std::vector<std::string> kept;
+  if (resume_from) {
+    kept = overtaken_keys(changes_until(*resume_from, before), before, config, requested);
+    std::string back;  // the options that undo what is kept
+    for (const KeyChange& stays : changes_on_request(config, before)) {
+      if (std::find(kept.begin(), kept.end(), stays.key) == kept.end()) continue;
+      const std::string option = set_option(stays.key, stays.before);
+      tanren::log("[run] " + stays.key + " stays " + stays.now + ", as --set asked before; " +
+                  option + " goes back to what the config file says");
+      back += " " + option;
+    }
+    take_keys(config, before, kept);
+    const auto problems = validate(config, kinds_of(config));
+    if (!kept.empty() && !problems.empty()) {
+      throw ConfigError("[run] with what --set asked before (" + join(kept) +
+                        "): " + join(problems, "; ") + "; ask for those keys, too:" + back);
+    }
+  }
+  const auto differing = differing_keys(before, config, requested);
+  if (!differing.empty()) {
+    std::string sets;
+    std::set<std::string> asked = requested;
+    for (const KeyChange& change : changes_on_request(before, config)) {
+      sets += " " + set_option(change.key, change.now);
+      asked.insert(change.key);
+    }
+    if (!differing_keys(before, config, asked).empty()) sets.clear();  // they would not do
+    throw ConfigError("[run] " + folder.string() + " was made with another config (" +
+                      join(differing, "; ") + "); go back to it, " +
+                      (sets.empty() ? "" : "ask for the change with" + sets + ", ") +
+                      "or name another run.name or --out");
+  }
+  return {std::move(config), std::move(kept)};
+}
+
 KnownKinds kinds_of(const RunConfig& config) {
   return {std::vector{config.model.kind},
           std::vector{config.data.train.kind, config.data.eval.kind}};
@@ -260,11 +284,13 @@ KnownKinds kinds_of(const RunConfig& config) {
 
 RunConfig config_of_folder(const fs::path& folder, const std::vector<std::string>& sets,
                            const KnownKinds& known) {
-  return with_asked(read_config(config_file(folder), sets, known));
+  const fs::path file = config_file(folder);
+  return with_asked(read_config(file, sets, known), file, sets);
 }
 
 RunConfig recorded_config(const fs::path& folder) {
-  return with_asked(read_recorded_config(config_file(folder)));
+  const fs::path file = config_file(folder);
+  return with_asked(read_recorded_config(file), file);
 }
 
 }  // namespace tanren

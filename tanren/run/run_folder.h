@@ -54,6 +54,16 @@ class RunFolder {
   int lock_ = -1;
 };
 
+struct NextConfig {
+  RunConfig config;
+  std::vector<std::string> kept;  // as RunFolder::kept()
+};
+// What the run of `folder` goes on with where a start has `config`, from `resume_from` or anew. ConfigError
+// where that is another run's.
+NextConfig config_to_go_on(const std::filesystem::path& folder, RunConfig config,
+                           const std::set<std::string>& requested,
+                           const std::optional<std::filesystem::path>& resume_from);
+
 // Of a config that was read: its kinds are known, whoever registered them.
 KnownKinds kinds_of(const RunConfig& config);
 

@@ -131,8 +131,10 @@ void read_info(const Json& json, ModelDescription& description, const fs::path& 
   }
   double elements = 1;
   for (const auto& size : *shape) {
-    info.input_shape.push_back(count_in(size, "input_shape", kMostOutputs, file));
-    elements *= static_cast<double>(info.input_shape.back());
+    const bool varies = size.is_number_integer() && size.get<int64_t>() == kAnySize;
+    info.input_shape.push_back(varies ? kAnySize
+                                      : count_in(size, "input_shape", kMostOutputs, file));
+    if (!varies) elements *= static_cast<double>(info.input_shape.back());
   }
   if (elements > static_cast<double>(kMostElements)) refuse(file, "has an absurd input_shape");
   info.outputs = count_of(json, "outputs", kMostOutputs, file);
@@ -286,6 +288,7 @@ std::unique_ptr<Dataset> described_dataset(DataInfo info, int64_t size) {
 std::unique_ptr<Dataset> WholeModel::open(const fs::path& data) const {
   SourceOptions source = config.data.eval;
   source.path = data.string();
+  source.encoding = config.data.encoding;
   return kinds.open(source, "data", &info);
 }
 

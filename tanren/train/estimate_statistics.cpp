@@ -1,12 +1,14 @@
 #include "tanren/train/estimate_statistics.h"
 
 #include "tanren/base/across_ranks.h"
+#include "tanren/base/block_trail.h"
 #include "tanren/base/random.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/data/loader.h"
 #include "tanren/model/layers.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/eval_mode_scope.h"
+#include "tanren/train/step_error.h"
 #include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>
@@ -15,6 +17,7 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <set>
@@ -23,8 +26,8 @@ namespace tanren {
 
 namespace {
 
-// A batch norm whose statistics are being measured: in training mode, and back as it was (but for
-// the statistics) at the end.
+// A batch norm whose statistics are being measured: in training mode, and back as it was at the end, but
+// for the statistics that keep() was called of.
 class MeasuredNorm {
  public:
   // `set_momentum` sets the share of the newest batch.
@@ -34,6 +37,7 @@ class MeasuredNorm {
     module.train();
     const auto buffers = module.named_buffers(false);
     statistics_ = {buffers["running_mean"], buffers["running_var"]};
+    for (const at::Tensor& statistic : statistics_) before_.push_back(statistic.clone());
     if (const auto* count = buffers.find("num_batches_tracked")) {
       count_ = *count;
       count_before_ = count->clone();
@@ -41,7 +45,12 @@ class MeasuredNorm {
   }
   ~MeasuredNorm() {
     set_momentum_(momentum_);
-    if (count_.defined()) count_.copy_(count_before_);
+    try {
+      if (count_.defined()) count_.copy_(count_before_);
+      for (size_t i = 0; i < before_.size(); ++i) statistics_[i].copy_(before_[i]);
+    } catch (const std::exception&) {  // a device that failed: the error is the news
+      return;
+    }
   }
   MeasuredNorm(const MeasuredNorm&) = delete;
   MeasuredNorm& operator=(const MeasuredNorm&) = delete;
@@ -49,11 +58,13 @@ class MeasuredNorm {
   // The mean over batches: batch i (from 0) has the share 1 / (i + 1).
   void next_batch(int64_t i) const { set_momentum_(1.0 / static_cast<double>(i + 1)); }
   const std::vector<at::Tensor>& statistics() const { return statistics_; }
+  // The statistics are measured.
+  void keep() { before_.clear(); }
 
  private:
   std::optional<double> momentum_;
   std::function<void(std::optional<double>)> set_momentum_;
-  std::vector<at::Tensor> statistics_;
+  std::vector<at::Tensor> statistics_, before_;
   at::Tensor count_, count_before_;
 };
 
@@ -141,7 +152,7 @@ Loader loader_of(const RunState& run, const Parts& parts, const Share& share,
 
 }  // namespace
 
-void estimate_statistics(const RunState& run, const Parts& parts, const Dataset& train) {
+bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset& train) {
   run.settle();
   const TensorMap averaged = run.average_state().tensors;
   std::set<std::string> training;
@@ -150,33 +161,53 @@ void estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
   }
   const at::NoGradGuard no_grad;
   const AverageScope average(run.averages());
-  if (!average.active()) return;
+  if (!average.active()) return true;
   const EvalModeScope eval_mode(*run.task.module);
   const auto norms = measured_norms(*run.task.module, training, averaged);
-  if (norms.empty()) return;
+  if (norms.empty()) return true;
 
   const DataParallel& parallel = *parts.parallel;
   const auto shares = shares_of_ranks(parts.plan, parallel, train.size());
   const Share& own = shares[static_cast<size_t>(parallel.rank())];
   std::optional<Loader> loader;
   if (own.end > own.first) loader.emplace(loader_of(run, parts, own, train));
-  for (int64_t i = 0; i < own.end - own.first; ++i) {
+  const bool together = parallel.across_ranks() != nullptr;  // each batch is an exchange
+  bool stopped = false;
+  for (int64_t i = 0; i < own.end - own.first && !stopped; ++i) {
     for (const auto& norm : norms) norm->next_batch(i);
     const Batch batch = prepared(loader->next().local, parts);
     const AcrossRanksScope across_ranks(parallel.across_ranks());
     const RandomScope random(run.seed, 0, batch.ids);
     const WindowScope window(parts.plan.precision.mode, parallel.open_windows());
     const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
-    run.phases.front().spec.forward(batch);
+    block_trail().failed = 0;  // of a shortage before it
+    try {
+      run.phases.front().spec.forward(batch);
+    } catch (...) {
+      throw_located({.work = "estimate of batch norm's statistics",
+                     .piece = batch,
+                     .ranks = parallel,
+                     .mend = "forward, or the data"});
+    }
+    stopped = !together && parts.stop_requested();
   }
-  if (parallel.across_ranks() != nullptr) return;  // all have measured the same
-  std::vector<at::Tensor> statistics;
-  for (const auto& norm : norms) {
-    statistics.insert(statistics.end(), norm->statistics().begin(), norm->statistics().end());
+  if (!together) {  // else all have measured the same
+    if (!parallel.alone()) {
+      stopped = sum_numbers(parallel.communicator(), {stopped ? 1.0 : 0.0})[0] > 0;
+    }
+    if (stopped) return false;
+    std::vector<at::Tensor> statistics;
+    for (const auto& norm : norms) {
+      statistics.insert(statistics.end(), norm->statistics().begin(), norm->statistics().end());
+    }
+    std::vector<double> batches;
+    for (const Share& share : shares) {
+      batches.push_back(static_cast<double>(share.end - share.first));
+    }
+    parallel.take_mean(statistics, batches);
   }
-  std::vector<double> batches;
-  for (const Share& share : shares) batches.push_back(static_cast<double>(share.end - share.first));
-  parallel.take_mean(statistics, batches);
+  for (const auto& norm : norms) norm->keep();
+  return true;
 }
 
 }  // namespace tanren

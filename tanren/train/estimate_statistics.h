@@ -16,6 +16,8 @@ namespace tanren {
 // Every rank calls it at the same time. Each measures some of the microbatches, of the size of the rank with
 // the smallest; where batch norm is synchronised they measure each together. All then have the same
 // statistics, which are those of one rank with that microbatch to rounding. CommError.
-void estimate_statistics(const RunState& run, const Parts& parts, const Dataset& train);
+// False where a stop request broke it off on some rank (synchronised, it is made to its end): the statistics
+// are then of no use.
+bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset& train);
 
 }  // namespace tanren

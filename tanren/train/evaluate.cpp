@@ -1,27 +1,37 @@
 #include "tanren/train/evaluate.h"
 
+#include "tanren/base/block_trail.h"
+#include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/random.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/data/eval_pass.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
+#include "tanren/train/check_terms.h"
 #include "tanren/train/eval_mode_scope.h"
 #include "tanren/train/evaluation_sums.h"
 #include "tanren/train/explained.h"
+#include "tanren/train/judgement.h"
+#include "tanren/train/step_error.h"
 #include "tanren/train/train_step.h"
+#include "tanren/train/undo.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace tanren {
 
@@ -64,8 +74,8 @@ void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take)
 
 // Hands on what there is to say of `batch`, in one piece or several. Where memory ran out before the
 // first, nothing was handed on.
-std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
-                                const Take& take) {
+std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, const Batch& batch,
+                                    const Take& take) {
   const RandomScope random(run.seed, run.attempt, batch.ids);
   const WindowScope window(parts.plan.precision.mode, parts.parallel->open_windows());
   const bool by_rows = static_cast<bool>(run.task.predict_rows);
@@ -88,9 +98,95 @@ std::optional<Shortage> predict(const RunState& run, const Parts& parts, const B
   return shortage;
 }
 
-// `samples` counts those that are done, also when it throws.
+std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
+                                const Take& take) {
+  block_trail().failed = 0;  // of a shortage before it
+  try {
+    return predict_all(run, parts, batch, take);
+  } catch (...) {
+    throw_located({.work = "evaluation",
+                   .piece = batch,
+                   .ranks = *parts.parallel,
+                   .mend = run.task.predict_rows ? "predict_rows" : "predict"});
+  }
+}
+
+// An evaluation of terms that none of its counts divides comes to nothing.
+void check_counts(const Terms& terms, const Counts& counts) {
+  std::string wanted, known;
+  for (const auto& term : terms) {
+    // Where there is nothing to count, a collate may leave the key out.
+    if (counts.count(term.count_name) > 0 || term.sum.item<double>() == 0) return;
+    wanted += (wanted.empty() ? "" : ", ") + term.count_name;
+  }
+  if (terms.empty()) return;
+  for (const auto& [name, count] : counts) known += (known.empty() ? "" : ", ") + name;
+  throw DataError("[evaluate] predict's terms are divided by " + wanted +
+                  ", and the evaluation data count " + known +
+                  "; let the dataset's collate count it");
+}
+
+// The module's tensors beside a rehearsal of predict. The weights of torch's embeddings with a largest
+// norm, which shorten their rows in every forward, are put back; any other parameter that predict leaves
+// changed (an initialisation by its first data) is an error, as is one that it registers.
+class KeptTensors {
+ public:
+  explicit KeptTensors(const torch::nn::Module& module)
+      : module_(module), norms_(norms()), names_(names_of(module)) {
+    const auto keep = [&](const auto* embedding) {
+      if (embedding == nullptr || !embedding->options.max_norm()) return;
+      shortened_.emplace_back(embedding->weight.detach(), embedding->weight.detach().clone());
+    };
+    for (const auto& part : module.modules()) {
+      keep(dynamic_cast<const torch::nn::EmbeddingImpl*>(part.get()));
+      keep(dynamic_cast<const torch::nn::EmbeddingBagImpl*>(part.get()));
+    }
+  }
+
+  void restore_or_refuse() const {
+    for (const auto& [weight, before] : shortened_) weight.copy_(before);
+    refuse_grown("[evaluate] ", module_, names_);
+    const auto now = norms();
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (now[i] == norms_[i] || (std::isnan(now[i]) && std::isnan(norms_[i]))) continue;
+      throw ConfigError("[evaluate] predict changed parameter " +
+                        module_.named_parameters()[i].key() +
+                        ", which updates alone may; set it in the constructor, or in a forward of "
+                        "training (is_training())");
+    }
+  }
+
+ private:
+  // Of each parameter; another value almost surely has another.
+  std::vector<double> norms() const {
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> norms;
+    for (const at::Tensor& parameter : module_.parameters()) {
+      norms.push_back(at::linalg_vector_norm(parameter, 2, at::OptionalIntArrayRef(),
+                                             /*keepdim=*/false, at::kDouble));
+    }
+    return norms.empty() ? std::vector<double>() : read_to_host(at::stack(norms));
+  }
+
+  const torch::nn::Module& module_;
+  std::vector<double> norms_;
+  std::vector<std::string> names_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> shortened_;  // a weight, and its value before
+};
+
+// What an evaluation has come to, also when it throws.
+struct Progress {
+  int64_t samples = 0;  // that are done
+  std::string left_out;
+  bool is_stopped = false;  // on some rank: then the report says nothing
+};
+
+bool on_any_rank(bool here, const DataParallel& parallel) {
+  return parallel.alone() ? here : sum_numbers(parallel.communicator(), {here ? 1.0 : 0.0})[0] > 0;
+}
+
 EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dataset& dataset,
-                              int64_t& samples, std::string& left_out) {
+                              bool may_stop, Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
   const EssentialScope essential;
   const at::NoGradGuard no_grad;
@@ -109,7 +205,11 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   const auto& parallel = *parts.parallel;
   EvalPass pass(dataset, options.batch, parallel.rank(), parallel.world_size(),
                 parts.plan.data.workers);
-  while (const auto collated = pass.next()) {
+  const auto stops = [&] { return may_stop && parts.stop_requested(); };
+  bool stopped = stops();
+  while (!stopped) {
+    const auto collated = pass.next();
+    if (!collated) break;
     const Batch batch = prepared(collated->batch, parts);
     for (int64_t begin = 0; begin < batch.size();) {
       const int64_t end = begin + std::min(most, batch.size() - begin);
@@ -121,12 +221,17 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
       begin = end;
     }
     sums.add(collated->counts);
-    samples += batch.size();
+    progress.samples += batch.size();
+    stopped = stops();
+  }
+  if (may_stop && on_any_rank(stopped, parallel)) {
+    progress.is_stopped = true;
+    return {};
   }
   sums.join_over(parallel);
   metrics.join_over(parallel.communicator());
   const auto means = sums.means();
-  left_out = means.left_out;
+  progress.left_out = means.left_out;
   EvaluationReport report;
   if (!means.terms.empty()) {
     report = metrics.result(means.terms);
@@ -140,17 +245,18 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   return report;
 }
 
-}  // namespace
-
-EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
-                          std::string* told) {
+std::optional<EvaluationReport> evaluate_explained(const RunState& run, const Parts& parts,
+                                                   const Dataset& dataset, bool may_stop,
+                                                   std::string* told) {
+  check_predicts(run.task);
   run.settle();
   const int64_t batch_size = parts.plan.evaluate.batch;
-  int64_t samples = 0, seen = 0;
+  Progress progress;
+  int64_t seen = 0;
   std::optional<EvalPass> again;
   // A device tells of a failure later than it happens: in any of the batches so far.
   const auto batches_so_far = [&](Batch& batch) {
-    if (seen > samples) return false;
+    if (seen > progress.samples) return false;
     if (!again) {
       again.emplace(dataset, batch_size, parts.parallel->rank(), parts.parallel->world_size());
     }
@@ -161,7 +267,6 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
     return true;
   };
   EvaluationReport report;
-  std::string left_out;
   MemoryState memory;
   explained({.name = "evaluation",
              .dataset = dataset,
@@ -169,13 +274,81 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
              .microbatch = batch_size,
              .next_batch = batches_so_far},
             parts.recovery->gauge(), memory,
-            [&] { report = evaluate_all(run, parts, dataset, samples, left_out); });
+            [&] { report = evaluate_all(run, parts, dataset, may_stop, progress); });
+  if (progress.is_stopped) return std::nullopt;
+  const std::string& left_out = progress.left_out;
   const bool is_news = told == nullptr || left_out != *told;
   if (!left_out.empty() && is_news && parts.parallel->is_first()) {
     log(left_out + "; its loss is without that");
   }
   if (told != nullptr && !left_out.empty()) *told = left_out;
   return report;
+}
+
+}  // namespace
+
+void check_predicts(const Task& task) {
+  if (task.predict || task.predict_rows) return;
+  throw ConfigError(
+      "[evaluate] the task has no predict, which evaluations ask for; set task.predict, or drop "
+      "[data.eval]");
+}
+
+EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
+                          std::string* told) {
+  return *evaluate_explained(run, parts, dataset, /*may_stop=*/false, told);
+}
+
+std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, const Parts& parts,
+                                                        const Dataset& dataset, std::string* told) {
+  return evaluate_explained(run, parts, dataset, /*may_stop=*/true, told);
+}
+
+void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset& dataset) {
+  check_predicts(run.task);
+  run.settle();
+  const Untouched before(run, *parts.parallel);
+  const KeptTensors tensors(*run.task.module);
+  std::optional<Collated> first;
+  const auto rehearse = [&] {
+    const EssentialScope essential;
+    const at::NoGradGuard no_grad;
+    const EvalModeScope eval_mode(*run.task.module);
+    EvalPass pass(dataset, parts.plan.evaluate.batch, parts.parallel->rank(),
+                  parts.parallel->world_size());
+    first = pass.next();
+    if (!first) return;
+    EvaluationMetrics metrics(parts.plan.evaluate.metrics, parts.device);
+    EvaluationSums sums;
+    // Where memory runs out, the evaluation itself takes them in parts.
+    predict(run, parts, prepared(first->batch, parts), [&](const Prediction& prediction) {
+      check_can_judge(parts.plan, !prediction.terms.empty());
+      check_counts(prediction.terms, first->counts);
+      sums.add(prediction.terms);
+      metrics.add(prediction.outputs, prediction.targets);
+    });
+    sums.add(first->counts);
+    try {
+      const auto means = sums.means();
+      if (!means.terms.empty()) (void)metrics.result(means.terms);
+    } catch (const NothingToEvaluate&) {  // in this batch
+      return;
+    }
+  };
+  const auto host = [&](Batch& batch) {
+    if (!first) return false;
+    batch = std::exchange(first, std::nullopt)->batch;
+    return true;
+  };
+  MemoryState memory;
+  explained({.name = "evaluation",
+             .dataset = dataset,
+             .classes = run.task.classes,
+             .microbatch = parts.plan.evaluate.batch,
+             .next_batch = host},
+            parts.recovery->gauge(), memory, rehearse);
+  tensors.restore_or_refuse();
+  before.restore();
 }
 
 }  // namespace tanren

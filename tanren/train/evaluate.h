@@ -8,16 +8,30 @@
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"
 
+#include <optional>
 #include <string>
 
 namespace tanren {
 
 // Module modes and the generator are as before when it returns. Where the plan says so, of the
 // averaged weights; the raw ones are back bitwise when it returns or throws. `samples` = 0 if the
-// dataset is empty. A stop request does not cut it short: a resumed run would lack it.
+// dataset is empty. A stop request does not cut it short.
 // A term whose count is 0 is left out of the loss, which the log tells unless `told` is the same text;
 // `told` becomes it. NothingToEvaluate, a DataError, on every rank where that leaves no term.
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
                           std::string* told = nullptr);
+
+// The same, but a stop request on any rank breaks it off on all: then no value. What predict drew and
+// changed by then stays so (Untouched puts it back).
+std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, const Parts& parts,
+                                                        const Dataset& dataset,
+                                                        std::string* told = nullptr);
+
+// ConfigError where the task predicts nothing.
+void check_predicts(const Task& task);
+
+// Evaluates this rank's first batch, of which nothing is told and no trace is left: what is wrong with
+// predict, its outputs or the data shows before the first step and not behind the last. No exchange.
+void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset& dataset);
 
 }  // namespace tanren

@@ -1,8 +1,11 @@
 #include "tanren/train/explained.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
 #include "tanren/base/text.h"
+#include "tanren/data/collated.h"
 #include "tanren/data/field_bounds.h"
+#include "tanren/train/step_error.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
@@ -32,15 +35,10 @@ Found look(const Work& work) {
       found.value = find_bad_value(batch, bounds);
       found.ranges = ranges_text(batch);
     }
-  } catch (const std::exception&) {
-    return found;  // what failed first is the news
+  } catch (...) {  // what failed first is the news
+    return found;
   }
   return found;
-}
-
-std::string line_of(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  return first_line(torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
 }
 
 [[noreturn]] void tell_value(const Work& work, const BadValue& value, const std::string& message) {
@@ -53,7 +51,7 @@ Batch collated_again(const Dataset& dataset, const GlobalBatch& batch, uint64_t 
   const at::Tensor& ids = batch.local.ids;
   const auto* first = ids.const_data_ptr<int64_t>();
   const std::vector<int64_t> indices(first, first + ids.numel());
-  return dataset.collate_training(indices, {seed, batch.epoch}).batch;
+  return collated_for_training(dataset, indices, {seed, batch.epoch}).batch;
 }
 
 }  // namespace
@@ -71,6 +69,10 @@ void explained(const Work& work, const MemoryGauge& gauge, MemoryState& state,
     fault = fault_of(message);
     if (fault != Fault::index) throw;
     ours = std::current_exception();
+  } catch (const StepError& error) {
+    message = error.said();
+    fault = fault_of(message);
+    if (fault == Fault::none) throw;
   } catch (const Error&) {
     throw;  // in our words already
   } catch (const c10::OutOfMemoryError&) {

@@ -1,7 +1,9 @@
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/names.h"
+#include "tanren/model/check_task.h"
 #include "tanren/optimizer/parameter_values.h"
+#include "tanren/train/check_terms.h"
 #include "tanren/train/run_state.h"
 
 #include <algorithm>
@@ -84,9 +86,28 @@ bool is_ever_trained(const NamedParameter& parameter, const FreezePlan& freeze) 
   });
 }
 
+// Buffers that stand beside no objective's parameters (a frozen body's batch norm in training mode) are
+// undone and shared over ranks with `first`.
+void give_unowned_buffers(const torch::nn::Module& module, Objective& first,
+                          const std::vector<Phase>& phases) {
+  std::set<const void*> owned;
+  for (const auto& phase : phases) {
+    for (const auto& objective : phase.objectives) {
+      for (const auto& buffer : objective.buffers) {
+        owned.insert(buffer.tensor.unsafeGetTensorImpl());
+      }
+    }
+  }
+  for (const auto& item : module.named_buffers()) {
+    if (owned.count(item.value().unsafeGetTensorImpl()) > 0) continue;
+    first.buffers.push_back({item.value(), norm_of(module, item.key())});
+  }
+}
+
 }  // namespace
 
 std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
+  check_task(task, "[train] this run");
   check_paths(task);
   std::vector<Phase> phases;
   std::set<std::string> taken, averaged;
@@ -138,8 +159,10 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
         objective.average = std::make_unique<WeightAverage>(plan.average, trained, statistics);
       }
     }
+    phase.tensors = names_of(*task.module);
     phases.push_back(std::move(phase));
   }
+  give_unowned_buffers(*task.module, phases.front().objectives.front(), phases);
   return phases;
 }
 

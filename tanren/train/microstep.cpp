@@ -8,10 +8,13 @@
 #include "tanren/base/offload.h"
 #include "tanren/base/random.h"
 #include "tanren/base/recompute.h"
+#include "tanren/base/text.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/memory/recovery.h"
 #include "tanren/parallel/sharded_parameters.h"
 #include "tanren/precision/autocast_scope.h"
+#include "tanren/train/check_terms.h"
+#include "tanren/train/step_error.h"
 #include "tanren/train/undo.h"
 
 #include <ATen/ATen.h>
@@ -159,7 +162,8 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
   const Undo undo(phase, /*with_generators=*/true);
   for (auto& objective : phase.objectives) objective.gradients.begin_microstep();
   recovery.begin();
-  std::optional<Shortage> shortage = attempt([&] {
+  bool in_backward = false;
+  const auto work = [&] {
     const BlockTrailScope trail;
     const AcrossRanksScope across_ranks(parts.parallel->across_ranks());
     const RandomScope random(context.run.seed, context.run.attempt, piece.ids);
@@ -171,6 +175,8 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
       WaitOnUse parameters(context.run.gathering());  // it begins before all have come
       const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
       terms = phase.spec.forward(piece);
+      check_terms(phase, terms);
+      check_gradients_kept(phase);
       parameters.finish();
       check_blocks("memory.recompute", parts.plan.memory.recompute, /*with_input=*/true);
       check_blocks("memory.offload", parts.plan.memory.offload, /*with_input=*/false);
@@ -178,9 +184,21 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
     const MemoryScope memory(MemoryKind::temporaries);
     std::optional<SyncScope> sync;
     if (phase.reducer) sync.emplace(*phase.reducer, is_last);
+    in_backward = true;
     backward_pending(phase, terms, pending, context.batch);
     context.losses.add(terms, piece.size());
-  });
+  };
+  std::optional<Shortage> shortage;
+  try {
+    shortage = attempt(work);
+  } catch (...) {
+    throw_located({.work = "step " + to_text(context.run.step() + 1) + ", microbatch " +
+                           to_text(context.losses.microsteps()),
+                   .piece = piece,
+                   .ranks = *parts.parallel,
+                   .mend = in_backward ? "backward" : "forward, or the data",
+                   .in_backward = in_backward});
+  }
   if (!shortage) {
     recovery.fitted(piece.size());
     return true;

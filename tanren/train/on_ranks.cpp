@@ -1,8 +1,10 @@
 #include "tanren/train/on_ranks.h"
 
 #include "tanren/base/names.h"
+#include "tanren/base/random.h"
 #include "tanren/base/text.h"
 
+#include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 
@@ -88,6 +90,15 @@ void check_weights(const RunState& run, const Parts& parts) {
     }
   }
   parts.parallel->check_equal(weights, "at step " + to_text(run.step()));
+}
+
+void reseed(const RunState& run, const DataParallel& parallel, Draws draws) {
+  // Ranks that are threads share that generator, and the plan lets nobody draw from it.
+  if (parallel.alone() || parallel.plan().backend == "threads") return;
+  constexpr uint64_t kEvaluations = uint64_t{1} << 32;  // no rank is so far
+  const uint64_t first = draws == Draws::evaluation ? kEvaluations : 0;
+  at::manual_seed(random_bits(run.seed, first + static_cast<uint64_t>(parallel.rank()),
+                              static_cast<uint64_t>(run.attempt)));
 }
 
 }  // namespace tanren

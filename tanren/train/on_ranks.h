@@ -1,5 +1,5 @@
 // What makes several ranks one run: the same start on each, and weights that are compared now and then.
-// With one rank nothing happens. Called by train_loop.
+// With one rank nothing happens. Called by train_loop and train_step.
 #pragma once
 
 #include "tanren/train/parts.h"
@@ -15,5 +15,12 @@ void begin_alike(RunState& run, const Parts& parts);
 // After an applied update: CommError where some rank's weights are not rank 0's, every
 // parallel.check_every steps.
 void check_weights(const RunState& run, const Parts& parts);
+
+enum class Draws { update, evaluation };  // of torch's own generator
+
+// What a user's at::dropout draws differs over ranks, and is a function of rank and attempt alone, so that
+// a resumed run draws alike on any number of ranks, and an evaluation that is made again as the first
+// time. One rank goes on where it is.
+void reseed(const RunState& run, const DataParallel& parallel, Draws draws);
 
 }  // namespace tanren

@@ -69,6 +69,8 @@ struct Phase {
   PhaseSpec spec;
   std::vector<Objective> objectives;
   std::vector<PhaseTerm> terms = {};  // as ranks agreed on in the first window; empty on one rank
+  // Parameters and buffers of the module when the phase was made; empty once the first update has looked.
+  std::vector<std::string> tensors = {};
   // Sums the objectives' gradients over ranks; made by the first update of several ranks, and anew
   // where the trained parameters changed. Null on one rank.
   std::unique_ptr<Reducer> reducer = nullptr;
@@ -86,6 +88,7 @@ struct RunState {
   int64_t consumed = 0;    // and samples of it consumed
   int64_t microbatch = 0;  // samples per microstep
   Selection selection;     // what evaluations decided
+  bool applying = false;   // an update is being applied: an error then leaves half of two states
 
   // After an update the weights of other ranks may still be arriving: waits for them. Before anything
   // but an update reads or writes weights. CommError.

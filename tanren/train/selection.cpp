@@ -37,7 +37,7 @@ void Selection::adopt(const Plan& plan) {
   if (best_by != described(plan.best)) best.clear();
   best_by = described(plan.best);
   if (static_cast<int64_t>(best.size()) > plan.checkpoint.best) best.resize(plan.checkpoint.best);
-  if (record_by != described(plan.early_stop_by)) {
+  if (record_by != described(plan.early_stop_by) || plan.early_stop.patience == 0) {
     record.reset();
     waited = 0;
   }
@@ -46,25 +46,29 @@ void Selection::adopt(const Plan& plan) {
 
 bool Selection::judge(const Plan& plan, EvaluationReport& report) {
   if (report.step == judged_step) return false;
+  const auto& stop = plan.early_stop;
+  const bool ranks = plan.checkpoint.best > 0;
+  const bool may_stop = stop.patience > 0 && report.step >= stop.start;
+  // What is not measured ends it here, before anything has changed.
+  const double ranked = ranks ? measured(report, plan.best.metric) : 0;
+  const double watched = may_stop ? measured(report, plan.early_stop_by.metric) : 0;
   judged_step = report.step;
   bool among_best = false;
-  if (plan.checkpoint.best > 0) {
-    const double value = measured(report, plan.best.metric);
+  if (ranks) {
     auto place = best.begin();
-    while (place != best.end() && !better(value, place->value, plan.best)) ++place;
+    while (place != best.end() && !better(ranked, place->value, plan.best)) ++place;
     const bool full = static_cast<int64_t>(best.size()) >= plan.checkpoint.best;
-    among_best = std::isfinite(value) && (!full || place != best.end());
+    among_best = std::isfinite(ranked) && (!full || place != best.end());
     if (among_best) {
-      best.insert(place, {report.step, value});
+      best.insert(place, {report.step, ranked});
       if (full) best.pop_back();
     }
   }
-  const auto& stop = plan.early_stop;
-  if (stop.patience > 0 && report.step >= stop.start) {
-    const double value = measured(report, plan.early_stop_by.metric);
-    const bool improved = record ? better(value, record->value, plan.early_stop_by, stop.min_delta)
-                                 : std::isfinite(value);
-    if (improved) record = {report.step, value};
+  if (may_stop) {
+    const bool improved = record
+                              ? better(watched, record->value, plan.early_stop_by, stop.min_delta)
+                              : std::isfinite(watched);
+    if (improved) record = {report.step, watched};
     waited = improved ? 0 : waited + 1;
     report.ends_run = end_reason(plan);
   }

@@ -25,10 +25,12 @@ struct Selection {
   int64_t judged_step = -1;        // of the last evaluation: one step is judged once
   std::string best_by, record_by;  // what the values are of
 
-  // Takes a plan's metrics over: what was measured by others does not count.
+  // Takes a plan's metrics over: what was measured by others does not count, nor, where the plan stops
+  // nothing early, what was waited for: evaluations may then be of other data.
   void adopt(const Plan& plan);
   // Judges an evaluation, and writes report.ends_run where it ends the run. True if its step is now
-  // among the best. ConfigError if the report lacks a metric that the plan names.
+  // among the best. ConfigError if the report lacks a metric that the plan names: then
+  // nothing is judged.
   bool judge(const Plan& plan, EvaluationReport& report);
   // Why the run ends before its length; empty: it goes on.
   std::string end_reason(const Plan& plan) const;

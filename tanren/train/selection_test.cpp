@@ -43,6 +43,11 @@ TEST(Selection, refuses_a_metric_that_the_evaluation_lacks) {
   Judged run(plan_of(1, 0));
   run.plan.best.metric = "f1";
   EXPECT_THROW(run.judge(1, 0.5), ConfigError);
+  EXPECT_EQ(run.selection.judged_step, -1) << "it is owed, not judged";
+  Judged both(plan_of(1, 1));
+  both.plan.early_stop_by.metric = "f1";
+  EXPECT_THROW(both.judge(1, 0.5), ConfigError);
+  EXPECT_TRUE(both.best_steps().empty()) << "all of it or nothing";
 }
 
 TEST(Selection, never_ranks_a_nan_and_counts_it_as_no_improvement) {
@@ -115,6 +120,20 @@ TEST(Selection, resumes_from_its_state_and_from_a_state_without_one) {
   other.selection.load({});
   EXPECT_TRUE(other.best_steps().empty());
   EXPECT_EQ(other.selection.judged_step, -1);
+}
+
+// Issue 22: evaluations may be of other data meanwhile.
+TEST(Selection, forgets_what_it_waited_for_while_nothing_stops_the_run_early) {
+  Judged run(plan_of(0, 3));
+  run.judge(1, 0.5);
+  run.judge(2, 0.6);
+  ASSERT_EQ(run.selection.waited, 1);
+  run.plan.early_stop.patience = 0;
+  run.selection.adopt(run.plan);
+  run.plan.early_stop.patience = 3;
+  run.selection.adopt(run.plan);
+  EXPECT_EQ(run.selection.waited, 0);
+  EXPECT_FALSE(run.selection.record);
 }
 
 TEST(Selection, forgets_what_another_metric_measured_and_shrinks_to_fewer) {

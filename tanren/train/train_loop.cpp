@@ -2,6 +2,7 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/text.h"
@@ -13,21 +14,25 @@
 #include "tanren/memory/gauge.h"
 #include "tanren/metrics/incident_file.h"
 #include "tanren/train/batch_stream.h"
+#include "tanren/train/endings.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/evaluation_sums.h"
 #include "tanren/train/explained.h"
 #include "tanren/train/finite_weights.h"
+#include "tanren/train/judgement.h"
 #include "tanren/train/memory_now.h"
 #include "tanren/train/on_ranks.h"
 #include "tanren/train/train_step.h"
-
-#include <fmt/format.h>
+#include "tanren/train/undo.h"
 
 #include <algorithm>
 #include <chrono>
 #include <deque>
 #include <functional>
+#include <map>
+#include <optional>
+#include <string>
 
 namespace tanren {
 
@@ -35,7 +40,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kRuined = "the weights are not finite";
 constexpr size_t kIncidentPeaks = 20;  // of steps before it that an incident shows
 
 double seconds_since(Clock::time_point start) {
@@ -53,80 +57,9 @@ bool finished(const RunState& run, const Plan& plan) {
   return run.epoch + (used >= usable ? 1 : 0) >= *plan.length.epochs;
 }
 
-// What went wrong with `work` on some rank, empty: nothing. Returns once all ranks are through.
-std::string failure_of(const std::function<void()>& work, const Parts& parts) {
-  std::string failure;
-  try {
-    work();
-  } catch (const std::exception& error) {
-    failure = first_line(error.what());
-  }
-  if (parts.parallel->alone()) return failure;
-  try {
-    for (const std::string& text : gather_texts(parts.parallel->communicator(), failure)) {
-      if (failure.empty()) failure = text;
-    }
-  } catch (const std::exception& error) {
-    if (failure.empty()) failure = first_line(error.what());
-  }
-  return failure;
-}
-
-// How the run in whose folder `checkpoints` lies goes on; empty where that is no run folder.
-std::string way_on(const std::filesystem::path& checkpoints, const ParallelPlan& parallel,
-                   const std::string& where) {
-  const auto folder = checkpoints.parent_path();
-  if (checkpoints.empty() || !std::filesystem::exists(folder / "config.toml")) return "";
-  const bool launched =
-      parallel.launcher == "tanren launch" && parallel.local_ranks == parallel.world_size;
-  return "; then " + where + ": tanren " +
-         (launched ? "launch -n " + std::to_string(parallel.world_size) + " " : "") + "run " +
-         folder.string() + " --set optimizer.learning_rate=…";
-}
-
-[[noreturn]] void halt(const StepReport& report, const ObjectiveReport& objective, const Plan& plan,
-                       const std::filesystem::path& checkpoints, const std::string& unsaved) {
-  const bool loss = objective.verdict.cause == Cause::nan_loss;
-  const bool stop = (loss ? plan.guard.nan_loss : plan.guard.nan_gradient) == "stop";
-  std::string line = "[guard] step " + std::to_string(objective.step + 1) + " (attempt " +
-                     std::to_string(report.attempt) +
-                     "): " + std::string(name(objective.verdict.cause));
-  if (!stop)
-    line += ", " + std::to_string(plan.guard.max_skips) + " skips in a row (guard.max_skips)";
-  if (!report.culprit.empty()) line += " in " + report.culprit;
-  const auto last = checkpoints.empty() ? std::nullopt : latest_checkpoint(checkpoints);
-  line += "; nothing was applied; last checkpoint: " + (last ? last->string() : "none");
-  if (!unsaved.empty()) line += ", one of this state could not be written (" + unsaved + ")";
-  throw RunError(line + "; lower the learning rate, clip, or look at that data" +
-                 way_on(checkpoints, plan.parallel,
-                        !last             ? "begin again"
-                        : unsaved.empty() ? "go on behind that batch"
-                                          : "go on from there"));
-}
-
-std::string last_checkpoint_text(const std::filesystem::path& checkpoints) {
-  const auto last = checkpoints.empty() ? std::nullopt : latest_checkpoint(checkpoints);
-  return "; last checkpoint: " + (last ? last->string() : "none");
-}
-
-// A run does not end well with weights that are of no use, whatever ended it.
-[[noreturn]] void end_with_ruined_weights(const RunState& run, const Plan& plan,
-                                          const std::filesystem::path& checkpoints) {
-  const auto last = last_checkpoint_text(checkpoints);
-  throw RunError("[train] step " + to_text(run.step()) + ": " + kRuined + last +
-                 "; lower the learning rate, or clip" +
-                 way_on(checkpoints, plan.parallel,
-                        last.ends_with(": none") ? "begin again" : "go on from there"));
-}
-
 double sum_over_ranks(const Parts& parts, double number) {
   if (parts.parallel->alone()) return number;
   return sum_numbers(parts.parallel->communicator(), {number})[0];
-}
-
-// What an error line adds where save_last() failed.
-std::string unsaved_text(const std::string& unsaved) {
-  return unsaved.empty() ? "" : "; no checkpoint of this state was written (" + unsaved + ")";
 }
 
 bool counted_nothing(const StepReport& report) {
@@ -135,35 +68,29 @@ bool counted_nothing(const StepReport& report) {
   });
 }
 
+std::string rank_text(const Parts& parts) {
+  return parts.parallel->alone() ? "" : ", rank " + std::to_string(parts.parallel->rank());
+}
+
+// Of several ranks each makes its batches ahead.
+std::string where_of_batch(const RunState& run, const Parts& parts) {
+  if (parts.parallel->alone()) return " (for step " + to_text(run.step() + 1) + ")";
+  return " (after step " + to_text(run.step()) + rank_text(parts) + ")";
+}
+
 // What went wrong with the data without ending the run, at the end of an epoch and of the run.
 void tell_remarks(const Dataset& train, int64_t epoch) {
   const std::string remarks = train.remarks();
   if (!remarks.empty()) log(remarks + " (until epoch " + std::to_string(epoch + 1) + ")");
 }
 
-// Hands an evaluation to a schedule that depends on it (reduce_on_plateau); one rank tells of it.
-void observe(RunState& run, const EvaluationReport& report, const Plan& plan, bool tells) {
-  for (auto& phase : run.phases) {
-    for (auto& objective : phase.objectives) {
-      if (!objective.plateau.is_on()) continue;
-      const auto& metric = plan.schedule.metric;
-      const auto found = std::find_if(report.values.begin(), report.values.end(),
-                                      [&](const auto& value) { return value.first == metric; });
-      if (found == report.values.end()) {
-        throw ConfigError("[schedule] the evaluation has no value '" + metric +
-                          "' (schedule.metric); take one of evaluate.metrics, or loss");
-      }
-      if (!objective.plateau.observe(found->second) || !tells) continue;
-      log(fmt::format(
-          "[schedule] no better {} within schedule.patience ({}): × {:.4g} on the learning rate "
-          "from "
-          "update {} on",
-          metric, plan.schedule.patience, objective.plateau.scale(), objective.step + 1));
-    }
-  }
-}
-
 bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
+
+// Whether the state that goes on from here depends on this step's evaluation.
+bool decides(const RunState& run, const Plan& plan) {
+  return due(plan.evaluate.every, run.step()) || plan.checkpoint.best > 0 ||
+         plan.early_stop.patience > 0;
+}
 
 // Whether every rank has a part of a checkpoint to write.
 bool writes_together(const Parts& parts) {
@@ -174,7 +101,9 @@ bool writes_together(const Parts& parts) {
 
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const Surroundings& surroundings, int64_t spared) {
-  for (Sink* sink : surroundings.sinks) sink->flush();
+  // What the log has not may be missing behind an error, the state may not.
+  const bool is_last = spared > 0;
+  for (Sink* sink : surroundings.sinks) flush_for_checkpoint(*sink, is_last);
   Snapshot snapshot;
   snapshot.model.tensors = run.model_tensors();
   snapshot.optimizer = run.optimizer_state();
@@ -193,6 +122,11 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   snapshot.slices = run.optimizer_slices();
   return write_shared_checkpoint(checkpoints, run.step(), snapshot, keep, best,
                                  parts.parallel->communicator());
+}
+
+bool owes_evaluation(const RunState& run, const Plan& plan) {
+  return run.step() > 0 && run.selection.judged_step != run.step() &&
+         (due(plan.evaluate.every, run.step()) || finished(run, plan));
 }
 
 Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset) {
@@ -220,10 +154,9 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   parts.incident = [&](const Incident& told) {
     Incident incident = told;
     incident.recent_peaks.assign(peaks.begin(), peaks.end());
-    const std::string who =
-        parts.parallel->alone() ? "" : ", rank " + std::to_string(parts.parallel->rank());
-    log("[memory] step " + std::to_string(incident.step) + who + ": " + incident_text(incident));
-    for (Sink* sink : surroundings.sinks) sink->incident(incident);
+    log("[memory] step " + std::to_string(incident.step) + rank_text(parts) + ": " +
+        incident_text(incident));
+    for (Sink* sink : surroundings.sinks) told_to_sink([&] { sink->incident(incident); });
     if (given.incident) given.incident(incident);
   };
   const auto& plan = parts.plan;
@@ -235,16 +168,25 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     result.checkpoint = *latest;
   }
   const auto tell = [&](const auto& report, auto method) {
-    for (Sink* sink : surroundings.sinks) (sink->*method)(report);
+    for (Sink* sink : surroundings.sinks) told_to_sink([&] { (sink->*method)(report); });
   };
   const bool estimates = plan.average.buffers == AverageBuffers::estimate && plan.average.evaluate;
+  // False where a stop was requested.
   const auto estimate = [&] {
-    if (estimates) estimate_statistics(run, parts, surroundings.train);
+    if (!estimates) return true;
+    reseed(run, *parts.parallel, Draws::evaluation);
+    return estimate_statistics(run, parts, surroundings.train);
   };
   const bool is_first = parts.parallel->is_first();
+  // Attempt and judged step of the state that the last checkpoint has.
+  int64_t saved_at = -1, saved_judged = -1;
+  const auto is_saved = [&] {
+    const bool is_judged = saved_judged == run.selection.judged_step;
+    return saved_at == run.attempt && (is_judged || !(estimates || decides(run, plan)));
+  };
   std::map<std::string, Values> values_at_start;
   const auto has_ruined_weights = [&] { return is_ruined(values_at_start, worst_values(run)); };
-  const auto checkpoint = [&](int64_t spared = 0) {
+  const auto write = [&](int64_t spared) {
     const bool together = writes_together(parts);
     if (!(is_first || together) || surroundings.checkpoints.empty()) return;
     double ruined = has_ruined_weights() ? 1 : 0;
@@ -252,59 +194,117 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (ruined == 0) {
       result.checkpoint = save_checkpoint(run, parts, surroundings, spared);
     } else if (is_first) {
-      log("[train] step " + to_text(run.step()) + ": " + kRuined +
+      log("[train] step " + to_text(run.step()) + ": " + kRuinedWeights +
           "; no checkpoint of them is written");
     }
+  };
+  const auto checkpoint = [&](int64_t spared = 0) {
+    write(spared);
+    saved_at = run.attempt;  // on every rank, as some do together what follows from it
+    saved_judged = run.selection.judged_step;
   };
   // Before an error that every rank meets ends the run. Why nothing could be written; empty: it is.
   // In steps, as each may fail on one rank alone, and the last is an exchange.
   const auto save_last = [&] {
-    const auto flush = [&] {
-      for (Sink* sink : surroundings.sinks) sink->flush();
-    };
     const auto look = [&] {
-      if (has_ruined_weights()) throw RunError(kRuined);
+      if (has_ruined_weights()) throw RunError(kRuinedWeights);
     };
-    std::string unsaved = failure_of(flush, parts);
-    if (unsaved.empty()) unsaved = failure_of(look, parts);
+    std::string unsaved = failure_of(look, parts);
     if (unsaved.empty()) unsaved = failure_of([&] { checkpoint(/*spared=*/1); }, parts);
     return unsaved;
   };
-  run.selection.adopt(plan);
-  int64_t evaluated_at = -1;
-  std::string left_out;  // of evaluations, as the log told it
-  const auto evaluated = [&] {
+  // Before an error that may be of this rank alone: no exchange. Why the state of the last update could not
+  // be written; empty: it is, or there is none.
+  const auto keep_state = [&]() -> std::string {
+    const bool is_new = result.session_attempts > 0 && !is_saved();
+    if (!is_new || run.applying || writes_together(parts)) return "";
     try {
-      return evaluate(run, parts, *surroundings.eval, &left_out);
-    } catch (const NothingToEvaluate& error) {
-      const std::string unsaved = save_last();
-      throw DataError(error.what() + unsaved_text(unsaved));
+      if (has_ruined_weights()) return kRuinedWeights;
+      checkpoint(/*spared=*/1);
+      return "";
+    } catch (...) {
+      return line_of_current();
     }
   };
-  // True if this step is now among the best, which makes it a checkpoint.
-  const auto evaluation = [&] {
-    if (surroundings.eval == nullptr || evaluated_at == run.step()) return false;
-    estimate();
-    auto report = evaluated();
-    trim_cpu_memory();  // its batches are larger, or smaller, than the steps'
-    evaluated_at = run.step();
-    const bool is_news = run.selection.judged_step != run.step();  // else it is in the log
-    const bool among_best = run.selection.judge(plan, report);
-    if (is_news) tell(report, &Sink::evaluation);
-    result.evaluation = std::move(report);
-    return among_best;
+  // As rank 0 writes them, it knows which is the last.
+  const auto last_saved = [&] {
+    return is_first ? last_checkpoint_text(surroundings.checkpoints) : "";
   };
-
+  // What ends a run of one rank costs no trained step. Of several some may be amid an update.
+  const auto saved_before_error = [&](const std::string& where, const auto& work) {
+    try {
+      return work();
+    } catch (...) {
+      const std::string unsaved = parts.parallel->alone() ? keep_state() : "";
+      rethrow_with(where + unsaved_text(unsaved) + last_saved());
+    }
+  };
+  run.selection.adopt(plan);
+  int64_t evaluated_at = -1;  // a step
+  std::string left_out;       // of evaluations, as the log told it
+  bool among_best = false;    // this step is now, which makes it a checkpoint
+  // All ranks are behind the same update. False where a stop was requested: then it is owed, as it is
+  // behind an error, and no trace of it is left.
+  const auto evaluation = [&] {
+    const Untouched before(run, *parts.parallel);
+    const bool is_news = run.selection.judged_step != run.step();  // else it is in the log
+    std::optional<EvaluationReport> report;
+    try {
+      if (estimate()) {
+        reseed(run, *parts.parallel, Draws::evaluation);
+        report = evaluate_unless_stopped(run, parts, *surroundings.eval, &left_out);
+      }
+      if (report) among_best = judge(run, plan, *report, is_first);
+    } catch (const NothingToEvaluate&) {  // every rank meets it
+      before.restore_after_error();
+      const std::string unsaved = is_saved() ? "" : save_last();
+      rethrow_with(unsaved_text(unsaved) + last_saved());
+    } catch (...) {
+      before.restore_after_error();
+      const auto last = result.checkpoint;
+      const std::string unsaved = keep_state();
+      if (result.checkpoint != last) {
+        log("[train] step " + to_text(run.step()) + " is saved; its evaluation failed and is owed");
+      }
+      rethrow_with(unsaved_text(unsaved) + last_saved());
+    }
+    trim_cpu_memory();  // its batches are larger, or smaller, than the steps'
+    if (!report) {
+      before.restore();
+      return false;
+    }
+    evaluated_at = run.step();
+    if (is_news) saved_before_error("", [&] { tell(*report, &Sink::evaluation); });
+    result.evaluation = std::move(*report);
+    return true;
+  };
   begin_alike(run, parts);
   values_at_start = worst_values(run);
+  if (surroundings.eval != nullptr && !finished(run, plan)) {
+    saved_before_error("", [&] { rehearse_evaluation(run, parts, *surroundings.eval); });
+    trim_cpu_memory();
+    if (gauge.counts()) gauge.restart();  // the first step's peak is its own
+  }
   GrowthWatch growth(plan.guard.growth_steps);
   CacheRelease cache(plan.memory.release_cache, parts.device);
   BatchStream batches(make_loader(run, parts, surroundings.train), *parts.parallel);
   bool stop_agreed = false;  // by several ranks, after an update
-  int64_t saved_at = -1;
+  bool applied = false;      // by the last attempt
   int64_t seen_epoch = -1;
   int64_t uncounted = 0;  // batches in a row of this epoch that counted nothing
   while (!finished(run, plan)) {
+    const bool is_due = due(plan.checkpoint.every, run.step());
+    if (applied && is_due) checkpoint();  // first: whatever comes of an evaluation
+    applied = among_best = false;
+    if (surroundings.eval != nullptr && owes_evaluation(run, plan)) {
+      if (!evaluation()) {
+        result.ending = Ending::interrupted;
+        break;
+      }
+      const bool decides = estimates || evaluations_decide(plan);
+      if (among_best || (decides && is_due)) checkpoint();
+    }
+    if (finished(run, plan)) break;  // by that evaluation
     if (parts.parallel->alone() ? parts.stop_requested() : stop_agreed) {
       result.ending = Ending::interrupted;
       break;
@@ -315,15 +315,19 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     }
     const auto step_start = Clock::now();
     const int64_t reads = num_device_reads();
-    const GlobalBatch batch = batches.next();
-    if (batch.epoch > seen_epoch && seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
+    const GlobalBatch batch =
+        saved_before_error(where_of_batch(run, parts), [&] { return batches.next(); });
+    if (batch.epoch > seen_epoch && seen_epoch >= 0) {
+      saved_before_error("", [&] { tell_remarks(surroundings.train, seen_epoch); });
+    }
     if (batch.epoch != seen_epoch) uncounted = 0;
     seen_epoch = batch.epoch;
     const int64_t step_before = run.step();
     if (!parts.parallel->alone()) {  // for the others, if this rank is lost
       parts.parallel->communicator().set_state("step " + std::to_string(step_before + 1));
     }
-    auto report = explained_update(run, parts, batch, surroundings.train, memory);
+    auto report = saved_before_error(
+        "", [&] { return explained_update(run, parts, batch, surroundings.train, memory); });
     if (!report) continue;  // abandoned: a stop was requested
     stop_agreed = report->stop_requested;
     report->seconds = seconds_since(step_start);
@@ -339,7 +343,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     result.session_samples += report->samples;
     result.session_tokens += report->tokens;
     if (result.session_attempts == 1) result.first_step_seconds = seconds_since(start);
-    tell(*report, &Sink::step);
+    saved_before_error("", [&] { tell(*report, &Sink::step); });
     for (const auto& objective : report->objectives) {
       if (objective.verdict.action == Action::halt) {
         // The refused update is not in the state, and its batch is behind it.
@@ -354,38 +358,32 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
                       to_text(report->attempt) + ": " + report->culprit +
                       "); mend the labels and begin another run" + unsaved_text(unsaved));
     }
-    const bool applied = run.step() > step_before;
+    applied = run.step() > step_before;
     growth.step([&] { return live_bytes(parts.device); });
     cache.after_step();
     result.skipped_steps += applied ? 0 : 1;
     result.session_steps += applied ? 1 : 0;
     result.last = std::move(report);
-    if (!applied) continue;
-    check_weights(run, parts);
-    bool among_best = false;
-    if (due(plan.evaluate.every, run.step())) {
-      among_best = evaluation();
-      if (result.evaluation) observe(run, *result.evaluation, plan, is_first);
-    }
-    if (among_best || due(plan.checkpoint.every, run.step())) {
-      checkpoint();
-      saved_at = run.attempt;
-    }
+    if (applied) check_weights(run, parts);
   }
-  if (seen_epoch >= 0) tell_remarks(surroundings.train, seen_epoch);
-  bool changed = saved_at != run.attempt;
   if (sum_over_ranks(parts, has_ruined_weights() ? 1 : 0) > 0) {
     end_with_ruined_weights(run, plan, surroundings.checkpoints);
   }
+  // First of all: whatever comes of an evaluation, the training is not lost.
+  if (!is_saved()) checkpoint();
+  if (seen_epoch >= 0) {
+    saved_before_error("", [&] { tell_remarks(surroundings.train, seen_epoch); });
+  }
   if (result.ending == Ending::finished) {
     const int64_t judged = run.selection.judged_step;
-    if (surroundings.eval == nullptr) estimate();
-    evaluation();
-    changed = changed || judged != run.selection.judged_step;
+    const bool evaluates = surroundings.eval != nullptr && evaluated_at != run.step();
+    const bool is_done = evaluates ? evaluation() : surroundings.eval != nullptr || estimate();
+    if (!is_done) result.ending = Ending::interrupted;
+    const bool is_decided = judged != run.selection.judged_step && decides(run, plan);
+    if (is_done && (estimates || is_decided)) checkpoint();
     result.reason = run.selection.end_reason(plan);
   }
-  if (changed) checkpoint();
-  for (Sink* sink : surroundings.sinks) sink->flush();
+  for (Sink* sink : surroundings.sinks) told_to_sink([&] { sink->flush(); });
   trim_cpu_memory();
   result.growth = growth.warning();
   result.recoveries = parts.recovery->num_failures();

@@ -55,9 +55,15 @@ struct LoopResult {
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const Surroundings& surroundings, int64_t spared = 0);
 
+// Whether the evaluation that follows the last update, or is the last one, was not made: a stop request
+// broke it off, or an error. The loop begins with it.
+bool owes_evaluation(const RunState& run, const Plan& plan);
+
 // This rank's shares of the batches of `dataset` from the run's cursor on, as the plan wants them.
 Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset);
 
+// A stop request ends the update and an evaluation, on every rank; the state is saved. Before the
+// evaluation at the end it is saved first: whatever comes of that, no update is lost.
 // Throws RunError when the guard halts: the line names step, cause, culprit and the checkpoint of the state
 // then, which is written first: nothing of the refused update is in it. Weights that are not finite are
 // never written: the line then names the checkpoint before.

@@ -3,15 +3,16 @@
 #include "tanren/accumulation/loss_meter.h"
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
-#include "tanren/base/random.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/optimizer/average.h"
 #include "tanren/optimizer/clip.h"
 #include "tanren/optimizer/schedule.h"
 #include "tanren/precision/autocast_scope.h"
+#include "tanren/train/check_terms.h"
 #include "tanren/train/freezing.h"
 #include "tanren/train/microstep.h"
+#include "tanren/train/on_ranks.h"
 #include "tanren/train/undo.h"
 #include "tanren/train/window.h"
 
@@ -41,15 +42,6 @@ bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBat
   }
   if (phase.reducer) phase.reducer->finish();
   return true;
-}
-
-// What torch's own generator draws (a user's at::dropout) differs over ranks, and is a function of
-// rank and attempt alone, so that a resumed run draws alike on any number of ranks.
-void reseed(const RunState& run, const DataParallel& parallel) {
-  // Ranks that are threads share that generator, and the plan lets nobody draw from it.
-  if (parallel.alone() || parallel.plan().backend == "threads") return;
-  at::manual_seed(random_bits(run.seed, static_cast<uint64_t>(parallel.rank()),
-                              static_cast<uint64_t>(run.attempt)));
 }
 
 // Each rank's forward saw its own samples alone, and one without samples none. Running statistics become
@@ -102,6 +94,15 @@ void update_average(Objective& objective) {
   objective.average->update(objective.step);
 }
 
+// A device that failed may refuse it; the error is the news.
+void undo_after_error(const Undo& undo, const Phase& phase) {
+  try {
+    undo.restore_all(phase);
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 // precision.initial_scale = "auto": the largest power of two whose window stays finite, halved once
 // for headroom, by bisection over a window. Leaves no trace but the scale; and not even that where the
 // window's loss is not finite, or of nothing: then the next one is searched. False if a stop was
@@ -122,9 +123,16 @@ bool find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const G
     const int middle = (low + high) / 2;
     for (auto& objective : phase.objectives) objective.scaler.set_searched(std::ldexp(1.0, middle));
     LossMeter losses;
-    const bool done = accumulate(phase, run, parts, batch, losses);
+    bool done = false;
     WindowStatus window;
-    if (done) window = measure_window(phase, parts, batch, losses);
+    try {
+      done = accumulate(phase, run, parts, batch, losses);
+      if (done) window = measure_window(phase, *run.task.module, parts, batch, losses);
+    } catch (...) {  // as below
+      undo_after_error(undo, phase);
+      give_up();
+      throw;
+    }
     undo.restore_all(phase);
     bool finite = true, has_loss = true;
     for (const auto& status : window.objectives) {
@@ -212,19 +220,27 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
   thaw(run, parts.plan.freeze, /*tells=*/parts.parallel->is_first(),
        parts.parallel->alone() ? nullptr : &parts.parallel->communicator());
   connect_reducer(phase, *parts.parallel);
-  reseed(run, *parts.parallel);
+  reseed(run, *parts.parallel, Draws::update);
   if (!parts.plan.parallel.overlap || !phase.spec.forward_on_one_thread) run.settle();
   if (!find_initial_scale(phase, run, parts, batch)) return std::nullopt;
   // One rank may stop within the window, which memory may split; more of them seed torch's anew.
   const Undo undo(phase, /*with_generators=*/parts.parallel->alone());
   LossMeter losses;
-  if (!accumulate(phase, run, parts, batch, losses)) {
-    undo.restore_all(phase);
-    return std::nullopt;
+  WindowStatus window;
+  try {
+    if (!accumulate(phase, run, parts, batch, losses)) {
+      undo.restore_all(phase);
+      return std::nullopt;
+    }
+    if (losses.microsteps() > 0) check_grown(phase, *run.task.module);
+    run.settle();  // of a rank without samples
+    window = measure_window(phase, *run.task.module, parts, batch, losses);
+  } catch (...) {  // a checkpoint of the state before the update may follow
+    if (parts.parallel->alone()) undo_after_error(undo, phase);
+    throw;
   }
-  run.settle();  // of a rank without samples
-  const auto window = measure_window(phase, parts, batch, losses);
 
+  run.applying = true;
   StepReport report;
   report.stop_requested = window.stop_requested;
   std::vector<Objective*> applied;
@@ -286,6 +302,7 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
   }
   report.microsteps = losses.microsteps();
   report.wait_seconds = batch.wait_seconds;
+  run.applying = false;
   return report;
 }
 

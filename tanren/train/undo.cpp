@@ -5,6 +5,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <exception>
+
 namespace tanren {
 
 Undo::Undo(const Phase& phase, bool with_generators) {
@@ -30,6 +32,22 @@ void Undo::restore(const Objective& objective) const {
 void Undo::restore_all(const Phase& phase) const {
   for (const auto& objective : phase.objectives) restore(objective);
   set_generator_states(phase.objectives.front().parameters.front().tensor.device(), generators_);
+}
+
+Untouched::Untouched(const RunState& run, const DataParallel& parallel) : run_(run) {
+  for (const auto& phase : run.phases) undos_.emplace_back(phase, parallel.alone());
+}
+
+void Untouched::restore() const {
+  for (size_t i = 0; i < undos_.size(); ++i) undos_[i].restore_all(run_.phases[i]);
+}
+
+void Untouched::restore_after_error() const {
+  try {
+    restore();
+  } catch (const std::exception&) {
+    return;
+  }
 }
 
 }  // namespace tanren

@@ -6,6 +6,7 @@
 #include "tanren/base/names.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/precision/measure.h"
+#include "tanren/train/check_terms.h"
 
 #include <ATen/ATen.h>
 
@@ -74,6 +75,15 @@ double weight_of_parts(const Gradients& gradients) {
   return own / all;
 }
 
+// Per term, whether it had a graph in a microbatch of this rank.
+std::vector<bool> graphs_of(const LossMeter& losses, size_t num_terms) {
+  std::vector<bool> has(num_terms, false);
+  for (size_t i = 0; i < losses.sums().size(); ++i) {
+    if (losses.has_graph(i)) has[i % num_terms] = true;
+  }
+  return has;
+}
+
 // This rank's part of the row that ranks sum.
 at::Tensor own_row(const Phase& phase, const Parts& parts, const Batch& local,
                    const LossMeter& losses, const std::vector<at::Tensor>& norms,
@@ -92,7 +102,9 @@ at::Tensor own_row(const Phase& phase, const Parts& parts, const Batch& local,
     row.push_back(norm_share(phase.objectives[i].gradients, norms[i], is_first).to(device));
   }
   for (const auto& share : shares) row.push_back(share.to(device, at::kDouble).reshape({1}));
-  std::vector<double> flags{parts.stop_requested() ? 1.0 : 0.0};
+  std::vector<double> flags;
+  for (const bool has : graphs_of(losses, phase.terms.size())) flags.push_back(has ? 1.0 : 0.0);
+  flags.push_back(parts.stop_requested() ? 1.0 : 0.0);
   for (int64_t rank = 0; rank < parts.parallel->world_size(); ++rank) {
     const bool own = rank == parts.parallel->rank();
     flags.push_back(own ? static_cast<double>(local.size()) : 0.0);
@@ -129,8 +141,8 @@ void take_terms(const ObjectiveSpec& spec, const std::vector<std::string>& names
 
 }  // namespace
 
-WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch& batch,
-                            const LossMeter& losses) {
+WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const Parts& parts,
+                            const GlobalBatch& batch, const LossMeter& losses) {
   const bool report_flush = parts.plan.precision.report_flush;
   const bool alone = parts.parallel->alone();
   std::vector<at::Tensor> values(losses.sums()), norms, shares;
@@ -196,11 +208,16 @@ WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch&
     }
     window.objectives.push_back(std::move(status));
   }
-  if (alone) return window;
+  std::vector<bool> has_graph = graphs_of(losses, num_terms);
+  if (alone) {
+    check_graphs(phase, module, *parts.parallel, names, has_graph, sums);
+    return window;
+  }
   for (size_t i = 0; i < shares.size() / 2; ++i) {
     window.objectives[i].flush_share = shared[next_shared++];
     window.objectives[i].overflow_share = shared[next_shared++];
   }
+  for (size_t i = 0; i < num_terms; ++i) has_graph[i] = shared[next_shared++] > 0;
   window.stop_requested = shared[next_shared++] > 0;
   for (int64_t rank = 0; rank < parts.parallel->world_size(); ++rank) {
     window.samples.push_back(shared[next_shared++]);
@@ -210,6 +227,7 @@ WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch&
     for (auto& flag : active) flag = shared[next_shared++] > 0 ? 1 : 0;
     objective.gradients.set_active(active);
   }
+  check_graphs(phase, module, *parts.parallel, names, has_graph, sums);
   return window;
 }
 

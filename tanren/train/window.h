@@ -34,8 +34,8 @@ struct WindowStatus {
 };
 
 // Unscales the gradients in place, and makes active() of each what it is on all ranks.
-WindowStatus measure_window(Phase& phase, const Parts& parts, const GlobalBatch& batch,
-                            const LossMeter& losses);
+WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const Parts& parts,
+                            const GlobalBatch& batch, const LossMeter& losses);
 
 // The 2-norm of the objective's gradients in double; on several ranks that of rank 0. Copies nothing: it
 // comes with every overflow, which must fit where any update fits.

@@ -370,7 +370,7 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   EXPECT_EQ(found, (std::set<std::string>{"--dtype", "--help", "--interval", "--json", "--list",
                                           "--master", "--node-rank", "--nodes", "--once",
                                           "--optimizer", "--out", "--quiet", "--ranks", "--rename",
-                                          "--set", "--tokenizer", "--version"}));
+                                          "--set", "--tokenizer", "--verbose", "--version"}));
 }
 
 TEST_F(Cli, summary_shows_modules_and_totals_without_weights_or_a_run_folder) {

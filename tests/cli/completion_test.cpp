@@ -49,13 +49,13 @@ TEST_F(Completion, offers_verbs_and_then_the_flags_of_the_verb) {
             "--version");
   EXPECT_EQ(offered("tanren pl"), "plan");
   EXPECT_EQ(offered("tanren xy"), "");
-  EXPECT_EQ(offered("tanren run --"), "--help --json --set --out --quiet");
+  EXPECT_EQ(offered("tanren run --"), "--help --json --verbose --set --out --quiet");
   EXPECT_EQ(offered("tanren doctor --"), "--help --json");
   EXPECT_EQ(offered("tanren monitor --"), "--help --json --once --interval");
   EXPECT_EQ(offered("tanren convert --re"), "--rename");
   EXPECT_EQ(offered("tanren launch --"), "--help --ranks --nodes --node-rank --master");
   EXPECT_EQ(offered("tanren launch -n 4 "), "run eval");
-  EXPECT_EQ(offered("tanren launch -n 4 run --"), "--help --json --set --out --quiet");
+  EXPECT_EQ(offered("tanren launch -n 4 run --"), "--help --json --verbose --set --out --quiet");
   EXPECT_EQ(offered("tanren launch -n 4 run a.toml --set clip.n"), "clip.norm=");
   EXPECT_EQ(offered("tanren launch -n "), "");
   EXPECT_EQ(offered("tanren launch -n 4 -- ./pro"), "");

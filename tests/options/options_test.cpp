@@ -402,6 +402,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"generate.length_penalty", "beam_search_test: as in transformers"},
     {"generate.stop_token", "gpt2_test: a sample by every option"},
     {"metrics.tensorboard_every", "tensorboard_sink_test"},
+    {"data.encoding", "day_test: a text that is no UTF-8"},
 };
 
 class Options : public ::testing::Test {

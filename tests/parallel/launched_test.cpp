@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::string kTanren = TANREN_BINARY;
-const std::string kTorchDropout = TANREN_TORCH_DROPOUT;
+const std::string kTestProgram = TANREN_TEST_PROGRAM;
 
 // 64 samples in batches of 14, the last of an epoch has 8; of 31 evaluated ones no two ranks have as
 // many.
@@ -265,6 +265,29 @@ TEST_F(Launched, an_interrupt_stops_all_after_the_same_update_and_the_run_goes_o
   }
 }
 
+// Issue 22.
+TEST_F(Launched, an_interrupt_breaks_an_evaluation_off_on_every_rank_and_the_run_goes_on) {
+  const std::string waiting = std::string(kMlp).replace(kMlp.find("mlp"), 3, "waiting");
+  folder_.file("waiting.toml", config_text(waiting, 2, 1));
+  const std::string run = kTestProgram + " run waiting.toml --quiet --set evaluate.batch=6 --out ";
+  ASSERT_EQ(go(run + "one").code, 0);
+  // The first predict is a rehearsal's; the second, of the first evaluation, waits on each rank.
+  LauncherProcess launcher(folder_.path(), {"-n", "2", "--", "sh", "-c",
+                                            "WAIT_AT=2 WAIT_FILE=wait exec " + run + "cut"});
+  const auto waits = [&] { return fs::exists(at("wait0")) && fs::exists(at("wait1")); };
+  ASSERT_TRUE(comes_true(waits)) << launcher.err();
+  launcher.send(SIGINT);
+  const auto has_heard = [&] { return contains(launcher.err(), "a signal came: it saves"); };
+  EXPECT_TRUE(comes_true(has_heard)) << launcher.err();
+  for (const char* file : {"wait0", "wait1"}) fs::remove(at(file));
+  EXPECT_EQ(launcher.wait(), 130) << launcher.err();
+  EXPECT_EQ(lines("cut"), 1);
+  EXPECT_EQ(last_checkpoint("cut"), 1);
+  const auto result = launch(2, "-- " + kTestProgram + " run cut --quiet");
+  ASSERT_EQ(result.code, 0) << result.output;
+  expect_same_log(at("one"), at("cut"));
+}
+
 // `timeout` signals the launcher, and then its group; the ranks have groups of their own.
 TEST_F(Launched, what_timeout_sends_twice_stops_all_and_the_run_goes_on) {
   if (!contains(go("timeout --version").output, "coreutils")) GTEST_SKIP() << "no timeout(1) here";
@@ -436,7 +459,7 @@ TEST_F(Launched, torchs_own_dropout_differs_over_ranks_and_is_the_same_when_resu
   folder_.file("drop.toml", config_text("kind = \"torch_dropout\"", 12, 100));
   const auto train = [&](int ranks, const std::string& out, const std::string& more) {
     const auto result =
-        launch(ranks, "-- " + kTorchDropout + " run drop.toml --quiet --out " + out + " " + more,
+        launch(ranks, "-- " + kTestProgram + " run drop.toml --quiet --out " + out + " " + more,
                "TORCH_DROPOUT_DRAWS=" + out + ".");
     EXPECT_EQ(result.code, 0) << result.output;
   };

@@ -129,7 +129,7 @@ TEST_F(Loop, what_one_rank_throws_ends_all_and_comes_out) {
     go(looped_config(3), "broken", nullptr, {&sink});
     FAIL() << "nothing was thrown";
   } catch (const RunError& error) {  // not a CommError of those that were told to stop
-    EXPECT_STREQ(error.what(), "[sink] the disk is full; make room");
+    EXPECT_STREQ(error.what(), "[sink] the disk is full; make room; last checkpoint: none");
   }
 }
 

@@ -127,11 +127,17 @@ TEST_F(GoingOn, on_other_training_data_is_refused_and_names_what_differs) {
   expect_code("run out --quiet", 0, {});
 }
 
-TEST_F(GoingOn, on_other_evaluation_data_is_refused_and_evaluating_on_them_is_not) {
-  stop_after("out", 5);
+// Issue 22: a file that was mended, under its name, was refused.
+TEST_F(GoingOn, on_other_evaluation_data_is_refused_where_they_decide_and_told_elsewhere) {
+  stop_after("out", 5, "--set checkpoint.best=1");
+  stop_after("free", 5);
   folder_.file("eval.csv", rows(10));
-  expect_code("run out --quiet", 2, {"[data] 10 samples of data.eval, "});
+  expect_code("run out --quiet", 2,
+              {"[data] 10 samples of data.eval, ", "evaluations decide over this run"});
   expect_code("eval out", 0, {});
+  expect_code("run free --quiet", 0, {"[data] data.eval is other data after step 5"});
+  folder_.file("eval.csv", rows(9));
+  expect_code("run out --quiet", 0, {});
 }
 
 TEST_F(GoingOn, on_other_files_of_text_is_refused_and_where_they_lie_counts_nothing) {

@@ -276,14 +276,15 @@ TEST_F(Resume, by_a_stop_request_between_microsteps_leaves_no_trace_of_the_windo
 TEST_F(Resume, after_a_crash_cuts_the_log_back_to_the_checkpoint) {
   const auto config = resumable_config();
   go(config, "whole");
-  // A sink that throws in the middle stands for a crash: no checkpoint is written after it.
+  // A sink that throws in the middle stands for a crash, without the checkpoint that an error leaves.
   struct Crash final : Sink {
     void step(const StepReport& report) override {
       if (report.step == 7) throw RunError("crash");
     }
   } crash;
   EXPECT_THROW(go(config, "crashed", {&crash}), RunError);
-  EXPECT_EQ(latest_checkpoint(root_ / "crashed" / "checkpoints")->filename(), "step-4");
+  std::filesystem::remove_all(root_ / "crashed" / "checkpoints" / "step-7");
+  ASSERT_EQ(latest_checkpoint(root_ / "crashed" / "checkpoints")->filename(), "step-4");
   go(config, "crashed");
   expect_equal("whole", "crashed");
 }

@@ -23,16 +23,18 @@ namespace fs = std::filesystem;
 using std::chrono::seconds;
 
 const std::string kTanren = TANREN_BINARY;
+const std::string kTestProgram = TANREN_TEST_PROGRAM;
 const std::string kPreload = std::string("LD_PRELOAD=") + TANREN_CRASH_POINTS;
 
-std::string config_text(int64_t steps, int64_t every, int64_t evaluated) {
+std::string config_text(int64_t steps, int64_t every, const std::string& kind = "mlp") {
   const std::string data =
       "kind = \"synthetic\"\n"
       "fields = [\"inputs: float[8] in [-1, 1]\", \"labels: int[] in [0, 4]\"]\n";
-  return "[run]\nseed = 7\nthreads = 1\nsteps = " + std::to_string(steps) +
-         "\n[model]\nkind = \"mlp\"\nhidden = [16]\ndropout = 0.2\n[data]\nworkers = 0\n"
+  return "[run]\nseed = 7\nthreads = 1\nsteps = " + std::to_string(steps) + "\n[model]\nkind = \"" +
+         kind +
+         "\"\nhidden = [16]\ndropout = 0.2\n[data]\nworkers = 0\n"
          "[data.train]\nsamples = 64\n" +
-         data + "[data.eval]\nsamples = " + std::to_string(evaluated) + "\n" + data +
+         data + "[data.eval]\nsamples = 31\n" + data +
          "[batch]\nglobal_batch = 14\n[precision]\nmode = \"fp32\"\n[evaluate]\nevery = " +
          std::to_string(every) + "\n[checkpoint]\nevery = " + std::to_string(every) +
          "\n[metrics]\ntensorboard = false\n";
@@ -48,8 +50,8 @@ std::string config_text(int64_t steps, int64_t every, int64_t evaluated) {
 class Stop : public ::testing::Test {
  protected:
   Stop() {
-    folder_.file("long.toml", config_text(6000, 1000, 31));
-    folder_.file("short.toml", config_text(7, 3, 31));
+    folder_.file("long.toml", config_text(6000, 1000));
+    folder_.file("short.toml", config_text(7, 3));
   }
 
   static int64_t rounds(int64_t by_default) {
@@ -62,10 +64,21 @@ class Stop : public ::testing::Test {
   Child start(const std::string& line, const std::vector<std::string>& environment = {}) const {
     return Child({"/bin/sh", "-c", "cd '" + folder_.path().string() + "' && " + line}, environment);
   }
-  void train(const std::string& config, const std::string& out) const {
-    const auto result = go(kTanren + " run " + config + " --quiet --out " + out);
+  void train(const std::string& config, const std::string& out,
+             const std::string& program = kTanren) const {
+    const auto result = go(program + " run " + config + " --quiet --out " + out);
     ASSERT_EQ(result.code, 0) << result.output;
   }
+  // Its predict of this number (the first is a rehearsal's) waits until go_on().
+  Child start_waiting(const std::string& config, int64_t call, const std::string& out) const {
+    fs::remove(at("wait0"));
+    return start("exec " + kTestProgram + " run " + config + " --quiet --out " + out,
+                 {"WAIT_AT=" + std::to_string(call), "WAIT_FILE=" + at("wait").string()});
+  }
+  bool waits() const {
+    return comes_true([&] { return fs::exists(at("wait0")); });
+  }
+  void go_on() const { fs::remove(at("wait0")); }
   int64_t lines(const std::string& out) const {
     std::error_code none;
     if (!fs::exists(at(out) / "log.jsonl", none)) return 0;
@@ -149,10 +162,10 @@ TEST_F(Stop, is_told_by_the_help_of_the_verbs_that_run) {
 }
 
 TEST_F(Stop, only_a_second_interrupt_of_a_person_ends_at_once) {
-  // It evaluates for long after its first update, and looks for a wish to stop behind that.
-  folder_.file("busy.toml", config_text(10, 1, 200'000'000));
-  Child child = start("exec " + kTanren + " run busy.toml --quiet --out busy");
-  ASSERT_TRUE(grows("busy", 0, child));
+  // A wish to stop is looked for behind the batch, which does not end.
+  folder_.file("waiting.toml", config_text(10, 1, "waiting"));
+  Child child = start_waiting("waiting.toml", 2, "busy");
+  ASSERT_TRUE(waits()) << child.text();
   for (const int signal : {SIGTERM, SIGTERM, SIGHUP, SIGTERM, SIGINT, SIGINT, SIGHUP, SIGTERM}) {
     child.signal(signal);
     EXPECT_FALSE(child.await("nothing", std::chrono::milliseconds(20)));
@@ -163,6 +176,64 @@ TEST_F(Stop, only_a_second_interrupt_of_a_person_ends_at_once) {
   child.signal(SIGINT);
   EXPECT_EQ(child.ended(seconds(10)), 128 + SIGINT);
   EXPECT_EQ(status("busy"), "") << "it was to end at once";
+}
+
+// Issue 22: it waited for the evaluation's end without a word.
+TEST_F(Stop, a_signal_breaks_an_evaluation_off_which_the_next_start_makes_first) {
+  folder_.file("waiting.toml", config_text(3, 1, "waiting"));
+  train("waiting.toml", "whole", kTestProgram);
+  Child child = start_waiting("waiting.toml", 2, "cut");  // the first of three batches
+  ASSERT_TRUE(waits()) << child.text();
+  child.signal(SIGINT);
+  EXPECT_TRUE(child.await("[run] a signal came: it saves and stops", seconds(60))) << child.text();
+  go_on();
+  EXPECT_EQ(child.ended(seconds(60)), 130) << child.text();
+  EXPECT_EQ(lines("cut"), 1) << "of an evaluation that was broken off there is nothing to tell";
+  EXPECT_TRUE(fs::exists(at("cut") / "checkpoints" / "step-1" / "COMPLETE"));
+  train("cut", "cut", kTestProgram);
+  expect_same_log(at("whole"), at("cut"));
+}
+
+TEST_F(Stop, before_the_last_evaluation_all_is_saved_and_the_next_start_makes_it) {
+  folder_.file("waiting.toml", config_text(2, 0, "waiting"));
+  train("waiting.toml", "whole", kTestProgram);
+  for (const int signal : {SIGINT, SIGKILL}) {
+    fs::remove_all(at("cut"));
+    Child child = start_waiting("waiting.toml", 2, "cut");
+    ASSERT_TRUE(waits()) << child.text();
+    EXPECT_TRUE(fs::exists(at("cut/checkpoints/step-2/COMPLETE")))
+        << "the training is saved before it is evaluated";
+    child.signal(signal);
+    if (signal == SIGINT) {
+      EXPECT_TRUE(child.await("[run] a signal came", seconds(60)));
+    }
+    go_on();
+    EXPECT_EQ(child.ended(seconds(60)), signal == SIGINT ? 130 : 128 + SIGKILL) << child.text();
+    ASSERT_EQ(lines("cut"), 2);
+    const auto again = go(kTestProgram + " run cut --json");
+    ASSERT_EQ(again.code, 0) << again.output;
+    expect_same_log(at("whole"), at("cut"));
+    const auto summary = nlohmann::json::parse(again.output);
+    const auto wanted = nlohmann::json::parse(read_file(at("whole") / "summary.json"));
+    EXPECT_EQ(summary["final_loss"], wanted["final_loss"]);
+    EXPECT_EQ(summary["evaluate.accuracy"], wanted["evaluate.accuracy"]);
+  }
+}
+
+// Issue 22: it said that it stops, and finished. The summary is what a run writes last.
+TEST_F(Stop, a_signal_when_only_the_weights_are_still_written_is_told_so) {
+  TANREN_NEEDS_PRELOAD;
+  const std::string run = " run short.toml --quiet --out ";
+  const auto counted = go(kPreload + " POINTS_COUNT=count " + kTanren + run + "counted");
+  ASSERT_EQ(counted.code, 0) << counted.output;
+  Child child = start("exec " + kTanren + run + "cut",
+                      {kPreload, "POINTS_AT=" + std::to_string(read_file(at("count")).size()),
+                       "POINTS_SIGNAL=" + std::to_string(SIGTERM)});
+  EXPECT_EQ(child.ended(seconds(60)), 0) << child.text();
+  EXPECT_EQ(child.text(),
+            "[run] a signal came: the run is finished and saved, and ends when its weights are "
+            "written\n");
+  EXPECT_EQ(status("cut"), "finished");
 }
 
 TEST_F(Stop, a_hang_up_that_is_ignored_as_under_nohup_stays_so) {

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,6 +72,8 @@ class Child {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
+  // Most memory that it had at once, once it has ended.
+  int64_t peak_bytes() const { return peak_bytes_; }
   // What it has written so far.
   const std::string& text() const { return text_; }
 
@@ -125,7 +128,9 @@ class Child {
 
   bool reap(int options) {
     int status = 0;
-    if (::waitpid(pid_, &status, options) != pid_) return false;
+    rusage used{};
+    if (::wait4(pid_, &status, options, &used) != pid_) return false;
+    peak_bytes_ = int64_t{used.ru_maxrss} << 10;
     ended_ = true;
     code_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     return true;
@@ -135,6 +140,7 @@ class Child {
   int output_ = -1;
   bool ended_ = false;
   int code_ = -1;
+  int64_t peak_bytes_ = 0;
   std::string text_;
 };
 

@@ -1,16 +1,23 @@
-// tanren with one more model, whose dropout is torch's own: it draws from the process's generator. Each
-// rank writes what it drew in training to $TORCH_DROPOUT_DRAWS<rank>, a line per forward. For
-// launched_test.
+// tanren with two more models, for tests of processes.
+// torch_dropout: its dropout is torch's own, which draws from the process's generator. Each rank writes
+// what it drew in training to $TORCH_DROPOUT_DRAWS<rank>, a line per forward.
+// waiting: an mlp whose predict number $WAIT_AT (from 1) makes the file $WAIT_FILE<rank> and waits until
+// somebody takes it away: an evaluation that lasts as long as a test wants, on any machine.
 #include "tanren/base/dry_scope.h"
 #include "tanren/cli.h"
+#include "tanren/model/registry.h"
 #include "tanren/model/supervised.h"
 
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -39,6 +46,30 @@ class TorchDropout : public torch::nn::Module {
   torch::nn::Linear linear_;
 };
 
+std::string from_environment(const char* name, const std::string& otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : text;
+}
+
+tanren::Task waiting(tanren::ModelOptions options, const tanren::DataInfo& info) {
+  options.kind = "mlp";
+  tanren::Task task = tanren::ModelRegistry().make(options, info);
+  task.predict = [inner = task.predict,
+                  calls = std::make_shared<int64_t>(0)](const tanren::Batch& batch) {
+    const bool is_real = !tanren::is_dry(batch["inputs"]);
+    if (is_real && ++*calls == std::stoll(from_environment("WAIT_AT", "0"))) {
+      const std::string file =
+          from_environment("WAIT_FILE", "wait") + from_environment("RANK", "0");
+      std::ofstream(file).close();
+      while (std::filesystem::exists(file)) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    }
+    return inner(batch);
+  };
+  return task;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -50,5 +81,6 @@ int main(int argc, char** argv) {
         auto module = std::make_shared<TorchDropout>(inputs, tanren::num_outputs(options, info));
         return tanren::supervised(module, options, info);
       });
+  models.add("waiting", waiting);
   return tanren::cli::main(argc, argv, models);
 }

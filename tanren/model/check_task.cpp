@@ -1,0 +1,38 @@
+#include "tanren/model/check_task.h"
+
+#include "tanren/base/error.h"
+
+#include <ATen/core/Tensor.h>
+
+namespace tanren {
+
+void check_task(const Task& task, const std::string& what) {
+  if (task.module == nullptr) {
+    throw ConfigError(what + ": its task has no module; set task.module");
+  }
+  if (task.phases.empty()) {
+    throw ConfigError(what + ": its task has no phases; push a PhaseSpec with a forward");
+  }
+  for (const PhaseSpec& phase : task.phases) {
+    const std::string of = what + ": phase " + phase.name + " of its task has no ";
+    if (!phase.forward) throw ConfigError(of + "forward; set phase.forward");
+    if (phase.objectives.empty()) {
+      throw ConfigError(of + "objectives; keep the one that a PhaseSpec begins with");
+    }
+  }
+  for (const auto& item : task.module->named_parameters()) {
+    if (!item.value().is_complex()) continue;
+    throw ConfigError(
+        what + ": parameter " + item.key() + " is " + c10::toString(item.value().scalar_type()) +
+        "; train its real and imaginary parts (at::view_as_real), and make it complex "
+        "in forward (at::view_as_complex)");
+  }
+  for (const auto& item : task.module->named_buffers()) {
+    if (!item.value().is_complex()) continue;
+    throw ConfigError(what + ": buffer " + item.key() + " is " +
+                      c10::toString(item.value().scalar_type()) +
+                      ", which no checkpoint here holds; register at::view_as_real of it");
+  }
+}
+
+}  // namespace tanren

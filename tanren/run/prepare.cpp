@@ -1,0 +1,152 @@
+#include "tanren/run/prepare.h"
+
+#include "tanren/base/dry_scope.h"
+#include "tanren/base/error.h"
+#include "tanren/base/machine_memory.h"
+#include "tanren/base/text.h"
+#include "tanren/memory/attempt.h"
+#include "tanren/memory/cpu_allocator.h"
+#include "tanren/optimizer/schedule.h"
+#include "tanren/plan/planner.h"
+#include "tanren/plan/probe_machine.h"
+#include "tanren/run/check_data.h"
+#include "tanren/run/connect.h"
+#include "tanren/run/device.h"
+#include "tanren/run/start_files.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+// What the data holds, counted with the model already built, or with none; 0: nobody counts.
+int64_t standing_bytes(const torch::nn::Module* module, const Plan& plan) {
+  if (!plan.memory.own_allocator) return 0;
+  int64_t bytes = cpu_memory_stats().live_bytes;
+  if (module != nullptr) {
+    for (const auto& [name, tensor] : tensors_of(*module)) {
+      bytes -= static_cast<int64_t>(tensor.storage().nbytes());
+    }
+  }
+  return std::max<int64_t>(bytes, 0);
+}
+
+using MakePlan = std::function<Plan(const RunConfig&)>;
+
+FitInput fit_input(const RunConfig& config, const Registry& registry, MakePlan plan,
+                   const Datasets& datasets, bool couples_samples, int64_t standing) {
+  return {.config = config,
+          .plan = std::move(plan),
+          .make_task =
+              [&registry, train = datasets.train.get()](const RunConfig& other) {
+                return build_task(other, registry.models, *train);
+              },
+          .dataset = datasets.train.get(),
+          .standing_bytes = standing,
+          .couples_samples = couples_samples,
+          .has_evaluation = datasets.eval != nullptr};
+}
+
+// Without a limit (an accelerator, or none asked for) it is the host whose memory the weights are made in.
+void refuse_beyond_host(const ModelProfile& facts) {
+  const int64_t total = room_of(read_machine_memory()).total_bytes;
+  const int64_t bytes = facts.num_parameters * static_cast<int64_t>(sizeof(float));
+  if (total <= 0 || bytes <= total) return;
+  throw ConfigError("[plan] " + to_text(facts.num_parameters) + " parameters are " +
+                    size_text(bytes) + " of weights, and this machine has " + size_text(total) +
+                    " of memory; take a smaller model");
+}
+
+// Sizes come first: a model that no memory holds is refused before anything of it is there. One whose
+// training state is far below the limit is not asked twice. A factory of a user's own is not called dry
+// before it made the real model: it may keep what it made.
+void refuse_too_large(const RunConfig& config, const Registry& registry, const Machine& machine,
+                      const Datasets& datasets) {
+  if (!registry.models.is_of_the_zoo(config.model.kind)) return;
+  ModelProfile facts;
+  try {
+    const DryScope dry;
+    facts = profile(build_task(config, registry.models, *datasets.train), datasets);
+  } catch (const ConfigError&) {
+    throw;
+  } catch (
+      const std::exception&) {  // it needs values: what is wrong with it, the real one will say
+    return;
+  }
+  const Plan plan = make_plan(config, machine, facts);
+  constexpr int64_t kBytesOfState = 16;  // weight, gradient and two moments of a parameter
+  const int64_t limit = plan.memory.limit_bytes;
+  if (limit <= 0) return refuse_beyond_host(facts);
+  if (facts.num_parameters < limit / 2 / kBytesOfState) return;
+  fit_memory(fit_input(
+      config, registry, [&](const RunConfig& other) { return make_plan(other, machine, facts); },
+      datasets, facts.couples_samples, standing_bytes(nullptr, plan)));
+}
+
+}  // namespace
+
+Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
+                 const std::filesystem::path& kept, Datasets given, bool trains) {
+  RunConfig config = asked;
+  const Pretrained source = take_start(has_weights ? kept : "", config);
+  config.model = source.model;
+  Machine machine =
+      with_world(probe_machine(), world_of(process_environment(), config.parallel.meeting));
+  probe_accelerators(machine, config.run.device);
+  // Weights are counted as all else; the limit holds once the plan is fitted, which refuses with
+  // numbers what cannot be.
+  MemoryPlan counting = plan_process_memory(config, machine);
+  counting.limit_bytes = 0;
+  apply_memory_plan(counting);
+  Prepared prepared;
+  prepared.datasets =
+      given.train ? std::move(given) : open_datasets(config.data, registry.datasets);
+  check_datasets(prepared.datasets, config.model, config.data, !has_weights);
+  if (trains) refuse_too_large(config, registry, machine, prepared.datasets);
+  prepared.task = build_task(config, registry.models, *prepared.datasets.train);
+  ModelProfile facts = profile(prepared.task, prepared.datasets);
+  facts.initialised = initialise(prepared.task, source, has_weights);
+  if (!config.optimizer.init_from.empty() && !has_weights) {
+    prepared.optimizer = read_optimizer_start(*prepared.task.module, config);
+  }
+  const auto plan_of = [machine, facts, classes = classes_line(*prepared.datasets.train),
+                        odd = odd_dtypes(*prepared.task.module),
+                        source_of_optimizer = prepared.optimizer
+                                                  ? std::optional(prepared.optimizer->text)
+                                                  : std::nullopt](const RunConfig& other) {
+    Plan plan = make_plan(other, machine, facts);
+    if (classes) add_beside_model(plan, *classes);
+    if (source_of_optimizer) {
+      plan.lines.push_back({"optimizer_state", "", Source::asked, *source_of_optimizer});
+    }
+    plan.lines.push_back(schedule_line(
+        plan, other.asked.count("schedule.kind") ? Source::asked : Source::by_default));
+    if (const auto line = dtype_line(odd, plan)) plan.lines.push_back(*line);
+    return plan;
+  };
+  prepared.plan = plan_of(config);
+  prepared.fit = fit_input(config, registry, plan_of, prepared.datasets, facts.couples_samples,
+                           standing_bytes(prepared.task.module.get(), prepared.plan));
+  prepared.config = std::move(config);
+  return prepared;
+}
+
+Fitted fit(Prepared& prepared) {
+  Fitted fitted = fit_memory(prepared.fit);
+  prepared.plan = fitted.plan;
+  return fitted;
+}
+
+void fit_threads(Prepared& prepared) {
+  DevicePlan& device = prepared.plan.device;
+  if (device.device != "cpu" || device.threads == 1) return;
+  try {
+    device.threads = try_config(prepared.fit, prepared.config).plan.device.threads;
+  } catch (const std::exception&) {  // a model that cannot be run dry keeps what it has
+  }
+}
+
+}  // namespace tanren

@@ -1,0 +1,136 @@
+#include "tanren/train/check_terms.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/base/text.h"
+#include "tanren/comm/exchange.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+std::string step_text(const Phase& phase) {
+  return "[train] step " + to_text(phase.objectives.front().step + 1) + ": ";
+}
+
+bool wants(const ObjectiveSpec& spec, const std::string& term) {
+  if (spec.terms.empty()) return true;
+  return std::any_of(spec.terms.begin(), spec.terms.end(), [&](const WeightedTerm& weighted) {
+    return weighted.name == term && weighted.weight != 0;
+  });
+}
+
+void check_scalar(const Phase& phase, const Term& term) {
+  if (!term.sum.defined()) {
+    throw ConfigError(step_text(phase) + "term " + term.name +
+                      " of forward has no sum; set it, to 0 where there is none");
+  }
+  if (term.sum.dim() != 0) {
+    throw ConfigError(step_text(phase) + "term " + term.name + " of forward is no scalar (" +
+                      to_text(term.sum.dim()) +
+                      " dimensions); return its sum over the samples (it is divided once, by the "
+                      "global count)");
+  }
+}
+
+bool has_frozen(const torch::nn::Module& module) {
+  const auto parameters = module.parameters();
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const at::Tensor& parameter) { return !parameter.requires_grad(); });
+}
+
+}  // namespace
+
+void check_terms(const Phase& phase, const Terms& terms) {
+  if (terms.empty()) {
+    throw ConfigError(step_text(phase) + "forward of phase " + phase.spec.name +
+                      " returned no terms, so that nothing would be trained; return the sum of a "
+                      "loss as a term");
+  }
+  for (const Term& term : terms) check_scalar(phase, term);
+  for (const Objective& objective : phase.objectives) {
+    const ObjectiveSpec& spec = objective.spec;
+    for (const WeightedTerm& wanted : spec.terms) {
+      if (!wants(spec, wanted.name)) continue;  // its weight is 0
+      const bool found = std::any_of(terms.begin(), terms.end(),
+                                     [&](const Term& term) { return term.name == wanted.name; });
+      if (found) continue;
+      std::vector<std::string> names;
+      for (const Term& term : terms) names.push_back(term.name);
+      throw ConfigError(step_text(phase) + "objective " + spec.name + " wants term \"" +
+                        wanted.name + "\"; forward returned " + join(names) +
+                        "; give both the same names");
+    }
+    for (const Term& term : terms) {
+      if (!wants(spec, term.name) || term.sum.is_floating_point()) continue;
+      throw ConfigError(step_text(phase) + "term " + term.name + " of objective " + spec.name +
+                        " is " + c10::toString(term.sum.scalar_type()) +
+                        ", which has no gradient; return a floating sum");
+    }
+  }
+}
+
+void check_gradients_kept(const Phase& phase) {
+  for (const Objective& objective : phase.objectives) {
+    const int64_t index = objective.gradients.first_changed();
+    if (index < 0) continue;
+    throw ConfigError(step_text(phase) + "forward changed the gradient of " +
+                      objective.parameters[static_cast<size_t>(index)].name +
+                      " (by a backward, by zero_grad or in place), and with it the sum of the "
+                      "update's microbatches; take torch::autograd::grad for gradients of its own");
+  }
+}
+
+void check_graphs(const Phase& phase, const torch::nn::Module& module, const DataParallel& parallel,
+                  const std::vector<std::string>& names, const std::vector<bool>& has_graph,
+                  const std::vector<double>& sums) {
+  for (const Objective& objective : phase.objectives) {
+    bool any = false;
+    for (size_t i = 0; i < names.size(); ++i) {
+      any = any || (has_graph[i] && wants(objective.spec, names[i]));
+    }
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (has_graph[i] || !wants(objective.spec, names[i])) continue;
+      if (sums[i] == 0 || !std::isfinite(sums[i]) || (any && has_frozen(module))) continue;
+      if (!parallel.alone()) settle(parallel.communicator());
+      throw ConfigError(
+          step_text(phase) + "term " + names[i] + " of objective " + objective.spec.name + " is " +
+          to_text(sums[i]) +
+          " and has no gradient: it was detached, or made of constants or without gradients; "
+          "return it with its graph, or, if it is only to be told, list the others as the "
+          "objective's terms");
+    }
+  }
+}
+
+std::vector<std::string> names_of(const torch::nn::Module& module) {
+  std::vector<std::string> names = module.named_parameters().keys();
+  for (const auto& item : module.named_buffers()) names.push_back(item.key());
+  return names;
+}
+
+void refuse_grown(const std::string& where, const torch::nn::Module& module,
+                  const std::vector<std::string>& names) {
+  std::vector<std::string> grown;
+  for (const std::string& name : names_of(module)) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) grown.push_back(name);
+  }
+  if (grown.empty()) return;
+  throw ConfigError(where + "the module had no " + join(grown) +
+                    " before its first forward, so that nothing would train them and no checkpoint "
+                    "could be loaded; register them in its constructor");
+}
+
+void check_grown(Phase& phase, const torch::nn::Module& module) {
+  if (phase.tensors.empty()) return;
+  refuse_grown(step_text(phase), module, std::exchange(phase.tensors, {}));
+}
+
+}  // namespace tanren

@@ -1,0 +1,139 @@
+#include "tanren/train/endings.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
+#include "tanren/base/log.h"
+#include "tanren/base/text.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/comm/exchange.h"
+#include "tanren/metrics/queued_sink.h"
+
+#include <c10/util/Exception.h>
+
+#include <exception>
+
+namespace tanren {
+
+namespace {
+
+// How the run in whose folder `checkpoints` lies goes on; empty where that is no run folder.
+std::string way_on(const std::filesystem::path& checkpoints, const ParallelPlan& parallel,
+                   const std::string& where) {
+  const auto folder = checkpoints.parent_path();
+  if (checkpoints.empty() || !std::filesystem::exists(folder / "config.toml")) return "";
+  const bool launched =
+      parallel.launcher == "tanren launch" && parallel.local_ranks == parallel.world_size;
+  return "; then " + where + ": tanren " +
+         (launched ? "launch -n " + std::to_string(parallel.world_size) + " " : "") + "run " +
+         folder.string() + " --set optimizer.learning_rate=…";
+}
+
+}  // namespace
+
+std::string failure_of(const std::function<void()>& work, const Parts& parts) {
+  std::string failure;
+  try {
+    work();
+  } catch (...) {
+    failure = line_of_current();
+  }
+  if (parts.parallel->alone()) return failure;
+  try {
+    for (const std::string& text : gather_texts(parts.parallel->communicator(), failure)) {
+      if (failure.empty()) failure = text;
+    }
+  } catch (const std::exception& error) {
+    if (failure.empty()) failure = line_of(error);
+  }
+  return failure;
+}
+
+std::string unsaved_text(const std::string& unsaved) {
+  return unsaved.empty() ? "" : "; no checkpoint of this state was written (" + unsaved + ")";
+}
+
+std::string last_checkpoint_text(const std::filesystem::path& checkpoints) {
+  if (checkpoints.empty()) return "";
+  const auto last = latest_checkpoint(checkpoints);
+  return "; last checkpoint: " + (last ? last->string() : "none");
+}
+
+void halt(const StepReport& report, const ObjectiveReport& objective, const Plan& plan,
+          const std::filesystem::path& checkpoints, const std::string& unsaved) {
+  const bool loss = objective.verdict.cause == Cause::nan_loss;
+  const bool stop = (loss ? plan.guard.nan_loss : plan.guard.nan_gradient) == "stop";
+  std::string line = "[guard] step " + std::to_string(objective.step + 1) + " (attempt " +
+                     std::to_string(report.attempt) +
+                     "): " + std::string(name(objective.verdict.cause));
+  if (!stop)
+    line += ", " + std::to_string(plan.guard.max_skips) + " skips in a row (guard.max_skips)";
+  if (!report.culprit.empty()) line += " in " + report.culprit;
+  const auto last = checkpoints.empty() ? std::nullopt : latest_checkpoint(checkpoints);
+  line += "; nothing was applied; last checkpoint: " + (last ? last->string() : "none");
+  if (!unsaved.empty()) line += ", one of this state could not be written (" + unsaved + ")";
+  throw RunError(line + "; lower the learning rate, clip, or look at that data" +
+                 way_on(checkpoints, plan.parallel,
+                        !last             ? "begin again"
+                        : unsaved.empty() ? "go on behind that batch"
+                                          : "go on from there"));
+}
+
+void end_with_ruined_weights(const RunState& run, const Plan& plan,
+                             const std::filesystem::path& checkpoints) {
+  const std::string last =
+      checkpoints.empty() ? "; last checkpoint: none" : last_checkpoint_text(checkpoints);
+  throw RunError("[train] step " + to_text(run.step()) + ": " + kRuinedWeights + last +
+                 "; lower the learning rate, or clip" +
+                 way_on(checkpoints, plan.parallel,
+                        last.ends_with(": none") ? "begin again" : "go on from there"));
+}
+
+void rethrow_with(const std::string& more) {
+  if (more.empty()) throw;
+  try {
+    throw;
+  } catch (const CommError&) {  // another rank's news
+    throw;
+  } catch (const c10::OutOfMemoryError&) {  // the run says what it needs
+    throw;
+  } catch (const DataError& error) {
+    std::throw_with_nested(DataError(error.what() + more));
+  } catch (const ConfigError& error) {
+    std::throw_with_nested(ConfigError(error.what() + more));
+  } catch (const InputError& error) {
+    std::throw_with_nested(InputError(error.what() + more));
+  } catch (const MemoryError& error) {
+    std::throw_with_nested(MemoryError(error.what() + more));
+  } catch (const Error& error) {
+    std::throw_with_nested(RunError(error.what() + more));
+  } catch (...) {
+    std::throw_with_nested(RunError("[train] " + line_of_current() + more));
+  }
+}
+
+void told_to_sink(const std::function<void()>& telling) {
+  try {
+    telling();
+  } catch (const Error&) {  // in our words already
+    throw;
+  } catch (...) {
+    std::throw_with_nested(
+        RunError("[metrics] a sink failed: " + line_of_current() + "; mend it, or leave it out"));
+  }
+}
+
+void flush_for_checkpoint(Sink& sink, bool is_last) {
+  std::string failure;
+  try {
+    sink.flush();
+    return;
+  } catch (const RecordError& error) {
+    if (!is_last) throw;
+    failure = error.what();
+  } catch (...) {
+    failure = line_of_current();
+  }
+  log("[metrics] a sink failed in flush: " + failure + "; the checkpoint is written without it");
+}
+
+}  // namespace tanren

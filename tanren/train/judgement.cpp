@@ -1,0 +1,63 @@
+#include "tanren/train/judgement.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tanren {
+
+namespace {
+
+bool is_due(const Plan& plan, int64_t step) {
+  return plan.evaluate.every > 0 && step % plan.evaluate.every == 0;
+}
+
+// What a schedule that depends on evaluations (reduce_on_plateau) goes by.
+double value_for_schedule(const EvaluationReport& report, const std::string& metric) {
+  for (const auto& [name, value] : report.values) {
+    if (name == metric) return value;
+  }
+  throw ConfigError("[schedule] the evaluation has no value '" + metric +
+                    "' (schedule.metric); take one of evaluate.metrics, or loss");
+}
+
+}  // namespace
+
+bool evaluations_decide(const Plan& plan) {
+  return plan.checkpoint.best > 0 || plan.early_stop.patience > 0 ||
+         plan.schedule.kind == "reduce_on_plateau";
+}
+
+bool judge(RunState& run, const Plan& plan, EvaluationReport& report, bool tells) {
+  if (run.selection.judged_step == report.step) return false;
+  std::vector<Objective*> observing;
+  for (auto& phase : run.phases) {
+    for (auto& objective : phase.objectives) {
+      const bool observes = objective.plateau.is_on() && is_due(plan, report.step);
+      if (observes) observing.push_back(&objective);
+    }
+  }
+  const double value = observing.empty() ? 0 : value_for_schedule(report, plan.schedule.metric);
+  const bool among_best = run.selection.judge(plan, report);
+  for (Objective* objective : observing) {
+    if (!objective->plateau.observe(value) || !tells) continue;
+    log(fmt::format(
+        "[schedule] no better {} within schedule.patience ({}): × {:.4g} on the learning rate from "
+        "update {} on",
+        plan.schedule.metric, plan.schedule.patience, objective->plateau.scale(),
+        objective->step + 1));
+  }
+  return among_best;
+}
+
+void check_can_judge(const Plan& plan, bool has_terms) {
+  if (has_terms || !evaluations_decide(plan)) return;
+  throw ConfigError(
+      "[evaluate] predict returned no terms, and what evaluations measure decides over this run "
+      "(checkpoint.best, early_stop or reduce_on_plateau); return the sum of a loss as a term");
+}
+
+}  // namespace tanren

@@ -1,0 +1,63 @@
+#include "tanren/train/step_error.h"
+
+#include "tanren/base/block_trail.h"
+#include "tanren/base/error_line.h"
+#include "tanren/base/text.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include <exception>
+#include <new>
+#include <sstream>
+
+namespace tanren {
+
+namespace {
+
+// " (8 samples: inputs Float [8, 6], labels Long [8])"
+std::string shapes_text(const Batch& piece) {
+  std::ostringstream text;
+  text << " (" << piece.size() << (piece.size() == 1 ? " sample" : " samples");
+  const char* between = ": ";
+  for (const auto& [name, field] : piece.fields) {
+    text << between << name << " " << c10::toString(field.scalar_type()) << " " << field.sizes();
+    between = ", ";
+  }
+  text << ")";
+  return text.str();
+}
+
+}  // namespace
+
+std::string said_by(const std::exception& error) {
+  const auto* ours = dynamic_cast<const StepError*>(&error);
+  return ours != nullptr ? ours->said() : line_of(error);
+}
+
+void throw_located(const Where& where) {
+  try {
+    throw;
+  } catch (const Error&) {  // in our words already
+    throw;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (...) {
+    const std::string said = line_of_current();
+    const std::string block = block_name(block_trail().failed);
+    std::string line = "[train] " + where.work + shapes_text(where.piece);
+    if (!where.ranks.alone()) {
+      line += ", rank " + to_text(where.ranks.rank()) + " of " + to_text(where.ranks.world_size());
+    }
+    if (where.in_backward) {
+      line += ", in backward";
+    } else if (!block.empty()) {
+      line += ", in block " + block;
+    }
+    std::throw_with_nested(StepError(line + ": " + said + "; mend the task's " + where.mend, said));
+  }
+}
+
+}  // namespace tanren

@@ -1,0 +1,90 @@
+// Own programs on several ranks: what happens on one ends all, and costs what it costs on one. Issue 22.
+#include "tests/own/fragile.h"
+
+#include "tests/support/run_log.h"
+
+namespace tanren::testing {
+namespace {
+
+TEST(OwnRanks, end_together_where_the_forward_of_one_fails) {
+  for (const bool is_exception : {true, false}) {
+    OwnProgram program;
+    // Of each eight samples the second rank has the last four.
+    program.factory = before_forward([is_exception](const Batch& batch) {
+      if (!has_sample(batch.ids, 20)) return;
+      if (is_exception) throw std::runtime_error("it failed");
+      throw 42;
+    });
+    EXPECT_EQ(program.go("run", kTwoRanks), 1) << program.err;
+    TANREN_EXPECT_CONTAINS(program.err, "[train] step 3, microbatch 0 (4 samples");
+    TANREN_EXPECT_CONTAINS(program.err, ", rank 1 of 2: ");
+    TANREN_EXPECT_CONTAINS(program.err, is_exception ? "it failed" : "no std::exception");
+    program.expect_one_line();
+    program.factory = own_task;
+    EXPECT_EQ(program.go("run", kTwoRanks), 0) << program.err;
+  }
+}
+
+TEST(OwnRanks, end_together_where_the_data_of_one_fail) {
+  OwnProgram program;
+  program.spoil_train = [](Collated&, const std::vector<int64_t>& indices) {
+    if (indices.size() > 1 && indices.back() >= 20) throw 42;  // all look at a few single ones
+  };
+  EXPECT_EQ(program.go("run", kTwoRanks), 2) << program.err;
+  TANREN_EXPECT_CONTAINS(program.err, "[data] collate of samples 20, 21, 22, 23 failed: ");
+  TANREN_EXPECT_CONTAINS(program.err, ", rank 1)");
+  program.expect_one_line();
+}
+
+// Issue 22: rank 0 had five seconds to save what was due, and where ranks share the state nobody did.
+TEST(OwnRanks, find_a_due_checkpoint_where_the_evaluation_of_one_fails_on_the_way) {
+  // With the last one none is due, and rank 0 writes it all the same.
+  for (const char* key : {"checkpoint.every=2", "parallel.zero=1", "checkpoint.every=0"}) {
+    auto words = kTwoRanks;
+    for (const char* set : {"checkpoint.every=2", "evaluate.every=2", key}) {
+      words.insert(words.end(), {"--set", set});
+    }
+    OwnProgram whole, cut;
+    whole.evaluates = cut.evaluates = true;
+    ASSERT_EQ(whole.go("run", words), 0) << whole.err;
+    cut.factory = before_predict([](const Batch& batch) {
+      if (has_sample(batch.ids, 20)) throw std::runtime_error("it failed");
+    });
+    EXPECT_EQ(cut.go("run", words), 1) << cut.err;
+    TANREN_EXPECT_CONTAINS(cut.err, ", rank 1 of 2: it failed");
+    EXPECT_FALSE(contains(cut.err, "last checkpoint")) << "rank 0 knows it: " << cut.err;
+    EXPECT_TRUE(cut.has_checkpoint(2)) << key;
+    EXPECT_EQ(cut.attempts(), 2);
+    cut.factory = own_task;
+    ASSERT_EQ(cut.go("run", words), 0) << cut.err;
+    expect_same_log(whole.run(), cut.run());
+  }
+}
+
+TEST(OwnRanks, end_together_where_the_evaluation_of_one_fails_and_the_run_is_saved) {
+  OwnProgram program;
+  program.evaluates = true;
+  // Of all 24 samples the second rank has the last twelve; its first four are rehearsed.
+  program.factory = before_predict([](const Batch& batch) {
+    if (has_sample(batch.ids, 20)) throw std::runtime_error("it failed");
+  });
+  EXPECT_EQ(program.go("run", kTwoRanks), 1) << program.err;
+  TANREN_EXPECT_CONTAINS(program.err, "[train] evaluation (4 samples");
+  TANREN_EXPECT_CONTAINS(program.err, ", rank 1 of 2: it failed");
+  EXPECT_TRUE(program.has_checkpoint(4));
+  program.factory = own_task;
+  EXPECT_EQ(program.go("run", kTwoRanks), 0) << program.err;
+  EXPECT_EQ(program.attempts(), 4);
+  // What fails on one rank at once is met before the first step.
+  OwnProgram rehearsed;
+  rehearsed.evaluates = true;
+  rehearsed.factory = before_predict([](const Batch& batch) {
+    if (has_sample(batch.ids, 12)) throw std::runtime_error("it failed");
+  });
+  EXPECT_EQ(rehearsed.go("run", kTwoRanks), 1) << rehearsed.err;
+  TANREN_EXPECT_CONTAINS(rehearsed.err, ", rank 1 of 2: it failed");
+  EXPECT_EQ(rehearsed.attempts(), 0);
+}
+
+}  // namespace
+}  // namespace tanren::testing

@@ -1,0 +1,110 @@
+// Samples of several shapes, and a model with a second head: what is trained can be opened. Issue 22.
+#include "tests/own/own_program.h"
+
+#include "tanren/base/file.h"
+#include "tanren/run/whole_model.h"
+
+#include <gtest/gtest.h>
+
+namespace tanren::testing {
+namespace {
+
+// Steps of six numbers, as many as the longest of a batch has.
+void make_sequences(Collated& made, const std::vector<int64_t>& indices) {
+  int64_t longest = 0;
+  for (const int64_t index : indices) longest = std::max(longest, 2 + index % 3);
+  const at::Tensor steps = at::arange(1, longest * 6 + 1).view({1, longest, 6});
+  made.batch.fields.set("inputs", at::sin(steps * made.batch.ids.view({-1, 1, 1}).to(at::kFloat)));
+}
+
+Task mean_task(const ModelOptions& options, const DataInfo& info) {
+  auto net = std::make_shared<OwnNet>();
+  const auto forward = [net](const at::Tensor& x) { return net->forward(x.mean(1)); };
+  return supervised(net, forward, options, info);
+}
+
+struct Sequences : OwnProgram {
+  Sequences() {
+    info.input_shape = {kAnySize, 6};
+    spoil_train = spoil_eval = make_sequences;
+    factory = mean_task;
+    evaluates = true;
+  }
+};
+
+TEST(OwnShapes, that_vary_are_trained_and_every_verb_opens_the_result) {
+  Sequences program;
+  ASSERT_EQ(program.go("run"), 0) << program.err;
+  for (const std::string verb : {"plan", "summary"}) {
+    EXPECT_EQ(program.go(verb), 0) << verb << ": " << program.err;
+  }
+  const std::filesystem::path file = program.run() / "model.tanren.safetensors";
+  const auto figures = [&](const std::filesystem::path& what) {
+    EXPECT_EQ(program.go("eval", {what.string()}), 0) << program.err;
+    return program.out.substr(std::min(program.out.find(", 24 samples"), program.out.size()));
+  };
+  const std::string of_run = figures(program.run());
+  TANREN_EXPECT_CONTAINS(of_run, "accuracy");
+  EXPECT_EQ(figures(file), of_run);
+  const std::string folder = program.at("python").string();
+  EXPECT_EQ(program.go({"own", "convert", program.run().string(), folder}), 0) << program.err;
+  TANREN_EXPECT_CONTAINS(read_file(folder + "/architecture.json"), "-1,");
+  EXPECT_EQ(program.go({"own", "run", program.run().string(), "--quiet", "--set", "run.steps=6"}),
+            0)
+      << program.err;
+
+  ModelRegistry models;
+  models.add("own", mean_task);
+  DatasetRegistry datasets;
+  datasets.add("points", [](const SourceOptions&, const std::string&, const DataInfo* train) {
+    return std::make_unique<OwnPoints>(make_sequences, *train);
+  });
+  const WholeModel model = load_model(file, Registry(std::move(models), std::move(datasets)));
+  EXPECT_EQ(model.info.input_shape, (std::vector<int64_t>{kAnySize, 6}));
+  const at::NoGradGuard no_grad;
+  const Batch batch = model.open("")->collate({0, 1, 2}).batch;
+  EXPECT_EQ(model.task.predict(batch).outputs.sizes(), (at::IntArrayRef{3, 3}));
+}
+
+TEST(OwnShapes, that_vary_are_told_by_the_kinds_that_need_one_size) {
+  for (const std::string kind : {"mlp", "convnet", "resnet", "lstm"}) {
+    Sequences program;
+    program.info.input_shape = kind == "mlp" || kind == "convnet"
+                                   ? std::vector<int64_t>{kAnySize, 6}
+                                   : std::vector<int64_t>{6, kAnySize};
+    if (kind == "convnet" || kind == "resnet") program.info.input_shape = {kAnySize, 40, 40};
+    const int code = program.go("plan", {"--set", "model.kind=" + kind});
+    EXPECT_EQ(code, 2) << kind << ": " << program.err;
+    TANREN_EXPECT_CONTAINS(program.err, "[model] " + kind);
+    TANREN_EXPECT_CONTAINS(program.err, "vary");
+    program.expect_one_line();
+  }
+}
+
+// A head that helps the body to learn, and that no prediction comes from.
+class AuxNet : public OwnNet {
+ public:
+  AuxNet() { aux = register_module("zz_aux", torch::nn::Linear(8, 7)); }
+  torch::nn::Linear aux{nullptr};
+};
+
+TEST(OwnConvert, tells_the_outputs_of_the_model_and_not_those_of_a_head_beside_it) {
+  OwnProgram program;
+  program.factory = [](const ModelOptions& options, const DataInfo& info) {
+    auto net = std::make_shared<AuxNet>();
+    Task task = supervised(net, options, info);
+    task.phases[0].forward = [net](const Batch& batch) {
+      const at::Tensor hidden = at::relu(net->body(batch["inputs"]));
+      return Terms{cross_entropy(net->head(hidden), batch["labels"]),
+                   Term{"aux", net->aux(hidden).square().sum()}};
+    };
+    return task;
+  };
+  ASSERT_EQ(program.go("run"), 0) << program.err;
+  const std::string folder = program.at("python").string();
+  EXPECT_EQ(program.go({"own", "convert", program.run().string(), folder}), 0) << program.err;
+  TANREN_EXPECT_CONTAINS(read_file(folder + "/architecture.json"), "\"outputs\": 3");
+}
+
+}  // namespace
+}  // namespace tanren::testing
