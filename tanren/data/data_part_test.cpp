@@ -26,7 +26,7 @@ std::map<std::string, uint64_t> parts_of(const SourceOptions& options) {
 
 // The names of what is another in two sets of parts.
 NameSet differing(const std::map<std::string, uint64_t>& one,
-                const std::map<std::string, uint64_t>& other) {
+                  const std::map<std::string, uint64_t>& other) {
   NameSet names;
   for (const auto* both : {&one, &other}) {
     for (const auto& [name, hash] : *both) {
@@ -138,7 +138,8 @@ TEST_F(DataPartOf, tokens_tells_names_and_sizes_of_a_folders_files) {
   fs::rename(path("ids"), path("moved"));
   EXPECT_EQ(of("moved"), base);
   fs::rename(path("moved/a.bin"), path("moved/c.bin"));
-  EXPECT_EQ(differing(base, of("moved")), (NameSet{"file names", "file sizes"}));  // in another order
+  EXPECT_EQ(differing(base, of("moved")),
+            (NameSet{"file names", "file sizes"}));  // in another order
   // The name of one file that the path names says where it lies.
   const auto one = of("moved/b.bin");
   fs::rename(path("moved/b.bin"), path("d.bin"));

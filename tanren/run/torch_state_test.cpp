@@ -212,7 +212,8 @@ TEST_F(TorchState, packed_moments_are_written_as_torch_keeps_them_and_taken_over
             if (key.ends_with(name + "." + moment)) return kept.to(at::kFloat).view(like.sizes());
             if (!key.ends_with(name + "." + moment + "_codes")) continue;
             const std::string scales = key.substr(0, key.size() - 6) + "_scales";
-            return from_eight_bit(kept, saved.optimizer.tensors.at(scales), moment == "exp_avg", 256)
+            return from_eight_bit(kept, saved.optimizer.tensors.at(scales), moment == "exp_avg",
+                                  256)
                 .view(like.sizes());
           }
         }

@@ -326,8 +326,7 @@ global_batch = 4
   EXPECT_NE(result.output.find("[guard] step 1 (attempt 1): non-finite loss in microbatch 0"),
             std::string::npos)
       << result.output;
-  EXPECT_NE(result.output.find("last checkpoint: runs/value/checkpoints/step-0"),
-            std::string::npos)
+  EXPECT_NE(result.output.find("last checkpoint: runs/value/checkpoints/step-0"), std::string::npos)
       << result.output;
 }
 

@@ -126,12 +126,12 @@ TEST_F(ZeroLoop, has_a_file_of_each_rank_in_one_manifest_and_joins_to_what_one_r
   const auto step = [&](const std::string& name) {
     return *latest_checkpoint(folder_.path() / name / "checkpoints");
   };
-  EXPECT_EQ(
-      names_in(step("three")),
-      (std::set<std::string>{
-          "COMPLETE", "config.toml", "manifest.json", "model.safetensors",
-          "optimizer-00000-of-00003.safetensors", "optimizer-00001-of-00003.safetensors",
-          "optimizer-00002-of-00003.safetensors", "origin.json", "plan.txt", "random.safetensors", "state.json"}));
+  EXPECT_EQ(names_in(step("three")),
+            (std::set<std::string>{"COMPLETE", "config.toml", "manifest.json", "model.safetensors",
+                                   "optimizer-00000-of-00003.safetensors",
+                                   "optimizer-00001-of-00003.safetensors",
+                                   "optimizer-00002-of-00003.safetensors", "origin.json",
+                                   "plan.txt", "random.safetensors", "state.json"}));
   const Snapshot expected = read_checkpoint(step("one")), shared = read_checkpoint(step("three"));
   EXPECT_TRUE(expected.slices.empty());
   const State joined = StoredState(shared.optimizer, shared.slices).joined();
