@@ -61,6 +61,16 @@ std::optional<bool> truth_of(std::string word) {
   return std::nullopt;
 }
 
+bool is_word(const std::string& value) {
+  return std::all_of(value.begin(), value.end(),
+                     [](unsigned char c) { return std::isalpha(c) != 0; });
+}
+
+// As other languages write it.
+bool is_nothing(const std::string& word) {
+  return word.empty() || word == "None" || word == "null" || word == "nil";
+}
+
 std::string in_brackets(const std::string& value) {
   return value.starts_with("[") ? value : "[" + value + "]";
 }
@@ -73,8 +83,9 @@ std::string advice_for(const Member& member, const FieldInfo& info, const Assign
   constexpr bool kAreNumbers =
       std::is_same_v<Member, std::vector<int64_t>> || std::is_same_v<Member, std::vector<double>>;
   if constexpr (std::is_same_v<Member, std::string>) {
-    const bool is_plain =
-        !line.value.empty() && line.value.find_first_of("[]") == std::string::npos;
+    const bool is_plain = (!info.number_or_word || is_word(line.value)) &&
+                          !is_nothing(line.value) && !truth_of(line.value) &&
+                          line.value.find_first_of("[]") == std::string::npos;
     if (is_plain) return "texts need quotes: " + line.key + " = " + toml_text(line.value);
   } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
     const std::string list = as_toml_list(in_brackets(line.value));

@@ -219,6 +219,9 @@ TEST(ReadConfig, a_value_that_is_no_toml_is_told_as_its_key_wants_it) {
   told("run.steps = many\n", "run.steps takes a whole number");
   told("[data.train]\npath = 2026/train.csv\n", "texts need quotes: path = \"2026/train.csv\"");
   told("[batch]\nglobal_batch = epoch\n", "texts need quotes: global_batch = \"epoch\"");
+  told("[batch]\nglobal_batch = 3x2\n", "global_batch takes ");
+  told("[model]\ninit_from = None\n", "init_from takes text; give that, or leave the line out");
+  told("[data.eval]\nbroken = True\n", "broken takes text");
   told("[[optimizer.groups]]\nparameters = *bias\n", "parameters = [\"*bias\"]");
   told("[model.options]\nwidth = wide\n", "texts need quotes: width = \"wide\"");
   told("[strange]\nshuffle = True\n", "mend the TOML");

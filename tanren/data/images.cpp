@@ -174,7 +174,8 @@ class ImagesDataset : public Dataset {
         "[" + what_ + "] " + options_.path + "/" + name_of(file) + " " + reason;
     if (options_.broken != "skip") {
       throw DataError(line + "; set " + what_ +
-                      ".broken = \"skip\", or mend or remove it, which makes other data of them");
+                      ".broken = \"skip\", or mend or remove it (for a run that has begun these "
+                      "are other data)");
     }
     constexpr size_t kLogged = 5;
     size_t seen = 0;

@@ -138,6 +138,7 @@ Gradients::Gradients(std::vector<at::Tensor> parameters, const Sharding& shardin
     torch::autograd::impl::set_post_acc_grad_hooks(
         parameters_[i], std::make_unique<Hook>(fired_, buckets_, views_, i));
   }
+  versions_ = versions();
 }
 
 void Gradients::make_flat() {
@@ -213,19 +214,24 @@ std::vector<int64_t> Gradients::versions() const {
   return versions;
 }
 
-int64_t Gradients::first_changed() const {
-  const auto now = versions();
+std::optional<Gradients::Change> Gradients::first_change() const {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& gradient = parameters_[i].grad();
-    const size_t flat = places_[i].buffer;
-    const bool is_gone =
-        views_ ? !gradient.is_same(views_->all[i])
-               : fired_->flags[i] != 0 && !gradient.defined() && buckets_->whole[flat].defined();
-    if (is_gone || fired_->in_microstep[i] != 0 || now[flat] != versions_[flat]) {
-      return static_cast<int64_t>(i);
+    bool is_gone = false;
+    if (views_) {
+      is_gone = !gradient.is_same(views_->all[i]);
+    } else if (const at::Tensor& bucket = buckets_->whole[places_[i].buffer]; bucket.defined()) {
+      const bool is_there = gradient.defined() && gradient.is_alias_of(bucket);
+      is_gone = fired_->flags[i] != 0 && !is_there;
     }
+    if (is_gone || fired_->in_microstep[i] != 0) return Change{i, /*is_this_one=*/true};
   }
-  return -1;
+  const auto now = versions();
+  for (size_t i = 0; i < parameters_.size() && !is_sent_; ++i) {
+    const size_t flat = places_[i].buffer;
+    if (now[flat] != versions_[flat]) return Change{i, /*is_this_one=*/false};
+  }
+  return std::nullopt;
 }
 
 void Gradients::zero() {
@@ -237,6 +243,7 @@ void Gradients::zero() {
   }
   std::fill(fired_->flags.begin(), fired_->flags.end(), 0);
   fired_->count = 0;
+  is_sent_ = false;
 }
 
 at::Tensor Gradients::slice_gradient(const Slice& slice) const {

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace tanren {
@@ -43,9 +44,16 @@ class Gradients {
   void reattach() const;
   // Before a microstep of it: nothing has fired in it yet.
   void begin_microstep();
-  // Index of the first parameter whose gradient is not as begin_microstep() found it: a backward has
-  // reached it, or somebody set it to none or wrote to it (to its neighbours in memory, too). Or -1.
-  int64_t first_changed() const;
+  // The first parameter whose gradient is not as begin_microstep() found it: a backward has reached it,
+  // or somebody replaced it, set it to none or wrote to it. Of a write it is known only which tensor holds
+  // it: then the parameter is the first of those there.
+  struct Change {
+    size_t parameter = 0;
+    bool is_this_one = true;
+  };
+  std::optional<Change> first_change() const;
+  // A sum over ranks has begun: other ranks' threads may write to the tensors until zero().
+  void note_sent() { is_sent_ = true; }
   // Whether the parameter's gradient of this microstep is complete.
   bool fired_in_microstep(const at::Tensor& parameter) const;
   // One flat tensor per dtype; together exactly the gradients, without gaps. Of shared ones one per
@@ -107,6 +115,7 @@ class Gradients {
   std::vector<Slice> slices_;
   std::vector<Place> places_;
   std::vector<int64_t> versions_;  // when the microstep began
+  bool is_sent_ = false;
   std::shared_ptr<Fired> fired_;
   std::shared_ptr<Buckets> buckets_;  // null: not transient
   std::shared_ptr<Views> views_;      // null: transient

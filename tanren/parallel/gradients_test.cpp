@@ -96,6 +96,28 @@ TEST(Gradients, that_are_transient_come_with_the_first_of_a_bucket_and_go_when_i
   EXPECT_TRUE(at::equal(gradients.bucket(0), at::zeros({4}))) << "nothing has reached it";
 }
 
+// Issue 22: a microstep that is made again, for lack of memory, begins while other ranks sum.
+TEST(Gradients, that_a_sum_over_ranks_writes_to_are_no_change_of_the_forward) {
+  auto weight = at::ones({2, 2}).requires_grad_(), bias = at::ones({2}).requires_grad_();
+  Gradients gradients({weight, bias});
+  for (const bool is_sent : {false, true}) {
+    gradients.zero();
+    if (is_sent) gradients.note_sent();
+    gradients.begin_microstep();
+    EXPECT_FALSE(gradients.first_change());
+    gradients.flat()[0].add_(1);
+    const auto change = gradients.first_change();
+    ASSERT_EQ(change.has_value(), !is_sent);
+    if (change) {
+      EXPECT_FALSE(change->is_this_one) << "a neighbour may be it";
+    }
+    bias.mutable_grad() = at::Tensor();
+    ASSERT_TRUE(gradients.first_change()) << is_sent;
+    EXPECT_EQ(gradients.first_change()->parameter, 1U);
+    EXPECT_TRUE(gradients.first_change()->is_this_one);
+  }
+}
+
 // Issue 22: torch's zero_grad() sets them to none.
 TEST(Gradients, that_were_set_to_none_or_replaced_are_views_again_before_anybody_reads_them) {
   auto wide = at::ones({3, 5}).requires_grad_(), narrow = at::ones({2}).requires_grad_();

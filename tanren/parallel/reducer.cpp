@@ -106,6 +106,7 @@ double Reducer::wire_factor(const Bucket& bucket) const {
 // A start that throws leaves the bucket where it was: finish() tries it again.
 void Reducer::start_next() {
   Bucket& bucket = buckets_[order_[next_]];
+  gradients_[bucket.objective]->note_sent();
   if (bucket.shared) {
     Gradients& gradients = *gradients_[bucket.objective];
     if (gradients.sharding().transient) land_until(next_ - std::min(next_, kInFlight));

@@ -1,6 +1,7 @@
 #include "tanren/run/fit_memory.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/generators.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/data/collated.h"
@@ -294,7 +295,9 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
 
 int64_t standing_beside(const FitInput& input, const Plan& plan) {
   if (!plan.memory.own_allocator || plan.data.workers == 0) return input.standing_bytes;
+  const TensorMap before = generator_states(at::kCPU);  // a dataset may draw
   const Collated one = collated(*input.dataset, {0});
+  set_generator_states(at::kCPU, before);
   int64_t bytes = 0;
   for (const auto& [name, field] : one.batch.fields) bytes += static_cast<int64_t>(field.nbytes());
   const int64_t loaders = std::max<int64_t>(plan.parallel.replicas, 1);

@@ -113,11 +113,13 @@ void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& 
     const std::string damaged = source.kind == "images" && source.broken != "skip"
                                     ? " (where one is damaged: with " + part + ".broken = \"skip\")"
                                     : "";
-    throw DataError(
-        "[data] " + what + (is_evaluated ? ", and evaluations decide over this run" : "") +
-        "; put these data back" + damaged +
-        (is_evaluated ? ", set " + join(ways, " and ") + ", so that none decides" : "") +
-        ", or start another run (run.name)");
+    // Without its schedule a run would go on at a rate that no evaluation has lowered.
+    const bool has_way = is_evaluated && config.schedule.kind != "reduce_on_plateau";
+    throw DataError("[data] " + what +
+                    (is_evaluated ? ", and evaluations decide over this run" : "") +
+                    "; either put these data back" + damaged +
+                    (has_way ? ", or set " + join(ways, " and ") + ", so that none decides" : "") +
+                    ", or start another run (run.name)");
   }
 }
 

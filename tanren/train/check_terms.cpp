@@ -79,10 +79,11 @@ void check_terms(const Phase& phase, const Terms& terms) {
 
 void check_gradients_kept(const Phase& phase) {
   for (const Objective& objective : phase.objectives) {
-    const int64_t index = objective.gradients.first_changed();
-    if (index < 0) continue;
+    const auto change = objective.gradients.first_change();
+    if (!change) continue;
     throw ConfigError(step_text(phase) + "forward changed the gradient of " +
-                      objective.parameters[static_cast<size_t>(index)].name +
+                      objective.parameters[change->parameter].name +
+                      (change->is_this_one ? "" : ", or of a parameter beside it in memory,") +
                       " (by a backward, by zero_grad or in place), and with it the sum of the "
                       "update's microbatches; take torch::autograd::grad for gradients of its own");
   }

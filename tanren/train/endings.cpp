@@ -122,18 +122,25 @@ void told_to_sink(const std::function<void()>& telling) {
   }
 }
 
-void flush_for_checkpoint(Sink& sink, bool is_last) {
-  std::string failure;
+std::exception_ptr flush_for_checkpoint(Sink& sink) {
   try {
     sink.flush();
-    return;
-  } catch (const RecordError& error) {
-    if (!is_last) throw;
-    failure = error.what();
+  } catch (const RecordError&) {
+    return std::current_exception();
   } catch (...) {
-    failure = line_of_current();
+    log("[metrics] a sink failed in flush: " + line_of_current() +
+        "; the checkpoint is written all the same");
   }
-  log("[metrics] a sink failed in flush: " + failure + "; the checkpoint is written without it");
+  return nullptr;
+}
+
+void end_with_unwritten(const std::exception_ptr& failure, const std::filesystem::path& written) {
+  if (!failure) return;
+  try {
+    std::rethrow_exception(failure);
+  } catch (...) {
+    rethrow_with("; last checkpoint: " + written.string());
+  }
 }
 
 }  // namespace tanren

@@ -6,6 +6,7 @@
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"
 
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -31,8 +32,10 @@ std::string last_checkpoint_text(const std::filesystem::path& checkpoints);
 
 // Tells a sink; what one of a user throws becomes a RunError that says so.
 void told_to_sink(const std::function<void()>& telling);
-// Before a checkpoint. What a sink throws is logged, and costs no state; but one that is not the last
-// before an error stands on a log that is whole: then RecordError goes on.
-void flush_for_checkpoint(Sink& sink, bool is_last);
+// Before a checkpoint, which is written whatever a sink throws. A record that cannot be written
+// (RecordError) is to end the run behind it, and is returned; anything else is logged. Null: neither.
+std::exception_ptr flush_for_checkpoint(Sink& sink);
+// Throws that of a record with the checkpoint behind its line; nothing where there is none.
+void end_with_unwritten(const std::exception_ptr& failure, const std::filesystem::path& written);
 
 }  // namespace tanren

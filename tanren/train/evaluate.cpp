@@ -132,7 +132,7 @@ void check_counts(const Terms& terms, const Counts& counts) {
 class KeptTensors {
  public:
   explicit KeptTensors(const torch::nn::Module& module)
-      : module_(module), norms_(norms()), names_(names_of(module)) {
+      : module_(module), prints_(prints()), names_(names_of(module)) {
     const auto keep = [&](const auto* embedding) {
       if (embedding == nullptr || !embedding->options.max_norm()) return;
       shortened_.emplace_back(embedding->weight.detach(), embedding->weight.detach().clone());
@@ -146,30 +146,32 @@ class KeptTensors {
   void restore_or_refuse() const {
     for (const auto& [weight, before] : shortened_) weight.copy_(before);
     refuse_grown("[evaluate] ", module_, names_);
-    const auto now = norms();
+    const auto now = prints();
     for (size_t i = 0; i < now.size(); ++i) {
-      if (now[i] == norms_[i] || (std::isnan(now[i]) && std::isnan(norms_[i]))) continue;
+      if (now[i] == prints_[i] || (std::isnan(now[i]) && std::isnan(prints_[i]))) continue;
       throw ConfigError("[evaluate] predict changed parameter " +
-                        module_.named_parameters()[i].key() +
-                        ", which updates alone may; set it in the constructor, or in a forward of "
-                        "training (is_training())");
+                        module_.named_parameters()[i / 2].key() +
+                        ", which updates alone may; set it in the constructor, in a forward of "
+                        "training (is_training()), or shorten its rows by torch::nn::Embedding");
     }
   }
 
  private:
-  // Of each parameter; another value almost surely has another.
-  std::vector<double> norms() const {
+  // Norm and sum of each parameter, which take no memory; another value almost surely has others.
+  std::vector<double> prints() const {
     const at::NoGradGuard no_grad;
-    std::vector<at::Tensor> norms;
+    std::vector<at::Tensor> prints;
     for (const at::Tensor& parameter : module_.parameters()) {
-      norms.push_back(at::linalg_vector_norm(parameter, 2, at::OptionalIntArrayRef(),
-                                             /*keepdim=*/false, at::kDouble));
+      const at::Tensor sum = parameter.sum().to(at::kDouble);
+      const bool has_norm = parameter.is_floating_point();
+      prints.push_back(has_norm ? at::linalg_vector_norm(parameter).to(at::kDouble) : sum);
+      prints.push_back(sum);
     }
-    return norms.empty() ? std::vector<double>() : read_to_host(at::stack(norms));
+    return prints.empty() ? std::vector<double>() : read_to_host(at::stack(prints));
   }
 
   const torch::nn::Module& module_;
-  std::vector<double> norms_;
+  std::vector<double> prints_;
   std::vector<std::string> names_;
   std::vector<std::pair<at::Tensor, at::Tensor>> shortened_;  // a weight, and its value before
 };

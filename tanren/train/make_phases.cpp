@@ -87,9 +87,8 @@ bool is_ever_trained(const NamedParameter& parameter, const FreezePlan& freeze) 
 }
 
 // Buffers that stand beside no objective's parameters (a frozen body's batch norm in training mode) are
-// undone and shared over ranks with `first`.
-void give_unowned_buffers(const torch::nn::Module& module, Objective& first,
-                          const std::vector<Phase>& phases) {
+// undone and shared over ranks with the first objective of each phase, whose forward may meet them.
+void give_unowned_buffers(const torch::nn::Module& module, std::vector<Phase>& phases) {
   std::set<const void*> owned;
   for (const auto& phase : phases) {
     for (const auto& objective : phase.objectives) {
@@ -100,7 +99,9 @@ void give_unowned_buffers(const torch::nn::Module& module, Objective& first,
   }
   for (const auto& item : module.named_buffers()) {
     if (owned.count(item.value().unsafeGetTensorImpl()) > 0) continue;
-    first.buffers.push_back({item.value(), norm_of(module, item.key())});
+    for (auto& phase : phases) {
+      phase.objectives.front().buffers.push_back({item.value(), norm_of(module, item.key())});
+    }
   }
 }
 
@@ -162,7 +163,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
     phase.tensors = names_of(*task.module);
     phases.push_back(std::move(phase));
   }
-  give_unowned_buffers(*task.module, phases.front().objectives.front(), phases);
+  give_unowned_buffers(*task.module, phases);
   return phases;
 }
 

@@ -29,6 +29,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <map>
 #include <optional>
@@ -101,9 +102,11 @@ bool writes_together(const Parts& parts) {
 
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const Surroundings& surroundings, int64_t spared) {
-  // What the log has not may be missing behind an error, the state may not.
-  const bool is_last = spared > 0;
-  for (Sink* sink : surroundings.sinks) flush_for_checkpoint(*sink, is_last);
+  // Before the state, so that a log is whole where it can be; a state costs no log that cannot.
+  std::exception_ptr unwritten;
+  for (Sink* sink : surroundings.sinks) {
+    if (const auto failure = flush_for_checkpoint(*sink)) unwritten = failure;
+  }
   Snapshot snapshot;
   snapshot.model.tensors = run.model_tensors();
   snapshot.optimizer = run.optimizer_state();
@@ -116,12 +119,16 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   for (const auto& ranked : run.selection.best) best.push_back(ranked.step);
   const auto& checkpoints = surroundings.checkpoints;
   const int64_t keep = parts.plan.checkpoint.keep + spared;
-  if (!writes_together(parts)) {
-    return write_checkpoint(checkpoints, run.step(), snapshot, keep, best);
+  std::filesystem::path written;
+  if (writes_together(parts)) {
+    snapshot.slices = run.optimizer_slices();
+    written = write_shared_checkpoint(checkpoints, run.step(), snapshot, keep, best,
+                                      parts.parallel->communicator());
+  } else {
+    written = write_checkpoint(checkpoints, run.step(), snapshot, keep, best);
   }
-  snapshot.slices = run.optimizer_slices();
-  return write_shared_checkpoint(checkpoints, run.step(), snapshot, keep, best,
-                                 parts.parallel->communicator());
+  if (spared == 0) end_with_unwritten(unwritten, written);  // else another error is on its way
+  return written;
 }
 
 bool owes_evaluation(const RunState& run, const Plan& plan) {

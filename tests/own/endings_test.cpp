@@ -4,6 +4,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/metrics/event_reader_test_util.h"
+#include "tanren/metrics/queued_sink.h"
 #include "tanren/run/run.h"
 #include "tests/support/run_log.h"
 
@@ -200,6 +201,19 @@ TEST(OwnErrors, of_a_sinks_flush_show_at_the_end_and_cost_no_checkpoint) {
   FailingSink sink(-1, false, /*in_flush=*/true);
   const std::string error = error_of<RunError>([&] { run_with(folder.path() / "run", {&sink}); });
   TANREN_EXPECT_CONTAINS(error, "[mine] the server is gone");
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "run/checkpoints/step-4/COMPLETE"));
+}
+
+// The disk of the log may be full where that of the checkpoints is not.
+TEST(OwnErrors, of_a_log_that_cannot_be_written_cost_no_state) {
+  struct Unwritable : Sink {
+    void step(const StepReport&) override {}
+    void flush() override { throw RecordError("[metrics] cannot write log.jsonl: no room"); }
+  } sink;
+  const TemporaryFolder folder;
+  const std::string error = error_of<RunError>([&] { run_with(folder.path() / "run", {&sink}); });
+  TANREN_EXPECT_CONTAINS(error, "cannot write log.jsonl: no room; last checkpoint: ");
+  TANREN_EXPECT_CONTAINS(error, "step-4");
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "run/checkpoints/step-4/COMPLETE"));
 }
 

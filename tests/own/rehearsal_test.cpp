@@ -136,6 +136,17 @@ TEST(OwnRehearsal, puts_rows_back_that_an_embedding_with_a_largest_norm_shortens
   expect_same_state(plain, evaluated, 4);
 }
 
+TEST(OwnRehearsal, takes_parameters_that_are_integers) {
+  OwnProgram program;
+  program.evaluates = true;
+  program.factory = [](const ModelOptions& options, const DataInfo& info) {
+    auto net = std::make_shared<OwnNet>();
+    net->register_parameter("table", at::arange(5), /*requires_grad=*/false);
+    return supervised(net, options, info);
+  };
+  EXPECT_EQ(program.go("run"), 0) << program.err;
+}
+
 TEST(OwnRehearsal, names_what_the_module_gets_in_its_first_predict) {
   OwnProgram program;
   program.evaluates = true;
