@@ -52,7 +52,7 @@ std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig
   visit_config(one, [&](const std::string& key, auto& member, const FieldInfo&) {
     values[key] = toml_text(member);
   });
-  const bool are_judged = !ways_to_decide_nothing(now).empty();
+  const bool are_judged = evaluations_decide(now);
   std::vector<std::string> differing;
   visit_config(other, [&](const std::string& key, auto& member, const FieldInfo& info) {
     const std::string value = toml_text(member);
@@ -101,13 +101,9 @@ void take_keys(RunConfig& config, const RunConfig& from, const std::vector<std::
   }
 }
 
-std::vector<std::string> ways_to_decide_nothing(const RunConfig& config) {
-  std::vector<std::string> ways;
-  if (config.schedule.kind == "reduce_on_plateau")
-    ways.emplace_back("schedule.kind = \"constant\"");
-  if (config.checkpoint.best > 0) ways.emplace_back("checkpoint.best = 0");
-  if (config.early_stop.patience > 0) ways.emplace_back("early_stop.patience = 0");
-  return ways;
+bool evaluations_decide(const RunConfig& config) {
+  return config.schedule.kind == "reduce_on_plateau" || config.checkpoint.best > 0 ||
+         config.early_stop.patience > 0;
 }
 
 std::vector<std::pair<std::string, std::string>> values_of_all_ranks(const RunConfig& config) {

@@ -26,9 +26,9 @@ struct KeyChange {
 // differ.
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now);
 
-// What to set so that no evaluation decides over the run ("checkpoint.best = 0"); empty: none does. A run
-// that goes on so may be evaluated in another way and on other data, whatever decided before.
-std::vector<std::string> ways_to_decide_nothing(const RunConfig& config);
+// Whether what an evaluation finds changes how the run goes on. A run whose evaluations decide nothing may
+// be evaluated in another way and on other data, even if evaluations decided before.
+bool evaluations_decide(const RunConfig& config);
 
 // Gives `config` the values that `from` has of `keys`.
 void take_keys(RunConfig& config, const RunConfig& from, const std::vector<std::string>& keys);

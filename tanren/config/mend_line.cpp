@@ -22,7 +22,7 @@ struct Assignment {
   std::string section, key, value;  // as they stand there
 };
 
-// Of a line that is one; the section is the last that was named before it.
+// The assignment in line `number`, if there is one; its section is the last that was named before it.
 std::optional<Assignment> assignment_at(std::string_view text, int64_t number) {
   Assignment found;
   std::string_view line;
@@ -36,7 +36,7 @@ std::optional<Assignment> assignment_at(std::string_view text, int64_t number) {
   if (equals == std::string_view::npos || line.find('#') < equals) return std::nullopt;
   found.key = trimmed(line.substr(0, equals));
   found.value = trimmed(line.substr(equals + 1, line.find('#') - equals - 1));
-  // What is quoted already, or a table, is wrong in another way.
+  // A value in quotes, or a table, is wrong in another way.
   if (found.key.empty() || found.value.find_first_of("\"'{}=") != std::string::npos) {
     return std::nullopt;
   }

@@ -12,7 +12,8 @@ namespace tanren {
 // Where the first byte stands that no UTF-8 text holds there, a 0 included; none: all is text.
 std::optional<size_t> first_bad_byte(std::string_view bytes);
 
-// Where the last character of `bytes` begins, which may be cut; their end where that is a single byte.
+// The index at which the last character of `bytes` begins, which may be cut; their size where that
+// character is a single byte.
 size_t last_character(std::string_view bytes);
 
 // Looks at a file part after part, cut between characters.

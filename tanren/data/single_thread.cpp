@@ -2,7 +2,7 @@
 
 #include <ATen/Parallel.h>
 
-// Of libgomp; without -fopenmp there is no omp.h to rely on.
+// libgomp has it; without -fopenmp there is no omp.h to rely on.
 extern "C" void omp_set_num_threads(int);
 
 namespace tanren {

@@ -39,14 +39,14 @@ class Gradients {
 
   // Before a window: zero in place, nothing fired.
   void zero();
-  // Every .grad is its view again; one that was set to none is 0, as whoever did so wants it. What reads
-  // gradients calls it first.
+  // Every .grad is its view again; one that was set to none is 0, as whoever did so wants it. Whatever
+  // reads gradients calls it first.
   void reattach() const;
   // Before a microstep of it: nothing has fired in it yet.
   void begin_microstep();
   // The first parameter whose gradient is not as begin_microstep() found it: a backward has reached it,
-  // or somebody replaced it, set it to none or wrote to it. Of a write it is known only which tensor holds
-  // it: then the parameter is the first of those there.
+  // or somebody replaced it, set it to none or wrote to it. A write tells only which flat tensor it went to:
+  // then the parameter is the first of those there.
   struct Change {
     size_t parameter = 0;
     bool is_this_one = true;
@@ -104,7 +104,7 @@ class Gradients {
   class Hook;
   void make_flat();
   void make_buckets();
-  // Of the flat tensors, or of the transient buckets (-1: not there): each write moves one.
+  // A number for each flat tensor, or transient bucket (-1: not there), that each write to it raises.
   std::vector<int64_t> versions() const;
 
   std::vector<at::Tensor> parameters_;

@@ -16,8 +16,8 @@ namespace tanren {
 
 namespace {
 
-// Module::to of a dtype would make floating numbers of counters (num_batches_tracked) too. What torch
-// made from a value is no dry tensor in a dry run either, and stays as it is where nothing changes.
+// Module::to of a dtype would make floating numbers of counters (num_batches_tracked) too. A tensor
+// that torch made from a value is real in a dry run, too, and no data of another kind fit into it.
 void move_module(torch::nn::Module& module, at::Device device, at::ScalarType dtype) {
   module.to(device);
   const auto convert = [&](at::Tensor tensor) {

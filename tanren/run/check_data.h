@@ -19,7 +19,7 @@ namespace tanren {
 void check_datasets(const Datasets& datasets, const ModelOptions& model, const DataOptions& data,
                     bool begins);
 
-// Of the plan: how many classes there are, with their names and samples, which it counts once. None where
+// A line of the plan: how many classes there are, with their names and samples, counted here. None where
 // labels are no classes of samples.
 std::optional<PlanLine> classes_line(const Dataset& train);
 // Puts a line into the plan behind that of the model.

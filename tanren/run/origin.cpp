@@ -36,6 +36,16 @@ const std::string* find(const Facts& facts, const std::string& name) {
   return found == facts.end() ? nullptr : &found->second;
 }
 
+// How an error line names the keys that take the decisions from evaluations. A schedule on a plateau has
+// none: without it a run would go on at a rate that no evaluation has lowered.
+std::string way_to_decide_nothing(const RunConfig& config) {
+  if (config.schedule.kind == "reduce_on_plateau") return "";
+  std::vector<std::string> keys;
+  if (config.checkpoint.best > 0) keys.emplace_back("checkpoint.best = 0");
+  if (config.early_stop.patience > 0) keys.emplace_back("early_stop.patience = 0");
+  return ", or set " + join(keys, " and ") + ", so that none decides";
+}
+
 bool was_evaluated(const fs::path& step_folder) {
   const State run{.values = run_values_of(step_folder)};
   const std::string judged = "selection.judged_step";
@@ -90,13 +100,13 @@ Origin read_origin(const fs::path& step_folder) {
 
 void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& now,
                           const fs::path& step_folder, const RunConfig& config) {
-  const std::vector<std::string> ways = ways_to_decide_nothing(config);
+  const bool decide = evaluations_decide(config);
   bool told = false;
   for (const auto& [name, value] : now) {
     const std::string* before = find(saved, name);
     if (before == nullptr || *before == value) continue;
     const bool is_evaluated = name.ends_with(" of data.eval");
-    if (is_evaluated && (ways.empty() || !was_evaluated(step_folder))) {
+    if (is_evaluated && (!decide || !was_evaluated(step_folder))) {
       if (!std::exchange(told, true) && ranks.rank() == 0) {
         log("[data] data.eval is other data after step " + to_text(step_of(step_folder)) +
             ": evaluations cannot be compared with those before");
@@ -113,13 +123,10 @@ void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& 
     const std::string damaged = source.kind == "images" && source.broken != "skip"
                                     ? " (where one is damaged: with " + part + ".broken = \"skip\")"
                                     : "";
-    // Without its schedule a run would go on at a rate that no evaluation has lowered.
-    const bool has_way = is_evaluated && config.schedule.kind != "reduce_on_plateau";
-    throw DataError("[data] " + what +
-                    (is_evaluated ? ", and evaluations decide over this run" : "") +
-                    "; either put these data back" + damaged +
-                    (has_way ? ", or set " + join(ways, " and ") + ", so that none decides" : "") +
-                    ", or start another run (run.name)");
+    throw DataError(
+        "[data] " + what + (is_evaluated ? ", and evaluations decide over this run" : "") +
+        "; either put these data back" + damaged +
+        (is_evaluated ? way_to_decide_nothing(config) : "") + ", or start another run (run.name)");
   }
 }
 

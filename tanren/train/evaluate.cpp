@@ -115,7 +115,7 @@ std::optional<Shortage> predict(const RunState& run, const Parts& parts, const B
 void check_counts(const Terms& terms, const Counts& counts) {
   std::string wanted, known;
   for (const auto& term : terms) {
-    // Where there is nothing to count, a collate may leave the key out.
+    // A collate may leave the key out in a batch that has nothing to count.
     if (counts.count(term.count_name) > 0 || term.sum.item<double>() == 0) return;
     wanted += (wanted.empty() ? "" : ", ") + term.count_name;
   }

@@ -21,8 +21,8 @@ namespace tanren {
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
                           std::string* told = nullptr);
 
-// The same, but a stop request on any rank breaks it off on all: then no value. What predict drew and
-// changed by then stays so (Untouched puts it back).
+// The same, but a stop request on any rank breaks it off on all: then no value. Draws and
+// changes of predict stay until Untouched puts them back.
 std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, const Parts& parts,
                                                         const Dataset& dataset,
                                                         std::string* told = nullptr);

@@ -15,7 +15,7 @@ bool is_due(const Plan& plan, int64_t step) {
   return plan.evaluate.every > 0 && step % plan.evaluate.every == 0;
 }
 
-// What a schedule that depends on evaluations (reduce_on_plateau) goes by.
+// The value that reduce_on_plateau watches.
 double value_for_schedule(const EvaluationReport& report, const std::string& metric) {
   for (const auto& [name, value] : report.values) {
     if (name == metric) return value;

@@ -1,4 +1,4 @@
-// What follows from an evaluation: which step was the best, whether the run ends, what a schedule on a
+// The consequences of an evaluation: which step was the best, whether the run ends, what a schedule on a
 // plateau does. Called by train_loop.
 #pragma once
 

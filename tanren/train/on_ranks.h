@@ -18,7 +18,7 @@ void check_weights(const RunState& run, const Parts& parts);
 
 enum class Draws { update, evaluation };  // of torch's own generator
 
-// What a user's at::dropout draws differs over ranks, and is a function of rank and attempt alone, so that
+// The draws of a user's at::dropout differ over ranks, and are a function of rank and attempt alone, so that
 // a resumed run draws alike on any number of ranks, and an evaluation that is made again as the first
 // time. One rank goes on where it is.
 void reseed(const RunState& run, const DataParallel& parallel, Draws draws);

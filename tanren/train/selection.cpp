@@ -49,7 +49,7 @@ bool Selection::judge(const Plan& plan, EvaluationReport& report) {
   const auto& stop = plan.early_stop;
   const bool ranks = plan.checkpoint.best > 0;
   const bool may_stop = stop.patience > 0 && report.step >= stop.start;
-  // What is not measured ends it here, before anything has changed.
+  // A value that was not measured is an error here, before anything has changed.
   const double ranked = ranks ? measured(report, plan.best.metric) : 0;
   const double watched = may_stop ? measured(report, plan.early_stop_by.metric) : 0;
   judged_step = report.step;

@@ -91,7 +91,7 @@ TEST_F(Followed, about_images) {
   follow({{"run images.toml --quiet --out out --set evaluate.batch=2",
            "set data.eval.broken = \"skip\"", "run out --quiet --set data.eval.broken=skip"}});
   folder_.file("eval/dog/1.png", make_png(8, 1, 2, 3));
-  // Where evaluations decide: the damaged one was the first, so the mended file may take its place.
+  // Evaluations decide here. The damaged one was the first, so the mended file may take its place.
   const std::string judged =
       "run images.toml --quiet --set evaluate.every=2 --set evaluate.batch=2 --set "
       "checkpoint.best=1 --out ";
@@ -215,7 +215,7 @@ TEST_F(Followed, about_runs_that_go_on) {
       {"eval out --set data.eval.path=five.csv", outputs,
        "eval out --set data.eval.path=mended.csv"},
   });
-  // What decides by evaluations, off.
+  // The keys that let evaluations decide, turned off.
   struct Deciding {
     std::string folder, on, advice, off;
   };

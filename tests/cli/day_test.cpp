@@ -232,7 +232,7 @@ TEST_F(Day, text_that_is_not_utf_8_is_refused_by_line_and_byte) {
   // What it is stays part of the run, and of its whole model.
   expect("run out --quiet --set run.steps=4", 0);
   expect("eval out/model.tanren.safetensors texts.csv --quiet", 0);
-  // What the line advises, a run that has begun takes: here for a file beside it.
+  // A run that has begun takes the advice: here for a file beside it.
   make_texts();
   expect("run texts.toml --quiet --out begun --set run.stop_after=1", 0);
   expect("run begun --quiet --set data.encoding=latin-1", 0);

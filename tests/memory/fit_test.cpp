@@ -316,7 +316,7 @@ TEST_F(FitTest, the_outlook_grows_with_samples_and_tokens_and_names_what_needs_l
   for (const auto& other : outlook.alternatives) {
     EXPECT_LT(other.peak_bytes, fitted.prediction->peak_bytes) << other.what;
   }
-  // Of a block's four products, 12 width² a token, three are computed again, 8 width², and so is its
+  // A block has four products, 12 width² a token. Three are computed again, 8 width², and so is its
   // attention, 2 · 64 tokens · width; a step is three forwards, with the head:
   // 4 · (8 + 2) · 64² / (3 · (4 · (12 + 2) · 64² + 500 · 64)).
   EXPECT_THAT(to_text(outlook), HasSubstr("21 % more multiply-adds"));

@@ -1,4 +1,4 @@
-// What the tests of errors and stops of an own program share: a model in which each leaves a trace, and
+// The tests of errors and stops of an own program share this: a model in which each leaves a trace, and
 // what compares two runs of it.
 #pragma once
 

@@ -6,10 +6,17 @@
 namespace tanren::testing {
 namespace {
 
+// Fails where a batch has a sample from `first` on.
+OwnFactory failing_to_predict(int64_t first) {
+  return before_predict([first](const Batch& batch) {
+    if (has_sample(batch.ids, first)) throw std::runtime_error("it failed");
+  });
+}
+
 TEST(OwnRanks, end_together_where_the_forward_of_one_fails) {
   for (const bool is_exception : {true, false}) {
     OwnProgram program;
-    // Of each eight samples the second rank has the last four.
+    // The second rank has the last four of each eight samples.
     program.factory = before_forward([is_exception](const Batch& batch) {
       if (!has_sample(batch.ids, 20)) return;
       if (is_exception) throw std::runtime_error("it failed");
@@ -47,9 +54,7 @@ TEST(OwnRanks, find_a_due_checkpoint_where_the_evaluation_of_one_fails_on_the_wa
     OwnProgram whole, cut;
     whole.evaluates = cut.evaluates = true;
     ASSERT_EQ(whole.go("run", words), 0) << whole.err;
-    cut.factory = before_predict([](const Batch& batch) {
-      if (has_sample(batch.ids, 20)) throw std::runtime_error("it failed");
-    });
+    cut.factory = failing_to_predict(20);
     EXPECT_EQ(cut.go("run", words), 1) << cut.err;
     TANREN_EXPECT_CONTAINS(cut.err, ", rank 1 of 2: it failed");
     EXPECT_FALSE(contains(cut.err, "last checkpoint")) << "rank 0 knows it: " << cut.err;
@@ -64,10 +69,8 @@ TEST(OwnRanks, find_a_due_checkpoint_where_the_evaluation_of_one_fails_on_the_wa
 TEST(OwnRanks, end_together_where_the_evaluation_of_one_fails_and_the_run_is_saved) {
   OwnProgram program;
   program.evaluates = true;
-  // Of all 24 samples the second rank has the last twelve; its first four are rehearsed.
-  program.factory = before_predict([](const Batch& batch) {
-    if (has_sample(batch.ids, 20)) throw std::runtime_error("it failed");
-  });
+  // The second rank has the last twelve of all 24 samples; its first four are rehearsed.
+  program.factory = failing_to_predict(20);
   EXPECT_EQ(program.go("run", kTwoRanks), 1) << program.err;
   TANREN_EXPECT_CONTAINS(program.err, "[train] evaluation (4 samples");
   TANREN_EXPECT_CONTAINS(program.err, ", rank 1 of 2: it failed");
@@ -75,12 +78,10 @@ TEST(OwnRanks, end_together_where_the_evaluation_of_one_fails_and_the_run_is_sav
   program.factory = own_task;
   EXPECT_EQ(program.go("run", kTwoRanks), 0) << program.err;
   EXPECT_EQ(program.attempts(), 4);
-  // What fails on one rank at once is met before the first step.
+  // An error in the first batch of one rank is met before the first step.
   OwnProgram rehearsed;
   rehearsed.evaluates = true;
-  rehearsed.factory = before_predict([](const Batch& batch) {
-    if (has_sample(batch.ids, 12)) throw std::runtime_error("it failed");
-  });
+  rehearsed.factory = failing_to_predict(12);
   EXPECT_EQ(rehearsed.go("run", kTwoRanks), 1) << rehearsed.err;
   TANREN_EXPECT_CONTAINS(rehearsed.err, ", rank 1 of 2: it failed");
   EXPECT_EQ(rehearsed.attempts(), 0);

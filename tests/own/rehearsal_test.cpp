@@ -7,6 +7,21 @@
 namespace tanren::testing {
 namespace {
 
+using Predict = std::function<Prediction(const Batch&)>;
+
+// The right task with another predict, which may call the right one.
+OwnFactory predicting(
+    const std::function<Prediction(OwnNet&, const Batch&, const Predict&)>& predict) {
+  return [predict](const ModelOptions& options, const DataInfo& info) {
+    auto net = std::make_shared<OwnNet>();
+    Task task = supervised(net, options, info);
+    task.predict = [net, predict, inner = task.predict](const Batch& batch) {
+      return predict(*net, batch, inner);
+    };
+    return task;
+  };
+}
+
 TEST(OwnRehearsal, of_an_evaluation_at_the_start_changes_no_number_of_the_run) {
   OwnProgram plain, evaluated;
   train(plain);
@@ -22,7 +37,7 @@ TEST(OwnRehearsal, shows_what_is_wrong_with_predict_before_the_first_step) {
     int code;
     std::string part;
   };
-  const auto predicting = [](const std::function<void(Prediction&)>& change) {
+  const auto changing = [](const std::function<void(Prediction&)>& change) {
     return [change](Task& task) {
       task.predict = [change, inner = task.predict](const Batch& batch) {
         Prediction prediction = inner(batch);
@@ -38,16 +53,16 @@ TEST(OwnRehearsal, shows_what_is_wrong_with_predict_before_the_first_step) {
          task.predict_rows = [](const Batch&) { return PredictionRows{.rows = 4}; };
        },
        1, "mend the task's predict_rows"},
-      {predicting(
+      {changing(
            [](Prediction& made) { throw std::runtime_error("no idea " + made.terms[0].name); }),
        1,
        "[train] evaluation (4 samples: inputs Float [4, 6], labels Long [4]): no idea "
        "cross_entropy; mend the task's predict"},
-      {predicting([](Prediction& made) { made.outputs = made.outputs.sum(1); }), 1,
+      {changing([](Prediction& made) { made.outputs = made.outputs.sum(1); }), 1,
        "[metrics] outputs [4] do not fit targets [4]"},
-      {predicting([](Prediction& made) { made.terms[0].sum = made.outputs; }), 1,
+      {changing([](Prediction& made) { made.terms[0].sum = made.outputs; }), 1,
        "mend the task's predict"},
-      {predicting([](Prediction& made) { made.terms[0].count_name = "boxes"; }), 2,
+      {changing([](Prediction& made) { made.terms[0].count_name = "boxes"; }), 2,
        "[evaluate] predict's terms are divided by boxes, and the evaluation data count samples"}};
   for (const Case& one : cases) {
     OwnProgram program;
@@ -70,15 +85,10 @@ TEST(OwnRehearsal, shows_what_is_wrong_with_predict_before_the_first_step) {
 TEST(OwnRehearsal, refuses_a_predict_that_sets_a_parameter) {
   OwnProgram program;
   program.evaluates = true;
-  program.factory = [](const ModelOptions& options, const DataInfo& info) {
-    auto net = std::make_shared<OwnNet>();
-    Task task = supervised(net, options, info);
-    task.predict = [net, inner = task.predict](const Batch& batch) {
-      if (!is_dry(batch["inputs"])) net->head->bias.fill_(0.25);
-      return inner(batch);
-    };
-    return task;
-  };
+  program.factory = predicting([](OwnNet& net, const Batch& batch, const Predict& inner) {
+    if (!is_dry(batch["inputs"])) net.head->bias.fill_(0.25);
+    return inner(batch);
+  });
   EXPECT_EQ(program.go("run"), 2);
   TANREN_EXPECT_CONTAINS(program.err, "[evaluate] predict changed parameter head.bias");
   program.expect_one_line();
@@ -88,18 +98,13 @@ TEST(OwnRehearsal, refuses_a_predict_that_sets_a_parameter) {
 TEST(OwnRehearsal, takes_a_predict_that_puts_other_weights_in_and_its_own_back) {
   OwnProgram program;
   program.evaluates = true;
-  program.factory = [](const ModelOptions& options, const DataInfo& info) {
-    auto net = std::make_shared<OwnNet>();
-    Task task = supervised(net, options, info);
-    task.predict = [net, inner = task.predict](const Batch& batch) {
-      const at::Tensor own = net->head->bias.clone();
-      net->head->bias.fill_(0.25);
-      Prediction made = inner(batch);
-      net->head->bias.copy_(own);
-      return made;
-    };
-    return task;
-  };
+  program.factory = predicting([](OwnNet& net, const Batch& batch, const Predict& inner) {
+    const at::Tensor own = net.head->bias.clone();
+    net.head->bias.fill_(0.25);
+    Prediction made = inner(batch);
+    net.head->bias.copy_(own);
+    return made;
+  });
   EXPECT_EQ(program.go("run"), 0) << program.err;
 }
 
@@ -150,17 +155,12 @@ TEST(OwnRehearsal, takes_parameters_that_are_integers) {
 TEST(OwnRehearsal, names_what_the_module_gets_in_its_first_predict) {
   OwnProgram program;
   program.evaluates = true;
-  program.factory = [](const ModelOptions& options, const DataInfo& info) {
-    auto net = std::make_shared<OwnNet>();
-    Task task = supervised(net, options, info);
-    task.predict = [net, inner = task.predict](const Batch& batch) {
-      if (!is_dry(batch["inputs"]) && !net->named_children().contains("late")) {
-        net->register_module("late", torch::nn::Linear(3, 3));
-      }
-      return inner(batch);
-    };
-    return task;
-  };
+  program.factory = predicting([](OwnNet& net, const Batch& batch, const Predict& inner) {
+    if (!is_dry(batch["inputs"]) && !net.named_children().contains("late")) {
+      net.register_module("late", torch::nn::Linear(3, 3));
+    }
+    return inner(batch);
+  });
   EXPECT_EQ(program.go("run"), 2);
   TANREN_EXPECT_CONTAINS(program.err, "[evaluate] the module had no late.weight, late.bias before");
   program.expect_one_line();
@@ -169,15 +169,11 @@ TEST(OwnRehearsal, names_what_the_module_gets_in_its_first_predict) {
 TEST(OwnRehearsal, computes_the_metrics_too) {
   OwnProgram program;
   program.evaluates = true;
-  program.factory = [](const ModelOptions& options, const DataInfo& info) {
-    Task task = own_task(options, info);
-    task.predict = [inner = task.predict](const Batch& batch) {
-      Prediction made = inner(batch);
-      made.terms[0].name = "nll";
-      return made;
-    };
-    return task;
-  };
+  program.factory = predicting([](OwnNet&, const Batch& batch, const Predict& inner) {
+    Prediction made = inner(batch);
+    made.terms[0].name = "nll";
+    return made;
+  });
   EXPECT_EQ(program.go("run", {"--set", "evaluate.metrics=perplexity"}), 2) << program.err;
   TANREN_EXPECT_CONTAINS(program.err, "perplexity needs a term named cross_entropy");
   EXPECT_EQ(program.attempts(), 0);
@@ -187,15 +183,11 @@ TEST(OwnRehearsal, refuses_a_predict_without_terms_where_what_it_measures_decide
   for (const char* decides : {"checkpoint.best=1", "early_stop.patience=2", ""}) {
     OwnProgram program;
     program.evaluates = true;
-    program.factory = [](const ModelOptions& options, const DataInfo& info) {
-      Task task = own_task(options, info);
-      task.predict = [inner = task.predict](const Batch& batch) {
-        Prediction made = inner(batch);
-        made.terms.clear();
-        return made;
-      };
-      return task;
-    };
+    program.factory = predicting([](OwnNet&, const Batch& batch, const Predict& inner) {
+      Prediction made = inner(batch);
+      made.terms.clear();
+      return made;
+    });
     const bool is_decided = *decides != 0;
     const std::vector<std::string> words{"--set", decides, "--set", "evaluate.every=2"};
     EXPECT_EQ(program.go("run", is_decided ? words : std::vector<std::string>()),
@@ -213,16 +205,12 @@ TEST(OwnRehearsal, takes_data_that_name_a_count_only_where_there_is_something_to
   program.spoil_eval = [](Collated& made, const std::vector<int64_t>& indices) {
     if (indices.front() >= 8) made.counts["boxes"] = static_cast<double>(indices.size());
   };
-  program.factory = [](const ModelOptions& options, const DataInfo& info) {
-    Task task = own_task(options, info);
-    task.predict = [inner = task.predict](const Batch& batch) {
-      Prediction made = inner(batch);
-      made.terms[0].count_name = "boxes";
-      made.terms[0].sum = made.terms[0].sum * batch.ids[0].ge(8).to(at::kFloat);
-      return made;
-    };
-    return task;
-  };
+  program.factory = predicting([](OwnNet&, const Batch& batch, const Predict& inner) {
+    Prediction made = inner(batch);
+    made.terms[0].count_name = "boxes";
+    made.terms[0].sum = made.terms[0].sum * batch.ids[0].ge(8).to(at::kFloat);
+    return made;
+  });
   EXPECT_EQ(program.go("run"), 0) << program.err;
 }
 
