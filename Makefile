@@ -37,7 +37,7 @@ test: build/release/build.ninja ## Build everything and run all tests but gpu
 
 interop: build/release/build.ninja ## Round trips with the real Python packages (fetched from PyPI)
 	cmake --build build/release --parallel $(JOBS) --target tanren_cli token_ids
-	scripts/interop build/release
+	tests/interop/run build/release
 
 soak: build/release/build.ninja ## Kill a rank of four 50 times, stop a run 30 times; each time it goes on
 	cmake --build build/release --parallel $(JOBS) --target launched_test stop_test

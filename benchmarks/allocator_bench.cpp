@@ -6,7 +6,7 @@
 #include "tanren/model/couples_samples.h"
 #include "tanren/model/registry.h"
 #include "tanren/plan/planner.h"
-#include "tanren/run/build.h"
+#include "tanren/train/build.h"
 #include "tanren/train/train_step.h"
 #include "benchmarks/paired.h"
 

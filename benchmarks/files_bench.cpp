@@ -2,8 +2,8 @@
 // torch.load(mmap=True) with load_state_dict, in turn (peers/files_torch.py); and what the file adds to
 // the process's memory. TANREN_PEER_PYTHON names a Python with torch and safetensors.
 //   files_bench [megabytes] [pairs] [threads]
-#include "tanren/base/safetensors.h"
 #include "tanren/checkpoint/weights_file.h"
+#include "tanren/formats/safetensors.h"
 #include "benchmarks/paired.h"
 #include "benchmarks/peers/peer_process.h"
 

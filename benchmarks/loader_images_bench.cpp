@@ -2,7 +2,7 @@
 // - JPEG files → 224 × 224 random resized crops, flipped and normalised
 // - 32 × 32 colour images in memory, shuffled
 //   loader_images_bench [FOLDER [workers [pairs]]]
-// FOLDER holds class folders of JPEGs (scripts/make_photo_folders.py --width 500 --height 375); the
+// FOLDER holds class folders of JPEGs (tests/fixtures/make/photo_folders.py --width 500 --height 375); the
 // peer runs where TANREN_PEER_PYTHON names a Python that has torch and torchvision.
 #include "tanren/data/dataset.h"
 #include "tanren/data/loader.h"

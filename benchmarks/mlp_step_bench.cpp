@@ -8,7 +8,7 @@
 #include "tanren/metrics/tensorboard_sink.h"
 #include "tanren/model/registry.h"
 #include "tanren/plan/planner.h"
-#include "tanren/run/build.h"
+#include "tanren/train/build.h"
 #include "tanren/train/memory_now.h"
 #include "tanren/train/train_step.h"
 #include "benchmarks/paired.h"

@@ -4,8 +4,8 @@
 // Run with OMP_WAIT_POLICY=PASSIVE; TANREN_PEER_PYTHON names a Python with torch, transformers and
 // safetensors. A step takes as long as its slower rank.
 //   ranks_peer_bench [fp32|bf16] [pairs] [default|tuned] [accumulation…]     (1 and 4)
-#include "tanren/base/safetensors.h"
 #include "tanren/comm/gloo.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/train/on_ranks.h"
 #include "benchmarks/paired.h"

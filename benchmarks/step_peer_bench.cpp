@@ -4,7 +4,7 @@
 // names a Python with torch, torchvision, transformers and safetensors.
 //   step_peer_bench [bert|gpt2|gpt2_micro|resnet50|all] [bf16|fp32|both] [pairs] [threads] [variant]
 // variant: of the PyTorch side: default, fused (AdamW), channels_last.
-#include "tanren/base/safetensors.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "benchmarks/paired.h"
 #include "benchmarks/peers/peer_process.h"

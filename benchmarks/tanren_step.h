@@ -4,7 +4,7 @@
 
 #include "tanren/model/registry.h"
 #include "tanren/plan/planner.h"
-#include "tanren/run/build.h"
+#include "tanren/train/build.h"
 #include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>

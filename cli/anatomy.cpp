@@ -1,4 +1,4 @@
-#include "tanren/run/anatomy.h"
+#include "tanren/anatomy/anatomy.h"
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "cli/verbs.h"

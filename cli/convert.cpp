@@ -5,10 +5,10 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/folder_weights.h"
 #include "tanren/checkpoint/weights_file.h"
-#include "tanren/data/tokenize_file.h"
+#include "tanren/data/text/tokenize_file.h"
+#include "tanren/interop/python_folder.h"
+#include "tanren/interop/torch_state.h"
 #include "tanren/plan/probe_machine.h"
-#include "tanren/run/python_folder.h"
-#include "tanren/run/torch_state.h"
 #include "cli/verbs.h"
 
 #include <nlohmann/json.hpp>

@@ -1,7 +1,7 @@
 #include "tanren/base/text.h"
 #include "tanren/config/describe.h"
 #include "tanren/plan/probe_machine.h"
-#include "tanren/run/device.h"
+#include "tanren/train/device.h"
 #include "cli/verbs.h"
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,6 @@
 #include "tanren/base/text.h"
-#include "tanren/run/dry_run.h"
+#include "tanren/forecast/model_table.h"
+#include "tanren/run/start_files.h"
 #include "cli/verbs.h"
 
 #include <fmt/format.h>
@@ -107,7 +108,9 @@ std::string table_json(const LayerTable& table) {
 
 int summary(const Arguments& arguments, const Registry& registry) {
   const Named named = read_named(arguments, registry);
-  const LayerTable table = dry_run(named.config, registry, named.began);
+  RunConfig config = named.config;
+  config.model = take_start(named.began, config).model;
+  const LayerTable table = model_table(config, registry);
   if (arguments.json) {
     std::cout << table_json(table) << "\n";
   } else if (!arguments.quiet) {

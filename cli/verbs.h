@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tanren/config/run_config.h"
-#include "tanren/run/registry.h"
+#include "tanren/train/registry.h"
 
 #include <filesystem>
 #include <optional>

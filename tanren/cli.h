@@ -4,7 +4,7 @@
 // neither.
 #pragma once
 
-#include "tanren/run/registry.h"
+#include "tanren/train/registry.h"
 
 namespace tanren::cli {
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "tanren/base/batch.h"
-#include "tanren/base/block.h"
 #include "tanren/base/data_info.h"
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
@@ -13,13 +12,14 @@
 #include "tanren/base/operator_record.h"
 #include "tanren/base/random.h"
 #include "tanren/base/report.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/base/state.h"
 #include "tanren/base/task.h"
 #include "tanren/base/tensor_map.h"
 #include "tanren/base/terms.h"
 #include "tanren/base/text.h"
 #include "tanren/base/verdict.h"
+#include "tanren/blocks/block.h"
+#include "tanren/formats/safetensors.h"
 
 #include "tanren/config/read_config.h"
 #include "tanren/config/run_config.h"
@@ -47,7 +47,6 @@
 #include "tanren/model/supervised.h"
 #include "tanren/ops/dropout.h"
 
-#include "tanren/accumulation/loss_meter.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/stored_state.h"
 #include "tanren/guard/growth_watch.h"
@@ -73,6 +72,7 @@
 #include "tanren/precision/half_convolution.h"
 #include "tanren/precision/loss_scaler.h"
 #include "tanren/precision/measure.h"
+#include "tanren/train/loss_meter.h"
 
 #include "tanren/train/batch_stream.h"
 #include "tanren/train/evaluate.h"
@@ -81,10 +81,10 @@
 #include "tanren/train/train_loop.h"
 #include "tanren/train/train_step.h"
 
-#include "tanren/run/build.h"
-#include "tanren/run/registry.h"
+#include "tanren/interop/whole_model.h"
 #include "tanren/run/run.h"
 #include "tanren/run/run_folder.h"
-#include "tanren/run/whole_model.h"
+#include "tanren/train/build.h"
+#include "tanren/train/registry.h"
 
 #include "tanren/cli.h"

@@ -1,5 +1,5 @@
 // What this machine computes and moves at most, measured: the roof that operators are compared with.
-// A second or less; for run/anatomy.
+// A second or less; for anatomy/anatomy.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,7 @@
 #include "tanren/anatomy/memory_plot.h"
 
-#include "tanren/anatomy/html_parts.h"
-#include "tanren/anatomy/units.h"
+#include "tanren/page/report_page.h"
+#include "tanren/page/units.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

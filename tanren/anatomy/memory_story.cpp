@@ -1,6 +1,6 @@
 #include "tanren/anatomy/memory_story.h"
 
-#include "tanren/base/block_trail.h"
+#include "tanren/blocks/block_trail.h"
 
 #include <algorithm>
 #include <map>

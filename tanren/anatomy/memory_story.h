@@ -1,9 +1,9 @@
 // MemoryStory: what one training step held in memory, moment by moment, and who owned it: the kind and
-// block of each tensor, from a trace (base/memory_trace.h). Pure functions, for run/anatomy.
+// block of each tensor, from a trace (dry/memory_trace.h). Pure functions, for anatomy/anatomy.
 #pragma once
 
 #include "tanren/anatomy/operator_recorder.h"
-#include "tanren/base/memory_trace.h"
+#include "tanren/dry/memory_trace.h"
 
 #include <array>
 #include <cstdint>

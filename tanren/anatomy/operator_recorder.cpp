@@ -1,10 +1,10 @@
 #include "tanren/anatomy/operator_recorder.h"
 
-#include "tanren/base/block_trail.h"
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
-#include "tanren/base/meta_operators.h"
 #include "tanren/base/value_tensors.h"
+#include "tanren/blocks/block_trail.h"
+#include "tanren/dry/meta_operators.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -266,7 +266,7 @@ void OperatorRecorder::Impl::end_node(const at::RecordFunction& fn, const Frame&
 void OperatorRecorder::Impl::end_operator(const at::RecordFunction& fn, Frame& frame) {
   const double seconds = seconds_between(frame.start, now());
   --open_here().counting;
-  // Broken off by an exception, as a recomputed block ends (base/recompute.h): it computed nothing.
+  // Broken off by an exception, as a recomputed block ends (blocks/recompute.h): it computed nothing.
   if (fn.num_outputs() > 0 && fn.outputs().empty()) return;
   const int64_t bytes = bytes_moved(fn, frame);
   const int64_t flops = flops_of(fn, frame);

@@ -1,7 +1,7 @@
 // OperatorRecorder: how long the operators of training steps take, with their FLOPs, bytes, block and
 // pass; heard through torch's RecordFunction. What counts is the outermost operator that is not merely
 // composed of others. One at a time in a process; on the step's thread, autograd's threads inherit it.
-// Used by run/anatomy; nothing is listened to outside of begin_step and end_step.
+// Used by anatomy/anatomy; nothing is listened to outside of begin_step and end_step.
 #pragma once
 
 #include "tanren/anatomy/operator_class.h"

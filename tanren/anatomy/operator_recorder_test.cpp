@@ -1,9 +1,9 @@
 #include "tanren/anatomy/operator_recorder.h"
 
-#include "tanren/base/block.h"
 #include "tanren/base/error.h"
-#include "tanren/base/meta_operators.h"
 #include "tanren/base/operator_record.h"
+#include "tanren/blocks/block.h"
+#include "tanren/dry/meta_operators.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>

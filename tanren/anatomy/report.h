@@ -1,4 +1,4 @@
-// Anatomy: all that `tanren anatomy` found, as data, and its three texts. Filled by run/anatomy; the
+// Anatomy: all that `tanren anatomy` found, as data, and its three texts. Filled by anatomy/anatomy; the
 // writers read it and nothing else. Plain values; not thread-safe.
 #pragma once
 

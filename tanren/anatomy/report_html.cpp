@@ -1,7 +1,7 @@
-#include "tanren/anatomy/html_parts.h"
 #include "tanren/anatomy/memory_plot.h"
 #include "tanren/anatomy/report_tables.h"
-#include "tanren/anatomy/units.h"
+#include "tanren/page/report_page.h"
+#include "tanren/page/units.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,33 +13,6 @@ namespace tanren {
 namespace {
 
 constexpr size_t kOperators = 40, kNodes = 20;
-
-std::string cell(const char* tag, const std::string& text, bool number) {
-  return fmt::format("<{0}{1}>{2}</{0}>", tag, number ? " class=\"n\"" : "", escaped(text));
-}
-
-bool is_number(const Table& table, size_t column) {
-  return column >= table.texts && !(table.remarks && column + 1 == table.head.size());
-}
-
-std::string html_of(const Table& table) {
-  std::string html = "<section><h2>" + escaped(table.title) + "</h2>\n";
-  if (!table.rows.empty()) {
-    html += "<table><thead><tr>";
-    for (size_t i = 0; i < table.head.size(); ++i) {
-      html += cell("th", table.head[i], is_number(table, i));
-    }
-    html += "</tr></thead><tbody>\n";
-    for (const auto& row : table.rows) {
-      html += "<tr>";
-      for (size_t i = 0; i < row.size(); ++i) html += cell("td", row[i], is_number(table, i));
-      html += "</tr>\n";
-    }
-    html += "</tbody></table>\n";
-  }
-  if (!table.note.empty()) html += "<p class=\"note\">" + escaped(table.note) + "</p>\n";
-  return html + "</section>\n";
-}
 
 // Share of time beside share of FLOPs, a pair of bars a class.
 std::string share_bars(const Anatomy& anatomy) {

@@ -1,7 +1,7 @@
 #include "tanren/anatomy/report_tables.h"
 
-#include "tanren/anatomy/units.h"
 #include "tanren/base/text.h"
+#include "tanren/page/units.h"
 
 #include <fmt/format.h>
 

@@ -2,20 +2,12 @@
 #pragma once
 
 #include "tanren/anatomy/report.h"
+#include "tanren/page/table.h"
 
 #include <string>
 #include <vector>
 
 namespace tanren {
-
-struct Table {
-  std::string title;
-  std::vector<std::string> head;
-  std::vector<std::vector<std::string>> rows;
-  size_t texts = 1;      // leading columns that are words, not numbers
-  std::string note;      // below; may be empty
-  bool remarks = false;  // the last column is words too
-};
 
 std::vector<std::string> subject_lines(const Anatomy& anatomy);  // what, how, on which machine
 Table step_table(const Anatomy& anatomy);

@@ -1,7 +1,7 @@
 #include "tanren/anatomy/report.h"
 
-#include "tanren/anatomy/units.h"
 #include "tanren/base/testing.h"
+#include "tanren/page/units.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,5 +1,5 @@
 // OperatorSizes: how large the largest operators of a forward are, which says how many threads they
-// can keep busy. A dry run measures it (base/dry_scope.h); plan/useful_threads.h reads it. Torch-free.
+// can keep busy. A dry run measures it (dry/dry_scope.h); plan/useful_threads.h reads it. Torch-free.
 #pragma once
 
 #include <cstdint>

@@ -19,6 +19,12 @@ std::string to_text(double value) {
 
 std::string to_text(int64_t value) { return std::to_string(value); }
 
+std::string fixed_text(double value, int digits) {
+  std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, "%.*f", digits, value)), ' ');
+  std::snprintf(text.data(), text.size() + 1, "%.*f", digits, value);
+  return text;
+}
+
 std::string bytes_text(double bytes) {
   const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   int unit = 0;

@@ -11,6 +11,8 @@ namespace tanren {
 // Shortest decimal that reads back as the same double ("0.001", "1e-08", "3").
 std::string to_text(double value);
 std::string to_text(int64_t value);
+// With so many digits behind the point: "3.14".
+std::string fixed_text(double value, int digits);
 // "1.5 GiB", "812 KiB"
 std::string bytes_text(double bytes);
 inline std::string size_text(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }

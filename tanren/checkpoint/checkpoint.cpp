@@ -2,12 +2,12 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/manifest.h"
 #include "tanren/checkpoint/step_folders.h"
 #include "tanren/checkpoint/values_json.h"
 #include "tanren/comm/exchange.h"
+#include "tanren/formats/safetensors.h"
 
 #include <fmt/format.h>
 

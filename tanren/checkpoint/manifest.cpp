@@ -18,7 +18,6 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr const char* kMarker = "COMPLETE";
 constexpr const char* kManifest = "manifest.json";
 constexpr int kFormat = 1;
 constexpr size_t kChunk = size_t{1} << 20;

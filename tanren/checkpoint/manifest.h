@@ -9,6 +9,9 @@
 
 namespace tanren {
 
+// The marker: the file that is written last of a save.
+inline constexpr const char* kMarker = "COMPLETE";
+
 // Lists every file now in `folder` in manifest.json, then writes the marker COMPLETE.
 void write_manifest(const std::filesystem::path& folder);
 // True if the marker is there, whatever the state of the rest.

@@ -1,10 +1,10 @@
 // Whole modules as people leave them: torch.save(model) of classes that are not here, archives of
 // TorchScript and of C++ torch::save. Their tensors come out under the names of the state_dict.
-#include "tanren/checkpoint/pt_file.h"
+#include "tanren/formats/pt_file.h"
 
-#include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
 #include "tanren/checkpoint/weights_file.h"
+#include "tanren/formats/safetensors.h"
 
 #include <ATen/ATen.h>
 #include <torch/serialize/output-archive.h>

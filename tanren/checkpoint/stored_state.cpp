@@ -1,12 +1,12 @@
 #include "tanren/checkpoint/stored_state.h"
 
-#include "tanren/base/eight_bit.h"
 #include "tanren/base/error.h"
-#include "tanren/base/memory_order.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/checkpoint/stored_moment.h"
 #include "tanren/checkpoint/values_json.h"
 #include "tanren/config/run_config.h"
+#include "tanren/formats/safetensors.h"
+#include "tanren/ops/eight_bit.h"
+#include "tanren/ops/memory_order.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

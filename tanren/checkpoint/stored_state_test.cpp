@@ -1,11 +1,11 @@
 #include "tanren/checkpoint/stored_state.h"
 
-#include "tanren/base/eight_bit.h"
 #include "tanren/base/error.h"
-#include "tanren/base/memory_order.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
 #include "tanren/checkpoint/stored_moment.h"
+#include "tanren/formats/safetensors.h"
+#include "tanren/ops/eight_bit.h"
+#include "tanren/ops/memory_order.h"
 
 #include <ATen/ATen.h>
 

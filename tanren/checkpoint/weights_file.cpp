@@ -3,11 +3,12 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/one_line.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/folder_weights.h"
-#include "tanren/checkpoint/pt_file.h"
+#include "tanren/checkpoint/manifest.h"
 #include "tanren/checkpoint/step_folders.h"
+#include "tanren/formats/pt_file.h"
+#include "tanren/formats/safetensors.h"
 
 #include <nlohmann/json.hpp>
 
@@ -25,8 +26,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kZipMagic("PK\x03\x04", 4);
-constexpr const char* kMarker = "COMPLETE";  // what is written last of a save
-constexpr size_t kLongestName = 255;         // of a file, on Linux
+constexpr size_t kLongestName = 255;  // of a file, on Linux
 
 bool begins_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;

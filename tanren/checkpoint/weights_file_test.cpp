@@ -2,10 +2,10 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/folder_weights.h"
+#include "tanren/formats/safetensors.h"
 
 #include <ATen/ATen.h>
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tanren/comm/communicator.h"
-#include "tanren/comm/control.h"
+#include "tanren/comm/control/control.h"
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 

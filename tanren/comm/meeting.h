@@ -3,7 +3,7 @@
 // and NCCL.
 #pragma once
 
-#include "tanren/comm/control.h"
+#include "tanren/comm/control/control.h"
 #include "tanren/comm/world.h"
 
 #include <torch/csrc/distributed/c10d/Store.hpp>

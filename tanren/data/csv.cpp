@@ -5,8 +5,8 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/data/dataset.h"
-#include "tanren/data/encoding.h"
 #include "tanren/data/only_classes.h"
+#include "tanren/data/text/encoding.h"
 
 #include <algorithm>
 #include <charconv>

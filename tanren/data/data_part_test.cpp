@@ -1,9 +1,9 @@
 #include "tanren/data/data_part.h"
 
-#include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
 #include "tanren/data/dataset.h"
-#include "tanren/data/image_test_util.h"
+#include "tanren/data/image/image_test_util.h"
+#include "tanren/formats/safetensors.h"
 
 #include <ATen/ATen.h>
 

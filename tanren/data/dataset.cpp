@@ -1,7 +1,7 @@
 #include "tanren/data/dataset.h"
 
 #include "tanren/base/error.h"
-#include "tanren/data/token_fields.h"
+#include "tanren/data/text/token_fields.h"
 
 #include <algorithm>
 #include <cstring>

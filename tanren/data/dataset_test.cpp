@@ -1,8 +1,8 @@
 #include "tanren/data/dataset.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
+#include "tanren/formats/safetensors.h"
 
 #include <numeric>
 

@@ -6,7 +6,7 @@
 #include "tanren/base/random.h"
 #include "tanren/base/text.h"
 #include "tanren/data/dataset.h"
-#include "tanren/data/token_fields.h"
+#include "tanren/data/text/token_fields.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,9 +1,9 @@
 // tensors: a safetensors file whose tensors share dim 0; their names become batch fields.
 #include "tanren/base/error.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/data/dataset.h"
 #include "tanren/data/only_classes.h"
-#include "tanren/data/token_fields.h"
+#include "tanren/data/text/token_fields.h"
+#include "tanren/formats/safetensors.h"
 
 #include <algorithm>
 #include <cmath>

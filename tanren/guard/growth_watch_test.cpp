@@ -1,7 +1,7 @@
 #include "tanren/guard/growth_watch.h"
 
-#include "tanren/base/block.h"
 #include "tanren/base/log.h"
+#include "tanren/blocks/block.h"
 #include "tanren/guard/births.h"
 
 #include <ATen/ATen.h>

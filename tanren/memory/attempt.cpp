@@ -1,9 +1,9 @@
 #include "tanren/memory/attempt.h"
 
-#include "tanren/base/block_trail.h"
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/text.h"
+#include "tanren/blocks/block_trail.h"
 #include "tanren/memory/gauge.h"
 
 #include <torch/csrc/autograd/function.h>

@@ -1,6 +1,6 @@
 #include "tanren/memory/attempt.h"
 
-#include "tanren/base/block.h"
+#include "tanren/blocks/block.h"
 #include "tanren/memory/cpu_allocator.h"
 
 #include <ATen/ATen.h>

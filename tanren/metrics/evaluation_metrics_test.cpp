@@ -2,7 +2,7 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
-#include "tanren/base/safetensors.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/metrics/score_rows.h"
 
 #include <gtest/gtest.h>

@@ -2,8 +2,8 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/model/gpt2.h"
 #include "tanren/model/lstm.h"
 

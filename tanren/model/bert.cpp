@@ -1,7 +1,7 @@
 #include "tanren/model/bert.h"
 
-#include "tanren/base/block.h"
 #include "tanren/base/error.h"
+#include "tanren/blocks/block.h"
 #include "tanren/model/init.h"
 #include "tanren/model/supervised.h"
 #include "tanren/ops/dropout.h"

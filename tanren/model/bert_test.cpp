@@ -1,10 +1,10 @@
 #include "tanren/model/bert.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/meta_scope.h"
 #include "tanren/base/random.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
+#include "tanren/dry/meta_scope.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/model/registry.h"
 
 #include <ATen/ATen.h>

@@ -1,8 +1,8 @@
 // bf16 against transformers: no further from the nearer of its two ways to compute attention (eager,
-// sdpa) than these are from each other (scripts/make_bf16_fixture.py).
+// sdpa) than these are from each other (tests/fixtures/make/bf16_fixture.py).
 #include "tanren/base/error.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/model/registry.h"
 
 #include <ATen/ATen.h>

@@ -1,7 +1,7 @@
 #include "tanren/model/convnet.h"
 
-#include "tanren/base/block.h"
 #include "tanren/base/error.h"
+#include "tanren/blocks/block.h"
 #include "tanren/ops/dropout.h"
 
 #include <ATen/ATen.h>

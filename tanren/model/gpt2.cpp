@@ -1,8 +1,8 @@
 #include "tanren/model/gpt2.h"
 
-#include "tanren/base/block.h"
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/blocks/block.h"
 #include "tanren/model/generate.h"
 #include "tanren/model/losses.h"
 #include "tanren/model/supervised.h"

@@ -2,9 +2,9 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
-#include "tanren/base/trace_scope.h"
+#include "tanren/dry/trace_scope.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/model/generate.h"
 #include "tanren/model/registry.h"
 

@@ -2,7 +2,7 @@
 // tensors in, indices of modules out; knows nothing of shapes and counts. Used by layer_table only.
 #pragma once
 
-#include "tanren/base/meta_scope.h"
+#include "tanren/dry/meta_scope.h"
 
 #include <torch/nn/module.h>
 

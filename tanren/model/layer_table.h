@@ -1,13 +1,13 @@
 // The modules of a model with what each computes: shapes, parameters, multiply-adds, activations.
-// Found by a dry run (base/meta_scope.h): no weight is allocated, so any size takes no time.
-// Not thread-safe, one at a time. Called by run/dry_run for `tanren summary`.
+// Found by a dry run (dry/meta_scope.h): no weight is allocated, so any size takes no time.
+// Not thread-safe, one at a time. Called by forecast/model_table for `tanren summary`.
 //
 // Note [Who owns an operator]
 // libtorch's C++ modules have no hooks, so operators are matched with modules afterwards. An
 // operator that takes a parameter or buffer belongs to the module that registered it. Any other
 // belongs to a module without parameters of its kind (relu to a ReLU) where one stands between its
 // neighbours; else to the innermost module that holds the owners before and after it, but not
-// outside of the block (base/block.h) that it runs in.
+// outside of the block (blocks/block.h) that it runs in.
 #pragma once
 
 #include "tanren/base/task.h"

@@ -1,10 +1,10 @@
 // Expected parameters, multiply-adds and activations are of the same networks in Python: torchinfo
-// 1.8.0, torchsummary 1.5.1 and torch 2.11's FlopCounterMode, by scripts/summary-oracle.
+// 1.8.0, torchsummary 1.5.1 and torch 2.11's FlopCounterMode, by tests/fixtures/make/summary-oracle.
 #include "tanren/model/layer_table.h"
 
-#include "tanren/base/block.h"
-#include "tanren/base/meta_scope.h"
 #include "tanren/base/testing.h"
+#include "tanren/blocks/block.h"
+#include "tanren/dry/meta_scope.h"
 #include "tanren/model/registry.h"
 #include "tanren/model/supervised.h"
 

@@ -1,7 +1,7 @@
 #include "tanren/model/layers.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/safetensors.h"
+#include "tanren/formats/safetensors.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>

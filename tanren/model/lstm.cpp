@@ -1,7 +1,7 @@
 #include "tanren/model/lstm.h"
 
-#include "tanren/base/block.h"
 #include "tanren/base/error.h"
+#include "tanren/blocks/block.h"
 #include "tanren/model/generate.h"
 #include "tanren/model/supervised.h"
 #include "tanren/ops/dropout.h"

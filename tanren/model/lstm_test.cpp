@@ -2,8 +2,8 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/model/registry.h"
 
 #include <ATen/ATen.h>

@@ -1,9 +1,9 @@
 #include "tanren/model/supervised.h"
 
-#include "tanren/base/block.h"
 #include "tanren/base/error.h"
 #include "tanren/base/metric_names.h"
 #include "tanren/base/names.h"
+#include "tanren/blocks/block.h"
 #include "tanren/model/layers.h"
 #include "tanren/model/losses.h"
 

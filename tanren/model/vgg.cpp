@@ -1,6 +1,6 @@
 #include "tanren/model/vgg.h"
 
-#include "tanren/base/block.h"
+#include "tanren/blocks/block.h"
 #include "tanren/model/image_input.h"
 #include "tanren/model/init.h"
 #include "tanren/model/supervised.h"

@@ -1,6 +1,6 @@
-#include "tanren/base/block.h"
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
+#include "tanren/blocks/block.h"
 #include "tanren/model/convnet.h"
 #include "tanren/model/couples_samples.h"
 #include "tanren/model/mlp.h"

@@ -1,8 +1,8 @@
 #include "tanren/ops/batch_norm.h"
 
-#include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/base/operator_record.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/ops/batch_norm_kernel.h"
 #include "tanren/ops/synchronised_norm.h"
 

@@ -1,7 +1,7 @@
 #include "tanren/ops/batch_norm_kernel.h"
 
-#include "tanren/base/parallel_for.h"
 #include "tanren/ops/bfloat_bits.h"
+#include "tanren/ops/parallel_for.h"
 
 #include <algorithm>
 #include <vector>

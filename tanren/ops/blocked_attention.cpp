@@ -1,14 +1,14 @@
 #include "tanren/ops/blocked_attention.h"
 
-#include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/base/operator_record.h"
-#include "tanren/base/parallel_for.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/ops/attention_bf16.h"
 #include "tanren/ops/attention_kernel.h"
 #include "tanren/ops/block_gemm.h"
 #include "tanren/ops/draw.h"
 #include "tanren/ops/dropout.h"
+#include "tanren/ops/parallel_for.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>

@@ -1,9 +1,9 @@
 #include "tanren/ops/convolution.h"
 
-#include "tanren/base/dry_scope.h"
 #include "tanren/base/operator_record.h"
-#include "tanren/base/parallel_for.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/ops/image_columns.h"
+#include "tanren/ops/parallel_for.h"
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>

@@ -1,8 +1,8 @@
 #include "tanren/ops/cross_entropy.h"
 
-#include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/base/operator_record.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/ops/cross_entropy_kernel.h"
 
 #include <ATen/ATen.h>

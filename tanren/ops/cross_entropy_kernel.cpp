@@ -1,6 +1,6 @@
 #include "tanren/ops/cross_entropy_kernel.h"
 
-#include "tanren/base/parallel_for.h"
+#include "tanren/ops/parallel_for.h"
 #include "tanren/ops/rows.h"
 
 #include <algorithm>

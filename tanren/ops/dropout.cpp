@@ -1,9 +1,9 @@
 #include "tanren/ops/dropout.h"
 
-#include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/base/operator_record.h"
-#include "tanren/base/recompute.h"
+#include "tanren/blocks/recompute.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/ops/draw.h"
 
 #include <ATen/ATen.h>

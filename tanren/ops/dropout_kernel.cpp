@@ -1,6 +1,6 @@
 #include "tanren/ops/dropout_kernel.h"
 
-#include "tanren/base/parallel_for.h"
+#include "tanren/ops/parallel_for.h"
 #include "tanren/ops/philox_group.h"
 
 #include <c10/util/BFloat16.h>

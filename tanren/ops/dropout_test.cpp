@@ -2,7 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
-#include "tanren/base/recompute.h"
+#include "tanren/blocks/recompute.h"
 #include "tanren/ops/philox_group.h"
 
 #include <ATen/ATen.h>

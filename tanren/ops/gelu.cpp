@@ -1,8 +1,8 @@
 #include "tanren/ops/gelu.h"
 
-#include "tanren/base/dry_scope.h"
 #include "tanren/base/operator_record.h"
-#include "tanren/base/parallel_for.h"
+#include "tanren/dry/dry_scope.h"
+#include "tanren/ops/parallel_for.h"
 #include "tanren/ops/rows.h"
 
 #include <ATen/ATen.h>

@@ -1,9 +1,9 @@
 #include "tanren/ops/linear_cross_entropy.h"
 
-#include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/operator_record.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/ops/cross_entropy.h"
 #include "tanren/ops/cross_entropy_kernel.h"
 

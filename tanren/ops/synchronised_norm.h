@@ -5,7 +5,7 @@
 // Thread-safe.
 #pragma once
 
-#include "tanren/base/across_ranks.h"
+#include "tanren/blocks/across_ranks.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

@@ -16,7 +16,7 @@ const std::vector<std::string> kParameters = {"linear.weight", "linear.bias", "n
                                               "norm.bias"};
 const std::vector<std::string> kBuffers = {"norm.running_mean", "norm.running_var"};
 
-// The tensors of scripts/make_average_fixtures.py.
+// The tensors of tests/fixtures/make/average_fixtures.py.
 struct Weights {
   std::vector<NamedParameter> parameters, buffers;
 

@@ -4,7 +4,7 @@
 // Called between unscaling and the optimizer, by train_step and own loops.
 #pragma once
 
-#include "tanren/base/global_norm.h"
+#include "tanren/ops/global_norm.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/TensorBody.h>

@@ -1,5 +1,5 @@
 #include "tanren/optimizer/element_kernels.h"
-#include "tanren/base/parallel_for.h"
+#include "tanren/ops/parallel_for.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 // optimizer alone.
 #pragma once
 
-#include "tanren/base/dry_scope.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/optimizer/element_kernels.h"
 #include "tanren/optimizer/group.h"
 

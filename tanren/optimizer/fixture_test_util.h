@@ -2,7 +2,7 @@
 // Included by tests only.
 #pragma once
 
-#include "tanren/base/safetensors.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/optimizer/optimizer.h"
 
 #include <ATen/ATen.h>
@@ -25,7 +25,7 @@ inline const TensorMap& fixture(const std::string& name) {
   return place->second;
 }
 
-// The parameters of scripts/make_fixtures.py with their initial values.
+// The parameters of tests/fixtures/make/fixtures.py with their initial values.
 inline std::vector<NamedParameter> fixture_parameters(at::ScalarType dtype = at::kFloat) {
   std::vector<NamedParameter> parameters;
   for (const char* name : {"linear.weight", "linear.bias", "conv.weight", "norm.weight"}) {

@@ -22,7 +22,7 @@ struct KindCase {
   double tolerance = 1e-6;
 };
 
-// The C++ side of the cases in scripts/make_optimizer_fixtures.py.
+// The C++ side of the cases in tests/fixtures/make/optimizer_fixtures.py.
 std::vector<KindCase> kind_cases() {
   using O = OptimizerOptions;
   std::vector<KindCase> cases;

@@ -18,7 +18,7 @@ struct Case {
   double max_norm = 0;
 };
 
-// The C++ side of the cases in scripts/make_fixtures.py.
+// The C++ side of the cases in tests/fixtures/make/fixtures.py.
 std::vector<Case> cases() {
   const auto sgd = [](double weight_decay, double momentum, double dampening, bool nesterov) {
     OptimizerOptions options{.kind = "sgd", .weight_decay = weight_decay};

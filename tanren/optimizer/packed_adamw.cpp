@@ -1,9 +1,9 @@
 #include "tanren/optimizer/packed_adamw.h"
 
-#include "tanren/base/dry_scope.h"
-#include "tanren/base/eight_bit.h"
-#include "tanren/base/memory_order.h"
 #include "tanren/base/names.h"
+#include "tanren/dry/dry_scope.h"
+#include "tanren/ops/eight_bit.h"
+#include "tanren/ops/memory_order.h"
 #include "tanren/optimizer/adamw.h"
 #include "tanren/optimizer/packed_kernels.h"
 

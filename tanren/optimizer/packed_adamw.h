@@ -13,7 +13,7 @@ namespace tanren {
 
 // Moments are `<name>.exp_avg` and `.exp_avg_sq` in bf16, or their `_codes` (uint8), with the parameter's
 // shape and strides, and `_scales` (fp32, one per 256 elements as they lie in memory); where that is not
-// the shape's order, the value `<name>.order` says which (base/memory_order.h). load() also takes moments
+// the shape's order, the value `<name>.order` says which (ops/memory_order.h). load() also takes moments
 // in fp32, and blocks of another order, and packs them anew.
 std::unique_ptr<Optimizer> make_packed_adamw(const OptimizerOptions& options,
                                              const std::vector<NamedParameter>& parameters,

@@ -1,7 +1,7 @@
 #include "tanren/optimizer/packed_adamw.h"
 
-#include "tanren/base/eight_bit.h"
 #include "tanren/base/error.h"
+#include "tanren/ops/eight_bit.h"
 
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>

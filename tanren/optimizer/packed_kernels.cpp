@@ -1,7 +1,7 @@
 #include "tanren/optimizer/packed_kernels.h"
 
-#include "tanren/base/eight_bit.h"
-#include "tanren/base/parallel_for.h"
+#include "tanren/ops/eight_bit.h"
+#include "tanren/ops/parallel_for.h"
 
 #include <algorithm>
 #include <array>

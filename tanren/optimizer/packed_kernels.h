@@ -1,4 +1,4 @@
-// Adam's two moments in one or two bytes an element. 8-bit: blocks of 256 elements (base/eight_bit.h).
+// Adam's two moments in one or two bytes an element. 8-bit: blocks of 256 elements (ops/eight_bit.h).
 // bf16: rounded up or down at random, by a hash of update and element, so that a small change of a large
 // average is not lost for good. One pass over memory, in its order, on the CPU; the other devices go by
 // foreach-like operations (packed_adamw).

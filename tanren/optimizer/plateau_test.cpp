@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kPlateauPeak = 0.3;
 
-// The C++ side of the cases in scripts/make_optimizer_fixtures.py.
+// The C++ side of the cases in tests/fixtures/make/optimizer_fixtures.py.
 std::vector<std::pair<std::string, ScheduleOptions>> plateau_cases() {
   ScheduleOptions least{.kind = "reduce_on_plateau"};
   least.mode = "min";

@@ -42,7 +42,7 @@ struct ScheduleCase {
   ScheduleOptions options;
 };
 
-// The C++ side of the cases in scripts/make_optimizer_fixtures.py.
+// The C++ side of the cases in tests/fixtures/make/optimizer_fixtures.py.
 std::vector<ScheduleCase> schedule_cases() {
   using O = ScheduleOptions;
   std::vector<ScheduleCase> cases;

@@ -1,8 +1,8 @@
 // Batch norm over ranks is batch norm of all samples at once: torch's by whatever module, and ours.
-#include "tanren/base/across_ranks.h"
-#include "tanren/base/block.h"
 #include "tanren/base/error.h"
-#include "tanren/base/recompute.h"
+#include "tanren/blocks/across_ranks.h"
+#include "tanren/blocks/block.h"
+#include "tanren/blocks/recompute.h"
 #include "tanren/comm/on_ranks_test_util.h"
 #include "tanren/ops/batch_norm.h"
 #include "tanren/ops/synchronised_norm.h"

@@ -4,8 +4,8 @@
 // the step.
 #pragma once
 
-#include "tanren/base/across_ranks.h"
 #include "tanren/base/tensor_map.h"
+#include "tanren/blocks/across_ranks.h"
 #include "tanren/comm/communicator.h"
 #include "tanren/parallel/reducer.h"
 #include "tanren/plan/plan.h"

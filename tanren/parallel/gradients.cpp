@@ -1,8 +1,8 @@
 #include "tanren/parallel/gradients.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/global_norm.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/ops/global_norm.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

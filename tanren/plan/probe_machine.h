@@ -1,4 +1,4 @@
-// What this machine offers, read from the kernel; accelerators are added by run/device.h.
+// What this machine offers, read from the kernel; accelerators are added by train/device.h.
 #pragma once
 
 #include "tanren/plan/plan.h"

@@ -1,5 +1,5 @@
 // How many threads the operators of a model can keep busy: a thread more than that waits at the end
-// of every operator, which costs the step more than it saves. Pure functions of sizes. Called by run/fit_memory, which has
+// of every operator, which costs the step more than it saves. Pure functions of sizes. Called by forecast/fit_memory, which has
 // the sizes from its dry run.
 #pragma once
 

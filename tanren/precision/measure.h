@@ -10,7 +10,7 @@ namespace tanren {
 
 // 0-dim tensors in the gradients' dtype, the norm at least in fp32. `norm` is non-finite if any
 // gradient is; it may also be infinite because the sum of squares overflowed, which exact_norm()
-// (base/global_norm.h) settles.
+// (ops/global_norm.h) settles.
 struct Measured {
   at::Tensor norm;            // 2-norm over all gradients
   at::Tensor flush_share;     // undefined unless asked for

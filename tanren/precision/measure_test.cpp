@@ -1,6 +1,6 @@
 #include "tanren/precision/measure.h"
 
-#include "tanren/base/global_norm.h"
+#include "tanren/ops/global_norm.h"
 
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>

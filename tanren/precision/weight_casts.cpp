@@ -13,7 +13,7 @@ namespace tanren {
 
 namespace {
 
-// Above autocast and autograd, and no backend's; a dry run takes another one (base/dry_scope.cpp).
+// Above autocast and autograd, and no backend's; a dry run takes another one (dry/dry_scope.cpp).
 constexpr auto kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 // What autocast keeps in its cache, by its own rule.

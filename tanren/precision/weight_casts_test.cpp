@@ -1,6 +1,6 @@
 #include "tanren/precision/weight_casts.h"
 
-#include "tanren/base/trace_scope.h"
+#include "tanren/dry/trace_scope.h"
 #include "tanren/precision/autocast_scope.h"
 
 #include <ATen/ATen.h>

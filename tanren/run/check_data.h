@@ -5,7 +5,7 @@
 
 #include "tanren/config/run_config.h"
 #include "tanren/plan/plan.h"
-#include "tanren/run/build.h"
+#include "tanren/train/build.h"
 
 #include <optional>
 

@@ -7,7 +7,7 @@
 #include "tanren/data/collated.h"
 #include "tanren/plan/planner.h"
 #include "tanren/plan/probe_machine.h"
-#include "tanren/run/device.h"
+#include "tanren/train/device.h"
 
 #include <chrono>
 

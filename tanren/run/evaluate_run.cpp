@@ -1,11 +1,11 @@
 #include "tanren/base/error.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/interop/whole_model.h"
 #include "tanren/run/connect.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/run.h"
 #include "tanren/run/sample.h"
 #include "tanren/run/short_waits.h"
-#include "tanren/run/whole_model.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 

@@ -1,9 +1,9 @@
 #include "tanren/run/prepare.h"
 
-#include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
 #include "tanren/base/machine_memory.h"
 #include "tanren/base/text.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/optimizer/schedule.h"
@@ -11,8 +11,8 @@
 #include "tanren/plan/probe_machine.h"
 #include "tanren/run/check_data.h"
 #include "tanren/run/connect.h"
-#include "tanren/run/device.h"
 #include "tanren/run/start_files.h"
+#include "tanren/train/device.h"
 
 #include <algorithm>
 #include <functional>

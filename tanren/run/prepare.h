@@ -1,10 +1,10 @@
 // What comes before the loop of a run, shared by all verbs that make a plan. Internal to run/.
 #pragma once
 
-#include "tanren/run/build.h"
-#include "tanren/run/fit_memory.h"
-#include "tanren/run/registry.h"
-#include "tanren/run/torch_state.h"
+#include "tanren/forecast/fit_memory.h"
+#include "tanren/interop/torch_state.h"
+#include "tanren/train/build.h"
+#include "tanren/train/registry.h"
 
 #include <filesystem>
 #include <optional>

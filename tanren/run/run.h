@@ -4,11 +4,11 @@
 
 #include "tanren/base/report.h"
 #include "tanren/config/run_config.h"
+#include "tanren/forecast/memory_outlook.h"
+#include "tanren/interop/export.h"
 #include "tanren/metrics/summary.h"
 #include "tanren/plan/plan.h"
-#include "tanren/run/export.h"
-#include "tanren/run/memory_outlook.h"
-#include "tanren/run/registry.h"
+#include "tanren/train/registry.h"
 #include "tanren/train/train_loop.h"
 
 #include <atomic>

@@ -2,7 +2,7 @@
 
 #include "tanren/base/file.h"
 #include "tanren/config/filled_keys.h"
-#include "tanren/data/tokenizer.h"
+#include "tanren/data/text/tokenizer.h"
 
 #include <string>
 #include <vector>

@@ -5,7 +5,7 @@
 
 #include "tanren/base/data_info.h"
 #include "tanren/config/run_config.h"
-#include "tanren/run/pretrained.h"
+#include "tanren/interop/pretrained.h"
 
 #include <filesystem>
 

@@ -1,8 +1,8 @@
 #include "tanren/train/estimate_statistics.h"
 
-#include "tanren/base/across_ranks.h"
-#include "tanren/base/block_trail.h"
 #include "tanren/base/random.h"
+#include "tanren/blocks/across_ranks.h"
+#include "tanren/blocks/block_trail.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/data/loader.h"
 #include "tanren/model/layers.h"

@@ -1,11 +1,11 @@
 #include "tanren/train/evaluate.h"
 
-#include "tanren/base/block_trail.h"
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/random.h"
+#include "tanren/blocks/block_trail.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/data/eval_pass.h"
 #include "tanren/memory/attempt.h"

@@ -1,9 +1,9 @@
 #include "tanren/train/freezing.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/meta_scope.h"
 #include "tanren/base/random.h"
 #include "tanren/base/testing.h"
+#include "tanren/dry/meta_scope.h"
 #include "tanren/model/layer_table.h"
 #include "tanren/model/registry.h"
 

@@ -3,8 +3,8 @@
 // grown by exactly its share of every sample of the piece, once. Called by train_step.
 #pragma once
 
-#include "tanren/accumulation/loss_meter.h"
 #include "tanren/data/loader.h"
+#include "tanren/train/loss_meter.h"
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"
 

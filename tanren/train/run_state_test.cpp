@@ -1,10 +1,10 @@
 #include "tanren/train/run_state.h"
 
-#include "tanren/base/eight_bit.h"
 #include "tanren/base/error.h"
-#include "tanren/base/memory_order.h"
 #include "tanren/base/testing.h"
 #include "tanren/model/registry.h"
+#include "tanren/ops/eight_bit.h"
+#include "tanren/ops/memory_order.h"
 #include "tanren/train/finite_weights.h"
 #include "tanren/train/sharded_state.h"
 

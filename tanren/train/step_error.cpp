@@ -1,8 +1,8 @@
 #include "tanren/train/step_error.h"
 
-#include "tanren/base/block_trail.h"
 #include "tanren/base/error_line.h"
 #include "tanren/base/text.h"
+#include "tanren/blocks/block_trail.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>

@@ -1,6 +1,5 @@
 #include "tanren/train/train_step.h"
 
-#include "tanren/accumulation/loss_meter.h"
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/comm/exchange.h"
@@ -11,6 +10,7 @@
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/check_terms.h"
 #include "tanren/train/freezing.h"
+#include "tanren/train/loss_meter.h"
 #include "tanren/train/microstep.h"
 #include "tanren/train/on_ranks.h"
 #include "tanren/train/undo.h"

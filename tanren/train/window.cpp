@@ -2,9 +2,9 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
-#include "tanren/base/global_norm.h"
 #include "tanren/base/names.h"
 #include "tanren/comm/exchange.h"
+#include "tanren/ops/global_norm.h"
 #include "tanren/precision/measure.h"
 #include "tanren/train/check_terms.h"
 

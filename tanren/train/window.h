@@ -4,9 +4,9 @@
 // how many samples each had. Invariant: the one device read of a step. Called by train_step after the reducer.
 #pragma once
 
-#include "tanren/accumulation/loss_meter.h"
 #include "tanren/base/batch.h"
 #include "tanren/base/report.h"
+#include "tanren/train/loss_meter.h"
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"
 

@@ -1,7 +1,7 @@
 // The models of transformers and torch, trained by our loop from the same weights: 20 steps of AdamW
 // lose as much there as here, the split cannot change a run, and padding stays out of it.
-#include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
+#include "tanren/formats/safetensors.h"
 #include "tests/support/tiny_run.h"
 
 #include <ATen/core/grad_mode.h>

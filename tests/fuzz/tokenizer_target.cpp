@@ -1,4 +1,4 @@
-#include "tanren/data/tokenizer.h"
+#include "tanren/data/text/tokenizer.h"
 #include "tests/fuzz/targets.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-#include "tanren/base/safetensors.h"
-#include "tanren/checkpoint/pickle.h"
 #include "tanren/checkpoint/weights_file.h"
-#include "tanren/checkpoint/zip_file.h"
-#include "tanren/checkpoint/zip_test_util.h"
+#include "tanren/formats/pickle.h"
+#include "tanren/formats/safetensors.h"
+#include "tanren/formats/zip_file.h"
+#include "tanren/formats/zip_test_util.h"
 #include "tests/fuzz/targets.h"
 
 #include <ATen/ATen.h>

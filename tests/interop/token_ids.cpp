@@ -1,8 +1,8 @@
-// The ids that a tokenizer's files make of texts, for scripts/interop_tokenizers.py: reads lines of JSON,
+// The ids that a tokenizer's files make of texts, for tests/interop/check_tokenizers.py: reads lines of JSON,
 // {"text": …} or {"text": …, "pair": …, "room": …}, and writes {"ids": […], "types": […]} for each.
 //   token_ids TOKENIZER < texts.jsonl
 #include "tanren/base/error.h"
-#include "tanren/data/tokenizer.h"
+#include "tanren/data/text/tokenizer.h"
 
 #include <nlohmann/json.hpp>
 

@@ -2,9 +2,9 @@
 // device (label gpu); without one every test is skipped.
 #include "tests/support/tiny_run.h"
 
+#include "tanren/forecast/predict.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/monitor/nvml.h"
-#include "tanren/run/predict.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 // that changes no metric, and any of its allocations may fail.
 #include "tests/support/tiny_run.h"
 
+#include "tanren/forecast/predict.h"
 #include "tanren/memory/cpu_allocator.h"
-#include "tanren/run/predict.h"
 #include "tanren/train/evaluate.h"
 
 #include <gtest/gtest.h>

@@ -2,9 +2,9 @@
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
+#include "tanren/forecast/fit_memory.h"
+#include "tanren/forecast/memory_outlook.h"
 #include "tanren/memory/cpu_allocator.h"
-#include "tanren/run/fit_memory.h"
-#include "tanren/run/memory_outlook.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,12 +5,12 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
-#include "tanren/base/offload.h"
 #include "tanren/base/random.h"
 #include "tanren/base/testing.h"
+#include "tanren/blocks/offload.h"
+#include "tanren/forecast/predict.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/memory/gauge.h"
-#include "tanren/run/predict.h"
 
 #include <gtest/gtest.h>
 

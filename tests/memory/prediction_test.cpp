@@ -1,9 +1,9 @@
 // What a dry run predicts is what the step then takes, counted by the allocator.
 #include "tests/support/step_peaks.h"
 
-#include "tanren/base/dry_scope.h"
 #include "tanren/base/error.h"
-#include "tanren/base/trace_scope.h"
+#include "tanren/dry/dry_scope.h"
+#include "tanren/dry/trace_scope.h"
 #include "tanren/precision/half_convolution.h"
 
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
-#include "tanren/base/recompute.h"
+#include "tanren/blocks/recompute.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/precision/autocast_scope.h"

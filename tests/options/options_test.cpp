@@ -7,7 +7,7 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/config/describe.h"
 #include "tanren/config/read_config.h"
-#include "tanren/data/image_test_util.h"
+#include "tanren/data/image/image_test_util.h"
 #include "tanren/plan/planner.h"
 #include "tanren/run/run.h"
 

@@ -2,10 +2,10 @@
 // right, each with one place to spoil, under every verb of the command line.
 #pragma once
 
-#include "tanren/base/dry_scope.h"
 #include "tanren/base/testing.h"
 #include "tanren/cli.h"
 #include "tanren/data/dataset.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/model/supervised.h"
 
 #include <ATen/ATen.h>

@@ -2,7 +2,7 @@
 #include "tests/own/own_program.h"
 
 #include "tanren/base/file.h"
-#include "tanren/run/whole_model.h"
+#include "tanren/interop/whole_model.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 // wherever a run works. Issue 22.
 #include "tests/own/own_program.h"
 
-#include "tanren/base/block.h"
 #include "tanren/base/error.h"
+#include "tanren/blocks/block.h"
 #include "tests/support/tiny_run.h"
 
 #include <gtest/gtest.h>

@@ -4,8 +4,8 @@
 #include "tests/support/loop_run.h"
 #include "tests/support/rank_run.h"
 
-#include "tanren/base/across_ranks.h"
 #include "tanren/base/error.h"
+#include "tanren/blocks/across_ranks.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/model/losses.h"
 #include "tanren/ops/synchronised_norm.h"

@@ -6,9 +6,9 @@
 
 #include "tanren/base/error.h"
 #include "tanren/checkpoint/checkpoint.h"
-#include "tanren/checkpoint/torch_optimizer.h"
-#include "tanren/run/torch_state.h"
-#include "tanren/run/transfer.h"
+#include "tanren/interop/torch_optimizer.h"
+#include "tanren/interop/torch_state.h"
+#include "tanren/interop/transfer.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include "tests/support/rank_injection.h"
 #include "tests/support/token_data.h"
 
-#include "tanren/run/predict.h"
+#include "tanren/forecast/predict.h"
 
 #include <gtest/gtest.h>
 

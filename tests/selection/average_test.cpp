@@ -2,8 +2,8 @@
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/optimizer/average.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
@@ -171,7 +171,7 @@ TEST(Average, of_swa_holds_the_learning_rate_it_was_given) {
   for (int i = 5; i < 8; ++i) EXPECT_EQ(reports[i].objectives.front().learning_rate, 0.003);
 }
 
-// The model and batches of scripts/make_average_fixtures.py.
+// The model and batches of tests/fixtures/make/average_fixtures.py.
 struct Small : torch::nn::Module {
   torch::nn::Linear linear{nullptr};
   torch::nn::BatchNorm1d norm{nullptr};

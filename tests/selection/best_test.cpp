@@ -3,9 +3,9 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
-#include "tanren/base/safetensors.h"
 #include "tanren/base/testing.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/run/run.h"
 
 #include <gtest/gtest.h>

@@ -4,8 +4,8 @@
 
 #include "tests/support/tiny_run.h"
 
+#include "tanren/forecast/predict.h"
 #include "tanren/memory/cpu_allocator.h"
-#include "tanren/run/predict.h"
 
 #include <gtest/gtest.h>
 #include <ATen/Parallel.h>

@@ -2,7 +2,7 @@
 // Where there is no such device a twin skips all its tests and prints why.
 #pragma once
 
-#include "tanren/run/device.h"
+#include "tanren/train/device.h"
 
 #include <gtest/gtest.h>
 

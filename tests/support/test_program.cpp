@@ -3,8 +3,8 @@
 // what it drew in training to $TORCH_DROPOUT_DRAWS<rank>, a line per forward.
 // waiting: an mlp whose predict number $WAIT_AT (from 1) makes the file $WAIT_FILE<rank> and waits until
 // somebody takes it away: an evaluation that lasts as long as a test wants, on any machine.
-#include "tanren/base/dry_scope.h"
 #include "tanren/cli.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/model/registry.h"
 #include "tanren/model/supervised.h"
 

@@ -7,8 +7,8 @@
 #include "tanren/model/couples_samples.h"
 #include "tanren/model/registry.h"
 #include "tanren/plan/planner.h"
-#include "tanren/run/build.h"
-#include "tanren/run/device.h"
+#include "tanren/train/build.h"
+#include "tanren/train/device.h"
 #include "tanren/train/train_step.h"
 #include "tests/support/test_device.h"
 

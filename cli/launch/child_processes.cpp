@@ -1,0 +1,272 @@
+#include "cli/launch/child_processes.h"
+
+#include "tanren/base/error.h"
+#include "cli/stop_signals.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <iterator>
+
+namespace tanren::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<char*> pointers_to(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (const auto& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// What is closed here would be given to a pipe, and a child would take the pipe for its output.
+void open_standard_descriptors() {
+  int descriptor = 0;
+  while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = ::open("/dev/null", O_RDWR);
+  if (descriptor > STDERR_FILENO) ::close(descriptor);
+}
+
+// The guard of ChildProcesses: keeps the list of living groups that it is told (positive: began,
+// negative: ended), and kills them when the other end of the pipe is gone, which closes with its owner
+// whatever ended that. Between fork and exec only what signal handlers may do is safe, and there is no
+// exec here.
+[[noreturn]] void guard_groups(int pipe) {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  ::setsid();
+  ::prctl(PR_SET_NAME, "launch-guard");
+  ::dup2(pipe, STDIN_FILENO);
+  ::close_range(STDOUT_FILENO, ~0U, 0);
+  std::array<pid_t, kMostChildren> groups{};
+  pid_t told = 0;
+  while (::read(STDIN_FILENO, &told, sizeof told) == sizeof told) {
+    for (pid_t& group : groups) {
+      if (group == (told > 0 ? 0 : -told)) {
+        group = std::max(told, 0);
+        break;
+      }
+    }
+  }
+  for (const pid_t group : groups) {
+    if (group > 0) ::kill(-group, SIGKILL);
+  }
+  ::_exit(0);
+}
+
+struct ChildSetup {
+  pid_t parent;
+  int input, out, err, errors;
+  const sigset_t* mask;
+  const struct sigaction* pipe_action;
+};
+
+// In the child: only what signal handlers may do.
+void set_up(const ChildSetup& setup) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != setup.parent) ::_exit(127);  // it died before the line above
+  ::dup2(setup.input, STDIN_FILENO);
+  if (setup.out >= 0) {
+    ::dup2(setup.out, STDOUT_FILENO);
+  } else {
+    // A background process may be stopped for writing to the terminal (stty tostop); not this one.
+    ::signal(SIGTTOU, SIG_IGN);
+  }
+  ::dup2(setup.err, STDERR_FILENO);
+  ::sigaction(SIGPIPE, setup.pipe_action, nullptr);
+  ::sigprocmask(SIG_SETMASK, setup.mask, nullptr);
+}
+
+bool has_one_thread() {
+  std::error_code error;
+  const fs::directory_iterator tasks("/proc/self/task", error);
+  return !error && std::distance(begin(tasks), end(tasks)) == 1;
+}
+
+// As exec would.
+void close_marked_descriptors() {
+  std::vector<int> marked;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    const int descriptor = std::stoi(entry.path().filename());
+    const int flags = ::fcntl(descriptor, F_GETFD);
+    if (flags >= 0 && (flags & FD_CLOEXEC) != 0) marked.push_back(descriptor);
+  }
+  for (const int descriptor : marked) ::close(descriptor);
+}
+
+// The only thread goes on in the child, so that everything may be called.
+[[noreturn]] void go_on(const ChildStart& start) noexcept {
+  close_marked_descriptors();
+  ::clearenv();
+  for (const auto& entry : start.environment) {
+    const size_t sign = entry.find('=');
+    if (sign != std::string::npos) {
+      ::setenv(entry.substr(0, sign).c_str(), entry.c_str() + sign + 1, 1);
+    }
+  }
+  std::vector<std::string> arguments = start.arguments;
+  const int code = start.go_on(arguments);
+  std::fflush(nullptr);
+  ::_exit(code);  // what is to be done at exit is the launcher's
+}
+
+}  // namespace
+
+std::string signal_text(int signal) {
+  const char* what = ::sigdescr_np(signal);
+  return "signal " + std::to_string(signal) + (what ? " (" + std::string(what) + ")" : "");
+}
+
+ChildProcesses::ChildProcesses() {
+  open_standard_descriptors();
+  // Orphans in a child's group become ours, so that their end is known too.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  std::signal(SIGCHLD, SIG_DFL);  // ignored, children would vanish without telling how they ended
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignore, &pipe_before_);
+  sigset_t heard;
+  ::sigemptyset(&heard);
+  for (const int signal : {SIGINT, SIGTERM, SIGTSTP, SIGCHLD}) ::sigaddset(&heard, signal);
+  if (!hang_up_is_ignored()) ::sigaddset(&heard, SIGHUP);
+  ::sigprocmask(SIG_BLOCK, &heard, &mask_before_);
+  signals_ = ::signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signals_ < 0) {
+    throw RunError("[launch] no signals can be heard: " + std::string(std::strerror(errno)));
+  }
+  start_guard();
+}
+
+ChildProcesses::~ChildProcesses() {
+  send(SIGKILL);
+  while (any_left()) {
+    collect();
+    if (any_left()) ::usleep(1000);
+  }
+  ::close(guard_pipe_);
+  if (guard_ > 0) ::waitpid(guard_, nullptr, 0);
+  while (next_signal()) {  // one that came meanwhile would end us when it may
+  }
+  ::close(signals_);
+  ::sigaction(SIGPIPE, &pipe_before_, nullptr);
+  ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
+}
+
+void ChildProcesses::start_guard() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) < 0 || (guard_ = ::fork()) < 0) {
+    throw RunError("[launch] cannot start a process: " + std::string(std::strerror(errno)));
+  }
+  if (guard_ == 0) guard_groups(ends[0]);
+  ::close(ends[0]);
+  guard_pipe_ = ends[1];
+}
+
+void ChildProcesses::tell_guard(pid_t group) const {
+  // If somebody killed it, the children still die with this process.
+  [[maybe_unused]] const ssize_t told = ::write(guard_pipe_, &group, sizeof group);
+}
+
+pid_t ChildProcesses::start(const ChildStart& start) {
+  const std::vector<char*> arguments = pointers_to(start.arguments);
+  const std::vector<char*> environment = pointers_to(start.environment);
+  const auto fail = [&](int error) {
+    return "[launch] " + start.program + " cannot be started: " + std::strerror(error);
+  };
+  std::array<int, 2> errors{};
+  const int input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (input < 0 || ::pipe2(errors.data(), O_CLOEXEC) < 0)
+    throw RunError(fail(errno) + "; start fewer ranks");
+  const ChildSetup setup{::getpid(), input,         start.out,    start.err,
+                         errors[1],  &mask_before_, &pipe_before_};
+  const bool in_place = start.go_on && has_one_thread();
+  if (in_place) std::fflush(nullptr);  // what is buffered here is not the child's to write
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    set_up(setup);
+    if (in_place) go_on(start);
+    ::execve(start.program.c_str(), arguments.data(), environment.data());
+    const int error = errno;
+    [[maybe_unused]] const ssize_t told = ::write(setup.errors, &error, sizeof error);
+    ::_exit(127);
+  }
+  int error = pid < 0 ? errno : 0;
+  ::close(input);
+  ::close(errors[1]);
+  if (pid > 0) {
+    ::setpgid(pid, pid);  // whoever comes first
+    children_.push_back({pid});
+    tell_guard(pid);
+    // Closed by a successful exec, or by who goes on in its place.
+    [[maybe_unused]] const ssize_t told = ::read(errors[0], &error, sizeof error);
+  }
+  ::close(errors[0]);
+  if (pid < 0) throw RunError(fail(error) + "; start fewer ranks");
+  if (error != 0) throw ConfigError(fail(error) + "; name a program that runs by itself");
+  return pid;
+}
+
+std::optional<int> ChildProcesses::next_signal() {
+  signalfd_siginfo info{};
+  if (::read(signals_, &info, sizeof info) != sizeof info) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+std::vector<ChildEnd> ChildProcesses::collect() {
+  std::vector<ChildEnd> ends;
+  int status = 0;
+  pid_t pid = 0;
+  while ((pid = ::waitpid(-1, &status, WNOHANG)) > 0) {
+    if (pid == guard_) guard_ = 0;
+    for (size_t i = 0; i < children_.size(); ++i) {
+      Child& child = children_[i];
+      if (child.pid != pid || child.ended) continue;
+      child.ended = true;
+      ends.push_back({i, WIFEXITED(status) ? WEXITSTATUS(status) : 0,
+                      WIFSIGNALED(status) ? WTERMSIG(status) : 0});
+    }
+  }
+  for (Child& child : children_) {
+    if (!child.ended || child.group_ended) continue;
+    // Members of the group whose parents ended are our children; while one lives, nobody else can
+    // get the group's number.
+    siginfo_t info{};
+    const auto group = static_cast<id_t>(child.pid);
+    if (::waitid(P_PGID, group, &info, WEXITED | WNOHANG | WNOWAIT) == 0) continue;
+    child.group_ended = true;
+    tell_guard(-child.pid);
+  }
+  return ends;
+}
+
+void ChildProcesses::send(int signal) {
+  for (const Child& child : children_) {
+    if (!child.group_ended) ::kill(-child.pid, signal);
+  }
+}
+
+bool ChildProcesses::any_left() const {
+  return std::any_of(children_.begin(), children_.end(),
+                     [](const Child& child) { return !child.group_ended; });
+}
+
+bool ChildProcesses::any_running() const {
+  return std::any_of(children_.begin(), children_.end(),
+                     [](const Child& child) { return !child.ended; });
+}
+
+}  // namespace tanren::cli

@@ -1,0 +1,304 @@
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/base/one_line.h"
+#include "tanren/cli.h"
+#include "tanren/plan/probe_machine.h"
+#include "cli/launch/child_processes.h"
+#include "cli/launch/launch_options.h"
+#include "cli/launch/rank_output.h"
+#include "cli/stop_signals.h"
+#include "cli/verb_list.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tanren::cli {
+
+namespace {
+
+using Clock = RankOutput::Clock;
+
+// After the first failure: the others hear of it by themselves, and end with their own words.
+constexpr std::chrono::seconds kGrace{2};
+// After SIGTERM.
+constexpr std::chrono::seconds kTermGrace{3};
+
+constexpr int kRefused = 2;    // exit code of bad input
+constexpr int kStopped = 130;  // exit code of a run that a signal stopped and that can go on
+
+// The ranks of this machine from start to end: what they print, which signals they get, who failed first.
+class Ranks {
+ public:
+  Ranks(const LaunchOptions& options, const Registry& registry)
+      : options_(options), registry_(registry) {}
+
+  void start();
+  // Returns the exit code, when no process is left.
+  int watch();
+
+ private:
+  struct Failure {
+    ChildEnd end;
+    std::string last_line;
+  };
+  // What comes next when the ranks do not end by themselves.
+  enum class Stage { running, grace, asked, killed };
+
+  std::string name(size_t child) const {
+    return "rank " + std::to_string(options_.rank(static_cast<int>(child)));
+  }
+  void hear(int signal);
+  void pause();
+  void ended(const ChildEnd& end);
+  bool ended_as_told(const ChildEnd& end) const;
+  void go_on(Clock::time_point now);
+  void ask_to_end(Clock::time_point now);
+  void kill_all();
+  void stop_folding();
+  bool say_one_thing(const ChildEnd& one, const ChildEnd& other) const;
+  bool all_said_one_thing() const;
+  const Failure& cause() const;
+  int report();
+
+  LaunchOptions options_;
+  const Registry& registry_;
+  RankOutput output_;
+  ChildProcesses processes_;
+  std::vector<pid_t> pids_;
+  Stage stage_ = Stage::running;
+  Clock::time_point until_ = Clock::time_point::max();  // of the stage
+  int forwarded_ = 0;                                   // the signal that went to all, once
+  Interrupts interrupts_;
+  std::vector<int> sent_;          // signals that the ranks got from here
+  std::vector<Failure> failures_;  // in the order of their ends
+  bool folding_ = true;            // until two failed ranks differ: their last lines are held
+  bool resumable_ = false;
+  size_t num_told_ = 0;  // ended by a signal from here
+};
+
+// A rank that runs a verb is this very program: libtorch, whose loading is most of a start, is there.
+auto as_this_program(const Registry& registry) {
+  return [&registry](std::vector<std::string>& words) {
+    std::vector<char*> pointers;
+    pointers.reserve(words.size() + 1);
+    for (auto& word : words) pointers.push_back(word.data());
+    pointers.push_back(nullptr);
+    return main(static_cast<int>(words.size()), pointers.data(), registry);
+  };
+}
+
+void Ranks::start() {
+  for (int local = 0; local < options_.ranks; ++local) {
+    const auto ends = output_.open(options_.rank(local));
+    ChildStart start{.program = options_.program,
+                     .arguments = options_.command,
+                     .environment = rank_environment(options_, local),
+                     .out = ends.out,
+                     .err = ends.err};
+    if (options_.is_verb) start.go_on = as_this_program(registry_);
+    pids_.push_back(processes_.start(start));
+    for (const int end : {ends.out, ends.err}) {
+      if (end >= 0) ::close(end);
+    }
+  }
+}
+
+int Ranks::watch() {
+  while (processes_.any_left()) {
+    output_.wait(processes_.signals(), until_);
+    while (const auto signal = processes_.next_signal()) hear(*signal);
+    for (const ChildEnd& end : processes_.collect()) ended(end);
+    go_on(Clock::now());
+  }
+  output_.take_rest();
+  const int code = report();
+  output_.write_rest(processes_.signals());
+  return code;
+}
+
+void Ranks::hear(int signal) {
+  if (signal == SIGCHLD) return;
+  if (signal == SIGTSTP) {
+    pause();
+    return;
+  }
+  if (interrupts_.is_second(signal)) {
+    output_.say("[launch] a second interrupt: the ranks are killed\n");
+    kill_all();
+  }
+  if (forwarded_ != 0) return;
+  // More programs know SIGTERM; the terminal's end is the same wish.
+  forwarded_ = signal == SIGHUP ? SIGTERM : signal;
+  const std::string hung_up = signal == SIGHUP ? signal_text(signal) + " came, and " : "";
+  output_.say("[launch] " + hung_up + signal_text(forwarded_) +
+              " went to all ranks, to stop them; " +
+              (signal == SIGINT ? "a second one kills them\n" : "Ctrl-C twice kills them\n"));
+  sent_.push_back(forwarded_);
+  processes_.send(forwarded_);
+}
+
+// Ctrl-Z stops the launcher alone, and fg resumes it alone.
+void Ranks::pause() {
+  processes_.send(SIGSTOP);
+  ::raise(SIGSTOP);
+  processes_.send(SIGCONT);
+}
+
+// Ended by a signal of ours, or with the code that a shell makes of one.
+bool Ranks::ended_as_told(const ChildEnd& end) const {
+  return std::any_of(sent_.begin(), sent_.end(), [&](int signal) {
+    return end.signal == signal || (end.code == 128 + signal && end.code != kStopped);
+  });
+}
+
+void Ranks::ended(const ChildEnd& end) {
+  output_.child_ended(end.child);
+  const bool failed = end.signal != 0 || (end.code != 0 && end.code != kStopped);
+  if (!failed || ended_as_told(end)) {
+    if (end.code == kStopped) resumable_ = true;
+    if (failed) ++num_told_;
+    output_.release_held(end.child);
+    if (!failures_.empty()) stop_folding();
+    return;
+  }
+  failures_.push_back({end, output_.last_error_line(end.child)});
+  if (!say_one_thing(end, failures_.front().end)) stop_folding();
+  if (!folding_) output_.release_held();
+  if (stage_ == Stage::running) {
+    stage_ = Stage::grace;
+    until_ = Clock::now() + kGrace;
+  }
+}
+
+void Ranks::go_on(Clock::time_point now) {
+  const bool leftovers = !processes_.any_running() && forwarded_ == 0;
+  if (stage_ == Stage::running && leftovers) {
+    ask_to_end(now);
+  } else if (stage_ == Stage::grace && (leftovers || now >= until_)) {
+    if (now >= until_) stop_folding();
+    ask_to_end(now);
+  } else if (stage_ == Stage::asked && now >= until_) {
+    kill_all();
+  }
+}
+
+// Unless they were asked already: programs may take a second signal for the last.
+void Ranks::ask_to_end(Clock::time_point now) {
+  if (forwarded_ == 0) {
+    sent_.push_back(SIGTERM);
+    processes_.send(SIGTERM);
+  }
+  stage_ = Stage::asked;
+  until_ = now + kTermGrace;
+}
+
+void Ranks::kill_all() {
+  sent_.push_back(SIGKILL);
+  processes_.send(SIGKILL);
+  stage_ = Stage::killed;
+  until_ = Clock::time_point::max();
+}
+
+void Ranks::stop_folding() {
+  folding_ = false;
+  output_.release_held();
+}
+
+// What a rank that heard of `cause` says: "[comm] rank 0: <cause>".
+bool is_echo(const std::string& said, const std::string& cause) {
+  return said.rfind("[comm] rank ", 0) == 0 && said.size() > cause.size() &&
+         said.compare(said.size() - cause.size(), cause.size(), cause) == 0 &&
+         std::count(said.begin(), said.end(), '\n') == 1;
+}
+
+// The same words, or bad input of one rank and what the other heard of it.
+bool Ranks::say_one_thing(const ChildEnd& one, const ChildEnd& other) const {
+  if (one.signal != 0 || other.signal != 0) return false;
+  const std::string said = output_.held(one.child), other_said = output_.held(other.child);
+  if (said.empty() || other_said.empty()) return said == other_said && one.code == other.code;
+  if (one.code == other.code) return said == other_said;
+  return (one.code == kRefused && is_echo(other_said, said)) ||
+         (other.code == kRefused && is_echo(said, other_said));
+}
+
+// Then it is said once, as by one process. One rank of several machines still says which it is.
+bool Ranks::all_said_one_thing() const {
+  if (!folding_ || failures_.size() != pids_.size()) return false;
+  if (pids_.size() == 1 && options_.nodes > 1) return false;
+  return !output_.held(failures_.front().end.child).empty();
+}
+
+// Ranks that fail because they lost another one say so in a line that begins with "[comm]": they are
+// echoes, and may well end before the rank that they lost. So the cause is the first to end among
+// those that a signal killed or whose last error line is of another kind; if there is none, the
+// rank that was lost is on another machine, or never came, and the first echo tells.
+const Ranks::Failure& Ranks::cause() const {
+  const auto found = std::find_if(failures_.begin(), failures_.end(), [](const Failure& failure) {
+    return failure.end.signal != 0 || failure.last_line.rfind("[comm]", 0) != 0;
+  });
+  return found == failures_.end() ? failures_.front() : *found;
+}
+
+int Ranks::report() {
+  if (all_said_one_thing()) {
+    const auto refused = std::find_if(failures_.begin(), failures_.end(), [](const auto& failure) {
+      return failure.end.code == kRefused;
+    });
+    const ChildEnd end = (refused == failures_.end() ? failures_.front() : *refused).end;
+    const std::string said = output_.held(end.child);
+    output_.drop_held();
+    output_.say(said);
+    return end.code;
+  }
+  output_.release_held();
+  if (!failures_.empty()) {
+    const auto& [end, last_line] = cause();
+    std::string what = last_line.empty() ? "exit code " + std::to_string(end.code) : last_line;
+    if (end.signal != 0) {
+      what = "killed by " + signal_text(end.signal);
+      // Who aborts says why before.
+      if (end.signal == SIGABRT && !last_line.empty()) what += ": " + last_line;
+    }
+    output_.say("[launch] " + name(end.child) + " (pid " + std::to_string(pids_[end.child]) +
+                ") failed first: " + one_line(what) +
+                (options_.world_size() > 1 ? "; the others were ended\n" : "\n"));
+    return end.signal != 0 ? 1 : end.code;
+  }
+  if (num_told_ > 0) {
+    output_.say("[launch] stopped by " + signal_text(sent_.back()) + ", before " +
+                std::to_string(num_told_) + " of " + std::to_string(pids_.size()) +
+                " ranks said that the run can go on\n");
+    return 1;
+  }
+  return resumable_ ? kStopped : 0;
+}
+
+}  // namespace
+
+int launch(const Arguments& arguments, const Registry& registry) {
+  const LaunchOptions options = launch_options(arguments);
+  if (!arguments.launch.verb.empty()) {
+    // Help, or what the verb does not take: once, and before anything starts.
+    Arguments of_verb;
+    of_verb.program = arguments.program;
+    if (const auto code = read_arguments(arguments.launch.verb, of_verb)) return *code;
+  }
+  const int cores = probe_machine().cores;
+  if (options.ranks > cores) {
+    std::cerr << "[launch] " << options.ranks << " ranks share " << cores
+              << (cores == 1 ? " core" : " cores")
+              << " of this machine; as many as cores are faster\n";
+  }
+  Ranks ranks(options, registry);
+  ranks.start();
+  return ranks.watch();
+}
+
+}  // namespace tanren::cli

@@ -1,0 +1,243 @@
+#include "cli/launch/launch_options.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/comm/world.h"
+#include "cli/launch/child_processes.h"
+#include "cli/verb_list.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <string_view>
+#include <system_error>
+
+namespace tanren::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Above the ports that the system gives to clients: none of them takes it before rank 0 does.
+constexpr int kFirstFreePort = 61000, kNumFreePorts = 4000;
+constexpr int kLowestMasterPort = 1024, kHighestMasterPort = 65535;
+constexpr int kMostNodes = 1024;
+
+int number_of(const std::string& option, const std::string& text, int low, int high) {
+  int value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && stop == text.data() + text.size() && value >= low && value <= high) {
+    return value;
+  }
+  throw ConfigError("[launch] " + option + " is \"" + text + "\"; give a number from " +
+                    std::to_string(low) + " to " + std::to_string(high));
+}
+
+// Whether rank 0 could listen there, on all addresses of this machine; errno says why not.
+bool can_listen(int port) {
+  const auto listens = [&](int family, const sockaddr* address, socklen_t size) {
+    const int socket = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (socket < 0) return false;
+    const int yes = 1, no = 0;
+    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (family == AF_INET6) ::setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+    const bool done = ::bind(socket, address, size) == 0 && ::listen(socket, 1) == 0;
+    const int error = errno;
+    ::close(socket);
+    errno = error;
+    return done;
+  };
+  const auto network_port = htons(static_cast<uint16_t>(port));
+  sockaddr_in6 both{};
+  both.sin6_family = AF_INET6;
+  both.sin6_addr = in6addr_any;
+  both.sin6_port = network_port;
+  if (listens(AF_INET6, reinterpret_cast<const sockaddr*>(&both), sizeof both)) return true;
+  if (errno == EADDRINUSE) return false;
+  sockaddr_in old{};  // a machine without IPv6
+  old.sin_family = AF_INET;
+  old.sin_addr.s_addr = htonl(INADDR_ANY);
+  old.sin_port = network_port;
+  return listens(AF_INET, reinterpret_cast<const sockaddr*>(&old), sizeof old);
+}
+
+int free_port() {
+  const int start = static_cast<int>(std::random_device()() % kNumFreePorts);
+  for (int i = 0; i < kNumFreePorts; ++i) {
+    const int port = kFirstFreePort + (start + i) % kNumFreePorts;
+    if (can_listen(port)) return port;
+  }
+  throw RunError("[launch] none of the ports 61000 to 64999 is free; name one with --master");
+}
+
+void read_master(const std::string& master, LaunchOptions& options) {
+  const size_t colon = master.rfind(':');
+  std::string host = master.substr(0, colon == std::string::npos ? 0 : colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  if (host.empty()) {
+    throw ConfigError("[launch] --master is \"" + master +
+                      "\"; give HOST:PORT, an address of node 0 and a free port there");
+  }
+  const std::string port = master.substr(colon + 1);
+  options.host = host;
+  options.port =
+      number_of("the port of --master " + master, port, kLowestMasterPort, kHighestMasterPort);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
+    throw ConfigError("[launch] --master " + master + ": the host is not known here (" +
+                      ::gai_strerror(error) + "); give an address of node 0");
+  }
+  ::freeaddrinfo(found);
+  if (options.node_rank == 0 && !can_listen(options.port)) {
+    throw ConfigError("[launch] --master " + master + ": port " + port + " of this machine: " +
+                      std::strerror(errno) + "; name a free one, the same on all nodes");
+  }
+}
+
+// srun and mpirun start ranks themselves; with --nodes they start one launcher a machine.
+void refuse_nesting(int nodes) {
+  const auto environment = process_environment();
+  const World world = world_of([&](const char* name) -> std::optional<std::string> {
+    const std::string_view wanted = name;
+    if (wanted == "MASTER_ADDR") return "127.0.0.1";  // where they meet is not asked here
+    if (wanted == "MASTER_PORT") return "29500";
+    return environment(name);
+  });
+  if (world.launcher == "none") return;
+  const bool torchrun = environment("RANK").has_value();
+  if (!torchrun && (nodes > 1 || world.size == 1)) return;
+  throw ConfigError("[launch] this process is rank " + std::to_string(world.rank) + " of " +
+                    std::to_string(world.size) + " already, started by " +
+                    (torchrun ? "a launcher that sets RANK and WORLD_SIZE" : world.launcher) +
+                    "; give it the command itself, without launch" +
+                    (torchrun ? "" : ", or one launch a machine with --nodes"));
+}
+
+// As a shell finds a program: a name without a slash in PATH.
+std::string found_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return name;
+  const char* path = std::getenv("PATH");
+  std::string_view left = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
+  while (true) {
+    const size_t colon = left.find(':');
+    const std::string folder(left.substr(0, colon));
+    std::string file = (folder.empty() ? "." : folder) + "/" + name;
+    std::error_code ignored;
+    if (fs::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0) return file;
+    if (colon == std::string_view::npos) break;
+    left.remove_prefix(colon + 1);
+  }
+  throw ConfigError("[launch] " + name + " is in no folder of PATH; name the program's path, ./" +
+                    name + " where it is here");
+}
+
+void check_program(const std::string& program) {
+  const auto fail = [&](const std::string& what) {
+    throw ConfigError("[launch] " + program + " " + what);
+  };
+  std::error_code error;
+  const auto status = fs::status(program, error);
+  if (!fs::exists(status)) fail("does not exist; name the program of the ranks behind --");
+  if (!fs::is_regular_file(status)) fail("is no program; name a file that runs");
+  if (::access(program.c_str(), X_OK) != 0) {
+    fail("is not executable; chmod +x it, or name its interpreter first");
+  }
+}
+
+void read_command(const Arguments& arguments, LaunchOptions& options) {
+  const auto& launch = arguments.launch;
+  const std::string advice = "tanren launch -n 4 run FILE, or -n 4 -- ./program";
+  if (!launch.verb.empty() && launch.verb.front().rfind('-', 0) == 0) {
+    throw ConfigError("[launch] unknown option " + launch.verb.front() +
+                      "; options of launch are -n, --nodes, --node-rank, --master");
+  }
+  if (launch.verb.empty() == launch.program.empty()) {
+    throw ConfigError("[launch] name a verb, or a program behind --" +
+                      std::string(launch.verb.empty() ? "; " : ", and not both; ") + advice);
+  }
+  if (launch.verb.empty()) {
+    options.program = found_program(launch.program.front());
+    check_program(options.program);
+    options.command = launch.program;
+    return;
+  }
+  const auto verbs = verbs_on_ranks();
+  if (std::find(verbs.begin(), verbs.end(), launch.verb.front()) == verbs.end()) {
+    throw ConfigError("[launch] \"" + launch.verb.front() +
+                      "\" is no verb that runs on ranks; those are " + join(verbs) +
+                      " (a program of your own stands behind --)");
+  }
+  options.program = fs::read_symlink("/proc/self/exe");
+  options.is_verb = true;
+  options.command = {arguments.program};
+  options.command.insert(options.command.end(), launch.verb.begin(), launch.verb.end());
+}
+
+}  // namespace
+
+LaunchOptions launch_options(const Arguments& arguments) {
+  const auto& launch = arguments.launch;
+  LaunchOptions options;
+  if (launch.ranks.empty()) {
+    throw ConfigError("[launch] how many ranks? give -n N, those of this machine");
+  }
+  options.ranks = number_of("-n", launch.ranks, 1, kMostChildren);
+  if (!launch.nodes.empty()) options.nodes = number_of("--nodes", launch.nodes, 1, kMostNodes);
+  if (!launch.node_rank.empty()) {
+    options.node_rank = number_of("--node-rank", launch.node_rank, 0, options.nodes - 1);
+  } else if (options.nodes > 1) {
+    throw ConfigError("[launch] --nodes " + launch.nodes + " without --node-rank; say which of " +
+                      "them this machine is, from 0 to " + std::to_string(options.nodes - 1));
+  }
+  refuse_nesting(options.nodes);
+  read_command(arguments, options);
+  if (!launch.master.empty()) {
+    read_master(launch.master, options);
+  } else if (options.nodes > 1) {
+    throw ConfigError("[launch] --nodes " + launch.nodes + " without --master; give HOST:PORT, " +
+                      "an address of node 0 and a free port there, the same on all nodes");
+  } else {
+    options.host = "127.0.0.1";
+    options.port = free_port();
+  }
+  return options;
+}
+
+std::vector<std::string> rank_environment(const LaunchOptions& options, int local) {
+  const std::vector<std::pair<std::string, std::string>> own = {
+      {"RANK", std::to_string(options.rank(local))},
+      {"WORLD_SIZE", std::to_string(options.world_size())},
+      {"LOCAL_RANK", std::to_string(local)},
+      {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
+      {"GROUP_RANK", std::to_string(options.node_rank)},
+      {"GROUP_WORLD_SIZE", std::to_string(options.nodes)},
+      {"MASTER_ADDR", options.host},
+      {"MASTER_PORT", std::to_string(options.port)},
+      {kOurLauncher, "1"}};
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const auto name = text.substr(0, text.find('='));
+    const bool ours = std::any_of(own.begin(), own.end(),
+                                  [&](const auto& variable) { return variable.first == name; });
+    // An agent that torchrun left in this shell's environment is not ours.
+    if (!ours && name.rfind("TORCHELASTIC_", 0) != 0) environment.emplace_back(text);
+  }
+  for (const auto& [name, value] : own) environment.push_back(name + "=" + value);
+  return environment;
+}
+
+}  // namespace tanren::cli

@@ -1,0 +1,208 @@
+#include "tanren/anatomy/anatomy.h"
+
+#include "tanren/anatomy/advice.h"
+#include "tanren/anatomy/rehearsal.h"
+#include "tanren/dry/trace_scope.h"
+#include "tanren/forecast/predict.h"
+#include "tanren/memory/gauge.h"
+#include "tanren/precision/autocast_scope.h"
+#include "tanren/train/memory_now.h"
+#include "tanren/train/step_error.h"
+
+#include <ATen/DeviceAccelerator.h>
+
+#include <unistd.h>
+
+#include <fstream>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace tanren {
+
+namespace {
+
+constexpr int64_t kWarmUps = 2, kSteps = 3;
+constexpr size_t kMoments = 300;  // of the memory's plot
+
+// Resident on the CPU; in use on an accelerator, by whatever process.
+int64_t process_bytes(at::Device device) {
+  if (!device.is_cpu()) {
+    const auto [free, total] = at::accelerator::getMemoryInfo(device.index());
+    return static_cast<int64_t>(total - free);
+  }
+  std::ifstream in("/proc/self/statm");
+  int64_t pages = 0, resident = 0;
+  in >> pages >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+// As it is now on `device`, whose tensors hold so much.
+MemoryStage stage_now(const char* name, int64_t tensors, at::Device device) {
+  const MemoryGauge gauge(device);
+  MemoryStage stage{name, tensors, process_bytes(device), gauge.cached(), std::nullopt};
+  if (!device.is_cpu()) stage.context = gauge.context();
+  return stage;
+}
+
+int64_t live_in(const MemoryTrace& trace) {
+  int64_t bytes = 0;
+  for (const MemoryEvent& event : trace) bytes += event.bytes;
+  return bytes;
+}
+
+std::string_view text(Mode mode) {
+  switch (mode) {
+    case Mode::bf16: return "bf16";
+    case Mode::fp16: return "fp16";
+    case Mode::fp64: return "fp64";
+    case Mode::fp32: break;
+  }
+  return "fp32";
+}
+
+// Arithmetic of one update of one parameter, counted in its formula; 0: kinds whose matrices decide.
+int64_t update_flops(const std::string& kind) {
+  static const std::map<std::string, int64_t> flops = {{"adamw", 12}, {"adam", 12},  {"nadam", 15},
+                                                       {"radam", 15}, {"lion", 8},   {"rmsprop", 7},
+                                                       {"sgd", 4},    {"adagrad", 6}};
+  constexpr int64_t kNormFlops = 2;  // of the gradients, measured before
+  const auto found = flops.find(kind);
+  return found == flops.end() ? 0 : found->second + kNormFlops;
+}
+
+// Weights and state are read and written, gradients zeroed, measured and read.
+UpdateWork update_work(const MemoryStory& memory, const AnatomySubject& subject,
+                       const std::string& kind) {
+  const auto bytes = [&](MemoryKind of) { return memory.at_peak.at(static_cast<size_t>(of)); };
+  const int64_t weights = subject.parameters == 0
+                              ? 0
+                              : bytes(MemoryKind::weights) / subject.parameters * subject.trainable;
+  return {update_flops(kind) * subject.trainable, 2 * weights + 3 * bytes(MemoryKind::gradients) +
+                                                      2 * bytes(MemoryKind::optimizer) +
+                                                      2 * bytes(MemoryKind::averages)};
+}
+
+AnatomySubject subject_of(const Rehearsal& run) {
+  const Plan& plan = run.plan();
+  AnatomySubject subject;
+  subject.name = plan.run.name;
+  subject.model = plan.model.kind + (plan.model.size.empty() ? "" : " " + plan.model.size);
+  subject.device = plan.device.device;
+  subject.threads = plan.device.threads;
+  subject.precision = text(plan.precision.mode);
+  subject.optimizer = plan.optimizer.kind;
+  if (plan.optimizer.state != "fp32") subject.optimizer += " (" + plan.optimizer.state + " state)";
+  subject.global_batch = plan.batch.global_batch;
+  subject.microbatch = plan.batch.microbatch;
+  subject.tokens = run.tokens();
+  subject.steps = kSteps;
+  for (const auto& parameter : run.state().task.module->parameters()) {
+    subject.parameters += parameter.numel();
+    if (parameter.requires_grad()) subject.trainable += parameter.numel();
+  }
+  return subject;
+}
+
+// One step whose memory is traced, pass by pass.
+MemoryStory traced_step(Rehearsal& run, const TraceScope& tracing) {
+  const size_t begin = tracing.size();
+  std::vector<PassMark> marks{{begin, Pass::update}};
+  size_t backward_end = 0;
+  OperatorRecorder::Hooks hooks;
+  hooks.begin_forward = [&] {
+    if (backward_end > 0) marks.push_back({backward_end, Pass::update});
+    marks.push_back({tracing.size(), Pass::forward});
+  };
+  hooks.end_forward = [&] { marks.push_back({tracing.size(), Pass::backward}); };
+  hooks.after_node = [&] { backward_end = tracing.size(); };
+  {
+    OperatorRecorder recorder(Detail::passes, run.finish(), std::move(hooks));
+    run.step(&recorder);
+  }
+  if (backward_end > 0) marks.push_back({backward_end, Pass::update});
+  return tell_memory(tracing.trace(), begin, marks, kMoments);
+}
+
+// Returns the seconds of each step.
+std::vector<double> measure_times(Rehearsal& run, Anatomy& anatomy) {
+  OperatorRecorder recorder(Detail::passes, run.finish());
+  std::vector<double> seconds;
+  for (int64_t i = 0; i < kSteps; ++i) {
+    const auto step = run.step(&recorder);
+    anatomy.times.loader += step.loader / static_cast<double>(kSteps);
+    seconds.push_back(step.whole);
+  }
+  const PassTimes times = recorder.recording().times;
+  anatomy.times.forward = times.forward / static_cast<double>(kSteps);
+  anatomy.times.backward = times.backward / static_cast<double>(kSteps);
+  anatomy.times.update = times.update / static_cast<double>(kSteps);
+  return seconds;
+}
+
+void measure_operators(Rehearsal& run, Anatomy& anatomy) {
+  OperatorRecorder recorder(Detail::operators, run.finish());
+  for (int64_t i = 0; i < kSteps; ++i) {
+    anatomy.listening_seconds += run.step(&recorder).whole / static_cast<double>(kSteps);
+  }
+  anatomy.operators = recorder.recording();
+}
+
+void predict(const Rehearsal& run, const Registry& registry, Anatomy& anatomy) {
+  try {
+    const StepPredictor predictor(
+        [&] { return build_task(run.config(), registry.models, run.dataset()); }, run.dataset());
+    const MemoryPrediction predicted = predictor.step(run.plan());
+    anatomy.predicted = PredictedMemory{predicted.peak_bytes, predicted.at_peak};
+  } catch (const std::exception& error) {  // a model that needs values
+    anatomy.not_predicted = said_by(error);
+  }
+}
+
+}  // namespace
+
+Anatomy dissect(const RunConfig& config, const Registry& registry) {
+  Anatomy anatomy;
+  auto& stages = anatomy.stages;
+  stages.push_back({"before anything"});
+  stages.push_back(stage_now("context: the program itself", 0, at::kCPU));
+  Datasets datasets = open_datasets(config.data, registry.datasets);
+
+  auto tracing = std::make_unique<TraceScope>();
+  BaseRun base;
+  const auto told = [&](const char* stage, at::Device on) {
+    // On an accelerator, asking for its memory makes the context; nothing is on it yet.
+    if (!on.is_cpu() && stages.size() == 2) stages.back() = stage_now("context", 0, on);
+    stages.push_back(stage_now(stage, live_in(tracing->trace()), on));
+  };
+  base.rehearsal = std::make_unique<Rehearsal>(config, registry, std::move(datasets), told);
+  Rehearsal& run = *base.rehearsal;
+  const at::Device device = run.parts().device;
+  run.use_loader(0);  // so that the batch is traced too
+  for (int64_t i = 1; i < kWarmUps; ++i) run.step();
+  anatomy.memory = traced_step(run, *tracing);
+  tracing.reset();
+
+  run.use_loader(-1);
+  run.step();
+  base.seconds = measure_times(run, anatomy);
+  stages.push_back({"peak of training", anatomy.memory.peak_bytes, memory_now(device)});
+  stages.push_back(stage_now("after training", anatomy.memory.after_bytes, device));
+  measure_operators(run, anatomy);
+
+  anatomy.subject = subject_of(run);
+  const auto finish = run.finish();
+  anatomy.machine = measure_speed(device, compute_dtype(run.plan().precision.mode), finish);
+  anatomy.classes =
+      class_rows(anatomy.operators, anatomy.times,
+                 update_work(anatomy.memory, anatomy.subject, run.plan().optimizer.kind));
+  predict(run, registry, anatomy);
+  base.peak = anatomy.memory.peak_bytes;
+  base.loader_share = anatomy.times.loader / anatomy.times.total();
+  AdviceFound found = advise(config, registry, base);
+  anatomy.advice = std::move(found.advice);
+  anatomy.tried = std::move(found.tried);
+  return anatomy;
+}
+
+}  // namespace tanren

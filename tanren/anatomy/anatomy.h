@@ -1,0 +1,15 @@
+// The anatomy of a config's training step: time of operators and bytes of memory, measured over a few
+// steps in memory; no file is touched. What `tanren anatomy` shows.
+#pragma once
+
+#include "tanren/anatomy/report.h"
+#include "tanren/config/run_config.h"
+#include "tanren/train/registry.h"
+
+namespace tanren {
+
+// Runs two steps to warm up, the second traced for its memory, then three each for times and
+// operators; then variants of the run beside it (advice.h). Errors as `tanren run` has them.
+Anatomy dissect(const RunConfig& config, const Registry& registry);
+
+}  // namespace tanren

@@ -1,0 +1,97 @@
+#include "tanren/anatomy/rehearsal.h"
+
+#include "tanren/base/error.h"
+#include "tanren/train/device.h"
+#include "tanren/train/explained.h"
+#include "tanren/train/train_loop.h"
+
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Of [samples, tokens] whole numbers.
+int64_t tokens_of(const GlobalBatch& batch) {
+  if (const auto found = batch.counts.find("tokens"); found != batch.counts.end()) {
+    return static_cast<int64_t>(found->second);
+  }
+  const at::Tensor* inputs = batch.local.fields.find("inputs");
+  const bool sequences = inputs != nullptr && inputs->dim() == 2 &&
+                         at::isIntegralType(inputs->scalar_type(), /*includeBool=*/false);
+  return sequences ? inputs->numel() : 0;
+}
+
+}  // namespace
+
+Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets datasets,
+                     const std::function<void(const char*, at::Device)>& stage) {
+  Prepared prepared = prepare(config, registry, /*has_weights=*/false, "", std::move(datasets));
+  fit(prepared);
+  if (stage) stage("weights loaded", at::Device(prepared.plan.device.device));
+  config_ = std::move(prepared.config);
+  datasets_ = std::move(prepared.datasets);
+  parts_ = build_parts(prepared.plan, /*stop=*/nullptr);
+  waits_.emplace(prepared.plan.device.threads);
+  state_ = build_run_state(std::move(prepared.task), parts_);
+  if (prepared.optimizer) start_optimizer(state_, *prepared.optimizer);
+  auto& forward = state_.phases.front().spec.forward;
+  forward = [this, inner = std::move(forward)](const Batch& batch) {
+    if (recorder_ != nullptr) recorder_->begin_forward();
+    Terms terms = inner(batch);
+    if (recorder_ != nullptr) recorder_->end_forward();
+    return terms;
+  };
+  if (stage) stage("gradients and optimizer built", parts_.device);
+  use_loader(-1);
+}
+
+void Rehearsal::use_loader(int64_t workers) {
+  Parts parts = parts_;
+  if (workers >= 0) parts.plan.data.workers = workers;
+  loader_.reset();
+  loader_.emplace(make_loader(state_, parts, *datasets_.train));
+}
+
+Rehearsal::Times Rehearsal::step(OperatorRecorder* recorder) {
+  apply_device_plan(parts_.plan);
+  const auto wait = finish();
+  if (wait) wait();
+  const auto start = Clock::now();
+  const GlobalBatch batch = loader_->next();
+  Times times{seconds_since(start), 0};
+  tokens_ = tokens_of(batch);
+  recorder_ = recorder;
+  if (recorder != nullptr) recorder->begin_step();
+  MemoryState memory;
+  const auto report = explained_update(state_, parts_, batch, *datasets_.train, memory);
+  if (wait) wait();
+  if (recorder != nullptr) recorder->end_step();
+  recorder_ = nullptr;
+  times.whole = seconds_since(start);
+  for (const auto& objective : report->objectives) {
+    if (objective.verdict.action == Action::halt) {
+      throw RunError("[anatomy] the guard stops this run in its first steps: " +
+                     std::string(name(objective.verdict.cause)) +
+                     "; lower the learning rate, or look at the data");
+    }
+  }
+  return times;
+}
+
+std::function<void()> Rehearsal::finish() const {
+  if (parts_.device.is_cpu()) return {};
+  return [index = parts_.device.index()] { at::accelerator::synchronizeDevice(index); };
+}
+
+}  // namespace tanren

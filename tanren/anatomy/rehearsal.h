@@ -1,0 +1,58 @@
+// Rehearsal: a config's run that lives in memory alone and is driven update by update, by whoever
+// measures it: no run folder, no sinks, no checkpoint. The updates are those of the real run.
+// Settings of the process (threads, allocator) are the plan's again before each step, so that two
+// rehearsals can take turns. Not thread-safe. Used by anatomy/anatomy and anatomy/advice.
+#pragma once
+
+#include "tanren/anatomy/operator_recorder.h"
+#include "tanren/data/loader.h"
+#include "tanren/run/prepare.h"
+#include "tanren/run/short_waits.h"
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace tanren {
+
+class Rehearsal {
+ public:
+  // `stage` is called once the weights are there and once all else that lasts is; may be empty.
+  // Errors as `tanren run` has them before its first step.
+  Rehearsal(const RunConfig& config, const Registry& registry, Datasets datasets,
+            const std::function<void(const char*, at::Device)>& stage = {});
+
+  Rehearsal(const Rehearsal&) = delete;
+  Rehearsal& operator=(const Rehearsal&) = delete;
+
+  // The stream of batches begins anew, on `workers` loader threads; below 0: as planned.
+  void use_loader(int64_t workers);
+
+  struct Times {
+    double loader = 0, whole = 0;  // seconds; whole: with the loader
+  };
+  // One update, which `recorder` hears where it is not null. RunError where the guard halts it.
+  Times step(OperatorRecorder* recorder = nullptr);
+
+  // Waits for the device; empty on the CPU.
+  std::function<void()> finish() const;
+
+  const Plan& plan() const { return parts_.plan; }
+  const Parts& parts() const { return parts_; }
+  const RunState& state() const { return state_; }
+  const RunConfig& config() const { return config_; }  // as prepared
+  const Dataset& dataset() const { return *datasets_.train; }
+  int64_t tokens() const { return tokens_; }  // of the last step; 0: no sequences
+
+ private:
+  RunConfig config_;
+  Datasets datasets_;
+  Parts parts_;
+  std::optional<ShortWaits> waits_;
+  RunState state_;
+  std::optional<Loader> loader_;
+  OperatorRecorder* recorder_ = nullptr;
+  int64_t tokens_ = 0;
+};
+
+}  // namespace tanren

@@ -1,0 +1,57 @@
+// run_block: the one seam inside a model. A model wraps each block's computation in it; recompute,
+// offload, placement, per-block time and memory attach here, so a model needs no change to gain them.
+// Invariant: the result is fn's. It names the block to the trail of the step (block_trail.h) and to a
+// profiler, if one listens, and otherwise costs a look at three flags. Thread-safe.
+#pragma once
+
+#include "tanren/blocks/block_trail.h"
+#include "tanren/blocks/offload.h"
+#include "tanren/blocks/recompute.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
+
+#include <string_view>
+#include <utility>
+
+namespace tanren {
+
+// fn(), for a profiler under this name.
+template <class F>
+at::Tensor profiled(std::string_view name, F&& fn) {
+  if (!at::hasCallbacks()) return std::forward<F>(fn)();
+  at::RecordFunction scope(at::RecordScope::USER_SCOPE);
+  if (scope.isActive()) scope.before(name);
+  return std::forward<F>(fn)();
+}
+
+// Calls `fn() -> at::Tensor` as the block called `name` (its path in the module: "stages.0").
+template <class F>
+at::Tensor run_block(std::string_view name, F&& fn) {
+  const BlockScope block(name);
+  const OffloadBlock offload(name);
+  return profiled(name, std::forward<F>(fn));
+}
+
+// The same for `fn(input)`, which may be recomputed: then `fn` is called again in backward, after the
+// forward has returned. So it must hold by value what lives no longer than that, other tensors above all,
+// and what it takes from outside but for `input` must need no gradient, parameters excepted. `module`
+// holds every buffer that fn changes (batch norm's statistics); null: any buffer of the model may change,
+// which costs a copy of all of them.
+template <class F>
+at::Tensor run_block(std::string_view name, const at::Tensor& input,
+                     const torch::nn::Module* module, F&& fn) {
+  const BlockScope block(name, /*can_recompute=*/true);
+  return profiled(name, [&] {
+    if (RecomputeScope::wants(name)) return run_recomputed(input, fn, module);
+    const OffloadBlock offload(name);
+    return fn(input);
+  });
+}
+
+template <class F>
+at::Tensor run_block(std::string_view name, const at::Tensor& input, F&& fn) {
+  return run_block(name, input, nullptr, std::forward<F>(fn));
+}
+
+}  // namespace tanren

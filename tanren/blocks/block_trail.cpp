@@ -1,0 +1,96 @@
+#include "tanren/blocks/block_trail.h"
+
+#include "tanren/base/memory_tag.h"
+
+#include <ATen/SequenceNumber.h>
+
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <unordered_map>
+
+namespace tanren {
+
+namespace {
+
+constexpr size_t kMostNames = 4095;  // a program that makes up names must not grow for ever
+
+struct Names {
+  std::mutex mutex;
+  std::deque<std::string> names;  // addresses stay
+  std::unordered_map<std::string_view, uint16_t> ids;
+};
+
+// Read at exit as well: never destroyed.
+Names& names() {
+  static Names* const all = new Names;
+  return *all;
+}
+
+}  // namespace
+
+uint16_t block_id(std::string_view name) {
+  // Most often asked for by one thread, again and again.
+  thread_local std::unordered_map<std::string, uint16_t> known;
+  thread_local std::string key;
+  key.assign(name);
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  Names& all = names();
+  const std::lock_guard lock(all.mutex);
+  auto found = all.ids.find(name);
+  if (found == all.ids.end()) {
+    if (all.names.size() >= kMostNames) return 0;
+    all.names.emplace_back(name);
+    found = all.ids.emplace(all.names.back(), static_cast<uint16_t>(all.names.size())).first;
+  }
+  known.emplace(key, found->second);
+  return found->second;
+}
+
+std::string block_name(uint16_t id) {
+  Names& all = names();
+  const std::lock_guard lock(all.mutex);
+  return id == 0 || id > all.names.size() ? "" : all.names[id - 1];
+}
+
+uint16_t BlockTrail::block_of(uint64_t sequence_number) const {
+  // An inner block ends before the outer one: the first that holds the number is the innermost.
+  for (const Passage& passage : passages) {
+    if (sequence_number >= passage.first && sequence_number < passage.last) return passage.id;
+  }
+  return 0;
+}
+
+BlockTrail& block_trail() {
+  thread_local BlockTrail trail;
+  return trail;
+}
+
+BlockTrailScope::BlockTrailScope() {
+  BlockTrail& trail = block_trail();
+  trail.recording = true;
+  trail.passages.clear();
+  trail.failed = 0;
+}
+
+BlockTrailScope::~BlockTrailScope() { block_trail().recording = false; }
+
+void BlockScope::enter(std::string_view name) {
+  id_ = block_id(name);
+  outer_ = memory_tag().block;
+  memory_tag().block = id_;
+  exceptions_ = std::uncaught_exceptions();
+  first_ = at::sequence_number::peek();
+}
+
+void BlockScope::leave() {
+  memory_tag().block = outer_;
+  BlockTrail& trail = block_trail();
+  if (std::uncaught_exceptions() > exceptions_) {
+    if (trail.failed == 0) trail.failed = id_;
+    return;
+  }
+  trail.passages.push_back({id_, first_, at::sequence_number::peek(), can_recompute_});
+}
+
+}  // namespace tanren

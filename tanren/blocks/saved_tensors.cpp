@@ -1,0 +1,43 @@
+#include "tanren/blocks/saved_tensors.h"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+
+#include <mutex>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+thread_local SavedTensorPolicy* policy_now = nullptr;
+
+// torch's engine, but that it asks the thread's policy.
+class Engine final : public torch::autograd::Engine {
+ public:
+  ~Engine() override { stop(); }
+  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+    return policy_now != nullptr ? policy_now->hooks() : nullptr;
+  }
+};
+
+}  // namespace
+
+void install_saved_tensor_engine() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    torch::autograd::set_default_engine_stub(+[]() -> torch::autograd::Engine& {
+      static Engine engine;
+      return engine;
+    });
+  });
+}
+
+SavedTensorScope::SavedTensorScope(SavedTensorPolicy* policy)
+    : before_(std::exchange(policy_now, policy)) {}
+
+SavedTensorScope::~SavedTensorScope() { policy_now = before_; }
+
+SavedTensorPolicy* SavedTensorScope::current() { return policy_now; }
+
+}  // namespace tanren

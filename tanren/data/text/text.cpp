@@ -1,0 +1,52 @@
+// text: the bytes of files, whatever they are, as tokens of a vocabulary of 256. A file is a
+// document: no target crosses from one to the next.
+#include "tanren/base/text.h"
+#include "tanren/base/error.h"
+#include "tanren/base/file.h"
+#include "tanren/data/file_list.h"
+#include "tanren/data/text/token_windows.h"
+#include "tanren/formats/mapped_file.h"
+
+#include <filesystem>
+
+namespace tanren {
+
+namespace {
+
+constexpr int64_t kVocabulary = 256;
+// Smaller files are read at once: a mapping takes a page at least, and a process has 65 530.
+constexpr uintmax_t kMappedBytes = 1 << 20;
+
+TokenPiece open_piece(const std::filesystem::path& path, const std::string& name) {
+  TokenPiece piece{path.string()};
+  std::error_code unknown;
+  if (std::filesystem::file_size(path, unknown) >= kMappedBytes && !unknown) {
+    const auto file = MappedFile::open(path);
+    piece.data = file->data();
+    piece.size = static_cast<int64_t>(file->size());
+    piece.owner = file;
+  } else {
+    const auto bytes = std::make_shared<const std::string>(read_file(path));
+    piece.data = bytes->data();
+    piece.size = static_cast<int64_t>(bytes->size());
+    piece.owner = bytes;
+    piece.in_memory = true;
+  }
+  piece.file = {name, piece.size};
+  return piece;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_text(const SourceOptions& options, const std::string& what) {
+  const FileList list = list_files(options, what);
+  TokenStream stream;
+  stream.vocab_size = kVocabulary;
+  for (size_t i = 0; i < list.files.size(); ++i) {
+    stream.pieces.push_back(open_piece(list.files[i], list.names[i]));
+  }
+  if (list.files.size() == 1) cut_to_part(stream.pieces.front(), list.begin, list.end, 1);
+  return std::make_unique<TokenWindows>(std::move(stream), options.context, options.stride, what);
+}
+
+}  // namespace tanren

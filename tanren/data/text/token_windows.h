@@ -1,0 +1,69 @@
+// TokenWindows: a stream of token ids, cut into windows of `context` tokens: what the kinds text and
+// tokens are. "inputs" int64 [n, T] and "labels" int64 [n, T], the token after each input, -100 where
+// there is none to learn: across a document's end and beyond the stream's. Counts: samples, tokens.
+// Nothing is copied but the rows asked for, so the stream may be a file larger than memory; the
+// files must not shrink meanwhile. Safe to use from several threads.
+#pragma once
+
+#include "tanren/data/dataset.h"
+#include "tanren/data/text/token_copy.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+// Ids that lie next to each other in memory, little-endian, at any address: a file, or part of it.
+struct TokenPiece {
+  std::string name;  // of the file
+  const char* data = nullptr;
+  int64_t size = 0;   // ids
+  int64_t first = 0;  // the file's id that `data` begins with
+  std::shared_ptr<const void> owner;
+  DataFile file = {};
+  bool in_memory = false;  // read as a whole, not mapped
+};
+
+// Narrows a piece of ids of `width` bytes to the shares [begin, end) of it.
+void cut_to_part(TokenPiece& piece, double begin, double end, int64_t width);
+
+struct TokenStream {
+  std::vector<TokenPiece> pieces;  // documents end where pieces do
+  TokenType type = TokenType::uint8;
+  int64_t vocab_size = 0;
+  int64_t document_end = -1;  // the id that ends a document; -1: none does
+};
+
+class TokenWindows : public Dataset {
+ public:
+  // Window i begins at token i × stride; 1 ≤ stride ≤ context, 0 stands for context.
+  // DataError if the stream does not fill one window.
+  TokenWindows(TokenStream stream, int64_t context, int64_t stride, std::string what);
+
+  int64_t size() const override { return size_; }
+  DataInfo info() const override;
+  // Every target of the stream is in exactly one window: where windows overlap, the later one has it
+  // as context only. DataError naming file and place for an id past the vocabulary.
+  Collated collate(const std::vector<int64_t>& indices) const override;
+  // The same with all targets of each window.
+  Collated collate_training(const std::vector<int64_t>& indices, const Draw& draw) const override;
+  // Names and sizes of the files, and the contents of those in memory.
+  std::vector<DataPart> parts() const override;
+
+ private:
+  Collated make(const std::vector<int64_t>& indices, bool each_target_once) const;
+  // Fills one row; returns how many of its labels count.
+  int64_t fill(int64_t window, bool each_target_once, int64_t* inputs, int64_t* labels) const;
+  // Copies tokens [begin, end) of the stream; ids past the vocabulary are refused.
+  void copy(int64_t begin, int64_t end, int64_t* inputs, int64_t* labels) const;
+  [[noreturn]] void refuse(const TokenPiece& piece, int64_t begin, int64_t end) const;
+
+  TokenStream stream_;
+  std::vector<int64_t> starts_;  // of each piece in the stream, and the stream's end
+  int64_t context_, stride_;
+  int64_t size_ = 0;
+  std::string what_;
+};
+
+}  // namespace tanren

@@ -1,0 +1,159 @@
+#include "tanren/dry/dry_operators.h"
+
+#include "tanren/base/error.h"
+#include "tanren/dry/arguments.h"
+#include "tanren/dry/dry_convolution.h"
+
+#include <ATen/ATen.h>
+#include <ATen/WrapDimUtils.h>
+#include <ATen/native/ReduceOpsUtils.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tanren {
+namespace {
+
+using ShapeFunction = std::function<std::optional<Results>(const Arguments&)>;
+
+Results itself(const Arguments& a) { return {a[0]}; }
+Results nothing(const Arguments&) { return {}; }
+
+Results value_of(const Arguments&) {
+  throw Error("[dry run] the model asks for the value of a tensor (item), and a dry run has none");
+}
+
+// native_layer_norm(input, normalized_shape, weight, bias, eps)
+Results layer_norm(const Arguments& a) {
+  const at::Tensor x = tensor_in(a[0]).contiguous(), weight = tensor_in(a[2]);
+  const auto normed = static_cast<int64_t>(a[1].toIntVector().size());
+  std::vector<int64_t> sizes(x.sizes().begin(), x.sizes().end() - normed);
+  sizes.resize(static_cast<size_t>(x.dim()), 1);
+  const auto options = x.options().dtype(weight.defined() ? weight.scalar_type() : x.scalar_type());
+  at::Tensor y = at::empty_like(x);
+  return {y, at::empty(sizes, options), at::empty(sizes, options)};
+}
+
+// native_layer_norm_backward(gradient, input, normalized_shape, mean, rstd, weight, bias, output_mask)
+Results layer_norm_backward(const Arguments& a) {
+  const at::Tensor gradient = tensor_in(a[0]).contiguous(), x = tensor_in(a[1]).contiguous();
+  const auto wanted = a.back().toBoolList();
+  Results results(3, at::Tensor());
+  if (wanted[0]) results[0] = at::empty_like(x);
+  for (size_t i = 1; i < 3; ++i) {
+    if (wanted[i]) results[i] = at::empty_like(tensor_in(a[i + 4]));
+  }
+  return results;
+}
+
+// index_select(input, dim, index)
+Results index_select(const Arguments& a) {
+  const at::Tensor x = tensor_in(a[0]);
+  std::vector<int64_t> sizes = x.sizes().vec();
+  const int64_t dim = at::maybe_wrap_dim(a[1].toInt(), x.dim());
+  if (!sizes.empty()) sizes[static_cast<size_t>(dim)] = tensor_in(a[2]).numel();
+  return {at::empty(sizes, x.options())};
+}
+
+// embedding_dense_backward(gradient, indices, num_weights, padding_idx, scale)
+Results embedding_backward(const Arguments& a) {
+  const at::Tensor gradient = tensor_in(a[0]).contiguous();
+  return {at::empty({a[2].toInt(), gradient.size(-1)}, gradient.options())};
+}
+
+at::OptionalIntArrayRef dims_of(const std::optional<std::vector<int64_t>>& dims) {
+  return dims ? at::OptionalIntArrayRef(*dims) : std::nullopt;
+}
+
+// sum.dim_IntList(input, dim, keepdim, dtype)
+Results sum(const Arguments& a) {
+  const at::Tensor x = tensor_in(a[0]);
+  const auto dims = a[1].toOptional<std::vector<int64_t>>();
+  const bool keep = a[2].toBool(), whole = at::isIntegralType(x.scalar_type(), true);
+  const auto dtype = a[3].isNone() ? (whole ? at::kLong : x.scalar_type()) : a[3].toScalarType();
+  const auto shape = at::meta::get_reduction_shape(x, dims.value_or(std::vector<int64_t>()), keep,
+                                                   /*allow_empty_dims=*/false);
+  const at::Tensor result = at::empty(shape, x.options().dtype(dtype));
+  // Of another dtype it holds a cast of `x`.
+  const auto over = at::meta::make_reduction_from_out_ty(x, result, dims_of(dims), keep, dtype);
+  // torch's rule for a sum that it keeps in fp32 meanwhile.
+  if (at::isReducedFloatingType(dtype) && over.ndim() >= 2 && over.strides(0)[0] == 0 &&
+      over.strides(0)[1] == 0) {
+    const at::Tensor wide = at::empty(shape, x.options().dtype(at::kFloat));
+    const at::Tensor own = x.to(at::kFloat);
+  }
+  return {result};
+}
+
+// mean.dim(input, dim, keepdim, dtype)
+Results mean(const Arguments& a) {
+  const at::Tensor x = tensor_in(a[0]);
+  const auto dims = a[1].toOptional<std::vector<int64_t>>();
+  const auto dtype = a[3].isNone() ? x.scalar_type() : a[3].toScalarType();
+  const auto shape = at::meta::get_reduction_shape(x, dims.value_or(std::vector<int64_t>()),
+                                                   a[2].toBool(), /*allow_empty_dims=*/false);
+  const at::Tensor result = at::empty(shape, x.options().dtype(dtype));
+  if (at::isReducedFloatingType(dtype)) {  // torch's way: in fp32, and back
+    const at::Tensor own = x.to(at::kFloat);
+    const at::Tensor wide = at::empty(shape, x.options().dtype(at::kFloat));
+    const at::Tensor back = wide.to(dtype);
+  }
+  return {result};
+}
+
+const std::map<std::string_view, ShapeFunction>& known() {
+  static const std::map<std::string_view, ShapeFunction> functions = {
+      {"_fused_adam_", nothing},
+      {"_fused_adamw_", nothing},
+      {"_fused_adagrad_", nothing},
+      {"_fused_sgd_", nothing},
+      {"_local_scalar_dense", value_of},
+      {"_slow_conv2d_backward", dry_slow_convolution_backward},
+      {"_slow_conv2d_forward", dry_slow_convolution},
+      {"convolution_backward", dry_convolution_backward},
+      {"copy_", itself},
+      {"embedding_dense_backward", embedding_backward},
+      {"index_select", index_select},
+      {"masked_fill_", itself},
+      {"masked_scatter_", itself},
+      {"mean", mean},
+      {"mkldnn_convolution", dry_convolution},
+      {"native_layer_norm", layer_norm},
+      {"native_layer_norm_backward", layer_norm_backward},
+      {"sum", sum},
+  };
+  return functions;
+}
+
+}  // namespace
+
+const std::vector<const char*>& dry_operators() {
+  static const std::vector<const char*> names = {"copy_",
+                                                 "convolution_backward",
+                                                 "hardswish_",
+                                                 "hardtanh_",
+                                                 "masked_fill_.Scalar",
+                                                 "masked_fill_.Tensor",
+                                                 "masked_scatter_",
+                                                 "mean.dim",
+                                                 "mkldnn_convolution",
+                                                 "relu_",
+                                                 "sum.dim_IntList"};
+  return names;
+}
+
+bool run_dry_operator(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const std::string& full = op.operator_name().name;
+  if (full.rfind("aten::", 0) != 0) return false;
+  const auto found = known().find(std::string_view(full).substr(6));
+  if (found == known().end()) return false;
+  const auto arguments = torch::jit::pop(stack, op.schema().arguments().size());
+  auto results = found->second(arguments);
+  for (const auto& value : results ? *results : arguments) stack.push_back(value);
+  return results.has_value();
+}
+
+}  // namespace tanren

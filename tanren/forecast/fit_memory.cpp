@@ -1,0 +1,398 @@
+#include "tanren/forecast/fit_memory.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/generators.h"
+#include "tanren/base/names.h"
+#include "tanren/base/text.h"
+#include "tanren/data/collated.h"
+#include "tanren/memory/gauge.h"
+#include "tanren/plan/useful_threads.h"
+#include "tanren/train/step_error.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tanren {
+
+namespace {
+
+// "weights 1.3 GB, gradients 1.3 GB, …", the largest first.
+std::string breakdown(const MemoryPrediction& prediction) {
+  std::string text;
+  for (const auto& [kind, bytes] : kinds_by_size(prediction.at_peak)) {
+    text += (text.empty() ? "" : ", ") + kind + " " + size_text(bytes);
+  }
+  return text;
+}
+
+// Pages are whole, and freed ones lie between used ones: what a peak takes of the limit.
+int64_t taken(int64_t peak_bytes) { return peak_bytes + peak_bytes / 64 + (int64_t{4} << 20); }
+
+// Tries configs against the limit, dry.
+class Fitter {
+ public:
+  explicit Fitter(const FitInput& input) : input_(input) {}
+
+  Tried with(const RunConfig& config) const { return try_config(input_, config); }
+
+  Tried with_microbatch(RunConfig config, int64_t microbatch) const {
+    config.batch.microbatch = microbatch;
+    return with(config);
+  }
+
+  // The largest microbatch below `planned` that fits; the smallest where none does.
+  Tried largest_microbatch(const RunConfig& config, int64_t planned) const {
+    Tried best = smallest_microbatch(config, planned);
+    if (!best.fits) return best;
+    int64_t low = best.plan.batch.microbatch, high = planned;  // low fits, high does not
+    while (high - low > 1) {
+      const int64_t middle = low + (high - low) / 2;
+      Tried next = with_microbatch(config, middle);
+      if (next.fits) {
+        best = std::move(next);
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    // As many microsteps, but of like size: 4 = 2 + 2 rather than 3 + 1.
+    const int64_t microsteps = best.plan.batch.accumulation_steps;
+    const int64_t even = (best.plan.batch.per_rank + microsteps - 1) / microsteps;
+    return even == best.plan.batch.microbatch ? best : with_microbatch(config, even);
+  }
+
+  // As few recomputed blocks as make it fit, those first whose bytes cost the least to compute
+  // again; all blocks where that is not enough. No value where the model has none.
+  std::optional<Tried> fewest_recomputed(const Tried& start) const {
+    std::vector<BlockUse> blocks = start.prediction.blocks;
+    const auto gain = [](const BlockUse& block) {
+      return static_cast<double>(block.held_bytes) / static_cast<double>(1 + block.multiply_adds);
+    };
+    std::stable_sort(blocks.begin(), blocks.end(),
+                     [&](const auto& a, const auto& b) { return gain(a) > gain(b); });
+    std::vector<std::string> names;
+    for (const auto& block : blocks) {
+      if (can_recompute(start.config, block.name)) names.push_back(block.name);
+    }
+    if (names.empty()) return std::nullopt;
+    const auto first = [&](size_t count) {
+      RunConfig config = start.config;
+      config.memory.recompute.assign(names.begin(), names.begin() + static_cast<int64_t>(count));
+      return with(config);
+    };
+    Tried best = first(names.size());
+    if (!best.fits) return best;
+    size_t low = 0, high = names.size();  // high fits
+    while (high - low > 1) {
+      const size_t middle = low + (high - low) / 2;
+      Tried next = first(middle);
+      if (next.fits) {
+        best = std::move(next);
+        high = middle;
+      } else {
+        low = middle;
+      }
+    }
+    return best;
+  }
+
+ private:
+  // One sample is too few for some models: torch's batch norm wants two values a channel.
+  Tried smallest_microbatch(const RunConfig& config, int64_t planned) const {
+    try {
+      return with_microbatch(config, 1);
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const std::exception&) {
+      if (planned <= 2) throw;
+    }
+    return with_microbatch(config, 2);
+  }
+
+  bool can_recompute(RunConfig config, const std::string& name) const {
+    config.memory.recompute = {name};
+    try {
+      with(config);
+    } catch (const std::exception&) {  // no such block, or one that cannot run twice
+      return false;
+    }
+    return true;
+  }
+
+  const FitInput& input_;
+};
+
+PlanLine& line_of(Plan& plan, const std::string& key) {
+  for (auto& line : plan.lines) {
+    if (line.key == key) return line;
+  }
+  return plan.lines.emplace_back(PlanLine{key, "", Source::planned, ""});
+}
+
+bool is_asked(const RunConfig& config, const char* key) { return config.asked.count(key) > 0; }
+
+void explain(Plan& plan, const MemoryPrediction& prediction, int64_t standing_bytes) {
+  std::string reason = breakdown(prediction) + "; by " + prediction.how;
+  const int64_t room = room_for_step(plan, standing_bytes);
+  const std::string each = plan.parallel.replicas > 1
+                               ? " each of " + std::to_string(plan.parallel.replicas) + " replicas"
+                               : "";
+  if (room > 0) {
+    reason += "; of " + size_text(room) + " that memory_limit leaves" + each;
+    if (standing_bytes > 0) reason += " beside " + size_text(standing_bytes) + " of data";
+  } else if (!each.empty()) {
+    reason += "; in" + each;
+  }
+  plan.lines.push_back(
+      {"predicted_peak", size_text(prediction.peak_bytes), Source::planned, reason});
+}
+
+// Of the largest operators: the first sample may be shorter than those that it is batched with.
+OperatorSizes sizes_of(const StepPredictor& predictor, const Tried& tried) {
+  OperatorSizes sizes = tried.prediction.largest;
+  if (sizes.elements == 0 || tried.plan.device.threads < 2) return sizes;
+  const int64_t own = predictor.length(), longest = own > 0 ? predictor.longest() : 0;
+  if (longest <= own) return sizes;
+  try {
+    const OperatorSizes other = predictor.step(tried.plan, longest).largest;
+    sizes.elements = std::max(sizes.elements, other.elements);
+    sizes.multiply_adds = std::max(sizes.multiply_adds, other.multiply_adds);
+  } catch (const std::exception&) {  // the run itself will say what this model makes of it
+  }
+  return sizes;
+}
+
+// One more thing that would make it fit; empty where it would not.
+std::string advice(const Fitter& fitter, RunConfig config, const std::string& what) {
+  try {
+    const auto other = fitter.with(config);
+    return other.fits ? what + " needs " + size_text(other.prediction.peak_bytes) : "";
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+// The largest part of the length that fits, by powers of two; empty where none does.
+std::string shorter(const FitInput& input, const Tried& least) {
+  const StepPredictor predictor([&] { return input.make_task(least.config); }, *input.dataset);
+  const int64_t length = predictor.length();
+  try {
+    for (int64_t part = length / 2; part >= 8; part /= 2) {
+      const int64_t peak = predictor.step(least.plan, part).peak_bytes;
+      if (fits(peak, room_for_step(least.plan, standing_beside(input, least.plan)))) {
+        return "samples of " + std::to_string(part) + " tokens instead of " +
+               std::to_string(length) + " need " + size_text(peak);
+      }
+    }
+  } catch (const std::exception&) {  // a model of one length
+  }
+  return "";
+}
+
+// Of a family the presets, the largest first.
+const std::vector<std::vector<std::string>> kPresets = {
+    {"gpt2-xl", "gpt2-large", "gpt2-medium", "gpt2", "distilgpt2"},
+    {"bert-large-uncased", "bert-base-uncased", "bert-medium", "bert-small", "bert-mini",
+     "bert-tiny"},
+    {"bert-large-cased", "bert-base-cased", "bert-medium", "bert-small", "bert-mini", "bert-tiny"},
+    {"resnet152", "resnet101", "resnet50", "resnet34", "resnet18"},
+    {"vgg19", "vgg16", "vgg13", "vgg11"},
+    {"vgg19_bn", "vgg16_bn", "vgg13_bn", "vgg11_bn"}};
+
+void halve(std::vector<int64_t>& widths) {
+  for (int64_t& width : widths) width = std::max<int64_t>(width / 2, 1);
+}
+
+// `config` with less of a model, the largest first: its family's smaller presets, or half the width,
+// a quarter and so on.
+std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& config) {
+  std::vector<std::pair<std::string, RunConfig>> smaller;
+  const ModelOptions& model = config.model;
+  if (!model.init_from.empty() || !model.from_hf.empty()) return smaller;  // weights have a size
+  for (const auto& family : kPresets) {
+    auto own = std::find(family.begin(), family.end(), model.size);
+    if (own == family.end()) continue;
+    for (++own; own != family.end(); ++own) {
+      smaller.emplace_back("model.size = \"" + *own + "\"", config).second.model.size = *own;
+    }
+    return smaller;
+  }
+  constexpr int kHalvings = 8;
+  RunConfig narrower = config;
+  for (int i = 0; i < kHalvings; ++i) {
+    ModelOptions& o = narrower.model;
+    o.hidden_size /= 2;
+    o.intermediate_size /= 2;
+    if (o.hidden_size > 0 && o.hidden_size % std::max<int64_t>(o.num_heads, 1) == 0) {
+      smaller.emplace_back("model.hidden_size = " + std::to_string(o.hidden_size), narrower);
+    }
+    const bool wide = o.kind == "mlp" || o.kind == "convnet";
+    if (!wide) continue;
+    std::vector<int64_t>& widths = o.kind == "mlp" ? o.hidden : o.channels;
+    halve(widths);
+    smaller.emplace_back(fmt::format("model.{} = [{}]", o.kind == "mlp" ? "hidden" : "channels",
+                                     fmt::join(widths, ", ")),
+                         narrower);
+  }
+  return smaller;
+}
+
+[[noreturn]] void refuse(const FitInput& input, const Fitter& fitter, const Tried& least) {
+  const int64_t replicas = least.plan.parallel.replicas;
+  const int64_t standing = standing_beside(input, least.plan);
+  const int64_t needs = replicas * taken(least.prediction.peak_bytes) + standing;
+  std::string text =
+      "[plan] memory.limit " + size_text(least.plan.memory.limit_bytes) +
+      " is less than a step needs with " + std::to_string(least.plan.batch.microbatch) + " sample" +
+      (least.plan.batch.microbatch == 1 ? "" : "s") + " at once" +
+      (least.plan.memory.recompute.empty() ? "" : " and blocks recomputed") + ": " +
+      size_text(least.prediction.peak_bytes) + " (" + breakdown(least.prediction) + ")" +
+      (replicas > 1 ? " in each of " + std::to_string(replicas) + " replicas" : "") +
+      (standing > 0 ? " beside " + size_text(standing) + " of data" : "");
+  // Of the limit a sixteenth, at most 16 MiB, is the reserve.
+  const int64_t reserve = std::min(needs / 15, int64_t{16} << 20);
+  const int64_t mebibytes = (needs + reserve + (1 << 20) - 1) >> 20;
+  text +=
+      "; the smallest limit that works: memory.limit = \"" + std::to_string(mebibytes) + "MiB\"";
+  std::vector<std::string> others;
+  if (least.plan.batch.microbatch > 1 && is_asked(input.config, "batch.microbatch")) {
+    try {
+      const auto other = fitter.largest_microbatch(least.config, least.plan.batch.microbatch);
+      if (other.fits) {
+        others.push_back("batch.microbatch = " + std::to_string(other.plan.batch.microbatch) +
+                         " needs " + size_text(other.prediction.peak_bytes));
+      }
+    } catch (const std::exception&) {  // a model of one size of batch: no advice, but the refusal
+    }
+  }
+  const bool has_moments =
+      input.config.optimizer.kind == "adamw" || input.config.optimizer.kind == "adam";
+  if (has_moments && input.config.optimizer.state == "fp32") {
+    RunConfig config = least.config;
+    config.optimizer.state = "8bit";
+    others.push_back(advice(fitter, config, "optimizer.state = \"8bit\""));
+  }
+  others.push_back(shorter(input, least));
+  for (auto& [what, config] : smaller_models(least.config)) {
+    config.memory.recompute = input.config.memory.recompute;  // the larger one's blocks may lack
+    std::string text = advice(fitter, config, what);
+    if (text.empty()) {
+      config.memory.recompute = {"*"};
+      text = advice(fitter, config, what);
+    }
+    others.push_back(text);
+    if (!text.empty()) break;
+  }
+  others.erase(std::remove(others.begin(), others.end(), ""), others.end());
+  for (const auto& other : others) text += "; " + other;
+  throw ConfigError(text);
+}
+
+}  // namespace
+
+int64_t standing_beside(const FitInput& input, const Plan& plan) {
+  if (!plan.memory.own_allocator || plan.data.workers == 0) return input.standing_bytes;
+  const TensorMap before = generator_states(at::kCPU);  // a dataset may draw
+  const Collated one = collated(*input.dataset, {0});
+  set_generator_states(at::kCPU, before);
+  int64_t bytes = 0;
+  for (const auto& [name, field] : one.batch.fields) bytes += static_cast<int64_t>(field.nbytes());
+  const int64_t loaders = std::max<int64_t>(plan.parallel.replicas, 1);
+  return input.standing_bytes + loaders * plan.data.prefetch * plan.batch.per_rank * bytes;
+}
+
+int64_t room_for_step(const Plan& plan, int64_t standing_bytes) {
+  if (plan.memory.limit_bytes <= 0) return 0;
+  const int64_t room = plan.memory.limit_bytes - plan.memory.reserve_bytes - standing_bytes;
+  return std::max<int64_t>(room / std::max<int64_t>(plan.parallel.replicas, 1), 1);
+}
+
+bool fits(int64_t peak_bytes, int64_t room_bytes) {
+  return room_bytes == 0 || taken(peak_bytes) <= room_bytes;
+}
+
+Tried try_config(const FitInput& input, const RunConfig& config) {
+  Tried result{config, input.plan(config), {}, false};
+  const StepPredictor predictor([&] { return input.make_task(config); }, *input.dataset);
+  result.prediction = predictor.step(result.plan);
+  if (limit_threads(sizes_of(predictor, result), result.plan)) {
+    result.prediction = predictor.step(result.plan);  // some kernels take memory for each thread
+  }
+  const int64_t room = room_for_step(result.plan, standing_beside(input, result.plan));
+  result.fits = fits(result.prediction.peak_bytes, room);
+  return result;
+}
+
+Fitted fit_memory(const FitInput& input) {
+  const Fitter fitter(input);
+  Tried found;
+  try {
+    found = fitter.with(input.config);
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const std::exception& error) {  // torch's own too: what it is, the run itself will say
+    Plan plan = input.plan(input.config);
+    plan.lines.push_back({"predicted_peak", "unknown", Source::planned, said_by(error)});
+    return {input.config, std::move(plan), std::nullopt, {}};
+  }
+  const int64_t asked_peak = found.prediction.peak_bytes;
+  const int64_t wanted = found.plan.batch.microbatch;
+  const bool free_microbatch = !is_asked(input.config, "batch.microbatch") && wanted > 1;
+  const bool free_recompute = !is_asked(input.config, "memory.recompute");
+  const auto smaller = [&] {
+    if (found.fits || !free_microbatch) return;
+    try {
+      found = fitter.largest_microbatch(found.config, wanted);
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const std::exception&) {  // a model of one size of batch
+    }
+  };
+  const auto recompute = [&] {
+    if (found.fits || !free_recompute) return;
+    if (auto other = fitter.fewest_recomputed(found)) found = std::move(*other);
+  };
+  if (input.couples_samples) {  // batch norm would see another microbatch
+    recompute();
+    smaller();
+  } else {
+    smaller();
+    recompute();
+  }
+  if (!found.fits) refuse(input, fitter, found);
+
+  std::vector<std::string> remarks;
+  const std::string because = "; " + size_text(asked_peak) + " would be needed otherwise";
+  if (found.plan.batch.microbatch != wanted) {
+    PlanLine& line = line_of(found.plan, "microbatch");
+    line.source = Source::planned;
+    line.reason = "the largest that memory_limit allows" + because + "; " + line.reason;
+    if (input.couples_samples) {
+      remarks.push_back("[plan] the microbatch is " + std::to_string(found.plan.batch.microbatch) +
+                        " instead of " + std::to_string(wanted) +
+                        ", so that a step fits memory_limit: batch norm then sees other samples at "
+                        "once, which changes the numbers; raise memory.limit, or set "
+                        "batch.microbatch to what you mean");
+    }
+  }
+  if (free_recompute && !found.config.memory.recompute.empty()) {
+    PlanLine& line = line_of(found.plan, "recompute");
+    line.source = Source::planned;
+    const auto& blocks = found.config.memory.recompute;
+    line.value = std::to_string(blocks.size()) + (blocks.size() == 1 ? " block" : " blocks");
+    line.reason =
+        "so that a step fits memory_limit" + because + "; " + line.reason + ": " + join(blocks);
+    remarks.push_back(
+        "[plan] " + line.value +
+        " computed again in each backward, so that a step fits "
+        "memory_limit: the same numbers in more time; memory.recompute = [] forbids it");
+  }
+  explain(found.plan, found.prediction, standing_beside(input, found.plan));
+  return {std::move(found.config), std::move(found.plan), std::move(found.prediction),
+          std::move(remarks)};
+}
+
+}  // namespace tanren

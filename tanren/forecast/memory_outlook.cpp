@@ -1,0 +1,255 @@
+#include "tanren/forecast/memory_outlook.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
+#include "tanren/base/text.h"
+#include "tanren/memory/gauge.h"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace tanren {
+
+namespace {
+
+// Powers of two around the planned microbatch, at most `per_rank`, and itself.
+std::vector<int64_t> microbatches_around(const BatchPlan& batch) {
+  std::vector<int64_t> sizes = {1, batch.microbatch};
+  for (int64_t size = 2; size <= std::min(4 * batch.microbatch, batch.per_rank); size *= 2) {
+    sizes.push_back(size);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  constexpr size_t kMost = 8;
+  if (sizes.size() > kMost) sizes.erase(sizes.begin(), sizes.end() - kMost);
+  return sizes;
+}
+
+std::vector<int64_t> lengths_around(int64_t length) {
+  std::vector<int64_t> lengths;
+  for (const int64_t part : {length / 4, length / 2, length, 2 * length}) {
+    if (part >= 1) lengths.push_back(part);
+  }
+  if (lengths.empty()) lengths.push_back(0);
+  return lengths;
+}
+
+// None where the model does not take it: more positions than it has, one sample in batch norm, …
+// A model of one's own says so in torch's words.
+std::optional<int64_t> peak_of(const StepPredictor& predictor, const Plan& plan, int64_t length) {
+  try {
+    return predictor.step(plan, length).peak_bytes;
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
+class Alternatives {
+ public:
+  Alternatives(const FitInput& input, const Fitted& fitted) : input_(input), fitted_(fitted) {}
+
+  // Takes it up if it needs less.
+  void consider(const RunConfig& config, const std::string& what, const std::string& cost) {
+    consider(config, what, [&](const MemoryPrediction&) { return cost; });
+  }
+  void consider(const RunConfig& config, const std::string& what,
+                const std::function<std::string(const MemoryPrediction&)>& cost) {
+    try {
+      const Tried tried = try_config(input_, config);
+      if (tried.prediction.peak_bytes >= fitted_.prediction->peak_bytes) return;
+      found_.push_back({what, tried.prediction.peak_bytes, cost(tried.prediction)});
+    } catch (const std::exception&) {  // it does not go with the rest of the config, or the model
+    }
+  }
+
+  std::vector<MemoryOutlook::Alternative> found() && {
+    std::sort(found_.begin(), found_.end(),
+              [](const auto& a, const auto& b) { return a.peak_bytes < b.peak_bytes; });
+    return std::move(found_);
+  }
+
+ private:
+  const FitInput& input_;
+  const Fitted& fitted_;
+  std::vector<MemoryOutlook::Alternative> found_;
+};
+
+std::vector<MemoryOutlook::Alternative> alternatives_of(const FitInput& input,
+                                                        const Fitted& fitted) {
+  Alternatives all(input, fitted);
+  const Plan& plan = fitted.plan;
+  const MemoryPrediction& now = *fitted.prediction;
+  RunConfig config = fitted.config;
+  if (plan.memory.recompute.empty()) {
+    config.memory.recompute = {"*"};
+    all.consider(config, "memory.recompute = [\"*\"]", [&](const MemoryPrediction& recomputed) {
+      // Backward is two forwards.
+      const auto usual = static_cast<double>(std::max<int64_t>(3 * now.multiply_adds, 1));
+      const auto more = static_cast<double>(recomputed.multiply_adds - now.multiply_adds);
+      return std::to_string(std::lround(100 * more / usual)) +
+             " % more multiply-adds, the same numbers";
+    });
+  }
+  config = fitted.config;
+  if (plan.batch.microbatch > 1) {
+    config.batch.microbatch = plan.batch.microbatch / 2;
+    all.consider(config, "batch.microbatch = " + std::to_string(config.batch.microbatch),
+                 input.couples_samples ? "batch norm sees fewer samples at once"
+                                       : "more microsteps, the same numbers");
+  }
+  config = fitted.config;
+  if (plan.optimizer.state == "fp32") {
+    config.optimizer.state = "8bit";
+    all.consider(config, "optimizer.state = \"8bit\"", "moments rounded to 256 values");
+    config.optimizer.state = "bf16";
+    all.consider(config, "optimizer.state = \"bf16\"", "moments rounded to 8 bits of mantissa");
+  }
+  config = fitted.config;
+  if (plan.precision.mode == Mode::fp32) {
+    config.precision.mode = "bf16";
+    all.consider(config, "precision.mode = \"bf16\"", "products in bf16");
+  }
+  return std::move(all).found();
+}
+
+bool has_unknown(const MemoryOutlook& outlook) {
+  return std::any_of(outlook.rows.begin(), outlook.rows.end(), [](const auto& row) {
+    return std::find(row.peaks.begin(), row.peaks.end(), std::nullopt) != row.peaks.end();
+  });
+}
+
+}  // namespace
+
+MemoryOutlook memory_outlook(const FitInput& input, const Fitted& fitted) {
+  MemoryOutlook outlook;
+  const Plan& plan = fitted.plan;
+  const StepPredictor predictor([&] { return input.make_task(fitted.config); }, *input.dataset);
+  outlook.microbatch = plan.batch.microbatch;
+  outlook.length = predictor.length();
+  outlook.room_bytes = room_for_step(plan, standing_beside(input, plan));
+  if (!fitted.prediction) {
+    try {
+      outlook.planned = predictor.probed_step(plan);
+    } catch (const ConfigError&) {
+      throw;
+    } catch (const std::exception& error) {  // of a run it would be the first step's
+      outlook.unknown = line_of(error);
+    }
+    return outlook;
+  }
+  outlook.planned = *fitted.prediction;
+  outlook.lengths = lengths_around(outlook.length);
+  for (const int64_t microbatch : microbatches_around(plan.batch)) {
+    RunConfig config = fitted.config;
+    config.batch.microbatch = microbatch;
+    const Plan other = input.plan(config);
+    MemoryOutlook::Row row{microbatch, {}};
+    for (const int64_t length : outlook.lengths) {
+      row.peaks.push_back(peak_of(predictor, other, length));
+    }
+    outlook.rows.push_back(std::move(row));
+  }
+  outlook.alternatives = alternatives_of(input, fitted);
+  if (input.has_evaluation) {
+    try {
+      outlook.evaluation_bytes = predictor.evaluation_peak(plan, plan.evaluate.batch);
+    } catch (...) {
+      outlook.evaluation_unknown = line_of_current();
+    }
+  }
+  return outlook;
+}
+
+std::string to_text(const MemoryOutlook& outlook) {
+  if (!outlook.unknown.empty())
+    return "predicted peak of a step: unknown: " + outlook.unknown + "\n";
+  const MemoryPrediction& now = outlook.planned;
+  std::string text = "predicted peak of a step (by " + now.how + "): " + size_text(now.peak_bytes) +
+                     ", of it before the first step " + size_text(now.before_bytes) + "\n";
+  for (const auto& [kind, bytes] : kinds_by_size(now.at_peak)) {
+    text += "  " + padded(kind, 12) + " " + size_text(bytes) + "\n";
+  }
+  if (outlook.evaluation_bytes > 0) {
+    text += "predicted peak of an evaluation: " + size_text(outlook.evaluation_bytes) + "\n";
+  } else if (!outlook.evaluation_unknown.empty()) {
+    text += "predicted peak of an evaluation: unknown: " + outlook.evaluation_unknown + "\n";
+  }
+  if (!outlook.rows.empty()) {
+    const bool has_lengths = outlook.lengths != std::vector<int64_t>{0};
+    text += "\npredicted peaks by samples at once (batch.microbatch)";
+    text += has_lengths ? " and tokens of each:\n" : ":\n";
+    constexpr int64_t kWidth = 11;
+    if (has_lengths) {
+      text += padded("", kWidth);
+      for (const int64_t length : outlook.lengths) {
+        const std::string cell = std::to_string(length);
+        text += length == outlook.lengths.back() ? cell : padded(cell, kWidth);
+      }
+      text += "\n";
+    }
+    for (const auto& row : outlook.rows) {
+      text += padded("  " + std::to_string(row.microbatch), kWidth);
+      for (size_t i = 0; i < row.peaks.size(); ++i) {
+        const bool planned = row.microbatch == outlook.microbatch &&
+                             (!has_lengths || outlook.lengths[i] == outlook.length);
+        std::string cell = row.peaks[i] ? size_text(*row.peaks[i]) : "-";
+        if (planned) cell += " *";
+        if (row.peaks[i] && !fits(*row.peaks[i], outlook.room_bytes)) cell += " !";
+        text += i + 1 < row.peaks.size() ? padded(cell, kWidth) : cell;
+      }
+      text += "\n";
+    }
+    text += "* as planned";
+    if (outlook.room_bytes > 0) {
+      text += "; ! more than the " + size_text(outlook.room_bytes) + " that memory_limit leaves";
+    }
+    text += has_unknown(outlook) ? "; - the model does not take it\n" : "\n";
+  }
+  if (!outlook.alternatives.empty()) {
+    text += "\nwhat would need less:\n";
+    int64_t width = 0;
+    for (const auto& other : outlook.alternatives) {
+      width = std::max(width, display_width(other.what));
+    }
+    for (const auto& other : outlook.alternatives) {
+      text += "  " + padded(other.what, width) + "  " + size_text(other.peak_bytes) + " (" +
+              size_text(now.peak_bytes - other.peak_bytes) + " less): " + other.cost + "\n";
+    }
+  }
+  return text;
+}
+
+std::string to_json(const MemoryOutlook& outlook) {
+  nlohmann::ordered_json json;
+  const MemoryPrediction& now = outlook.planned;
+  json["peak_bytes"] = now.peak_bytes;
+  json["before_bytes"] = now.before_bytes;
+  json["by"] = now.how;
+  for (size_t i = 0; i < kNumMemoryKinds; ++i) {
+    json["at_peak"][std::string(kMemoryKindNames[i])] = now.at_peak[i];
+  }
+  json["evaluation_bytes"] = outlook.evaluation_bytes;
+  if (!outlook.unknown.empty()) json["unknown"] = outlook.unknown;
+  if (!outlook.evaluation_unknown.empty()) json["evaluation_unknown"] = outlook.evaluation_unknown;
+  json["room_bytes"] = outlook.room_bytes;
+  json["table"] = nlohmann::ordered_json::array();
+  for (const auto& row : outlook.rows) {
+    for (size_t i = 0; i < row.peaks.size(); ++i) {
+      nlohmann::ordered_json cell = {{"microbatch", row.microbatch}};
+      if (outlook.lengths[i] > 0) cell["length"] = outlook.lengths[i];
+      cell["peak_bytes"] = row.peaks[i] ? nlohmann::ordered_json(*row.peaks[i]) : nullptr;
+      json["table"].push_back(cell);
+    }
+  }
+  json["alternatives"] = nlohmann::ordered_json::array();
+  for (const auto& other : outlook.alternatives) {
+    json["alternatives"].push_back(
+        {{"what", other.what}, {"peak_bytes", other.peak_bytes}, {"cost", other.cost}});
+  }
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+}  // namespace tanren

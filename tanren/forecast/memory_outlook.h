@@ -1,0 +1,42 @@
+// What a plan's memory looks like from around it: peaks by microbatch and length, and what each
+// alternative would save and cost. For `tanren plan`.
+#pragma once
+
+#include "tanren/forecast/fit_memory.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+struct MemoryOutlook {
+  struct Row {
+    int64_t microbatch = 0;
+    std::vector<std::optional<int64_t>> peaks;  // bytes, by lengths; none: it cannot be run
+  };
+  struct Alternative {
+    std::string what;  // as the config says it
+    int64_t peak_bytes = 0;
+    std::string cost;
+  };
+  MemoryPrediction planned;
+  int64_t microbatch = 0, length = 0;  // planned
+  int64_t room_bytes = 0;              // that the limit leaves; 0: no limit
+  int64_t evaluation_bytes = 0;        // peak of an evaluation; 0: unknown, or there is none
+  std::string unknown;                 // why nothing is predicted; empty: it is
+  std::string evaluation_unknown;      // the same of an evaluation
+  std::vector<int64_t> lengths;        // tokens per sample; one 0: no sequences
+  std::vector<Row> rows;
+  std::vector<Alternative> alternatives;  // that need less
+};
+
+// Some dozens of dry runs; of a model that cannot be run dry, two real steps and no table. What a model
+// does not take, or fails at, is unknown: no error.
+MemoryOutlook memory_outlook(const FitInput& input, const Fitted& fitted);
+
+std::string to_text(const MemoryOutlook& outlook);
+// One JSON object, indented by two.
+std::string to_json(const MemoryOutlook& outlook);
+
+}  // namespace tanren

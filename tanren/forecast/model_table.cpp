@@ -1,0 +1,36 @@
+#include "tanren/forecast/model_table.h"
+
+#include "tanren/data/collated.h"
+#include "tanren/dry/meta_scope.h"
+#include "tanren/train/build.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace tanren {
+
+namespace {
+
+// A batch with the fields of one sample for `size` samples, without memory.
+Batch batch_like(const Batch& sample, int64_t size) {
+  Batch batch;
+  for (const auto& [name, field] : sample.fields) {
+    std::vector<int64_t> sizes = field.sizes().vec();
+    sizes.at(0) = size;
+    batch.fields.set(name, meta_tensor(sizes, field.scalar_type()));
+  }
+  batch.ids = at::arange(size, at::kLong);
+  return batch;
+}
+
+}  // namespace
+
+LayerTable model_table(const RunConfig& config, const Registry& registry) {
+  const Datasets datasets = open_datasets(config.data, registry.datasets);
+  const Batch sample = collated(*datasets.train, {0}).batch;
+  return layer_table([&] { return build_task(config, registry.models, *datasets.train); },
+                     batch_like(sample, std::max<int64_t>(config.batch.microbatch, 1)));
+}
+
+}  // namespace tanren

@@ -1,0 +1,15 @@
+// The table of a config's model, found without weights and without a step. Called by `tanren summary`.
+#pragma once
+
+#include "tanren/config/run_config.h"
+#include "tanren/model/layer_table.h"
+#include "tanren/train/registry.h"
+
+namespace tanren {
+
+// What the model would compute for batches of batch.microbatch samples (1 where the config leaves it
+// open) with the shapes of the training data, in fp32. config.model has its kind and sizes. Errors as
+// plan_only.
+LayerTable model_table(const RunConfig& config, const Registry& registry);
+
+}  // namespace tanren

@@ -1,0 +1,115 @@
+#include "tanren/interop/export.h"
+
+#include "tanren/base/file.h"
+#include "tanren/base/temporary.h"
+#include "tanren/checkpoint/checkpoint.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <variant>
+
+namespace tanren {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kFile = "model.safetensors";
+
+struct Weights {
+  TensorMap tensors;
+  int64_t step = 0;
+  bool averaged = false;
+};
+
+bool has_updates(const State& average) {
+  for (const auto& [name, value] : average.values) {
+    const auto* count = std::get_if<int64_t>(&value);
+    if (count != nullptr && *count > 0) return true;
+  }
+  return false;
+}
+
+Weights weights_of(const RunState& run, bool wants_average) {
+  bool averaged = false;
+  for (const auto* average : run.averages()) averaged |= average->num_updates() > 0;
+  averaged = averaged && wants_average;
+  return {averaged ? run.averaged_tensors() : run.model_tensors(), run.step(), averaged};
+}
+
+Weights weights_of(const fs::path& checkpoint, int64_t step, bool wants_average) {
+  const Snapshot snapshot = read_checkpoint(checkpoint);
+  Weights weights{snapshot.model.tensors, step, wants_average && has_updates(snapshot.average)};
+  if (weights.averaged) {
+    for (const auto& [name, tensor] : snapshot.average.tensors) weights.tensors.set(name, tensor);
+  }
+  return weights;
+}
+
+Weights chosen(const RunState& run, const Parts& parts, const fs::path& folder) {
+  const bool wants_average = parts.plan.average.evaluate;
+  for (const auto& ranked : run.selection.best) {
+    if (ranked.step == run.step()) break;
+    if (const auto checkpoint = checkpoint_of_step(folder / "checkpoints", ranked.step)) {
+      return weights_of(*checkpoint, ranked.step, wants_average);
+    }
+  }
+  return weights_of(run, wants_average);
+}
+
+// A second name for the same bytes; a copy where the disk has no such names.
+bool link(const fs::path& file, const fs::path& name) {
+  const fs::path aside =
+      make_temporary(name, [&](const char* temporary) { return ::link(file.c_str(), temporary); });
+  if (aside.empty()) return false;
+  std::error_code error;
+  fs::rename(aside, name, error);
+  if (error) {
+    fs::remove(aside, error);
+    return false;
+  }
+  sync_folder(name.parent_path());
+  return true;
+}
+
+}  // namespace
+
+Exported export_weights(const RunState& run, const Parts& parts, const fs::path& folder,
+                        const Metadata& description) {
+  const Weights weights = chosen(run, parts, folder);
+  Metadata metadata = description;
+  metadata["format"] = "pt";
+  metadata["step"] = std::to_string(weights.step);
+  metadata["run_step"] = std::to_string(run.step());
+  metadata["weights"] = weights.averaged ? "averaged" : "raw";
+  write_safetensors(folder / kWholeFile, weights.tensors, metadata);
+  if (!link(folder / kWholeFile, folder / kFile)) {
+    write_safetensors(folder / kFile, weights.tensors, metadata);
+  }
+  return {folder / kFile, weights.step, weights.averaged};
+}
+
+std::optional<fs::path> exported_weights(const fs::path& folder) {
+  const fs::path file = folder / kFile;
+  return fs::is_regular_file(file) ? std::optional(file) : std::nullopt;
+}
+
+bool load_exported(RunState& run, const fs::path& file) {
+  return load_exported(run, read_safetensors(file), file.string());
+}
+
+bool load_exported(RunState& run, const SafetensorsFile& read, const std::string& what) {
+  run.load_model(read.tensors, what);
+  int64_t step = 0;
+  const auto found = read.metadata.find("step");
+  if (found != read.metadata.end()) {
+    const std::string& text = found->second;
+    std::from_chars(text.data(), text.data() + text.size(), step);
+  }
+  run.phases.front().objectives.front().step = step;
+  const auto kind = read.metadata.find("weights");
+  return kind != read.metadata.end() && kind->second == "averaged";
+}
+
+}  // namespace tanren

@@ -1,0 +1,241 @@
+#include "tanren/interop/python_folder.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/file.h"
+#include "tanren/checkpoint/folder_weights.h"
+#include "tanren/formats/safetensors.h"
+#include "tanren/interop/export.h"
+#include "tanren/interop/hf_config.h"
+#include "tanren/interop/whole_model.h"
+#include "tanren/model/bert_shape.h"
+#include "tanren/model/gpt2_shape.h"
+#include "tanren/model/lstm.h"
+
+#include <nlohmann/json.hpp>
+#include <ATen/ATen.h>
+
+namespace tanren {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+std::string text_of(const OrderedJson& json) {
+  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+void make_empty(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder) && (!fs::is_directory(folder) || !fs::is_empty(folder, error))) {
+    throw ConfigError("[convert] " + folder.string() +
+                      " is there and holds something; name a new folder");
+  }
+  fs::create_directories(folder, error);
+  if (error) {
+    throw InputError("[convert] cannot make the folder " + folder.string() + " (" +
+                     error.message() + "); name another");
+  }
+}
+
+// Floating tensors in `dtype`. CheckpointError if it cannot hold a finite number of them.
+TensorMap cast(const TensorMap& tensors, at::ScalarType dtype) {
+  TensorMap all;
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor narrow = tensor.is_floating_point() ? tensor.to(dtype) : tensor;
+    if (tensor.is_floating_point() && (narrow.isinf() & tensor.isfinite()).any().item<bool>()) {
+      throw CheckpointError("[convert] tensor " + name + " is too large for " +
+                            c10::toString(dtype) + "; convert to bf16 or fp32");
+    }
+    all.set(name, narrow);
+  }
+  return all;
+}
+
+at::ScalarType dtype_of(const TensorMap& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    if (tensor.is_floating_point()) return tensor.scalar_type();
+  }
+  return at::kFloat;
+}
+
+// What transformers' tokenizer classes are to know, where the files do not say it.
+std::string tokenizer_config(const TokenizerFiles& files, int64_t context) {
+  OrderedJson json;
+  if (files.count("tokenizer.json") > 0) {
+    json["tokenizer_class"] = "PreTrainedTokenizerFast";
+  } else if (files.count("vocab.txt") > 0) {
+    json["tokenizer_class"] = "BertTokenizer";
+    json["do_lower_case"] = true;
+  } else {
+    json["tokenizer_class"] = "GPT2Tokenizer";
+  }
+  json["model_max_length"] = context;
+  return text_of(json);
+}
+
+class Writer {
+ public:
+  Writer(const ModelDescription& description, TensorMap tensors, fs::path folder)
+      : description_(description), tensors_(std::move(tensors)), folder_(std::move(folder)) {}
+
+  PythonFolder write() {
+    const std::string& kind = description_.config.model.kind;
+    if (kind == "bert" || kind == "gpt2") {
+      write_transformers(kind == "bert");
+    } else {
+      write_state_dict(kind);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void file(const std::string& name, const std::string& text) {
+    write_file(folder_ / name, text);
+    result_.files.push_back(name);
+  }
+
+  void write_transformers(bool is_bert) {
+    const ModelOptions& model = description_.config.model;
+    const DataInfo& info = description_.info;
+    const std::string dtype = c10::getDtypeNames(dtype_of(tensors_)).first;
+    const std::string config = hf_config_of(model, info, dtype);
+    write_safetensors(folder_ / "model.safetensors", tensors_, {{"format", "pt"}});
+    result_.files.emplace_back("model.safetensors");
+    file("config.json", config);
+    if (info.tokenizer) {
+      for (const auto& [name, text] : *info.tokenizer) file(name, text);
+      if (info.tokenizer->count("tokenizer_config.json") == 0) {
+        file("tokenizer_config.json", tokenizer_config(*info.tokenizer, context(is_bert)));
+      }
+    }
+    const auto parsed = OrderedJson::parse(config);
+    result_.opened_by = "transformers." + parsed["architectures"][0].get<std::string>() +
+                        ".from_pretrained(\"" + folder_.string() + "\")";
+    if (!is_bert) return;
+    const BertShape shape = bert_shape(model, info);
+    if (shape.embedding_dropout != shape.residual_dropout) {
+      result_.remarks.emplace_back(
+          "config.json has one hidden_dropout_prob: that of residual_dropout; embedding_dropout "
+          "differs");
+    }
+  }
+
+  // Tokens of the longest sequence that the model was meant for.
+  int64_t context(bool is_bert) const {
+    const ModelOptions& model = description_.config.model;
+    const DataInfo& info = description_.info;
+    const int64_t length = info.input_shape.at(0);
+    if (length != kAnySize) return length;
+    return is_bert ? bert_shape(model, info).context_length
+                   : gpt2_shape(model, info).context_length;
+  }
+
+  void write_state_dict(const std::string& kind) {
+    write_weights(folder_ / "model.pth", tensors_);
+    result_.files.emplace_back("model.pth");
+    const DataInfo& info = description_.info;
+    const SourceOptions& source = description_.config.data.eval;
+    OrderedJson json{{"kind", kind}};
+    const std::string file_name = (folder_ / "model.pth").string();
+    std::string module = "model";
+    if (kind == "resnet" || kind == "vgg") {
+      std::string size = description_.config.model.size;
+      if (size.empty()) size = kind == "resnet" ? "resnet18" : "vgg11";
+      json["torchvision"] = size;
+      module = "torchvision.models." + size + "(num_classes=" + std::to_string(outputs()) + ")";
+    }
+    if (kind == "lstm") json["torch.nn"] = lstm_parts();
+    json["outputs"] = outputs();
+    if (!info.class_names.empty()) json["classes"] = info.class_names;
+    const bool is_binary = description_.config.model.loss == "bce" && info.class_labels;
+    if (is_binary && info.class_names.size() == 2) {
+      json["positive_class"] = info.class_names[1];  // that of the one output
+    }
+    json["input_shape"] = info.input_shape;
+    if (source.kind == "images") {
+      json["preprocessing"] = {{"size", source.size},
+                               {"resize", source.resize},
+                               {"crop", source.crop},
+                               {"mean", source.mean},
+                               {"std", source.std}};
+    }
+    if (source.kind == "csv") {
+      json["preprocessing"] = {{"scale", source.scale}, {"offset", source.offset}};
+    }
+    file("architecture.json", text_of(json));
+    if (info.tokenizer) {
+      for (const auto& [name, text] : *info.tokenizer) file(name, text);
+    }
+    result_.opened_by = module + ".load_state_dict(torch.load(\"" + file_name + "\"))";
+  }
+
+  // As the model was built; the weights do not say which of their matrices is the head.
+  int64_t outputs() const {
+    const ModelOptions& model = description_.config.model;
+    const DataInfo& info = description_.info;
+    if (model.kind == "lstm") return lstm_shape(model, info).outputs;
+    if (model.outputs > 0) return model.outputs;
+    const bool is_binary = model.loss == "bce" && info.class_labels;
+    return is_binary ? 1 : info.outputs;
+  }
+
+  OrderedJson lstm_parts() const {
+    const LstmShape shape = lstm_shape(description_.config.model, description_.info);
+    OrderedJson parts;
+    if (shape.vocab_size > 0) {
+      parts["embedding"] = {{"Embedding", {shape.vocab_size, shape.embedding_size}}};
+    }
+    const int64_t in = shape.vocab_size > 0 ? shape.embedding_size : shape.features;
+    parts["lstm"] = {{"LSTM", {in, shape.hidden_size}},
+                     {"num_layers", shape.num_layers},
+                     {"batch_first", true},
+                     {"bidirectional", shape.bidirectional},
+                     {"dropout", shape.dropout}};
+    parts["head"] = {
+        {"Linear", {shape.hidden_size * (shape.bidirectional ? 2 : 1), shape.outputs}}};
+    return parts;
+  }
+
+  const ModelDescription& description_;
+  TensorMap tensors_;
+  fs::path folder_;
+  PythonFolder result_;
+};
+
+}  // namespace
+
+fs::path whole_file_of(const fs::path& path) {
+  if (!fs::is_directory(path)) return path;
+  if (fs::is_regular_file(path / kWholeFile)) return path / kWholeFile;
+  throw ConfigError("[convert] " + path.string() + " has no " + kWholeFile +
+                    "; a run writes it when it finishes, so go on with tanren run " +
+                    path.string());
+}
+
+PythonFolder write_python_folder(const fs::path& path, const fs::path& folder,
+                                 std::optional<at::ScalarType> dtype, const Registry& registry) {
+  const fs::path file = whole_file_of(path);
+  SafetensorsFile read = read_safetensors(file);
+  std::string remark;
+  if (fs::is_directory(path)) {
+    const FolderWeights newest = weights_of_folder(path);
+    remark = newest.remark;
+    if (!remark.empty()) read.tensors = read_safetensors(newest.file).tensors;
+  }
+  const auto description = description_of(read.metadata, file, {}, registry.known());
+  check_described(description, read.tensors, file.string(), registry.models);
+  if (description.config.model.append_head > 0) {
+    throw ConfigError("[convert] " + file.string() +
+                      " has an appended head, which no class of Python's packages has; convert it "
+                      "to a .safetensors or .pt file");
+  }
+  if (dtype) read.tensors = cast(read.tensors, *dtype);
+  make_empty(folder);
+  PythonFolder written = Writer(description, std::move(read.tensors), folder).write();
+  if (!remark.empty()) written.remarks.insert(written.remarks.begin(), remark);
+  return written;
+}
+
+}  // namespace tanren

@@ -1,0 +1,392 @@
+#include "tanren/interop/torch_state.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/base/text.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/config/read_config.h"
+#include "tanren/formats/pt_file.h"
+#include "tanren/interop/torch_optimizer.h"
+#include "tanren/interop/transfer.h"
+#include "tanren/optimizer/parameter_values.h"
+#include "tanren/train/sharded_state.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <set>
+
+namespace tanren {
+
+namespace {
+
+using Parameters = std::vector<NamedParameter>;
+
+[[noreturn]] void fail(const std::string& path, const std::string& what,
+                       const std::string& advice) {
+  throw CheckpointError("[optimizer] init_from " + path + ": " + what + "; " + advice);
+}
+
+void check_kind(const std::string& kind) {
+  if (kind == "adamw" || kind == "adam" || kind == "sgd") return;
+  throw ConfigError("[optimizer] the state of " + kind +
+                    " does not travel between torch and tanren; that of adamw, adam and sgd does");
+}
+
+// What the optimizer keeps of each parameter, and torch calls alike.
+std::vector<std::string> kept_by(const OptimizerOptions& options) {
+  if (options.kind == "sgd") {
+    return *options.momentum > 0 ? std::vector<std::string>{"momentum_buffer"}
+                                 : std::vector<std::string>{};
+  }
+  std::vector<std::string> kept = {"exp_avg", "exp_avg_sq", "step"};
+  if (options.amsgrad) kept.emplace_back("max_exp_avg_sq");
+  return kept;
+}
+
+Parameters parameters_of(const torch::nn::Module& module) {
+  Parameters parameters;
+  for (const auto& item : module.named_parameters())
+    parameters.push_back({item.key(), item.value()});
+  return parameters;
+}
+
+// The module's parameters in the order of the file's model, where that has them all.
+Parameters in_file_order(const Parameters& own, const TensorMap& model) {
+  Parameters ordered;
+  for (const auto& entry : model) {
+    const auto found = std::find_if(own.begin(), own.end(), [&](const auto& parameter) {
+      return parameter.name == entry.first;
+    });
+    if (found != own.end()) ordered.push_back(*found);
+  }
+  return ordered.size() == own.size() ? ordered : own;
+}
+
+const NamedParameter& named(const Parameters& own, const std::string& name,
+                            const std::string& path) {
+  for (const auto& parameter : own) {
+    if (parameter.name == name) return parameter;
+  }
+  fail(path, "its optimizer has state of " + name + ", which the model has not",
+       "rename with model.init_rename, or drop optimizer.init_from");
+}
+
+// Which parameter each number of the file stands for.
+using Numbers = std::map<int64_t, NamedParameter>;
+
+Numbers by_names(const TorchOptimizer& file, const Parameters& own, const ModelOptions& model,
+                 const std::string& path) {
+  TensorMap names;
+  WeightsFile listed;
+  for (const auto& group : file.groups) {
+    for (size_t i = 0; i < group.names.size(); ++i) {
+      listed.content.tensors.set(group.names[i], at::scalar_tensor(group.parameters[i], at::kLong));
+    }
+  }
+  Numbers numbers;
+  const TensorMap found = renamed(state_dict_of(listed).tensors, rename_pairs(model));
+  for (const auto& [name, number] : found) {
+    numbers.emplace(number.item<int64_t>(), named(own, name, path));
+  }
+  return numbers;
+}
+
+bool fits(const TorchOptimizer::Group& group, const TorchOptimizer& file,
+          const Parameters& candidates) {
+  if (group.parameters.size() != candidates.size()) return false;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const auto state = file.state.find(group.parameters[i]);
+    if (state == file.state.end()) continue;
+    for (const auto& [name, tensor] : state->second.tensors) {
+      if (name != "step" && tensor.sizes() != candidates[i].tensor.sizes()) return false;
+    }
+  }
+  return true;
+}
+
+double option_of(const TorchOptimizer::Group& group, const std::string& name, double otherwise) {
+  const auto found = group.options.find(name);
+  if (found == group.options.end()) return otherwise;
+  if (const auto* real = std::get_if<double>(&found->second)) return *real;
+  if (const auto* whole = std::get_if<int64_t>(&found->second)) return static_cast<double>(*whole);
+  if (const auto* truth = std::get_if<bool>(&found->second)) return *truth ? 1 : 0;
+  return otherwise;
+}
+
+// Without names: all parameters or the trained ones, in order, of the group's weight decay.
+Numbers by_order(const TorchOptimizer& file, const Parameters& own, const OptimizerOptions& options,
+                 const std::string& path) {
+  Parameters trained;
+  for (const auto& parameter : own) {
+    if (parameter.tensor.requires_grad()) trained.push_back(parameter);
+  }
+  std::map<std::string, ParameterValues> values;
+  const auto all_values = parameter_values(options, own);
+  for (size_t i = 0; i < own.size(); ++i) values.emplace(own[i].name, all_values[i]);
+
+  Numbers numbers;
+  std::set<std::string> taken;
+  for (const auto& group : file.groups) {
+    const double decay = option_of(group, "weight_decay", 0);
+    Parameters found;
+    for (const Parameters* from : {&std::as_const(own), &std::as_const(trained)}) {
+      Parameters candidates;
+      for (const auto& parameter : *from) {
+        const bool alone = file.groups.size() == 1;
+        const bool same = std::abs(values.at(parameter.name).weight_decay - decay) < 1e-12;
+        if ((alone || same) && taken.count(parameter.name) == 0) candidates.push_back(parameter);
+      }
+      found = candidates;
+      if (fits(group, file, candidates)) break;
+    }
+    if (!fits(group, file, found)) {
+      fail(path,
+           "a group of " + to_text(std::ssize(group.parameters)) +
+               " parameters with weight decay " + to_text(decay) + " fits none of this model (" +
+               to_text(std::ssize(own)) + " parameters, " + to_text(std::ssize(found)) +
+               " with that weight decay, in other shapes or number)",
+           "give optimizer.groups as torch had them, or make the torch optimizer of "
+           "model.named_parameters(), which names them");
+    }
+    for (size_t i = 0; i < found.size(); ++i) {
+      numbers.emplace(group.parameters[i], found[i]);
+      taken.insert(found[i].name);
+    }
+  }
+  return numbers;
+}
+
+// Options of torch's groups that are other than here, in words.
+std::vector<std::string> differences(const TorchOptimizer& file, const OptimizerOptions& o,
+                                     const std::string& path) {
+  std::vector<std::pair<std::string, double>> own = {{"lr", o.learning_rate}};
+  if (o.kind == "sgd") {
+    own.insert(
+        own.end(),
+        {{"momentum", *o.momentum}, {"dampening", o.dampening}, {"nesterov", *o.nesterov ? 1 : 0}});
+  } else {
+    own.insert(own.end(), {{"betas.0", o.beta1},
+                           {"betas.1", *o.beta2},
+                           {"eps", *o.eps},
+                           {"amsgrad", o.amsgrad ? 1 : 0},
+                           {"decoupled_weight_decay", o.kind == "adamw" ? 1 : 0}});
+  }
+  const auto& group = file.groups.front();
+  if (option_of(group, "maximize", 0) != 0) {
+    fail(path, "its optimizer maximises", "train it with torch's maximize = False");
+  }
+  std::vector<std::string> told;
+  for (const auto& [name, value] : own) {
+    const double theirs = option_of(group, name, value);
+    if (std::abs(theirs - value) <= 1e-12 * std::abs(value)) continue;
+    told.push_back(name + " " + to_text(theirs) + " there, " + to_text(value) + " here");
+  }
+  if (file.groups.size() == 1 && o.groups.empty()) {
+    const double theirs = option_of(group, "weight_decay", *o.weight_decay);
+    if (theirs != *o.weight_decay) {
+      told.push_back("weight_decay " + to_text(theirs) + " there, " + to_text(*o.weight_decay) +
+                     " here");
+    }
+  }
+  return told;
+}
+
+// Takes over the state of one parameter; its updates so far, or -1.
+double take_over(const State& theirs, const NamedParameter& parameter,
+                 const OptimizerOptions& options, const std::string& path, State& state) {
+  double updates = -1;
+  for (const auto& name : kept_by(options)) {
+    const auto* tensor = theirs.tensors.find(name);
+    const auto number = theirs.values.find(name);
+    if (name == "step") {
+      const bool is_number = tensor != nullptr && tensor->numel() == 1;
+      at::Tensor step = is_number ? tensor->reshape({}) : at::Tensor();
+      if (number != theirs.values.end()) {
+        const auto* count = std::get_if<int64_t>(&number->second);
+        if (count != nullptr) step = at::scalar_tensor(*count, at::kFloat);
+      }
+      if (!step.defined()) fail(path, "it lacks the step of " + parameter.name, "save it whole");
+      updates = step.item<double>();
+      state.tensors.set(parameter.name + ".step", step.to(at::kFloat));
+      continue;
+    }
+    if (tensor == nullptr) {
+      std::vector<std::string> there;
+      for (const auto& [has, unused] : theirs.tensors) there.push_back(has);
+      fail(path, "its state of " + parameter.name + " is " + join(there) + ", without " + name,
+           "set optimizer.kind and its options to what made it");
+    }
+    if (tensor->sizes() != parameter.tensor.sizes()) {
+      fail(path, name + " of " + parameter.name + " has another shape than the parameter",
+           "name the checkpoint of this model");
+    }
+    state.tensors.set(parameter.name + "." + name, *tensor);
+    if (name == "momentum_buffer") state.values[parameter.name + ".started"] = true;
+  }
+  return updates;
+}
+
+}  // namespace
+
+OptimizerStart read_optimizer_start(const torch::nn::Module& module, const RunConfig& config) {
+  const OptimizerOptions options = with_defaults(config.optimizer);
+  const std::string& path = options.init_from;
+  check_kind(options.kind);
+  const WeightsFile file = read_weights(path);
+  const auto torch = torch_optimizer_of(file, path);
+  if (!torch) {
+    fail(path, "it holds no optimizer (no param_groups)",
+         "save {\"model\": …, \"optimizer\": optimizer.state_dict()} with torch.save");
+  }
+  Parameters own = parameters_of(module);
+  const bool has_names = !torch->groups.front().names.empty();
+  Numbers numbers;
+  if (has_names) {
+    numbers = by_names(*torch, own, config.model, path);
+  } else {
+    const TensorMap model = renamed(state_dict_of(file).tensors, rename_pairs(config.model));
+    numbers = by_order(*torch, in_file_order(own, model), options, path);
+  }
+  OptimizerStart start;
+  int64_t taken = 0;
+  double updates = -1;
+  for (const auto& [number, state] : torch->state) {
+    const auto parameter = numbers.find(number);
+    if (parameter == numbers.end()) {
+      fail(path, "two of its parameters have one name", "save it again with torch.save");
+    }
+    const double count = take_over(state, parameter->second, options, path, start.state);
+    updates = std::max(updates, count);
+    taken += state.tensors.empty() || kept_by(options).empty() ? 0 : 1;
+  }
+  start.text =
+      "state of " + to_text(taken) + " of " + to_text(std::ssize(own)) + " parameters from " + path;
+  if (updates >= 0) start.text += ", " + to_text(updates) + " updates";
+  for (const auto& told : differences(*torch, options, path)) start.text += "; " + told;
+  return start;
+}
+
+void start_optimizer(RunState& run, const OptimizerStart& start) {
+  for (auto& phase : run.phases) {
+    for (auto& objective : phase.objectives) load_known(objective, StoredState(start.state, {}));
+  }
+}
+
+namespace {
+
+// "train.loss": the one objective of a checkpoint.
+std::string objective_of(const Snapshot& snapshot, const std::string& folder) {
+  constexpr std::string_view kStart = "objective.", kEnd = ".step";
+  std::vector<std::string> names;
+  for (const auto& [key, value] : snapshot.run.values) {
+    if (!key.starts_with(kStart) || !key.ends_with(kEnd)) continue;
+    names.push_back(key.substr(kStart.size(), key.size() - kStart.size() - kEnd.size()));
+  }
+  if (names.size() == 1) return names.front();
+  throw ConfigError("[convert] " + folder + " has " + to_text(std::ssize(names)) + " objectives (" +
+                    join(names) +
+                    "), a torch checkpoint one optimizer; convert "
+                    "without --optimizer");
+}
+
+std::map<std::string, Value> torch_options(const OptimizerOptions& o,
+                                           const ParameterValues& values) {
+  std::map<std::string, Value> options = {{"lr", o.learning_rate * values.learning_rate_scale},
+                                          {"weight_decay", values.weight_decay},
+                                          {"maximize", false}};
+  if (o.kind == "sgd") {
+    options["momentum"] = *o.momentum;
+    options["dampening"] = o.dampening;
+    options["nesterov"] = *o.nesterov;
+    return options;
+  }
+  options["betas.0"] = o.beta1;
+  options["betas.1"] = *o.beta2;
+  options["eps"] = *o.eps;
+  options["amsgrad"] = o.amsgrad;
+  options["decoupled_weight_decay"] = o.kind == "adamw";
+  options["capturable"] = false;
+  options["differentiable"] = false;
+  return options;
+}
+
+// What torch would hold of a parameter; empty where it was never updated.
+State torch_state_of(const State& optimizer, const std::string& objective,
+                     const NamedParameter& parameter, const OptimizerOptions& options) {
+  State state;
+  const std::string start = objective + "." + parameter.name + ".";
+  const auto started = optimizer.values.find(start + "started");
+  if (started != optimizer.values.end() && !std::get<bool>(started->second)) return state;
+  const auto kept = kept_by(options);
+  const auto has = [&](const std::string& name) {
+    return optimizer.tensors.contains(start + name);
+  };
+  if (std::none_of(kept.begin(), kept.end(), has)) return state;
+  for (const auto& name : kept) {
+    const at::Tensor& tensor = has(name) ? optimizer.tensors.at(start + name) : at::Tensor();
+    const int64_t elements = name == "step" ? 1 : parameter.tensor.numel();
+    if (!tensor.defined() || tensor.numel() != elements) {
+      throw CheckpointError("[convert] the checkpoint's optimizer has no " + name + " of " +
+                            parameter.name + " with its " + to_text(elements) +
+                            " elements; it is damaged, or of another optimizer");
+    }
+    if (name == "step" && tensor.item<double>() == 0) return {};
+    state.tensors.set(name, name == "step" ? tensor : tensor.reshape(parameter.tensor.sizes()));
+  }
+  return state;
+}
+
+}  // namespace
+
+void write_torch_checkpoint(const std::filesystem::path& checkpoint,
+                            const std::filesystem::path& file, const KnownKinds& known) {
+  Snapshot snapshot = read_checkpoint(checkpoint);
+  snapshot.optimizer = StoredState(snapshot.optimizer, snapshot.slices).joined();
+  const RunConfig config = parse_config(snapshot.config_toml, (checkpoint / "config.toml").string(),
+                                        checkpoint, {}, known);
+  const OptimizerOptions options = with_defaults(config.optimizer);
+  check_kind(options.kind);
+  const std::string objective = objective_of(snapshot, checkpoint.string());
+  Parameters parameters;
+  for (const auto& [name, tensor] : snapshot.model.tensors) {
+    if (snapshot.run.values.count("requires_grad." + name) > 0)
+      parameters.push_back({name, tensor});
+  }
+  const auto values = parameter_values(options, parameters);
+  TorchOptimizer torch;
+  std::vector<ParameterValues> of_groups;
+  std::vector<std::vector<size_t>> members;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto found = std::find(of_groups.begin(), of_groups.end(), values[i]);
+    const auto place = static_cast<size_t>(found - of_groups.begin());
+    if (found == of_groups.end()) {
+      of_groups.push_back(values[i]);
+      members.emplace_back();
+    }
+    members[place].push_back(i);
+  }
+  int64_t number = 0;
+  for (size_t g = 0; g < members.size(); ++g) {
+    auto& group = torch.groups.emplace_back();
+    group.options = torch_options(options, of_groups[g]);
+    for (const size_t i : members[g]) {
+      const std::string& name = parameters[i].name;
+      State state = torch_state_of(snapshot.optimizer, objective, parameters[i], options);
+      if (!state.tensors.empty()) torch.state.emplace(number, std::move(state));
+      group.parameters.push_back(number++);
+      group.names.push_back(name);
+    }
+  }
+  PtValue document = PtValue::dict();
+  document.add(Value(std::string("model")), PtValue::dict(snapshot.model.tensors));
+  document.add(Value(std::string("optimizer")), to_pt(torch));
+  document.add(
+      Value(std::string("step")),
+      PtValue::of(Value(value_of<int64_t>(snapshot.run, "objective." + objective + ".step"))));
+  document.add(Value(std::string("epoch")),
+               PtValue::of(Value(value_of<int64_t>(snapshot.run, "epoch"))));
+  write_pt(file, document);
+}
+
+}  // namespace tanren

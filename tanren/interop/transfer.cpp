@@ -1,0 +1,124 @@
+#include "tanren/interop/transfer.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/checkpoint/check_tensors.h"
+#include "tanren/checkpoint/folder_weights.h"
+#include "tanren/model/supervised.h"
+#include "tanren/train/build.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+// Moves what matches a pattern into `names`.
+TensorMap without(const TensorMap& tensors, const std::vector<std::string>& patterns,
+                  std::vector<std::string>& names) {
+  TensorMap rest;
+  for (const auto& [name, tensor] : tensors) {
+    if (matches_any(patterns, name)) {
+      names.push_back(name);
+    } else {
+      rest.set(name, tensor);
+    }
+  }
+  return rest;
+}
+
+// Moves what matches a pattern of `heads`, and `other` lacks, into `names`.
+TensorMap without_heads(const TensorMap& tensors, const TensorMap& other,
+                        const std::vector<std::string>& heads, std::vector<std::string>& names) {
+  TensorMap rest;
+  for (const auto& [name, tensor] : tensors) {
+    if (other.find(name) == nullptr && matches_any(heads, name)) {
+      names.push_back(name);
+    } else {
+      rest.set(name, tensor);
+    }
+  }
+  return rest;
+}
+
+// The file's tensors with the module's dtypes: weights in bf16 initialise fp32 parameters.
+TensorMap with_dtypes_of(const TensorMap& wanted, const TensorMap& found) {
+  TensorMap cast;
+  for (const auto& [name, tensor] : found) {
+    const at::Tensor* own = wanted.find(name);
+    const bool floats = own != nullptr && own->is_floating_point() && tensor.is_floating_point();
+    cast.set(name, floats ? tensor.to(own->scalar_type()) : tensor);
+  }
+  return cast;
+}
+
+}  // namespace
+
+std::string InitReport::text(const std::string& path) const {
+  std::string line = std::to_string(loaded) + " tensors from " + path;
+  for (const auto& remark : remarks) line += "; " + remark;
+  const auto list = [&](const char* what, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    const std::vector<std::string> shown(
+        names.begin(), names.begin() + std::min<std::ptrdiff_t>(4, names.end() - names.begin()));
+    line += std::string("; ") + what + " " + join(shown);
+    if (names.size() > shown.size())
+      line += " and " + std::to_string(names.size() - shown.size()) + " more";
+  };
+  list("initialised anew:", skipped);
+  list("left in the file:", ignored);
+  return line;
+}
+
+std::vector<std::pair<std::string, std::string>> rename_pairs(const ModelOptions& options) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const auto& text : options.init_rename) {
+    const auto equals = text.find('=');
+    pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return pairs;
+}
+
+std::vector<std::string> appended_heads(const ModelOptions& options) {
+  if (options.append_head == 0) return {};
+  return {std::string(kAppendedHead) + ".*"};
+}
+
+InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options) {
+  const std::string& path = options.init_from;
+  return init_from_state(module, read_state_dict(path).state, options, path,
+                         appended_heads(options));
+}
+
+InitReport init_from_state(torch::nn::Module& module, StateDict state, const ModelOptions& options,
+                           const std::string& path, const std::vector<std::string>& heads) {
+  InitReport report;
+  report.remarks = state.remarks;
+  TensorMap found = renamed(state.tensors, rename_pairs(options));
+  const TensorMap all = tensors_of(module);
+  for (const auto& pattern : options.init_skip) {
+    const auto fits = [&](const auto& item) { return matches(pattern, item.first); };
+    if (std::none_of(all.begin(), all.end(), fits) &&
+        std::none_of(found.begin(), found.end(), fits)) {
+      throw ConfigError("[model] init_skip \"" + pattern +
+                        "\" matches no tensor of the model or of " + path + "; mend or drop it");
+    }
+  }
+  TensorMap wanted = without(all, options.init_skip, report.skipped);
+  found = without(found, options.init_skip, report.ignored);
+  const TensorMap both = wanted;
+  wanted = without_heads(wanted, found, heads, report.skipped);
+  found = with_dtypes_of(wanted, without_heads(found, both, heads, report.ignored));
+  check_names_and_shapes(wanted, found, path,
+                         "leave tensors out with model.init_skip, rename with model.init_rename");
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : wanted) at::Tensor(tensor).copy_(found.at(name));
+  report.loaded = static_cast<int64_t>(wanted.size());
+  return report;
+}
+
+}  // namespace tanren

@@ -1,0 +1,356 @@
+#include "tanren/interop/whole_model.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/checkpoint/check_tensors.h"
+#include "tanren/config/read_config.h"
+#include "tanren/config/write_config.h"
+#include "tanren/data/text/text_table.h"
+#include "tanren/dry/meta_scope.h"
+#include "tanren/train/build.h"
+
+#include <nlohmann/json.hpp>
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace tanren {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kVersionKey = "tanren.version";
+constexpr const char* kVersion = "1";
+constexpr const char* kSomewhere = "-";  // stands for a path that the file does not keep
+constexpr int64_t kMostOutputs = int64_t{1} << 24;
+constexpr int64_t kMostElements = int64_t{1} << 40;
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
+                                           "vocab.txt",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "tokenizer_config.json",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json"};
+
+// How data are read for an evaluation, whatever file or folder they are in.
+SourceOptions evaluation_source(const DataOptions& data) {
+  const SourceOptions defaults;
+  SourceOptions source = data.eval.kind.empty() ? data.train : data.eval;
+  if (source.crop != "none") source.crop = defaults.crop;
+  source.crop_scale = defaults.crop_scale;
+  source.crop_ratio = defaults.crop_ratio;
+  source.pad = defaults.pad;
+  source.flip = defaults.flip;
+  source.color = defaults.color;
+  source.tokenizer.clear();
+  source.class_names.clear();
+  return source;
+}
+
+void forget_files(SourceOptions& source) {
+  if (!source.path.empty()) source.path = kSomewhere;
+  if (!source.tokenizer.empty()) source.tokenizer = kSomewhere;
+  source.include.clear();
+  source.exclude.clear();
+  source.part.clear();
+}
+
+RunConfig kept_of(const RunConfig& resolved) {
+  RunConfig kept;
+  kept.run.name = resolved.run.name;
+  kept.run.threads = resolved.run.threads;
+  kept.run.deterministic = resolved.run.deterministic;
+  kept.run.steps = 1;
+  kept.model = resolved.model;
+  kept.model.init_from.clear();
+  kept.model.from_hf.clear();
+  kept.model.init_skip.clear();
+  kept.model.init_rename.clear();
+  kept.model.freeze.clear();
+  kept.model.memory_format = ModelOptions().memory_format;
+  kept.data = resolved.data;
+  kept.data.eval = evaluation_source(resolved.data);
+  forget_files(kept.data.train);
+  forget_files(kept.data.eval);
+  kept.batch = resolved.batch;
+  kept.precision = resolved.precision;
+  kept.evaluate = resolved.evaluate;
+  kept.evaluate.checkpoint = EvaluateOptions().checkpoint;
+  kept.generate = resolved.generate;
+  return kept;
+}
+
+[[noreturn]] void refuse(const fs::path& file, const std::string& what) {
+  throw ConfigError("[model] " + file.string() + ": its description " + what +
+                    "; export the model again");
+}
+
+// Values of a hostile file are never copied nor printed: both recurse as deep as it says.
+int64_t count_in(const Json& value, const char* key, int64_t most, const fs::path& file) {
+  if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > most) {
+    refuse(file, std::string("has no usable ") + key);
+  }
+  return value.get<int64_t>();
+}
+
+int64_t count_of(const Json& json, const char* key, int64_t most, const fs::path& file) {
+  const auto found = json.find(key);
+  if (found == json.end()) refuse(file, std::string("has no usable ") + key);
+  return count_in(*found, key, most, file);
+}
+
+Json object_of(const Metadata& metadata, const char* key, const fs::path& file) {
+  Json json = Json::parse(metadata.at(key), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) refuse(file, std::string("has a ") + key + " that is no JSON object");
+  return json;
+}
+
+std::vector<std::string> texts_of(const Json& json, const char* key, const fs::path& file) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_array()) refuse(file, std::string("has no ") + key);
+  std::vector<std::string> texts;
+  for (const auto& text : *found) {
+    if (!text.is_string())
+      refuse(file, std::string("has something in ") + key + " that is no text");
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
+void read_info(const Json& json, ModelDescription& description, const fs::path& file) {
+  DataInfo& info = description.info;
+  const auto shape = json.find("input_shape");
+  if (shape == json.end() || !shape->is_array() || shape->size() > 8) {
+    refuse(file, "has no usable input_shape");
+  }
+  double elements = 1;
+  for (const auto& size : *shape) {
+    const bool varies = size.is_number_integer() && size.get<int64_t>() == kAnySize;
+    info.input_shape.push_back(varies ? kAnySize
+                                      : count_in(size, "input_shape", kMostOutputs, file));
+    if (!varies) elements *= static_cast<double>(info.input_shape.back());
+  }
+  if (elements > static_cast<double>(kMostElements)) refuse(file, "has an absurd input_shape");
+  info.outputs = count_of(json, "outputs", kMostOutputs, file);
+  info.vocab_size = count_of(json, "vocab_size", kMostOutputs, file);
+  info.token_types = count_of(json, "token_types", kMostOutputs, file);
+  description.train_samples =
+      std::max<int64_t>(1, count_of(json, "train_samples", int64_t{1} << 40, file));
+  const auto classes = json.find("class_labels");
+  if (classes == json.end() || !classes->is_boolean()) refuse(file, "has no usable class_labels");
+  info.class_labels = classes->get<bool>();
+  info.class_names = texts_of(json, "class_names", file);
+  info.feature_names = texts_of(json, "feature_names", file);
+  const auto named = static_cast<int64_t>(info.class_names.size());
+  if (named > 0 && named != info.outputs) {
+    refuse(file, "names " + std::to_string(named) + " classes of " + std::to_string(info.outputs));
+  }
+}
+
+std::shared_ptr<const TokenizerFiles> tokenizer_of(const Json& json, const fs::path& file) {
+  TokenizerFiles files;
+  for (const auto& [name, text] : json.items()) {
+    const bool known = std::find(std::begin(kTokenizerFiles), std::end(kTokenizerFiles), name) !=
+                       std::end(kTokenizerFiles);
+    if (!known || !text.is_string()) {
+      refuse(file, "has \"" + name.substr(0, 40) + "\" among the tokenizer's files");
+    }
+    files[name] = text.get<std::string>();
+  }
+  return std::make_shared<const TokenizerFiles>(std::move(files));
+}
+
+class DescribedDataset : public Dataset {
+ public:
+  DescribedDataset(DataInfo info, int64_t size) : info_(std::move(info)), size_(size) {}
+  int64_t size() const override { return size_; }
+  DataInfo info() const override { return info_; }
+  Collated collate(const std::vector<int64_t>& indices) const override {
+    throw Error("[data] the training data are not here (asked for " +
+                std::to_string(indices.size()) + " samples); a whole model only evaluates");
+  }
+
+ private:
+  DataInfo info_;
+  int64_t size_;
+};
+
+}  // namespace
+
+Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t train_samples) {
+  const Json data{{"input_shape", info.input_shape},   {"outputs", info.outputs},
+                  {"class_labels", info.class_labels}, {"class_names", info.class_names},
+                  {"vocab_size", info.vocab_size},     {"token_types", info.token_types},
+                  {"train_samples", train_samples},    {"feature_names", info.feature_names}};
+  const auto text_of = [](const Json& json) {
+    // Names of folders may be no UTF-8.
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  Metadata metadata{{kVersionKey, kVersion},
+                    {"tanren.config", to_toml(kept_of(resolved))},
+                    {"tanren.data", text_of(data)}};
+  if (info.tokenizer) metadata["tanren.tokenizer"] = text_of(*info.tokenizer);
+  return metadata;
+}
+
+bool describes_model(const Metadata& metadata) { return metadata.count(kVersionKey) > 0; }
+
+ModelDescription description_of(const Metadata& metadata, const fs::path& file,
+                                const std::vector<std::string>& sets, const KnownKinds& known) {
+  if (!describes_model(metadata)) {
+    throw ConfigError("[model] " + file.string() +
+                      " holds weights and no description of a model; give the "
+                      "model.tanren.safetensors of a run, or its run folder");
+  }
+  if (metadata.at(kVersionKey) != kVersion) {
+    throw ConfigError("[model] " + file.string() + " has version " +
+                      metadata.at(kVersionKey).substr(0, 20) + " of the description, we read " +
+                      kVersion + "; use the tanren that wrote it");
+  }
+  for (const char* key : {"tanren.config", "tanren.data"}) {
+    if (metadata.count(key) == 0) refuse(file, std::string("lacks ") + key);
+  }
+  ModelDescription description;
+  const fs::path here = fs::current_path();
+  description.config = parse_config(metadata.at("tanren.config"), file.string(), here, sets, known);
+  RunConfig& config = description.config;
+  for (SourceOptions* source : {&config.data.train, &config.data.eval}) {
+    if (source->path == here / kSomewhere) source->path.clear();
+    source->tokenizer.clear();
+  }
+  config.model.init_from.clear();
+  config.model.from_hf.clear();
+  read_info(object_of(metadata, "tanren.data", file), description, file);
+  if (metadata.count("tanren.tokenizer") > 0) {
+    description.info.tokenizer = tokenizer_of(object_of(metadata, "tanren.tokenizer", file), file);
+  }
+  return description;
+}
+
+namespace {
+
+// `built` has fp32, the file of a run in fp64 its weights in fp64: that is no other model.
+void check_file(TensorMap built, const TensorMap& tensors, const std::string& what) {
+  const TensorMap own = built;
+  for (const auto& [name, tensor] : own) {
+    const at::Tensor* const theirs = tensors.find(name);
+    if (theirs == nullptr || theirs->scalar_type() != at::kDouble) continue;
+    if (tensor.scalar_type() != at::kFloat) continue;
+    built.set(name, at::empty(tensor.sizes(), at::TensorOptions(at::kDouble).device(at::kMeta)));
+  }
+  check_names_and_shapes(built, tensors, what, "export the model again");
+}
+
+}  // namespace
+
+void check_described(const ModelDescription& description, const TensorMap& tensors,
+                     const std::string& what, const ModelRegistry& models) {
+  const ModelOptions& options = description.config.model;
+  const auto own = ModelRegistry().kinds();
+  if (std::find(own.begin(), own.end(), options.kind) == own.end()) return;
+  // Each layer is a handful of objects even where its weights take no memory.
+  if (options.num_layers > static_cast<int64_t>(tensors.size())) {
+    refuse(what, "asks for " + std::to_string(options.num_layers) + " layers, there are " +
+                     std::to_string(tensors.size()) + " tensors");
+  }
+  const MetaScope without_memory;
+  TensorMap shapes;
+  try {
+    shapes = tensors_of(*models.make(options, description.info).module);
+  } catch (const c10::Error&) {
+    refuse(what, "asks for impossible sizes");
+  }
+  check_file(shapes, tensors, what);
+}
+
+Task build_described(const ModelDescription& description, const TensorMap& tensors,
+                     const std::string& what, const ModelRegistry& models) {
+  check_described(description, tensors, what, models);
+  Task task = models.make(description.config.model, description.info);
+  const TensorMap mine = tensors_of(*task.module);
+  check_file(mine, tensors, what);
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(tensors.at(name));
+  task.module->eval();
+  return task;
+}
+
+std::unique_ptr<Dataset> described_dataset(DataInfo info, int64_t size) {
+  return std::make_unique<DescribedDataset>(std::move(info), size);
+}
+
+std::unique_ptr<Dataset> WholeModel::open(const fs::path& data) const {
+  SourceOptions source = config.data.eval;
+  source.path = data.string();
+  source.encoding = config.data.encoding;
+  return kinds.open(source, "data", &info);
+}
+
+Batch WholeModel::texts(const std::vector<std::string>& first,
+                        const std::vector<std::string>& second) const {
+  SourceOptions source = config.data.eval;
+  const bool pairs = !source.text_pair.empty();
+  if (source.kind != "text_table" || info.tokenizer == nullptr) {
+    throw ConfigError("[model] this model's data are of kind " + source.kind +
+                      ", no texts; make its batches with open()");
+  }
+  if (first.empty() || second.size() != (pairs ? first.size() : 0)) {
+    throw ConfigError(std::string("[model] this model reads ") +
+                      (pairs ? "pairs of texts" : "one text a sample") + "; got " +
+                      std::to_string(first.size()) + " and " + std::to_string(second.size()));
+  }
+  source.path = "texts";
+  std::vector<TextRow> rows;
+  for (size_t i = 0; i < first.size(); ++i) {
+    rows.push_back({static_cast<int64_t>(i), first[i], pairs ? second[i] : ""});
+  }
+  const auto tokenizer = load_tokenizer(*info.tokenizer, "tokenizer");
+  const EncodedTexts encoded = encode_texts(rows, *tokenizer, source, "model");
+  std::vector<int64_t> all(first.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
+  Batch batch;
+  batch.fields = padded_fields(encoded, all, source, pad_token_of(*tokenizer));
+  batch.ids = ids_of(all);
+  return batch;
+}
+
+Batch WholeModel::images(const std::vector<fs::path>& files) const {
+  SourceOptions source = config.data.eval;
+  if (source.kind != "images" || files.empty()) {
+    throw ConfigError("[model] this model's data are of kind " + source.kind + "; got " +
+                      std::to_string(files.size()) + " image files to read");
+  }
+  source.broken = "error";
+  std::vector<int64_t> all(files.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
+  const Batch labelled = open_image_files(source, "model", files)->collate(all).batch;
+  Batch batch;
+  batch.fields.set("inputs", labelled["inputs"]);
+  batch.ids = labelled.ids;
+  return batch;
+}
+
+WholeModel load_model(const fs::path& file, const Registry& registry) {
+  const SafetensorsFile read = read_safetensors(file);
+  const auto description = description_of(read.metadata, file, {}, registry.known());
+  WholeModel model;
+  model.task = build_described(description, read.tensors, file.string(), registry.models);
+  model.config = description.config;
+  model.info = description.info;
+  model.kinds = registry.datasets;
+  if (const auto found = read.metadata.find("step"); found != read.metadata.end()) {
+    const std::string& text = found->second;
+    std::from_chars(text.data(), text.data() + text.size(), model.step);
+  }
+  const auto weights = read.metadata.find("weights");
+  model.averaged = weights != read.metadata.end() && weights->second == "averaged";
+  return model;
+}
+
+}  // namespace tanren

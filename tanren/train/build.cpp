@@ -1,0 +1,136 @@
+#include "tanren/train/build.h"
+
+#include "tanren/base/memory_tag.h"
+#include "tanren/model/couples_samples.h"
+#include "tanren/precision/autocast_scope.h"
+#include "tanren/train/device.h"
+#include "tanren/train/freezing.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+#include <vector>
+
+namespace tanren {
+
+namespace {
+
+// Module::to of a dtype would make floating numbers of counters (num_batches_tracked) too. A tensor
+// that torch made from a value is real in a dry run, too, and no data of another kind fit into it.
+void move_module(torch::nn::Module& module, at::Device device, at::ScalarType dtype) {
+  module.to(device);
+  const auto convert = [&](at::Tensor tensor) {
+    if (!tensor.is_floating_point() || tensor.scalar_type() == dtype) return;
+    tensor.set_data(tensor.detach().to(dtype));
+  };
+  for (const at::Tensor& parameter : module.parameters()) convert(parameter);
+  for (const at::Tensor& buffer : module.buffers()) convert(buffer);
+}
+
+// The weights of convolutions, [out, in, height, width].
+void lay_channels_last(torch::nn::Module& module) {
+  for (at::Tensor& parameter : module.parameters()) {
+    if (parameter.dim() != 4) continue;
+    parameter.set_data(parameter.detach().contiguous(at::MemoryFormat::ChannelsLast));
+  }
+}
+
+}  // namespace
+
+Datasets open_datasets(const DataOptions& options, const DatasetRegistry& registry) {
+  Datasets datasets;
+  SourceOptions train_source = options.train, eval_source = options.eval;
+  train_source.encoding = eval_source.encoding = options.encoding;
+  datasets.train = registry.open(train_source, "data.train");
+  const DataInfo train = datasets.train->info();
+  if (!options.eval.kind.empty()) datasets.eval = registry.open(eval_source, "data.eval", &train);
+  return datasets;
+}
+
+Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train) {
+  const MemoryScope memory(MemoryKind::weights);
+  at::manual_seed(static_cast<uint64_t>(config.run.seed));
+  Task task = models.make(config.model, train.info());
+  freeze(*task.module, config.model);
+  return task;
+}
+
+TensorMap tensors_of(const torch::nn::Module& module) {
+  TensorMap tensors;
+  for (const auto& item : module.named_parameters()) tensors.set(item.key(), item.value());
+  for (const auto& item : module.named_buffers()) tensors.set(item.key(), item.value());
+  return tensors;
+}
+
+void profile_parameters(const torch::nn::Module& module, ModelProfile& profile) {
+  for (const auto& item : module.named_parameters()) {
+    const at::Tensor& parameter = item.value();
+    const bool trained = parameter.requires_grad();
+    profile.num_parameters += parameter.numel();
+    profile.num_trainable += trained ? parameter.numel() : 0;
+    profile.parameters.push_back({item.key(), parameter.sizes().vec(), trained});
+  }
+  profile.still = still_modules(module);
+}
+
+ModelProfile profile(const Task& task, const Datasets& datasets) {
+  ModelProfile profile;
+  profile_parameters(*task.module, profile);
+  profile.couples_samples = couples_samples(*task.module);
+  profile.torch_dropout = torch_dropout(*task.module);
+  profile.metrics = task.metrics;
+  profile.classes = task.classes;
+  profile.train_samples = datasets.train->size();
+  const DataInfo info = datasets.train->info();
+  profile.input_shape = info.input_shape;
+  profile.tokens = info.vocab_size > 0;
+  profile.class_names = info.class_names;
+  if (datasets.eval) profile.eval_samples = datasets.eval->size();
+  return profile;
+}
+
+OddDtypes odd_dtypes(const torch::nn::Module& module) {
+  OddDtypes odd;
+  for (const auto& [name, tensor] : tensors_of(module)) {
+    const at::ScalarType dtype = tensor.scalar_type();
+    if (tensor.is_floating_point() && dtype != at::kFloat) odd.emplace_back(name, dtype);
+  }
+  return odd;
+}
+
+std::optional<PlanLine> dtype_line(const OddDtypes& odd, const Plan& plan) {
+  const at::ScalarType dtype = parameter_dtype(plan.precision.mode);
+  int64_t count = 0;
+  std::string first;
+  for (const auto& [name, own] : odd) {
+    if (own != dtype && count++ == 0) first = name + " is " + c10::toString(own);
+  }
+  if (count == 0) return std::nullopt;
+  const bool is_wide = dtype == at::kDouble;
+  return PlanLine{"weights", is_wide ? "fp64" : "fp32", Source::planned,
+                  std::to_string(count) + (count == 1 ? " tensor" : " tensors") +
+                      " of the model come in another dtype (" + first + ") and are converted" +
+                      (is_wide ? "" : "; precision.mode = \"fp64\" keeps what is Double")};
+}
+
+Parts build_parts(const Plan& plan, const std::atomic<bool>* stop) {
+  const at::Device device = apply_device_plan(plan);
+  return Parts{.plan = plan,
+               .device = device,
+               .stop = stop,
+               .recovery = std::make_shared<Recovery>(plan.memory, device)};
+}
+
+RunState build_run_state(Task task, const Parts& parts) {
+  const MemoryScope memory(MemoryKind::weights);
+  move_module(*task.module, parts.device, parameter_dtype(parts.plan.precision.mode));
+  if (parts.plan.memory.channels_last) lay_channels_last(*task.module);
+  RunState run;
+  run.phases = make_phases(task, parts.plan);
+  run.task = std::move(task);
+  run.seed = static_cast<uint64_t>(parts.plan.run.seed);
+  run.microbatch = parts.plan.batch.microbatch;
+  return run;
+}
+
+}  // namespace tanren

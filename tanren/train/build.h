@@ -1,0 +1,49 @@
+// Build: Plan → RunState and Parts. One line per room, no logic: each builds itself from its slice.
+#pragma once
+
+#include "tanren/data/registry.h"
+#include "tanren/model/registry.h"
+#include "tanren/train/parts.h"
+#include "tanren/train/run_state.h"
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tanren {
+
+struct Datasets {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> eval;  // null if there is none
+};
+
+Datasets open_datasets(const DataOptions& options, const DatasetRegistry& registry);
+
+// The task, initialised from run.seed, on the CPU in fp32.
+Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train);
+
+// Its weights and buffers by name: the tensors themselves.
+TensorMap tensors_of(const torch::nn::Module& module);
+
+// What planning needs to know of the model's parameters.
+void profile_parameters(const torch::nn::Module& module, ModelProfile& profile);
+
+// What planning needs to know of task and data.
+ModelProfile profile(const Task& task, const Datasets& datasets);
+
+// The module's floating tensors that are not fp32, by name, with their dtype.
+using OddDtypes = std::vector<std::pair<std::string, at::ScalarType>>;
+OddDtypes odd_dtypes(const torch::nn::Module& module);
+// What the plan says of them where the run trains them in another dtype; else nothing.
+std::optional<PlanLine> dtype_line(const OddDtypes& odd, const Plan& plan);
+
+// Sets the process's switches for `plan` and returns the behaviour.
+Parts build_parts(const Plan& plan, const std::atomic<bool>* stop);
+
+// Moves the task to the plan's device and dtype and allocates gradients and optimizer state.
+RunState build_run_state(Task task, const Parts& parts);
+
+}  // namespace tanren

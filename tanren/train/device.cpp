@@ -1,0 +1,112 @@
+#include "tanren/train/device.h"
+
+#include "tanren/base/log.h"
+#include "tanren/memory/cpu_allocator.h"
+#include "tanren/precision/half_convolution.h"
+
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/Parallel.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <vector>
+
+namespace tanren {
+
+namespace {
+
+// Memory of each device, asked of the driver without a context on any: torch's own question would
+// make one, and its allocator then reads its settings before the plan has written them.
+std::vector<int64_t> device_bytes(int64_t count) {
+  std::vector<int64_t> bytes;
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) return bytes;
+  const auto start = reinterpret_cast<int (*)(unsigned)>(::dlsym(driver, "cuInit"));
+  const auto get = reinterpret_cast<int (*)(int*, int)>(::dlsym(driver, "cuDeviceGet"));
+  const auto total =
+      reinterpret_cast<int (*)(size_t*, int)>(::dlsym(driver, "cuDeviceTotalMem_v2"));
+  if (start == nullptr || get == nullptr || total == nullptr || start(0) != 0) return bytes;
+  for (int64_t i = 0; i < count; ++i) {
+    int device = 0;
+    size_t found = 0;
+    const bool told = get(&device, static_cast<int>(i)) == 0 && total(&found, device) == 0;
+    bytes.push_back(told ? static_cast<int64_t>(found) : 0);
+  }
+  return bytes;  // the driver stays loaded: torch is about to use it
+}
+
+}  // namespace
+
+void probe_accelerators(Machine& machine, const std::string& asked_device) {
+  if (asked_device == "cpu" || ::access("/dev/nvidiactl", F_OK) != 0) return;
+  if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    log(std::string("[device] an NVIDIA driver is here, but libtorch_cuda.so does not load (") +
+        ::dlerror() + "); scripts/setup --cuda fetches what it needs");
+    return;
+  }
+  const auto& hooks = at::detail::getCUDAHooks();
+  if (!at::Context::hasCUDA()) return;
+  machine.num_cuda = static_cast<unsigned char>(hooks.deviceCount());
+  if (machine.num_cuda > 0) machine.cuda_name = "cuda:0";
+  machine.cuda_bytes = device_bytes(machine.num_cuda);
+  // The capability itself needs CUDA headers; bf16 matrix products tell what planning needs.
+  machine.cuda_capability = hooks.supportsBFloat16ConvolutionWithCuDNNv8() ? 80 : 70;
+}
+
+Machine with_world(Machine machine, const World& world, const Environment& environment) {
+  machine.rank = world.rank;
+  machine.world_size = world.size;
+  machine.local_rank = world.local_rank;
+  machine.local_ranks = world.local_size;
+  machine.launcher = world.launcher == "none" ? "" : world.launcher;
+  machine.meeting = world.port > 0 ? world.host + ":" + std::to_string(world.port) : "";
+  // srun that binds gives a task as many cores as it was asked for.
+  const auto per_task = environment("SLURM_CPUS_PER_TASK");
+  machine.own_cores = world.launcher == "slurm" && per_task == std::to_string(machine.cores);
+  return machine;
+}
+
+namespace {
+
+// Read by the CUDA allocator when the device is first used.
+void limit_accelerator(double share) {
+  const char* before = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
+  const std::string settings =
+      (before != nullptr && *before != 0 ? before + std::string(",") : "") +
+      "per_process_memory_fraction:" + std::to_string(share);
+  ::setenv("PYTORCH_CUDA_ALLOC_CONF", settings.c_str(), /*overwrite=*/1);
+}
+
+}  // namespace
+
+void apply_memory_plan(const MemoryPlan& plan) {
+  if (!plan.own_allocator) {
+    uninstall_cpu_allocator();
+    return;
+  }
+  install_cpu_allocator({.cache = plan.cached_allocator});
+  set_cpu_memory_limit(plan.limit_bytes, plan.reserve_bytes);
+}
+
+at::Device apply_device_plan(const Plan& plan) {
+  auto& context = at::globalContext();
+  apply_memory_plan(plan.memory);
+  if (plan.memory.limit_share > 0) limit_accelerator(plan.memory.limit_share);
+  at::set_num_threads(static_cast<int>(plan.device.threads));
+  if (plan.device.deterministic) {
+    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+    context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+    context.setDeterministicCuDNN(true);
+  }
+  context.setBenchmarkCuDNN(plan.precision.cudnn_benchmark);
+  context.setFloat32MatmulPrecision(plan.precision.matmul);
+  const at::Device device(plan.device.device);
+  if (device.is_cpu()) enable_half_convolution();
+  return device;
+}
+
+}  // namespace tanren

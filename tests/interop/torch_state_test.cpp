@@ -1,0 +1,279 @@
+// Expected values: torch.optim itself, 20 updates in one go, by tests/fixtures/make/torch_state_fixtures.py.
+#include "tanren/interop/torch_state.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/testing.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/formats/safetensors.h"
+#include "tanren/interop/torch_optimizer.h"
+#include "tanren/model/registry.h"
+#include "tanren/ops/eight_bit.h"
+#include "tanren/run/run.h"
+
+#include <ATen/ATen.h>
+
+#include <gtest/gtest.h>
+
+namespace tanren {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kFixtures = fs::path(TANREN_SOURCE_DIR) / "tests/fixtures/torch_state";
+
+// The run that does updates 11 to 20 after `kind`.pt.
+RunConfig config_of(const std::string& kind) {
+  RunConfig config;
+  config.run.steps = 10;
+  config.run.threads = 1;
+  config.model.kind = "mlp";
+  config.model.hidden = {8};
+  config.model.init_from = (kFixtures / (kind + ".pt")).string();
+  config.optimizer.init_from = config.model.init_from;
+  config.data.train.kind = "tensors";
+  config.data.train.path = (kFixtures / "rows.safetensors").string();
+  config.data.shuffle = false;
+  config.data.workers = 0;
+  config.batch.global_batch = "5";
+  config.precision.mode = "fp32";
+  config.checkpoint.every = 5;
+  auto& optimizer = config.optimizer;
+  optimizer.kind = kind;
+  optimizer.learning_rate = kind == "sgd" ? 0.1 : 0.01;
+  optimizer.weight_decay = 0;
+  if (kind == "adamw") {
+    optimizer.weight_decay = 0.1;
+    optimizer.decay_norms_and_biases = false;
+    optimizer.beta1 = 0.8;
+    optimizer.beta2 = 0.99;
+  }
+  optimizer.amsgrad = kind == "adam";
+  if (kind == "sgd") {
+    optimizer.momentum = 0.9;
+    optimizer.dampening = 0.1;
+  }
+  return config;
+}
+
+class TorchState : public ::testing::Test {
+ protected:
+  RunOutput go(const RunConfig& config, const std::string& folder) {
+    RunInput input;
+    input.config = config;
+    input.folder = folder_.path() / folder;
+    return run(input, ModelRegistry());
+  }
+  std::string refusal(const RunConfig& config) {
+    try {
+      plan_only(config, ModelRegistry());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return "";
+  }
+  Snapshot last(const std::string& folder) {
+    return read_checkpoint(*latest_checkpoint(folder_.path() / folder / "checkpoints"));
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(TorchState, what_does_not_fit_is_refused_with_the_way_out) {
+  auto config = config_of("adamw");
+  config.optimizer.init_from = (kFixtures / "expected.safetensors").string();
+  TANREN_EXPECT_CONTAINS(refusal(config), "it holds no optimizer (no param_groups)");
+  config = config_of("adamw");
+  config.optimizer.decay_norms_and_biases = true;  // then no group of torch's is here
+  TANREN_EXPECT_CONTAINS(refusal(config),
+                         "a group of 2 parameters with weight decay 0.1 fits none");
+  config = config_of("sgd");
+  config.optimizer.init_from = (kFixtures / "adam.pt").string();
+  TANREN_EXPECT_CONTAINS(refusal(config), "without momentum_buffer; set optimizer.kind");
+  config = config_of("sgd");
+  config.model.hidden = {8, 8};
+  config.model.init_from.clear();
+  TANREN_EXPECT_CONTAINS(refusal(config), "fits none of this model");
+  config = config_of("adam");
+  config.model.kind = "convnet";
+  config.data.train.kind = "synthetic";
+  config.data.train.fields = {"inputs: float[1,8,8] in [-1, 1]", "labels: int[] in [0, 2]"};
+  config.data.train.samples = 8;
+  config.model.init_from.clear();
+  TANREN_EXPECT_CONTAINS(refusal(config), "state of hidden.0.weight, which the model has not");
+  config.optimizer.kind = "lion";
+  TANREN_EXPECT_CONTAINS(refusal(config), "lion does not travel");
+}
+
+TEST_F(TorchState, ten_updates_in_torch_and_ten_here_are_twenty_in_torch) {
+  const auto expected = read_safetensors(kFixtures / "expected.safetensors").tensors;
+  for (const std::string kind : {"adamw", "adam", "sgd"}) {
+    SCOPED_TRACE(kind);
+    go(config_of(kind), kind);
+    for (const auto& [name, tensor] : last(kind).model.tensors) {
+      const at::Tensor& want = expected.at(kind + "." + name);
+      EXPECT_LT(((tensor - want).norm() / want.norm()).item<double>(), 1e-6) << name;
+    }
+    // Without the state it is another run.
+    auto fresh = config_of(kind);
+    fresh.optimizer.init_from.clear();
+    go(fresh, kind + "-fresh");
+    const auto other = last(kind + "-fresh").model.tensors.at("head.weight");
+    const at::Tensor& want = expected.at(kind + ".head.weight");
+    EXPECT_GT(((other - want).norm() / want.norm()).item<double>(), 1e-3);
+  }
+}
+
+TEST_F(TorchState, the_plan_says_what_was_taken_and_what_differs) {
+  auto config = config_of("adam");
+  config.optimizer.learning_rate = 0.02;
+  std::string told;
+  for (const auto& line : plan_only(config, ModelRegistry()).lines) {
+    if (line.key == "optimizer_state") told = line.reason;
+  }
+  TANREN_EXPECT_CONTAINS(told, "state of 4 of 4 parameters from ");
+  TANREN_EXPECT_CONTAINS(told, "adam.pt, 10 updates; lr 0.01 there, 0.02 here");
+}
+
+TEST_F(TorchState, a_resumed_run_takes_its_own_state_and_not_the_files_again) {
+  const auto config = config_of("adamw");
+  go(config, "whole");
+  auto first = config;
+  first.run.stop_after = 4;
+  go(first, "parts");
+  go(config, "parts");
+  const auto one = last("whole"), other = last("parts");
+  for (const auto& [name, tensor] : one.optimizer.tensors) {
+    EXPECT_TRUE(at::equal(tensor, other.optimizer.tensors.at(name))) << name;
+  }
+  for (const auto& [name, tensor] : one.model.tensors) {
+    EXPECT_TRUE(at::equal(tensor, other.model.tensors.at(name))) << name;
+  }
+}
+
+TEST_F(TorchState, what_is_written_for_torch_is_read_back_to_the_same_state) {
+  for (const std::string kind : {"adamw", "adam", "sgd"}) {
+    SCOPED_TRACE(kind);
+    auto config = config_of(kind);
+    config.optimizer.init_from.clear();
+    config.model.init_from.clear();
+    go(config, kind);
+    const auto file = folder_.path() / (kind + ".pt");
+    write_torch_checkpoint(*latest_checkpoint(folder_.path() / kind / "checkpoints"), file,
+                           ModelRegistry().kinds());
+    const auto torch = torch_optimizer_of(read_weights(file), file.string());
+    ASSERT_TRUE(torch);
+    EXPECT_EQ(torch->groups.size(), kind == "adamw" ? 2u : 1u);
+    EXPECT_EQ(std::get<double>(torch->groups[0].options.at("lr")), config.optimizer.learning_rate);
+    config.optimizer.init_from = config.model.init_from = file.string();
+    config.run.steps = 1;
+    config.optimizer.learning_rate = 1e-30;
+    config.schedule.kind = "constant";
+    go(config, kind + "-on");
+    const auto before = last(kind), after = last(kind + "-on");
+    for (const auto& [name, tensor] : before.optimizer.tensors) {
+      if (!name.ends_with(".step")) continue;
+      EXPECT_EQ(after.optimizer.tensors.at(name).item<float>(), tensor.item<float>() + 1) << name;
+    }
+    EXPECT_EQ(value_of<int64_t>(read_weights(file).content, "step"), 10);
+  }
+}
+
+// Issue 21: the moments of packed parameters were left out (8bit) or flat (bf16).
+TEST_F(TorchState, packed_moments_are_written_as_torch_keeps_them_and_taken_over_from_it) {
+  const auto moments_of = [&](const std::string& kind, const char* state) {
+    auto config = config_of(kind);
+    config.optimizer.init_from.clear();
+    config.model.init_from.clear();
+    config.model.hidden = {1024};  // its kernel is packed, its bias is not
+    config.optimizer.amsgrad = false;
+    config.optimizer.state = state;
+    const std::string name = kind + "-" + state;
+    go(config, name);
+    const auto file = folder_.path() / (name + ".pt");
+    write_torch_checkpoint(*latest_checkpoint(folder_.path() / name / "checkpoints"), file,
+                           ModelRegistry().kinds());
+    return torch_optimizer_of(read_weights(file), file.string());
+  };
+  const auto apart = [](const at::Tensor& a, const at::Tensor& b) {
+    return ((a - b).norm() / b.norm()).item<double>();
+  };
+  for (const std::string kind : {"adamw", "adam"}) {
+    const auto exact = moments_of(kind, "fp32");
+    for (const char* state : {"8bit", "bf16"}) {
+      SCOPED_TRACE(kind + " " + state);
+      const auto packed = moments_of(kind, state);
+      const Snapshot saved = last(kind + "-" + state);
+      // Of the parameter of this shape (each has another): what the run itself holds.
+      const auto held = [&](const at::Tensor& like, const std::string& moment) {
+        for (const auto& [name, tensor] : saved.model.tensors) {
+          if (tensor.sizes() != like.sizes()) continue;
+          for (const auto& [key, kept] : saved.optimizer.tensors) {
+            if (key.ends_with(name + "." + moment)) return kept.to(at::kFloat).view(like.sizes());
+            if (!key.ends_with(name + "." + moment + "_codes")) continue;
+            const std::string scales = key.substr(0, key.size() - 6) + "_scales";
+            return from_eight_bit(kept, saved.optimizer.tensors.at(scales), moment == "exp_avg",
+                                  256)
+                .view(like.sizes());
+          }
+        }
+        return at::Tensor();
+      };
+      ASSERT_TRUE(packed);
+      ASSERT_EQ(packed->state.size(), 4u);
+      for (const auto& [number, kept] : packed->state) {
+        const auto& want = exact->state.at(number).tensors;
+        ASSERT_EQ(kept.tensors.size(), 3u);
+        for (const char* moment : {"exp_avg", "exp_avg_sq"}) {
+          const at::Tensor& tensor = kept.tensors.at(moment);
+          EXPECT_EQ(tensor.sizes(), want.at(moment).sizes());
+          EXPECT_EQ(tensor.scalar_type(), at::kFloat);
+          EXPECT_TRUE(at::equal(tensor, held(tensor, moment))) << moment << " of " << number;
+        }
+        EXPECT_EQ(kept.tensors.at("step").item<float>(), 10);
+      }
+      // A run with packed state starts from torch's, and keeps it.
+      auto config = config_of(kind);
+      config.model.hidden = {1024};
+      config.optimizer.amsgrad = false;
+      config.optimizer.init_from = config.model.init_from =
+          (folder_.path() / (kind + "-fp32.pt")).string();
+      config.optimizer.state = state;
+      config.optimizer.beta1 = 0.999;
+      config.optimizer.beta2 = 0.99999;  // one update more changes little
+      config.run.steps = 1;
+      const std::string name = kind + "-" + state + "-on";
+      go(config, name);
+      const auto file = folder_.path() / (name + ".pt");
+      write_torch_checkpoint(*latest_checkpoint(folder_.path() / name / "checkpoints"), file,
+                             ModelRegistry().kinds());
+      const auto after = torch_optimizer_of(read_weights(file), file.string());
+      for (const auto& [number, kept] : after->state) {
+        for (const char* moment : {"exp_avg", "exp_avg_sq"}) {
+          EXPECT_LT(apart(kept.tensors.at(moment), exact->state.at(number).tensors.at(moment)), 0.1)
+              << moment << " of " << number;
+        }
+        EXPECT_EQ(kept.tensors.at("step").item<float>(), 11);
+      }
+    }
+  }
+}
+
+TEST_F(TorchState, frozen_parameters_travel_without_state) {
+  auto config = config_of("adamw");
+  config.optimizer.init_from.clear();
+  config.model.freeze = {"hidden.*"};
+  go(config, "frozen");
+  const auto file = folder_.path() / "frozen.pt";
+  write_torch_checkpoint(*latest_checkpoint(folder_.path() / "frozen/checkpoints"), file,
+                         ModelRegistry().kinds());
+  const auto torch = torch_optimizer_of(read_weights(file), file.string());
+  ASSERT_TRUE(torch);
+  EXPECT_EQ(torch->groups[0].names, (std::vector<std::string>{"hidden.0.weight", "head.weight"}));
+  EXPECT_EQ(torch->state.size(), 2u);
+  config.optimizer.init_from = file.string();
+  go(config, "frozen-on");  // and is read again by a run that freezes the same
+}
+
+}  // namespace
+}  // namespace tanren
