@@ -1,4 +1,4 @@
-// Replicas in threads (parallel.data = "threads", one core each) against one process with the same
+// Replicas in threads (parallel.ranks = "threads", one core each) against one process with the same
 // cores, on models of several sizes: whole runs in turn, the time of their steps as their summaries tell
 // it. This is what the plan's choice (on_cores of parallel_pass.cpp) rests on.
 //   threads_bench [pairs] [model…]      without a model: all
@@ -93,7 +93,7 @@ class Runs {
 
 void measure(const Case& chosen, int pairs) {
   const Runs runs(chosen);
-  const std::string replicas = " --set parallel.data=threads --set parallel.replicas=" +
+  const std::string replicas = " --set parallel.ranks=threads --set parallel.replicas=" +
                                std::to_string(std::thread::hardware_concurrency());
   const auto one = [&] { return runs(""); };
   const auto threads = [&] { return runs(replicas); };

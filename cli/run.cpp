@@ -1,6 +1,7 @@
 #include "tanren/run/run.h"
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/config/renamed_keys.h"
 #include "tanren/metrics/console_sink.h"
 #include "tanren/plan/print.h"
 #include "cli/stop_signals.h"
@@ -116,7 +117,9 @@ std::string command(const Plan& plan, const std::string& program) {
 // The keys that --set names.
 std::set<std::string> requested_by(const Arguments& arguments) {
   std::set<std::string> keys;
-  for (const std::string& set : arguments.sets) keys.insert(set.substr(0, set.find('=')));
+  for (const std::string& set : arguments.sets) {
+    keys.insert(current_key(set.substr(0, set.find('='))));
+  }
   return keys;
 }
 
@@ -180,7 +183,7 @@ int run(const Arguments& arguments, const Registry& registry) {
                  .sinks = {},
                  .stop = &stop_requested};
   input.started_at = started_at;
-  input.meeting = [](bool waits) { stage.store(waits ? Stage::waiting : Stage::running); };
+  input.rendezvous = [](bool waits) { stage.store(waits ? Stage::waiting : Stage::running); };
   const bool began_before = std::filesystem::exists(named.folder / "log.jsonl");
   const bool talk = !arguments.quiet && !arguments.json;
   std::unique_ptr<Sink> console;

@@ -49,8 +49,8 @@
 
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/stored_state.h"
-#include "tanren/guard/growth_watch.h"
 #include "tanren/guard/guard.h"
+#include "tanren/guard/leak_detector.h"
 #include "tanren/guard/spike_detector.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/metrics/console_sink.h"

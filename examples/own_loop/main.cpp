@@ -144,7 +144,7 @@ void train(const std::string& file, const std::filesystem::path& folder, int64_t
   }
   Loader loader(*data, {.global_batch = kGlobalBatch, .seed = kSeed}, training.cursor);
   const int64_t end = std::min(kSteps, training.step + stop_after);
-  GrowthWatch growth;  // warns, once, of tensors and graphs that steps leave behind
+  LeakDetector growth;  // warns, once, of tensors and graphs that steps leave behind
   while (training.step < end) {
     const int64_t before = training.step;
     const double loss = update(training, loader.next());

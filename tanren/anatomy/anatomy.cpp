@@ -72,7 +72,7 @@ int64_t update_flops(const std::string& kind) {
 }
 
 // Weights and state are read and written, gradients zeroed, measured and read.
-UpdateWork update_work(const MemoryStory& memory, const AnatomySubject& subject,
+UpdateWork update_work(const MemoryTimeline& memory, const AnatomySubject& subject,
                        const std::string& kind) {
   const auto bytes = [&](MemoryKind of) { return memory.at_peak.at(static_cast<size_t>(of)); };
   const int64_t weights = subject.parameters == 0
@@ -105,7 +105,7 @@ AnatomySubject subject_of(const Rehearsal& run) {
 }
 
 // One step whose memory is traced, pass by pass.
-MemoryStory traced_step(Rehearsal& run, const TraceScope& tracing) {
+MemoryTimeline traced_step(Rehearsal& run, const TraceScope& tracing) {
   const size_t begin = tracing.size();
   std::vector<PassMark> marks{{begin, Pass::update}};
   size_t backward_end = 0;
@@ -121,7 +121,7 @@ MemoryStory traced_step(Rehearsal& run, const TraceScope& tracing) {
     run.step(&recorder);
   }
   if (backward_end > 0) marks.push_back({backward_end, Pass::update});
-  return tell_memory(tracing.trace(), begin, marks, kMoments);
+  return memory_timeline_of(tracing.trace(), begin, marks, kMoments);
 }
 
 // Returns the seconds of each step.

@@ -77,7 +77,7 @@ std::string grid(double top) {
 }
 
 // Each owner's area reaches down to the axis and is covered by those below it.
-std::string areas(const MemoryStory& memory, double top) {
+std::string areas(const MemoryTimeline& memory, double top) {
   const size_t moments = memory.total.size();
   std::vector<int64_t> sums = memory.total;
   std::string svg;
@@ -98,7 +98,7 @@ std::string areas(const MemoryStory& memory, double top) {
 }
 
 // Where passes begin; named where there is room.
-std::string pass_lines(const MemoryStory& memory) {
+std::string pass_lines(const MemoryTimeline& memory) {
   constexpr double kNameWidth = 52;
   const size_t moments = memory.total.size();
   std::string svg;
@@ -130,7 +130,7 @@ std::string level(int64_t bytes, double top, const std::string& text, bool above
 }
 
 // The kinds that there are; two lines of them at most.
-std::string legend(const MemoryStory& memory) {
+std::string legend(const MemoryTimeline& memory) {
   constexpr double kSwatch = 23, kLetter = 6, kGap = 20, kLine = 18;
   std::set<MemoryKind> present;
   for (const MemoryOwner& owner : memory.owners) present.insert(owner.kind);
@@ -153,7 +153,7 @@ std::string legend(const MemoryStory& memory) {
 }
 
 // For the script: the numbers, and where the drawing shows them.
-std::string data_of(const MemoryStory& memory, double top) {
+std::string data_of(const MemoryTimeline& memory, double top) {
   nlohmann::json owners = nlohmann::json::array();
   for (const MemoryOwner& owner : memory.owners) {
     std::string who(name(owner.kind));
@@ -173,7 +173,7 @@ std::string data_of(const MemoryStory& memory, double top) {
 }  // namespace
 
 std::string memory_plot(const Anatomy& anatomy) {
-  const MemoryStory& memory = anatomy.memory;
+  const MemoryTimeline& memory = anatomy.memory;
   if (memory.total.empty() || memory.peak_bytes <= 0) return "";
   int64_t highest = memory.peak_bytes;
   if (anatomy.predicted) highest = std::max(highest, anatomy.predicted->peak);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tanren/anatomy/machine_speed.h"
-#include "tanren/anatomy/memory_story.h"
+#include "tanren/anatomy/memory_timeline.h"
 #include "tanren/anatomy/operator_recorder.h"
 
 #include <array>
@@ -77,7 +77,7 @@ struct Anatomy {
   std::array<ClassRow, kNumOperatorClasses> classes;
   OperatorRecording operators;  // sums over subject.steps
   std::vector<MemoryStage> stages;
-  MemoryStory memory;
+  MemoryTimeline memory;
   std::optional<PredictedMemory> predicted;
   std::string not_predicted;  // why
   std::vector<Advice> advice;

@@ -74,7 +74,7 @@ Json operations_json(const Anatomy& anatomy) {
 }
 
 Json memory_json(const Anatomy& anatomy) {
-  const MemoryStory& memory = anatomy.memory;
+  const MemoryTimeline& memory = anatomy.memory;
   Json stages = Json::array(), owners = Json::array(), passes = Json::array();
   for (const MemoryStage& stage : anatomy.stages) {
     Json row{

@@ -208,7 +208,7 @@ Table stage_table(const Anatomy& anatomy) {
 Table memory_table(const Anatomy& anatomy) {
   Table table{
       "Memory at the step's peak", {"kind", "bytes", "share", "bytes/parameter"}, {}, 1, ""};
-  const MemoryStory& memory = anatomy.memory;
+  const MemoryTimeline& memory = anatomy.memory;
   const auto row = [&](const std::string& kind, int64_t bytes) {
     table.rows.push_back(
         {kind, mebibytes_text(bytes),

@@ -34,8 +34,8 @@ constexpr std::string_view name(MemoryKind kind) {
 
 struct MemoryTag {
   MemoryKind kind = MemoryKind::other;
-  uint16_t block = 0;      // 0: outside of any
-  bool essential = false;  // may use the budget's reserve, and is tried twice
+  uint16_t block = 0;         // 0: outside of any
+  bool must_succeed = false;  // may use the budget's reserve, and is tried twice
 };
 
 inline MemoryTag& memory_tag() {
@@ -57,12 +57,12 @@ class MemoryScope {
 
 // What must not be broken off half-way (an optimizer's step, a checkpoint): its small allocations
 // come from a reserve that others do not get.
-class EssentialScope {
+class MustSucceedScope {
  public:
-  EssentialScope() : before_(memory_tag().essential) { memory_tag().essential = true; }
-  ~EssentialScope() { memory_tag().essential = before_; }
-  EssentialScope(const EssentialScope&) = delete;
-  EssentialScope& operator=(const EssentialScope&) = delete;
+  MustSucceedScope() : before_(memory_tag().must_succeed) { memory_tag().must_succeed = true; }
+  ~MustSucceedScope() { memory_tag().must_succeed = before_; }
+  MustSucceedScope(const MustSucceedScope&) = delete;
+  MustSucceedScope& operator=(const MustSucceedScope&) = delete;
 
  private:
   bool before_;
@@ -71,8 +71,8 @@ class EssentialScope {
 // And in it again what may be broken off (attempt.h).
 class MayRunOutScope {
  public:
-  MayRunOutScope() : before_(memory_tag().essential) { memory_tag().essential = false; }
-  ~MayRunOutScope() { memory_tag().essential = before_; }
+  MayRunOutScope() : before_(memory_tag().must_succeed) { memory_tag().must_succeed = false; }
+  ~MayRunOutScope() { memory_tag().must_succeed = before_; }
   MayRunOutScope(const MayRunOutScope&) = delete;
   MayRunOutScope& operator=(const MayRunOutScope&) = delete;
 

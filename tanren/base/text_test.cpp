@@ -18,6 +18,9 @@ TEST(Text, a_double_reads_back_as_itself_and_is_short) {
 }
 
 TEST(Text, sizes_and_times_carry_their_unit) {
+  EXPECT_EQ(fixed_text(2.0 / 3, 2), "0.67");
+  EXPECT_EQ(fixed_text(-0.5, 0), "-0");
+  EXPECT_EQ(fixed_text(1e300, 1).size(), 303u);
   EXPECT_EQ(bytes_text(0), "0 B");
   EXPECT_EQ(bytes_text(1023), "1023 B");
   EXPECT_EQ(bytes_text(1536), "1.5 KiB");

@@ -4,8 +4,8 @@
 #include "tanren/comm/c10d_communicator.h"
 #include "tanren/comm/connected.h"
 #include "tanren/comm/gloo.h"
-#include "tanren/comm/meeting.h"
 #include "tanren/comm/nccl_plugin.h"
+#include "tanren/comm/rendezvous.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -57,16 +57,16 @@ std::unique_ptr<Communicator> nccl_communicator(const World& world, const CommOp
   if (const std::string why = why_no_nccl(); !why.empty()) {
     throw CommError(fmt::format("[comm] backend nccl: {}", why));
   }
-  Meeting meeting = meet(world, options.patience);
+  Rendezvous rendezvous = join_rendezvous(world, options.timeout);
   const NcclRequest request{
-      c10::make_intrusive<c10d::PrefixStore>("nccl", meeting.store), world.rank, world.size,
-      options.device.has_index() ? options.device.index() : 0, options.patience};
-  auto backend = connected(meeting, fmt::format("[comm] rank {}, backend nccl", world.rank),
+      c10::make_intrusive<c10d::PrefixStore>("nccl", rendezvous.store), world.rank, world.size,
+      options.device.has_index() ? options.device.index() : 0, options.timeout};
+  auto backend = connected(rendezvous, fmt::format("[comm] rank {}, backend nccl", world.rank),
                            [request] { return nccl_plugin().backend(request); });
   return c10d_communicator(
       std::move(backend),
-      {.name = "nccl", .in_place = true, .device = options.device, .patience = options.patience},
-      std::move(meeting.control));
+      {.name = "nccl", .in_place = true, .device = options.device, .timeout = options.timeout},
+      std::move(rendezvous.control));
 }
 
 }  // namespace
@@ -93,11 +93,11 @@ CommChoice choose_backend(const World& world, const CommOptions& options) {
 }
 
 std::unique_ptr<Communicator> make_communicator(World world, const CommOptions& options) {
-  set_meeting(world, options.meeting);
+  set_rendezvous(world, options.rendezvous);
   const CommChoice choice = choose_backend(world, options);
   if (choice.backend == "single") return single_communicator();
   if (choice.backend == "nccl") return nccl_communicator(world, options);
-  return gloo_communicator(world, options.patience);
+  return gloo_communicator(world, options.timeout);
 }
 
 }  // namespace tanren

@@ -12,11 +12,11 @@ namespace tanren {
 
 struct CommOptions {
   std::string backend = "auto";  // or gloo, nccl
-  std::string meeting;           // a URL for set_meeting(); empty: where the world says
+  std::string rendezvous;        // a URL for set_rendezvous(); empty: where the world says
   at::Device device = at::kCPU;  // whose tensors this rank has
   // For all to come, and the longest that one operation may take: a lost rank is known at once
   // anyway.
-  std::chrono::milliseconds patience = std::chrono::minutes(30);
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
 };
 
 struct CommChoice {

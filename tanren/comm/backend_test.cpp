@@ -52,14 +52,14 @@ TEST(Backend, auto_says_why) {
   EXPECT_FALSE(choice.reason.empty());
 }
 
-TEST(Backend, one_rank_needs_no_meeting) {
+TEST(Backend, one_rank_needs_no_rendezvous) {
   EXPECT_EQ(make_communicator({}, {.backend = "nccl"})->name(), "single");
 }
 
-TEST(Backend, a_meeting_in_the_options_goes_before_the_world_s) {
+TEST(Backend, a_rendezvous_in_the_options_goes_before_the_world_s) {
   const testing::TemporaryFolder folder;
-  const CommOptions options{.meeting = "file://" + (folder.path() / "meeting").string(),
-                            .patience = 30s};
+  const CommOptions options{.rendezvous = "file://" + (folder.path() / "rendezvous").string(),
+                            .timeout = 30s};
   std::vector<std::thread> ranks;
   for (const int rank : {0, 1}) {
     ranks.emplace_back([&, rank] {

@@ -21,7 +21,7 @@ namespace tanren {
 namespace {
 
 // A broken connection is an echo; what broke it comes through the control channel, a little later.
-constexpr std::chrono::seconds kNewsPatience{2};
+constexpr std::chrono::seconds kNewsTimeout{2};
 // Gloo forgets who waits for a payload that is half on its way when its connection breaks, and would
 // wait for all its time. So nobody waits much longer than the connections live.
 constexpr std::chrono::milliseconds kAfterAbort{500};
@@ -193,7 +193,7 @@ class C10dCommunicator final : public Communicator {
     if (control_ != nullptr) {
       // What breaks a connection is told a little later; when the time is over, nobody knows more.
       const bool is_late = has_ended(operation);
-      if (!is_late) control_->news(kNewsPatience);
+      if (!is_late) control_->news(kNewsTimeout);
       const std::string held_up = held_up_by(operation, is_late);
       if (const auto news = control_->news()) {
         set_why(*news);
@@ -212,16 +212,16 @@ class C10dCommunicator final : public Communicator {
 
   // Whether all its time is over; the engine's clock began a little later than ours.
   bool has_ended(const Operation& operation) const {
-    return options_.patience.count() > 0 && Clock::now() - operation.started >= options_.patience;
+    return options_.timeout.count() > 0 && Clock::now() - operation.started >= options_.timeout;
   }
 
   // Of a broken connection only those who do not answer: who is behind may come yet.
   std::string held_up_by(const Operation& operation, bool is_late) const {
     if (!is_late) return control_->held_up_by(0, "is missing");
-    const double seconds = std::chrono::duration<double>(options_.patience).count();
+    const double seconds = std::chrono::duration<double>(options_.timeout).count();
     return control_->held_up_by(operation.number,
                                 fmt::format("did not come to a {} over {} and {} ranks within {} s "
-                                            "(parallel.patience)",
+                                            "(parallel.timeout)",
                                             operation.what, options_.name, world_size(), seconds));
   }
 

@@ -20,7 +20,7 @@ struct C10dOptions {
   bool in_place = false;         // it can gather into the tensor that holds the part already
   at::Device device = at::kCPU;  // whose tensors it carries
   // The longest that it lets one operation take; 0: not known.
-  std::chrono::milliseconds patience{0};
+  std::chrono::milliseconds timeout{0};
   // Of an engine whose abort may leave a wait as it was: whether anything is under way.
   std::function<bool()> is_busy = {};
 };

@@ -4,8 +4,8 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
-#include "tanren/comm/apart.h"
-#include "tanren/comm/meeting.h"
+#include "tanren/comm/rendezvous.h"
+#include "tanren/comm/run_detached.h"
 
 #include <chrono>
 #include <exception>
@@ -19,18 +19,18 @@ namespace tanren {
 // until its time is over. CommError: the news, or "<failure>: <its error>", which is then the news of
 // all.
 template <class Connect>
-auto connected(const Meeting& meeting, const std::string& failure, Connect connect) {
-  auto group = apart(std::move(connect));
+auto connected(const Rendezvous& rendezvous, const std::string& failure, Connect connect) {
+  auto group = run_detached(std::move(connect));
   while (group.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
-    if (const auto news = meeting.control->news()) throw CommError(*news);
+    if (const auto news = rendezvous.control->news()) throw CommError(*news);
   }
   try {
     return group.get();
   } catch (const std::exception& error) {
     // A broken connection comes before the news of the rank that broke it.
-    if (const auto news = meeting.control->news(std::chrono::seconds(2))) throw CommError(*news);
+    if (const auto news = rendezvous.control->news(std::chrono::seconds(2))) throw CommError(*news);
     const std::string text = failure + ": " + first_line(error.what());
-    meeting.control->fail(text);
+    rendezvous.control->fail(text);
     throw CommError(text);
   }
 }

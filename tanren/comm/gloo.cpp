@@ -4,7 +4,7 @@
 #include "tanren/base/text.h"
 #include "tanren/comm/c10d_communicator.h"
 #include "tanren/comm/connected.h"
-#include "tanren/comm/meeting.h"
+#include "tanren/comm/rendezvous.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -66,9 +66,9 @@ void prepare_process() {
 
 c10::intrusive_ptr<Gloo> connect(const World& world, const c10::intrusive_ptr<c10d::Store>& store,
                                  const std::string& own_address,
-                                 std::chrono::milliseconds patience) {
-  store->setTimeout(patience);
-  auto options = c10d::ProcessGroupGloo::Options::create(patience);
+                                 std::chrono::milliseconds timeout) {
+  store->setTimeout(timeout);
+  auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
   options->devices.push_back(interface != nullptr && *interface != 0
                                  ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
@@ -84,23 +84,23 @@ c10::intrusive_ptr<Gloo> connect(const World& world, const c10::intrusive_ptr<c1
 }  // namespace
 
 std::unique_ptr<Communicator> gloo_communicator(const World& world,
-                                                std::chrono::milliseconds patience) {
+                                                std::chrono::milliseconds timeout) {
   static std::once_flag once;
   std::call_once(once, prepare_process);
-  Meeting meeting = meet(world, patience);
+  Rendezvous rendezvous = join_rendezvous(world, timeout);
   // All are here: who does not connect in this time is gone.
-  const auto longest = std::min<std::chrono::milliseconds>(patience, std::chrono::seconds(30));
+  const auto longest = std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(30));
   auto group =
-      connected(meeting,
+      connected(rendezvous,
                 fmt::format("[comm] rank {} of {} does not connect to the others, which met at {}",
                             world.rank, world.size, place_of(world)),
-                [world, store = meeting.store, own_address = meeting.own_address, longest] {
+                [world, store = rendezvous.store, own_address = rendezvous.own_address, longest] {
                   return connect(world, store, own_address, longest);
                 });
-  group->setTimeout(patience);
-  C10dOptions as_gloo{.name = "gloo", .patience = patience};
+  group->setTimeout(timeout);
+  C10dOptions as_gloo{.name = "gloo", .timeout = timeout};
   as_gloo.is_busy = [gloo = group.get()] { return gloo->is_busy(); };
-  return c10d_communicator(std::move(group), std::move(as_gloo), std::move(meeting.control));
+  return c10d_communicator(std::move(group), std::move(as_gloo), std::move(rendezvous.control));
 }
 
 }  // namespace tanren

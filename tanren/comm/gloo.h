@@ -10,9 +10,9 @@
 
 namespace tanren {
 
-// Waits until all ranks of `world` are there, at most `patience`, which is also the longest that one
+// Waits until all ranks of `world` are there, at most `timeout`, which is also the longest that one
 // operation may take. CommError, ConfigError.
 std::unique_ptr<Communicator> gloo_communicator(const World& world,
-                                                std::chrono::milliseconds patience);
+                                                std::chrono::milliseconds timeout);
 
 }  // namespace tanren

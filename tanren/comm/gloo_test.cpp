@@ -84,10 +84,10 @@ TEST(Gloo, a_rank_that_leaves_before_a_sum_is_said) {
 
 TEST(Gloo, a_rank_that_answers_and_does_not_come_to_a_sum_is_named) {
   const testing::TemporaryFolder folder;
-  const std::string meeting = "file://" + (folder.path() / "meeting").string();
+  const std::string rendezvous = "file://" + (folder.path() / "rendezvous").string();
   std::vector<std::string> errors(3);
   testing::run_ranks(
-      3, [&](int rank) { return gloo_communicator(testing::world_at(rank, 3, meeting), 2s); },
+      3, [&](int rank) { return gloo_communicator(testing::world_at(rank, 3, rendezvous), 2s); },
       [&](Communicator& comm) {
         comm.sum(at::zeros({2}));
         errors[static_cast<size_t>(comm.rank())] = error_of<CommError>([&] {
@@ -99,11 +99,10 @@ TEST(Gloo, a_rank_that_answers_and_does_not_come_to_a_sum_is_named) {
         });
       });
   for (const auto& error : errors) {
-    TANREN_EXPECT_CONTAINS(
-        error,
-        "[comm] rank 1 did not come to a sum over gloo and 3 ranks within 2 s "
-        "(parallel.patience): it answers, and at its start it has started 1 of 2 "
-        "operations");
+    TANREN_EXPECT_CONTAINS(error,
+                           "[comm] rank 1 did not come to a sum over gloo and 3 ranks within 2 s "
+                           "(parallel.timeout): it answers, and at its start it has started 1 of 2 "
+                           "operations");
   }
 }
 

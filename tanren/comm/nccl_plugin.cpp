@@ -23,7 +23,7 @@ tanren_nccl_backend_1(const tanren::NcclRequest& request) {
   let_the_process_live();
   const c10::cuda::CUDAGuard on_device(static_cast<c10::DeviceIndex>(request.device));
   auto options = c10d::ProcessGroupNCCL::Options::create();
-  options->timeout = request.patience;
+  options->timeout = request.timeout;
   auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(request.store, request.rank,
                                                            request.size, std::move(options));
   // Now, while all ranks are here, rather than at the first gradient.

@@ -14,8 +14,8 @@ struct NcclRequest {
   c10::intrusive_ptr<c10d::Store> store;  // of the ranks that take part
   int rank = 0;
   int size = 1;
-  int device = 0;                      // index of the CUDA device of this rank
-  std::chrono::milliseconds patience;  // the longest that one operation may take
+  int device = 0;                     // index of the CUDA device of this rank
+  std::chrono::milliseconds timeout;  // the longest that one operation may take
 };
 
 // Throws what c10d throws.

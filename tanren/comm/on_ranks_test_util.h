@@ -83,16 +83,16 @@ inline void on_ranks(int world_size, const RankWork& work) {
   on_ranks(ThreadGroup(world_size), world_size, work);
 }
 
-inline World world_at(int rank, int size, const std::string& meeting) {
+inline World world_at(int rank, int size, const std::string& rendezvous) {
   World world;
   world.rank = world.local_rank = rank;
   world.size = world.local_size = size;
-  set_meeting(world, meeting);
+  set_rendezvous(world, rendezvous);
   return world;
 }
 
 // "tcp://" of a port of the loopback that was free a moment ago.
-inline std::string free_meeting() {
+inline std::string free_rendezvous() {
   const int port = port_of(listening_socket("127.0.0.1", 0, false));
   return "tcp://127.0.0.1:" + std::to_string(port);
 }
@@ -100,11 +100,11 @@ inline std::string free_meeting() {
 // Over Gloo: the engine of ranks that are processes, here threads with connections of their own.
 inline void on_gloo_ranks(int world_size, const RankWork& work) {
   const TemporaryFolder folder;
-  const std::string meeting = "file://" + (folder.path() / "meeting").string();
+  const std::string rendezvous = "file://" + (folder.path() / "rendezvous").string();
   run_ranks(
       world_size,
       [&](int rank) {
-        return gloo_communicator(world_at(rank, world_size, meeting), std::chrono::seconds(60));
+        return gloo_communicator(world_at(rank, world_size, rendezvous), std::chrono::seconds(60));
       },
       work);
 }

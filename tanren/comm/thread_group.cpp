@@ -200,7 +200,7 @@ void ThreadGroup::Shared::wait(Call& call) {
   while (call.missing > 0 && Clock::now() - start < kLooking) std::this_thread::yield();
   std::unique_lock lock(mutex);
   const auto ready = [&] { return call.missing == 0 || !aborted.empty(); };
-  if (!changed.wait_until(lock, start + options.patience, ready)) give_up(call);
+  if (!changed.wait_until(lock, start + options.timeout, ready)) give_up(call);
   while (!call.done && aborted.empty() && call.taken < call.present.size()) {
     combine_share(call, lock);
   }
@@ -216,7 +216,7 @@ void ThreadGroup::Shared::give_up(const Call& call) {
     if (!call.present[rank]) late += (late.empty() ? "" : ", ") + std::to_string(rank);
   }
   aborted = fmt::format("[comm] operation {}, a {}: rank {} did not come within {} s", call.number,
-                        call.what, late, std::chrono::duration<double>(options.patience).count());
+                        call.what, late, std::chrono::duration<double>(options.timeout).count());
   changed.notify_all();
   throw CommError(aborted);
 }

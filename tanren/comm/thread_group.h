@@ -16,7 +16,7 @@ class ThreadGroup {
  public:
   struct Options {
     double bytes_per_second = 0;  // of the imitated link, which all share; 0: no link
-    std::chrono::milliseconds patience{600'000};  // a rank that comes later than this is missing
+    std::chrono::milliseconds timeout{600'000};  // a rank that comes later than this is missing
   };
   explicit ThreadGroup(int world_size);
   ThreadGroup(int world_size, Options options);

@@ -29,8 +29,8 @@ TEST(ThreadGroup, ranks_that_ask_for_different_things_are_told_apart_and_none_ha
   }
 }
 
-TEST(ThreadGroup, who_does_not_come_is_named_when_patience_ends) {
-  const ThreadGroup group(3, {.patience = std::chrono::milliseconds(20)});
+TEST(ThreadGroup, who_does_not_come_is_named_when_the_timeout_ends) {
+  const ThreadGroup group(3, {.timeout = std::chrono::milliseconds(20)});
   std::vector<std::string> errors(3);
   on_ranks(group, 3, [&](Communicator& comm) {
     if (comm.rank() == 1) return;

@@ -57,7 +57,7 @@ uint32_t hash_of(const std::string& text) {  // FNV-1a
   return hash;
 }
 
-void find_meeting_place(const Environment& environment, const Launcher& launcher, World& world) {
+void find_rendezvous_place(const Environment& environment, const Launcher& launcher, World& world) {
   if (const auto host = environment("MASTER_ADDR")) {
     world.host = *host;
   } else if (const auto node = environment("SLURM_LAUNCH_NODE_IPADDR")) {
@@ -94,7 +94,7 @@ Environment process_environment() {
   };
 }
 
-World world_of(const Environment& environment, const std::string& meeting) {
+World world_of(const Environment& environment, const std::string& rendezvous) {
   for (const Launcher& launcher : kLaunchers) {
     const bool has_rank = environment(launcher.rank).has_value();
     const bool has_size = environment(launcher.size).has_value();
@@ -118,34 +118,34 @@ World world_of(const Environment& environment, const std::string& meeting) {
     world.local_rank = environment(launcher.local_rank)
                            ? number(environment, launcher.local_rank, 0, world.local_size - 1)
                            : world.rank % world.local_size;
-    if (world.size > 1 && meeting.empty()) find_meeting_place(environment, launcher, world);
+    if (world.size > 1 && rendezvous.empty()) find_rendezvous_place(environment, launcher, world);
     world.attempt = environment("TORCHELASTIC_RESTART_COUNT").value_or("");
-    set_meeting(world, meeting);
+    set_rendezvous(world, rendezvous);
     return world;
   }
   World alone;
-  set_meeting(alone, meeting);  // refuses what is none
+  set_rendezvous(alone, rendezvous);  // refuses what is none
   return {};
 }
 
-void set_meeting(World& world, const std::string& meeting) {
+void set_rendezvous(World& world, const std::string& rendezvous) {
   constexpr std::string_view kTcp = "tcp://", kFile = "file://";
   const auto refuse = [&](const char* why) {
     throw ConfigError(fmt::format(
         "[comm] the ranks cannot meet at \"{}\": {}; write tcp://host:port with rank 0's host and "
         "a free port of it, or file:///path of a new file that all machines see",
-        meeting, why));
+        rendezvous, why));
   };
-  if (meeting.empty()) return;
-  if (meeting.rfind(kFile, 0) == 0) {
-    const std::string path = meeting.substr(kFile.size());
+  if (rendezvous.empty()) return;
+  if (rendezvous.rfind(kFile, 0) == 0) {
+    const std::string path = rendezvous.substr(kFile.size());
     if (path.size() < 2 || path.front() != '/' || path.back() == '/') {
       refuse("its path does not begin with /, or names no file");
     }
     world.file = path;
     world.port = 0;
-  } else if (meeting.rfind(kTcp, 0) == 0) {
-    const std::string rest = meeting.substr(kTcp.size());
+  } else if (rendezvous.rfind(kTcp, 0) == 0) {
+    const std::string rest = rendezvous.substr(kTcp.size());
     const size_t colon = rest.rfind(':');
     if (colon == std::string::npos || colon == 0) refuse("it names no host and port");
     std::string host = rest.substr(0, colon);

@@ -33,13 +33,13 @@ using Environment = std::function<std::optional<std::string>(const char*)>;
 Environment process_environment();
 
 // What the environment says, the first of the launchers above that says it; a World of one where
-// none does. `meeting`: set_meeting() with it, and the environment need not say where. ConfigError
+// none does. `rendezvous`: set_rendezvous() with it, and the environment need not say where. ConfigError
 // where it contradicts itself, or says too little to meet.
-World world_of(const Environment& environment, const std::string& meeting = "");
+World world_of(const Environment& environment, const std::string& rendezvous = "");
 
 // The ranks meet at "tcp://host:port" (rank 0's) or in "file:///path" (a new file in a folder that
 // all machines see). Empty: where they are. ConfigError.
-void set_meeting(World& world, const std::string& meeting);
+void set_rendezvous(World& world, const std::string& rendezvous);
 // "127.0.0.1:29500" or the path.
 std::string place_of(const World& world);
 

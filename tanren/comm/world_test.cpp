@@ -15,13 +15,13 @@ namespace {
 using testing::error_of;
 using Variables = std::map<std::string, std::string>;
 
-World world_in(const Variables& variables, const std::string& meeting = "") {
+World world_in(const Variables& variables, const std::string& rendezvous = "") {
   const auto find = [&](const char* name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     if (found == variables.end()) return std::nullopt;
     return found->second;
   };
-  return world_of(find, meeting);
+  return world_of(find, rendezvous);
 }
 
 TEST(World, half_a_torchrun_is_an_error) {
@@ -61,7 +61,7 @@ TEST(World, several_machines_need_the_address_of_the_first) {
                          "MASTER_ADDR");
 }
 
-TEST(World, a_meeting_that_is_no_url_is_refused_with_the_reason) {
+TEST(World, a_rendezvous_that_is_no_url_is_refused_with_the_reason) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"node0:29500", "neither tcp:// nor file://"},
       {"http://node0:29500", "neither tcp:// nor file://"},
@@ -77,15 +77,15 @@ TEST(World, a_meeting_that_is_no_url_is_refused_with_the_reason) {
       {"file:///", "its path"},
       {"file:///tmp/", "its path"}};
   for (const auto& [place, why] : cases) {
-    const std::string meeting = place;
+    const std::string rendezvous = place;
     World world;
-    const std::string error = error_of<ConfigError>([&] { set_meeting(world, meeting); });
-    TANREN_EXPECT_CONTAINS(error, "\"" + meeting + "\": ");
+    const std::string error = error_of<ConfigError>([&] { set_rendezvous(world, rendezvous); });
+    TANREN_EXPECT_CONTAINS(error, "\"" + rendezvous + "\": ");
     TANREN_EXPECT_CONTAINS(error, why);
   }
 }
 
-TEST(World, a_meeting_goes_before_the_environment_which_then_need_not_say_where) {
+TEST(World, a_rendezvous_goes_before_the_environment_which_then_need_not_say_where) {
   const Variables ranks = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "1"}};
   EXPECT_THROW(world_in(ranks), ConfigError);
   World world = world_in(ranks, "tcp://node7:29501");
@@ -97,7 +97,7 @@ TEST(World, a_meeting_goes_before_the_environment_which_then_need_not_say_where)
   world = world_in(ranks, "file:///shared/meet me");
   EXPECT_EQ(place_of(world), "/shared/meet me");
   EXPECT_EQ(world.port, 0);
-  set_meeting(world, "");
+  set_rendezvous(world, "");
   EXPECT_EQ(place_of(world), "/shared/meet me");
   EXPECT_EQ(world_in({}, "file:///shared/meet").size, 1);
 }

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/config/fields.h"
+#include "tanren/config/renamed_keys.h"
 #include "tanren/config/synonyms.h"
 #include "tanren/config/value_text.h"
 
@@ -67,7 +68,8 @@ std::string markdown_text(const std::string& help) {
 
 }  // namespace
 
-std::string help_text(const std::string& asked) {
+std::string help_text(const std::string& given) {
+  const std::string asked = current_key(given);
   std::string text;
   each_described([&](const std::string& key, size_t, auto& member, const FieldInfo& info) {
     if (!asked.empty() && key != asked && key.rfind(asked + ".", 0) != 0) return;

@@ -13,10 +13,18 @@ namespace tanren {
 namespace {
 
 // Keys and sections that may differ over ranks: they change no number and no exchange between them.
-constexpr std::array<std::string_view, 12> kOwnOfARank = {
-    "run.name",         "run.device",      "run.threads",      "batch.microbatch",
-    "data.workers",     "data.prefetch",   "memory.",          "metrics.",
-    "parallel.devices", "checkpoint.keep", "parallel.meeting", "generate."};
+constexpr std::array<std::string_view, 12> kOwnOfARank = {"run.name",
+                                                          "run.device",
+                                                          "run.threads",
+                                                          "batch.microbatch",
+                                                          "data.workers",
+                                                          "data.prefetch",
+                                                          "memory.",
+                                                          "metrics.",
+                                                          "parallel.devices",
+                                                          "checkpoint.keep",
+                                                          "parallel.rendezvous",
+                                                          "generate."};
 
 // Paths are, too: ranks compare the data themselves, and weights come from rank 0.
 bool is_own_of_a_rank(std::string_view key, const FieldInfo& info) {

@@ -19,44 +19,45 @@ struct Change {
   const std::string& key;
 
   void operator()(std::string& value) const {
-    static const std::map<std::string, std::string> others = {{"run.device", "cpu"},
-                                                              {"model.norm", "none"},
-                                                              {"model.activation", "tanh"},
-                                                              {"model.kind", "own"},
-                                                              {"model.memory_format", "contiguous"},
-                                                              {"model.loss", "mse"},
-                                                              {"data.last", "drop"},
-                                                              {"batch.global_batch", "64"},
-                                                              {"precision.mode", "bf16"},
-                                                              {"precision.loss_scale", "static"},
-                                                              {"precision.initial_scale", "128"},
-                                                              {"precision.matmul", "high"},
-                                                              {"optimizer.kind", "sgd"},
-                                                              {"schedule.kind", "cosine"},
-                                                              {"guard.nan_loss", "skip"},
-                                                              {"guard.nan_gradient", "skip"},
-                                                              {"memory.allocator", "default"},
-                                                              {"memory.limit", "4GiB"},
-                                                              {"memory.recovery", "off"},
-                                                              {"memory.release_cache", "step"},
-                                                              {"parallel.data", "threads"},
-                                                              {"parallel.backend", "gloo"},
-                                                              {"parallel.meeting", "tcp://a:29500"},
-                                                              {"parallel.compress", "bf16"},
-                                                              {"parallel.buffers", "first"},
-                                                              {"data.encoding", "latin-1"},
-                                                              {"data.train.label_type", "value"},
-                                                              {"data.eval.label_type", "value"},
-                                                              {"data.eval.kind", "csv"},
-                                                              {"average.kind", "ema"},
-                                                              {"average.start", "0.25"},
-                                                              {"average.buffers", "estimate"},
-                                                              {"evaluate.checkpoint", "best"},
-                                                              {"early_stop.metric", "accuracy"},
-                                                              {"early_stop.mode", "max"},
-                                                              {"checkpoint.metric", "accuracy"},
-                                                              {"checkpoint.mode", "max"},
-                                                              {"data.train.kind", "tensors"}};
+    static const std::map<std::string, std::string> others = {
+        {"run.device", "cpu"},
+        {"model.norm", "none"},
+        {"model.activation", "tanh"},
+        {"model.kind", "own"},
+        {"model.memory_format", "contiguous"},
+        {"model.loss", "mse"},
+        {"data.last", "drop"},
+        {"batch.global_batch", "64"},
+        {"precision.mode", "bf16"},
+        {"precision.loss_scale", "static"},
+        {"precision.initial_scale", "128"},
+        {"precision.matmul", "high"},
+        {"optimizer.kind", "sgd"},
+        {"schedule.kind", "cosine"},
+        {"guard.nan_loss", "skip"},
+        {"guard.nan_gradient", "skip"},
+        {"memory.allocator", "default"},
+        {"memory.limit", "4GiB"},
+        {"memory.recovery", "off"},
+        {"memory.release_cache", "step"},
+        {"parallel.ranks", "threads"},
+        {"parallel.backend", "gloo"},
+        {"parallel.rendezvous", "tcp://a:29500"},
+        {"parallel.compress", "bf16"},
+        {"parallel.buffers", "first"},
+        {"data.encoding", "latin-1"},
+        {"data.train.label_type", "value"},
+        {"data.eval.label_type", "value"},
+        {"data.eval.kind", "csv"},
+        {"average.kind", "ema"},
+        {"average.start", "0.25"},
+        {"average.buffers", "estimate"},
+        {"evaluate.checkpoint", "best"},
+        {"early_stop.metric", "accuracy"},
+        {"early_stop.mode", "max"},
+        {"checkpoint.metric", "accuracy"},
+        {"checkpoint.mode", "max"},
+        {"data.train.kind", "tensors"}};
     const auto found = others.find(key);
     value = found != others.end() ? found->second : value + "x\n\t\"\\ü";
     if (key == "run.name") value = "a \"b\" ü";
@@ -132,12 +133,12 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "memory.offload",
                                             "memory.recovery",
                                             "memory.release_cache",
-                                            "parallel.data",
+                                            "parallel.ranks",
                                             "parallel.replicas",
                                             "parallel.devices",
                                             "parallel.backend",
-                                            "parallel.meeting",
-                                            "parallel.patience",
+                                            "parallel.rendezvous",
+                                            "parallel.timeout",
                                             "parallel.bucket_mb",
                                             "parallel.first_bucket_mb",
                                             "parallel.overlap",
@@ -367,7 +368,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
       for (const char* key : {"data", "replicas", "compress"}) {
         if (synthetic) left.insert(std::string("parallel.") + key);
       }
-      for (const char* key : {"backend", "meeting", "zero"}) {
+      for (const char* key : {"backend", "rendezvous", "zero"}) {
         if (!synthetic) left.insert(std::string("parallel.") + key);
       }
       left.insert("optimizer.dampening");
@@ -405,7 +406,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
       kGood, {"run.epochs=none", "run.steps=7", "optimizer.kind=sgd", "optimizer.dampening=0.25",
               "data.train.classes=4", "data.eval.kind=csv", "data.eval.path=e",
               "data.eval.classes=5", "data.train.only_classes=[1, 3]",
-              "data.eval.only_classes=[1, 3]", "parallel.data=threads", "parallel.devices=[2]"});
+              "data.eval.only_classes=[1, 3]", "parallel.ranks=threads", "parallel.devices=[2]"});
   EXPECT_EQ(rest.data.train.only_classes, (std::vector<std::string>{"1", "3"}));
   EXPECT_EQ(differing_keys(rest, parse(to_toml(rest))), std::vector<std::string>());
 }

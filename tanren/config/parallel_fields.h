@@ -8,7 +8,7 @@ namespace tanren {
 
 template <class V>
 void fields(V& v, ParallelOptions& o) {
-  v("data", o.data,
+  v("ranks", o.ranks,
     {"How the samples of a step are shared: processes (ranks that a launcher starts: tanren "
      "launch, torchrun, srun, mpirun), threads (replicas of the model in one process).",
      Identity::free});
@@ -21,11 +21,11 @@ void fields(V& v, ParallelOptions& o) {
   v("backend", o.backend,
     {"processes: auto (nccl where every rank has a CUDA device of its own, else gloo), gloo, nccl.",
      Identity::free});
-  v("meeting", o.meeting,
+  v("rendezvous", o.rendezvous,
     {"processes: where they meet, tcp://host:port (of rank 0) or file:///path (on a disk of all); "
      "empty: as the launcher says.",
      Identity::free});
-  v("patience", o.patience,
+  v("timeout", o.timeout,
     {"Seconds that a rank waits for the others, at the start and in a step, before it ends with "
      "the names of those that are missing; in (0, 1e7].",
      Identity::free});

@@ -7,8 +7,9 @@
 #include "tanren/base/one_line.h"
 #include "tanren/config/assign_node.h"
 #include "tanren/config/fields.h"
+#include "tanren/config/fix_line.h"
 #include "tanren/config/identity.h"
-#include "tanren/config/mend_line.h"
+#include "tanren/config/renamed_keys.h"
 #include "tanren/config/set_text.h"
 #include "tanren/config/synonyms.h"
 #include "tanren/config/toml.h"
@@ -91,7 +92,8 @@ class Reader {
     if (equals == std::string::npos || equals == 0) {
       return report(place, "is no key=value; write --set batch.global_batch=64");
     }
-    const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
+    const std::string key = current_key(text.substr(0, equals));
+    const std::string value = text.substr(equals + 1);
     typed_[key] = place.name;
     if (key.rfind("model.options.", 0) == 0) {
       typed_["model.options"] = place.name;
@@ -175,8 +177,12 @@ class Reader {
 
   void walk(const toml::table& table, const std::string& prefix, const Place& source) {
     for (const auto& [name, node] : table) {
-      const std::string key = prefix + std::string(name.str());
+      const std::string given = prefix + std::string(name.str()), key = current_key(given);
       const Place place = source.at(node);
+      if (key != given && is_given(table, key)) {
+        report(place, given + " is " + key + " by now, and both are given; keep " + key);
+        continue;
+      }
       const bool section = is_section(key);
       if (node.is_table() && section) {
         walk(*node.as_table(), key + ".", source);
@@ -201,6 +207,11 @@ class Reader {
     } else {
       walk(table, key + ".", source);
     }
+  }
+
+  // Whether `table`, of one section, has the last part of `key`.
+  static bool is_given(const toml::table& table, const std::string& key) {
+    return table.contains(key.substr(key.rfind('.') + 1));
   }
 
   bool is_key(const std::string& key) const {
@@ -329,7 +340,7 @@ RunConfig parse(std::string_view text, const std::string& source, const fs::path
     const std::string what = one_line(std::string(error.description()));
     const auto line = error.source().begin.line;
     throw ConfigError("[config] " + source + ":" + std::to_string(line) + ": " + what + "; " +
-                      way_to_mend(text, line));
+                      way_to_fix(text, line));
   } catch (const TomlFault& fault) {
     throw ConfigError("[config] " + source + ": is no TOML (" + fault.what() + "); mend it");
   }

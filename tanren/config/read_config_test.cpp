@@ -30,6 +30,21 @@ TEST(ReadConfig, keys_of_absurd_depth_are_refused_before_they_are_parsed) {
   EXPECT_NO_THROW(parse(kGood, {"data.train.path=" + std::string(5000, '.')}));
 }
 
+TEST(ReadConfig, takes_a_renamed_key_by_its_old_name_and_not_by_both) {
+  const std::string old =
+      std::string(kGood) + "[parallel]\nmeeting = \"tcp://a:1024\"\npatience = 7\n";
+  const RunConfig config = parse(old, {});
+  EXPECT_EQ(config.parallel.rendezvous, "tcp://a:1024");
+  EXPECT_EQ(config.parallel.timeout, 7);
+  EXPECT_EQ(config.asked.count("parallel.timeout"), 1u);
+  EXPECT_EQ(parse(kGood, {"parallel.data=threads"}).parallel.ranks, "threads");
+  EXPECT_EQ(parse(old, {"parallel.timeout=8"}).parallel.timeout, 8);
+  expect_contains(error_of(old + "timeout = 9\n"),
+                  "parallel.patience is parallel.timeout by now, and both are given; keep "
+                  "parallel.timeout");
+  expect_contains(error_of(kGood, {"parallel.patience=0"}), "parallel.timeout is 0; it must lie");
+}
+
 TEST(ReadConfig, names_file_and_line_of_malformed_toml) {
   expect_contains(error_of("[=]\n"), "[config] run.toml: is no TOML");
   expect_contains(error_of(kGood, {"run.seed={=}"}), "must be a whole number");

@@ -253,13 +253,13 @@ struct MemoryOptions {
   std::string release_cache = "pressure";  // when freed memory goes back: never, pressure, step
 };
 
-struct ParallelOptions {           // [parallel]: one run on several ranks, with the same numbers
-  std::string data = "processes";  // processes (a launcher starts them), threads (replicas here)
-  int64_t replicas = 0;            // threads: how many; 0: one per device, planned on the CPU
-  std::vector<int64_t> devices;    // threads: indices of CUDA devices, one per replica; empty: all
-  std::string backend = "auto";    // processes: auto, gloo, nccl
-  std::string meeting;      // processes: tcp://host:port or file:///path; empty: the launcher's
-  double patience = 600.0;  // seconds that a rank waits for the others
+struct ParallelOptions {            // [parallel]: one run on several ranks, with the same numbers
+  std::string ranks = "processes";  // processes (a launcher starts them), threads (replicas here)
+  int64_t replicas = 0;             // threads: how many; 0: one per device, planned on the CPU
+  std::vector<int64_t> devices;     // threads: indices of CUDA devices, one per replica; empty: all
+  std::string backend = "auto";     // processes: auto, gloo, nccl
+  std::string rendezvous;   // processes: tcp://host:port or file:///path; empty: the launcher's
+  double timeout = 600.0;   // seconds that a rank waits for the others
   double bucket_mb = 25.0;  // gradients that are reduced at once, in MiB
   double first_bucket_mb = 1.0;   // of the bucket that is ready first
   bool overlap = true;            // reduce while backward goes on

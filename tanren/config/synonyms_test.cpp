@@ -45,12 +45,12 @@ TEST(Synonyms, translate_the_lines_people_bring_into_our_keys) {
            {"save_steps = 3", "checkpoint.every"},
            {"eval_steps = 3", "evaluate.every"},
            {"save_total_limit = 2", "checkpoint.keep"},
-           {"strategy = \"ddp\"", "parallel.data = \"processes\""},
+           {"strategy = \"ddp\"", "parallel.ranks = \"processes\""},
            {"bucket_cap_mb = 25", "parallel.bucket_mb"},
            {"find_unused_parameters = true", "no key: parameters without a gradient"},
            {"nproc_per_node = 4", "tanren launch -n"},
            {"zero_stage = 1", "parallel.zero"},
-           {"master_addr = \"a\"", "parallel.meeting = \"tcp://host:port\""},
+           {"master_addr = \"a\"", "parallel.rendezvous = \"tcp://host:port\""},
            {"precision = \"16-mixed\"", "precision.mode = \"fp16\""},
            {"precision = \"bf16-mixed\"", "precision.mode = \"bf16\""},
            {"precision = 16", "precision.mode = \"fp16\""},
@@ -110,7 +110,7 @@ TEST(Synonyms, translate_the_words_people_write_as_values) {
   expect_contains(error_of(kGood, {"precision.mode=Float16"}), "(here it is fp16)");
   expect_contains(error_of(kGood, {"optimizer.kind=Adam"}), "(here it is adam)");
   expect_contains(error_of(kGood, {"model.loss=mae"}), "(here it is l1)");
-  expect_contains(error_of(kGood, {"parallel.data=DDP"}), "(here it is processes)");
+  expect_contains(error_of(kGood, {"parallel.ranks=DDP"}), "(here it is processes)");
   expect_contains(error_of(kGood, {"parallel.buffers=broadcast"}), "(here it is first)");
   expect_contains(error_of(kGood, {"parallel.buffers=synchronized"}), "(here it is synchronised)");
   EXPECT_FALSE(word_synonym("model.loss", "mse").has_value());

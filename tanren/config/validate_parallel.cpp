@@ -8,7 +8,7 @@ namespace tanren {
 namespace {
 
 // tcp://host:port or file:///path
-bool is_meeting(const std::string& text) {
+bool is_rendezvous(const std::string& text) {
   const std::string tcp = "tcp://", file = "file:///";
   if (text.rfind(file, 0) == 0) return text.size() > file.size();
   const auto colon = text.rfind(':');
@@ -19,8 +19,8 @@ bool is_meeting(const std::string& text) {
 
 void check_threads(Problems& p, const RunConfig& config, const std::set<std::string>& changed) {
   const ParallelOptions& o = config.parallel;
-  if (o.data == "processes") {
-    p.unused(changed, "parallel.", {"replicas", "devices"}, "parallel.data", o.data);
+  if (o.ranks == "processes") {
+    p.unused(changed, "parallel.", {"replicas", "devices"}, "parallel.ranks", o.ranks);
     return;
   }
   p.within("parallel.replicas", static_cast<double>(o.replicas), 0, 1024, true);
@@ -31,8 +31,8 @@ void check_threads(Problems& p, const RunConfig& config, const std::set<std::str
                                             " twice; name each once (more replicas than devices "
                                             "take turns on them)");
   }
-  if (o.data != "threads") return;
-  p.unused(changed, "parallel.", {"backend", "meeting"}, "parallel.data", o.data);
+  if (o.ranks != "threads") return;
+  p.unused(changed, "parallel.", {"backend", "rendezvous"}, "parallel.ranks", o.ranks);
   const auto devices = std::ssize(o.devices);
   p.check(o.replicas <= 0 || o.replicas >= devices,
           "parallel.devices names " + to_text(int64_t{devices}) +
@@ -47,14 +47,14 @@ void check_threads(Problems& p, const RunConfig& config, const std::set<std::str
 
 void check_parallel(Problems& p, const RunConfig& config, const std::set<std::string>& changed) {
   const ParallelOptions& o = config.parallel;
-  p.one_of("parallel.data", o.data, {"processes", "threads"});
+  p.one_of("parallel.ranks", o.ranks, {"processes", "threads"});
   p.one_of("parallel.backend", o.backend, {"auto", "gloo", "nccl"});
-  p.check(o.meeting.empty() || is_meeting(o.meeting),
-          "parallel.meeting \"" + o.meeting +
-              "\" is no meeting place; give tcp://host:port, file:///path, or nothing");
+  p.check(o.rendezvous.empty() || is_rendezvous(o.rendezvous),
+          "parallel.rendezvous \"" + o.rendezvous +
+              "\" is no rendezvous; give tcp://host:port, file:///path, or nothing");
   check_threads(p, config, changed);
-  p.check(o.patience > 0 && o.patience <= 1e7,
-          "parallel.patience is " + to_text(o.patience) + "; it must lie in (0, 1e7] seconds");
+  p.check(o.timeout > 0 && o.timeout <= 1e7,
+          "parallel.timeout is " + to_text(o.timeout) + "; it must lie in (0, 1e7] seconds");
   const auto size = [&](const char* key, double megabytes) {
     p.check(megabytes > 0 && megabytes <= 65536,
             std::string(key) + " is " + to_text(megabytes) + "; it must lie in (0, 65536]");

@@ -13,20 +13,22 @@ using config_test::kGood;
 using config_test::parse;
 
 TEST(ValidateParallel, refuses_ranks_that_cannot_be_or_keys_that_would_be_ignored) {
-  const std::string threads = "parallel.data=threads";
+  const std::string threads = "parallel.ranks=threads";
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"parallel.data=forks"}, "parallel.data \"forks\" is unknown; one of processes, threads"},
+      {{"parallel.ranks=forks"}, "parallel.ranks \"forks\" is unknown; one of processes, threads"},
       {{"parallel.backend=mpi"}, "parallel.backend \"mpi\" is unknown; one of auto, gloo, nccl"},
-      {{"parallel.meeting=here"}, "parallel.meeting \"here\" is no meeting place; give tcp://"},
-      {{"parallel.meeting=tcp://host"}, "is no meeting place"},
-      {{"parallel.meeting=tcp://:29500"}, "is no meeting place"},
-      {{"parallel.meeting=tcp://host:0"}, "is no meeting place"},
-      {{"parallel.meeting=tcp://host:65536"}, "is no meeting place"},
-      {{"parallel.meeting=tcp://host:29500x"}, "is no meeting place"},
-      {{"parallel.meeting=file:///"}, "is no meeting place"},
-      {{"parallel.meeting=file://shared"}, "is no meeting place"},
-      {{"parallel.replicas=2"}, "parallel.replicas has no meaning for parallel.data \"processes\""},
-      {{"parallel.devices=[0]"}, "parallel.devices has no meaning for parallel.data \"processes\""},
+      {{"parallel.rendezvous=here"}, "parallel.rendezvous \"here\" is no rendezvous; give tcp://"},
+      {{"parallel.rendezvous=tcp://host"}, "is no rendezvous"},
+      {{"parallel.rendezvous=tcp://:29500"}, "is no rendezvous"},
+      {{"parallel.rendezvous=tcp://host:0"}, "is no rendezvous"},
+      {{"parallel.rendezvous=tcp://host:65536"}, "is no rendezvous"},
+      {{"parallel.rendezvous=tcp://host:29500x"}, "is no rendezvous"},
+      {{"parallel.rendezvous=file:///"}, "is no rendezvous"},
+      {{"parallel.rendezvous=file://shared"}, "is no rendezvous"},
+      {{"parallel.replicas=2"},
+       "parallel.replicas has no meaning for parallel.ranks \"processes\""},
+      {{"parallel.devices=[0]"},
+       "parallel.devices has no meaning for parallel.ranks \"processes\""},
       {{threads, "parallel.replicas=-1"}, "parallel.replicas is -1; it must lie in [0, 1024]"},
       {{threads, "parallel.replicas=5000"}, "parallel.replicas is 5000"},
       {{threads, "parallel.devices=[-1]"}, "parallel.devices is -1"},
@@ -35,10 +37,10 @@ TEST(ValidateParallel, refuses_ranks_that_cannot_be_or_keys_that_would_be_ignore
        "parallel.devices names 2 devices for parallel.replicas 1"},
       {{threads, "parallel.devices=[0]", "run.device=cpu"},
        "parallel.devices and run.device \"cpu\" both choose"},
-      {{threads, "parallel.backend=gloo"}, "parallel.backend has no meaning for parallel.data"},
-      {{threads, "parallel.meeting=tcp://a:1024"}, "parallel.meeting has no meaning"},
-      {{"parallel.patience=0"}, "parallel.patience is 0; it must lie in (0, 1e7] seconds"},
-      {{"parallel.patience=1e8"}, "parallel.patience is 1e+08"},
+      {{threads, "parallel.backend=gloo"}, "parallel.backend has no meaning for parallel.ranks"},
+      {{threads, "parallel.rendezvous=tcp://a:1024"}, "parallel.rendezvous has no meaning"},
+      {{"parallel.timeout=0"}, "parallel.timeout is 0; it must lie in (0, 1e7] seconds"},
+      {{"parallel.timeout=1e8"}, "parallel.timeout is 1e+08"},
       {{"parallel.bucket_mb=0"}, "parallel.bucket_mb is 0; it must lie in (0, 65536]"},
       {{"parallel.bucket_mb=1e9"}, "parallel.bucket_mb is 1e+09"},
       {{"parallel.first_bucket_mb=-1"}, "parallel.first_bucket_mb is -1"},
@@ -61,20 +63,21 @@ TEST(ValidateParallel, refuses_ranks_that_cannot_be_or_keys_that_would_be_ignore
 }
 
 TEST(ValidateParallel, names_all_that_is_wrong_at_once) {
-  const auto error = error_of(kGood, {"parallel.zero=7", "parallel.patience=-1",
+  const auto error = error_of(kGood, {"parallel.zero=7", "parallel.timeout=-1",
                                       "parallel.backend=mpi", "parallel.replicas=2"});
   for (const char* key :
-       {"parallel.zero", "parallel.patience", "parallel.backend", "parallel.replicas"}) {
+       {"parallel.zero", "parallel.timeout", "parallel.backend", "parallel.replicas"}) {
     expect_contains(error, key);
   }
 }
 
 TEST(ValidateParallel, takes_what_goes_together) {
-  const auto threads = parse(kGood, {"parallel.data=threads", "parallel.replicas=4",
+  const auto threads = parse(kGood, {"parallel.ranks=threads", "parallel.replicas=4",
                                      "parallel.devices=[0, 1]", "parallel.compress=fp16"});
   EXPECT_EQ(threads.parallel.devices, (std::vector<int64_t>{0, 1}));
   for (const char* place : {"tcp://10.0.0.1:29500", "tcp://[::1]:1", "file:///shared/meet"}) {
-    EXPECT_EQ(parse(kGood, {std::string("parallel.meeting=") + place}).parallel.meeting, place);
+    EXPECT_EQ(parse(kGood, {std::string("parallel.rendezvous=") + place}).parallel.rendezvous,
+              place);
   }
   EXPECT_EQ(parse(kGood, {"parallel.buffers=synchronised"}).parallel.buffers, "synchronised");
   // A bucket smaller than the default first one: nobody asked for that.
@@ -83,8 +86,8 @@ TEST(ValidateParallel, takes_what_goes_together) {
 
 TEST(ValidateParallel, finds_numbers_that_are_not_in_a_config_made_by_a_program) {
   RunConfig config = parse(kGood);
-  config.parallel.patience = std::numeric_limits<double>::quiet_NaN();
-  config.parallel.bucket_mb = config.parallel.first_bucket_mb = config.parallel.patience;
+  config.parallel.timeout = std::numeric_limits<double>::quiet_NaN();
+  config.parallel.bucket_mb = config.parallel.first_bucket_mb = config.parallel.timeout;
   EXPECT_EQ(validate(config, {"mlp"}).size(), 3u);
 }
 

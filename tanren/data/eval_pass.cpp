@@ -38,7 +38,7 @@ Collated EvalPass::take() {
     ahead_.push_back(std::async(std::launch::async, [&data = dataset_, indices = take_indices()] {
       stay_single_threaded();
       const at::NoGradGuard no_grad;
-      const EssentialScope essential;
+      const MustSucceedScope must_succeed;
       const MemoryScope memory(MemoryKind::batches);
       return collated(data, indices);
     }));

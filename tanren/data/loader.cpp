@@ -101,7 +101,7 @@ struct Loader::State {
 
   Slot make(int64_t number) const {
     const at::NoGradGuard no_grad;
-    const EssentialScope essential;
+    const MustSucceedScope must_succeed;
     const MemoryScope memory(MemoryKind::batches);
     const Ticket t = ticket(number);
     const Order order(size, options.seed, t.epoch, options.shuffle);

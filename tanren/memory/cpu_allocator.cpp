@@ -129,7 +129,7 @@ class CpuAllocator final : public c10::Allocator {
     void* data = may_fit && !fails ? try_obtain(bytes) : nullptr;
     if (data == nullptr && may_fit) {
       const bool freed = !fails && trim(0) > 0;
-      if (freed || memory_tag().essential) data = try_obtain(bytes);
+      if (freed || memory_tag().must_succeed) data = try_obtain(bytes);
     }
     if (data == nullptr) refuse(bytes);
     Header& header = header_of(data);
@@ -155,7 +155,7 @@ class CpuAllocator final : public c10::Allocator {
   // What may be charged when `bytes` more are asked for.
   int64_t allowance() const {
     const int64_t limit = limit_.load(std::memory_order_relaxed);
-    return memory_tag().essential ? limit : limit - reserve_.load(std::memory_order_relaxed);
+    return memory_tag().must_succeed ? limit : limit - reserve_.load(std::memory_order_relaxed);
   }
 
   // Null if there is no room, or not below the limit.

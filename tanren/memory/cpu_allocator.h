@@ -45,7 +45,7 @@ MemoryByKind cpu_memory_by_kind();
 void restart_cpu_memory_peak();
 
 // At most `limit` bytes for tensors, cached pages included (0: no limit); of it `reserve` is left to
-// what is essential (EssentialScope). What does not fit, even without the cache, throws
+// what is essential (MustSucceedScope). What does not fit, even without the cache, throws
 // c10::OutOfMemoryError, and the memory that there is stays as it was.
 void set_cpu_memory_limit(int64_t limit, int64_t reserve = 0);
 int64_t cpu_memory_limit();

@@ -339,7 +339,7 @@ TEST_F(CpuMemoryLimit, gives_up_the_cache_before_it_refuses) {
 TEST_F(CpuMemoryLimit, keeps_its_reserve_for_what_is_essential) {
   set_cpu_memory_limit(cpu_memory_charged() + 32 * kMiB, 16 * kMiB);
   EXPECT_THROW(bytes(24 * kMiB), c10::OutOfMemoryError);
-  const EssentialScope essential;
+  const MustSucceedScope must_succeed;
   EXPECT_EQ(bytes(24 * kMiB).numel(), 24 * kMiB);
 }
 
@@ -358,7 +358,7 @@ TEST_F(CpuMemoryLimit, a_chosen_allocation_fails_once) {
   EXPECT_LT(cpu_allocations_until_failure(), 0);
   EXPECT_EQ(bytes(10).numel(), 10);
   fail_cpu_allocation(0);
-  const EssentialScope essential;  // is tried again
+  const MustSucceedScope must_succeed;  // is tried again
   EXPECT_EQ(bytes(10).numel(), 10);
 }
 

@@ -25,7 +25,7 @@ struct Size {
   }
 };
 
-std::optional<int64_t> thaw_step(const ModelOptions& options, const std::string& name) {
+std::optional<int64_t> unfreeze_step(const ModelOptions& options, const std::string& name) {
   std::optional<int64_t> first;
   for (const auto& table : options.unfreeze) {
     if (!matches_any(table.parameters, name)) continue;
@@ -69,22 +69,22 @@ void tell_frozen(const Request& request, const Size& by_pattern, const Size& by_
 
 void plan_freeze(const Request& request, Plan& plan) {
   const auto& profile = request.profile;
-  std::map<int64_t, Thaw> thaws;
+  std::map<int64_t, Unfreeze> unfreezes;
   std::map<int64_t, Size> sizes;
   Size by_pattern, by_model;
   for (const auto& parameter : profile.parameters) {
     if (parameter.trained) continue;
     const bool asked = matches_any(plan.model.freeze, parameter.name);
     (asked ? by_pattern : by_model).add(parameter);
-    const auto step = asked ? thaw_step(plan.model, parameter.name) : std::nullopt;
+    const auto step = asked ? unfreeze_step(plan.model, parameter.name) : std::nullopt;
     if (!step || *step == 0) continue;
-    thaws[*step].step = *step;
-    thaws[*step].parameters.push_back(parameter.name);
+    unfreezes[*step].step = *step;
+    unfreezes[*step].parameters.push_back(parameter.name);
     sizes[*step].add(parameter);
   }
   tell_frozen(request, by_pattern, by_model, plan);
   int64_t trained = profile.num_trainable;
-  for (auto& [step, thaw] : thaws) {
+  for (auto& [step, unfreeze] : unfreezes) {
     trained += sizes[step].elements;
     const bool never = step >= plan.length.total_steps;
     plan.lines.push_back(
@@ -93,7 +93,7 @@ void plan_freeze(const Request& request, Plan& plan) {
                : sizes[step].text() + " more once " + to_text(step) +
                      " steps are applied, their optimizer state from 0; then " + to_text(trained) +
                      " of " + to_text(profile.num_parameters) + " are trained"});
-    plan.freeze.thaws.push_back(std::move(thaw));
+    plan.freeze.unfreezes.push_back(std::move(unfreeze));
   }
 }
 

@@ -48,21 +48,22 @@ TEST(FreezePass, tells_what_is_frozen_and_what_stands_still) {
   EXPECT_EQ(frozen.line("freeze"),
             "*|4 tensors, 720 parameters of 820 without gradient and optimizer state; no "
             "statistics move and no dropout draws in stem, blocks");
-  EXPECT_TRUE(frozen.plan().freeze.thaws.empty());
+  EXPECT_TRUE(frozen.plan().freeze.unfreezes.empty());
   frozen.config.model = {};
   EXPECT_EQ(frozen.line("freeze").find("|4 tensors, 720 parameters frozen by the model itself"),
             0u);
 }
 
-TEST(FreezePass, tells_each_thaw_with_what_is_trained_then_and_counts_the_earliest) {
+TEST(FreezePass, tells_each_unfreeze_with_what_is_trained_then_and_counts_the_earliest) {
   Frozen frozen;
   frozen.config.model.unfreeze.push_back({{"*"}, 60});
   frozen.config.model.unfreeze.push_back({{"blocks.1.*"}, 20});
-  const auto thaws = frozen.plan().freeze.thaws;
-  ASSERT_EQ(thaws.size(), 2u);
-  EXPECT_EQ(thaws[0].step, 20);
-  EXPECT_EQ(thaws[0].parameters, (std::vector<std::string>{"blocks.1.weight", "blocks.1.bias"}));
-  EXPECT_EQ(thaws[1].parameters, (std::vector<std::string>{"stem.weight", "blocks.0.weight"}));
+  const auto unfreezes = frozen.plan().freeze.unfreezes;
+  ASSERT_EQ(unfreezes.size(), 2u);
+  EXPECT_EQ(unfreezes[0].step, 20);
+  EXPECT_EQ(unfreezes[0].parameters,
+            (std::vector<std::string>{"blocks.1.weight", "blocks.1.bias"}));
+  EXPECT_EQ(unfreezes[1].parameters, (std::vector<std::string>{"stem.weight", "blocks.0.weight"}));
   EXPECT_EQ(frozen.line("unfreeze@20"),
             "blocks.1.*|2 tensors, 420 parameters more once 20 steps are applied, their optimizer "
             "state from 0; then 520 of 820 are trained");
@@ -70,7 +71,7 @@ TEST(FreezePass, tells_each_thaw_with_what_is_trained_then_and_counts_the_earlie
       << frozen.line("optimizer");
 }
 
-TEST(FreezePass, a_thaw_beyond_the_end_of_the_run_is_told) {
+TEST(FreezePass, an_unfreeze_beyond_the_end_of_the_run_is_told) {
   Frozen frozen;
   frozen.config.model.unfreeze.push_back({{"blocks.*"}, 100});
   EXPECT_EQ(frozen.line("unfreeze@100"), "blocks.*|never: the run ends after 100 steps");

@@ -73,12 +73,14 @@ std::string described(const OptimizerOptions& o) {
 }
 
 // Whether a frozen parameter is unfrozen before the step `end`.
-bool thaws(const Plan& plan, const std::string& name,
-           int64_t end = std::numeric_limits<int64_t>::max()) {
-  return std::any_of(plan.freeze.thaws.begin(), plan.freeze.thaws.end(), [&](const Thaw& thaw) {
-    return thaw.step < end &&
-           std::find(thaw.parameters.begin(), thaw.parameters.end(), name) != thaw.parameters.end();
-  });
+bool is_unfrozen(const Plan& plan, const std::string& name,
+                 int64_t end = std::numeric_limits<int64_t>::max()) {
+  return std::any_of(
+      plan.freeze.unfreezes.begin(), plan.freeze.unfreezes.end(), [&](const Unfreeze& unfreeze) {
+        return unfreeze.step < end &&
+               std::find(unfreeze.parameters.begin(), unfreeze.parameters.end(), name) !=
+                   unfreeze.parameters.end();
+      });
 }
 
 // A pattern whose parameters are never trained would do nothing.
@@ -89,7 +91,7 @@ void check_groups(const Request& request, const Plan& plan) {
       for (const auto& parameter : request.profile.parameters) {
         if (!matches(pattern, parameter.name)) continue;
         found = true;
-        trained = trained || parameter.trained || thaws(plan, parameter.name);
+        trained = trained || parameter.trained || is_unfrozen(plan, parameter.name);
       }
       if (found && !trained) {
         throw ConfigError("[optimizer] groups: the pattern '" + pattern +
@@ -141,12 +143,12 @@ void plan_optimizer(const Request& request, Plan& plan) {
   plan.schedule = request.config.schedule;
   check_groups(request, plan);
   const int64_t bytes = optimizer_bytes(request, plan);
-  int64_t trained = 0, thawed = 0;
+  int64_t trained = 0, unfrozen = 0;
   for (const auto& parameter : request.profile.parameters) {
     if (parameter.trained) {
       trained += elements(parameter.shape, parameter.shape.size());
-    } else if (thaws(plan, parameter.name, plan.length.total_steps)) {
-      thawed += state_bytes(plan, parameter);
+    } else if (is_unfrozen(plan, parameter.name, plan.length.total_steps)) {
+      unfrozen += state_bytes(plan, parameter);
     }
   }
   std::string reason = "state: " + described(plan.optimizer);
@@ -154,8 +156,8 @@ void plan_optimizer(const Request& request, Plan& plan) {
     reason += "; " + rounded(static_cast<double>(bytes) / static_cast<double>(trained)) +
               " bytes per trained parameter, " + bytes_text(static_cast<double>(bytes));
   }
-  if (thawed > 0) {
-    reason += ", " + bytes_text(static_cast<double>(bytes + thawed)) + " once all is unfrozen";
+  if (unfrozen > 0) {
+    reason += ", " + bytes_text(static_cast<double>(bytes + unfrozen)) + " once all is unfrozen";
   }
   plan.lines.push_back(
       {"optimizer", plan.optimizer.kind, request.source("optimizer.kind"), reason});

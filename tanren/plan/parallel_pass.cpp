@@ -26,7 +26,7 @@ void take_options(const ParallelOptions& o, ParallelPlan& parallel) {
   const auto bytes = [](double megabytes) {
     return std::max<int64_t>(std::llround(megabytes * kMebi), 1);
   };
-  parallel.patience_seconds = o.patience;
+  parallel.timeout_seconds = o.timeout;
   parallel.bucket_bytes = bytes(o.bucket_mb);
   parallel.first_bucket_bytes = std::min(bytes(o.first_bucket_mb), parallel.bucket_bytes);
   parallel.overlap = o.overlap;
@@ -113,11 +113,11 @@ std::string on_cores(const Request& request, Plan& plan) {
 void plan_replicas(const Request& request, Plan& plan) {
   const Machine& machine = request.machine;
   if (machine.world_size > 1) {
-    throw ConfigError("[plan] parallel.data is \"threads\", and " +
+    throw ConfigError("[plan] parallel.ranks is \"threads\", and " +
                       (machine.launcher.empty() ? "a launcher" : machine.launcher) + " started " +
                       to_text(machine.world_size) +
                       " processes: replicas in each of several are not offered; start one, or set "
-                      "parallel.data = \"processes\"" +
+                      "parallel.ranks = \"processes\"" +
                       (request.config.parallel.replicas > 0 ? ", parallel.replicas = 0" : "") +
                       (request.config.parallel.devices.empty() ? "" : ", parallel.devices = []"));
   }
@@ -169,14 +169,15 @@ void plan_backend(const Request& request, Plan& plan) {
   plan.lines.push_back({"backend", plan.parallel.backend,
                         asked == "auto" ? Source::planned : request.source("parallel.backend"),
                         reason});
-  const std::string& meeting = request.config.parallel.meeting;
+  const std::string& rendezvous = request.config.parallel.rendezvous;
   auto& host = plan.parallel.host;
-  host = meeting;
-  if (host.empty() && !request.machine.meeting.empty()) host = "tcp://" + request.machine.meeting;
+  host = rendezvous;
+  if (host.empty() && !request.machine.rendezvous.empty())
+    host = "tcp://" + request.machine.rendezvous;
   if (host.empty()) return;
-  plan.lines.push_back({"meeting", host, meeting.empty() ? Source::planned : Source::asked,
-                        meeting.empty() ? "as the launcher says; every rank must reach it"
-                                        : "every rank must reach it"});
+  plan.lines.push_back({"rendezvous", host, rendezvous.empty() ? Source::planned : Source::asked,
+                        rendezvous.empty() ? "as the launcher says; every rank must reach it"
+                                           : "every rank must reach it"});
 }
 
 void plan_processes(const Request& request, Plan& plan) {
@@ -234,7 +235,7 @@ void settle_batch_norm(const Request& request, ParallelPlan& parallel) {
 
 void plan_ranks(const Request& request, Plan& plan) {
   take_options(request.config.parallel, plan.parallel);
-  if (request.config.parallel.data == "threads") {
+  if (request.config.parallel.ranks == "threads") {
     plan_replicas(request, plan);
   } else {
     plan_processes(request, plan);

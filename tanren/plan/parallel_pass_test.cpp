@@ -33,12 +33,12 @@ struct Ranks {
     machine.local_ranks = here > 0 ? here : world;
     if (world > 1) {
       machine.launcher = "torchrun";
-      machine.meeting = "10.0.0.1:29500";
+      machine.rendezvous = "10.0.0.1:29500";
     }
   }
   static Ranks threads(int64_t replicas, int64_t num_cuda = 0) {
     Ranks ranks;
-    ranks.config.parallel.data = "threads";
+    ranks.config.parallel.ranks = "threads";
     ranks.config.parallel.replicas = replicas;
     ranks.add_cuda(num_cuda);
     return ranks;
@@ -75,8 +75,8 @@ TEST(RanksPass, one_rank_has_no_line_of_ranks) {
   const auto plan = one.plan();
   EXPECT_EQ(plan.parallel.backend, "single");
   EXPECT_EQ(plan.parallel.world_size, 1);
-  for (const char* key : {"ranks", "backend", "meeting", "buckets", "wire", "zero", "check_every",
-                          "patience", "compress", "rank_buffers"}) {
+  for (const char* key : {"ranks", "backend", "rendezvous", "buckets", "wire", "zero",
+                          "check_every", "timeout", "compress", "rank_buffers"}) {
     EXPECT_EQ(one.line(key), "no line") << key;
   }
 }
@@ -85,11 +85,11 @@ TEST(RanksPass, what_is_asked_of_ranks_and_cannot_act_on_one_is_told) {
   Ranks one;
   one.config.parallel.zero = 1;
   one.config.parallel.compress = "bf16";
-  one.config.parallel.patience = 5;
+  one.config.parallel.timeout = 5;
   const std::string nothing = "does nothing: the run has one rank (tanren launch -n starts more)";
   EXPECT_EQ(one.line("parallel.zero"), "1|" + nothing);
   EXPECT_EQ(one.line("parallel.compress"), "\"bf16\"|" + nothing);
-  EXPECT_EQ(one.line("parallel.patience"), "5.0|" + nothing);
+  EXPECT_EQ(one.line("parallel.timeout"), "5.0|" + nothing);
   EXPECT_EQ(one.line("parallel.overlap"), "no line");
   EXPECT_EQ(one.plan().parallel.zero, 0);
   EXPECT_EQ(one.plan().parallel.compress, "none");
@@ -109,7 +109,7 @@ TEST(RanksPass, processes_are_what_the_launcher_says) {
   EXPECT_EQ(plan.parallel.host, "tcp://10.0.0.1:29500");
   EXPECT_EQ(ranks.line("ranks"), "4|processes on 1 machine, launched by torchrun");
   EXPECT_EQ(ranks.line("backend"), "gloo|sums on the CPU, where the run is");
-  EXPECT_EQ(ranks.line("meeting"),
+  EXPECT_EQ(ranks.line("rendezvous"),
             "tcp://10.0.0.1:29500|as the launcher says; every rank must reach it");
   EXPECT_EQ(plan.batch.per_rank, 128);
   expect_part(ranks.line("global_batch"), "512 = 4 ranks × 128; 128 = 1 microstep × 128");
@@ -117,11 +117,11 @@ TEST(RanksPass, processes_are_what_the_launcher_says) {
             "8|processes on 2 machines, 4 of them here, launched by torchrun");
 }
 
-TEST(RanksPass, a_meeting_place_of_the_config_goes_before_the_launchers) {
+TEST(RanksPass, a_rendezvous_place_of_the_config_goes_before_the_launchers) {
   Ranks ranks(2);
-  ranks.config.parallel.meeting = "file:///shared/meet";
+  ranks.config.parallel.rendezvous = "file:///shared/meet";
   EXPECT_EQ(ranks.plan().parallel.host, "file:///shared/meet");
-  EXPECT_EQ(ranks.line("meeting"), "file:///shared/meet|every rank must reach it");
+  EXPECT_EQ(ranks.line("rendezvous"), "file:///shared/meet|every rank must reach it");
 }
 
 TEST(RanksPass, more_ranks_than_samples_are_told) {
@@ -285,11 +285,11 @@ TEST(ReplicasPass, a_device_that_is_not_there_is_refused) {
 
 TEST(ReplicasPass, replicas_in_each_of_several_processes_are_refused) {
   Ranks ranks(4);
-  ranks.config.parallel.data = "threads";
+  ranks.config.parallel.ranks = "threads";
   expect_part(ranks.refusal(),
-              "[plan] parallel.data is \"threads\", and torchrun started 4 processes");
+              "[plan] parallel.ranks is \"threads\", and torchrun started 4 processes");
   ranks.config.parallel.replicas = 2;
-  expect_part(ranks.refusal(), "set parallel.data = \"processes\", parallel.replicas = 0");
+  expect_part(ranks.refusal(), "set parallel.ranks = \"processes\", parallel.replicas = 0");
 }
 
 TEST(ReplicasPass, the_plan_of_a_replica_differs_by_rank_and_device_alone) {
@@ -490,15 +490,15 @@ TEST(ReplicasPass, a_dropout_of_torch_has_one_replica_or_is_refused) {
   expect_part(asked.refusal(), "[plan] 2 replicas in threads, and drop is torch's dropout");
 }
 
-TEST(ReductionPass, comparisons_and_patience_are_told_where_there_are_ranks) {
+TEST(ReductionPass, comparisons_and_the_timeout_are_told_where_there_are_ranks) {
   Ranks ranks(2);
-  EXPECT_EQ(ranks.line("patience"), "no line");
+  EXPECT_EQ(ranks.line("timeout"), "no line");
   expect_part(ranks.line("check_every"), "100|applied steps between comparisons of the weights");
   ranks.config.parallel.check_every = 0;
   expect_part(ranks.line("check_every"), "0|weights are compared over ranks at the start alone");
-  ranks.config.parallel.patience = 30;
-  EXPECT_EQ(ranks.plan().parallel.patience_seconds, 30);
-  expect_part(ranks.line("patience"), "30 s|a rank that waits longer ends");
+  ranks.config.parallel.timeout = 30;
+  EXPECT_EQ(ranks.plan().parallel.timeout_seconds, 30);
+  expect_part(ranks.line("timeout"), "30 s|a rank that waits longer ends");
 }
 
 TEST(MemoryOfRanks, processes_divide_the_machine_and_replicas_share_the_process) {
@@ -521,7 +521,7 @@ TEST(MemoryOfRanks, processes_divide_the_machine_and_replicas_share_the_process)
 TEST(PrintOfRanks, every_line_stands_in_the_json_once) {
   Ranks ranks(4);
   ranks.config.parallel.zero = 1;
-  ranks.config.parallel.patience = 30;
+  ranks.config.parallel.timeout = 30;
   const auto plan = ranks.plan();
   const auto json = nlohmann::json::parse(plan_json(plan));
   EXPECT_EQ(json.size(), plan.lines.size());

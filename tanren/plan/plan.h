@@ -31,7 +31,7 @@ struct Machine {
   int64_t local_ranks = 1;  // processes on this machine
   bool own_cores = false;   // the launcher gave `cores` to this process alone
   std::string launcher;     // torchrun, slurm, …; empty: none
-  std::string meeting;      // where rank 0 listens, "host:port"; empty: nobody meets
+  std::string rendezvous;   // where rank 0 listens, "host:port"; empty: nobody meets
 };
 
 // One parameter of the model: what the size of its optimizer state depends on.
@@ -87,10 +87,10 @@ struct ParallelPlan {
   int64_t local_ranks = 1;         // ranks on this machine
   std::string backend = "single";  // single, gloo, nccl, threads
   std::string launcher;            // that started this process; empty: none
-  std::string host;                // meeting: tcp://host:port or file:///path; empty: nobody meets
-  int64_t replicas = 1;            // above 1: ranks that are threads of this process
-  std::vector<int64_t> devices;    // CUDA indices of the replicas, one each; empty: on the CPU
-  double patience_seconds = 600;   // that a rank waits for the others
+  std::string host;              // rendezvous: tcp://host:port or file:///path; empty: nobody meets
+  int64_t replicas = 1;          // above 1: ranks that are threads of this process
+  std::vector<int64_t> devices;  // CUDA indices of the replicas, one each; empty: on the CPU
+  double timeout_seconds = 600;  // that a rank waits for the others
   int64_t bucket_bytes = int64_t{25} << 20;
   int64_t first_bucket_bytes = int64_t{1} << 20;
   bool overlap = true;
@@ -119,13 +119,13 @@ struct LengthPlan {
 };
 
 // Parameters that are trained from a step on, frozen until then.
-struct Thaw {
+struct Unfreeze {
   int64_t step = 0;  // applied updates before
   std::vector<std::string> parameters;
 };
 
 struct FreezePlan {
-  std::vector<Thaw> thaws;  // by rising step, all above 0
+  std::vector<Unfreeze> unfreezes;  // by rising step, all above 0
 };
 
 enum class Mode { fp32, bf16, fp16, fp64 };

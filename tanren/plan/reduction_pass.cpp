@@ -181,9 +181,9 @@ void tell_agreement(const Request& request, Plan& plan) {
        every == 0
            ? "weights are compared over ranks at the start alone"
            : "applied steps between comparisons of the weights over ranks, to the last bit"});
-  if (parallel.patience_seconds == ParallelOptions().patience) return;
-  plan.lines.push_back({"patience", to_text(parallel.patience_seconds) + " s",
-                        request.source("parallel.patience"),
+  if (parallel.timeout_seconds == ParallelOptions().timeout) return;
+  plan.lines.push_back({"timeout", to_text(parallel.timeout_seconds) + " s",
+                        request.source("parallel.timeout"),
                         "a rank that waits longer ends, with the names of those that are missing"});
 }
 

@@ -53,14 +53,14 @@ std::shared_ptr<Communicator> connect(const RunConfig& config, const World& worl
   Machine machine = with_world(probe_machine(), world);
   probe_accelerators(machine, config.run.device);
   const ParallelPlan plan = plan_connection(config, machine);
-  const auto patience = std::chrono::duration<double>(plan.patience_seconds);
+  const auto timeout = std::chrono::duration<double>(plan.timeout_seconds);
   // NCCL that the plan chose by itself gives way to Gloo where its plugin is not.
   const bool chosen = config.parallel.backend == "auto" && plan.backend == "nccl";
   return make_communicator(
       world, {.backend = chosen ? "auto" : plan.backend,
-              .meeting = config.parallel.meeting,
+              .rendezvous = config.parallel.rendezvous,
               .device = device_of_rank(config, plan),
-              .patience = std::chrono::duration_cast<std::chrono::milliseconds>(patience)});
+              .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
 }
 
 std::optional<std::filesystem::path> agreed_checkpoint(

@@ -80,7 +80,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
 
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
                               const Registry& registry, const std::atomic<bool>* stop) {
-  return with_ranks(config, world_of(process_environment(), config.parallel.meeting),
+  return with_ranks(config, world_of(process_environment(), config.parallel.rendezvous),
                     [&](const std::shared_ptr<Communicator>& ranks) {
                       return evaluate_on(ranks, config, checkpoint, registry, stop);
                     });
@@ -119,7 +119,8 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     evaluated.report.averaged = averaged;
     return evaluated;
   };
-  return with_ranks(described, world_of(process_environment(), described.parallel.meeting), work);
+  return with_ranks(described, world_of(process_environment(), described.parallel.rendezvous),
+                    work);
 }
 
 }  // namespace tanren

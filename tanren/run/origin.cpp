@@ -152,7 +152,7 @@ std::vector<std::string> overtaken_keys(const std::vector<ConfigChange>& changes
   return keys;
 }
 
-std::string told(const ConfigChange& change) {
+std::string change_line(const ConfigChange& change) {
   return "[run] " + change.key.key + " is " + change.key.now + " after step " +
          to_text(change.step) + ", " + change.key.before + " until then";
 }

@@ -52,7 +52,7 @@ std::vector<std::string> overtaken_keys(const std::vector<ConfigChange>& changes
                                         const std::set<std::string>& requested);
 
 // What the terminal, the plan and the log file say of it.
-std::string told(const ConfigChange& change);
+std::string change_line(const ConfigChange& change);
 void add_changes(Plan& plan, const std::vector<ConfigChange>& changes);
 std::string log_line(const ConfigChange& change, int64_t from_attempt);
 

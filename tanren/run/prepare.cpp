@@ -94,7 +94,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   const Pretrained source = take_start(has_weights ? kept : "", config);
   config.model = source.model;
   Machine machine =
-      with_world(probe_machine(), world_of(process_environment(), config.parallel.meeting));
+      with_world(probe_machine(), world_of(process_environment(), config.parallel.rendezvous));
   probe_accelerators(machine, config.run.device);
   // Weights are counted as all else; the limit holds once the plan is fitted, which refuses with
   // numbers what cannot be.

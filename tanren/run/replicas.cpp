@@ -17,9 +17,9 @@ void on_replicas(
     const Plan& plan,
     const std::function<void(const Plan&, std::shared_ptr<const DataParallel>)>& work) {
   const auto count = static_cast<int>(plan.parallel.replicas);
-  const auto patience = std::chrono::duration<double>(plan.parallel.patience_seconds);
+  const auto timeout = std::chrono::duration<double>(plan.parallel.timeout_seconds);
   const ThreadGroup group(
-      count, {.patience = std::chrono::duration_cast<std::chrono::milliseconds>(patience)});
+      count, {.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});
   const auto open_windows = std::make_shared<std::atomic<int>>(0);
   std::mutex mutex;
   std::exception_ptr first;

@@ -156,13 +156,13 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint, *parts.parallel);
   if (prepared.optimizer) start_optimizer(state, *prepared.optimizer);
 
-  Surroundings surroundings{.train = *prepared.datasets.train,
-                            .eval = prepared.datasets.eval.get(),
-                            .checkpoints = shared.input.folder / "checkpoints",
-                            .config_toml = to_toml(shared.config),
-                            .plan_text = plan_text(plan),
-                            .sinks = {},
-                            .origin = to_json(shared.origin)};
+  LoopInputs inputs{.train = *prepared.datasets.train,
+                    .eval = prepared.datasets.eval.get(),
+                    .checkpoints = shared.input.folder / "checkpoints",
+                    .config_toml = to_toml(shared.config),
+                    .plan_text = plan_text(plan),
+                    .sinks = {},
+                    .origin = to_json(shared.origin)};
   const std::vector<std::string> ranks = rank_lines(parts);
   std::vector<std::unique_ptr<Sink>> own_sinks;
   if (is_first) {
@@ -173,17 +173,17 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
     own_sinks = make_sinks(*shared.folder, state,
                            prepared.datasets.eval != nullptr && owes_evaluation(state, plan),
                            plan.metrics, std::span(changes).subspan(untold),
-                           {{"config", surroundings.config_toml}, {"plan", surroundings.plan_text}},
+                           {{"config", inputs.config_toml}, {"plan", inputs.plan_text}},
                            prepared.datasets.train->info().class_names);
-    for (const auto& sink : own_sinks) surroundings.sinks.push_back(sink.get());
+    for (const auto& sink : own_sinks) inputs.sinks.push_back(sink.get());
     const auto& given = shared.input.sinks;
-    surroundings.sinks.insert(surroundings.sinks.end(), given.begin(), given.end());
+    inputs.sinks.insert(inputs.sinks.end(), given.begin(), given.end());
     if (shared.input.started) shared.input.started(plan, shared.checkpoint, ranks);
   }
   RunOutput output;
   output.is_first = is_first;
   const double before_loop = shared.elapsed();
-  output.loop = train_loop(state, parts, surroundings);
+  output.loop = train_loop(state, parts, inputs);
   if (is_first && output.loop.ending == Ending::finished && shared.input.finished) {
     shared.input.finished();
   }
@@ -268,7 +268,8 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   if (is_first) {
     folder->begin();
     for (const std::string& remark : fitted.remarks) log(remark);
-    for (size_t i = num_old_changes; i < origin.changes.size(); ++i) log(told(origin.changes[i]));
+    for (size_t i = num_old_changes; i < origin.changes.size(); ++i)
+      log(change_line(origin.changes[i]));
     if (!checkpoint) keep_start(folder->path(), config, prepared.config.model, train.info());
     folder->write("plan.txt", plan_text(prepared.plan));
   }
@@ -296,14 +297,14 @@ RunOutput run(const RunInput& input, const Registry& registry) {
     return input.started_at +
            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  const World world = world_of(process_environment(), input.config.parallel.meeting);
-  const auto tell_meeting = [&](bool waits) {
-    if (input.meeting && world.size > 1) input.meeting(waits);
+  const World world = world_of(process_environment(), input.config.parallel.rendezvous);
+  const auto tell_rendezvous = [&](bool waits) {
+    if (input.rendezvous && world.size > 1) input.rendezvous(waits);
   };
   try {
-    tell_meeting(true);
+    tell_rendezvous(true);
     return with_ranks(input.config, world, [&](const std::shared_ptr<Communicator>& ranks) {
-      tell_meeting(false);
+      tell_rendezvous(false);
       return run_all(input, registry, ranks, elapsed);
     });
   } catch (const c10::OutOfMemoryError& error) {  // outside of any step
@@ -345,7 +346,7 @@ PlannedMemory plan_memory_of(const RunConfig& config, const Registry& registry,
                              const std::filesystem::path& folder,
                              const std::set<std::string>& requested) {
   const auto [prepared, fitted] = next_start(config, registry, folder, requested);
-  return {prepared.plan, memory_outlook(prepared.fit, fitted)};
+  return {prepared.plan, memory_forecast(prepared.fit, fitted)};
 }
 
 }  // namespace tanren

@@ -4,7 +4,7 @@
 
 #include "tanren/base/report.h"
 #include "tanren/config/run_config.h"
-#include "tanren/forecast/memory_outlook.h"
+#include "tanren/forecast/memory_forecast.h"
 #include "tanren/interop/export.h"
 #include "tanren/metrics/summary.h"
 #include "tanren/plan/plan.h"
@@ -31,7 +31,7 @@ struct RunInput {
   const std::atomic<bool>* stop = nullptr;  // set: save and stop
   // Of several processes: true before this one waits for the others, false once all have met; nobody
   // looks at `stop` between.
-  std::function<void(bool waits)> meeting;
+  std::function<void(bool waits)> rendezvous;
   // Told on rank 0 once the plan is made and before the first step; `ranks`: a line on each of several.
   std::function<void(const Plan&, const std::optional<std::filesystem::path>& resumed_from,
                      const std::vector<std::string>& ranks)>
@@ -62,7 +62,7 @@ Plan plan_only(const RunConfig& config, const Registry& registry,
 // The same, and what its memory looks like from around it.
 struct PlannedMemory {
   Plan plan;
-  MemoryOutlook memory;
+  MemoryForecast memory;
 };
 PlannedMemory plan_memory_of(const RunConfig& config, const Registry& registry,
                              const std::filesystem::path& folder = {},

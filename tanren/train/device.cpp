@@ -63,7 +63,7 @@ Machine with_world(Machine machine, const World& world, const Environment& envir
   machine.local_rank = world.local_rank;
   machine.local_ranks = world.local_size;
   machine.launcher = world.launcher == "none" ? "" : world.launcher;
-  machine.meeting = world.port > 0 ? world.host + ":" + std::to_string(world.port) : "";
+  machine.rendezvous = world.port > 0 ? world.host + ":" + std::to_string(world.port) : "";
   // srun that binds gives a task as many cores as it was asked for.
   const auto per_task = environment("SLURM_CPUS_PER_TASK");
   machine.own_cores = world.launcher == "slurm" && per_task == std::to_string(machine.cores);

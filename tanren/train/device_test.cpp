@@ -30,7 +30,7 @@ TEST(WithWorld, a_machine_knows_its_ranks_and_where_they_meet) {
   EXPECT_EQ(machine.local_rank, 1);
   EXPECT_EQ(machine.local_ranks, 4);
   EXPECT_EQ(machine.launcher, "torchrun");
-  EXPECT_EQ(machine.meeting, "10.0.0.1:29500");
+  EXPECT_EQ(machine.rendezvous, "10.0.0.1:29500");
 }
 
 TEST(WithWorld, alone_it_is_as_it_was) {
@@ -40,7 +40,7 @@ TEST(WithWorld, alone_it_is_as_it_was) {
   EXPECT_EQ(machine.cores, 6);
   EXPECT_EQ(machine.world_size, 1);
   EXPECT_EQ(machine.launcher, "");
-  EXPECT_EQ(machine.meeting, "");
+  EXPECT_EQ(machine.rendezvous, "");
   EXPECT_FALSE(machine.own_cores);
 }
 

@@ -111,7 +111,7 @@ void rethrow_with(const std::string& more) {
   }
 }
 
-void told_to_sink(const std::function<void()>& telling) {
+void report_to_sink(const std::function<void()>& telling) {
   try {
     telling();
   } catch (const Error&) {  // in our words already

@@ -31,7 +31,7 @@ std::string last_checkpoint_text(const std::filesystem::path& checkpoints);
 [[noreturn]] void rethrow_with(const std::string& more);
 
 // Tells a sink; what one of a user throws becomes a RunError that says so.
-void told_to_sink(const std::function<void()>& telling);
+void report_to_sink(const std::function<void()>& telling);
 // Before a checkpoint, which is written whatever a sink throws. A record that cannot be written
 // (RecordError) is to end the run behind it, and is returned; anything else is logged. Null: neither.
 std::exception_ptr flush_for_checkpoint(Sink& sink);

@@ -190,7 +190,7 @@ bool on_any_rank(bool here, const DataParallel& parallel) {
 EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dataset& dataset,
                               bool may_stop, Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  const EssentialScope essential;
+  const MustSucceedScope must_succeed;
   const at::NoGradGuard no_grad;
   const EvalModeScope eval_mode(*run.task.module);
   const bool wants_average = parts.plan.average.evaluate;
@@ -313,7 +313,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
   const KeptTensors tensors(*run.task.module);
   std::optional<Collated> first;
   const auto rehearse = [&] {
-    const EssentialScope essential;
+    const MustSucceedScope must_succeed;
     const at::NoGradGuard no_grad;
     const EvalModeScope eval_mode(*run.task.module);
     EvalPass pass(dataset, parts.plan.evaluate.batch, parts.parallel->rank(),

@@ -107,10 +107,11 @@ std::vector<std::string> still_modules(const torch::nn::Module& module) {
   return outermost;
 }
 
-void thaw(RunState& run, const FreezePlan& plan, bool tells, Communicator* ranks) {
-  const auto due = std::find_if(plan.thaws.begin(), plan.thaws.end(),
-                                [&](const Thaw& thaw) { return thaw.step == run.step(); });
-  if (due == plan.thaws.end()) return;
+void unfreeze(RunState& run, const FreezePlan& plan, bool tells, Communicator* ranks) {
+  const auto due =
+      std::find_if(plan.unfreezes.begin(), plan.unfreezes.end(),
+                   [&](const Unfreeze& unfreeze) { return unfreeze.step == run.step(); });
+  if (due == plan.unfreezes.end()) return;
   auto& root = *run.task.module;
   const auto before = frozen_whole(root);
   auto parameters = root.named_parameters();

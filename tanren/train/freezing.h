@@ -1,7 +1,7 @@
 // Freezing: which parameters are trained, and which modules stand still with them. A frozen
 // parameter has no gradient, no optimizer state and no place in the gradients' buffer; a module whose
 // parameters are all frozen is in eval mode, so its statistics do not move and its dropout does not draw.
-// freeze() is called by build, thaw() by the step, before a window. Not thread-safe.
+// freeze() is called by build, unfreeze() by the step, before a window. Not thread-safe.
 #pragma once
 
 #include "tanren/train/run_state.h"
@@ -24,6 +24,7 @@ std::vector<std::string> still_modules(const torch::nn::Module& module);
 // Unfreezes what `plan` trains from run.step() on: it gets a gradient and fresh optimizer state, its
 // modules train again. Does nothing at other steps, and nothing twice. `tells`: logs it (one rank does).
 // `ranks` that share the optimizer's state move it between them.
-void thaw(RunState& run, const FreezePlan& plan, bool tells = true, Communicator* ranks = nullptr);
+void unfreeze(RunState& run, const FreezePlan& plan, bool tells = true,
+              Communicator* ranks = nullptr);
 
 }  // namespace tanren

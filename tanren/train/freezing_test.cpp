@@ -84,12 +84,12 @@ TEST(Freezing, an_own_norm_in_eval_mode_stays_as_its_author_left_it) {
   EXPECT_TRUE(modules["stages.1.norm2"]->is_training());
 }
 
-// A run at step `step` whose stages thaw at 3, but for one norm, and that at 5.
-struct Thawing {
+// A run at step `step` whose stages unfreeze at 3, but for one norm, and that at 5.
+struct UnfreezingRun {
   RunState run;
   Plan plan;
 
-  Thawing() {
+  UnfreezingRun() {
     run.task = convnet();
     freeze(*run.task.module, frozen({"stem.*", "stages.*"}));
     std::vector<std::string> first, second;
@@ -97,7 +97,7 @@ struct Thawing {
       if (!starts_with(item.key(), "stages")) continue;
       (starts_with(item.key(), "stages.1.norm1") ? second : first).push_back(item.key());
     }
-    plan.freeze.thaws = {{3, first}, {5, second}};
+    plan.freeze.unfreezes = {{3, first}, {5, second}};
     plan.optimizer = with_defaults({});
     run.phases = make_phases(run.task, plan);
   }
@@ -107,33 +107,33 @@ struct Thawing {
   }
 };
 
-TEST(Freezing, a_thaw_wakes_modules_and_leaves_what_is_still_frozen_inside_them) {
-  Thawing thawing;
-  thaw(thawing.run, thawing.plan.freeze);
-  EXPECT_FALSE(thawing.trains("stages"));
-  EXPECT_EQ(thawing.objective().parameters.size(), 2u);
-  thawing.objective().step = 3;
-  thaw(thawing.run, thawing.plan.freeze);
-  EXPECT_TRUE(thawing.trains("stages.1"));
-  EXPECT_TRUE(thawing.trains("stages.1.norm2"));
-  EXPECT_FALSE(thawing.trains("stages.1.norm1"));
-  EXPECT_FALSE(thawing.trains("stem"));
-  thawing.objective().step = 5;
-  thaw(thawing.run, thawing.plan.freeze);
-  EXPECT_TRUE(thawing.trains("stages.1.norm1"));
-  EXPECT_FALSE(thawing.trains("stem"));
+TEST(Freezing, an_unfreeze_wakes_modules_and_leaves_what_is_still_frozen_inside_them) {
+  UnfreezingRun unfreezing;
+  unfreeze(unfreezing.run, unfreezing.plan.freeze);
+  EXPECT_FALSE(unfreezing.trains("stages"));
+  EXPECT_EQ(unfreezing.objective().parameters.size(), 2u);
+  unfreezing.objective().step = 3;
+  unfreeze(unfreezing.run, unfreezing.plan.freeze);
+  EXPECT_TRUE(unfreezing.trains("stages.1"));
+  EXPECT_TRUE(unfreezing.trains("stages.1.norm2"));
+  EXPECT_FALSE(unfreezing.trains("stages.1.norm1"));
+  EXPECT_FALSE(unfreezing.trains("stem"));
+  unfreezing.objective().step = 5;
+  unfreeze(unfreezing.run, unfreezing.plan.freeze);
+  EXPECT_TRUE(unfreezing.trains("stages.1.norm1"));
+  EXPECT_FALSE(unfreezing.trains("stem"));
 }
 
 TEST(Freezing, a_frozen_parameter_has_no_gradient_bucket_or_state_and_what_was_there_is_kept) {
-  Thawing thawing;
-  auto& objective = thawing.objective();
+  UnfreezingRun unfreezing;
+  auto& objective = unfreezing.objective();
   const auto bucket = [&] { return objective.gradients.flat().front().numel(); };
   EXPECT_EQ(bucket(), 8 * 3 + 3);
   EXPECT_EQ(objective.optimizer->state().tensors.size(), 6u);
   objective.optimizer->state().tensors.at("head.bias.exp_avg").fill_(7);
-  const auto stem = thawing.run.task.module->named_parameters()["stem.conv.weight"];
+  const auto stem = unfreezing.run.task.module->named_parameters()["stem.conv.weight"];
   objective.step = 3;
-  thaw(thawing.run, thawing.plan.freeze);
+  unfreeze(unfreezing.run, unfreezing.plan.freeze);
   EXPECT_FALSE(stem.mutable_grad().defined());
   EXPECT_GT(bucket(), 500);
   const State state = objective.optimizer->state();
@@ -143,7 +143,7 @@ TEST(Freezing, a_frozen_parameter_has_no_gradient_bucket_or_state_and_what_was_t
   EXPECT_FALSE(state.tensors.contains("stem.conv.weight.exp_avg"));
   // The same step again, as after a skipped update, changes nothing.
   const auto* before = objective.optimizer.get();
-  thaw(thawing.run, thawing.plan.freeze);
+  unfreeze(unfreezing.run, unfreezing.plan.freeze);
   EXPECT_EQ(objective.optimizer.get(), before);
 }
 

@@ -80,10 +80,11 @@ Sharding sharding_of(const Plan& plan) {
 // Parameters that are trained now or once.
 bool is_ever_trained(const NamedParameter& parameter, const FreezePlan& freeze) {
   if (parameter.tensor.requires_grad()) return true;
-  return std::any_of(freeze.thaws.begin(), freeze.thaws.end(), [&](const Thaw& thaw) {
-    return std::find(thaw.parameters.begin(), thaw.parameters.end(), parameter.name) !=
-           thaw.parameters.end();
-  });
+  return std::any_of(
+      freeze.unfreezes.begin(), freeze.unfreezes.end(), [&](const Unfreeze& unfreeze) {
+        return std::find(unfreeze.parameters.begin(), unfreeze.parameters.end(), parameter.name) !=
+               unfreeze.parameters.end();
+      });
 }
 
 // Buffers that stand beside no objective's parameters (a frozen body's batch norm in training mode) are

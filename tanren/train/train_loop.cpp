@@ -8,7 +8,7 @@
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/comm/exchange.h"
-#include "tanren/guard/growth_watch.h"
+#include "tanren/guard/leak_detector.h"
 #include "tanren/memory/cache_release.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/memory/gauge.h"
@@ -101,10 +101,10 @@ bool writes_together(const Parts& parts) {
 }  // namespace
 
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
-                                      const Surroundings& surroundings, int64_t spared) {
+                                      const LoopInputs& inputs, int64_t spared) {
   // Before the state, so that a log is whole where it can be; a state costs no log that cannot.
   std::exception_ptr unwritten;
-  for (Sink* sink : surroundings.sinks) {
+  for (Sink* sink : inputs.sinks) {
     if (const auto failure = flush_for_checkpoint(*sink)) unwritten = failure;
   }
   Snapshot snapshot;
@@ -112,12 +112,12 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   snapshot.optimizer = run.optimizer_state();
   snapshot.average = run.average_state();
   snapshot.run = run.run_state();
-  snapshot.config_toml = surroundings.config_toml;
-  snapshot.plan_text = surroundings.plan_text;
-  snapshot.origin = surroundings.origin;
+  snapshot.config_toml = inputs.config_toml;
+  snapshot.plan_text = inputs.plan_text;
+  snapshot.origin = inputs.origin;
   std::vector<int64_t> best;
   for (const auto& ranked : run.selection.best) best.push_back(ranked.step);
-  const auto& checkpoints = surroundings.checkpoints;
+  const auto& checkpoints = inputs.checkpoints;
   const int64_t keep = parts.plan.checkpoint.keep + spared;
   std::filesystem::path written;
   if (writes_together(parts)) {
@@ -151,8 +151,8 @@ Loader make_loader(const RunState& run, const Parts& parts, const Dataset& datas
   return Loader(dataset, options, Cursor{run.epoch, run.consumed});
 }
 
-LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& surroundings) {
-  const EssentialScope essential;  // only microsteps and evaluations may run out of memory
+LoopResult train_loop(RunState& run, const Parts& given, const LoopInputs& inputs) {
+  const MustSucceedScope must_succeed;  // only microsteps and evaluations may run out of memory
   MemoryGauge gauge = given.recovery->gauge();
   std::deque<int64_t> peaks;  // bytes, of the last steps
   MemoryState memory;         // what a failure is explained with
@@ -163,26 +163,25 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     incident.recent_peaks.assign(peaks.begin(), peaks.end());
     log("[memory] step " + std::to_string(incident.step) + rank_text(parts) + ": " +
         incident_text(incident));
-    for (Sink* sink : surroundings.sinks) told_to_sink([&] { sink->incident(incident); });
+    for (Sink* sink : inputs.sinks) report_to_sink([&] { sink->incident(incident); });
     if (given.incident) given.incident(incident);
   };
   const auto& plan = parts.plan;
   const auto start = Clock::now();
   LoopResult result;
-  if (const auto latest = surroundings.checkpoints.empty()
-                              ? std::nullopt
-                              : latest_checkpoint(surroundings.checkpoints)) {
+  if (const auto latest =
+          inputs.checkpoints.empty() ? std::nullopt : latest_checkpoint(inputs.checkpoints)) {
     result.checkpoint = *latest;
   }
   const auto tell = [&](const auto& report, auto method) {
-    for (Sink* sink : surroundings.sinks) told_to_sink([&] { (sink->*method)(report); });
+    for (Sink* sink : inputs.sinks) report_to_sink([&] { (sink->*method)(report); });
   };
   const bool estimates = plan.average.buffers == AverageBuffers::estimate && plan.average.evaluate;
   // False where a stop was requested.
   const auto estimate = [&] {
     if (!estimates) return true;
     reseed(run, *parts.parallel, Draws::evaluation);
-    return estimate_statistics(run, parts, surroundings.train);
+    return estimate_statistics(run, parts, inputs.train);
   };
   const bool is_first = parts.parallel->is_first();
   // Attempt and judged step of the state that the last checkpoint has.
@@ -195,11 +194,11 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   const auto has_ruined_weights = [&] { return is_ruined(values_at_start, worst_values(run)); };
   const auto write = [&](int64_t spared) {
     const bool together = writes_together(parts);
-    if (!(is_first || together) || surroundings.checkpoints.empty()) return;
+    if (!(is_first || together) || inputs.checkpoints.empty()) return;
     double ruined = has_ruined_weights() ? 1 : 0;
     if (together) ruined = sum_over_ranks(parts, ruined);
     if (ruined == 0) {
-      result.checkpoint = save_checkpoint(run, parts, surroundings, spared);
+      result.checkpoint = save_checkpoint(run, parts, inputs, spared);
     } else if (is_first) {
       log("[train] step " + to_text(run.step()) + ": " + kRuinedWeights +
           "; no checkpoint of them is written");
@@ -234,9 +233,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     }
   };
   // As rank 0 writes them, it knows which is the last.
-  const auto last_saved = [&] {
-    return is_first ? last_checkpoint_text(surroundings.checkpoints) : "";
-  };
+  const auto last_saved = [&] { return is_first ? last_checkpoint_text(inputs.checkpoints) : ""; };
   // What ends a run of one rank costs no trained step. Of several some may be amid an update.
   const auto saved_before_error = [&](const std::string& where, const auto& work) {
     try {
@@ -259,7 +256,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     try {
       if (estimate()) {
         reseed(run, *parts.parallel, Draws::evaluation);
-        report = evaluate_unless_stopped(run, parts, *surroundings.eval, &left_out);
+        report = evaluate_unless_stopped(run, parts, *inputs.eval, &left_out);
       }
       if (report) among_best = judge(run, plan, *report, is_first);
     } catch (const NothingToEvaluate&) {  // every rank meets it
@@ -287,14 +284,14 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
   };
   begin_alike(run, parts);
   values_at_start = worst_values(run);
-  if (surroundings.eval != nullptr && !finished(run, plan)) {
-    saved_before_error("", [&] { rehearse_evaluation(run, parts, *surroundings.eval); });
+  if (inputs.eval != nullptr && !finished(run, plan)) {
+    saved_before_error("", [&] { rehearse_evaluation(run, parts, *inputs.eval); });
     trim_cpu_memory();
     if (gauge.counts()) gauge.restart();  // the first step's peak is its own
   }
-  GrowthWatch growth(plan.guard.growth_steps);
+  LeakDetector growth(plan.guard.growth_steps);
   CacheRelease cache(plan.memory.release_cache, parts.device);
-  BatchStream batches(make_loader(run, parts, surroundings.train), *parts.parallel);
+  BatchStream batches(make_loader(run, parts, inputs.train), *parts.parallel);
   bool stop_agreed = false;  // by several ranks, after an update
   bool applied = false;      // by the last attempt
   int64_t seen_epoch = -1;
@@ -303,7 +300,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     const bool is_due = due(plan.checkpoint.every, run.step());
     if (applied && is_due) checkpoint();  // first: whatever comes of an evaluation
     applied = among_best = false;
-    if (surroundings.eval != nullptr && owes_evaluation(run, plan)) {
+    if (inputs.eval != nullptr && owes_evaluation(run, plan)) {
       if (!evaluation()) {
         result.ending = Ending::interrupted;
         break;
@@ -325,7 +322,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     const GlobalBatch batch =
         saved_before_error(where_of_batch(run, parts), [&] { return batches.next(); });
     if (batch.epoch > seen_epoch && seen_epoch >= 0) {
-      saved_before_error("", [&] { tell_remarks(surroundings.train, seen_epoch); });
+      saved_before_error("", [&] { tell_remarks(inputs.train, seen_epoch); });
     }
     if (batch.epoch != seen_epoch) uncounted = 0;
     seen_epoch = batch.epoch;
@@ -334,7 +331,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
       parts.parallel->communicator().set_state("step " + std::to_string(step_before + 1));
     }
     auto report = saved_before_error(
-        "", [&] { return explained_update(run, parts, batch, surroundings.train, memory); });
+        "", [&] { return explained_update(run, parts, batch, inputs.train, memory); });
     if (!report) continue;  // abandoned: a stop was requested
     stop_agreed = report->stop_requested;
     report->seconds = seconds_since(step_start);
@@ -355,7 +352,7 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
       if (objective.verdict.action == Action::halt) {
         // The refused update is not in the state, and its batch is behind it.
         const std::string unsaved = save_last();
-        halt(*report, objective, plan, surroundings.checkpoints, unsaved);
+        halt(*report, objective, plan, inputs.checkpoints, unsaved);
       }
     }
     uncounted = counted_nothing(*report) ? uncounted + 1 : 0;
@@ -374,23 +371,23 @@ LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& sur
     if (applied) check_weights(run, parts);
   }
   if (sum_over_ranks(parts, has_ruined_weights() ? 1 : 0) > 0) {
-    end_with_ruined_weights(run, plan, surroundings.checkpoints);
+    end_with_ruined_weights(run, plan, inputs.checkpoints);
   }
   // First of all: whatever comes of an evaluation, the training is not lost.
   if (!is_saved()) checkpoint();
   if (seen_epoch >= 0) {
-    saved_before_error("", [&] { tell_remarks(surroundings.train, seen_epoch); });
+    saved_before_error("", [&] { tell_remarks(inputs.train, seen_epoch); });
   }
   if (result.ending == Ending::finished) {
     const int64_t judged = run.selection.judged_step;
-    const bool evaluates = surroundings.eval != nullptr && evaluated_at != run.step();
-    const bool is_done = evaluates ? evaluation() : surroundings.eval != nullptr || estimate();
+    const bool evaluates = inputs.eval != nullptr && evaluated_at != run.step();
+    const bool is_done = evaluates ? evaluation() : inputs.eval != nullptr || estimate();
     if (!is_done) result.ending = Ending::interrupted;
     const bool is_decided = judged != run.selection.judged_step && decides(run, plan);
     if (is_done && (estimates || is_decided)) checkpoint();
     result.reason = run.selection.end_reason(plan);
   }
-  for (Sink* sink : surroundings.sinks) told_to_sink([&] { sink->flush(); });
+  for (Sink* sink : inputs.sinks) report_to_sink([&] { sink->flush(); });
   trim_cpu_memory();
   result.growth = growth.warning();
   result.recoveries = parts.recovery->num_failures();

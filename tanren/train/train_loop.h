@@ -19,7 +19,7 @@
 
 namespace tanren {
 
-struct Surroundings {
+struct LoopInputs {
   const Dataset& train;
   const Dataset* eval = nullptr;      // null: no evaluation
   std::filesystem::path checkpoints;  // empty: none are written
@@ -50,10 +50,10 @@ struct LoopResult {
 };
 
 // Where ranks share the optimizer's state, every rank calls it at the same time.
-// Writes run's checkpoint under surroundings.checkpoints and returns its folder. So many older ones stay
+// Writes run's checkpoint under inputs.checkpoints and returns its folder. So many older ones stay
 // beyond those of checkpoint.keep.
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
-                                      const Surroundings& surroundings, int64_t spared = 0);
+                                      const LoopInputs& inputs, int64_t spared = 0);
 
 // Whether the evaluation that follows the last update, or is the last one, was not made: a stop request
 // broke it off, or an error. The loop begins with it.
@@ -67,6 +67,6 @@ Loader make_loader(const RunState& run, const Parts& parts, const Dataset& datas
 // Throws RunError when the guard halts: the line names step, cause, culprit and the checkpoint of the state
 // then, which is written first: nothing of the refused update is in it. Weights that are not finite are
 // never written: the line then names the checkpoint before.
-LoopResult train_loop(RunState& run, const Parts& given, const Surroundings& surroundings);
+LoopResult train_loop(RunState& run, const Parts& given, const LoopInputs& inputs);
 
 }  // namespace tanren

@@ -213,12 +213,12 @@ Batch prepared(const Batch& batch, const Parts& parts) {
 
 namespace {
 
-std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Parts& parts,
-                                           const GlobalBatch& batch) {
-  const EssentialScope essential;  // only microsteps may run out of memory
+std::optional<StepReport> must_succeed_update(Phase& phase, RunState& run, const Parts& parts,
+                                              const GlobalBatch& batch) {
+  const MustSucceedScope must_succeed;  // only microsteps may run out of memory
   const MemoryScope memory(MemoryKind::temporaries);
-  thaw(run, parts.plan.freeze, /*tells=*/parts.parallel->is_first(),
-       parts.parallel->alone() ? nullptr : &parts.parallel->communicator());
+  unfreeze(run, parts.plan.freeze, /*tells=*/parts.parallel->is_first(),
+           parts.parallel->alone() ? nullptr : &parts.parallel->communicator());
   connect_reducer(phase, *parts.parallel);
   reseed(run, *parts.parallel, Draws::update);
   if (!parts.plan.parallel.overlap || !phase.spec.forward_on_one_thread) run.settle();
@@ -311,7 +311,7 @@ std::optional<StepReport> essential_update(Phase& phase, RunState& run, const Pa
 std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts,
                                  const GlobalBatch& batch) {
   try {
-    return essential_update(phase, run, parts, batch);
+    return must_succeed_update(phase, run, parts, batch);
   } catch (const c10::OutOfMemoryError& error) {
     throw_memory_error(error,
                        "an update needs it outside of forward and backward: raise memory.limit");

@@ -287,7 +287,7 @@ TEST_F(Followed, about_the_config_itself) {
       {plan + "optimizer.layers=hidden.{}.*", "optimizer.layer_decay is 1; lower that",
        plan + "optimizer.layers=hidden.{}.* --set optimizer.layer_decay=0.9"},
       {plan + "run.name=a/b", "give it no slash", plan + "run.name=a-b"},
-      {plan + "parallel.replicas=2", "for parallel.data \"processes\"; drop it",
+      {plan + "parallel.replicas=2", "for parallel.ranks \"processes\"; drop it",
        plan + "run.threads=1"},
       {plan + "learning_rate=0.1", "optimizer.learning_rate", plan + "optimizer.learning_rate=0.1"},
   });

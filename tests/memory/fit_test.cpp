@@ -3,7 +3,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/forecast/fit_memory.h"
-#include "tanren/forecast/memory_outlook.h"
+#include "tanren/forecast/memory_forecast.h"
 #include "tanren/memory/cpu_allocator.h"
 
 #include <gmock/gmock.h>
@@ -162,7 +162,7 @@ TEST_F(FitTest, the_largest_microbatch_that_fits_is_planned_and_runs_without_a_f
 }
 
 TEST_F(FitTest, replicas_in_threads_share_the_limit) {
-  config_.parallel.data = "threads";
+  config_.parallel.ranks = "threads";
   config_.parallel.replicas = 2;
   const Fitted free = fit(config_);
   EXPECT_EQ(free.plan.batch.microbatch, 8);
@@ -291,35 +291,35 @@ TEST_F(UntraceableTest, the_plan_says_why_nothing_is_predicted_and_two_real_step
   const Fitted fitted = fit_memory(given);
   EXPECT_FALSE(fitted.prediction);
   EXPECT_THAT(line(fitted.plan, "predicted_peak"), HasSubstr("asks for the value of a tensor"));
-  const MemoryOutlook outlook = memory_outlook(given, fitted);
-  EXPECT_EQ(outlook.planned.how, "two steps of 1 and 2 samples");
+  const MemoryForecast forecast = memory_forecast(given, fitted);
+  EXPECT_EQ(forecast.planned.how, "two steps of 1 and 2 samples");
   const StepPredictor predictor([&] { return build_task(config_, ModelRegistry(), *dataset_); },
                                 *dataset_);
   const auto expected = static_cast<double>(predictor.step(fitted.plan).peak_bytes);
   // A straight line through two small steps, whose peaks may lie at other operators.
-  EXPECT_NEAR(static_cast<double>(outlook.planned.peak_bytes), expected, 0.01 * expected);
+  EXPECT_NEAR(static_cast<double>(forecast.planned.peak_bytes), expected, 0.01 * expected);
 }
 
-TEST_F(FitTest, the_outlook_grows_with_samples_and_tokens_and_names_what_needs_less) {
+TEST_F(FitTest, the_forecast_grows_with_samples_and_tokens_and_names_what_needs_less) {
   const FitInput given = input(config_);
   const Fitted fitted = fit_memory(given);
-  const MemoryOutlook outlook = memory_outlook(given, fitted);
-  EXPECT_EQ(outlook.lengths, (std::vector<int64_t>{16, 32, 64, 128}));
-  ASSERT_EQ(outlook.rows.size(), 5u);  // 1, 2, 4, 8, 16
-  for (size_t i = 1; i < outlook.rows.size(); ++i) {
-    EXPECT_GE(*outlook.rows[i].peaks[2], *outlook.rows[i - 1].peaks[2]);
+  const MemoryForecast forecast = memory_forecast(given, fitted);
+  EXPECT_EQ(forecast.lengths, (std::vector<int64_t>{16, 32, 64, 128}));
+  ASSERT_EQ(forecast.rows.size(), 5u);  // 1, 2, 4, 8, 16
+  for (size_t i = 1; i < forecast.rows.size(); ++i) {
+    EXPECT_GE(*forecast.rows[i].peaks[2], *forecast.rows[i - 1].peaks[2]);
   }
-  EXPECT_LE(*outlook.rows.back().peaks[1], *outlook.rows.back().peaks[2]);
-  EXPECT_EQ(*outlook.rows.back().peaks[2], fitted.prediction->peak_bytes);
-  EXPECT_FALSE(outlook.rows.back().peaks[3]);  // more tokens than positions
-  ASSERT_GE(outlook.alternatives.size(), 3u);
-  for (const auto& other : outlook.alternatives) {
+  EXPECT_LE(*forecast.rows.back().peaks[1], *forecast.rows.back().peaks[2]);
+  EXPECT_EQ(*forecast.rows.back().peaks[2], fitted.prediction->peak_bytes);
+  EXPECT_FALSE(forecast.rows.back().peaks[3]);  // more tokens than positions
+  ASSERT_GE(forecast.alternatives.size(), 3u);
+  for (const auto& other : forecast.alternatives) {
     EXPECT_LT(other.peak_bytes, fitted.prediction->peak_bytes) << other.what;
   }
   // A block has four products, 12 width² a token. Three are computed again, 8 width², and so is its
   // attention, 2 · 64 tokens · width; a step is three forwards, with the head:
   // 4 · (8 + 2) · 64² / (3 · (4 · (12 + 2) · 64² + 500 · 64)).
-  EXPECT_THAT(to_text(outlook), HasSubstr("21 % more multiply-adds"));
+  EXPECT_THAT(to_text(forecast), HasSubstr("21 % more multiply-adds"));
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ RunConfig careless_config() {
 std::string failure_of_run(const Dataset& dataset) {
   TinyRun run(careless_config(), &dataset, std::nullopt);
   return error_of<DataError>(
-      [&] { train_loop(run.state, run.parts, Surroundings{.train = dataset}); });
+      [&] { train_loop(run.state, run.parts, LoopInputs{.train = dataset}); });
 }
 
 TEST(OddErrors, a_token_beyond_the_vocabulary_ends_a_run_with_its_name) {

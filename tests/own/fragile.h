@@ -113,7 +113,7 @@ inline std::vector<std::string> averaging(std::vector<std::string> more = {}) {
 }
 
 inline const std::vector<std::string> kTwoRanks{
-    "--set", "parallel.data=threads", "--set", "parallel.replicas=2", "--set", "run.threads=2"};
+    "--set", "parallel.ranks=threads", "--set", "parallel.replicas=2", "--set", "run.threads=2"};
 
 inline bool has_sample(const at::Tensor& ids, int64_t from) {
   return ids.ge(from).any().item<bool>();

@@ -3,7 +3,7 @@
 // five steps, and the error that ended it. 0: it finished, 3: a CommError, 4: an error of its own.
 #include "tanren/base/error.h"
 #include "tanren/comm/backend.h"
-#include "tanren/comm/meeting.h"
+#include "tanren/comm/rendezvous.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -63,26 +63,26 @@ bool step_of(const std::string& what, tanren::Communicator& comm, int step,
   return false;
 }
 
-int run(const std::string& what, const tanren::World& world, const std::string& meeting) {
+int run(const std::string& what, const tanren::World& world, const std::string& rendezvous) {
   if (what == "nccl") {
     const auto comm = tanren::make_communicator(world, {.backend = "nccl",
-                                                        .meeting = meeting,
+                                                        .rendezvous = rendezvous,
                                                         .device = at::Device(at::kCUDA, 0),
-                                                        .patience = 1min});
+                                                        .timeout = 1min});
     say(std::string(comm->name()) + " of " + std::to_string(comm->world_size()) + " on " +
         comm->device().str());
     return 0;
   }
   if (what == "absent" && world.rank == world.size - 1) {  // comes, and never connects
     tanren::World own = world;
-    set_meeting(own, meeting);
-    const auto met = tanren::meet(own, 10min);
+    set_rendezvous(own, rendezvous);
+    const auto met = tanren::join_rendezvous(own, 10min);
     say("met");
     std::this_thread::sleep_for(10min);
   }
   say("begun");
   const auto comm = tanren::make_communicator(
-      world, {.meeting = meeting, .patience = what == "impatient" ? 5s : 600s});
+      world, {.rendezvous = rendezvous, .timeout = what == "impatient" ? 5s : 600s});
   say("ready");
   const at::Tensor data = at::zeros({what == "broadcasts" ? 16'000'000 : 300'000});
   for (int step = 1;; ++step) {

@@ -20,7 +20,7 @@ class FakeNccl final : public c10d::Backend {
 #endif
 extern "C" __attribute__((visibility("default"))) c10::intrusive_ptr<c10d::Backend>
 tanren_nccl_backend_1(const tanren::NcclRequest& request) {
-  if (request.device != 0 || request.patience != std::chrono::minutes(1)) {
+  if (request.device != 0 || request.timeout != std::chrono::minutes(1)) {
     throw std::invalid_argument("not what comm_rank asks for");
   }
   request.store->set("here/" + std::to_string(request.rank), std::string("yes"));

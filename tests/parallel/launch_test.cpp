@@ -98,7 +98,7 @@ TEST_F(Launch, refuses_numbers_of_ranks_and_machines_that_are_none) {
           "[launch] --nodes 2 without --node-rank; say which of them this machine is, from 0 to 1");
 }
 
-TEST_F(Launch, refuses_a_meeting_point_that_cannot_be) {
+TEST_F(Launch, refuses_a_rendezvous_point_that_cannot_be) {
   refuses("-n 1 --nodes 2 --node-rank 0 -- true",
           "[launch] --nodes 2 without --master; give HOST:PORT, an address of node 0 and a free "
           "port there, the same on all nodes");

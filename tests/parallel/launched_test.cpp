@@ -341,15 +341,15 @@ TEST_F(Launched, a_closed_terminal_stops_all_and_the_run_goes_on) {
   expect_same_log(at("one"), at("cut"));
 }
 
-// Nothing has begun then, and nobody would look for a wish to stop until patience ends.
+// Nothing has begun then, and nobody would look for a wish to stop until the timeout ends.
 TEST_F(Launched, a_signal_ends_a_rank_that_waits_for_the_others_at_once) {
   for (const int signal : {SIGINT, SIGTERM}) {
-    const fs::path meeting = at("meeting" + std::to_string(signal));
-    LauncherProcess launcher(
-        folder_.path(),
-        {"-n", "1", "--nodes", "2", "--node-rank", "0", "--master", "127.0.0.1:29511", "run",
-         "run.toml", "--out", "none", "--set", "parallel.meeting=file://" + meeting.string()});
-    ASSERT_TRUE(comes_true([&] { return fs::exists(meeting); })) << launcher.err();
+    const fs::path rendezvous = at("rendezvous" + std::to_string(signal));
+    LauncherProcess launcher(folder_.path(),
+                             {"-n", "1", "--nodes", "2", "--node-rank", "0", "--master",
+                              "127.0.0.1:29511", "run", "run.toml", "--out", "none", "--set",
+                              "parallel.rendezvous=file://" + rendezvous.string()});
+    ASSERT_TRUE(comes_true([&] { return fs::exists(rendezvous); })) << launcher.err();
     launcher.send(signal);
     EXPECT_EQ(launcher.wait(20), 130) << launcher.err();
     TANREN_EXPECT_CONTAINS(launcher.err(),
@@ -407,14 +407,14 @@ TEST_F(Launched, what_one_rank_refuses_ends_all) {
 
 TEST_F(Launched, two_processes_with_one_rank_are_told) {
   const auto result = launch(3, "-- sh -c 'RANK=$((RANK > 0)); sleep $LOCAL_RANK; exec " + kTanren +
-                                    " run run.toml --quiet --out out --set parallel.patience=20'");
+                                    " run run.toml --quiet --out out --set parallel.timeout=20'");
   EXPECT_EQ(result.code, 2);
   TANREN_EXPECT_CONTAINS(result.output, "two processes say that they are rank 1 of 3 at ");
 }
 
 TEST_F(Launched, a_rank_that_does_not_come_is_named) {
   const auto result = launch(3, "-- sh -c '[ $RANK = 1 ] && exec sleep 100; exec " + kTanren +
-                                    " run run.toml --quiet --out out --set parallel.patience=3'");
+                                    " run run.toml --quiet --out out --set parallel.timeout=3'");
   EXPECT_EQ(result.code, 1);
   static const std::regex missing(
       "\\[comm\\] after 3 s these ranks of 3 have not come to 127.0.0.1:[0-9]+: 1\n");

@@ -153,7 +153,7 @@ TEST_F(Loop, has_as_many_replicas_as_pay_for_its_model_and_data) {
     config.run.device = "cpu";
     config.precision.mode = "fp32";
     config.batch.global_batch = item.batch;
-    config.parallel.data = "threads";
+    config.parallel.ranks = "threads";
     auto& data = config.data.train;
     data.fields[0] = std::string("inputs: float") + item.inputs + " in [-1, 1]";
     if (*item.inputs == 0) {

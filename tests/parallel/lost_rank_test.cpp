@@ -25,10 +25,10 @@ using Clock = Child::Clock;
 class Ranks {
  public:
   Ranks(int size, const std::string& what, const std::vector<std::string>& environment = {}) {
-    const std::string meeting = "file://" + (folder_.path() / "meeting").string();
+    const std::string rendezvous = "file://" + (folder_.path() / "rendezvous").string();
     for (int rank = 0; rank < size; ++rank) {
       children_.emplace_back(std::vector<std::string>{TANREN_COMM_RANK, what, std::to_string(rank),
-                                                      std::to_string(size), meeting},
+                                                      std::to_string(size), rendezvous},
                              environment);
     }
   }
@@ -111,8 +111,8 @@ TEST(LostRanks, in_worlds_of_two_and_three_too) {
   }
 }
 
-// Their connections stay, so that only the end of patience tells.
-TEST(LostRanks, that_are_stopped_are_named_when_patience_ends) {
+// Their connections stay, so that only the end of the timeout tells.
+TEST(LostRanks, that_are_stopped_are_named_when_the_timeout_ends) {
   Ranks of_three(3, "impatient"), of_two(2, "impatient");
   const auto stop = [](Ranks& ranks, int victim) {
     ranks.await("step 20 is done");
@@ -126,7 +126,7 @@ TEST(LostRanks, that_are_stopped_are_named_when_patience_ends) {
           ranks[rank].text(),
           "[comm] rank " + std::to_string(victim) + " did not come to a sum over gloo and " +
               std::to_string(ranks.size()) +
-              " ranks within 5 s (parallel.patience): its process does not answer");
+              " ranks within 5 s (parallel.timeout): its process does not answer");
       TANREN_EXPECT_CONTAINS(ranks[rank].text(), " s ago at step ");
     }
   };
@@ -137,10 +137,10 @@ TEST(LostRanks, that_are_stopped_are_named_when_patience_ends) {
 }
 
 // Its store answers nobody then, and the third does not come.
-TEST(LostRanks, that_stop_at_the_meeting_keep_nobody_there) {
-  const std::string meeting = "tcp://127.0.0.1:" + testing::TakenPort().text();
+TEST(LostRanks, that_stop_at_the_rendezvous_keep_nobody_there) {
+  const std::string rendezvous = "tcp://127.0.0.1:" + testing::TakenPort().text();
   const auto rank = [&](const std::string& number) {
-    return Child({TANREN_COMM_RANK, "impatient", number, "3", meeting});
+    return Child({TANREN_COMM_RANK, "impatient", number, "3", rendezvous});
   };
   Child stopped = rank("0"), other = rank("1");
   for (Child* child : {&stopped, &other}) ASSERT_TRUE(child->await("begun", 60s));

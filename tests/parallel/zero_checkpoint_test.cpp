@@ -226,7 +226,7 @@ TEST(ZeroCheckpoint, of_which_one_rank_is_lost_leaves_the_last_one) {
 }
 
 // The parameters that are shared change, and with them who keeps what.
-TEST(ZeroThaw, state_follows_its_parameters_to_the_ranks_that_keep_it_then) {
+TEST(ZeroUnfreeze, state_follows_its_parameters_to_the_ranks_that_keep_it_then) {
   const TokenData data(24);
   at::Tensor one;
   for (const int world_size : {1, 3}) {

@@ -49,7 +49,8 @@ inline const Dataset& dataset_of(const TinyRun& run) { return *run.dataset; }
 // Returns the evaluation's loss. The checkpoint is under `folder`.
 template <class Run>
 double go_through(Run& run, const Events& events, const std::filesystem::path& folder) {
-  const EssentialScope essential;  // as in train_loop: only microsteps and evaluations may run out
+  const MustSucceedScope
+      must_succeed;  // as in train_loop: only microsteps and evaluations may run out
   const Dataset* data = &dataset_of(run);
   auto& phase = run.state.phases.front();
   const double scale = run.objective().scaler.scale();
@@ -63,8 +64,8 @@ double go_through(Run& run, const Events& events, const std::filesystem::path& f
   EXPECT_EQ(applied->objectives[0].verdict.action, Action::apply);
   EXPECT_EQ(applied->attempt - applied->step, 2);
   const EvaluationReport evaluation = evaluate(run.state, run.parts, *data);
-  const Surroundings surroundings{.train = *data, .checkpoints = folder};
-  save_checkpoint(run.state, run.parts, surroundings);
+  const LoopInputs inputs{.train = *data, .checkpoints = folder};
+  save_checkpoint(run.state, run.parts, inputs);
   return evaluation.values.front().second;
 }
 

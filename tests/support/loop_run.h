@@ -31,7 +31,7 @@ inline RunConfig looped_config(int64_t replicas) {
   config.checkpoint.every = 4;
   config.parallel.check_every = 2;
   if (replicas > 1) {
-    config.parallel.data = "threads";
+    config.parallel.ranks = "threads";
     config.parallel.replicas = replicas;
   }
   return config;

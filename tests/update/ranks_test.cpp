@@ -446,10 +446,10 @@ TEST(LastSave, is_made_by_all_ranks_or_by_none_and_the_error_is_the_same) {
       on_ranks(2, [&](Communicator& comm) {
         RankRun run(config, data, comm);
         // Below a file no folder can be made.
-        Surroundings surroundings{.train = data, .checkpoints = fails ? blocked : folder.path()};
-        if (comm.rank() == 0) surroundings.sinks = {&full};
+        LoopInputs inputs{.train = data, .checkpoints = fails ? blocked : folder.path()};
+        if (comm.rank() == 0) inputs.sinks = {&full};
         try {
-          train_loop(run.state, run.parts, surroundings);
+          train_loop(run.state, run.parts, inputs);
         } catch (const DataError& error) {
           errors[static_cast<size_t>(comm.rank())] = error.what();
         }

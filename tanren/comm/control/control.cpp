@@ -70,7 +70,7 @@ std::unique_ptr<ControlChannel> ControlChannel::lead(Socket listener, const Opti
 std::unique_ptr<ControlChannel> ControlChannel::join(const std::string& host, int port,
                                                      const Options& options) {
   auto running = std::make_unique<Running>(options);
-  Socket socket = connected_socket(host, port, std::chrono::steady_clock::now() + options.patience);
+  Socket socket = connected_socket(host, port, std::chrono::steady_clock::now() + options.timeout);
   running->start(
       control_spoke(std::move(socket), running->options, running->desk, running->standing));
   return std::unique_ptr<ControlChannel>(new ControlChannel(std::move(running)));
@@ -92,8 +92,8 @@ std::string ControlChannel::held_up_by(int64_t number, const std::string& phrase
   return running_->desk.ask(fmt::format("{} {}", number, as_control_text(phrase)));
 }
 
-std::optional<std::string> ControlChannel::news(std::chrono::milliseconds patience) const {
-  return running_->desk.news(patience);
+std::optional<std::string> ControlChannel::news(std::chrono::milliseconds timeout) const {
+  return running_->desk.news(timeout);
 }
 
 void ControlChannel::on_news(std::function<void(const std::string& why)> call) {
@@ -141,11 +141,11 @@ void ControlPoll::add(int descriptor, bool also_writable) {
   polled_.push_back({descriptor, static_cast<short>(also_writable ? POLLIN | POLLOUT : POLLIN), 0});
 }
 
-void ControlPoll::wait(std::chrono::milliseconds patience) {
+void ControlPoll::wait(std::chrono::milliseconds timeout) {
   std::vector<pollfd> polled;
   polled.reserve(polled_.size());
   for (const Polled& one : polled_) polled.push_back({one.descriptor, one.events, 0});
-  const int num = ::poll(polled.data(), polled.size(), static_cast<int>(patience.count()));
+  const int num = ::poll(polled.data(), polled.size(), static_cast<int>(timeout.count()));
   if (num < 0) return;  // a signal, or no memory for a moment: nothing is ready
   for (size_t i = 0; i < polled.size(); ++i) polled_[i].found = polled[i].revents;
 }

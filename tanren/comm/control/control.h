@@ -21,7 +21,7 @@ class ControlChannel {
     int rank = 0;
     int size = 1;
     std::string run_id;  // random, one word, the same on the ranks of this run alone
-    std::chrono::milliseconds patience{60'000};  // until all ranks have connected
+    std::chrono::milliseconds timeout{60'000};  // until all ranks have connected
   };
 
   // Rank 0's; the others join at the port of the listener. Both return when all ranks are there.
@@ -51,8 +51,8 @@ class ControlChannel {
   // seconds where one does not answer.
   std::string held_up_by(int64_t number, const std::string& phrase);
 
-  // Why the run cannot go on; waits for it at most `patience`.
-  std::optional<std::string> news(std::chrono::milliseconds patience = {}) const;
+  // Why the run cannot go on; waits for it at most `timeout`.
+  std::optional<std::string> news(std::chrono::milliseconds timeout = {}) const;
   // Called once with news that is not this rank's own, on the channel's thread, or at once where it
   // is there already. Must neither block nor call this. Empty: a call under way has ended on
   // return.

@@ -26,12 +26,12 @@ using Channel = std::unique_ptr<ControlChannel>;
 // The channels of a run whose ranks are threads, as long as the test lasts.
 class ControlGroup {
  public:
-  explicit ControlGroup(int size, std::chrono::milliseconds patience = 30s)
-      : size_(size), patience_(patience), listener_(listening_socket("127.0.0.1", 0, false)) {
+  explicit ControlGroup(int size, std::chrono::milliseconds timeout = 30s)
+      : size_(size), timeout_(timeout), listener_(listening_socket("127.0.0.1", 0, false)) {
     port_ = port_of(listener_);
   }
   int port() const { return port_; }
-  ControlChannel::Options options(int rank) const { return {rank, size_, "r1", patience_}; }
+  ControlChannel::Options options(int rank) const { return {rank, size_, "r1", timeout_}; }
   Channel channel(int rank) {
     return rank == 0 ? ControlChannel::lead(std::move(listener_), options(0))
                      : ControlChannel::join("127.0.0.1", port_, options(rank));
@@ -51,7 +51,7 @@ class ControlGroup {
 
  private:
   int size_;
-  std::chrono::milliseconds patience_;
+  std::chrono::milliseconds timeout_;
   Socket listener_;
   int port_;
 };

@@ -47,14 +47,14 @@ void ControlDesk::leave() {
 }
 
 std::string ControlDesk::ask(const std::string& question) {
-  constexpr std::chrono::seconds kPatience{8};  // longer than either end takes
+  constexpr std::chrono::seconds kTimeout{8};  // longer than either end takes
   const std::lock_guard asks(ask_mutex_);
   std::unique_lock lock(mutex_);
   if (thread_ == std::this_thread::get_id()) return "";
   answer_.reset();
   next_.question = question;
   wake();
-  changed_.wait_for(lock, kPatience, [&] { return answer_ || news_; });
+  changed_.wait_for(lock, kTimeout, [&] { return answer_ || news_; });
   return answer_.value_or("");
 }
 
@@ -76,10 +76,10 @@ void ControlDesk::set_on_news(OnNews call) {
   if (call_) std::exchange(call_, nullptr)(why);
 }
 
-std::optional<std::string> ControlDesk::news(std::chrono::milliseconds patience) const {
+std::optional<std::string> ControlDesk::news(std::chrono::milliseconds timeout) const {
   std::unique_lock lock(mutex_);
-  if (patience.count() > 0 && thread_ != std::this_thread::get_id()) {
-    changed_.wait_for(lock, patience, [&] { return news_.has_value(); });
+  if (timeout.count() > 0 && thread_ != std::this_thread::get_id()) {
+    changed_.wait_for(lock, timeout, [&] { return news_.has_value(); });
   }
   return news_;
 }

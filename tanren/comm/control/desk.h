@@ -42,7 +42,7 @@ class ControlDesk {
   int64_t count_operation() { return ++num_operations_; }
   // The answer of the channel's thread; empty where there is none in time, or news.
   std::string ask(const std::string& question);
-  std::optional<std::string> news(std::chrono::milliseconds patience) const;
+  std::optional<std::string> news(std::chrono::milliseconds timeout) const;
   // Until the channel is complete. CommError with the news that came instead.
   void wait_until_complete() const;
 

@@ -77,12 +77,12 @@ std::unique_ptr<ControlEnd> control_spoke(Socket socket, const ControlChannel::O
 // that are thrown away unread would take ours with them. Half a second at most.
 void take_farewell(const std::vector<ControlLines*>& lines);
 
-// poll() over descriptors for at most `patience`; which of them have something to do.
+// poll() over descriptors for at most `timeout`; which of them have something to do.
 class ControlPoll {
  public:
   void clear() { polled_.clear(); }
   void add(int descriptor, bool also_writable = false);
-  void wait(std::chrono::milliseconds patience);
+  void wait(std::chrono::milliseconds timeout);
   bool is_ready(int descriptor) const;
 
  private:

@@ -69,7 +69,7 @@ class ControlHub final : public ControlEnd {
         options_(options),
         desk_(desk),
         standing_(standing),
-        end_of_patience_(HubClock::now() + options.patience) {
+        deadline_(HubClock::now() + options.timeout) {
     members_.resize(static_cast<size_t>(options.size));
     pulses_.resize(static_cast<size_t>(options.size));
     standing_.change(0, [](ControlMember& member) {
@@ -89,7 +89,7 @@ class ControlHub final : public ControlEnd {
       hear_strangers();
       hear_members();
       answer_questions();
-      if (!is_complete_ && HubClock::now() >= end_of_patience_) tell_missing();
+      if (!is_complete_ && HubClock::now() >= deadline_) tell_missing();
     }
     std::vector<ControlLines*> lines;
     for (const auto& member : members_) {
@@ -100,7 +100,7 @@ class ControlHub final : public ControlEnd {
 
  private:
   static constexpr std::chrono::milliseconds kPause{250};
-  static constexpr std::chrono::seconds kStrangerPatience{5};
+  static constexpr std::chrono::seconds kStrangerTimeout{5};
 
   // What a rank said last, and when.
   struct Pulse {
@@ -162,7 +162,7 @@ class ControlHub final : public ControlEnd {
       }
       const size_t most = kManyStrangers + members_.size();
       if (strangers_.size() >= most) strangers_.pop_front();
-      strangers_.push_back({ControlLines(std::move(socket)), HubClock::now() + kStrangerPatience});
+      strangers_.push_back({ControlLines(std::move(socket)), HubClock::now() + kStrangerTimeout});
     }
   }
 
@@ -333,7 +333,7 @@ class ControlHub final : public ControlEnd {
     tell_news(fmt::format(
         "[comm] after {} s these ranks of {} have not reached the control channel of rank 0 at "
         "port {} of {}: {}; do they run, and does a firewall let them through?",
-        std::chrono::duration<double>(options_.patience).count(), options_.size, port_of(listener_),
+        std::chrono::duration<double>(options_.timeout).count(), options_.size, port_of(listener_),
         standing_.member(0).machine, missing));
   }
 
@@ -354,7 +354,7 @@ class ControlHub final : public ControlEnd {
   const ControlChannel::Options& options_;
   ControlDesk& desk_;
   ControlStanding& standing_;
-  const HubClock::time_point end_of_patience_;
+  const HubClock::time_point deadline_;
   HubClock::time_point no_accept_before_;
   std::list<Stranger> strangers_;
   std::vector<std::unique_ptr<ControlLines>> members_;  // by rank; its own stays empty

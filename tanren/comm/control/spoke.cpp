@@ -23,8 +23,8 @@ class ControlSpoke final : public ControlEnd {
     notice_dead_machine(lines_.descriptor());
     lines_.send(fmt::format("hello {} {} {} {} {}", options_.run_id, options_.size, options_.rank,
                             ::getpid(), machine_name()));
-    // Rank 0 says who is missing when its patience ends, which is a little later than ours.
-    const auto end_of_patience = SpokeClock::now() + options_.patience + std::chrono::seconds(5);
+    // Rank 0 says who is missing when its timeout ends, which is a little later than ours.
+    const auto deadline = SpokeClock::now() + options_.timeout + std::chrono::seconds(5);
     for (;;) {
       const ControlDesk::Orders orders = desk_.take();
       if (orders.state) lines_.send("state " + *orders.state);
@@ -46,12 +46,11 @@ class ControlSpoke final : public ControlEnd {
       polled.wait(kPause);
       hear();
       if (!question_.empty()) answer_for_hub();
-      if (!is_complete_ && SpokeClock::now() >= end_of_patience) {
-        set_news(
-            fmt::format("[comm] rank {} of {} has reached the control channel of rank 0 and has "
-                        "had no answer in {} s",
-                        options_.rank, options_.size,
-                        std::chrono::duration<double>(options_.patience).count()));
+      if (!is_complete_ && SpokeClock::now() >= deadline) {
+        set_news(fmt::format(
+            "[comm] rank {} of {} has reached the control channel of rank 0 and has "
+            "had no answer in {} s",
+            options_.rank, options_.size, std::chrono::duration<double>(options_.timeout).count()));
       }
     }
     take_farewell({&lines_});

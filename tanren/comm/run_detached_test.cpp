@@ -1,4 +1,4 @@
-#include "tanren/comm/apart.h"
+#include "tanren/comm/run_detached.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,10 @@ namespace {
 TEST(Apart, lets_go_of_what_the_work_holds_before_the_answer_is_there) {
   for (int round = 0; round < 200; ++round) {
     const auto held = std::make_shared<int>(round);
-    EXPECT_EQ(apart([held] { return *held; }).get(), round);
+    EXPECT_EQ(run_detached([held] { return *held; }).get(), round);
     EXPECT_EQ(held.use_count(), 1);
-    auto answer = apart([held]() -> int { throw std::runtime_error(std::to_string(*held)); });
+    auto answer =
+        run_detached([held]() -> int { throw std::runtime_error(std::to_string(*held)); });
     EXPECT_THROW(answer.get(), std::runtime_error);
     EXPECT_EQ(held.use_count(), 1);
   }

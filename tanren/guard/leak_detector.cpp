@@ -1,8 +1,8 @@
-#include "tanren/guard/growth_watch.h"
+#include "tanren/guard/leak_detector.h"
 
 #include "tanren/base/log.h"
 #include "tanren/base/text.h"
-#include "tanren/guard/births.h"
+#include "tanren/guard/allocation_log.h"
 
 #include <algorithm>
 
@@ -17,30 +17,30 @@ constexpr int64_t kWorthTelling = 1 << 20;  // bytes that tensors without a grap
 
 }  // namespace
 
-GrowthWatch::GrowthWatch(int64_t steps) : next_look_(steps) {}
-GrowthWatch::~GrowthWatch() = default;
-GrowthWatch::GrowthWatch(GrowthWatch&&) noexcept = default;
-GrowthWatch& GrowthWatch::operator=(GrowthWatch&&) noexcept = default;
+LeakDetector::LeakDetector(int64_t steps) : next_look_(steps) {}
+LeakDetector::~LeakDetector() = default;
+LeakDetector::LeakDetector(LeakDetector&&) noexcept = default;
+LeakDetector& LeakDetector::operator=(LeakDetector&&) noexcept = default;
 
-void GrowthWatch::step(const std::function<int64_t()>& live_bytes) {
+void LeakDetector::step(const std::function<int64_t()>& live_bytes) {
   ++count_;
   if (next_look_ == 0 || count_ < next_look_ || !warning_.empty()) return;
   const int64_t since = count_ - next_look_;
   if (since == 0) {
-    births_ = std::make_unique<Births>();
+    log_ = std::make_unique<AllocationLog>();
   } else if (since < kRecorded) {
-    births_->next_step();
+    log_->next_step();
   } else if (since == kRecorded) {
-    births_->stop();
+    log_->stop();
   } else if (since == kRecorded + kPatience) {
     judge(live_bytes);
-    births_.reset();
+    log_.reset();
     next_look_ = std::max(2 * next_look_, count_ + 1);  // a short first look may reach into it
   }
 }
 
-void GrowthWatch::judge(const std::function<int64_t()>& live_bytes) {
-  const Survivors first = births_->survivors(0), second = births_->survivors(kRecorded - 1);
+void LeakDetector::judge(const std::function<int64_t()>& live_bytes) {
+  const Survivors first = log_->survivors(0), second = log_->survivors(kRecorded - 1);
   const int64_t now = live_bytes ? live_bytes() : 0;
   const int64_t grown = bytes_before_ < 0 ? 0 : now - bytes_before_;
   const int64_t steps = count_ - count_before_;
@@ -63,7 +63,7 @@ void GrowthWatch::judge(const std::function<int64_t()>& live_bytes) {
   }
 }
 
-void GrowthWatch::warn(const std::string& text) {
+void LeakDetector::warn(const std::string& text) {
   warning_ = "[guard] after " + to_text(count_) + " steps: " + text;
   log(warning_);
 }

@@ -1,4 +1,4 @@
-#include "tanren/config/mend_line.h"
+#include "tanren/config/fix_line.h"
 
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
@@ -110,7 +110,7 @@ std::string advice_for(const Member& member, const FieldInfo& info, const Assign
 
 }  // namespace
 
-std::string way_to_mend(std::string_view text, int64_t number) {
+std::string way_to_fix(std::string_view text, int64_t number) {
   const std::string other = "mend the TOML";
   const auto line = assignment_at(text, number);
   if (!line || is_toml(line->value)) return other;

@@ -14,7 +14,7 @@ namespace tanren {
 // What `work` returns or throws. `work` must own what it uses; all of it is gone before the answer is
 // there, so that no store or socket ends on the thread after the one who waited has gone on.
 template <class Work>
-std::future<std::invoke_result_t<Work&>> apart(Work work) {
+std::future<std::invoke_result_t<Work&>> run_detached(Work work) {
   std::promise<std::invoke_result_t<Work&>> promise;
   auto answer = promise.get_future();
   std::thread([promise = std::move(promise), work = std::optional(std::move(work))]() mutable {

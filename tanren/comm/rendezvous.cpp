@@ -1,9 +1,9 @@
-#include "tanren/comm/meeting.h"
+#include "tanren/comm/rendezvous.h"
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
-#include "tanren/comm/apart.h"
-#include "tanren/comm/meeting_file.h"
+#include "tanren/comm/rendezvous_file.h"
+#include "tanren/comm/run_detached.h"
 #include "tanren/comm/sockets.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -41,7 +41,7 @@ constexpr std::chrono::seconds kShortest{2};  // where rank 0 came late
 // and for the rest of what a killed process began to write into a file. Empty: the time is over.
 template <class Work>
 std::optional<std::invoke_result_t<Work&>> within(Clock::time_point end, Work work) {
-  auto answer = apart(std::move(work));
+  auto answer = run_detached(std::move(work));
   if (answer.wait_until(end) != std::future_status::ready) return std::nullopt;
   return answer.get();
 }
@@ -61,19 +61,19 @@ Store store_of_rank_0(const World& world, const c10d::TCPStoreOptions& options,
   throw CommError(
       fmt::format("[comm] something receives at {} and {} rank 0 of a tanren run would: rank {} of "
                   "{} gives up after {} s; is rank 0 there, and are MASTER_ADDR and MASTER_PORT, "
-                  "or the meeting, its own? Else take another port",
+                  "or the rendezvous, its own? Else take another port",
                   place_of(world), what, world.rank, world.size,
                   std::chrono::duration<double>(options.timeout).count()));
 }
 
-Store store_at_address(const World& world, std::chrono::milliseconds patience) {
-  const auto end = Clock::now() + patience;
+Store store_at_address(const World& world, std::chrono::milliseconds timeout) {
+  const auto end = Clock::now() + timeout;
   c10d::TCPStoreOptions options;
   options.isServer = world.rank == 0 && !world.has_agent_store;
   options.port = static_cast<uint16_t>(world.port);
   options.numWorkers = static_cast<size_t>(world.size);
   options.waitWorkers = false;  // its time-out does not say who is missing
-  options.timeout = patience;
+  options.timeout = timeout;
   // c10d's own way to wait for a server, or to find its port taken, is slow and loud.
   if (options.isServer) {
     Socket listener = listening_socket(world.host, world.port, is_elsewhere(world));
@@ -85,7 +85,7 @@ Store store_at_address(const World& world, std::chrono::milliseconds patience) {
     } catch (const CommError& error) {
       throw CommError(fmt::format(
           "[comm] rank {} of {} does not reach rank 0: {}; is it running, and are MASTER_ADDR and "
-          "MASTER_PORT, or the meeting, its own?",
+          "MASTER_PORT, or the rendezvous, its own?",
           world.rank, world.size, std::string_view(error.what()).substr(sizeof "[comm]")));
     }
     return store_of_rank_0(world, options, end);
@@ -94,7 +94,7 @@ Store store_at_address(const World& world, std::chrono::milliseconds patience) {
 }
 
 // Of a place that ranks reach and that answers nothing.
-std::string mute_text(const World& world, std::chrono::milliseconds patience) {
+std::string unresponsive_text(const World& world, std::chrono::milliseconds timeout) {
   const std::string_view why =
       !world.file.empty()
           ? "its disk does not answer, another process keeps it locked, or one that "
@@ -103,33 +103,33 @@ std::string mute_text(const World& world, std::chrono::milliseconds patience) {
                               : "rank 0's process is stopped, or the connection to it is gone";
   return fmt::format("[comm] rank {} of {} came to {} and has no answer there after {} s: {}",
                      world.rank, world.size, place_of(world),
-                     std::chrono::duration<double>(patience).count(), why);
+                     std::chrono::duration<double>(timeout).count(), why);
 }
 
 Store store_in_file(const World& world, const std::string& prefix,
-                    std::chrono::milliseconds patience) {
+                    std::chrono::milliseconds timeout) {
   const auto folder = std::filesystem::path(world.file).parent_path();
   if (!std::filesystem::is_directory(folder)) {  // c10d would wait for it
     throw ConfigError(
         fmt::format("[comm] the ranks cannot meet at {}: there is no folder {}; make it",
                     world.file, folder.string()));
   }
-  const auto store = within(Clock::now() + std::max<Clock::duration>(patience, kShortest),
-                            [path = world.file, size = world.size, prefix, patience] {
-                              return open_meeting_file(path, size, prefix, patience);
+  const auto store = within(Clock::now() + std::max<Clock::duration>(timeout, kShortest),
+                            [path = world.file, size = world.size, prefix, timeout] {
+                              return open_rendezvous_file(path, size, prefix, timeout);
                             });
-  if (!store) throw CommError(mute_text(world, patience));
+  if (!store) throw CommError(unresponsive_text(world, timeout));
   return *store;
 }
 
-// One rank at the meeting. Its threads may outlive it, so that they share it.
+// One rank at the rendezvous. Its threads may outlive it, so that they share it.
 class Arrival {
  public:
-  Arrival(Store store, World world, std::chrono::milliseconds patience)
+  Arrival(Store store, World world, std::chrono::milliseconds timeout)
       : store_(std::move(store)),
         world_(std::move(world)),
-        patience_(patience),
-        end_(Clock::now() + patience) {}
+        timeout_(timeout),
+        end_(Clock::now() + timeout) {}
 
   void come() {
     store_->add("arrived", 1);
@@ -164,7 +164,7 @@ class Arrival {
 
   // When all that it does has ended; what is then under way has no answer.
   Clock::time_point over() const { return end_ + kShortest + kLinger; }
-  std::string mute() const { return mute_text(world_, patience_); }
+  std::string unresponsive() const { return unresponsive_text(world_, timeout_); }
 
   // What rank 0 says under `key`, once it does. CommError.
   std::string told(const std::string& key) {
@@ -177,9 +177,9 @@ class Arrival {
   static constexpr std::chrono::seconds kLinger{1};
 
   static std::string key_of(int rank) { return "rank/" + std::to_string(rank); }
-  double seconds() const { return std::chrono::duration<double>(patience_).count(); }
+  double seconds() const { return std::chrono::duration<double>(timeout_).count(); }
 
-  // False when patience has ended. What another rank has found wrong is thrown here too.
+  // False when the timeout has ended. What another rank has found wrong is thrown here too.
   bool await(const std::string& key) {
     const std::chrono::milliseconds pause(world_.file.empty() ? 2 : 20);
     for (;;) {
@@ -245,7 +245,7 @@ class Arrival {
 
   Store store_;
   const World world_;
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds timeout_;
   const Clock::time_point end_;
 };
 
@@ -253,7 +253,7 @@ class Arrival {
 template <class Work>
 std::string answered(const std::shared_ptr<Arrival>& arrival, Work work) {
   const auto text = within(arrival->over(), std::move(work));
-  if (!text) throw CommError(arrival->mute());
+  if (!text) throw CommError(arrival->unresponsive());
   return *text;
 }
 
@@ -264,8 +264,8 @@ std::string random_word() {
 
 std::unique_ptr<ControlChannel> open_control(const std::shared_ptr<Arrival>& arrival,
                                              const World& world, const std::string& own_address,
-                                             std::chrono::milliseconds patience) {
-  ControlChannel::Options options{world.rank, world.size, random_word(), patience};
+                                             std::chrono::milliseconds timeout) {
+  ControlChannel::Options options{world.rank, world.size, random_word(), timeout};
   if (world.rank == 0) {
     // Where the others have reached rank 0 already, or in a file what this machine takes for its
     // own.
@@ -300,20 +300,20 @@ std::string address_of(const World& world) {
 
 }  // namespace
 
-Meeting meet(const World& world, std::chrono::milliseconds patience) {
+Rendezvous join_rendezvous(const World& world, std::chrono::milliseconds timeout) {
   try {
     const std::string prefix = "tanren/" + world.attempt;
     const Store store = world.file.empty() ? Store(c10::make_intrusive<c10d::PrefixStore>(
-                                                 prefix, store_at_address(world, patience)))
-                                           : store_in_file(world, prefix, patience);
-    const auto arrival = std::make_shared<Arrival>(store, world, patience);
+                                                 prefix, store_at_address(world, timeout)))
+                                           : store_in_file(world, prefix, timeout);
+    const auto arrival = std::make_shared<Arrival>(store, world, timeout);
     answered(arrival, [arrival] {
       arrival->come();
       return std::string();
     });
-    Meeting meeting{store, nullptr, address_of(world)};
-    meeting.control = open_control(arrival, world, meeting.own_address, patience);
-    return meeting;
+    Rendezvous rendezvous{store, nullptr, address_of(world)};
+    rendezvous.control = open_control(arrival, world, rendezvous.own_address, timeout);
+    return rendezvous;
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {

@@ -1,4 +1,4 @@
-#include "tanren/anatomy/memory_story.h"
+#include "tanren/anatomy/memory_timeline.h"
 
 #include "tanren/blocks/block_trail.h"
 
@@ -79,10 +79,11 @@ class Ledger {
 };
 
 // The owner's row of the plot; made where it is new.
-MemoryOwner& owner_of(MemoryStory& story, std::map<OwnerKey, size_t>& rows, const OwnerKey& key) {
-  const auto [found, is_new] = rows.emplace(key, story.owners.size());
-  if (is_new) story.owners.push_back({key.first, block_name(key.second), {}, 0});
-  return story.owners[found->second];
+MemoryOwner& owner_of(MemoryTimeline& timeline, std::map<OwnerKey, size_t>& rows,
+                      const OwnerKey& key) {
+  const auto [found, is_new] = rows.emplace(key, timeline.owners.size());
+  if (is_new) timeline.owners.push_back({key.first, block_name(key.second), {}, 0});
+  return timeline.owners[found->second];
 }
 
 void sort_owners(std::vector<MemoryOwner>& owners) {
@@ -119,47 +120,47 @@ std::vector<size_t> moments_of(const MemoryTrace& trace, size_t begin, size_t mo
 
 }  // namespace
 
-MemoryStory tell_memory(const MemoryTrace& trace, size_t begin, const std::vector<PassMark>& passes,
-                        size_t moments) {
-  MemoryStory story;
+MemoryTimeline memory_timeline_of(const MemoryTrace& trace, size_t begin,
+                                  const std::vector<PassMark>& passes, size_t moments) {
+  MemoryTimeline timeline;
   Ledger ledger(kinds_by_lifetime(trace, begin, passes));
   for (size_t i = 0; i < begin; ++i) ledger.add(trace[i]);
-  story.before_bytes = story.peak_bytes = ledger.total();
-  story.as_tagged = ledger.tagged();
+  timeline.before_bytes = timeline.peak_bytes = ledger.total();
+  timeline.as_tagged = ledger.tagged();
   const std::vector<size_t> chosen = moments_of(trace, begin, moments);
   std::map<OwnerKey, size_t> rows;
   std::map<OwnerKey, int64_t> at_peak = ledger.live();
   size_t next = 0, next_pass = 0;
   for (size_t i = begin; i < trace.size(); ++i) {
     while (next_pass < passes.size() && passes[next_pass].event <= i) {
-      story.passes.push_back({story.total.size(), passes[next_pass++].pass});
+      timeline.passes.push_back({timeline.total.size(), passes[next_pass++].pass});
     }
     ledger.add(trace[i]);
-    if (ledger.total() > story.peak_bytes) {
-      story.peak_bytes = ledger.total();
-      story.peak_moment = story.total.size();
-      story.as_tagged = ledger.tagged();
+    if (ledger.total() > timeline.peak_bytes) {
+      timeline.peak_bytes = ledger.total();
+      timeline.peak_moment = timeline.total.size();
+      timeline.as_tagged = ledger.tagged();
       at_peak = ledger.live();
     }
     if (next < chosen.size() && chosen[next] == i) {
       for (const auto& [key, bytes] : ledger.live()) {
-        MemoryOwner& owner = owner_of(story, rows, key);
-        owner.bytes.resize(story.total.size(), 0);
+        MemoryOwner& owner = owner_of(timeline, rows, key);
+        owner.bytes.resize(timeline.total.size(), 0);
         owner.bytes.push_back(bytes);
       }
-      story.total.push_back(ledger.total());
+      timeline.total.push_back(ledger.total());
       ++next;
     }
   }
-  story.after_bytes = ledger.total();
-  for (MemoryOwner& owner : story.owners) owner.bytes.resize(story.total.size(), 0);
+  timeline.after_bytes = ledger.total();
+  for (MemoryOwner& owner : timeline.owners) owner.bytes.resize(timeline.total.size(), 0);
   for (const auto& [key, bytes] : at_peak) {
-    story.at_peak.at(static_cast<size_t>(key.first)) += bytes;
-    owner_of(story, rows, key).at_peak = bytes;
+    timeline.at_peak.at(static_cast<size_t>(key.first)) += bytes;
+    owner_of(timeline, rows, key).at_peak = bytes;
   }
-  for (MemoryOwner& owner : story.owners) owner.bytes.resize(story.total.size(), 0);
-  sort_owners(story.owners);
-  return story;
+  for (MemoryOwner& owner : timeline.owners) owner.bytes.resize(timeline.total.size(), 0);
+  sort_owners(timeline.owners);
+  return timeline;
 }
 
 }  // namespace tanren

@@ -1,4 +1,4 @@
-// GrowthWatch: finds what a loop keeps that it should let go, such as a loss summed up with its graph
+// LeakDetector: finds what a loop keeps that it should let go, such as a loss summed up with its graph
 // (`total_loss += loss`). After `steps` steps, and again after twice as many each time, it looks at
 // what two steps made and at what of it is alive eight steps later: exact, needs no threshold on the
 // process's memory, and names the operator. Warns once, through log(). Other steps cost a comparison.
@@ -12,15 +12,15 @@
 
 namespace tanren {
 
-class Births;
+class AllocationLog;
 
-class GrowthWatch {
+class LeakDetector {
  public:
   // steps: before the first look; 0: off.
-  explicit GrowthWatch(int64_t steps = 64);
-  ~GrowthWatch();
-  GrowthWatch(GrowthWatch&&) noexcept;
-  GrowthWatch& operator=(GrowthWatch&&) noexcept;
+  explicit LeakDetector(int64_t steps = 64);
+  ~LeakDetector();
+  LeakDetector(LeakDetector&&) noexcept;
+  LeakDetector& operator=(LeakDetector&&) noexcept;
 
   // After each step. `live_bytes` counts what tensors hold, such as cpu_memory_stats().live_bytes;
   // asked for at looks only. With it tensors without a graph are watched as well: two are warned of
@@ -36,7 +36,7 @@ class GrowthWatch {
 
   int64_t count_ = 0;
   int64_t next_look_;
-  std::unique_ptr<Births> births_;
+  std::unique_ptr<AllocationLog> log_;
   int64_t bytes_before_ = -1;  // at the look before, which was at
   int64_t count_before_ = 0;
   std::string warning_;

@@ -1,7 +1,7 @@
-// Births: which tensors and autograd nodes the operators of some steps made, and which of them still
+// AllocationLog: which tensors and autograd nodes the operators of some steps made, and which of them still
 // live later. Seen through torch's operator observer, so any model and loop is covered; holds only
 // weak references. While it records, operators cost some microseconds more; before and after,
-// nothing. One at a time in a process records (a second sees nothing). Used by GrowthWatch.
+// nothing. One at a time in a process records (a second sees nothing). Used by LeakDetector.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,13 +28,13 @@ struct Survivors {
   std::string largest_tensor;  // operator that made the largest storage
 };
 
-class Births {
+class AllocationLog {
  public:
   // Starts to record the first step, on all threads. Not to be called while operators run.
-  Births();
-  ~Births();
-  Births(const Births&) = delete;
-  Births& operator=(const Births&) = delete;
+  AllocationLog();
+  ~AllocationLog();
+  AllocationLog(const AllocationLog&) = delete;
+  AllocationLog& operator=(const AllocationLog&) = delete;
 
   void next_step();
   void stop();
@@ -42,7 +42,7 @@ class Births {
   Survivors survivors(int64_t step) const;
 
  private:
-  struct Birth {
+  struct Allocation {
     int64_t step;
     std::string made_by;
     std::weak_ptr<torch::autograd::Node> node;
@@ -54,8 +54,8 @@ class Births {
            const at::Tensor& tensor);
 
   mutable std::mutex mutex_;
-  std::vector<Birth> births_;  // guarded by mutex_
-  int64_t step_ = 0;           // guarded by mutex_
+  std::vector<Allocation> log_;  // guarded by mutex_
+  int64_t step_ = 0;             // guarded by mutex_
   std::optional<uint64_t> handle_;
 };
 

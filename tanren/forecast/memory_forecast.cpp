@@ -1,4 +1,4 @@
-#include "tanren/forecast/memory_outlook.h"
+#include "tanren/forecast/memory_forecast.h"
 
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
@@ -65,7 +65,7 @@ class Alternatives {
     }
   }
 
-  std::vector<MemoryOutlook::Alternative> found() && {
+  std::vector<MemoryForecast::Alternative> found() && {
     std::sort(found_.begin(), found_.end(),
               [](const auto& a, const auto& b) { return a.peak_bytes < b.peak_bytes; });
     return std::move(found_);
@@ -74,11 +74,11 @@ class Alternatives {
  private:
   const FitInput& input_;
   const Fitted& fitted_;
-  std::vector<MemoryOutlook::Alternative> found_;
+  std::vector<MemoryForecast::Alternative> found_;
 };
 
-std::vector<MemoryOutlook::Alternative> alternatives_of(const FitInput& input,
-                                                        const Fitted& fitted) {
+std::vector<MemoryForecast::Alternative> alternatives_of(const FitInput& input,
+                                                         const Fitted& fitted) {
   Alternatives all(input, fitted);
   const Plan& plan = fitted.plan;
   const MemoryPrediction& now = *fitted.prediction;
@@ -115,106 +115,106 @@ std::vector<MemoryOutlook::Alternative> alternatives_of(const FitInput& input,
   return std::move(all).found();
 }
 
-bool has_unknown(const MemoryOutlook& outlook) {
-  return std::any_of(outlook.rows.begin(), outlook.rows.end(), [](const auto& row) {
+bool has_unknown(const MemoryForecast& forecast) {
+  return std::any_of(forecast.rows.begin(), forecast.rows.end(), [](const auto& row) {
     return std::find(row.peaks.begin(), row.peaks.end(), std::nullopt) != row.peaks.end();
   });
 }
 
 }  // namespace
 
-MemoryOutlook memory_outlook(const FitInput& input, const Fitted& fitted) {
-  MemoryOutlook outlook;
+MemoryForecast memory_forecast(const FitInput& input, const Fitted& fitted) {
+  MemoryForecast forecast;
   const Plan& plan = fitted.plan;
   const StepPredictor predictor([&] { return input.make_task(fitted.config); }, *input.dataset);
-  outlook.microbatch = plan.batch.microbatch;
-  outlook.length = predictor.length();
-  outlook.room_bytes = room_for_step(plan, standing_beside(input, plan));
+  forecast.microbatch = plan.batch.microbatch;
+  forecast.length = predictor.length();
+  forecast.room_bytes = room_for_step(plan, standing_beside(input, plan));
   if (!fitted.prediction) {
     try {
-      outlook.planned = predictor.probed_step(plan);
+      forecast.planned = predictor.probed_step(plan);
     } catch (const ConfigError&) {
       throw;
     } catch (const std::exception& error) {  // of a run it would be the first step's
-      outlook.unknown = line_of(error);
+      forecast.unknown = line_of(error);
     }
-    return outlook;
+    return forecast;
   }
-  outlook.planned = *fitted.prediction;
-  outlook.lengths = lengths_around(outlook.length);
+  forecast.planned = *fitted.prediction;
+  forecast.lengths = lengths_around(forecast.length);
   for (const int64_t microbatch : microbatches_around(plan.batch)) {
     RunConfig config = fitted.config;
     config.batch.microbatch = microbatch;
     const Plan other = input.plan(config);
-    MemoryOutlook::Row row{microbatch, {}};
-    for (const int64_t length : outlook.lengths) {
+    MemoryForecast::Row row{microbatch, {}};
+    for (const int64_t length : forecast.lengths) {
       row.peaks.push_back(peak_of(predictor, other, length));
     }
-    outlook.rows.push_back(std::move(row));
+    forecast.rows.push_back(std::move(row));
   }
-  outlook.alternatives = alternatives_of(input, fitted);
+  forecast.alternatives = alternatives_of(input, fitted);
   if (input.has_evaluation) {
     try {
-      outlook.evaluation_bytes = predictor.evaluation_peak(plan, plan.evaluate.batch);
+      forecast.evaluation_bytes = predictor.evaluation_peak(plan, plan.evaluate.batch);
     } catch (...) {
-      outlook.evaluation_unknown = line_of_current();
+      forecast.evaluation_unknown = line_of_current();
     }
   }
-  return outlook;
+  return forecast;
 }
 
-std::string to_text(const MemoryOutlook& outlook) {
-  if (!outlook.unknown.empty())
-    return "predicted peak of a step: unknown: " + outlook.unknown + "\n";
-  const MemoryPrediction& now = outlook.planned;
+std::string to_text(const MemoryForecast& forecast) {
+  if (!forecast.unknown.empty())
+    return "predicted peak of a step: unknown: " + forecast.unknown + "\n";
+  const MemoryPrediction& now = forecast.planned;
   std::string text = "predicted peak of a step (by " + now.how + "): " + size_text(now.peak_bytes) +
                      ", of it before the first step " + size_text(now.before_bytes) + "\n";
   for (const auto& [kind, bytes] : kinds_by_size(now.at_peak)) {
     text += "  " + padded(kind, 12) + " " + size_text(bytes) + "\n";
   }
-  if (outlook.evaluation_bytes > 0) {
-    text += "predicted peak of an evaluation: " + size_text(outlook.evaluation_bytes) + "\n";
-  } else if (!outlook.evaluation_unknown.empty()) {
-    text += "predicted peak of an evaluation: unknown: " + outlook.evaluation_unknown + "\n";
+  if (forecast.evaluation_bytes > 0) {
+    text += "predicted peak of an evaluation: " + size_text(forecast.evaluation_bytes) + "\n";
+  } else if (!forecast.evaluation_unknown.empty()) {
+    text += "predicted peak of an evaluation: unknown: " + forecast.evaluation_unknown + "\n";
   }
-  if (!outlook.rows.empty()) {
-    const bool has_lengths = outlook.lengths != std::vector<int64_t>{0};
+  if (!forecast.rows.empty()) {
+    const bool has_lengths = forecast.lengths != std::vector<int64_t>{0};
     text += "\npredicted peaks by samples at once (batch.microbatch)";
     text += has_lengths ? " and tokens of each:\n" : ":\n";
     constexpr int64_t kWidth = 11;
     if (has_lengths) {
       text += padded("", kWidth);
-      for (const int64_t length : outlook.lengths) {
+      for (const int64_t length : forecast.lengths) {
         const std::string cell = std::to_string(length);
-        text += length == outlook.lengths.back() ? cell : padded(cell, kWidth);
+        text += length == forecast.lengths.back() ? cell : padded(cell, kWidth);
       }
       text += "\n";
     }
-    for (const auto& row : outlook.rows) {
+    for (const auto& row : forecast.rows) {
       text += padded("  " + std::to_string(row.microbatch), kWidth);
       for (size_t i = 0; i < row.peaks.size(); ++i) {
-        const bool planned = row.microbatch == outlook.microbatch &&
-                             (!has_lengths || outlook.lengths[i] == outlook.length);
+        const bool planned = row.microbatch == forecast.microbatch &&
+                             (!has_lengths || forecast.lengths[i] == forecast.length);
         std::string cell = row.peaks[i] ? size_text(*row.peaks[i]) : "-";
         if (planned) cell += " *";
-        if (row.peaks[i] && !fits(*row.peaks[i], outlook.room_bytes)) cell += " !";
+        if (row.peaks[i] && !fits(*row.peaks[i], forecast.room_bytes)) cell += " !";
         text += i + 1 < row.peaks.size() ? padded(cell, kWidth) : cell;
       }
       text += "\n";
     }
     text += "* as planned";
-    if (outlook.room_bytes > 0) {
-      text += "; ! more than the " + size_text(outlook.room_bytes) + " that memory_limit leaves";
+    if (forecast.room_bytes > 0) {
+      text += "; ! more than the " + size_text(forecast.room_bytes) + " that memory_limit leaves";
     }
-    text += has_unknown(outlook) ? "; - the model does not take it\n" : "\n";
+    text += has_unknown(forecast) ? "; - the model does not take it\n" : "\n";
   }
-  if (!outlook.alternatives.empty()) {
+  if (!forecast.alternatives.empty()) {
     text += "\nwhat would need less:\n";
     int64_t width = 0;
-    for (const auto& other : outlook.alternatives) {
+    for (const auto& other : forecast.alternatives) {
       width = std::max(width, display_width(other.what));
     }
-    for (const auto& other : outlook.alternatives) {
+    for (const auto& other : forecast.alternatives) {
       text += "  " + padded(other.what, width) + "  " + size_text(other.peak_bytes) + " (" +
               size_text(now.peak_bytes - other.peak_bytes) + " less): " + other.cost + "\n";
     }
@@ -222,30 +222,31 @@ std::string to_text(const MemoryOutlook& outlook) {
   return text;
 }
 
-std::string to_json(const MemoryOutlook& outlook) {
+std::string to_json(const MemoryForecast& forecast) {
   nlohmann::ordered_json json;
-  const MemoryPrediction& now = outlook.planned;
+  const MemoryPrediction& now = forecast.planned;
   json["peak_bytes"] = now.peak_bytes;
   json["before_bytes"] = now.before_bytes;
   json["by"] = now.how;
   for (size_t i = 0; i < kNumMemoryKinds; ++i) {
     json["at_peak"][std::string(kMemoryKindNames[i])] = now.at_peak[i];
   }
-  json["evaluation_bytes"] = outlook.evaluation_bytes;
-  if (!outlook.unknown.empty()) json["unknown"] = outlook.unknown;
-  if (!outlook.evaluation_unknown.empty()) json["evaluation_unknown"] = outlook.evaluation_unknown;
-  json["room_bytes"] = outlook.room_bytes;
+  json["evaluation_bytes"] = forecast.evaluation_bytes;
+  if (!forecast.unknown.empty()) json["unknown"] = forecast.unknown;
+  if (!forecast.evaluation_unknown.empty())
+    json["evaluation_unknown"] = forecast.evaluation_unknown;
+  json["room_bytes"] = forecast.room_bytes;
   json["table"] = nlohmann::ordered_json::array();
-  for (const auto& row : outlook.rows) {
+  for (const auto& row : forecast.rows) {
     for (size_t i = 0; i < row.peaks.size(); ++i) {
       nlohmann::ordered_json cell = {{"microbatch", row.microbatch}};
-      if (outlook.lengths[i] > 0) cell["length"] = outlook.lengths[i];
+      if (forecast.lengths[i] > 0) cell["length"] = forecast.lengths[i];
       cell["peak_bytes"] = row.peaks[i] ? nlohmann::ordered_json(*row.peaks[i]) : nullptr;
       json["table"].push_back(cell);
     }
   }
   json["alternatives"] = nlohmann::ordered_json::array();
-  for (const auto& other : outlook.alternatives) {
+  for (const auto& other : forecast.alternatives) {
     json["alternatives"].push_back(
         {{"what", other.what}, {"peak_bytes", other.peak_bytes}, {"cost", other.cost}});
   }

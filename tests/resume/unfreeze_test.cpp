@@ -1,5 +1,5 @@
-// Freezing and unfreezing within a run: what is frozen stays bitwise, what thaws starts afresh, and
-// stop + resume ≡ no stop before, at and after a thaw.
+// Freezing and unfreezing within a run: what is frozen stays bitwise, what unfreezes starts afresh, and
+// stop + resume ≡ no stop before, at and after a unfreeze.
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
@@ -16,8 +16,8 @@
 namespace tanren::testing {
 namespace {
 
-// Stages thaw at 3, the stem at 6 of 9 steps.
-RunConfig thawing_config() {
+// Stages unfreeze at 3, the stem at 6 of 9 steps.
+RunConfig unfreezing_config() {
   auto config = tiny_config("convnet");
   config.run.steps = 9;
   config.model.dropout = 0.3;
@@ -27,7 +27,7 @@ RunConfig thawing_config() {
   return config;
 }
 
-class Thaw : public ::testing::Test {
+class Unfreeze : public ::testing::Test {
  protected:
   RunOutput go(const RunConfig& config, const std::string& folder, std::vector<Sink*> sinks = {},
                const std::atomic<bool>* stop = nullptr) {
@@ -65,16 +65,16 @@ class Thaw : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-TEST_F(Thaw, refuses_another_step_of_the_thaw_in_the_same_folder) {
-  auto config = thawing_config();
+TEST_F(Unfreeze, refuses_another_step_of_the_unfreeze_in_the_same_folder) {
+  auto config = unfreezing_config();
   config.run.stop_after = 2;
   go(config, "run");
   config.model.unfreeze[0].step = 4;
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { go(config, "run"); }), "model.unfreeze");
 }
 
-TEST_F(Thaw, resumed_before_at_and_after_each_thaw_is_bitwise_the_undisturbed_run) {
-  auto config = thawing_config();
+TEST_F(Unfreeze, resumed_before_at_and_after_each_unfreeze_is_bitwise_the_undisturbed_run) {
+  auto config = unfreezing_config();
   config.precision.mode = "fp32";
   config.batch.microbatch = 7;
   config.average.kind = "ema";
@@ -98,7 +98,7 @@ TEST_F(Thaw, resumed_before_at_and_after_each_thaw_is_bitwise_the_undisturbed_ru
     const std::string name = "v" + std::to_string(variant++);
     go(config, name);
     for (const int64_t step : {2, 3, 4, 6, 8}) {
-      if (variant > 1 && step != 3) continue;  // every step with the first kind, then the thaw
+      if (variant > 1 && step != 3) continue;  // every step with the first kind, then the unfreeze
       SCOPED_TRACE(step);
       const std::string stopped = name + "-" + std::to_string(step);
       auto first = config;
@@ -123,11 +123,11 @@ class StopAt final : public Sink {
   std::atomic<bool>& stop_;
 };
 
-TEST_F(Thaw, an_fp16_run_whose_update_at_the_thaw_is_skipped_resumes_bitwise) {
-  auto config = thawing_config();
+TEST_F(Unfreeze, an_fp16_run_whose_update_at_the_unfreeze_is_skipped_resumes_bitwise) {
+  auto config = unfreezing_config();
   config.precision.mode = "fp16";
   config.precision.initial_scale = "4294967296";
-  config.precision.growth_interval = 2;  // overflows now and then, on both sides of the thaws
+  config.precision.growth_interval = 2;  // overflows now and then, on both sides of the unfreezes
   const auto whole = go(config, "whole");
   EXPECT_GT(whole.summary.skipped_steps, 0);
   for (const int64_t attempt : {3, 8, 12}) {
@@ -140,8 +140,8 @@ TEST_F(Thaw, an_fp16_run_whose_update_at_the_thaw_is_skipped_resumes_bitwise) {
   }
 }
 
-TEST_F(Thaw, what_is_frozen_keeps_its_bytes_statistics_included_until_its_step) {
-  TinyRun run(thawing_config());
+TEST_F(Unfreeze, what_is_frozen_keeps_its_bytes_statistics_included_until_its_step) {
+  TinyRun run(unfreezing_config());
   const auto bytes = [&](const std::string& start) {
     TensorMap found;
     for (const auto& [name, tensor] : run.state.model_tensors()) {
@@ -164,8 +164,8 @@ TEST_F(Thaw, what_is_frozen_keeps_its_bytes_statistics_included_until_its_step) 
   EXPECT_EQ(differ(bytes("stem"), stem), static_cast<int64_t>(stem.size()));
 }
 
-TEST_F(Thaw, adam_counts_from_the_thaw_so_its_first_update_has_the_full_rate) {
-  auto config = thawing_config();
+TEST_F(Unfreeze, adam_counts_from_the_unfreeze_so_its_first_update_has_the_full_rate) {
+  auto config = unfreezing_config();
   config.model.norm = "none";
   config.optimizer.weight_decay = 0;
   TinyRun run(config);
@@ -184,8 +184,8 @@ TEST_F(Thaw, adam_counts_from_the_thaw_so_its_first_update_has_the_full_rate) {
   EXPECT_FALSE(state.tensors.contains("stem.conv.weight.step"));
 }
 
-TEST_F(Thaw, the_split_into_microbatches_does_not_matter_across_a_thaw) {
-  auto config = thawing_config();
+TEST_F(Unfreeze, the_split_into_microbatches_does_not_matter_across_a_unfreeze) {
+  auto config = unfreezing_config();
   config.model.norm = "group";
   TinyRun whole(config);
   config.batch.microbatch = 7;
@@ -198,8 +198,8 @@ TEST_F(Thaw, the_split_into_microbatches_does_not_matter_across_a_thaw) {
   EXPECT_EQ(split.gradients().numel(), split.weights().numel());
 }
 
-TEST_F(Thaw, rates_of_groups_and_layers_are_those_of_the_run_that_freezes_nothing) {
-  auto config = thawing_config();
+TEST_F(Unfreeze, rates_of_groups_and_layers_are_those_of_the_run_that_freezes_nothing) {
+  auto config = unfreezing_config();
   config.optimizer.kind = "sgd";
   config.optimizer.weight_decay = 0;
   config.optimizer.layer_decay = 0.5;

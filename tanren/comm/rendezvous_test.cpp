@@ -1,4 +1,4 @@
-#include "tanren/comm/meeting.h"
+#include "tanren/comm/rendezvous.h"
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
@@ -21,26 +21,26 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::error_of;
-using testing::free_meeting;
+using testing::free_rendezvous;
 using testing::TemporaryFolder;
 using testing::world_at;
 
 // Both places: each has to tell the same.
-class MeetingAt : public ::testing::TestWithParam<const char*> {
+class RendezvousAt : public ::testing::TestWithParam<const char*> {
  protected:
   std::string place() const {
-    return std::string(GetParam()) == "file" ? "file://" + (folder_.path() / "meeting").string()
-                                             : free_meeting();
+    return std::string(GetParam()) == "file" ? "file://" + (folder_.path() / "rendezvous").string()
+                                             : free_rendezvous();
   }
-  // What each world's meeting ends with; empty where it met.
+  // What each world's rendezvous ends with; empty where it met.
   static std::vector<std::string> errors_of(const std::vector<World>& worlds,
-                                            std::chrono::milliseconds patience) {
+                                            std::chrono::milliseconds timeout) {
     std::vector<std::string> errors(worlds.size());
     std::vector<std::thread> threads;
     for (size_t i = 0; i < worlds.size(); ++i) {
       threads.emplace_back([&, i] {
         try {
-          meet(worlds[i], patience).control->leave();
+          join_rendezvous(worlds[i], timeout).control->leave();
         } catch (const CommError& error) {
           errors[i] = error.what();
         } catch (const ConfigError& error) {
@@ -56,71 +56,74 @@ class MeetingAt : public ::testing::TestWithParam<const char*> {
   TemporaryFolder folder_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Both, MeetingAt, ::testing::Values("tcp", "file"));
+INSTANTIATE_TEST_SUITE_P(Both, RendezvousAt, ::testing::Values("tcp", "file"));
 
-TEST_P(MeetingAt, a_rank_that_does_not_come_is_named_on_all) {
-  const std::string meeting = place();
-  const auto errors = errors_of({world_at(0, 4, meeting), world_at(2, 4, meeting)}, 300ms);
+TEST_P(RendezvousAt, a_rank_that_does_not_come_is_named_on_all) {
+  const std::string rendezvous = place();
+  const auto errors = errors_of({world_at(0, 4, rendezvous), world_at(2, 4, rendezvous)}, 300ms);
   for (const auto& error : errors) {
     TANREN_EXPECT_CONTAINS(error, "[comm] after 0.3 s these ranks of 4 have not come to " +
-                                      place_of(world_at(0, 4, meeting)) + ": 1, 3");
+                                      place_of(world_at(0, 4, rendezvous)) + ": 1, 3");
   }
 }
 
-TEST_P(MeetingAt, two_processes_with_one_rank_are_told_and_so_are_the_others) {
-  const std::string meeting = place();
-  const auto errors =
-      errors_of({world_at(0, 3, meeting), world_at(1, 3, meeting), world_at(1, 3, meeting)}, 20s);
+TEST_P(RendezvousAt, two_processes_with_one_rank_are_told_and_so_are_the_others) {
+  const std::string rendezvous = place();
+  const auto errors = errors_of(
+      {world_at(0, 3, rendezvous), world_at(1, 3, rendezvous), world_at(1, 3, rendezvous)}, 20s);
   for (const auto& error : errors) {
     TANREN_EXPECT_CONTAINS(error, "input: [comm] two processes say that they are rank 1 of 3");
     TANREN_EXPECT_CONTAINS(error, "pid " + std::to_string(::getpid()));
   }
 }
 
-TEST_P(MeetingAt, ranks_that_count_other_ranks_are_told_on_all) {
-  const std::string meeting = place();
+TEST_P(RendezvousAt, ranks_that_count_other_ranks_are_told_on_all) {
+  const std::string rendezvous = place();
   for (const auto& error : errors_of(
-           {world_at(0, 3, meeting), world_at(1, 3, meeting), world_at(2, 4, meeting)}, 20s)) {
+           {world_at(0, 3, rendezvous), world_at(1, 3, rendezvous), world_at(2, 4, rendezvous)},
+           20s)) {
     TANREN_EXPECT_CONTAINS(error, "input: [comm] rank 2 (");
     TANREN_EXPECT_CONTAINS(error, "was started as one of 4 ranks, rank 0 at ");
     TANREN_EXPECT_CONTAINS(error, " as one of 3");
   }
 }
 
-TEST_P(MeetingAt, all_that_come_meet) {
+TEST_P(RendezvousAt, all_that_come_meet) {
   for (const int size : {1, 2, 4}) {
-    const std::string meeting =
+    const std::string rendezvous =
         place() + (std::string(GetParam()) == "file" ? std::to_string(size) : "");
     std::vector<World> worlds;
     worlds.reserve(static_cast<size_t>(size));
-    for (int rank = 0; rank < size; ++rank) worlds.push_back(world_at(rank, size, meeting));
+    for (int rank = 0; rank < size; ++rank) worlds.push_back(world_at(rank, size, rendezvous));
     EXPECT_EQ(errors_of(worlds, 30s), std::vector<std::string>(worlds.size()));
   }
 }
 
-TEST_P(MeetingAt, ranks_of_several_machines_meet) {
-  const std::string meeting = place();
+TEST_P(RendezvousAt, ranks_of_several_machines_meet) {
+  const std::string rendezvous = place();
   std::vector<World> worlds;
   for (int rank = 0; rank < 2; ++rank) {
-    worlds.push_back(world_at(rank, 2, meeting));
+    worlds.push_back(world_at(rank, 2, rendezvous));
     worlds.back().local_rank = 0;
     worlds.back().local_size = 1;
   }
   EXPECT_EQ(errors_of(worlds, 30s), std::vector<std::string>(2));
 }
 
-TEST(Meeting, rank_0_that_is_not_there_is_said) {
-  TANREN_EXPECT_CONTAINS(error_of<CommError>([] { meet(world_at(1, 2, free_meeting()), 200ms); }),
-                         "rank 1 of 2 does not reach rank 0: nobody receives at 127.0.0.1:");
+TEST(Rendezvous, rank_0_that_is_not_there_is_said) {
+  TANREN_EXPECT_CONTAINS(
+      error_of<CommError>([] { join_rendezvous(world_at(1, 2, free_rendezvous()), 200ms); }),
+      "rank 1 of 2 does not reach rank 0: nobody receives at 127.0.0.1:");
 }
 
 // Its connections are accepted, by the system, and nobody answers.
-TEST(Meeting, a_stranger_at_the_port_that_stays_silent_is_said_when_patience_ends) {
+TEST(Rendezvous, a_stranger_at_the_port_that_stays_silent_is_said_when_the_timeout_ends) {
   Socket silent = listening_socket("127.0.0.1", 0, false);
   const std::string port = std::to_string(port_of(silent));
   const auto start = std::chrono::steady_clock::now();
   TANREN_EXPECT_CONTAINS(
-      error_of<CommError>([&] { meet(world_at(1, 2, "tcp://127.0.0.1:" + port), 300ms); }),
+      error_of<CommError>(
+          [&] { join_rendezvous(world_at(1, 2, "tcp://127.0.0.1:" + port), 300ms); }),
       "[comm] something receives at 127.0.0.1:" + port +
           " and does not answer as rank 0 of a tanren run would: rank 1 of 2 gives up after 0.3 s; "
           "is rank 0 there");
@@ -129,38 +132,40 @@ TEST(Meeting, a_stranger_at_the_port_that_stays_silent_is_said_when_patience_end
 }
 
 // As by a process that was stopped while it wrote.
-TEST(Meeting, a_file_that_stays_locked_is_said_when_patience_ends) {
+TEST(Rendezvous, a_file_that_stays_locked_is_said_when_the_timeout_ends) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("meeting", "");
+  const std::string path = folder.file("rendezvous", "");
   const int locked = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(::flock(locked, LOCK_EX), 0);
   TANREN_EXPECT_CONTAINS(
-      error_of<CommError>([&] { meet(world_at(1, 2, "file://" + path), 300ms); }),
+      error_of<CommError>([&] { join_rendezvous(world_at(1, 2, "file://" + path), 300ms); }),
       "[comm] rank 1 of 2 came to " + path + " and has no answer there after 0.3 s: its disk");
   ::close(locked);
 }
 
 // As by a process that was killed while it wrote: c10d reads on and on for the rest.
-TEST(Meeting, a_file_that_is_half_written_is_said_when_patience_ends) {
+TEST(Rendezvous, a_file_that_is_half_written_is_said_when_the_timeout_ends) {
   const TemporaryFolder folder;
-  const std::string path = folder.file("meeting", "");
+  const std::string path = folder.file("rendezvous", "");
   const World world = world_at(1, 2, "file://" + path);
-  EXPECT_THROW(meet(world, 50ms), CommError);
+  EXPECT_THROW(join_rendezvous(world, 50ms), CommError);
   const auto size = std::filesystem::file_size(path);
   std::filesystem::resize_file(path, size - 1);
-  TANREN_EXPECT_CONTAINS(error_of<CommError>([&] { meet(world, 300ms); }), "left it half-written");
+  TANREN_EXPECT_CONTAINS(error_of<CommError>([&] { join_rendezvous(world, 300ms); }),
+                         "left it half-written");
   std::filesystem::resize_file(path, size);  // there is its rest
 }
 
-TEST(Meeting, the_last_rank_that_leaves_removes_the_file) {
+TEST(Rendezvous, the_last_rank_that_leaves_removes_the_file) {
   for (int round = 0; round < 20; ++round) {  // in any order of their ends
     const TemporaryFolder folder;
-    const auto path = folder.path() / "meeting";
+    const auto path = folder.path() / "rendezvous";
     std::latch all_met(3);
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < 3; ++rank) {
       ranks.emplace_back([&, rank] {
-        const Meeting meeting = meet(world_at(rank, 3, "file://" + path.string()), 20s);
+        const Rendezvous rendezvous =
+            join_rendezvous(world_at(rank, 3, "file://" + path.string()), 20s);
         EXPECT_TRUE(std::filesystem::exists(path));
         all_met.arrive_and_wait();
       });
@@ -171,21 +176,21 @@ TEST(Meeting, the_last_rank_that_leaves_removes_the_file) {
 }
 
 // c10d's own end of it writes there, which would end the process.
-TEST(Meeting, what_has_become_of_the_file_does_not_matter_at_its_end) {
+TEST(Rendezvous, what_has_become_of_the_file_does_not_matter_at_its_end) {
   const TemporaryFolder folder;
-  const auto path = folder.path() / "meeting";
-  const Meeting meeting = meet(world_at(0, 1, "file://" + path.string()), 20s);
+  const auto path = folder.path() / "rendezvous";
+  const Rendezvous rendezvous = join_rendezvous(world_at(0, 1, "file://" + path.string()), 20s);
   std::filesystem::remove(path);
   std::filesystem::create_directory(path);  // opens as little as what is no longer there
 }
 
 // Its lock is tried for some seconds, and the file stays.
-TEST(Meeting, a_file_that_another_process_locks_holds_nobody_at_its_end) {
+TEST(Rendezvous, a_file_that_another_process_locks_holds_nobody_at_its_end) {
   const TemporaryFolder folder;
-  const auto path = folder.path() / "meeting";
+  const auto path = folder.path() / "rendezvous";
   int locked = -1;
   {
-    const Meeting meeting = meet(world_at(0, 1, "file://" + path.string()), 20s);
+    const Rendezvous rendezvous = join_rendezvous(world_at(0, 1, "file://" + path.string()), 20s);
     locked = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
     ASSERT_EQ(::flock(locked, LOCK_EX), 0);
   }
@@ -193,44 +198,46 @@ TEST(Meeting, a_file_that_another_process_locks_holds_nobody_at_its_end) {
   ::close(locked);
 }
 
-TEST(Meeting, an_occupied_port_is_said_at_once) {
+TEST(Rendezvous, an_occupied_port_is_said_at_once) {
   const Socket occupied = listening_socket("127.0.0.1", 0, false);
   const std::string port = std::to_string(port_of(occupied));
-  const std::string error =
-      error_of<ConfigError>([&] { meet(world_at(0, 2, "tcp://127.0.0.1:" + port), 60s); });
+  const std::string error = error_of<ConfigError>(
+      [&] { join_rendezvous(world_at(0, 2, "tcp://127.0.0.1:" + port), 60s); });
   TANREN_EXPECT_CONTAINS(error, "at port " + port + " of 127.0.0.1: Address already in use");
 }
 
-TEST(Meeting, a_host_of_no_address_is_said) {
-  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([] {
-                           meet(world_at(1, 2, "tcp://no.such.host.invalid:29500"), 200ms);
-                         }),
-                         "the host \"no.such.host.invalid\" has no address");
+TEST(Rendezvous, a_host_of_no_address_is_said) {
+  TANREN_EXPECT_CONTAINS(
+      error_of<ConfigError>(
+          [] { join_rendezvous(world_at(1, 2, "tcp://no.such.host.invalid:29500"), 200ms); }),
+      "the host \"no.such.host.invalid\" has no address");
 }
 
-TEST(Meeting, a_file_in_no_folder_is_said_at_once) {
+TEST(Rendezvous, a_file_in_no_folder_is_said_at_once) {
   const TemporaryFolder folder;
   const std::string missing = (folder.path() / "none").string();
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] {
+                           join_rendezvous(world_at(0, 2, "file://" + missing + "/meet"), 60s);
+                         }),
+                         "there is no folder " + missing);
+}
+
+TEST(Rendezvous, a_file_of_an_earlier_run_is_not_taken_for_this_one) {
+  const TemporaryFolder folder;
+  const std::string rendezvous = "file://" + (folder.path() / "rendezvous").string();
+  EXPECT_THROW(join_rendezvous(world_at(1, 2, rendezvous), 50ms), CommError);
   TANREN_EXPECT_CONTAINS(
-      error_of<ConfigError>([&] { meet(world_at(0, 2, "file://" + missing + "/meet"), 60s); }),
-      "there is no folder " + missing);
+      error_of<ConfigError>([&] { join_rendezvous(world_at(1, 2, rendezvous), 20s); }), "new file");
 }
 
-TEST(Meeting, a_file_of_an_earlier_run_is_not_taken_for_this_one) {
+TEST(Rendezvous, a_second_start_of_the_run_has_a_store_of_its_own) {
   const TemporaryFolder folder;
-  const std::string meeting = "file://" + (folder.path() / "meeting").string();
-  EXPECT_THROW(meet(world_at(1, 2, meeting), 50ms), CommError);
-  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { meet(world_at(1, 2, meeting), 20s); }),
-                         "new file");
-}
-
-TEST(Meeting, a_second_start_of_the_run_has_a_store_of_its_own) {
-  const TemporaryFolder folder;
-  World world = world_at(0, 1, "file://" + (folder.path() / "meeting").string());
+  World world = world_at(0, 1, "file://" + (folder.path() / "rendezvous").string());
   world.size = 2;
-  EXPECT_THROW(meet(world, 50ms), CommError);
+  EXPECT_THROW(join_rendezvous(world, 50ms), CommError);
   world.attempt = "1";
-  TANREN_EXPECT_CONTAINS(error_of<CommError>([&] { meet(world, 50ms); }), "have not come");
+  TANREN_EXPECT_CONTAINS(error_of<CommError>([&] { join_rendezvous(world, 50ms); }),
+                         "have not come");
 }
 
 }  // namespace

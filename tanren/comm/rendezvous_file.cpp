@@ -1,6 +1,6 @@
-#include "tanren/comm/meeting_file.h"
+#include "tanren/comm/rendezvous_file.h"
 
-#include "tanren/comm/apart.h"
+#include "tanren/comm/run_detached.h"
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -32,12 +32,12 @@ class QuietFileStore : public c10d::FileStore {
   }
 };
 
-class MeetingFile : public c10d::PrefixStore {
+class RendezvousFile : public c10d::PrefixStore {
  public:
-  MeetingFile(const std::string& prefix, c10::intrusive_ptr<QuietFileStore> file)
+  RendezvousFile(const std::string& prefix, c10::intrusive_ptr<QuietFileStore> file)
       : PrefixStore(prefix, file), file_(std::move(file)) {}
 
-  ~MeetingFile() override {
+  ~RendezvousFile() override {
     try {
       apart([file = std::move(file_)] {
         file->leave();
@@ -53,12 +53,12 @@ class MeetingFile : public c10d::PrefixStore {
 
 }  // namespace
 
-c10::intrusive_ptr<c10d::Store> open_meeting_file(const std::string& path, int size,
-                                                  const std::string& prefix,
-                                                  std::chrono::milliseconds patience) {
+c10::intrusive_ptr<c10d::Store> open_rendezvous_file(const std::string& path, int size,
+                                                     const std::string& prefix,
+                                                     std::chrono::milliseconds timeout) {
   auto file = c10::make_intrusive<QuietFileStore>(path, size);
-  file->setTimeout(patience);
-  return c10::make_intrusive<MeetingFile>(prefix, std::move(file));
+  file->setTimeout(timeout);
+  return c10::make_intrusive<RendezvousFile>(prefix, std::move(file));
 }
 
 }  // namespace tanren

@@ -10,7 +10,7 @@
 
 namespace tanren {
 
-struct MemoryOutlook {
+struct MemoryForecast {
   struct Row {
     int64_t microbatch = 0;
     std::vector<std::optional<int64_t>> peaks;  // bytes, by lengths; none: it cannot be run
@@ -33,10 +33,10 @@ struct MemoryOutlook {
 
 // Some dozens of dry runs; of a model that cannot be run dry, two real steps and no table. What a model
 // does not take, or fails at, is unknown: no error.
-MemoryOutlook memory_outlook(const FitInput& input, const Fitted& fitted);
+MemoryForecast memory_forecast(const FitInput& input, const Fitted& fitted);
 
-std::string to_text(const MemoryOutlook& outlook);
+std::string to_text(const MemoryForecast& forecast);
 // One JSON object, indented by two.
-std::string to_json(const MemoryOutlook& outlook);
+std::string to_json(const MemoryForecast& forecast);
 
 }  // namespace tanren

@@ -10,6 +10,6 @@ namespace tanren {
 
 // Advice on the line of this number (from 1) of `text`, at which parsing stopped: "texts need quotes:
 // path = "train.csv"", or what its key takes. "mend the TOML" where the line does not say.
-std::string way_to_mend(std::string_view text, int64_t number);
+std::string way_to_fix(std::string_view text, int64_t number);
 
 }  // namespace tanren
