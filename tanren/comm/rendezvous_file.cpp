@@ -39,7 +39,7 @@ class RendezvousFile : public c10d::PrefixStore {
 
   ~RendezvousFile() override {
     try {
-      apart([file = std::move(file_)] {
+      run_detached([file = std::move(file_)] {
         file->leave();
         return true;
       }).wait_for(std::chrono::seconds(3));

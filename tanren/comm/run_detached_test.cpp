@@ -26,7 +26,7 @@ TEST(Apart, goes_on_where_nobody_waits) {
   std::promise<void> begin;
   const auto done = std::make_shared<std::promise<void>>();
   auto is_done = done->get_future();
-  apart([begun = begin.get_future().share(), done] {
+  run_detached([begun = begin.get_future().share(), done] {
     begun.wait();
     done->set_value();
     return true;
