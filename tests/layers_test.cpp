@@ -90,7 +90,8 @@ constexpr Floor kFloors[] = {
 // Headers that everything above their rooms may include: what was asked, what was decided, which words
 // a program adds.
 const std::set<std::string> kSharedHeaders{"tanren/config/run_config.h",
-                                           "tanren/config/known_kinds.h", "tanren/plan/plan.h"};
+                                           "tanren/config/known_kinds.h", "tanren/config/kinds.h",
+                                           "tanren/plan/plan.h"};
 // These never reach torch.
 const std::set<std::string> kTorchFree{"config", "plan", "page", "monitor"};
 

@@ -1,6 +1,7 @@
 #include "tanren/anatomy/advice.h"
 
 #include "tanren/base/log.h"
+#include "tanren/config/kinds.h"
 #include "tanren/config/validate.h"
 #include "tanren/data/collated.h"
 #include "tanren/forecast/predict.h"
@@ -50,8 +51,7 @@ void add_memory_variants(const Plan& plan, std::vector<Variant>& variants) {
     variants.push_back({"memory.recompute = [\"*\"]",
                         [](RunConfig& c) { c.memory.recompute = {"*"}; }, "the same numbers"});
   }
-  const bool adam = plan.optimizer.kind == "adamw" || plan.optimizer.kind == "adam";
-  if (adam && plan.optimizer.state == "fp32") {
+  if (packs_state(plan.optimizer) && plan.optimizer.state == "fp32") {
     variants.push_back({"optimizer.state = \"8bit\"",
                         [](RunConfig& c) { c.optimizer.state = "8bit"; },
                         "moments round to 8 bits"});

@@ -2,6 +2,7 @@
 
 #include "tanren/anatomy/advice.h"
 #include "tanren/anatomy/rehearsal.h"
+#include "tanren/config/kinds.h"
 #include "tanren/dry/trace_scope.h"
 #include "tanren/forecast/predict.h"
 #include "tanren/memory/gauge.h"
@@ -63,12 +64,9 @@ std::string_view text(Mode mode) {
 
 // Arithmetic of one update of one parameter, counted in its formula; 0: kinds whose matrices decide.
 int64_t update_flops(const std::string& kind) {
-  static const std::map<std::string, int64_t> flops = {{"adamw", 12}, {"adam", 12},  {"nadam", 15},
-                                                       {"radam", 15}, {"lion", 8},   {"rmsprop", 7},
-                                                       {"sgd", 4},    {"adagrad", 6}};
   constexpr int64_t kNormFlops = 2;  // of the gradients, measured before
-  const auto found = flops.find(kind);
-  return found == flops.end() ? 0 : found->second + kNormFlops;
+  const OptimizerKind* found = optimizer_kind(kind);
+  return found == nullptr || found->flops == 0 ? 0 : found->flops + kNormFlops;
 }
 
 // Weights and state are read and written, gradients zeroed, measured and read.

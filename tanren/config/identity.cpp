@@ -1,6 +1,7 @@
 #include "tanren/config/identity.h"
 
 #include "tanren/config/fields.h"
+#include "tanren/config/kinds.h"
 #include "tanren/config/value_text.h"
 
 #include <algorithm>
@@ -110,7 +111,7 @@ void take_keys(RunConfig& config, const RunConfig& from, const std::vector<std::
 }
 
 bool evaluations_decide(const RunConfig& config) {
-  return config.schedule.kind == "reduce_on_plateau" || config.checkpoint.best > 0 ||
+  return reads_evaluations(config.schedule) || config.checkpoint.best > 0 ||
          config.early_stop.patience > 0;
 }
 

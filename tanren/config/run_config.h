@@ -158,7 +158,7 @@ struct OptimizerOptions {
   std::string kind = "adamw";
   std::string init_from;  // torch checkpoint whose optimizer state the run starts from
   double learning_rate = 1e-3;
-  std::optional<double> weight_decay;  // unset, as the next: by kind, see with_defaults
+  std::optional<double> weight_decay;  // unset, as the next: by kind, see kinds.h
   double beta1 = 0.9;                  // adamw, adam, nadam, radam, lion, muon
   std::optional<double> beta2;         // the same
   std::optional<double> eps;           // adamw, adam, nadam, radam, adagrad, rmsprop, muon
@@ -187,21 +187,6 @@ struct OptimizerOptions {
   std::vector<std::string> adamw_parameters = {"*embed*", "*wte.*",       "*wpe.*",
                                                "*head*",  "*classifier*", "fc.*"};  // muon
 };
-
-// `options` with what is not set filled in by its kind: weight_decay 0.01 (adamw, sgd, lion), 0.1
-// (muon), else 0; beta2 0.999 (lion 0.99); eps 1e-8 (adagrad 1e-10); momentum 0 (muon 0.95);
-// nesterov false (muon true).
-inline OptimizerOptions with_defaults(OptimizerOptions options) {
-  const std::string& kind = options.kind;
-  const bool muon = kind == "muon", lion = kind == "lion";
-  const bool small_decay = lion || kind == "adamw" || kind == "sgd";
-  options.weight_decay = options.weight_decay.value_or(muon ? 0.1 : small_decay ? 0.01 : 0.0);
-  options.beta2 = options.beta2.value_or(lion ? 0.99 : 0.999);
-  options.eps = options.eps.value_or(kind == "adagrad" ? 1e-10 : 1e-8);
-  options.momentum = options.momentum.value_or(muon ? 0.95 : 0.0);
-  options.nesterov = options.nesterov.value_or(muon);
-  return options;
-}
 
 struct ScheduleOptions {
   // constant, linear, cosine, cosine_with_restarts, polynomial, inverse_sqrt, step, multi_step,

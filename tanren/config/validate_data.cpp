@@ -1,6 +1,8 @@
 #include "tanren/config/problems.h"
 
+#include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/config/kinds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -24,8 +26,7 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
   const auto unused = [&](const std::vector<std::string>& keys) {
     p.unused(changed, section, keys, section + "kind", o.kind);
   };
-  std::vector<std::string> kinds = {"csv",  "images",     "tensors", "synthetic",
-                                    "text", "text_table", "tokens"};
+  Keys kinds = names_of(dataset_kinds());
   kinds.insert(kinds.end(), registered.begin(), registered.end());
   p.one_of(section + "kind", o.kind, kinds);
   // A registered kind may read any of them, and says itself what it needs.
@@ -82,9 +83,7 @@ void check_data(Problems& p, const RunConfig& config, const std::vector<std::str
                 const std::set<std::string>& changed) {
   const DataOptions& o = config.data;
   if (o.train.kind.empty()) {
-    p.check(false,
-            "data.train.kind is missing; one of csv, images, tensors, synthetic, text, "
-            "text_table, tokens");
+    p.check(false, "data.train.kind is missing; one of " + join(names_of(dataset_kinds())));
   } else {
     check_source(p, "data.train.", o.train, config.model, registered, changed);
   }
@@ -110,7 +109,8 @@ void check_data(Problems& p, const RunConfig& config, const std::vector<std::str
   p.one_of("data.last", o.last, {"keep", "drop"});
   p.one_of("data.encoding", o.encoding, {"utf-8", "latin-1"});
   const auto reads_text = [](const SourceOptions& source) {
-    return source.kind.empty() || source.kind == "csv" || source.kind == "text_table";
+    const DatasetKind* kind = dataset_kind(source.kind);
+    return source.kind.empty() || (kind != nullptr && kind->has_encoding);
   };
   const bool is_own =
       std::find(registered.begin(), registered.end(), o.train.kind) != registered.end();

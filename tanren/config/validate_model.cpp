@@ -1,140 +1,72 @@
 #include "tanren/config/problems.h"
 
 #include "tanren/base/names.h"
-
-#include <algorithm>
+#include "tanren/config/kinds.h"
 
 namespace tanren {
 
 namespace {
 
-struct Kind {
-  const char* name;
-  std::vector<std::string> reads;  // of kKindKeys
-  std::vector<std::string> sizes;  // presets
-};
-
 // Keys that some kinds read and others do not.
-const std::vector<std::string> kKindKeys = {"hidden",
-                                            "channels",
-                                            "norm",
-                                            "activation",
-                                            "dropout",
-                                            "outputs",
-                                            "loss",
-                                            "size",
-                                            "num_layers",
-                                            "num_heads",
-                                            "hidden_size",
-                                            "intermediate_size",
-                                            "context_length",
-                                            "vocab_size",
-                                            "embedding_dropout",
-                                            "attention_dropout",
-                                            "residual_dropout",
-                                            "layer_norm_eps",
-                                            "initializer_range",
-                                            "task",
-                                            "token_types",
-                                            "pad_token",
-                                            "classifier_dropout",
-                                            "embedding_size",
-                                            "bidirectional",
-                                            "memory_format",
-                                            "append_head",
-                                            "loss_chunk",
-                                            "options"};
-
-const std::vector<Kind> kKinds = {
-    {"mlp", {"hidden", "activation", "dropout", "outputs", "loss", "append_head"}, {}},
-    {"convnet",
-     {"channels", "norm", "activation", "dropout", "outputs", "loss", "memory_format",
-      "append_head"},
-     {}},
-    {"gpt2",
-     {"dropout", "size", "num_layers", "num_heads", "hidden_size", "intermediate_size",
-      "context_length", "vocab_size", "embedding_dropout", "attention_dropout", "residual_dropout",
-      "layer_norm_eps", "initializer_range", "task", "outputs", "loss", "append_head",
-      "loss_chunk"},
-     {"gpt2", "distilgpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"}},
-    {"bert",
-     {"activation",
-      "dropout",
-      "outputs",
-      "loss",
-      "size",
-      "num_layers",
-      "num_heads",
-      "hidden_size",
-      "intermediate_size",
-      "context_length",
-      "vocab_size",
-      "embedding_dropout",
-      "attention_dropout",
-      "residual_dropout",
-      "layer_norm_eps",
-      "initializer_range",
-      "task",
-      "token_types",
-      "pad_token",
-      "classifier_dropout",
-      "append_head",
-      "loss_chunk"},
-     {"bert-base-uncased", "bert-base-cased", "bert-base-multilingual-cased", "bert-base-chinese",
-      "bert-large-uncased", "bert-large-cased", "bert-tiny", "bert-mini", "bert-small",
-      "bert-medium"}},
-    {"lstm",
-     {"dropout", "outputs", "loss", "num_layers", "hidden_size", "vocab_size", "embedding_dropout",
-      "initializer_range", "task", "pad_token", "classifier_dropout", "embedding_size",
-      "bidirectional", "append_head", "loss_chunk"},
-     {}},
-    {"resnet",
-     {"size", "outputs", "loss", "memory_format", "append_head"},
-     {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152"}},
-    {"vgg",
-     {"size", "dropout", "outputs", "loss", "memory_format", "append_head"},
-     {"vgg11", "vgg13", "vgg16", "vgg19", "vgg11_bn", "vgg13_bn", "vgg16_bn", "vgg19_bn"}},
-};
+const Keys kKindKeys = {"hidden",
+                        "channels",
+                        "norm",
+                        "activation",
+                        "dropout",
+                        "outputs",
+                        "loss",
+                        "size",
+                        "num_layers",
+                        "num_heads",
+                        "hidden_size",
+                        "intermediate_size",
+                        "context_length",
+                        "vocab_size",
+                        "embedding_dropout",
+                        "attention_dropout",
+                        "residual_dropout",
+                        "layer_norm_eps",
+                        "initializer_range",
+                        "task",
+                        "token_types",
+                        "pad_token",
+                        "classifier_dropout",
+                        "embedding_size",
+                        "bidirectional",
+                        "memory_format",
+                        "append_head",
+                        "loss_chunk",
+                        "options"};
 
 // A task that guesses tokens has no classes and no loss to choose.
-void check_task(Problems& p, const ModelOptions& o, const std::vector<std::string>& tasks,
+void check_task(Problems& p, const ModelOptions& o, const ModelKind& kind,
                 const std::set<std::string>& changed) {
-  if (!o.task.empty()) p.one_of("model.task", o.task, tasks);
-  const std::string task = o.task.empty() && o.kind == "gpt2" ? "next_token" : o.task;
-  if (task != tasks.back()) {
-    p.unused(changed, "model.", {"loss_chunk"}, "model.task", tasks.front());
+  if (!o.task.empty()) p.one_of("model.task", o.task, kind.tasks);
+  const std::string task = task_of(o);
+  if (task != kind.tasks.back()) {
+    p.unused(changed, "model.", {"loss_chunk"}, "model.task", kind.tasks.front());
     return;
   }
-  std::vector<std::string> others = {"outputs", "loss", "append_head"};
-  if (o.kind == "bert") others.emplace_back("classifier_dropout");
-  if (o.kind == "lstm") others.emplace_back("bidirectional");
-  p.unused(changed, "model.", others, "model.task", task);
+  p.unused(changed, "model.", kind.no_use_to_tokens, "model.task", task);
 }
 
 // A registered kind may read any key, so only the ones of the library are held to their own.
 void check_kind_keys(Problems& p, const ModelOptions& o, const std::set<std::string>& changed) {
-  for (const auto& kind : kKinds) {
-    if (o.kind != kind.name) continue;
-    std::vector<std::string> others;
-    for (const auto& key : kKindKeys) {
-      if (std::find(kind.reads.begin(), kind.reads.end(), key) == kind.reads.end()) {
-        others.push_back(key);
-      }
-    }
-    p.unused(changed, "model.", others, "model.kind", o.kind);
-    if (o.kind == "bert") check_task(p, o, {"classify", "masked_lm"}, changed);
-    if (o.kind == "lstm") check_task(p, o, {"classify", "next_token"}, changed);
-    if (!kind.sizes.empty() && !o.size.empty()) p.one_of("model.size", o.size, kind.sizes);
-    const std::vector<std::string> generate = {"prompt",    "tokens",         "temperature",
-                                               "top_k",     "top_p",          "seed",
-                                               "num_beams", "length_penalty", "stop_token"};
-    if (o.kind == "gpt2") check_task(p, o, {"classify", "next_token"}, changed);
-    const bool classifies = o.kind == "lstm" ? o.task != "next_token" : o.task == "classify";
-    if ((o.kind == "lstm" || o.kind == "gpt2") && classifies) {
-      p.unused(changed, "generate.", generate, "model.task", "classify");
-    } else if (o.kind != "gpt2" && o.kind != "lstm") {
-      p.unused(changed, "generate.", generate, "model.kind", o.kind);
-    }
+  const ModelKind* kind = model_kind(o.kind);
+  if (kind == nullptr) return;
+  Keys others;
+  for (const auto& key : kKindKeys) {
+    if (!reads(*kind, key)) others.push_back(key);
+  }
+  p.unused(changed, "model.", others, "model.kind", o.kind);
+  if (!kind->tasks.empty()) check_task(p, o, *kind, changed);
+  if (!kind->sizes.empty() && !o.size.empty()) p.one_of("model.size", o.size, kind->sizes);
+  const Keys generate = {"prompt", "tokens",    "temperature",    "top_k",     "top_p",
+                         "seed",   "num_beams", "length_penalty", "stop_token"};
+  if (!kind->generates) {
+    p.unused(changed, "generate.", generate, "model.kind", o.kind);
+  } else if (task_of(o) == "classify") {
+    p.unused(changed, "generate.", generate, "model.task", "classify");
   }
 }
 
@@ -174,16 +106,17 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
   } else {
     p.one_of("model.kind", o.kind, known);
   }
+  const ModelKind* kind = model_kind(o.kind);
   p.sizes("model.hidden", o.hidden);
   p.sizes("model.channels", o.channels);
-  p.check(o.kind != "convnet" || !o.channels.empty(),
+  p.check(kind == nullptr || kind->widths != "channels" || !o.channels.empty(),
           "model.channels is empty; a convnet needs a stage");
   p.one_of("model.norm", o.norm, {"group", "batch", "none"});
   if (!o.activation.empty()) {
     p.one_of("model.activation", o.activation, {"relu", "gelu", "gelu_tanh", "tanh", "silu"});
   }
   p.one_of("model.memory_format", o.memory_format, {"auto", "channels_last", "contiguous"});
-  p.one_of("model.loss", o.loss, {"cross_entropy", "bce", "mse", "l1"});
+  p.one_of("model.loss", o.loss, loss_kinds());
   check_transformer(p, o);
   p.within("model.label_smoothing", o.label_smoothing, 0, 1, false);
   p.check(o.label_smoothing == 0 || o.loss == "cross_entropy",

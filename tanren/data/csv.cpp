@@ -263,7 +263,8 @@ class CsvReader {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_csv(const SourceOptions& options, const std::string& what) {
+std::unique_ptr<Dataset> open_csv(const SourceOptions& options, const std::string& what,
+                                  const DataInfo* /*train*/) {
   return CsvReader(options, what).read();
 }
 

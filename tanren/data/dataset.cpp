@@ -88,17 +88,4 @@ std::vector<int64_t> counts_of_classes(const at::Tensor& labels, int64_t classes
   return counts;
 }
 
-std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::string& what,
-                                      const DataInfo* train) {
-  if (options.kind == "csv") return open_csv(options, what);
-  if (options.kind == "tensors") return open_tensors(options, what);
-  if (options.kind == "images") return open_images(options, what, train);
-  if (options.kind == "synthetic") return open_synthetic(options, what);
-  if (options.kind == "text") return open_text(options, what);
-  if (options.kind == "text_table") return open_text_table(options, what, train);
-  if (options.kind == "tokens") return open_tokens(options, what);
-  throw ConfigError("[" + what + "] there is no kind \"" + options.kind + "\"; set " + what +
-                    ".kind to csv, images, tensors, synthetic, text, text_table or tokens");
-}
-
 }  // namespace tanren

@@ -2,24 +2,22 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
+#include "tanren/config/kinds.h"
 
 #include <c10/util/Exception.h>
 
-#include <algorithm>
-#include <array>
 #include <new>
-#include <string_view>
 
 namespace tanren {
 
-namespace {
-constexpr std::array<std::string_view, 7> kOwn = {"csv",  "images",     "tensors", "synthetic",
-                                                  "text", "text_table", "tokens"};
-}  // namespace
+DatasetRegistry::DatasetRegistry()
+    : factories_{{"csv", open_csv},         {"images", open_images},
+                 {"tensors", open_tensors}, {"synthetic", open_synthetic},
+                 {"text", open_text},       {"text_table", open_text_table},
+                 {"tokens", open_tokens}} {}
 
 void DatasetRegistry::add(std::string kind, Factory factory) {
-  const bool is_own = std::find(kOwn.begin(), kOwn.end(), kind) != kOwn.end();
-  if (is_own || factories_.count(kind) > 0) {
+  if (factories_.count(kind) > 0) {
     throw Error("[data] kind '" + kind + "' is registered already; choose another name");
   }
   if (!factory) throw Error("[data] kind '" + kind + "' has an empty factory; give a function");
@@ -30,7 +28,11 @@ std::unique_ptr<Dataset> DatasetRegistry::open(const SourceOptions& options,
                                                const std::string& what,
                                                const DataInfo* train) const {
   const auto found = factories_.find(options.kind);
-  if (found == factories_.end()) return open_dataset(options, what, train);
+  if (found == factories_.end()) {
+    throw ConfigError("[" + what + "] there is no kind \"" + options.kind + "\"; set " + what +
+                      ".kind to csv, images, tensors, synthetic, text, text_table or tokens");
+  }
+  if (dataset_kind(options.kind) != nullptr) return found->second(options, what, train);
   std::unique_ptr<Dataset> dataset;
   try {
     dataset = found->second(options, what, train);
@@ -52,8 +54,15 @@ std::unique_ptr<Dataset> DatasetRegistry::open(const SourceOptions& options,
 
 std::vector<std::string> DatasetRegistry::kinds() const {
   std::vector<std::string> names;
-  for (const auto& [kind, factory] : factories_) names.push_back(kind);
+  for (const auto& [kind, factory] : factories_) {
+    if (dataset_kind(kind) == nullptr) names.push_back(kind);
+  }
   return names;
+}
+
+std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::string& what,
+                                      const DataInfo* train) {
+  return DatasetRegistry().open(options, what, train);
 }
 
 }  // namespace tanren

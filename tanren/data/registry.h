@@ -1,6 +1,6 @@
-// DatasetRegistry: the kinds of data that a program adds to those of open_dataset, so that
-// [data.train] and [data.eval] may name them. A plain value, no global; read-only use is
-// thread-safe. Filled by an own binary before it runs, read by run/.
+// DatasetRegistry: the kinds of data that [data.train] and [data.eval] may name: the library's, and those
+// that a program adds. A plain value, no global; read-only use is thread-safe. Filled by an own binary
+// before it runs, read by run/.
 #pragma once
 
 #include "tanren/data/dataset.h"
@@ -20,13 +20,15 @@ class DatasetRegistry {
   using Factory = std::function<std::unique_ptr<Dataset>(
       const SourceOptions& options, const std::string& what, const DataInfo* train)>;
 
-  // Error if `kind` is there already, tanren's own kinds included.
+  DatasetRegistry();
+
+  // Error if `kind` is there already.
   void add(std::string kind, Factory factory);
-  // The dataset of options.kind: a registered one, else open_dataset's, whose errors are its.
-  // DataError if the factory returns none or an empty one.
+  // The dataset of options.kind. ConfigError for a kind that is not there; DataError if an added factory
+  // returns none or an empty one.
   std::unique_ptr<Dataset> open(const SourceOptions& options, const std::string& what,
                                 const DataInfo* train = nullptr) const;
-  std::vector<std::string> kinds() const;  // registered ones, sorted
+  std::vector<std::string> kinds() const;  // those that were added, sorted
 
  private:
   std::map<std::string, Factory> factories_;

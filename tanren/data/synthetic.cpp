@@ -173,7 +173,8 @@ DataInfo info_of(const std::vector<Field>& fields, const std::string& what) {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_synthetic(const SourceOptions& options, const std::string& what) {
+std::unique_ptr<Dataset> open_synthetic(const SourceOptions& options, const std::string& what,
+                                        const DataInfo* /*train*/) {
   std::vector<Field> fields;
   double sample_bytes = 0;
   for (const auto& text : options.fields) {

@@ -47,7 +47,8 @@ at::Tensor checked_classes(const at::Tensor& labels, int64_t& outputs, const std
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::string& what) {
+std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::string& what,
+                                      const DataInfo* /*train*/) {
   const std::string where = "[" + what + "] " + options.path;
   TensorMap fields;
   DataInfo info;

@@ -4,6 +4,7 @@
 #include "tanren/base/generators.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/config/kinds.h"
 #include "tanren/data/collated.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/plan/useful_threads.h"
@@ -192,16 +193,6 @@ std::string shorter(const FitInput& input, const Tried& least) {
   return "";
 }
 
-// Of a family the presets, the largest first.
-const std::vector<std::vector<std::string>> kPresets = {
-    {"gpt2-xl", "gpt2-large", "gpt2-medium", "gpt2", "distilgpt2"},
-    {"bert-large-uncased", "bert-base-uncased", "bert-medium", "bert-small", "bert-mini",
-     "bert-tiny"},
-    {"bert-large-cased", "bert-base-cased", "bert-medium", "bert-small", "bert-mini", "bert-tiny"},
-    {"resnet152", "resnet101", "resnet50", "resnet34", "resnet18"},
-    {"vgg19", "vgg16", "vgg13", "vgg11"},
-    {"vgg19_bn", "vgg16_bn", "vgg13_bn", "vgg11_bn"}};
-
 void halve(std::vector<int64_t>& widths) {
   for (int64_t& width : widths) width = std::max<int64_t>(width / 2, 1);
 }
@@ -212,7 +203,8 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
   std::vector<std::pair<std::string, RunConfig>> smaller;
   const ModelOptions& model = config.model;
   if (!model.init_from.empty() || !model.from_hf.empty()) return smaller;  // weights have a size
-  for (const auto& family : kPresets) {
+  const ModelKind* kind = model_kind(model.kind);
+  for (const Keys& family : kind == nullptr ? std::vector<Keys>() : kind->families) {
     auto own = std::find(family.begin(), family.end(), model.size);
     if (own == family.end()) continue;
     for (++own; own != family.end(); ++own) {
@@ -229,12 +221,10 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
     if (o.hidden_size > 0 && o.hidden_size % std::max<int64_t>(o.num_heads, 1) == 0) {
       smaller.emplace_back("model.hidden_size = " + std::to_string(o.hidden_size), narrower);
     }
-    const bool wide = o.kind == "mlp" || o.kind == "convnet";
-    if (!wide) continue;
-    std::vector<int64_t>& widths = o.kind == "mlp" ? o.hidden : o.channels;
+    if (kind == nullptr || kind->widths.empty()) continue;
+    std::vector<int64_t>& widths = kind->widths == "hidden" ? o.hidden : o.channels;
     halve(widths);
-    smaller.emplace_back(fmt::format("model.{} = [{}]", o.kind == "mlp" ? "hidden" : "channels",
-                                     fmt::join(widths, ", ")),
+    smaller.emplace_back(fmt::format("model.{} = [{}]", kind->widths, fmt::join(widths, ", ")),
                          narrower);
   }
   return smaller;
@@ -268,9 +258,7 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
     } catch (const std::exception&) {  // a model of one size of batch: no advice, but the refusal
     }
   }
-  const bool has_moments =
-      input.config.optimizer.kind == "adamw" || input.config.optimizer.kind == "adam";
-  if (has_moments && input.config.optimizer.state == "fp32") {
+  if (packs_state(input.config.optimizer) && input.config.optimizer.state == "fp32") {
     RunConfig config = least.config;
     config.optimizer.state = "8bit";
     others.push_back(advice(fitter, config, "optimizer.state = \"8bit\""));

@@ -4,6 +4,7 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/config/kinds.h"
 #include "tanren/config/read_config.h"
 #include "tanren/formats/pt_file.h"
 #include "tanren/interop/torch_optimizer.h"
@@ -28,7 +29,8 @@ using Parameters = std::vector<NamedParameter>;
 }
 
 void check_kind(const std::string& kind) {
-  if (kind == "adamw" || kind == "adam" || kind == "sgd") return;
+  const OptimizerKind* found = optimizer_kind(kind);
+  if (found != nullptr && reads(*found, "init_from")) return;
   throw ConfigError("[optimizer] the state of " + kind +
                     " does not travel between torch and tanren; that of adamw, adam and sgd does");
 }
@@ -170,7 +172,7 @@ std::vector<std::string> differences(const TorchOptimizer& file, const Optimizer
                            {"betas.1", *o.beta2},
                            {"eps", *o.eps},
                            {"amsgrad", o.amsgrad ? 1 : 0},
-                           {"decoupled_weight_decay", o.kind == "adamw" ? 1 : 0}});
+                           {"decoupled_weight_decay", decouples_decay(o) ? 1 : 0}});
   }
   const auto& group = file.groups.front();
   if (option_of(group, "maximize", 0) != 0) {
@@ -305,7 +307,7 @@ std::map<std::string, Value> torch_options(const OptimizerOptions& o,
   options["betas.1"] = *o.beta2;
   options["eps"] = *o.eps;
   options["amsgrad"] = o.amsgrad;
-  options["decoupled_weight_decay"] = o.kind == "adamw";
+  options["decoupled_weight_decay"] = decouples_decay(o);
   options["capturable"] = false;
   options["differentiable"] = false;
   return options;

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
 #include "tanren/base/names.h"
+#include "tanren/config/kinds.h"
 #include "tanren/model/bert.h"
 #include "tanren/model/check_task.h"
 #include "tanren/model/convnet.h"
@@ -68,7 +69,8 @@ Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) cons
   }
   check_task(task, "[model] kind '" + options.kind + "'");
   if (options.append_head > 0 && !task.module->named_children().contains(kAppendedHead)) {
-    const bool guesses = options.kind == "gpt2" || options.kind == "bert" || options.kind == "lstm";
+    const ModelKind* kind = model_kind(options.kind);
+    const bool guesses = kind != nullptr && !kind->tasks.empty();
     throw ConfigError("[model] kind '" + options.kind +
                       (guesses ? "' guesses tokens and takes no appended head; set model.task = "
                                  "\"classify\", or drop model.append_head"

@@ -4,6 +4,7 @@
 #include "tanren/base/metric_names.h"
 #include "tanren/base/names.h"
 #include "tanren/blocks/block.h"
+#include "tanren/config/kinds.h"
 #include "tanren/model/layers.h"
 #include "tanren/model/losses.h"
 
@@ -30,7 +31,7 @@ Loss loss_named(const ModelOptions& options) {
 }
 
 void check_loss(const ModelOptions& options, const DataInfo& info) {
-  const std::vector<std::string> known = {"cross_entropy", "bce", "mse", "l1"};
+  const Keys& known = loss_kinds();
   const std::string& loss = options.loss;
   if (std::find(known.begin(), known.end(), loss) == known.end()) {
     const std::string near = nearest(loss, known);

@@ -1,6 +1,7 @@
 #include "tanren/optimizer/adamw.h"
 
 #include "tanren/base/error.h"
+#include "tanren/config/kinds.h"
 #include "tanren/optimizer/group.h"
 
 #include <ATen/ATen.h>
@@ -41,7 +42,7 @@ class AdamW final : public TensorOptimizer {
                *options_.beta2, group.weight_decay, *options_.eps, options_.amsgrad,
                /*maximize=*/false, /*grad_scale=*/std::nullopt, found_inf);
       };
-      if (options_.kind == "adam") {
+      if (!decouples_decay(options_)) {
         fused([](auto&&... given) { at::_fused_adam_(given...); });
       } else {
         fused([](auto&&... given) { at::_fused_adamw_(given...); });

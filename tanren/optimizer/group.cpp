@@ -4,6 +4,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/layer_order.h"
 #include "tanren/base/names.h"
+#include "tanren/config/kinds.h"
 #include "tanren/optimizer/parameter_values.h"
 
 #include <ATen/ATen.h>
@@ -112,7 +113,9 @@ void check_patterns(const OptimizerOptions& options, const std::vector<NamedPara
   }
   check_patterns("groups", of_groups, model);
   // The defaults are meant of any model.
-  if (options.kind == "muon" && options.adamw_parameters != defaults.adamw_parameters) {
+  const OptimizerKind* kind = optimizer_kind(options.kind);
+  const bool has_rest = kind != nullptr && kind->leaves_some_to_adamw;
+  if (has_rest && options.adamw_parameters != defaults.adamw_parameters) {
     check_patterns("adamw_parameters", options.adamw_parameters, model);
   }
   if (options.state != "fp32" && options.fp32_state != defaults.fp32_state) {

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/config/kinds.h"
 #include "tanren/optimizer/adafactor.h"
 #include "tanren/optimizer/adamw.h"
 #include "tanren/optimizer/element_optimizer.h"
@@ -11,20 +12,39 @@
 #include "tanren/optimizer/parameter_values.h"
 #include "tanren/optimizer/sgd.h"
 
-#include <utility>
+#include <map>
 
 namespace tanren {
 
 namespace {
 
-// Null for a kind without one.
-std::unique_ptr<ElementRule> rule_of(const OptimizerOptions& options) {
-  if (options.kind == "adagrad") return make_adagrad_rule(options);
-  if (options.kind == "lion") return make_lion_rule(options);
-  if (options.kind == "nadam") return make_nadam_rule(options);
-  if (options.kind == "radam") return make_radam_rule(options);
-  if (options.kind == "rmsprop") return make_rmsprop_rule(options);
-  return nullptr;
+using Parameters = std::vector<NamedParameter>;
+using Make = std::unique_ptr<Optimizer> (*)(const OptimizerOptions&, const Parameters&);
+
+std::unique_ptr<Optimizer> adam_of(const OptimizerOptions& options, const Parameters& parameters) {
+  if (options.state != "fp32") return make_packed_adamw(options, parameters);
+  return make_adamw(options, make_groups(options, parameters));
+}
+
+template <auto make_rule>
+std::unique_ptr<Optimizer> by_rule(const OptimizerOptions& options, const Parameters& parameters) {
+  return make_element_optimizer(options, parameters, make_rule(options));
+}
+
+const std::map<std::string, Make>& makers() {
+  static const std::map<std::string, Make> kinds = {
+      {"adafactor", make_adafactor},
+      {"adagrad", by_rule<make_adagrad_rule>},
+      {"adam", adam_of},
+      {"adamw", adam_of},
+      {"lion", by_rule<make_lion_rule>},
+      {"muon", make_muon},
+      {"nadam", by_rule<make_nadam_rule>},
+      {"radam", by_rule<make_radam_rule>},
+      {"rmsprop", by_rule<make_rmsprop_rule>},
+      {"sgd", make_sgd},
+  };
+  return kinds;
 }
 
 }  // namespace
@@ -40,20 +60,9 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& asked,
   } else {
     check_patterns(options, parameters);
   }
-  if ((kind == "adamw" || kind == "adam") && options.state != "fp32") {
-    return make_packed_adamw(options, parameters);
-  }
-  if (kind == "adamw" || kind == "adam") {
-    return make_adamw(options, make_groups(options, parameters));
-  }
-  if (kind == "sgd") return make_sgd(options, parameters);
-  if (kind == "adafactor") return make_adafactor(options, parameters);
-  if (kind == "muon") return make_muon(options, parameters);
-  if (auto rule = rule_of(options)) {
-    return make_element_optimizer(options, parameters, std::move(rule));
-  }
-  const std::vector<std::string> kinds = {"adamw",   "adam",      "nadam", "radam", "adagrad",
-                                          "rmsprop", "adafactor", "lion",  "muon",  "sgd"};
+  const auto make = makers().find(kind);
+  if (make != makers().end()) return make->second(options, parameters);
+  const std::vector<std::string> kinds = names_of(optimizer_kinds());
   const std::string near = nearest(kind, kinds);
   throw ConfigError("[optimizer] kind '" + kind + "' is unknown; " +
                     (near.empty() ? "there are " + join(kinds) : "did you mean '" + near + "'?"));

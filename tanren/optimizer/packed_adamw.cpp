@@ -1,6 +1,7 @@
 #include "tanren/optimizer/packed_adamw.h"
 
 #include "tanren/base/names.h"
+#include "tanren/config/kinds.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/ops/eight_bit.h"
 #include "tanren/ops/memory_order.h"
@@ -186,7 +187,7 @@ class PackedAdamW final : public TensorOptimizer {
 
   MomentNumbers numbers(const Group& group, double learning_rate, double step) const {
     const double rate = learning_rate * group.learning_rate_scale;
-    const bool is_decoupled = options_.kind == "adamw";
+    const bool is_decoupled = decouples_decay(options_);
     MomentNumbers n{};
     n.beta1 = options_.beta1;
     n.beta2 = *options_.beta2;

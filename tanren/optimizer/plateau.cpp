@@ -1,6 +1,7 @@
 #include "tanren/optimizer/plateau.h"
 
 #include "tanren/base/error.h"
+#include "tanren/config/kinds.h"
 
 #include <algorithm>
 #include <limits>
@@ -14,7 +15,7 @@ constexpr double kLeastChange = 1e-8;
 }  // namespace
 
 Plateau::Plateau(const ScheduleOptions& options, double peak)
-    : options_(options), peak_(peak), is_on_(options.kind == "reduce_on_plateau") {
+    : options_(options), peak_(peak), is_on_(reads_evaluations(options)) {
   if (is_on_ && options.mode != "min" && options.mode != "max") {
     throw ConfigError("[schedule] mode '" + options.mode + "' is unknown here; give min or max");
   }

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/config/kinds.h"
 
 #include <fmt/format.h>
 
@@ -165,7 +166,7 @@ PlanLine schedule_line(const Plan& plan, Source source) {
   if (warms && schedule.kind != "one_cycle") add("end of the warm-up", schedule.warmup_steps);
   if (total > 2) add("half-way", (total + 1) / 2);
   if (total > 1) add("last", total);
-  if (schedule.kind == "reduce_on_plateau") {
+  if (reads_evaluations(schedule)) {
     rates += "; × " + to_text(schedule.factor) + " once " + schedule.metric + " (" + schedule.mode +
              ") has not improved in more than " + to_text(schedule.patience) + " evaluations";
   }

@@ -1,4 +1,5 @@
 #include "tanren/base/error.h"
+#include "tanren/config/kinds.h"
 #include "tanren/plan/passes.h"
 
 #include <algorithm>
@@ -21,7 +22,8 @@ std::pair<bool, std::string> choose(const Request& request, const Plan& plan) {
   const auto& model = request.config.model;
   const Mode mode = plan.precision.mode;
   const bool half = mode == Mode::bf16 || mode == Mode::fp16;
-  if (model.kind != "convnet" && model.kind != "resnet" && model.kind != "vgg") {
+  const ModelKind* kind = model_kind(model.kind);
+  if (kind == nullptr || !kind->is_convolutional) {
     return {false, "a model of your own may rely on NCHW; try channels_last if it does not"};
   }
   if (plan.device.device != "cpu") {
@@ -30,7 +32,7 @@ std::pair<bool, std::string> choose(const Request& request, const Plan& plan) {
   }
   if (mode == Mode::fp64) return {false, "fp64 convolutions have no kernel for NHWC"};
   if (mode == Mode::fp16) return {false, "fp16 convolutions on the CPU gain nothing in NHWC"};
-  if (model.kind == "convnet" && model.norm == "group") {
+  if (reads(*kind, "norm") && model.norm == "group") {
     return {false, "group norm is slow in NHWC on the CPU"};
   }
   return {true, "oneDNN's convolutions and the norms are faster in NHWC; files stay NCHW"};

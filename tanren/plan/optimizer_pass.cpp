@@ -2,6 +2,7 @@
 #include "tanren/base/layer_order.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/config/kinds.h"
 #include "tanren/config/metric_mode.h"
 #include "tanren/plan/passes.h"
 
@@ -14,30 +15,6 @@
 namespace tanren {
 
 namespace {
-
-// What an optimizer keeps beside the weights. `moments` have one number per element.
-struct Kept {
-  std::vector<std::string> moments;
-  std::vector<std::string> scalars;  // one fp32 number per parameter tensor
-};
-
-Kept kept_by(const OptimizerOptions& o, const std::string& kind) {
-  if (kind == "adamw" || kind == "adam") {
-    Kept kept{{"exp_avg", "exp_avg_sq"}, {"step"}};
-    if (o.amsgrad) kept.moments.emplace_back("max_exp_avg_sq");
-    return kept;
-  }
-  if (kind == "nadam") return {{"exp_avg", "exp_avg_sq"}, {"step", "mu_product"}};
-  if (kind == "radam") return {{"exp_avg", "exp_avg_sq"}, {"step"}};
-  if (kind == "adagrad") return {{"sum"}, {"step"}};
-  if (kind == "lion") return {{"exp_avg"}, {}};
-  if (kind == "muon") return {{"momentum_buffer"}, {}};
-  Kept kept;
-  if (kind == "rmsprop") kept = {{"square_avg"}, {"step"}};
-  if (*o.momentum > 0) kept.moments.emplace_back("momentum_buffer");
-  if (kind == "rmsprop" && o.centered) kept.moments.emplace_back("grad_avg");
-  return kept;
-}
 
 int64_t elements(const std::vector<int64_t>& shape, size_t dims) {
   return std::accumulate(shape.begin(), shape.begin() + static_cast<int64_t>(dims), int64_t{1},
@@ -52,24 +29,27 @@ int64_t state_bytes(const OptimizerOptions& o, const ParameterFacts& parameter, 
                       !matches_any(o.fp32_state, parameter.name);
   if (packed && o.state == "bf16") return 4 * all + 4;
   if (packed) return 2 * (all + 4 * ((all + kPackedBlock - 1) / kPackedBlock)) + 4;
-  if (o.kind == "adafactor") {  // factored over the last two dimensions
+  const OptimizerKind* kind = optimizer_kind(o.kind);
+  if (kind == nullptr) return 0;
+  if (kind->is_factored) {  // over the last two dimensions
     if (shape.size() < 2) return all * size + 4;
     const int64_t rows = elements(shape, shape.size() - 1);
     return (rows + elements(shape, shape.size() - 2) * shape.back()) * size + 4;
   }
-  const bool by_adamw =
-      o.kind == "muon" && (shape.size() < 2 || matches_any(o.adamw_parameters, parameter.name));
-  const Kept kept = kept_by(o, by_adamw ? "adamw" : o.kind);
-  return all * size * static_cast<int64_t>(kept.moments.size()) +
-         4 * static_cast<int64_t>(kept.scalars.size());
+  if (kind->leaves_some_to_adamw &&
+      (shape.size() < 2 || matches_any(o.adamw_parameters, parameter.name))) {
+    kind = optimizer_kind("adamw");
+  }
+  return all * size * std::ssize(kept_moments(*kind, o)) + 4 * std::ssize(kind->scalars);
 }
 
 std::string described(const OptimizerOptions& o) {
-  if (o.kind == "adafactor") return "variance by rows and columns (1-dim: whole)";
-  if (o.kind == "muon") return "momentum_buffer of matrices, exp_avg and exp_avg_sq of the rest";
-  const Kept kept = kept_by(o, o.kind);
-  if (kept.moments.empty()) return "none";
-  return join(kept.moments) + (o.state == "fp32" ? "" : " in " + o.state + " (small ones in fp32)");
+  const OptimizerKind* kind = optimizer_kind(o.kind);
+  if (kind == nullptr) return "none";
+  if (!kind->state.empty()) return kind->state;
+  const Keys moments = kept_moments(*kind, o);
+  if (moments.empty()) return "none";
+  return join(moments) + (o.state == "fp32" ? "" : " in " + o.state + " (small ones in fp32)");
 }
 
 // Whether a frozen parameter is unfrozen before the step `end`.
@@ -169,7 +149,7 @@ void plan_schedule(const Request&, Plan& plan) {
   const auto measured = measured_values(plan.evaluate);
   const bool is_measured =
       std::find(measured.begin(), measured.end(), schedule.metric) != measured.end();
-  if (schedule.kind == "reduce_on_plateau" && !is_measured) {
+  if (reads_evaluations(schedule) && !is_measured) {
     throw ConfigError("[plan] schedule.metric is \"" + schedule.metric +
                       "\", which does not fit this task; what is measured is " + join(measured));
   }

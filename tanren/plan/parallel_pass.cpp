@@ -1,5 +1,6 @@
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/config/kinds.h"
 #include "tanren/plan/passes.h"
 
 #include <algorithm>
@@ -88,7 +89,8 @@ std::string on_cores(const Request& request, Plan& plan) {
     return profile.torch_dropout + " is torch's dropout, whose generator replicas would share";
   }
   const auto dimensions = std::ssize(profile.input_shape) + (profile.tokens ? 1 : 0);
-  if (config.model.kind == "mlp" || dimensions < 2) {
+  const ModelKind* kind = model_kind(config.model.kind);
+  if ((kind != nullptr && kind->uses_weights_once) || dimensions < 2) {
     return "weights that are used once a sample: adding up a replica's gradients takes longer than "
            "a replica saves";
   }

@@ -1,4 +1,5 @@
 #include "tanren/base/text.h"
+#include "tanren/config/kinds.h"
 #include "tanren/plan/passes.h"
 
 #include <tuple>
@@ -78,12 +79,13 @@ void plan_precision(const Request& request, Plan& plan) {
     if (precision.mode == Mode::bf16 && !cuda && !request.machine.cpu_bf16) {
       reason += "; this CPU emulates bf16: expect it to be slower than fp32";
     }
-    if (precision.mode == Mode::fp16 && !cuda && request.config.model.kind == "lstm") {
+    const ModelKind* kind = model_kind(request.config.model.kind);
+    const bool is_recurrent = kind != nullptr && kind->is_recurrent;
+    if (precision.mode == Mode::fp16 && !cuda && is_recurrent) {
       precision.mode = Mode::fp32;
       reason = "fp16 as asked has no LSTM on the CPU: it computes in fp32";
     }
-    if (precision.mode == Mode::bf16 && !cuda && !request.machine.cpu_bf16 &&
-        request.config.model.kind == "lstm") {
+    if (precision.mode == Mode::bf16 && !cuda && !request.machine.cpu_bf16 && is_recurrent) {
       precision.mode = Mode::fp32;
       reason = "bf16 as asked has no LSTM on a CPU without avx512_bf16: it computes in fp32";
     }

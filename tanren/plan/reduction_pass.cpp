@@ -1,5 +1,6 @@
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/config/kinds.h"
 #include "tanren/config/value_text.h"
 #include "tanren/plan/passes.h"
 
@@ -71,11 +72,10 @@ void check_shards(const Plan& plan) {
   const OptimizerOptions& optimizer = plan.optimizer;
   const std::string zero = "[plan] parallel.zero = " + to_text(plan.parallel.zero) +
                            " gives each rank a range of elements to update, and optimizer.";
-  if (optimizer.kind == "adafactor" || optimizer.kind == "muon") {
-    throw ConfigError(zero + "kind \"" + optimizer.kind + "\" needs whole " +
-                      (optimizer.kind == "muon" ? "matrices" : "rows and columns") +
-                      "; set parallel.zero = 0, or another optimizer");
-  }
+  const OptimizerKind* kind = optimizer_kind(optimizer.kind);
+  if (kind == nullptr || kind->whole.empty()) return;
+  throw ConfigError(zero + "kind \"" + kind->name + "\" needs whole " + kind->whole +
+                    "; set parallel.zero = 0, or another optimizer");
 }
 
 void tell_buckets(const Request& request, Plan& plan) {

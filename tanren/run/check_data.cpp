@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/config/kinds.h"
 
 #include <algorithm>
 #include <functional>
@@ -39,7 +40,8 @@ std::string way_to_shape(const std::string& kind, const std::vector<int64_t>& ou
     return "set data.eval.size = " + shape_text({ours[1], ours[2]}) +
            " and data.eval.channels = " + to_text(ours[0]);
   }
-  const bool has_context = kind == "text" || kind == "tokens" || kind == "text_table";
+  const DatasetKind* row = dataset_kind(kind);
+  const bool has_context = row != nullptr && row->has_context;
   if (has_context && ours.size() == 1) return "set data.eval.context = " + to_text(ours[0]);
   const bool fits = kind == "csv" && elements(ours) == elements(theirs);
   return fits ? "set data.eval.shape = " + shape_text(ours) : "mend data.eval's file";
@@ -70,9 +72,7 @@ void check_inputs(const DataInfo& train, const DataInfo& eval, int64_t model_tok
 
 // A label for a whole text is none for its tokens.
 void check_task(const ModelOptions& model, const std::string& train_kind) {
-  const bool guesses = (model.kind == "gpt2" && model.task != "classify") ||
-                       model.task == "next_token" || model.task == "masked_lm";
-  if (!guesses || train_kind != "text_table") return;
+  if (!guesses_tokens(model) || train_kind != "text_table") return;
   throw ConfigError("[data] text_table has a label a text, and this " + model.kind +
                     " guesses tokens; set model.task = \"classify\"");
 }
@@ -80,8 +80,8 @@ void check_task(const ModelOptions& model, const std::string& train_kind) {
 // A number far off is a slip, and would be a model with as many outputs. Where the number of classes is
 // given, it is meant.
 void check_classes(const Dataset& train, const ModelOptions& model, const SourceOptions& source) {
-  const bool is_counted =
-      source.kind == "csv" || source.kind == "tensors" || source.kind == "text_table";
+  const DatasetKind* kind = dataset_kind(source.kind);
+  const bool is_counted = kind != nullptr && kind->counts_classes;
   const bool is_given = source.classes > 0 || !source.class_names.empty() ||
                         !source.only_classes.empty() || model.outputs > 0 || model.append_head > 0;
   if (!is_counted || is_given) return;

@@ -9,6 +9,7 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/step_folders.h"
 #include "tanren/comm/exchange.h"
+#include "tanren/config/kinds.h"
 #include "tanren/run/run_folder.h"
 
 #include <nlohmann/json.hpp>
@@ -39,7 +40,7 @@ const std::string* find(const Facts& facts, const std::string& name) {
 // How an error line names the keys that take the decisions from evaluations. A schedule on a plateau has
 // none: without it a run would go on at a rate that no evaluation has lowered.
 std::string way_to_decide_nothing(const RunConfig& config) {
-  if (config.schedule.kind == "reduce_on_plateau") return "";
+  if (reads_evaluations(config.schedule)) return "";
   std::vector<std::string> keys;
   if (config.checkpoint.best > 0) keys.emplace_back("checkpoint.best = 0");
   if (config.early_stop.patience > 0) keys.emplace_back("early_stop.patience = 0");

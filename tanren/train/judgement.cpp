@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
+#include "tanren/config/kinds.h"
 
 #include <fmt/format.h>
 
@@ -28,7 +29,7 @@ double value_for_schedule(const EvaluationReport& report, const std::string& met
 
 bool evaluations_decide(const Plan& plan) {
   return plan.checkpoint.best > 0 || plan.early_stop.patience > 0 ||
-         plan.schedule.kind == "reduce_on_plateau";
+         reads_evaluations(plan.schedule);
 }
 
 bool judge(RunState& run, const Plan& plan, EvaluationReport& report, bool tells) {

@@ -38,7 +38,8 @@ TokenPiece open_piece(const std::filesystem::path& path, const std::string& name
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_text(const SourceOptions& options, const std::string& what) {
+std::unique_ptr<Dataset> open_text(const SourceOptions& options, const std::string& what,
+                                   const DataInfo* /*train*/) {
   const FileList list = list_files(options, what);
   TokenStream stream;
   stream.vocab_size = kVocabulary;

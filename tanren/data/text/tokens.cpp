@@ -184,7 +184,8 @@ class TokenFile {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_tokens(const SourceOptions& options, const std::string& what) {
+std::unique_ptr<Dataset> open_tokens(const SourceOptions& options, const std::string& what,
+                                     const DataInfo* /*train*/) {
   const FileList list = list_files(options, what);
   TokenStream stream;
   stream.vocab_size = options.vocab_size;

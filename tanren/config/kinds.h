@@ -1,0 +1,156 @@
+// The kinds that the library has, a row each: what the checks of a config, the plan, the forecast and the
+// reports know of a kind without building it. Rows are sorted as error lines list them. Torch-free; what
+// computes a kind is a file of its room, and CONTRIBUTING.md lists the places of each.
+#pragma once
+
+#include "tanren/config/run_config.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tanren {
+
+using Keys = std::vector<std::string>;
+
+// What an optimizer keeps of every element.
+struct Moment {
+  std::string name;
+  bool (*is_kept)(const OptimizerOptions&) = nullptr;  // null: always
+};
+
+struct OptimizerKind {
+  std::string name;
+  Keys keys;  // of its section, that it reads and some other kind does not
+  std::vector<Moment> moments;
+  Keys scalars;  // one fp32 number a parameter each
+  int64_t flops =
+      0;  // arithmetic of an update of one element, as its formula has it; 0: matrices decide
+  // Defaults of options that are not set.
+  double weight_decay = 0, beta2 = 0.999, eps = 1e-8, momentum = 0;
+  bool nesterov = false;
+  bool decouples_decay = false;  // weights shrink by it, gradients do not have it
+  bool is_factored = false;      // keeps sums over rows and columns
+  bool leaves_some_to_adamw = false;
+  std::string whole;  // the part of a parameter that one rank must update; empty: an element
+  std::string state;  // what it keeps, in words; empty: as `moments` say
+};
+
+struct ScheduleKind {
+  std::string name;
+  Keys keys;                                     // as above
+  Keys shapes = {"cosine", "linear", "1-sqrt"};  // words of schedule.shape
+  bool reads_evaluations = false;
+};
+
+struct ModelKind {
+  std::string name;
+  Keys keys;                   // as above
+  Keys sizes;                  // words of model.size
+  std::vector<Keys> families;  // sizes that differ in size alone, the largest first
+  Keys tasks;                  // words of model.task; the last guesses tokens
+  Keys no_use_to_tokens;       // keys that a task which guesses tokens does not read
+  std::string default_task;
+  std::string widths;      // the key that lists the widths of its layers
+  bool generates = false;  // when it guesses the next token
+  bool is_convolutional = false;
+  bool is_recurrent = false;
+  bool uses_weights_once = false;  // a sample, so that replicas in threads gain nothing
+};
+
+struct DatasetKind {
+  std::string name;
+  bool has_encoding = false;  // a file of text: data.encoding
+  bool counts_classes =
+      false;  // labels are whole numbers, the largest of which says how many there are
+  bool has_context = false;  // a sample is a sequence of data.*.context tokens
+};
+
+const std::vector<OptimizerKind>& optimizer_kinds();
+const std::vector<ScheduleKind>& schedule_kinds();
+const std::vector<ModelKind>& model_kinds();
+const std::vector<DatasetKind>& dataset_kinds();
+const Keys& loss_kinds();
+
+// The row of that name; null: a kind that a program registered, or a misspelt one.
+template <typename Kind>
+const Kind* find_kind(const std::vector<Kind>& kinds, std::string_view name) {
+  const auto found =
+      std::find_if(kinds.begin(), kinds.end(), [&](const Kind& kind) { return kind.name == name; });
+  return found == kinds.end() ? nullptr : &*found;
+}
+inline const OptimizerKind* optimizer_kind(std::string_view name) {
+  return find_kind(optimizer_kinds(), name);
+}
+inline const ScheduleKind* schedule_kind(std::string_view name) {
+  return find_kind(schedule_kinds(), name);
+}
+inline const ModelKind* model_kind(std::string_view name) { return find_kind(model_kinds(), name); }
+
+inline const DatasetKind* dataset_kind(std::string_view name) {
+  return find_kind(dataset_kinds(), name);
+}
+
+template <typename Kind>
+Keys names_of(const std::vector<Kind>& kinds) {
+  Keys names;
+  for (const Kind& kind : kinds) names.push_back(kind.name);
+  return names;
+}
+
+template <typename Kind>
+bool reads(const Kind& kind, std::string_view key) {
+  return std::find(kind.keys.begin(), kind.keys.end(), key) != kind.keys.end();
+}
+
+// Keys that some row of `kinds` reads and `kind` does not, in the order of the rows.
+template <typename Kind>
+Keys unread_keys(const std::vector<Kind>& kinds, const Kind& kind) {
+  Keys unread;
+  for (const Kind& other : kinds) {
+    for (const std::string& key : other.keys) {
+      const bool is_new = std::find(unread.begin(), unread.end(), key) == unread.end();
+      if (!reads(kind, key) && is_new) unread.push_back(key);
+    }
+  }
+  return unread;
+}
+
+// What the model is for: its kind's own task where the config names none; empty for kinds without tasks.
+inline std::string task_of(const ModelOptions& model) {
+  const ModelKind* kind = model_kind(model.kind);
+  return model.task.empty() && kind != nullptr ? kind->default_task : model.task;
+}
+
+// Whether the model guesses tokens, and so has no classes.
+inline bool guesses_tokens(const ModelOptions& model) {
+  const std::string task = task_of(model);
+  return task == "next_token" || task == "masked_lm";
+}
+
+// Whether the learning rate follows what evaluations find.
+inline bool reads_evaluations(const ScheduleOptions& schedule) {
+  const ScheduleKind* kind = schedule_kind(schedule.kind);
+  return kind != nullptr && kind->reads_evaluations;
+}
+
+// Whether optimizer.state may be other than fp32.
+inline bool packs_state(const OptimizerOptions& optimizer) {
+  const OptimizerKind* kind = optimizer_kind(optimizer.kind);
+  return kind != nullptr && reads(*kind, "state");
+}
+
+// Whether weights shrink by weight_decay without it being a part of the gradients.
+inline bool decouples_decay(const OptimizerOptions& optimizer) {
+  const OptimizerKind* kind = optimizer_kind(optimizer.kind);
+  return kind != nullptr && kind->decouples_decay;
+}
+
+// Names of the moments that an optimizer with `options` keeps, which with_defaults() gave.
+Keys kept_moments(const OptimizerKind& kind, const OptimizerOptions& options);
+
+// `options` with what is not set filled in by its kind.
+OptimizerOptions with_defaults(OptimizerOptions options);
+
+}  // namespace tanren
