@@ -88,3 +88,4 @@
 #include "tanren/train/registry.h"
 
 #include "tanren/cli.h"
+#include "tanren/train/prepared.h"

@@ -9,8 +9,10 @@
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/precision/half_convolution.h"
+#include "tanren/train/accumulate.h"
 #include "tanren/train/build.h"
 #include "tanren/train/evaluate.h"
+#include "tanren/train/prepared.h"
 #include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>

@@ -8,8 +8,8 @@
 #include "tanren/model/layers.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/eval_mode_scope.h"
+#include "tanren/train/prepared.h"
 #include "tanren/train/step_error.h"
-#include "tanren/train/train_step.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

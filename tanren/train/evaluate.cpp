@@ -16,8 +16,8 @@
 #include "tanren/train/evaluation_sums.h"
 #include "tanren/train/explained.h"
 #include "tanren/train/judgement.h"
+#include "tanren/train/prepared.h"
 #include "tanren/train/step_error.h"
-#include "tanren/train/train_step.h"
 #include "tanren/train/undo.h"
 
 #include <ATen/ATen.h>

@@ -1,6 +1,6 @@
-// The step: one update of one phase over one global batch. Order is the algorithm: accumulate →
-// reduce over ranks → unscale and measure → agree and read (the one device read) → judge → apply or
-// undo → rescale → share buffers over ranks → average weights. Written once.
+// The step: one update of one phase over one global batch. Order is the algorithm: accumulate → reduce
+// over ranks → unscale and measure → agree and read (the one device read) → judge all objectives → apply
+// or undo each → rescale → share buffers over ranks → average weights → advance. Written once.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -18,12 +18,5 @@ namespace tanren {
 // run.settle() comes before anything but the next update.
 std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts,
                                  const GlobalBatch& batch);
-
-// Makes the phase's reducer, where there are several ranks and it has none. update() does it.
-void connect_reducer(Phase& phase, const DataParallel& parallel);
-
-// The batch on the run's device, floating fields in the parameters' dtype in mode fp64, images
-// [n, c, h, w] channels-last where the plan says so.
-Batch prepared(const Batch& batch, const Parts& parts);
 
 }  // namespace tanren

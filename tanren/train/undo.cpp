@@ -34,6 +34,14 @@ void Undo::restore_all(const Phase& phase) const {
   set_generator_states(phase.objectives.front().parameters.front().tensor.device(), generators_);
 }
 
+void Undo::restore_after_error(const Phase& phase) const {
+  try {
+    restore_all(phase);
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 Untouched::Untouched(const RunState& run, const DataParallel& parallel) : run_(run) {
   for (const auto& phase : run.phases) undos_.emplace_back(phase, parallel.alone());
 }

@@ -18,6 +18,8 @@ class Undo {
   void restore(const Objective& objective) const;
   // Everything, the generators included if they were remembered.
   void restore_all(const Phase& phase) const;
+  // The same. A device that failed may refuse it; the error is the news.
+  void restore_after_error(const Phase& phase) const;
 
  private:
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_;  // buffer, its value before

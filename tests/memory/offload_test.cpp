@@ -11,6 +11,7 @@
 #include "tanren/forecast/predict.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/memory/gauge.h"
+#include "tanren/train/prepared.h"
 
 #include <gtest/gtest.h>
 

@@ -7,6 +7,7 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/run/run.h"
+#include "tanren/train/prepared.h"
 
 #include <gtest/gtest.h>
 

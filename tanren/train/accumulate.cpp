@@ -1,0 +1,36 @@
+#include "tanren/train/accumulate.h"
+
+#include "tanren/precision/autocast_scope.h"
+#include "tanren/train/microstep.h"
+#include "tanren/train/prepared.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace tanren {
+
+bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch,
+                LossMeter& losses) {
+  for (auto& objective : phase.objectives) objective.gradients.zero();
+  if (phase.reducer) phase.reducer->begin();
+  {
+    const WindowScope window(parts.plan.precision.mode,  // each weight is cast once per window
+                             parts.parallel->open_windows());
+    const bool done = accumulate_piece(phase, prepared(batch.local, parts),
+                                       {run, parts, batch, losses, parts.incident});
+    if (!done) return false;
+  }
+  if (phase.reducer) phase.reducer->finish();
+  return true;
+}
+
+void connect_reducer(Phase& phase, const DataParallel& parallel) {
+  if (parallel.alone() || phase.reducer) return;
+  std::vector<Gradients*> gradients;
+  for (auto& objective : phase.objectives) gradients.push_back(&objective.gradients);
+  phase.reducer = std::make_unique<Reducer>(std::move(gradients), parallel.communicator(),
+                                            parallel.reducer_options());
+}
+
+}  // namespace tanren

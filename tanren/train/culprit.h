@@ -1,0 +1,19 @@
+// Where the numbers of a refused update went wrong. Called by the step.
+#pragma once
+
+#include "tanren/train/loss_meter.h"
+#include "tanren/train/parts.h"
+#include "tanren/train/run_state.h"
+#include "tanren/train/window.h"
+
+#include <string>
+
+namespace tanren {
+
+// The microbatch and the parameter whose numbers are not finite, on each rank that has some; or the count
+// of 0 that a term is divided by. Empty for an overflow, which is no fault. An exchange between ranks.
+std::string culprit(const Objective& objective, Cause cause, const Status& status,
+                    const GlobalBatch& batch, const LossMeter& losses,
+                    const DataParallel& parallel);
+
+}  // namespace tanren
