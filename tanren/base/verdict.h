@@ -14,6 +14,7 @@ enum class Cause { none, overflow, nan_loss, nan_gradient, spike, nothing_counte
 struct Verdict {
   Action action = Action::apply;
   Cause cause = Cause::none;
+  bool at_max_skips = false;  // a halt because of guard.max_skips in a row, not of this update alone
 };
 
 // What stood out of an applied update.

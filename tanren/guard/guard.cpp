@@ -11,10 +11,10 @@ Guard::Guard(const GuardOptions& options)
 Verdict Guard::judge(const Evidence& evidence) {
   spike_.reset();
   if (!evidence.counted) return {Action::skip, Cause::nothing_counted};
-  if (!evidence.loss_finite) return {answer(stop_on_loss_), Cause::nan_loss};
+  if (!evidence.loss_finite) return refuse(stop_on_loss_, Cause::nan_loss);
   if (!evidence.gradients_finite) {
     if (evidence.can_back_off) return {Action::skip, Cause::overflow};
-    return {answer(stop_on_gradient_), Cause::nan_gradient};
+    return refuse(stop_on_gradient_, Cause::nan_gradient);
   }
   skips_in_a_row_ = 0;
   if (evidence.loss && evidence.grad_norm) {
@@ -23,11 +23,11 @@ Verdict Guard::judge(const Evidence& evidence) {
   return {Action::apply, spike_ ? Cause::spike : Cause::none};
 }
 
-Action Guard::answer(bool stop) {
+Verdict Guard::refuse(bool stop, Cause cause) {
   ++skips_in_a_row_;
-  if (!stop && skips_in_a_row_ < max_skips_) return Action::skip;
+  if (!stop && skips_in_a_row_ < max_skips_) return {Action::skip, cause};
   skips_in_a_row_ = 0;  // a run that goes on after a halt has a row of its own
-  return Action::halt;
+  return {Action::halt, cause, /*at_max_skips=*/!stop};
 }
 
 State Guard::state() const {

@@ -37,7 +37,8 @@ class Guard {
   void load(const State& state);
 
  private:
-  Action answer(bool stop);
+  // Of an update that may not be applied; `stop`: its cause alone ends the run.
+  Verdict refuse(bool stop, Cause cause);
 
   bool stop_on_loss_;
   bool stop_on_gradient_;

@@ -60,12 +60,10 @@ std::string last_checkpoint_text(const std::filesystem::path& checkpoints) {
 
 void halt(const StepReport& report, const ObjectiveReport& objective, const Plan& plan,
           const std::filesystem::path& checkpoints, const std::string& unsaved) {
-  const bool loss = objective.verdict.cause == Cause::nan_loss;
-  const bool stop = (loss ? plan.guard.nan_loss : plan.guard.nan_gradient) == "stop";
   std::string line = "[guard] step " + std::to_string(objective.step + 1) + " (attempt " +
                      std::to_string(report.attempt) +
                      "): " + std::string(name(objective.verdict.cause));
-  if (!stop)
+  if (objective.verdict.at_max_skips)
     line += ", " + std::to_string(plan.guard.max_skips) + " skips in a row (guard.max_skips)";
   if (!report.culprit.empty()) line += " in " + report.culprit;
   const auto last = checkpoints.empty() ? std::nullopt : latest_checkpoint(checkpoints);

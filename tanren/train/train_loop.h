@@ -46,7 +46,7 @@ struct LoopResult {
   std::string reason;                          // why it finished before its length; empty: at it
   std::filesystem::path checkpoint;            // the last one written
   int64_t recoveries = 0;  // failures for lack of memory that were recovered from
-  std::string growth;      // what the growth watch warned of
+  std::string growth;      // what the leak detector warned of
 };
 
 // Where ranks share the optimizer's state, every rank calls it at the same time.
@@ -67,6 +67,6 @@ Loader make_loader(const RunState& run, const Parts& parts, const Dataset& datas
 // Throws RunError when the guard halts: the line names step, cause, culprit and the checkpoint of the state
 // then, which is written first: nothing of the refused update is in it. Weights that are not finite are
 // never written: the line then names the checkpoint before.
-LoopResult train_loop(RunState& run, const Parts& given, const LoopInputs& inputs);
+LoopResult train_loop(RunState& run, const Parts& parts, const LoopInputs& inputs);
 
 }  // namespace tanren

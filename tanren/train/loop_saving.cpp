@@ -1,0 +1,116 @@
+// The part of LoopState that writes checkpoints: when they are due, before an evaluation, and before an
+// error ends the run.
+#include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
+#include "tanren/base/log.h"
+#include "tanren/base/text.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/comm/exchange.h"
+#include "tanren/train/endings.h"
+#include "tanren/train/loop_state.h"
+
+#include <exception>
+#include <vector>
+
+namespace tanren {
+
+namespace {
+
+// Whether every rank has a part of a checkpoint to write.
+bool writes_together(const Parts& parts) {
+  return !parts.parallel->alone() && parts.plan.parallel.zero > 0;
+}
+
+}  // namespace
+
+std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
+                                      const LoopInputs& inputs, int64_t spared) {
+  // Before the state, so that a log is whole where it can be; a state costs no log that cannot.
+  std::exception_ptr unwritten;
+  for (Sink* sink : inputs.sinks) {
+    if (const auto failure = flush_for_checkpoint(*sink)) unwritten = failure;
+  }
+  Snapshot snapshot;
+  snapshot.model.tensors = run.model_tensors();
+  snapshot.optimizer = run.optimizer_state();
+  snapshot.average = run.average_state();
+  snapshot.run = run.run_state();
+  snapshot.config_toml = inputs.config_toml;
+  snapshot.plan_text = inputs.plan_text;
+  snapshot.origin = inputs.origin;
+  std::vector<int64_t> best;
+  for (const auto& ranked : run.selection.best) best.push_back(ranked.step);
+  const auto& checkpoints = inputs.checkpoints;
+  const int64_t keep = parts.plan.checkpoint.keep + spared;
+  std::filesystem::path written;
+  if (writes_together(parts)) {
+    snapshot.slices = run.optimizer_slices();
+    written = write_shared_checkpoint(checkpoints, run.step(), snapshot, keep, best,
+                                      parts.parallel->communicator());
+  } else {
+    written = write_checkpoint(checkpoints, run.step(), snapshot, keep, best);
+  }
+  if (spared == 0) end_with_unwritten(unwritten, written);  // else another error is on its way
+  return written;
+}
+
+bool LoopState::is_saved() const {
+  const bool is_judged = saved_judged_ == run_.selection.judged_step;
+  return saved_at_ == run_.attempt && (is_judged || !(estimates_ || decides(run_, plan_)));
+}
+
+bool LoopState::has_ruined_weights() const {
+  return is_ruined(values_at_start_, worst_values(run_));
+}
+
+void LoopState::write(int64_t spared) {
+  const bool together = writes_together(parts_);
+  if (!(is_first_ || together) || inputs_.checkpoints.empty()) return;
+  double ruined = has_ruined_weights() ? 1 : 0;
+  if (together) ruined = sum_numbers(parts_.parallel->communicator(), {ruined})[0];
+  if (ruined == 0) {
+    result_.checkpoint = save_checkpoint(run_, parts_, inputs_, spared);
+  } else if (is_first_) {
+    log("[train] step " + to_text(run_.step()) + ": " + kRuinedWeights +
+        "; no checkpoint of them is written");
+  }
+}
+
+void LoopState::checkpoint(int64_t spared) {
+  write(spared);
+  saved_at_ = run_.attempt;  // on every rank, as some do together what follows from it
+  saved_judged_ = run_.selection.judged_step;
+}
+
+// In steps, as each may fail on one rank alone, and the last is an exchange.
+std::string LoopState::save_last() {
+  const auto look = [&] {
+    if (has_ruined_weights()) throw RunError(kRuinedWeights);
+  };
+  std::string unsaved = failure_of(look, parts_);
+  if (unsaved.empty()) unsaved = failure_of([&] { checkpoint(/*spared=*/1); }, parts_);
+  return unsaved;
+}
+
+std::string LoopState::keep_state() {
+  const bool is_new = result_.session_attempts > 0 && !is_saved();
+  if (!is_new || run_.applying || writes_together(parts_)) return "";
+  try {
+    if (has_ruined_weights()) return kRuinedWeights;
+    checkpoint(/*spared=*/1);
+    return "";
+  } catch (...) {
+    return line_of_current();
+  }
+}
+
+std::string LoopState::last_saved() const {
+  return is_first_ ? last_checkpoint_text(inputs_.checkpoints) : "";
+}
+
+void LoopState::rethrow_saved(const std::string& where) {
+  const std::string unsaved = parts_.parallel->alone() ? keep_state() : "";
+  rethrow_with(where + unsaved_text(unsaved) + last_saved());
+}
+
+}  // namespace tanren
