@@ -11,7 +11,7 @@
 
 namespace tanren::cli {
 
-int doctor(const Arguments& arguments) {
+int doctor(const Arguments& arguments, const Registry& /*registry*/) {
   Machine machine = probe_machine();
   probe_accelerators(machine, "auto");
   if (arguments.json) {
@@ -42,7 +42,7 @@ int doctor(const Arguments& arguments) {
   return 0;
 }
 
-int help(const Arguments& arguments) {
+int help(const Arguments& arguments, const Registry& /*registry*/) {
   std::cout << help_text(arguments.file) << "\n";
   return 0;
 }

@@ -160,7 +160,7 @@ void watch_as_lines(Monitor& monitor, double interval, bool json) {
 
 }  // namespace
 
-int monitor(const Arguments& arguments) {
+int monitor(const Arguments& arguments, const Registry& /*registry*/) {
   const double interval = interval_of(arguments.interval, arguments.once);
   const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
   Monitor monitor(open_nvml());

@@ -64,11 +64,11 @@ std::optional<int> read_arguments(const std::vector<std::string>& words, Argumen
   add_verbs(app, arguments);
   const std::string first = words.empty() ? "" : words.front();
   if (!first.empty() && first[0] != '-') {
-    std::vector<std::string> verbs;
-    for (const auto* verb : app.get_subcommands(nullptr)) verbs.push_back(verb->get_name());
-    if (std::find(verbs.begin(), verbs.end(), first) == verbs.end()) {
-      const std::string best = nearest(first, verbs);
-      std::cerr << "[cli] unknown verb \"" << first << "\"; verbs are " << join(verbs)
+    std::vector<std::string> names;
+    for (const Verb& verb : verbs()) names.push_back(verb.name);
+    if (std::find(names.begin(), names.end(), first) == names.end()) {
+      const std::string best = nearest(first, names);
+      std::cerr << "[cli] unknown verb \"" << first << "\"; verbs are " << join(names)
                 << (best.empty() ? "" : " (nearest: " + best + ")") << "\n";
       return 2;
     }
@@ -111,17 +111,7 @@ int main(int argc, char** argv, const Registry& registry) {
     return *code;
   }
   try {
-    if (arguments.verb == "run") return run(arguments, registry);
-    if (arguments.verb == "plan") return plan(arguments, registry);
-    if (arguments.verb == "eval") return eval(arguments, registry);
-    if (arguments.verb == "launch") return launch(arguments, registry);
-    if (arguments.verb == "summary") return summary(arguments, registry);
-    if (arguments.verb == "anatomy") return anatomy(arguments, registry);
-    if (arguments.verb == "convert") return convert(arguments, registry);
-    if (arguments.verb == "doctor") return doctor(arguments);
-    if (arguments.verb == "monitor") return monitor(arguments);
-    if (arguments.verb == "completion") return completion(arguments, registry);
-    return help(arguments);
+    return verb_named(arguments.verb).run(arguments, registry);
   } catch (const InputError& error) {
     tell(error.what(), arguments);
     return 2;
@@ -129,7 +119,7 @@ int main(int argc, char** argv, const Registry& registry) {
     tell(error.what(), arguments);
     return 1;
   } catch (...) {
-    const bool has_more = takes_verbose(arguments.verb) && !arguments.verbose;
+    const bool has_more = verb_named(arguments.verb).may_meet_torch && !arguments.verbose;
     tell("[" + arguments.verb + "] " + line_of_current() +
              (has_more ? "; --verbose shows where it comes from" : ""),
          arguments);

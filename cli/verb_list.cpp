@@ -3,48 +3,74 @@
 #include "tanren/base/names.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string>
-#include <string_view>
 
 namespace tanren::cli {
 
 namespace {
-
-struct Verb {
-  const char* name;
-  const char* what;
-  const char* file;  // what FILE is; null: none
-  bool on_ranks = false;
-};
-constexpr Verb kVerbs[] = {
-    {"run", "Train from a config file, or go on in a run folder", "config.toml or run folder",
-     /*on_ranks=*/true},
-    {"plan", "Say what a run would do, and why; start nothing", "config.toml or run folder"},
-    {"eval", "Evaluate a run folder's newest checkpoint, or a whole model on DATA",
-     "run folder, or model.tanren.safetensors", /*on_ranks=*/true},
-    {"launch", "Start a verb, or a program of your own, as several ranks that work together",
-     nullptr},
-    {"summary", "Show the model module by module: shapes, parameters, multiply-adds, memory",
-     "config.toml or run folder"},
-    {"anatomy", "Run a few steps and report where time and memory go: operations, blocks, stages",
-     "config.toml or run folder"},
-    {"convert",
-     "Turn weights into another format or a folder for Python, list them, or tokenize a text",
-     "safetensors, .pt or text file, run folder"},
-    {"doctor", "Say what this machine offers to a run", nullptr},
-    {"monitor", "Watch this machine: devices, memory, processors and the runs on it", nullptr},
-    {"help", "Explain the config's keys", "key or section (all if left out)"},
-    {"completion", "Print a script that completes verbs, keys and values in a shell",
-     "bash, zsh or fish"},
-};
 
 constexpr const char* kStopping =
     "Ctrl-C, SIGTERM and SIGHUP save and stop: exit code 130, and the same command goes on. A "
     "second "
     "Ctrl-C ends at once, unsaved.";
 
-void add_convert_options(CLI::App& command, Arguments& arguments) {
+constexpr const char* kConfigOrRun = "config.toml or run folder";
+
+CLI::Option* file_option(CLI::App& command, Arguments& arguments, const char* what) {
+  return command.add_option("FILE", arguments.file, what)->required();
+}
+
+void json_option(CLI::App& command, Arguments& arguments) {
+  command.add_flag("--json", arguments.json, "Print JSON instead of text");
+}
+
+void verbose_option(CLI::App& command, Arguments& arguments) {
+  command.add_flag("--verbose", arguments.verbose,
+                   "Of an error, print also the stack that torch gives it");
+}
+
+// Of the verbs that read a config.
+void config_options(CLI::App& command, Arguments& arguments,
+                    const char* out = "Folder of the run (default: runs/<run.name>)") {
+  command.add_option("--set", arguments.sets, "key=value: overrides the file (repeatable)")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--out", arguments.out, out);
+  command.add_flag("--quiet", arguments.quiet, "Print errors only");
+}
+
+void plan_options(CLI::App& command, Arguments& arguments) {
+  file_option(command, arguments, kConfigOrRun);
+  json_option(command, arguments);
+  verbose_option(command, arguments);
+  config_options(command, arguments);
+}
+
+void run_options(CLI::App& command, Arguments& arguments) {
+  plan_options(command, arguments);
+  command.footer(kStopping);
+}
+
+void eval_options(CLI::App& command, Arguments& arguments) {
+  file_option(command, arguments, "run folder, or model.tanren.safetensors");
+  json_option(command, arguments);
+  verbose_option(command, arguments);
+  command.add_option("DATA", arguments.target,
+                     "Of a whole model: the file or folder to evaluate it on");
+  config_options(command, arguments);
+}
+
+void anatomy_options(CLI::App& command, Arguments& arguments) {
+  file_option(command, arguments, kConfigOrRun);
+  json_option(command, arguments);
+  verbose_option(command, arguments);
+  config_options(command, arguments, "Folder of the report (default: anatomy/<run.name>)");
+}
+
+void convert_options(CLI::App& command, Arguments& arguments) {
+  file_option(command, arguments, "safetensors, .pt or text file, run folder");
+  json_option(command, arguments);
+  verbose_option(command, arguments);
   command.add_option("OUT", arguments.target,
                      "File to write: .safetensors, .pt, .pth, .bin; or a folder, of a "
                      "finished run or whole model: what Python opens");
@@ -60,14 +86,15 @@ void add_convert_options(CLI::App& command, Arguments& arguments) {
   command.add_flag("--quiet", arguments.quiet, "Print errors only");
 }
 
-void add_monitor_options(CLI::App& command, Arguments& arguments) {
+void monitor_options(CLI::App& command, Arguments& arguments) {
+  json_option(command, arguments);
   command.add_flag("--once", arguments.once, "Look once and end");
   command.add_option("--interval", arguments.interval,
                      "Seconds between looks, 0.1 to 3600 (default 1; with --once, over which "
                      "shares are taken: 0.2)");
 }
 
-void add_launch_options(CLI::App& command, Arguments& arguments) {
+void launch_options(CLI::App& command, Arguments& arguments) {
   LaunchArguments& launch = arguments.launch;
   command.add_option("-n,--ranks", launch.ranks, "Ranks of this machine");
   command.add_option("--nodes", launch.nodes, "Machines; launch runs once on each (default 1)");
@@ -85,63 +112,61 @@ void add_launch_options(CLI::App& command, Arguments& arguments) {
   });
 }
 
-// Those that read a config or a model, and so may meet torch's errors.
-bool takes_verbose(const Verb& verb) {
-  const std::string_view name = verb.name;
-  return verb.file != nullptr && name != "help" && name != "completion";
+void help_options(CLI::App& command, Arguments& arguments) {
+  file_option(command, arguments, "key or section (all if left out)")->required(false);
+}
+
+void completion_options(CLI::App& command, Arguments& arguments) {
+  file_option(command, arguments, "bash, zsh or fish");
 }
 
 }  // namespace
 
-bool takes_verbose(const std::string& verb) {
-  return std::any_of(std::begin(kVerbs), std::end(kVerbs),
-                     [&](const Verb& known) { return known.name == verb && takes_verbose(known); });
+const std::vector<Verb>& verbs() {
+  static const std::vector<Verb> all = {
+      {"run", "Train from a config file, or go on in a run folder", run_options, run,
+       /*on_ranks=*/true, /*may_meet_torch=*/true},
+      {"plan", "Say what a run would do, and why; start nothing", plan_options, plan,
+       /*on_ranks=*/false, /*may_meet_torch=*/true},
+      {"eval", "Evaluate a run folder's newest checkpoint, or a whole model on DATA", eval_options,
+       eval, /*on_ranks=*/true, /*may_meet_torch=*/true},
+      {"launch", "Start a verb, or a program of your own, as several ranks that work together",
+       launch_options, launch},
+      {"summary", "Show the model module by module: shapes, parameters, multiply-adds, memory",
+       plan_options, summary, /*on_ranks=*/false, /*may_meet_torch=*/true},
+      {"anatomy", "Run a few steps and report where time and memory go: operations, blocks, stages",
+       anatomy_options, anatomy, /*on_ranks=*/false, /*may_meet_torch=*/true},
+      {"convert",
+       "Turn weights into another format or a folder for Python, list them, or tokenize a text",
+       convert_options, convert, /*on_ranks=*/false, /*may_meet_torch=*/true},
+      {"doctor", "Say what this machine offers to a run", json_option, doctor},
+      {"monitor", "Watch this machine: devices, memory, processors and the runs on it",
+       monitor_options, monitor},
+      {"help", "Explain the config's keys", help_options, help},
+      {"completion", "Print a script that completes verbs, keys and values in a shell",
+       completion_options, completion},
+  };
+  return all;
+}
+
+const Verb& verb_named(const std::string& name) {
+  return *std::find_if(verbs().begin(), verbs().end(),
+                       [&](const Verb& verb) { return verb.name == name; });
 }
 
 std::vector<std::string> verbs_on_ranks() {
   std::vector<std::string> names;
-  for (const Verb& verb : kVerbs) {
-    if (verb.on_ranks) names.emplace_back(verb.name);
+  for (const Verb& verb : verbs()) {
+    if (verb.on_ranks) names.push_back(verb.name);
   }
   return names;
 }
 
 void add_verbs(CLI::App& app, Arguments& arguments) {
-  for (const auto& verb : kVerbs) {
-    auto* command = app.add_subcommand(verb.name, verb.what);
+  for (const Verb& verb : verbs()) {
+    CLI::App* command = app.add_subcommand(verb.name, verb.what);
     command->callback([&arguments, name = verb.name] { arguments.verb = name; });
-    const bool is_help = std::string(verb.name) == "help";
-    if (verb.file != nullptr) {
-      auto* file = command->add_option("FILE", arguments.file, verb.file);
-      if (!is_help) file->required();
-    }
-    if (is_help || std::string(verb.name) == "completion") continue;
-    if (std::string(verb.name) == "launch") {
-      add_launch_options(*command, arguments);
-      continue;
-    }
-    if (std::string(verb.name) == "run") command->footer(kStopping);
-    command->add_flag("--json", arguments.json, "Print JSON instead of text");
-    if (std::string(verb.name) == "monitor") add_monitor_options(*command, arguments);
-    if (!takes_verbose(verb)) continue;
-    command->add_flag("--verbose", arguments.verbose,
-                      "Of an error, print also the stack that torch gives it");
-    if (std::string(verb.name) == "convert") {
-      add_convert_options(*command, arguments);
-      continue;
-    }
-    if (std::string(verb.name) == "eval") {
-      command->add_option("DATA", arguments.target,
-                          "Of a whole model: the file or folder to evaluate it on");
-    }
-    command->add_option("--set", arguments.sets, "key=value: overrides the file (repeatable)")
-        ->expected(1)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    command->add_option("--out", arguments.out,
-                        std::string(verb.name) == "anatomy"
-                            ? "Folder of the report (default: anatomy/<run.name>)"
-                            : "Folder of the run (default: runs/<run.name>)");
-    command->add_flag("--quiet", arguments.quiet, "Print errors only");
+    verb.add_options(*command, arguments);
   }
 }
 

@@ -1,5 +1,5 @@
-// The verbs and their options, described once: the parser, `--help` and the shell completions all
-// read this description.
+// The verbs, described once: the parser, main, `--help` and the shell completions all read this table. A
+// new verb is a row here and a file with its function.
 #pragma once
 
 #include "cli/verbs.h"
@@ -11,13 +11,23 @@
 
 namespace tanren::cli {
 
-// Adds every verb to `app`; parsing then fills `arguments`, which must outlive it.
-void add_verbs(CLI::App& app, Arguments& arguments);
+struct Verb {
+  std::string name;
+  std::string what;  // it does, a line
+  void (*add_options)(CLI::App& command, Arguments& arguments);
+  int (*run)(const Arguments& arguments, const Registry& registry);
+  bool on_ranks = false;        // `launch` may start it on several ranks
+  bool may_meet_torch = false;  // reads a config or a model, and takes --verbose
+};
+const std::vector<Verb>& verbs();
 
-// Whether the verb takes --verbose.
-bool takes_verbose(const std::string& verb);
+// One of them.
+const Verb& verb_named(const std::string& name);
 
 // The verbs that `launch` starts on several ranks.
 std::vector<std::string> verbs_on_ranks();
+
+// Adds every verb to `app`; parsing then fills `arguments`, which must outlive it.
+void add_verbs(CLI::App& app, Arguments& arguments);
 
 }  // namespace tanren::cli

@@ -47,9 +47,9 @@ int launch(const Arguments& arguments, const Registry& registry);
 int summary(const Arguments& arguments, const Registry& registry);
 int anatomy(const Arguments& arguments, const Registry& registry);
 int convert(const Arguments& arguments, const Registry& registry);
-int doctor(const Arguments& arguments);
-int monitor(const Arguments& arguments);
-int help(const Arguments& arguments);
+int doctor(const Arguments& arguments, const Registry& registry);
+int monitor(const Arguments& arguments, const Registry& registry);
+int help(const Arguments& arguments, const Registry& registry);
 int completion(const Arguments& arguments, const Registry& registry);
 
 // Reads the words behind the program's name. Where they are refused, or answered at once as --help
