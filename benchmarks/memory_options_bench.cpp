@@ -99,7 +99,9 @@ int main(int argc, char** argv) {
   plain.seconds(batch);
   print_held("never");
   const auto releasing = [&](const char* what, const char* when, int64_t left) {
-    CacheRelease release(when, at::kCPU, [left] { return MemoryRoom{left, 100}; });
+    CacheRelease release(from_word<ReleaseCache>(when), at::kCPU, [left] {
+      return MemoryRoom{left, 100};
+    });
     const Training other(config, data, cached, [&] { release.after_step(); });
     compare(what, other, plain);
     other.seconds(batch);

@@ -52,16 +52,6 @@ int64_t live_in(const MemoryTrace& trace) {
   return bytes;
 }
 
-std::string_view text(Mode mode) {
-  switch (mode) {
-    case Mode::bf16: return "bf16";
-    case Mode::fp16: return "fp16";
-    case Mode::fp64: return "fp64";
-    case Mode::fp32: break;
-  }
-  return "fp32";
-}
-
 // Arithmetic of one update of one parameter, counted in its formula; 0: kinds whose matrices decide.
 int64_t update_flops(const std::string& kind) {
   constexpr int64_t kNormFlops = 2;  // of the gradients, measured before
@@ -88,7 +78,7 @@ AnatomySubject subject_of(const Rehearsal& run) {
   subject.model = plan.model.kind + (plan.model.size.empty() ? "" : " " + plan.model.size);
   subject.device = plan.device.device;
   subject.threads = plan.device.threads;
-  subject.precision = text(plan.precision.mode);
+  subject.precision = name(plan.precision.mode);
   subject.optimizer = plan.optimizer.kind;
   if (plan.optimizer.state != "fp32") subject.optimizer += " (" + plan.optimizer.state + " state)";
   subject.global_batch = plan.batch.global_batch;

@@ -24,8 +24,8 @@ std::function<MemoryRoom()> room_on(at::Device device) {
 
 }  // namespace
 
-CacheRelease::CacheRelease(std::string when, at::Device device, std::function<MemoryRoom()> room)
-    : when_(std::move(when)), gauge_(device), room_(room ? std::move(room) : room_on(device)) {}
+CacheRelease::CacheRelease(ReleaseCache when, at::Device device, std::function<MemoryRoom()> room)
+    : when_(when), gauge_(device), room_(room ? std::move(room) : room_on(device)) {}
 
 bool CacheRelease::is_short(Clock::time_point now) {
   if (now < next_look_) return false;
@@ -41,7 +41,8 @@ bool CacheRelease::is_short(Clock::time_point now) {
 }
 
 bool CacheRelease::after_step(Clock::time_point now) {
-  const bool is_time = when_ == "step" || (when_ == "pressure" && is_short(now));
+  const bool is_time =
+      when_ == ReleaseCache::step || (when_ == ReleaseCache::pressure && is_short(now));
   if (is_time) gauge_.release_cache();
   return is_time;
 }

@@ -5,10 +5,10 @@
 
 #include "tanren/base/machine_memory.h"
 #include "tanren/memory/gauge.h"
+#include "tanren/plan/plan.h"
 
 #include <chrono>
 #include <functional>
-#include <string>
 
 namespace tanren {
 
@@ -16,17 +16,17 @@ class CacheRelease {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `when`: never, pressure, step. `room` tells what is left; unset: the machine's or the device's.
-  CacheRelease(std::string when, at::Device device, std::function<MemoryRoom()> room = {});
+  // `room` tells what is left; unset: the machine's or the device's.
+  CacheRelease(ReleaseCache when, at::Device device, std::function<MemoryRoom()> room = {});
 
-  // After a step: gives the cache back if it is time to. Under "pressure" it looks at most once a
+  // After a step: gives the cache back if it is time to. Under pressure it looks at most once a
   // second, and says so the first time. True if it was given back.
   bool after_step(Clock::time_point now = Clock::now());
 
  private:
   bool is_short(Clock::time_point now);
 
-  std::string when_;
+  ReleaseCache when_;
   MemoryGauge gauge_;
   std::function<MemoryRoom()> room_;
   Clock::time_point next_look_;

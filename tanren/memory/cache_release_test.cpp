@@ -25,7 +25,7 @@ class CacheReleaseTest : public ::testing::Test {
   }
   MemoryRoom room_{1000, 1000};
   int looks_ = 0;
-  CacheRelease release(const std::string& when) {
+  CacheRelease release(ReleaseCache when) {
     return {when, at::kCPU, [this] {
               ++looks_;
               return room_;
@@ -35,7 +35,7 @@ class CacheReleaseTest : public ::testing::Test {
 };
 
 TEST_F(CacheReleaseTest, never_is_never_and_does_not_look) {
-  auto never = release("never");
+  auto never = release(ReleaseCache::never);
   room_.available_bytes = 0;
   const int64_t cached = cached_after_use();
   EXPECT_FALSE(never.after_step(now_));
@@ -44,7 +44,7 @@ TEST_F(CacheReleaseTest, never_is_never_and_does_not_look) {
 }
 
 TEST_F(CacheReleaseTest, step_is_every_step) {
-  auto step = release("step");
+  auto step = release(ReleaseCache::step);
   for (int i = 0; i < 2; ++i) {
     cached_after_use();
     EXPECT_TRUE(step.after_step(now_));
@@ -54,7 +54,7 @@ TEST_F(CacheReleaseTest, step_is_every_step) {
 }
 
 TEST_F(CacheReleaseTest, pressure_waits_until_little_is_left_and_looks_once_a_second) {
-  auto pressure = release("pressure");
+  auto pressure = release(ReleaseCache::pressure);
   const int64_t cached = cached_after_use();
   EXPECT_FALSE(pressure.after_step(now_));
   room_.available_bytes = 49;
@@ -66,10 +66,10 @@ TEST_F(CacheReleaseTest, pressure_waits_until_little_is_left_and_looks_once_a_se
 }
 
 TEST_F(CacheReleaseTest, a_machine_that_tells_nothing_is_not_short) {
-  auto pressure = release("pressure");
+  auto pressure = release(ReleaseCache::pressure);
   room_ = {};
   EXPECT_FALSE(pressure.after_step(now_));
-  EXPECT_TRUE(CacheRelease("step", at::kCPU).after_step());
+  EXPECT_TRUE(CacheRelease(ReleaseCache::step, at::kCPU).after_step());
 }
 
 TEST(MemoryRoom, is_the_cgroups_where_that_leaves_less) {

@@ -73,7 +73,7 @@ TEST(Fault, the_explanation_says_what_was_held_and_how_to_confirm) {
 }
 
 TEST(Fault, recovery_explains_a_library_s_words_when_it_gives_up) {
-  Recovery recovery(MemoryPlan{.recovery = "split"}, at::kCPU);
+  Recovery recovery(MemoryPlan{.recovery = RecoveryMode::split}, at::kCPU);
   Shortage shortage;
   shortage.message = kCublas;
   recovery.failed(1, shortage);

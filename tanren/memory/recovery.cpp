@@ -75,14 +75,14 @@ void Recovery::failed(int64_t samples, const Shortage& shortage) {
   ++in_a_row_;
   quiet_ = 0;
   gauge_.release_cache();
-  if (plan_.recovery == "off") give_up(samples, shortage, "memory.recovery is off");
-  if (plan_.recovery == "evaluation") {
+  if (plan_.recovery == RecoveryMode::off) give_up(samples, shortage, "memory.recovery is off");
+  if (plan_.recovery == RecoveryMode::evaluation) {
     give_up(samples, shortage,
             "and no rank repeats a microstep alone where batch norm is over all of them "
             "(parallel.buffers = \"synchronised\"); lower batch.microbatch");
   }
   const bool again = in_a_row_ < 2;  // what failed once may have been somebody else's moment
-  if (plan_.recovery == "same_split" || samples == 1) {
+  if (plan_.recovery == RecoveryMode::same_split || samples == 1) {
     if (!again) {
       give_up(samples, shortage,
               samples == 1

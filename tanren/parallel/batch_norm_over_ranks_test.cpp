@@ -27,7 +27,7 @@ const std::vector<int64_t> kShares = {5, 0, 2};  // samples of the ranks
 
 std::unique_ptr<DataParallel> synchronised(Communicator& comm) {
   ParallelPlan plan;
-  plan.buffers = "synchronised";
+  plan.buffers = RankBuffers::synchronised;
   return std::make_unique<DataParallel>(std::shared_ptr<Communicator>(&comm, [](Communicator*) {}),
                                         plan);
 }

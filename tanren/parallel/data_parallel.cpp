@@ -86,7 +86,7 @@ DataParallel::DataParallel(std::shared_ptr<Communicator> communicator, ParallelP
     : communicator_(std::move(communicator)),
       plan_(std::move(plan)),
       open_windows_(std::move(open_windows)) {
-  if (alone() || plan_.buffers != "synchronised") return;
+  if (alone() || plan_.buffers != RankBuffers::synchronised) return;
   install_synchronised_norm();
   across_ranks_ = std::make_shared<const GatherRows>(
       [comm = communicator_](const at::Tensor& row) { return gather_row(*comm, row); });
@@ -96,8 +96,8 @@ ReducerOptions DataParallel::reducer_options() const {
   ReducerOptions options{.first_bucket_bytes = plan_.first_bucket_bytes,
                          .bucket_bytes = plan_.bucket_bytes,
                          .overlap = plan_.overlap};
-  if (plan_.compress == "bf16") options.wire = at::kBFloat16;
-  if (plan_.compress == "fp16") options.wire = at::kHalf;
+  if (plan_.compress == Compress::bf16) options.wire = at::kBFloat16;
+  if (plan_.compress == Compress::fp16) options.wire = at::kHalf;
   return options;
 }
 

@@ -84,7 +84,7 @@ void plan_batch(const Request& request, Plan& plan) {
     why = to_text(batch.accumulation_steps) +
           " microsteps accumulate; batch norm couples the samples of a microbatch, so the numbers "
           "equal the whole batch's only at the same split (norm = \"group\" has no such limit)";
-    if (plan.parallel.buffers == "synchronised") {
+    if (plan.parallel.buffers == RankBuffers::synchronised) {
       why = to_text(batch.accumulation_steps) +
             " microsteps accumulate, on every rank as many; batch norm couples the samples that "
             "all ranks have in one";

@@ -124,18 +124,21 @@ void plan_offload(const Request& request, Plan& plan) {
 void plan_recovery(const Request& request, Plan& plan) {
   const std::string& asked = request.config.memory.recovery;
   const bool coupled = request.profile.couples_samples;
-  plan.memory.recovery = asked != "auto" ? asked : coupled ? "same_split" : "split";
-  const bool in_step = plan.parallel.buffers == "synchronised";
-  if (in_step && plan.memory.recovery != "off") plan.memory.recovery = "evaluation";
+  auto& recovery = plan.memory.recovery;
+  recovery = asked != "auto" ? from_word<RecoveryMode>(asked)
+             : coupled       ? RecoveryMode::same_split
+                             : RecoveryMode::split;
+  const bool in_step = plan.parallel.buffers == RankBuffers::synchronised;
+  if (in_step && recovery != RecoveryMode::off) recovery = RecoveryMode::evaluation;
   std::string reason;
-  if (plan.memory.recovery == "off") {
+  if (recovery == RecoveryMode::off) {
     reason = "running out of memory ends the run";
   } else if (in_step) {
     reason =
         "out of memory in training ends the run: no rank repeats a microstep alone where batch "
         "norm "
         "is over all of them (parallel.buffers); an evaluation takes fewer samples at once";
-  } else if (plan.memory.recovery == "same_split") {
+  } else if (recovery == RecoveryMode::same_split) {
     reason =
         std::string("out of memory: free the cache, once more with the same microbatch") +
         (coupled ? " (batch norm sees its microbatch: a smaller one is another computation)" : "");
@@ -145,8 +148,8 @@ void plan_recovery(const Request& request, Plan& plan) {
                      : "out of memory: a smaller microbatch for what is missing of the step, the "
                        "global batch and the update stay as they are";
   }
-  plan.lines.push_back({"recovery", plan.memory.recovery,
-                        asked == "auto" || plan.memory.recovery != asked
+  plan.lines.push_back({"recovery", name(recovery),
+                        asked == "auto" || name(recovery) != asked
                             ? Source::planned
                             : request.source("memory.recovery"),
                         reason});
@@ -154,7 +157,7 @@ void plan_recovery(const Request& request, Plan& plan) {
 
 void plan_release(const Request& request, Plan& plan) {
   const std::string& asked = request.config.memory.release_cache;
-  plan.memory.release_cache = asked;
+  plan.memory.release_cache = from_word<ReleaseCache>(asked);
   if (asked == "pressure") return;  // what nobody asked for needs no line
   plan.lines.push_back({"release_cache", asked, request.source("memory.release_cache"),
                         asked == "step"

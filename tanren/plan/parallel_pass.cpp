@@ -31,8 +31,8 @@ void take_options(const ParallelOptions& o, ParallelPlan& parallel) {
   parallel.bucket_bytes = bytes(o.bucket_mb);
   parallel.first_bucket_bytes = std::min(bytes(o.first_bucket_mb), parallel.bucket_bytes);
   parallel.overlap = o.overlap;
-  parallel.compress = o.compress;
-  parallel.buffers = o.buffers;
+  parallel.compress = from_word<Compress>(o.compress);
+  parallel.buffers = from_word<RankBuffers>(o.buffers);
   parallel.check_every = o.check_every;
   parallel.zero = o.zero;
 }
@@ -141,7 +141,7 @@ void plan_replicas(const Request& request, Plan& plan) {
                                                : "one replica in this process: ") +
                             reason});
   if (parallel.replicas == 1) return;
-  parallel.backend = "threads";
+  parallel.backend = Backend::threads;
   plan.lines.push_back({"backend", "threads", Source::planned,
                         "sums inside this process, in the order of the ranks: no network"});
 }
@@ -166,9 +166,11 @@ std::pair<bool, std::string> nccl_fits(const Request& request, const Plan& plan)
 void plan_backend(const Request& request, Plan& plan) {
   const std::string& asked = request.config.parallel.backend;
   auto [fits, reason] = nccl_fits(request, plan);
-  plan.parallel.backend = asked != "auto" ? asked : fits ? "nccl" : "gloo";
+  plan.parallel.backend = asked != "auto" ? from_word<Backend>(asked)
+                          : fits          ? Backend::nccl
+                                          : Backend::gloo;
   if (asked == "gloo" && on_cuda(plan)) reason = "as asked; sums take the way over host memory";
-  plan.lines.push_back({"backend", plan.parallel.backend,
+  plan.lines.push_back({"backend", name(plan.parallel.backend),
                         asked == "auto" ? Source::planned : request.source("parallel.backend"),
                         reason});
   const std::string& rendezvous = request.config.parallel.rendezvous;
@@ -216,9 +218,9 @@ bool replicas_share_a_device(const ParallelPlan& parallel) {
 // Batch norm over all ranks needs them in step. On a device that replicas share, backward of one waits for
 // that of the other, which waits for its sums.
 void settle_batch_norm(const Request& request, ParallelPlan& parallel) {
-  if (parallel.buffers != "synchronised") return;
+  if (parallel.buffers != RankBuffers::synchronised) return;
   if (parallel.world_size == 1 || !request.profile.couples_samples) {
-    parallel.buffers = "mean";
+    parallel.buffers = RankBuffers::mean;
     return;
   }
   if (replicas_share_a_device(parallel)) {

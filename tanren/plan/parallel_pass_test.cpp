@@ -73,7 +73,7 @@ void expect_part(const std::string& text, const std::string& part) {
 TEST(RanksPass, one_rank_has_no_line_of_ranks) {
   const Ranks one;
   const auto plan = one.plan();
-  EXPECT_EQ(plan.parallel.backend, "single");
+  EXPECT_EQ(plan.parallel.backend, Backend::single);
   EXPECT_EQ(plan.parallel.world_size, 1);
   for (const char* key : {"ranks", "backend", "rendezvous", "buckets", "wire", "zero",
                           "check_every", "timeout", "compress", "rank_buffers"}) {
@@ -92,7 +92,7 @@ TEST(RanksPass, what_is_asked_of_ranks_and_cannot_act_on_one_is_told) {
   EXPECT_EQ(one.line("parallel.timeout"), "5.0|" + nothing);
   EXPECT_EQ(one.line("parallel.overlap"), "no line");
   EXPECT_EQ(one.plan().parallel.zero, 0);
-  EXPECT_EQ(one.plan().parallel.compress, "none");
+  EXPECT_EQ(one.plan().parallel.compress, Compress::none);
 }
 
 TEST(RanksPass, processes_are_what_the_launcher_says) {
@@ -104,7 +104,7 @@ TEST(RanksPass, processes_are_what_the_launcher_says) {
   EXPECT_EQ(plan.parallel.local_rank, 3);
   EXPECT_EQ(plan.parallel.local_ranks, 4);
   EXPECT_EQ(plan.parallel.replicas, 1);
-  EXPECT_EQ(plan.parallel.backend, "gloo");
+  EXPECT_EQ(plan.parallel.backend, Backend::gloo);
   EXPECT_EQ(plan.parallel.launcher, "torchrun");
   EXPECT_EQ(plan.parallel.host, "tcp://10.0.0.1:29500");
   EXPECT_EQ(ranks.line("ranks"), "4|processes on 1 machine, launched by torchrun");
@@ -150,7 +150,7 @@ TEST(RanksPass, nccl_is_chosen_where_each_rank_has_a_device) {
   Ranks ranks(2);
   ranks.machine.rank = ranks.machine.local_rank = 1;
   ranks.add_cuda(2);
-  EXPECT_EQ(ranks.plan().parallel.backend, "nccl");
+  EXPECT_EQ(ranks.plan().parallel.backend, Backend::nccl);
   EXPECT_EQ(ranks.plan().device.device, "cuda:1");
   EXPECT_EQ(ranks.line("backend"), "nccl|each of 2 ranks here has a CUDA device of its own");
   EXPECT_EQ(ranks.line("device"), "cuda:1|local rank 1 of 2; CUDA devices here: 2");
@@ -165,7 +165,7 @@ TEST(RanksPass, nccl_is_chosen_where_each_rank_has_a_device) {
   EXPECT_EQ(ranks.plan().device.device, "cuda:0");
   EXPECT_EQ(ranks.line("backend"), "gloo|2 ranks here see 1 CUDA device, and NCCL wants one each");
   ranks.config.run.device = "cpu";
-  EXPECT_EQ(ranks.plan().parallel.backend, "gloo");
+  EXPECT_EQ(ranks.plan().parallel.backend, Backend::gloo);
 }
 
 TEST(RanksPass, nccl_without_a_cuda_device_is_refused_on_any_number_of_ranks) {
@@ -183,7 +183,7 @@ TEST(RanksPass, nccl_without_a_cuda_device_is_refused_on_any_number_of_ranks) {
 TEST(ReplicasPass, small_models_of_sequences_get_a_replica_a_core_and_large_ones_one) {
   Ranks ranks = Ranks::threads(0);
   EXPECT_EQ(ranks.plan().parallel.replicas, 1);
-  EXPECT_EQ(ranks.plan().parallel.backend, "single");
+  EXPECT_EQ(ranks.plan().parallel.backend, Backend::single);
   EXPECT_EQ(ranks.plan().device.threads, 8);
   expect_part(ranks.line("ranks"), "1|one replica in this process: 23,068,672 parameters are more");
   ranks.profile.num_parameters = 4'000'000;
@@ -191,7 +191,7 @@ TEST(ReplicasPass, small_models_of_sequences_get_a_replica_a_core_and_large_ones
   EXPECT_EQ(plan.parallel.replicas, 8);
   EXPECT_EQ(plan.parallel.world_size, 8);
   EXPECT_EQ(plan.parallel.local_ranks, 8);
-  EXPECT_EQ(plan.parallel.backend, "threads");
+  EXPECT_EQ(plan.parallel.backend, Backend::threads);
   EXPECT_EQ(plan.device.threads, 1);
   EXPECT_EQ(plan.batch.per_rank, 64);
   expect_part(ranks.line("ranks"), "8|replicas in threads of this process: 4,000,000 parameters");
@@ -270,7 +270,7 @@ TEST(ReplicasPass, devices_get_a_replica_each_or_take_turns) {
   Ranks named = Ranks::threads(2, 2);
   named.config.run.device = "cuda:1";
   EXPECT_EQ(named.plan().parallel.devices, (std::vector<int64_t>{1, 1}));
-  EXPECT_EQ(Ranks::threads(0, 1).plan().parallel.backend, "single");
+  EXPECT_EQ(Ranks::threads(0, 1).plan().parallel.backend, Backend::single);
 }
 
 TEST(ReplicasPass, a_device_that_is_not_there_is_refused) {
@@ -409,9 +409,9 @@ TEST(ReductionPass, synchronised_batch_norm_puts_ranks_in_step_and_says_what_tha
   ranks.config.batch.microbatch = 32;
   ranks.profile.couples_samples = true;
   const auto plan = ranks.plan();
-  EXPECT_EQ(plan.parallel.buffers, "synchronised");
+  EXPECT_EQ(plan.parallel.buffers, RankBuffers::synchronised);
   EXPECT_FALSE(plan.parallel.overlap);
-  EXPECT_EQ(plan.memory.recovery, "evaluation");
+  EXPECT_EQ(plan.memory.recovery, RecoveryMode::evaluation);
   EXPECT_EQ(
       ranks.line("rank_buffers"),
       "synchronised|batch norm sees the samples of all ranks in a microstep, so that the "
@@ -421,9 +421,9 @@ TEST(ReductionPass, synchronised_batch_norm_puts_ranks_in_step_and_says_what_tha
   expect_part(ranks.line("recovery"), "evaluation|out of memory in training ends the run");
   expect_part(ranks.line("microbatch"), "on every rank as many; batch norm couples the samples");
   ranks.config.memory.recovery = "split";
-  EXPECT_EQ(ranks.plan().memory.recovery, "evaluation");
+  EXPECT_EQ(ranks.plan().memory.recovery, RecoveryMode::evaluation);
   ranks.config.memory.recovery = "off";
-  EXPECT_EQ(ranks.plan().memory.recovery, "off");
+  EXPECT_EQ(ranks.plan().memory.recovery, RecoveryMode::off);
 }
 
 TEST(ReductionPass, synchronised_batch_norm_is_left_out_where_there_is_none_or_one_rank) {
@@ -433,13 +433,13 @@ TEST(ReductionPass, synchronised_batch_norm_is_left_out_where_there_is_none_or_o
             "mean|running statistics become the mean over all ranks' samples; the model has no "
             "batch norm");
   EXPECT_TRUE(ranks.plan().parallel.overlap);
-  EXPECT_EQ(ranks.plan().memory.recovery, "split");
+  EXPECT_EQ(ranks.plan().memory.recovery, RecoveryMode::split);
   Ranks one;
   one.profile.couples_samples = true;
   one.config.parallel.buffers = "synchronised";
   expect_part(one.line("parallel.buffers"), "\"synchronised\"|does nothing: the run has one rank");
-  EXPECT_EQ(one.plan().parallel.buffers, "mean");
-  EXPECT_EQ(one.plan().memory.recovery, "same_split");
+  EXPECT_EQ(one.plan().parallel.buffers, RankBuffers::mean);
+  EXPECT_EQ(one.plan().memory.recovery, RecoveryMode::same_split);
 }
 
 TEST(ReductionPass, synchronised_batch_norm_refuses_replicas_that_share_a_device) {

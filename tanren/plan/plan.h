@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tanren/config/run_config.h"
+#include "tanren/plan/words.h"
 
 #include <cstdint>
 #include <optional>
@@ -66,27 +67,27 @@ struct DevicePlan {
 };
 
 struct MemoryPlan {
-  bool own_allocator = false;              // of CPU tensors: ours, which counts and obeys a limit
-  bool cached_allocator = false;           // and it keeps the pages of large ones
-  int64_t limit_bytes = 0;                 // for this process's tensors on its device; 0: none
-  double limit_share = 0;                  // of an accelerator's memory; 0: all of it
-  int64_t ranks_here = 1;                  // that share this machine's memory; replicas: the limit
-  int64_t reserve_bytes = 0;               // of it, for what may not be broken off
-  std::string recovery = "off";            // split, same_split, evaluation (in it alone), off
-  std::string release_cache = "pressure";  // never, pressure, step
-  std::vector<std::string> recompute;      // patterns of blocks
-  std::vector<std::string> offload;        // patterns of blocks
-  int64_t offload_bytes = 1 << 20;         // smaller tensors of theirs stay on the device
-  bool channels_last = false;              // images and weights of convolutions lie as NHWC
+  bool own_allocator = false;     // of CPU tensors: ours, which counts and obeys a limit
+  bool cached_allocator = false;  // and it keeps the pages of large ones
+  int64_t limit_bytes = 0;        // for this process's tensors on its device; 0: none
+  double limit_share = 0;         // of an accelerator's memory; 0: all of it
+  int64_t ranks_here = 1;         // that share this machine's memory; replicas: the limit
+  int64_t reserve_bytes = 0;      // of it, for what may not be broken off
+  RecoveryMode recovery = RecoveryMode::off;  // evaluation: in it alone
+  ReleaseCache release_cache = ReleaseCache::pressure;
+  std::vector<std::string> recompute;  // patterns of blocks
+  std::vector<std::string> offload;    // patterns of blocks
+  int64_t offload_bytes = 1 << 20;     // smaller tensors of theirs stay on the device
+  bool channels_last = false;          // images and weights of convolutions lie as NHWC
 };
 
 struct ParallelPlan {
   int64_t rank = 0;        // of a thread replica its own, see replica_plan (planner.h)
   int64_t world_size = 1;  // ranks in all: processes, or threads of this one
   int64_t local_rank = 0;
-  int64_t local_ranks = 1;         // ranks on this machine
-  std::string backend = "single";  // single, gloo, nccl, threads
-  std::string launcher;            // that started this process; empty: none
+  int64_t local_ranks = 1;  // ranks on this machine
+  Backend backend = Backend::single;
+  std::string launcher;          // that started this process; empty: none
   std::string host;              // rendezvous: tcp://host:port or file:///path; empty: nobody meets
   int64_t replicas = 1;          // above 1: ranks that are threads of this process
   std::vector<int64_t> devices;  // CUDA indices of the replicas, one each; empty: on the CPU
@@ -94,10 +95,10 @@ struct ParallelPlan {
   int64_t bucket_bytes = int64_t{25} << 20;
   int64_t first_bucket_bytes = int64_t{1} << 20;
   bool overlap = true;
-  std::string compress = "none";  // none, bf16, fp16
-  std::string buffers = "mean";   // mean, first, synchronised
-  int64_t check_every = 100;      // applied steps; 0: at the start alone
-  int64_t zero = 0;               // 0, 1, 2
+  Compress compress = Compress::none;
+  RankBuffers buffers = RankBuffers::mean;
+  int64_t check_every = 100;  // applied steps; 0: at the start alone
+  int64_t zero = 0;           // 0, 1, 2
 };
 
 struct BatchPlan {
@@ -128,7 +129,6 @@ struct FreezePlan {
   std::vector<Unfreeze> unfreezes;  // by rising step, all above 0
 };
 
-enum class Mode { fp32, bf16, fp16, fp64 };
 enum class Scaling { none, fixed, dynamic };
 
 struct PrecisionPlan {
@@ -141,7 +141,7 @@ struct PrecisionPlan {
   int64_t growth_interval = 2000;
   double min_scale = 1;
   bool report_flush = false;
-  std::string matmul = "highest";
+  Matmul matmul = Matmul::highest;
   bool cudnn_benchmark = false;
 };
 

@@ -153,12 +153,12 @@ TEST(MemoryPass, moves_activations_to_the_host_where_they_are_not_there_already)
 
 TEST(MemoryPass, recovers_in_the_same_split_where_samples_see_one_another) {
   Given given;
-  EXPECT_EQ(given.plan().memory.recovery, "split");
+  EXPECT_EQ(given.plan().memory.recovery, RecoveryMode::split);
   given.profile.couples_samples = true;
-  EXPECT_EQ(given.plan().memory.recovery, "same_split");
+  EXPECT_EQ(given.plan().memory.recovery, RecoveryMode::same_split);
   expect_contains(given.line("recovery"), "batch norm sees its microbatch");
   given.config.memory.recovery = "split";
-  EXPECT_EQ(given.plan().memory.recovery, "split");
+  EXPECT_EQ(given.plan().memory.recovery, RecoveryMode::split);
   expect_contains(given.line("recovery"), "the numbers change where it happens");
 }
 

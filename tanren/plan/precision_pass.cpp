@@ -9,8 +9,6 @@ namespace tanren {
 
 namespace {
 
-constexpr const char* kNames[] = {"fp32", "bf16", "fp16", "fp64"};
-
 std::pair<Mode, std::string> choose(const Machine& machine, bool cuda) {
   if (cuda && machine.cuda_capability >= 80)
     return {Mode::bf16, "the GPU computes bf16 in hardware and it needs no loss scale"};
@@ -36,8 +34,7 @@ void plan_scaling(const Request& request, Plan& plan) {
   std::string reason;
   if (precision.scaling == Scaling::none) {
     reason = fp16 ? "as asked; small gradients may flush to zero"
-                  : std::string(kNames[static_cast<int>(precision.mode)]) +
-                        " has fp32's exponent range or more";
+                  : name(precision.mode) + " has fp32's exponent range or more";
   } else {
     reason = precision.find_initial_scale ? "the first scale is found on the first window"
                                           : "starts at " + to_text(precision.initial_scale);
@@ -64,15 +61,13 @@ void plan_precision(const Request& request, Plan& plan) {
   precision.growth_interval = asked.growth_interval;
   precision.min_scale = asked.min_scale;
   precision.report_flush = asked.report_flush;
-  precision.matmul = asked.matmul;
+  precision.matmul = from_word<Matmul>(asked.matmul);
   const bool cuda = plan.device.device != "cpu";
   std::string reason = "as asked";
   if (asked.mode == "auto") {
     std::tie(precision.mode, reason) = choose(request.machine, cuda);
   } else {
-    for (int i = 0; i < 4; ++i) {
-      if (asked.mode == kNames[i]) precision.mode = static_cast<Mode>(i);
-    }
+    precision.mode = from_word<Mode>(asked.mode);
     if (precision.mode == Mode::fp16 && !cuda && !request.machine.cpu_fp16) {
       reason += "; this CPU emulates fp16: expect it to be slower than fp32";
     }
@@ -94,12 +89,12 @@ void plan_precision(const Request& request, Plan& plan) {
   if (precision.mode == Mode::bf16 || precision.mode == Mode::fp16) {
     reason += "; parameters, gradients and optimizer stay fp32";
   }
-  plan.lines.push_back({"precision", kNames[static_cast<int>(precision.mode)],
+  plan.lines.push_back({"precision", name(precision.mode),
                         asked.mode == "auto" ? Source::planned : Source::asked, reason});
   plan_scaling(request, plan);
-  plan.lines.push_back({"matmul", precision.matmul, request.source("precision.matmul"),
+  plan.lines.push_back({"matmul", name(precision.matmul), request.source("precision.matmul"),
                         !cuda ? "fp32 products; matters on CUDA only"
-                        : precision.matmul == "highest"
+                        : precision.matmul == Matmul::highest
                             ? "fp32 products in full fp32"
                             : "fp32 products may use TF32 (10-bit mantissa)"});
 }

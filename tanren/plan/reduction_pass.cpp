@@ -64,7 +64,7 @@ void tell_idle(const Request& request, Plan& plan) {
                           "does nothing: the run has one rank (tanren launch -n starts more)"});
   }
   plan.parallel.zero = 0;
-  plan.parallel.compress = "none";
+  plan.parallel.compress = Compress::none;
 }
 
 void check_shards(const Plan& plan) {
@@ -94,7 +94,7 @@ void tell_buckets(const Request& request, Plan& plan) {
   if (parallel.overlap) return;
   std::string reason = "all buckets are summed after backward";
   const bool asked = !request.config.parallel.overlap;
-  if (parallel.buffers == "synchronised") {
+  if (parallel.buffers == RankBuffers::synchronised) {
     reason += ": in it go batch norm's sums (parallel.buffers), in one order on all ranks";
   } else if (!asked) {
     reason += ": with parallel.zero = 2 it would wait for that of the other replica on its device";
@@ -107,11 +107,11 @@ void tell_wire(const Request& request, Plan& plan) {
   const auto& parallel = plan.parallel;
   const auto ranks = static_cast<double>(parallel.world_size);
   const auto whole = static_cast<double>(gradient_bytes(request, plan));
-  const bool rounded = parallel.compress != "none";
-  const bool is_memory = parallel.backend == "threads" && parallel.devices.empty();
+  const bool rounded = parallel.compress != Compress::none;
+  const bool is_memory = parallel.backend == Backend::threads && parallel.devices.empty();
   if (rounded) {
     plan.lines.push_back(
-        {"compress", parallel.compress, request.source("parallel.compress"),
+        {"compress", name(parallel.compress), request.source("parallel.compress"),
          is_memory
              ? "gradients are rounded before they are summed; between threads it saves nothing"
              : "gradients are rounded before they are summed: half of " + bytes_text(whole)});
@@ -149,13 +149,14 @@ void tell_zero(const Request& request, Plan& plan) {
 void tell_buffers(const Request& request, Plan& plan) {
   const auto& parallel = plan.parallel;
   const bool coupled = request.profile.couples_samples;
-  const bool asked_in_vain =
-      request.config.parallel.buffers == "synchronised" && parallel.buffers != "synchronised";
-  if (!coupled && parallel.buffers == "mean" && !asked_in_vain) return;
-  const std::string become = parallel.buffers == "mean" ? "the mean over all ranks' samples"
-                                                        : "the first rank's that has samples";
+  const bool asked_in_vain = request.config.parallel.buffers == "synchronised" &&
+                             parallel.buffers != RankBuffers::synchronised;
+  if (!coupled && parallel.buffers == RankBuffers::mean && !asked_in_vain) return;
+  const std::string become = parallel.buffers == RankBuffers::mean
+                                 ? "the mean over all ranks' samples"
+                                 : "the first rank's that has samples";
   std::string reason = "running statistics become " + become + "; the model has no batch norm";
-  if (parallel.buffers == "synchronised") {
+  if (parallel.buffers == RankBuffers::synchronised) {
     reason =
         "batch norm sees the samples of all ranks in a microstep, so that the numbers are those of "
         "one rank with microbatches of " +
@@ -167,7 +168,7 @@ void tell_buffers(const Request& request, Plan& plan) {
         "same split (\"synchronised\": over all ranks); running statistics become " +
         become;
   }
-  plan.lines.push_back({"rank_buffers", parallel.buffers,
+  plan.lines.push_back({"rank_buffers", name(parallel.buffers),
                         asked_in_vain ? Source::planned : request.source("parallel.buffers"),
                         reason});
 }

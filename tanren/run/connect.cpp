@@ -28,7 +28,7 @@ void add_samples(const std::string& name, const Dataset& data, Facts& facts) {
 
 // Whose tensors NCCL carries: as plan_device takes it.
 at::Device device_of_rank(const RunConfig& config, const ParallelPlan& plan) {
-  if (plan.backend != "nccl") return at::kCPU;
+  if (plan.backend != Backend::nccl) return at::kCPU;
   if (config.run.device.rfind("cuda:", 0) == 0) return at::Device(config.run.device);
   return {at::kCUDA, static_cast<at::DeviceIndex>(plan.local_rank)};
 }
@@ -55,9 +55,9 @@ std::shared_ptr<Communicator> connect(const RunConfig& config, const World& worl
   const ParallelPlan plan = plan_connection(config, machine);
   const auto timeout = std::chrono::duration<double>(plan.timeout_seconds);
   // NCCL that the plan chose by itself gives way to Gloo where its plugin is not.
-  const bool chosen = config.parallel.backend == "auto" && plan.backend == "nccl";
+  const bool chosen = config.parallel.backend == "auto" && plan.backend == Backend::nccl;
   return make_communicator(
-      world, {.backend = chosen ? "auto" : plan.backend,
+      world, {.backend = chosen ? "auto" : name(plan.backend),
               .rendezvous = config.parallel.rendezvous,
               .device = device_of_rank(config, plan),
               .timeout = std::chrono::duration_cast<std::chrono::milliseconds>(timeout)});

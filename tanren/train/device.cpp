@@ -103,7 +103,7 @@ at::Device apply_device_plan(const Plan& plan) {
     context.setDeterministicCuDNN(true);
   }
   context.setBenchmarkCuDNN(plan.precision.cudnn_benchmark);
-  context.setFloat32MatmulPrecision(plan.precision.matmul);
+  context.setFloat32MatmulPrecision(name(plan.precision.matmul));
   const at::Device device(plan.device.device);
   if (device.is_cpu()) enable_half_convolution();
   return device;

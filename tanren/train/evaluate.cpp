@@ -43,7 +43,7 @@ using Take = std::function<void(const Prediction&)>;
 // any split gives the same. MemoryError below one.
 int64_t smaller(int64_t size, const char* of, const char* key, const Shortage& shortage,
                 const Parts& parts) {
-  if (size == 1 || parts.plan.memory.recovery == "off") {
+  if (size == 1 || parts.plan.memory.recovery == RecoveryMode::off) {
     throw MemoryError("[evaluate] out of memory with " + std::to_string(size) + " " + of + ": " +
                       shortage.message);
   }

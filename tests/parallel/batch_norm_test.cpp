@@ -376,7 +376,7 @@ TEST_F(Loop, with_synchronised_batch_norm_writes_the_log_of_one_rank) {
   };
   go(config_of(1), "1");
   go(config_of(3), "3");
-  EXPECT_EQ(plan_.parallel.buffers, "synchronised");
+  EXPECT_EQ(plan_.parallel.buffers, RankBuffers::synchronised);
   expect_same("1", "3");
 }
 
