@@ -1,6 +1,7 @@
 // Every kind beside AdamW and SGD against torch, transformers and lion-pytorch, and what each owes
 // to a run: skipping, resuming, layouts, dtypes.
 #include "tanren/base/error.h"
+#include "tanren/config/kinds.h"
 #include "tanren/optimizer/element_optimizer.h"
 #include "tanren/optimizer/fixture_test_util.h"
 #include "tanren/optimizer/muon.h"

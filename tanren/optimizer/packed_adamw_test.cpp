@@ -1,6 +1,7 @@
 #include "tanren/optimizer/packed_adamw.h"
 
 #include "tanren/base/error.h"
+#include "tanren/config/kinds.h"
 #include "tanren/ops/eight_bit.h"
 
 #include <gtest/gtest.h>

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
 #include "tanren/base/testing.h"
+#include "tanren/config/kinds.h"
 #include "tanren/dry/meta_scope.h"
 #include "tanren/model/layer_table.h"
 #include "tanren/model/registry.h"

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
+#include "tanren/config/kinds.h"
 #include "tanren/model/registry.h"
 #include "tanren/ops/eight_bit.h"
 #include "tanren/ops/memory_order.h"
