@@ -7,6 +7,19 @@
 
 namespace tanren::cli {
 
+// One file each.
+int run(const Arguments& arguments, const Registry& registry);
+int plan(const Arguments& arguments, const Registry& registry);
+int eval(const Arguments& arguments, const Registry& registry);
+int launch(const Arguments& arguments, const Registry& registry);
+int summary(const Arguments& arguments, const Registry& registry);
+int anatomy(const Arguments& arguments, const Registry& registry);
+int convert(const Arguments& arguments, const Registry& registry);
+int doctor(const Arguments& arguments, const Registry& registry);
+int monitor(const Arguments& arguments, const Registry& registry);
+int help(const Arguments& arguments, const Registry& registry);
+int completion(const Arguments& arguments, const Registry& registry);
+
 namespace {
 
 constexpr const char* kStopping =

@@ -40,18 +40,6 @@ struct Arguments {
   bool json = false;
 };
 
-int run(const Arguments& arguments, const Registry& registry);
-int plan(const Arguments& arguments, const Registry& registry);
-int eval(const Arguments& arguments, const Registry& registry);
-int launch(const Arguments& arguments, const Registry& registry);
-int summary(const Arguments& arguments, const Registry& registry);
-int anatomy(const Arguments& arguments, const Registry& registry);
-int convert(const Arguments& arguments, const Registry& registry);
-int doctor(const Arguments& arguments, const Registry& registry);
-int monitor(const Arguments& arguments, const Registry& registry);
-int help(const Arguments& arguments, const Registry& registry);
-int completion(const Arguments& arguments, const Registry& registry);
-
 // Reads the words behind the program's name. Where they are refused, or answered at once as --help
 // is, that is printed and its exit code returned.
 std::optional<int> read_arguments(const std::vector<std::string>& words, Arguments& arguments);

@@ -79,23 +79,8 @@ std::vector<int64_t> counts_of_classes(const at::Tensor& labels, int64_t classes
 std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::string& what,
                                       const DataInfo* train = nullptr);
 
-// Kinds of dataset, one file each. `train` is null or what the training data are.
-std::unique_ptr<Dataset> open_csv(const SourceOptions& options, const std::string& what,
-                                  const DataInfo* train);
-std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::string& what,
-                                      const DataInfo* train);
-std::unique_ptr<Dataset> open_images(const SourceOptions& options, const std::string& what,
-                                     const DataInfo* train);
 // Images by name, without labels (all 0). DataError for a file that is not there.
 std::unique_ptr<Dataset> open_image_files(const SourceOptions& options, const std::string& what,
                                           const std::vector<std::filesystem::path>& files);
-std::unique_ptr<Dataset> open_synthetic(const SourceOptions& options, const std::string& what,
-                                        const DataInfo* train);
-std::unique_ptr<Dataset> open_text(const SourceOptions& options, const std::string& what,
-                                   const DataInfo* train);
-std::unique_ptr<Dataset> open_text_table(const SourceOptions& options, const std::string& what,
-                                         const DataInfo* train);
-std::unique_ptr<Dataset> open_tokens(const SourceOptions& options, const std::string& what,
-                                     const DataInfo* train);
 
 }  // namespace tanren

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
+#include "tanren/base/names.h"
 #include "tanren/config/kinds.h"
 
 #include <c10/util/Exception.h>
@@ -9,6 +10,22 @@
 #include <new>
 
 namespace tanren {
+
+// Kinds of dataset, one file each. `train` is null or what the training data are.
+std::unique_ptr<Dataset> open_csv(const SourceOptions& options, const std::string& what,
+                                  const DataInfo* train);
+std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::string& what,
+                                      const DataInfo* train);
+std::unique_ptr<Dataset> open_images(const SourceOptions& options, const std::string& what,
+                                     const DataInfo* train);
+std::unique_ptr<Dataset> open_synthetic(const SourceOptions& options, const std::string& what,
+                                        const DataInfo* train);
+std::unique_ptr<Dataset> open_text(const SourceOptions& options, const std::string& what,
+                                   const DataInfo* train);
+std::unique_ptr<Dataset> open_text_table(const SourceOptions& options, const std::string& what,
+                                         const DataInfo* train);
+std::unique_ptr<Dataset> open_tokens(const SourceOptions& options, const std::string& what,
+                                     const DataInfo* train);
 
 DatasetRegistry::DatasetRegistry()
     : factories_{{"csv", open_csv},         {"images", open_images},
@@ -29,8 +46,11 @@ std::unique_ptr<Dataset> DatasetRegistry::open(const SourceOptions& options,
                                                const DataInfo* train) const {
   const auto found = factories_.find(options.kind);
   if (found == factories_.end()) {
+    Keys known = names_of(dataset_kinds());
+    const std::string last = known.back();
+    known.pop_back();
     throw ConfigError("[" + what + "] there is no kind \"" + options.kind + "\"; set " + what +
-                      ".kind to csv, images, tensors, synthetic, text, text_table or tokens");
+                      ".kind to " + join(known) + " or " + last);
   }
   if (dataset_kind(options.kind) != nullptr) return found->second(options, what, train);
   std::unique_ptr<Dataset> dataset;
