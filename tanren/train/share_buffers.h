@@ -1,6 +1,7 @@
 // What ranks do with buffers after an update. Called by the step.
 #pragma once
 
+#include "tanren/parallel/data_parallel.h"
 #include "tanren/train/run_state.h"
 
 #include <vector>
