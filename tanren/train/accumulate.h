@@ -2,6 +2,7 @@
 // search of a loss scale.
 #pragma once
 
+#include "tanren/base/batch.h"
 #include "tanren/train/loss_meter.h"
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"

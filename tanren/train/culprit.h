@@ -1,6 +1,7 @@
 // Where the numbers of a refused update went wrong. Called by the step.
 #pragma once
 
+#include "tanren/base/batch.h"
 #include "tanren/train/loss_meter.h"
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"

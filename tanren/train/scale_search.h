@@ -1,6 +1,7 @@
 // precision.initial_scale = "auto": the loss scale that a run begins with. Called by the step.
 #pragma once
 
+#include "tanren/base/batch.h"
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"
 
