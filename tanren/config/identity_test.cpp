@@ -365,7 +365,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
       for (const char* key : {"num_beams", "length_penalty"}) {
         if (!synthetic) left.insert(std::string("generate.") + key);
       }
-      for (const char* key : {"data", "replicas", "compress"}) {
+      for (const char* key : {"ranks", "replicas", "compress"}) {
         if (synthetic) left.insert(std::string("parallel.") + key);
       }
       for (const char* key : {"backend", "rendezvous", "zero"}) {

@@ -12,6 +12,7 @@
 #include "tanren/optimizer/parameter_values.h"
 #include "tanren/optimizer/sgd.h"
 
+#include <algorithm>
 #include <map>
 
 namespace tanren {
@@ -62,7 +63,10 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& asked,
   }
   const auto make = makers().find(kind);
   if (make != makers().end()) return make->second(options, parameters);
-  const std::vector<std::string> kinds = names_of(optimizer_kinds());
+  Keys kinds = names_of(optimizer_kinds());
+  // The default first: of two names that are equally near it is meant.
+  std::rotate(kinds.begin(), std::find(kinds.begin(), kinds.end(), OptimizerOptions().kind),
+              kinds.end());
   const std::string near = nearest(kind, kinds);
   throw ConfigError("[optimizer] kind '" + kind + "' is unknown; " +
                     (near.empty() ? "there are " + join(kinds) : "did you mean '" + near + "'?"));

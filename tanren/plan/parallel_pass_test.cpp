@@ -271,6 +271,8 @@ TEST(ReplicasPass, devices_get_a_replica_each_or_take_turns) {
   named.config.run.device = "cuda:1";
   EXPECT_EQ(named.plan().parallel.devices, (std::vector<int64_t>{1, 1}));
   EXPECT_EQ(Ranks::threads(0, 1).plan().parallel.backend, Backend::single);
+  EXPECT_EQ(Ranks::threads(0, 1).line("parallel.ranks"), "no line")
+      << "the line of the ranks says it";
 }
 
 TEST(ReplicasPass, a_device_that_is_not_there_is_refused) {

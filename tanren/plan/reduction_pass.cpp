@@ -59,7 +59,7 @@ std::map<std::string, std::string> changed_values(const ParallelOptions& options
 // What was asked and cannot act on one rank.
 void tell_idle(const Request& request, Plan& plan) {
   for (const auto& [key, value] : changed_values(request.config.parallel)) {
-    if (key == "data" || key == "replicas" || key == "devices") continue;  // the line of the ranks
+    if (key == "ranks" || key == "replicas" || key == "devices") continue;  // the line of the ranks
     plan.lines.push_back({"parallel." + key, value, Source::asked,
                           "does nothing: the run has one rank (tanren launch -n starts more)"});
   }

@@ -63,7 +63,9 @@ TEST_F(Day, sizes_are_checked_before_anything_of_the_model_is_there) {
                 "cd '" + folder_.path().string() + "' && exec " + TANREN_BINARY + " " + verb +
                     " run.toml --set run.device=cpu --set model.hidden=[1000000,1000000]"});
     EXPECT_EQ(huge.ended(seconds(300)), 2) << huge.text();
-    TANREN_EXPECT_CONTAINS(huge.text(), "is less than a step needs");
+    // Under AddressSanitizer no limit is planned.
+    TANREN_EXPECT_CONTAINS(huge.text(),
+                           kHasShadow ? "parameters are" : "is less than a step needs");
     if (!kHasShadow) {
       EXPECT_LT(huge.peak_bytes(), int64_t{1} << 30);
     }
