@@ -1,7 +1,7 @@
 # Thin wrappers over the CMake presets. `make help` lists them.
 #   JOBS=1                                   one compiler at a time (a file may need 2 GB)
-#   CMAKE_ARGS=-DTANREN_LIBTORCH=/path/torch a libtorch that is already there
-#   SECONDS=600                              how long `make fuzz` tries each reader
+#   CMAKE_ARGS=-DTANREN_LIBTORCH=/path/torch an installed libtorch
+#   SECONDS=600                              how long `make fuzz` runs for each reader
 JOBS ?= $(shell nproc)
 CMAKE_ARGS ?=
 SECONDS ?= 60
@@ -16,8 +16,8 @@ help: ## This list
 setup: ## Install the system packages that are missing
 	@scripts/setup
 
-# Configured once per preset; ninja configures again by itself when a CMake file changes. Where CI is set, as
-# continuous integration does, build/release has the preset ci: warnings are errors.
+# Configured once per preset; ninja reconfigures when a CMake file changes. If CI is set, as in
+# continuous integration, build/release uses the preset ci, in which warnings are errors.
 build/%/build.ninja: CMakePresets.json | setup
 	cmake --preset $(if $(CI),$(subst release,ci,$*),$*) $(CMAKE_ARGS)
 	@touch $@
@@ -39,7 +39,7 @@ interop: build/release/build.ninja ## Round trips with the real Python packages 
 	cmake --build build/release --parallel $(JOBS) --target tanren_cli token_ids
 	tests/interop/run build/release
 
-soak: build/release/build.ninja ## Kill a rank of four 50 times, stop a run 30 times; each time it goes on
+soak: build/release/build.ninja ## Kill a rank of four 50 times, stop a run 30 times, and resume
 	cmake --build build/release --parallel $(JOBS) --target launched_test stop_test
 	scripts/soak build/release
 
@@ -67,7 +67,7 @@ tidy: build/tidy/build.ninja ## clang-tidy over our files, warnings are errors
 format: ## clang-format our files in place
 	scripts/lint format
 
-format-check: ## Say which files clang-format would change
+format-check: ## List the files that clang-format would change
 	scripts/lint format-check
 
 mutants: build/release/build.ninja ## Break the code on purpose: a named test must fail each time

@@ -1,7 +1,7 @@
-// Whole training steps with tanren's CPU allocator (cached huge pages) and with torch's, in turn in
-// one process: time per step. Then the same steps in processes of their own, in turn: peak
-// resident memory. Per model the ratio cached / default beside the A/A spread of the same run.
-//   allocator_bench [threads] [pairs] [model]     model: gpt, gpt2-small, resnet18, mlp; all
+// Measures whole training steps with tanren's CPU allocator (cached huge pages) and with torch's:
+// time per step in turn in one process, then peak resident memory, each run in its own process.
+// Prints the ratio cached / default of each model beside the A/A spread of the same run.
+//   allocator_bench [threads] [pairs] [model]     model: gpt, gpt2-small, resnet18, mlp
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/model/couples_samples.h"
 #include "tanren/model/registry.h"
@@ -32,8 +32,8 @@ struct Workload {
   DataInfo data;
   int64_t samples = 0, microbatch = 0;  // per step, per forward
   int steps = 1;                        // per block
-  int pairs = 0;                        // at most; 0: as asked
-  int child_steps = 20;                 // of a process whose memory is measured
+  int pairs = 0;                        // upper limit; 0: none
+  int child_steps = 20;                 // in a process whose memory is measured
 };
 
 std::vector<Workload> workloads() {
@@ -102,7 +102,7 @@ GlobalBatch batch_of(const Workload& work) {
   return batch;
 }
 
-// One training whose tensors all come from one allocator.
+// A training with all tensors from one allocator.
 class Training {
  public:
   Training(const Workload& work, int64_t threads, bool cached) : cached_(cached) {
@@ -138,7 +138,7 @@ class Training {
   RunState state_;
 };
 
-// Peak resident megabytes of a process of its own that trains so.
+// Peak resident megabytes of a child process that trains this workload.
 double megabytes(const char* program, const Workload& work, int64_t threads, bool cached) {
   const std::string count = std::to_string(threads);
   const pid_t child = ::fork();

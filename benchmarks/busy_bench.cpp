@@ -1,7 +1,6 @@
-// A machine that is busy with other things: whole runs alone and beside processes that want every core,
-// in the ways that waiting threads can be told to wait, in turn (A B C D A B …). Goals: beside them tanren
-// takes at most 1.2 times as long as the best of the other ways, alone at most 1.05 times what libgomp's
-// own way takes.
+// Measures whole runs on an idle machine and beside processes that load every core ("burners"), for
+// each way in which OpenMP threads can wait, in turn (A B C D A B …). Goals: tanren takes at most
+// 1.2 times as long as the best other way under load, and 1.05 times libgomp's own way when idle.
 //   busy_bench [rounds] [burners] [model…]      without a model: all
 #include "benchmarks/paired.h"
 
@@ -25,13 +24,13 @@ namespace {
 
 using tanren::bench::Spread;
 
-constexpr double kPatience = 60;  // seconds; a run that takes longer is ended
+constexpr double kPatience = 60;  // seconds; a run that takes longer is killed
 
 struct Case {
   std::string name;
-  std::string file;  // empty: `text` is written to one
+  std::string file;  // empty: `text` is written to a file
   std::string text;
-  int alone_steps = 0, loaded_steps = 0;  // of a run
+  int alone_steps = 0, loaded_steps = 0;  // per run
 };
 
 std::string synthetic(const std::string& model, const std::string& inputs,
@@ -69,10 +68,10 @@ std::vector<Case> cases() {
   };
 }
 
-// How the threads of an operator wait, and how many there are.
+// How an operator's waiting threads wait.
 struct Way {
   const char* name;
-  std::string variable;  // NAME=value; empty: as tanren does by itself
+  std::string variable;  // NAME=value; empty: tanren's default
 };
 
 const std::vector<Way> kWays = {{"libgomp's own", "GOMP_SPINCOUNT=300000"},  // its default
@@ -98,7 +97,7 @@ pid_t start(const std::vector<std::string>& command, const std::string& variable
   ::_exit(127);
 }
 
-// Seconds of a whole run; infinite where it took longer than the patience.
+// Seconds of a whole run; infinite if it took longer than kPatience.
 double run(const std::string& config, const std::string& out, int steps, const Way& way) {
   std::filesystem::remove_all(out);
   std::vector<std::string> command = {TANREN_BINARY, "run", config, "--quiet", "--out", out};
@@ -130,7 +129,7 @@ double run(const std::string& config, const std::string& out, int steps, const W
   return in_time ? seconds : INFINITY;
 }
 
-// Processes that compute without end.
+// Processes that compute until they are killed.
 class Burners {
  public:
   explicit Burners(int count) {
@@ -157,7 +156,7 @@ class Burners {
   std::vector<pid_t> children_;
 };
 
-// Prints a row for each way; ratios are those of its runs to the runs of the same round.
+// Prints a row for each way, and the ratio of tanren's runs to the best way's, round by round.
 void measure(const Case& chosen, const std::string& folder, int rounds, int burners) {
   const std::string config = chosen.file.empty() ? folder + "/run.toml" : chosen.file;
   if (chosen.file.empty()) std::ofstream(config) << chosen.text;
@@ -169,7 +168,7 @@ void measure(const Case& chosen, const std::string& folder, int rounds, int burn
       seconds[way.name].push_back(run(config, folder + "/out", steps, way));
     }
   }
-  std::string best = kWays.front().name;  // that alone tanren is held against
+  std::string best = kWays.front().name;  // on an idle machine the only reference
   for (const Way& way : kWays) {
     if (burners == 0 || way.variable.empty()) continue;
     const auto median = [&](const std::string& name) {

@@ -1,4 +1,4 @@
-// Forward and backward of ops' counter-based dropout against at::dropout, in turn.
+// Forward and backward of the counter-based dropout of ops/ against at::dropout, in turn.
 //   dropout_bench [threads] [pairs]
 #include "tanren/base/random.h"
 #include "tanren/ops/dropout.h"

@@ -1,6 +1,7 @@
-// Weights from a file into a model that is there: tanren against safetensors.torch.load_file and
-// torch.load(mmap=True) with load_state_dict, in turn (peers/files_torch.py); and what the file adds to
-// the process's memory. TANREN_PEER_PYTHON names a Python with torch and safetensors.
+// Loads weights from a file into an existing model: tanren against safetensors.torch.load_file and
+// torch.load(mmap=True) with load_state_dict, in turn (peers/files_torch.py). Also measures how
+// much memory that adds to the process. TANREN_PEER_PYTHON names a Python with torch and
+// safetensors.
 //   files_bench [megabytes] [pairs] [threads]
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/formats/safetensors.h"
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A transformer's shapes: a few large matrices and many small vectors a block.
+// A transformer's shapes: a few large matrices and many small vectors per block.
 tanren::TensorMap weights_of(int64_t megabytes) {
   constexpr int64_t kWidth = 1024;
   tanren::TensorMap tensors;
@@ -45,7 +46,7 @@ double status(const std::string& key) {
   return 0;
 }
 
-// The peak of the resident set during `work` above what it was before.
+// How far the peak of the resident set during `work` exceeds its size before.
 double growth(const std::function<void()>& work) {
   std::ofstream("/proc/self/clear_refs") << 5;
   const double before = status("VmRSS");
@@ -79,7 +80,7 @@ int main(int argc, char** argv) {
       for (const auto& [key, tensor] : model)
         at::Tensor(tensor).copy_(read.content.tensors.at(key));
     };
-    load();  // the file's pages are in the system's memory from here on
+    load();  // puts the file into the page cache
     const double bytes = static_cast<double>(fs::file_size(file));
     std::printf("%s: peak of the process above the model %.2f of the file\n", name,
                 growth(load) / bytes);

@@ -1,4 +1,4 @@
-// The loop that a careful person writes by hand around a GPT, on tanren's module and batches.
+// A careful hand-written training loop for a GPT, on tanren's module and batches.
 #pragma once
 
 #include "tanren/base/random.h"

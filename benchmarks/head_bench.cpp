@@ -1,5 +1,5 @@
-// The head of GPT-2 (width 768, 50 257 tokens) and its loss, forward and backward: chunked against all
-// scores at once, time and peak of live bytes, in turn.
+// Forward and backward of GPT-2's head (width 768, 50 257 tokens) and loss: chunked against all
+// scores at once, in turn. Measures time and the peak of live bytes.
 //   head_bench [threads] [pairs] [tokens]
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/memory/gauge.h"

@@ -2,8 +2,8 @@
 // - JPEG files → 224 × 224 random resized crops, flipped and normalised
 // - 32 × 32 colour images in memory, shuffled
 //   loader_images_bench [FOLDER [workers [pairs]]]
-// FOLDER holds class folders of JPEGs (tests/fixtures/make/photo_folders.py --width 500 --height 375); the
-// peer runs where TANREN_PEER_PYTHON names a Python that has torch and torchvision.
+// FOLDER holds class folders of JPEGs (tests/fixtures/make/photo_folders.py --width 500 --height
+// 375). The peer needs TANREN_PEER_PYTHON, which names a Python that has torch and torchvision.
 #include "tanren/data/dataset.h"
 #include "tanren/data/loader.h"
 #include "benchmarks/paired.h"
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kImages = 20000;  // in memory: 245 MB
 
-// Seconds in which a new loader gives one epoch.
+// Seconds that a new loader takes for one epoch.
 double epoch_seconds(const Dataset& data, int64_t workers, int64_t batch, uint64_t seed) {
   return bench::seconds([&] {
     Loader loader(data, {.global_batch = batch, .seed = seed, .workers = workers}, {});

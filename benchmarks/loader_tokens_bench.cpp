@@ -1,8 +1,9 @@
 // The loader on small samples: windows of 512 token ids from a mapped file of uint16, and images of
-// 3 × 32 × 32 floats held in memory, in batches of 32 and 256. Rows a second, and the bytes delivered
-// as a share of what memcpy moves on one core, measured in turn in one run.
+// 3 × 32 × 32 floats held in memory, in batches of 32 and 256. Measures rows per second, and the
+// bytes delivered as a share of what memcpy moves on one core, in turn in one run.
 //   loader_tokens_bench [pairs]
-//   loader_tokens_bench (tokens | images) BATCH WORKERS SECONDS   rows a second, for peers/loader_torch.py
+//   loader_tokens_bench (tokens | images) BATCH WORKERS SECONDS
+//                              prints rows per second, for peers/loader_torch.py
 #include "tanren/data/loader.h"
 #include "benchmarks/paired.h"
 
@@ -26,7 +27,7 @@ constexpr int64_t kTokens = int64_t{1} << 25;
 constexpr int64_t kImages = 16384;
 constexpr double kBlockSeconds = 0.1;
 
-// A file of 64 MB for as long as it lives.
+// A temporary file of 64 MB; the destructor removes it.
 class TokenFile {
  public:
   TokenFile() : path_(std::filesystem::temp_directory_path() / "tanren-loader-bench.bin") {
@@ -59,14 +60,14 @@ std::unique_ptr<tanren::Dataset> open(const std::string& kind, const TokenFile& 
       "data.train");
 }
 
-// One stream of batches that goes on from block to block.
+// A stream of batches that continues from block to block.
 class Stream {
  public:
   Stream(const tanren::Dataset& dataset, int64_t batch, int64_t workers)
       : loader_(dataset, {.global_batch = batch, .keep_last = false, .seed = 1, .workers = workers},
                 {}) {}
 
-  // Rows a second of a block.
+  // Rows per second of one block, which lasts `block` seconds.
   double rows(double block) {
     int64_t rows = 0;
     const auto start = std::chrono::steady_clock::now();
@@ -91,7 +92,7 @@ class Stream {
   double bytes_ = 0;
 };
 
-// Bytes a second that memcpy moves between buffers larger than the caches.
+// Bytes per second that memcpy copies between buffers larger than the caches.
 class Memcpy {
  public:
   double bytes_a_second() {

@@ -1,6 +1,6 @@
-// What the memory options cost a whole step of a GPT (12 layers, 256 wide, 8 × 256 tokens, fp32, dropout
-// 0.1, AdamW): counting alone against torch's allocator, recompute against none, and giving the cache
-// back against keeping it; in turn, in one process.
+// What the memory options cost a whole step of a GPT (12 layers, 256 wide, 8 × 256 tokens, fp32,
+// dropout 0.1, AdamW), in turn in one process: only counting bytes against torch's allocator,
+// recompute against none, and releasing the cache against keeping it.
 //   memory_options_bench [threads] [pairs]
 #include "tanren/memory/cache_release.h"
 #include "tanren/memory/cpu_allocator.h"
@@ -30,7 +30,7 @@ RunConfig gpt_config(int64_t threads) {
   return config;
 }
 
-// A training, with the allocator that its tensors come from and what follows each step.
+// A training with a function that selects its allocator (`before`) and one to call after each step.
 struct Training {
   Training(const RunConfig& config, const Dataset& data, std::function<void()> before,
            std::function<void()> after)

@@ -1,6 +1,7 @@
-// tanren's whole step (update, report, JSONL) against itself with TensorBoard files as well, against a hand-written libtorch loop that also clips,
-// checks finiteness and reads once, and against the same loop with torch::optim::AdamW.
-// MLP 64-128-128-10, batch 32, AdamW, fp32, batches collated in memory.
+// tanren's whole step (update, report, JSONL) against the same with TensorBoard files, against a
+// hand-written libtorch loop that also clips, checks finiteness and reads the device once, and
+// against that loop with torch::optim::AdamW. MLP 64-128-128-10, batch 32, AdamW, fp32, batches
+// collated in memory.
 //   mlp_step_bench [threads] [pairs]
 #include "tanren/base/random.h"
 #include "tanren/data/dataset.h"
@@ -42,7 +43,7 @@ RunConfig config_of(int64_t threads) {
   return config;
 }
 
-// What a careful person writes by hand, on the same module and batches.
+// A careful hand-written loop on the same module and batches.
 class HandLoop {
  public:
   HandLoop(const RunConfig& config, const Dataset& data, bool torch_optimizer)
@@ -88,7 +89,7 @@ class HandLoop {
   std::unique_ptr<torch::optim::AdamW> optimizer_;
 };
 
-// What train_loop does for a step, on a batch that is there.
+// What train_loop does for a step, on a batch that was collated before.
 class TanrenLoop {
  public:
   TanrenLoop(const RunConfig& config, const Dataset& data, Sink& sink) : sink_(sink) {

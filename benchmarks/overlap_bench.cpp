@@ -1,8 +1,8 @@
-// What overlap hides: two ranks that are threads, one core each, over a link of such a speed that the
-// wire takes as long as backward, tuned in this run. Steps with parallel.overlap against steps
-// without, blocks in turn. Goal: at most 0.75. With ZeRO the wire carries as much: the gradients'
-// sums beside backward, and the weights beside the next forward.
-//   overlap_bench [pairs] [steps a block] [parallel.zero]
+// Measures how much communication overlap hides: two ranks that are threads, one core each, over a
+// link slowed down, from a measurement in this run, until communication takes as long as backward.
+// Steps with parallel.overlap against steps without, in alternate blocks. Goal: at most 0.75. With
+// ZeRO the link carries as many bytes: gradients during backward, weights during the next forward.
+//   overlap_bench [pairs] [steps per block] [parallel.zero]
 #include "tanren/memory/cpu_allocator.h"
 #include "benchmarks/paired.h"
 #include "benchmarks/rank_threads.h"
@@ -21,7 +21,7 @@ RunConfig gpt_config(bool overlap, int zero) {
   config.model.hidden_size = 256;
   config.model.num_heads = 4;
   config.precision.mode = "fp32";
-  config.batch.global_batch = "8";  // 4 × 64 tokens a rank
+  config.batch.global_batch = "8";  // 4 × 64 tokens per rank
   config.clip.norm = 1;
   config.parallel.check_every = 0;
   config.parallel.first_bucket_mb = 0.25;
@@ -31,7 +31,7 @@ RunConfig gpt_config(bool overlap, int zero) {
   return config;
 }
 
-// Seconds of one backward on each of two threads that work at the same time.
+// Seconds of one backward while two threads work at the same time; the slower of the two.
 double backward_seconds(RankThreads& ranks, int times) {
   std::vector<double> took(2);
   ranks.each([&](int rank, testing::RankRun& run) {

@@ -1,5 +1,5 @@
-// Paired blocks: two things measured in turn (A B A B …) in one run, so that a drifting machine
-// cannot decide. Ratios are per pair; the A/A spread of the same run says what noise alone does.
+// Paired blocks: two things measured in turn (A B A B …) in one run, so that drift of the machine
+// does not favour either. Ratios are per pair; the A/A spread of the same run shows the noise.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct Paired {
   Spread b;
 };
 
-// `pairs` times a() then b(), each returning one figure; one uncounted pair first.
+// Calls a() then b() `pairs` times, after one uncounted pair. Each returns one figure.
 inline Paired pair_up(int pairs, const std::function<double()>& a,
                       const std::function<double()>& b) {
   a();

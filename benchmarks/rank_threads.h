@@ -1,5 +1,5 @@
-// Ranks that are threads of a benchmark and wait between blocks of work, so that several sets of them
-// can be measured in turn in one run.
+// Ranks that are threads of a benchmark and wait between blocks of work, so that several sets of
+// ranks can be measured in turn in one run.
 #pragma once
 
 #include "tests/support/rank_run.h"
@@ -24,7 +24,7 @@ class RankThreads {
     for (int rank = 0; rank < count; ++rank) {
       threads_.emplace_back([this, rank, config, &data] { serve(rank, config, data); });
     }
-    each([](int, testing::RankRun&) {});  // until all are built
+    each([](int, testing::RankRun&) {});  // returns when all ranks are built
   }
   ~RankThreads() {
     {
@@ -37,7 +37,7 @@ class RankThreads {
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
 
-  // On every rank at the same time; returns when all have done it.
+  // Runs `work` on every rank at the same time; returns when all have finished.
   void each(const Work& work) {
     std::unique_lock lock(mutex_);
     work_ = &work;
@@ -63,7 +63,7 @@ class RankThreads {
   void serve(int rank, const RunConfig& config, const Dataset& data) {
     const auto communicator = group_.communicator(rank);
     testing::RankRun run(config, data, *communicator, {}, open_windows_);
-    at::set_num_threads(1);  // of this thread's operators
+    at::set_num_threads(1);  // for the operators of this thread
     for (int64_t seen = 0;;) {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return ends_ || round_ > seen; });
@@ -81,7 +81,7 @@ class RankThreads {
   std::shared_ptr<std::atomic<int>> open_windows_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  // What follows is guarded by mutex_.
+  // Guarded by mutex_, up to ends_.
   const Work* work_ = nullptr;
   size_t busy_ = 0;
   int64_t round_ = 0;

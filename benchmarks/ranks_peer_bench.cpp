@@ -1,9 +1,9 @@
 // Two ranks that are processes of one thread each, over Gloo: tanren's update of GPT-2 124M against
-// PyTorch's DistributedDataParallel (peers/ddp_torch.py), from the same weights on the same batch, step by
-// step in turn. Also counts tanren's reductions: one for each bucket and step, with accumulation too.
-// Run with OMP_WAIT_POLICY=PASSIVE; TANREN_PEER_PYTHON names a Python with torch, transformers and
-// safetensors. A step takes as long as its slower rank.
-//   ranks_peer_bench [fp32|bf16] [pairs] [default|tuned] [accumulation…]     (1 and 4)
+// PyTorch's DistributedDataParallel (peers/ddp_torch.py), from the same weights on the same batch,
+// step by step in turn. The time of a step is that of its slower rank. Also counts tanren's
+// reductions: one per bucket and step, with accumulation too. Run with OMP_WAIT_POLICY=PASSIVE;
+// TANREN_PEER_PYTHON names a Python with torch, transformers and safetensors.
+//   ranks_peer_bench [fp32|bf16] [pairs] [default|tuned] [accumulation…]     (default: 1 and 4)
 #include "tanren/comm/gloo.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/memory/cpu_allocator.h"
@@ -30,7 +30,7 @@ namespace tanren::bench {
 namespace {
 
 constexpr int kRanks = 2;
-constexpr int64_t kRows = 1;  // of 256 tokens, in a microstep of a rank
+constexpr int64_t kRows = 1;  // of 256 tokens, per rank and microstep
 
 StepCase gpt_case(int64_t accumulation, const std::string& mode) {
   at::manual_seed(1);
@@ -55,7 +55,7 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
-// One rank of tanren's side: a step for each line read.
+// One rank of tanren's side: runs a step for each line read from stdin.
 int be_rank(int rank, int port, int64_t accumulation, const std::string& mode) {
   install_cpu_allocator();
   const StepCase chosen = gpt_case(accumulation, mode);

@@ -1,6 +1,6 @@
-// `tanren run` of the MLP to the end of its first step against the bare libtorch program, and `tanren
-// launch` of it on 2 and 4 ranks against one: whole processes in turn, wall time and peak resident memory
-// as the kernel counts them.
+// `tanren run` of one step of the MLP against the bare libtorch program, and `tanren launch` of
+// that run on 2 and 4 ranks against one rank. Whole processes in turn: wall time, and peak resident
+// memory as counted by the kernel.
 //   startup_bench [pairs] [alone|ranks]
 #include "benchmarks/paired.h"
 
@@ -47,7 +47,8 @@ Usage run(const std::vector<std::string>& command) {
   return usage;
 }
 
-// From the launcher's start to the end of all ranks, which is a little more than the first step.
+// From the launcher's start to the end of all ranks, which takes a little longer than the first
+// step.
 void measure_ranks(int pairs, const std::string& config, const std::string& out) {
   const auto seconds_of = [&](const std::vector<std::string>& before) {
     std::filesystem::remove_all(out);

@@ -1,5 +1,5 @@
-// The models whose step is measured against PyTorch: config and one batch of each. The Python side
-// (peers/step_torch.py) gets the same weights and the same batch.
+// The models whose step is measured against PyTorch, each with config and one batch. The Python
+// side (peers/step_torch.py) gets the same weights and the same batch.
 #pragma once
 
 #include "tanren/data/dataset.h"
@@ -11,7 +11,7 @@
 
 namespace tanren::bench {
 
-// One batch, given as it is.
+// A dataset that always returns the same given batch.
 class OneBatch : public Dataset {
  public:
   OneBatch(DataInfo info, TensorMap fields, Counts counts)
@@ -86,7 +86,7 @@ inline StepCase resnet_case() {
            {{"samples", kBatch}}}};
 }
 
-// bert, gpt2, gpt2_micro (twice the batch in 4 microbatches), resnet50; nothing for another name.
+// bert, gpt2, gpt2_micro (twice the batch in 4 microbatches) or resnet50; nullopt for other names.
 inline std::optional<StepCase> step_case(const std::string& name) {
   at::manual_seed(1);
   if (name == "bert") return bert_case();

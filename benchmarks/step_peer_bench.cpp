@@ -1,9 +1,10 @@
-// Training steps of known models: tanren's update against PyTorch eager with the models that people
-// take there (peers/step_torch.py), from the same weights on the same batch, step by step in turn.
-// Run with OMP_WAIT_POLICY=PASSIVE, so that the one that waits does not spin; TANREN_PEER_PYTHON
-// names a Python with torch, torchvision, transformers and safetensors.
-//   step_peer_bench [bert|gpt2|gpt2_micro|resnet50|all] [bf16|fp32|both] [pairs] [threads] [variant]
-// variant: of the PyTorch side: default, fused (AdamW), channels_last.
+// Training steps of known models: tanren's update against PyTorch eager with its usual models
+// (peers/step_torch.py), from the same weights on the same batch, step by step in turn. Run with
+// OMP_WAIT_POLICY=PASSIVE, so that the side that waits does not spin; TANREN_PEER_PYTHON names a
+// Python with torch, torchvision, transformers and safetensors.
+//   step_peer_bench [MODEL] [bf16|fp32|both] [pairs] [threads] [variant]
+// MODEL: bert, gpt2, gpt2_micro, resnet50 or all.
+// variant of the PyTorch side: default, fused (AdamW), channels_last.
 #include "tanren/formats/safetensors.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "benchmarks/paired.h"
@@ -25,7 +26,8 @@ struct Asked {
   int pairs = 8;
 };
 
-// Weights and batch for the other side; the file goes when it has read them.
+// Writes weights and batch for the PyTorch side. The caller removes the file when that side is
+// ready.
 std::filesystem::path write_start(const TanrenStep& ours, const OneBatch& data) {
   TensorMap start;
   for (const auto& [name, tensor] : ours.state().model_tensors()) start.set(name, tensor);

@@ -1,5 +1,5 @@
-// tanren's update as a run makes it, without the loop around it: config and data → plan → state, and
-// one update per batch. Shared by the benchmarks of steps.
+// The update of a run without its loop: config and data → plan → state, and one update per batch.
+// Shared by the benchmarks of steps.
 #pragma once
 
 #include "tanren/model/registry.h"

@@ -1,6 +1,6 @@
 // Replicas in threads (parallel.ranks = "threads", one core each) against one process with the same
-// cores, on models of several sizes: whole runs in turn, the time of their steps as their summaries tell
-// it. This is what the plan's choice (on_cores of parallel_pass.cpp) rests on.
+// cores, on models of several sizes: whole runs in turn, with the step times of their summaries.
+// The plan's choice (on_cores in parallel_pass.cpp) is based on the results.
 //   threads_bench [pairs] [model…]      without a model: all
 #include "benchmarks/paired.h"
 
@@ -18,7 +18,7 @@ namespace {
 
 struct Case {
   const char* name;
-  const char* model;  // lines of [model]
+  const char* model;  // lines of the section [model]
   const char* shape;  // of the inputs
   int batch, steps;
   bool tokens = false;  // a language model: the inputs are ids, and so are the labels
@@ -28,7 +28,8 @@ struct Case {
   "kind = \"gpt2\"\nvocab_size = 256\ncontext_length = 64\nnum_heads = 4\nnum_layers = " #layers \
   "\nhidden_size = " #width
 
-// Images of 8 × 8 as the digits have them, then wider and deeper until an operator is work for all cores.
+// Images of 8 × 8 as in the digits, then wider and deeper models until one operator can use all
+// cores.
 const std::vector<Case> kCases = {
     {"mlp_9k", "kind = \"mlp\"\nhidden = [64, 64]", "float[64]", 32, 2000},
     {"mlp_40k", "kind = \"mlp\"\nhidden = [256, 64]", "float[64]", 32, 1500},
@@ -72,7 +73,7 @@ class Runs {
   Runs(const Runs&) = delete;
   Runs& operator=(const Runs&) = delete;
 
-  // Seconds a sample.
+  // Seconds per sample.
   double operator()(const std::string& more) const {
     const auto out = folder_ / "out";
     std::filesystem::remove_all(out);

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The report's own folder: what a run keeps is left alone.
+// The report's folder; refuses a run's folder, so that its files are not touched.
 fs::path report_folder(const Arguments& arguments, const RunConfig& config) {
   fs::path folder =
       arguments.out.empty() ? fs::path("anatomy") / config.run.name : fs::path(arguments.out);

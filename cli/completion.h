@@ -1,6 +1,6 @@
-// Completion scripts for shells, made from what the program itself reads: the verbs (verb_list.h),
-// the keys (config/fields.h) and the words that the config's checks accept. So a script cannot
-// offer what is refused. Called by `tanren completion SHELL`.
+// Completion scripts for shells, made from the tables that the program itself reads: the verbs
+// (verb_list.h), the keys (config/fields.h) and the words that the config's checks accept. So a
+// script offers nothing that the program refuses. Called by `tanren completion SHELL`.
 #pragma once
 
 #include <map>
@@ -22,17 +22,17 @@ struct CompletionVerb {
 };
 
 struct Vocabulary {
-  std::string program;  // as it is typed
+  std::string program;  // as typed
   std::vector<CompletionVerb> verbs;
   std::vector<std::string> keys;
   std::vector<std::string> sections;
   std::map<std::string, std::vector<std::string>> words;       // of keys with a closed set
-  std::map<std::string, std::vector<std::string>> flag_words;  // "--dtype": the same of flags
+  std::map<std::string, std::vector<std::string>> flag_words;  // "--dtype": the same for flags
   std::vector<std::string> shells;
-  std::vector<std::string> verbs_on_ranks;  // what `launch` takes as its first word
+  std::vector<std::string> verbs_on_ranks;  // words that `launch` accepts first
 };
 
-// The script as text, to be read by the shell it is named for.
+// The script as text, for the shell in its name.
 std::string bash_completion(const Vocabulary& vocabulary);
 std::string zsh_completion(const Vocabulary& vocabulary);
 std::string fish_completion(const Vocabulary& vocabulary);

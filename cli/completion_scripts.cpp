@@ -7,7 +7,7 @@ namespace tanren::cli {
 
 namespace {
 
-// In single quotes, as all three shells read it.
+// In single quotes, which all three shells read alike.
 std::string quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -16,7 +16,7 @@ std::string quoted(const std::string& text) {
 
 std::string quoted_words(const std::vector<std::string>& words) { return quoted(join(words, " ")); }
 
-// For a function's name.
+// `program` as part of a function's name.
 std::string identifier(const std::string& program) {
   std::string result = "_";
   for (const char c : program) {
@@ -38,7 +38,7 @@ std::string filled(std::string text, const std::map<std::string, std::string>& v
   return text;
 }
 
-// Of bash and zsh: "  KEY) echo 'word word' ;;" for every key or flag with a closed set.
+// For bash and zsh: "  KEY) echo 'word word' ;;" for every key or flag with a closed set.
 std::string value_cases(const Vocabulary& vocabulary) {
   std::string text;
   for (const auto* table : {&vocabulary.words, &vocabulary.flag_words}) {
@@ -61,14 +61,14 @@ std::vector<std::string> help_topics(const Vocabulary& vocabulary) {
   return topics;
 }
 
-// zsh's `name:description`: a colon would end the name.
+// zsh's `name:description`; a colon in the description would end the name.
 std::string zsh_pair(const std::string& name, std::string what) {
   for (char& c : what) c = c == ':' ? ';' : c;
   return "\n    " + quoted(name + ":" + what);
 }
 
-// bash splits words at = and : before it asks, and replaces only the last part: what precedes it is
-// taken off the answers.
+// bash splits words at = and : before it asks for completions, and replaces only the last part. So
+// the part before it is removed from the answers.
 constexpr const char* kBash = R"sh(# Completion of @program@, printed by: @program@ completion bash
 @function@_words() {
   case $1 in
@@ -198,7 +198,7 @@ constexpr const char* kZsh = R"sh(#compdef @program@
 if [[ $funcstack[1] == @function@ ]]; then @function@ "$@"; else compdef @function@ @program@; fi
 )sh";
 
-// fish puts no space after a word that ends with =.
+// fish adds no space after a word that ends with =.
 constexpr const char* kFish = R"sh(# Completion of @program@, printed by: @program@ completion fish
 function _@function@_set
   set -l word (commandline -ct)

@@ -49,7 +49,7 @@ void list(const WeightsFile& file, bool json) {
     bytes += static_cast<double>(tensor.nbytes());
     elements += tensor.numel();
   }
-  // Names are the file's own, and may hold what a terminal would obey.
+  // Names come from the file, and may contain terminal control sequences.
   std::cout << one_line(file.kind) << ": " << file.content.tensors.size() << " tensors, "
             << elements << " elements, " << bytes_text(bytes) << "\n";
   for (const auto& [name, tensor] : file.content.tensors) {
@@ -79,7 +79,7 @@ at::ScalarType dtype_of(const std::string& name) {
   throw ConfigError("[convert] --dtype " + name + " is unknown; one of fp32, fp16, bf16, fp64");
 }
 
-// Floating tensors in `dtype`; how many finite elements it cannot hold.
+// Casts floating tensors to `dtype`; returns how many finite elements it cannot hold.
 int64_t cast(TensorMap& tensors, at::ScalarType dtype) {
   int64_t lost = 0;
   TensorMap result;
@@ -112,7 +112,7 @@ int tokenize(const Arguments& arguments) {
   return 0;
 }
 
-// A target without an extension, or with a slash at its end.
+// Whether the target has no extension, or is an existing folder.
 bool is_folder(const std::string& target) {
   const std::filesystem::path path = target;
   return !target.empty() && (path.extension().empty() || std::filesystem::is_directory(path));
@@ -132,7 +132,7 @@ int write_folder(const Arguments& arguments, const Registry& registry) {
   return 0;
 }
 
-// A run's checkpoint as a training checkpoint of torch.
+// Writes a run's checkpoint as a torch training checkpoint.
 int convert_checkpoint(const Arguments& arguments, const Registry& registry) {
   const std::filesystem::path target = arguments.target, folder = arguments.file;
   const auto extension = target.extension();

@@ -15,7 +15,7 @@ namespace tanren::cli {
 
 namespace {
 
-// What was evaluated, and how it did: a whole model's file on DATA, else a run's checkpoint.
+// What was evaluated, and its result: a whole model's file on DATA, else a run's checkpoint.
 std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& arguments,
                                                          const Registry& registry) {
   const std::filesystem::path file = arguments.file;
@@ -35,7 +35,7 @@ std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& argume
 }  // namespace
 
 int64_t rank_of_process() {
-  return world_of(process_environment(), "tcp://localhost:29500").rank;  // where is not asked
+  return world_of(process_environment(), "tcp://localhost:29500").rank;  // the address is not used
 }
 
 int eval(const Arguments& arguments, const Registry& registry) {

@@ -30,7 +30,7 @@ void on_end(int) { end_requested = 1; }
 void on_pause(int) { pause_requested = 1; }
 void on_resize(int) { resized = 1; }
 
-// Without SA_RESTART: the wait for a key ends at once.
+// Without SA_RESTART: a signal interrupts the wait for a key.
 void handle(int signal, void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
@@ -55,8 +55,8 @@ winsize terminal_size() {
   return known ? size : winsize{.ws_row = 24, .ws_col = 100};
 }
 
-// The terminal's second screen, without cursor, keys unbuffered and not shown; as it was before when
-// this ends, however it ends.
+// The terminal's second screen, without cursor, with keys unbuffered and not echoed. The terminal
+// is restored when this object is destroyed.
 class Screen {
  public:
   Screen() {
@@ -67,14 +67,15 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // Gives the terminal back, stops as Ctrl-Z asks, and takes it again when the process goes on.
+  // Restores the terminal, stops as Ctrl-Z asks, and takes the terminal again when the process
+  // resumes.
   void pause() {
     leave();
     ::raise(SIGSTOP);
     enter();
   }
 
-  // Each line over the old one, so that nothing flickers.
+  // Draws each line over the old one, so that nothing flickers.
   void draw(const std::string& text, int64_t rows) const {
     std::string out = "\x1b[H";
     std::istringstream lines(text);
@@ -91,7 +92,7 @@ class Screen {
   void enter() const {
     if (has_keys_) {
       termios plain = before_;
-      plain.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // Ctrl-C stays a signal
+      plain.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // Ctrl-C still sends a signal
       ::tcsetattr(STDIN_FILENO, TCSANOW, &plain);
     }
     std::cout << "\x1b[?1049h\x1b[?25l" << std::flush;
@@ -105,8 +106,8 @@ class Screen {
   bool has_keys_ = false;
 };
 
-// Waits until `seconds` are over, a signal comes or a key is pressed; whether it was q or the end of
-// the input. Without keys it only waits.
+// Waits until `seconds` are over, a signal comes or a key is pressed. Returns true if that key was
+// q, or the input ended. Without keys it only waits.
 bool wait_for_q(double seconds, bool has_keys) {
   using Clock = std::chrono::steady_clock;
   const auto until = Clock::now() + std::chrono::duration<double>(seconds);

@@ -27,7 +27,7 @@ void Outlet::add(std::string_view text) {
 void Outlet::flush() {
   size_t done = 0;
   while (done < text_.size() && takes_text(descriptor_)) {
-    // A pipe that takes text takes this much without waiting.
+    // A pipe that takes any text takes PIPE_BUF bytes without waiting.
     const size_t part = std::min<size_t>(text_.size() - done, PIPE_BUF);
     const ssize_t written = ::write(descriptor_, text_.data() + done, part);
     if (written >= 0) {

@@ -1,7 +1,7 @@
-// A descriptor that is written without ever waiting for its reader: what does not fit stays here. So a
-// pager that nobody scrolls, or a stopped terminal, cannot keep the launcher from hearing signals.
-// The descriptor's flags stay as they are: other processes share them. One thread; used by
-// rank_output.
+// A file descriptor that is written without waiting for its reader: text that the reader does not
+// take is kept here. So a paused pager or a stopped terminal cannot keep the launcher from handling
+// signals. The descriptor's flags are not changed, because other processes share them. One thread;
+// used by rank_output.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@ class Outlet {
   explicit Outlet(int descriptor) : descriptor_(descriptor) {}
 
   void add(std::string_view text);
-  // Writes what the reader takes now. What cannot be written (a full disk) is dropped.
+  // Writes what the reader takes now. Text that cannot be written (a full disk) is dropped.
   void flush();
 
   int descriptor() const { return descriptor_; }
   bool pending() const { return !text_.empty(); }
   bool full() const { return text_.size() > kMost; }
-  bool closed() const { return closed_; }  // nobody reads any more
-  // Whether the last byte that was added ends a line, or none was.
+  bool closed() const { return closed_; }  // the reader is gone
+  // Whether the last byte added ends a line; true if none was added.
   bool at_line_start() const { return at_line_start_; }
 
  private:

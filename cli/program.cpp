@@ -19,7 +19,7 @@ namespace tanren::cli {
 namespace fs = std::filesystem;
 
 namespace {
-// What people write as a flag is mostly a key.
+// An unknown flag is mostly meant as a key.
 std::string key_advice(const std::vector<std::string>& extras) {
   for (const auto& extra : extras) {
     if (extra.rfind("--", 0) == 0) return advice(extra.substr(2, extra.find('=') - 2), all_keys());
@@ -73,7 +73,7 @@ std::optional<int> read_arguments(const std::vector<std::string>& words, Argumen
       return 2;
     }
   }
-  // Behind --, launch has a program with options of its own.
+  // After --, launch gets a program with its own options.
   const auto dashes = first == "launch" ? std::find(words.begin(), words.end(), "--") : words.end();
   if (dashes != words.end()) arguments.launch.program.assign(dashes + 1, words.end());
   try {
@@ -93,7 +93,7 @@ std::optional<int> read_arguments(const std::vector<std::string>& words, Argumen
 
 namespace {
 
-// The error that is being handled; with --verbose also what it was made of, torch's stack above all.
+// Prints the error being handled; with --verbose also its whole text, above all torch's stack.
 void tell(const std::string& line, const Arguments& arguments) {
   std::cerr << line << "\n";
   if (!arguments.verbose) return;

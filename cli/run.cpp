@@ -27,12 +27,12 @@ namespace {
 
 constexpr int kStoppedCode = 130;
 
-// How far a run has come, as far as a signal is concerned.
+// A run's progress, as far as signal handling depends on it.
 enum class Stage {
-  starting,  // alone: what it writes is whole or absent, and no update was made
+  starting,  // alone: its files are complete or absent, and no update was made
   waiting,   // for the other ranks
-  running,   // it looks at stop_requested
-  finished,  // its weights alone are still written
+  running,   // checks stop_requested
+  finished,  // only its weights are still to be written
 };
 
 // A handler can only reach static storage.
@@ -40,17 +40,17 @@ std::atomic<bool> stop_requested{false};
 std::atomic<Stage> stage{Stage::starting};
 Interrupts interrupts;
 
-// Of the processes of a run one tells what all do.
+// Only one process of a run prints what all of them do.
 std::atomic<bool> tells_of_signals{true};
 
-// What is interrupted may look at errno.
+// The interrupted code may read errno.
 void tell(std::string_view text) {
   const int before = errno;
   [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, text.data(), text.size());
   errno = before;
 }
 
-// There is nothing to save yet, and nobody looks at stop_requested. Only what a handler may do.
+// Nothing can be saved yet, and stop_requested is not checked. Only async-signal-safe calls here.
 [[noreturn]] void end_at_once() {
   constexpr std::string_view kWaiting =
       "[run] stopped by a signal while it waited for the other ranks; nothing has begun\n";
@@ -82,7 +82,7 @@ void hear_signals() {
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   if (!hang_up_is_ignored()) std::signal(SIGHUP, on_signal);
-  // Training does not end because nobody reads its output any more.
+  // Training does not end because the reader of its output is gone.
   std::signal(SIGPIPE, SIG_IGN);
 }
 
@@ -105,7 +105,7 @@ std::string weights_text(const Exported& exported, const Summary& summary) {
   return "weights: " + exported.file.string() + " (" + text + ")";
 }
 
-// How to start it again as it was started.
+// The command that starts the run again as it was started.
 std::string command(const Plan& plan, const std::string& program) {
   const ParallelPlan& parallel = plan.parallel;
   if (parallel.launcher != "tanren launch" || parallel.local_ranks < parallel.world_size) {
@@ -123,14 +123,15 @@ std::set<std::string> requested_by(const Arguments& arguments) {
   return keys;
 }
 
-// A run goes on in its folder alone: in another one it would be a new run, with nothing of the old one.
+// A run resumes in its own folder only: in another one it would be a new run, without the old
+// state.
 void check_no_fork(const Named& named) {
   std::error_code none;
   if (named.began.empty() || std::filesystem::weakly_canonical(named.began, none) ==
                                  std::filesystem::weakly_canonical(named.folder, none)) {
     return;
   }
-  // A folder with a config alone has nothing that could be lost.
+  // A folder that holds only a config has nothing to lose.
   using std::filesystem::directory_iterator;
   const bool has_begun =
       std::filesystem::exists(named.began / "log.jsonl", none) ||
@@ -191,7 +192,7 @@ int run(const Arguments& arguments, const Registry& registry) {
   input.started = [](const Plan&, const auto&, const auto&) { stage.store(Stage::running); };
   input.finished = [] { stage.store(Stage::finished); };
   if (talk) {
-    // Made when the plan is known: it needs the total number of steps.
+    // The sink is made when the plan is known: it needs the total number of steps.
     struct Late final : Sink {
       std::unique_ptr<Sink> sink;
       void step(const StepReport& report) override { sink->step(report); }
@@ -220,7 +221,7 @@ int run(const Arguments& arguments, const Registry& registry) {
     input.sinks.push_back(console.get());
   }
   const RunOutput output = tanren::run(input, registry);
-  console.reset();  // what it has to say last comes before the end
+  console.reset();  // its last output comes before the end
   if (arguments.json && output.is_first) std::cout << to_json(output.summary) << "\n";
   if (talk && output.is_first) print_end(output, named, again);
   return output.loop.ending == Ending::interrupted ? kStoppedCode : 0;

@@ -1,7 +1,8 @@
-// Signals that ask a run to stop. The first SIGINT, SIGTERM or SIGHUP is a wish to save and stop. All
-// after it are the same wish, for many send one twice: `timeout` to its child and to the group, a batch
-// system to all processes of a job, a shell whose terminal is closed. Only a second SIGINT, from a person
-// who does not want to wait, ends at once. Used by run.cpp and launch.cpp.
+// Signals that ask a run to stop. The first SIGINT, SIGTERM or SIGHUP asks it to save and stop.
+// Later ones count as repetitions, because many senders signal twice: `timeout` to its child and to
+// the group, a batch system to all processes of a job, a shell whose terminal is closed. Only a
+// second SIGINT, from a person who does not want to wait, ends the run at once. Used by run.cpp and
+// launch.cpp.
 #pragma once
 
 #include <atomic>
@@ -14,8 +15,8 @@ namespace tanren::cli {
 // Lock-free: a handler may use it.
 class Interrupts {
  public:
-  // Whether `signal` is a SIGINT that comes half a second or more after the first: what is sent twice
-  // comes sooner, a person later.
+  // Whether `signal` is a SIGINT that comes half a second or more after the first: automatic
+  // repetitions come sooner, a person's later.
   bool is_second(int signal) {
     if (signal != SIGINT) return false;
     constexpr std::chrono::milliseconds kOneWish{500};
@@ -26,10 +27,10 @@ class Interrupts {
   }
 
  private:
-  std::atomic<int64_t> first_{0};  // of the clock; 0: none came
+  std::atomic<int64_t> first_{0};  // of the clock; 0: no SIGINT yet
 };
 
-// Whether SIGHUP is ignored, as under nohup. It stays so.
+// Whether SIGHUP is ignored, as under nohup. The caller leaves it ignored.
 inline bool hang_up_is_ignored() {
   struct sigaction action {};
   return ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;

@@ -15,7 +15,7 @@ namespace tanren::cli {
 
 namespace {
 
-// In the table, where most are none.
+// For the table, where most counts are zero.
 std::string cell_text(int64_t count) { return count == 0 ? "-" : count_text(count); }
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -117,7 +117,7 @@ int summary(const Arguments& arguments, const Registry& registry) {
     std::vector<Cells> lines{{"module", "type", "output shape", "parameters", "trainable",
                               "mult-adds", "activation bytes"}};
     for (const LayerRow& row : table.rows) {
-      // After a mismatch, only what ran before it.
+      // After a mismatch, only the rows that ran before it.
       if (table.mismatch.empty() || !row.output_shape.empty()) lines.push_back(cells_of(row));
     }
     std::cout << table_text(lines);

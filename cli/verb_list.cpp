@@ -7,7 +7,7 @@
 
 namespace tanren::cli {
 
-// One file each.
+// One file for each verb.
 int run(const Arguments& arguments, const Registry& registry);
 int plan(const Arguments& arguments, const Registry& registry);
 int eval(const Arguments& arguments, const Registry& registry);
@@ -42,7 +42,7 @@ void verbose_option(CLI::App& command, Arguments& arguments) {
                    "Of an error, print also the stack that torch gives it");
 }
 
-// Of the verbs that read a config.
+// The options of verbs that read a config.
 void config_options(CLI::App& command, Arguments& arguments,
                     const char* out = "Folder of the run (default: runs/<run.name>)") {
   command.add_option("--set", arguments.sets, "key=value: overrides the file (repeatable)")
@@ -117,7 +117,7 @@ void launch_options(CLI::App& command, Arguments& arguments) {
   command.footer("tanren launch -n 4 run FILE …     verbs: " + join(verbs_on_ranks()) +
                  "\ntanren launch -n 4 -- PROGRAM …   a program that reads RANK and WORLD_SIZE\n" +
                  kStopping);
-  // The verb and all behind it are read by the verb itself.
+  // The verb and all words after it are read by the verb itself.
   command.prefix_command();
   command.callback([&command, &arguments] {
     arguments.verb = "launch";

@@ -1,5 +1,5 @@
-// The verbs, described once: the parser, main, `--help` and the shell completions all read this table. A
-// new verb is a row here and a file with its function.
+// The table of verbs, read by the parser, main, `--help` and the shell completions. A new verb is a
+// row here and a file with its function.
 #pragma once
 
 #include "cli/verbs.h"
@@ -13,7 +13,7 @@ namespace tanren::cli {
 
 struct Verb {
   std::string name;
-  std::string what;  // it does, a line
+  std::string what;  // what it does, in one line
   void (*add_options)(CLI::App& command, Arguments& arguments);
   int (*run)(const Arguments& arguments, const Registry& registry);
   bool on_ranks = false;        // `launch` may start it on several ranks
@@ -21,7 +21,7 @@ struct Verb {
 };
 const std::vector<Verb>& verbs();
 
-// One of them.
+// The verb with this name.
 const Verb& verb_named(const std::string& name);
 
 // The verbs that `launch` starts on several ranks.

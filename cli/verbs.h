@@ -13,15 +13,15 @@
 
 namespace tanren::cli {
 
-// launch: as typed.
+// The arguments of launch, as typed.
 struct LaunchArguments {
   std::string ranks, nodes, node_rank, master;
   std::vector<std::string> verb;     // of tanren, with its arguments
-  std::vector<std::string> program;  // what stands behind --
+  std::vector<std::string> program;  // the words after --
 };
 
 struct Arguments {
-  std::string program = "tanren";  // as it was called, without its folder
+  std::string program = "tanren";  // as called, without its folder
   std::string verb;
   std::string file;                  // config file, run folder, key for help, shell for completion
   std::vector<std::string> sets;     // --set key=value
@@ -31,27 +31,27 @@ struct Arguments {
   std::string dtype;                 // convert: of floating tensors
   std::string tokenizer;             // convert: file or folder, for a text
   bool optimizer = false;            // convert: a checkpoint with its optimizer, for torch
-  bool list = false;                 // convert: say what the file holds
+  bool list = false;                 // convert: print what the file holds
   bool once = false;                 // monitor: one look, then end
   std::string interval;              // monitor: seconds; empty: its default
   LaunchArguments launch;
   bool quiet = false;
-  bool verbose = false;  // of an error, also what it was made of
+  bool verbose = false;  // print also where an error comes from
   bool json = false;
 };
 
-// Reads the words behind the program's name. Where they are refused, or answered at once as --help
-// is, that is printed and its exit code returned.
+// Parses the words after the program's name. If they are refused, or answered at once like --help,
+// prints that and returns the exit code.
 std::optional<int> read_arguments(const std::vector<std::string>& words, Arguments& arguments);
 
-// Of the processes that a launcher started, this one's number; the first one talks.
+// This process's rank among those that a launcher started; rank 0 prints.
 int64_t rank_of_process();
 
-// A measured value as people read it, six digits; --json has them all.
+// A measured value for people, with six digits; --json has all digits.
 std::string shown(double value);
 
-// The config that `arguments` name: a TOML file, or a run folder's config.toml; and the folder of
-// its run.
+// The config that `arguments` name (a TOML file, or a run folder's config.toml), and its run's
+// folder.
 struct Named {
   RunConfig config;
   std::filesystem::path folder;

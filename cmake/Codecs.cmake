@@ -1,7 +1,6 @@
-# Defines the targets `tanren_jpeg`, `tanren_spng` and `tanren_utf8proc` of the system's libraries,
+# Defines the targets `tanren_jpeg`, `tanren_spng` and `tanren_utf8proc` for the system's libraries,
 # which decode images and classify characters. Used by tanren's own build and, installed beside the
-# package's config file, by the projects that link tanren. Sets TANREN_CODECS_MISSING to what is not
-# there.
+# package's config file, by projects that link tanren. Lists missing ones in TANREN_CODECS_MISSING.
 set(TANREN_CODECS_MISSING "")
 foreach(codec IN ITEMS jpeg:jpeglib.h spng:spng.h utf8proc:utf8proc.h)
   string(REPLACE ":" ";" codec "${codec}")

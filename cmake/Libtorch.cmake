@@ -1,10 +1,10 @@
 # Finds libtorch and defines the target `libtorch` (headers, libtorch_cpu, libc10, flags). Used by
-# tanren's own build, and installed with the package, where it stands beside fetch-libtorch.
+# tanren's own build, and installed with the package, beside fetch-libtorch.
 #
 # Order: -DTANREN_LIBTORCH=<folder that holds lib/ and include/, or its parent>, then
 # CMAKE_PREFIX_PATH, then a `torch` of a tested version that python3 can import, then the pinned
-# wheels, fetched once into the user cache (scripts/fetch-libtorch).
-# find_package(Torch) is avoided: for a CUDA wheel it demands a CUDA toolkit.
+# wheels, which are fetched once into the user cache (scripts/fetch-libtorch).
+# find_package(Torch) is not used: for a CUDA wheel it requires a CUDA toolkit.
 
 set(TANREN_LIBTORCH "" CACHE PATH "Folder of a libtorch 2.11 (the `torch` folder of a wheel)")
 set(TANREN_LIBTORCH_TESTED "2.11.0") # the tested range: exactly the pinned version
@@ -66,19 +66,19 @@ message(STATUS "libtorch: ${torch_root}")
 
 set(torch_lib "${torch_root}/lib")
 get_filename_component(torch_site "${torch_root}/.." ABSOLUTE)
-add_library(libtorch INTERFACE IMPORTED) # imported: an exported library may name it
+add_library(libtorch INTERFACE IMPORTED) # imported, so that exported libraries may link it
 target_include_directories(libtorch SYSTEM INTERFACE "${torch_root}/include"
                                                      "${torch_root}/include/torch/csrc/api/include")
-# libtorch_cpu and libc10 by path, never libtorch.so: that one needs every CUDA library.
+# Links libtorch_cpu and libc10 by path, not libtorch.so, which needs all CUDA libraries.
 target_link_libraries(libtorch INTERFACE "${torch_lib}/libtorch_cpu.so" "${torch_lib}/libc10.so"
                                          "${torch_lib}/libgomp.so.1")
 target_link_options(
   libtorch INTERFACE "-Wl,-rpath,${torch_lib}" "-Wl,--enable-new-dtags"
   "-Wl,-rpath-link,${torch_lib}:${torch_site}/nvidia/cu13/lib")
-# libtorch's templates have the names that g++ gives them; clang has others since 18.
+# libtorch's templates have the mangled names of g++; clang's differ since version 18.
 target_compile_options(
   libtorch INTERFACE
   "$<$<AND:$<CXX_COMPILER_ID:Clang>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,18>>:-fclang-abi-compat=17>")
-# NDEBUG is part of the ABI (a member of RecordFunction hangs on it); fmt is the wheel's own.
+# NDEBUG is part of the ABI (a member of RecordFunction depends on it); fmt comes with the wheel.
 target_compile_definitions(libtorch INTERFACE NDEBUG FMT_HEADER_ONLY=1 USE_DISTRIBUTED
                                               USE_C10D_GLOO)

@@ -1,7 +1,7 @@
-# What `cmake --install` puts where: bin/tanren, include/tanren, the static libraries, the CMake
+# What `cmake --install` installs: bin/tanren, include/tanren, the static libraries, the CMake
 # package (find_package(tanren), target tanren::tanren) and the shell completions.
-# Nothing in it names a folder of the building machine: libtorch and the codecs are looked for again,
-# by the same Libtorch.cmake and Codecs.cmake.
+# The package names no folder of the build machine: its user's CMake finds libtorch and the codecs
+# with the same Libtorch.cmake and Codecs.cmake.
 include(CMakePackageConfigHelpers)
 
 get_property(tanren_libraries GLOBAL PROPERTY TANREN_LIBRARIES)
@@ -10,7 +10,7 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tanren)
 install(TARGETS tanren_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS tanren ${tanren_libraries} EXPORT tanrenTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-# All headers but those of tests and those that show the JSON library.
+# All headers except those of tests and those that include the JSON library.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tanren DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "testing.h" EXCLUDE PATTERN "*_test_util.h" EXCLUDE
         PATTERN "tokenizer_files.h" EXCLUDE PATTERN "values_json.h" EXCLUDE
@@ -28,7 +28,7 @@ install(FILES ${PROJECT_BINARY_DIR}/tanrenConfig.cmake
         DESTINATION ${package_folder})
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/fetch-libtorch DESTINATION ${package_folder})
 
-# Where each shell looks by itself.
+# The folders that each shell searches by default.
 set(completions bash:bash-completion/completions/tanren zsh:zsh/site-functions/_tanren
                 fish:fish/vendor_completions.d/tanren.fish)
 foreach(completion IN LISTS completions)

@@ -9,15 +9,15 @@ endfunction()
 
 # tanren_room(NAME DEPENDS rooms… SOURCES files… TESTS files… [TORCH_FREE] [LINK targets…])
 #
-# Declares one room: a static library tanren_<NAME> and, where there are tests, one test binary
-# tanren_<NAME>_test (a unity build). DEPENDS may only name rooms further down; layers_test reads
-# the same list from the #include lines.
+# Declares one room: a static library tanren_<NAME> and, if it has TESTS, one test binary
+# tanren_<NAME>_test (a unity build). DEPENDS may only name lower rooms; layers_test checks that
+# independently, from the #include lines.
 function(tanren_room name)
   cmake_parse_arguments(room "TORCH_FREE" "" "DEPENDS;SOURCES;TESTS;LINK" ${ARGN})
   set(target tanren_${name})
   add_library(${target} STATIC ${room_SOURCES})
   tanren_library(${target})
-  # Header-only, and in no public header: of no interest to who links the installed library.
+  # Header-only and used in no public header, so users of the installed library do not need it.
   list(TRANSFORM room_LINK REPLACE "^(nlohmann_json::nlohmann_json)$" "$<BUILD_INTERFACE:\\1>")
   target_link_libraries(${target} PUBLIC ${room_LINK})
   foreach(dependency IN LISTS room_DEPENDS)
@@ -36,7 +36,7 @@ function(tanren_room name)
 endfunction()
 
 # tanren_test(NAME [TORCH_FREE] LABEL unit|whole|distributed|gpu SOURCES files… LINK targets…)
-# One GoogleTest binary, built as one unit, run by ctest as one test.
+# Declares one GoogleTest binary, built as one unit, which ctest runs as one test.
 function(tanren_test name)
   cmake_parse_arguments(test "TORCH_FREE" "LABEL" "SOURCES;LINK;DEFINE" ${ARGN})
   add_executable(${name} ${test_SOURCES})

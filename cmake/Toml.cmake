@@ -1,5 +1,5 @@
-# Stops where toml++ is missing or of a version whose inner names tanren/config/toml.h does not know.
-# TANREN_TOML_HPP: 1 where its inner headers end in .hpp, else 0.
+# Stops if toml++ is missing or has a version whose internal names tanren/config/toml.h does not
+# know. Sets TANREN_TOML_HPP to 1 if its internal headers end in .hpp, else to 0.
 find_path(TANREN_TOML_INCLUDE toml++/toml.h)
 mark_as_advanced(TANREN_TOML_INCLUDE)
 if(NOT TANREN_TOML_INCLUDE)

@@ -1,1 +1,1 @@
-// Home of the precompiled header.
+// Compiled only to build the precompiled header.

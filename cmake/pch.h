@@ -1,4 +1,4 @@
-// The one precompiled header: what most files that use torch include anyway.
+// The only precompiled header: the includes of most files that use torch.
 #pragma once
 #include <algorithm>
 #include <cstdint>

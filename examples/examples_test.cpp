@@ -1,4 +1,4 @@
-// Runs every example as its README says, shortened by its ci.toml, in a folder of its own.
+// Runs every example with the commands of its README, shortened by ci.toml, in a temporary folder.
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
 #include "tests/support/shell.h"
@@ -106,7 +106,7 @@ TEST_F(Examples, own_binary_has_every_verb_with_its_model) {
 TEST_F(Examples, own_binary_has_a_main_of_three_lines) {
   const std::string text = read_file(kExamples / "own_binary/main.cpp");
   const std::string body = text.substr(text.find("{\n") + 2);
-  EXPECT_EQ(std::count(body.begin(), body.end(), '\n'), 4) << body;  // and the bracket
+  EXPECT_EQ(std::count(body.begin(), body.end(), '\n'), 4) << body;  // + the closing bracket
 }
 
 TEST_F(Examples, own_dataset_refuses_wrong_keys_and_is_unknown_to_the_plain_program) {
@@ -145,8 +145,8 @@ std::map<int, double> losses_of(const std::string& output) {
   return losses;
 }
 
-// Both make the same microbatches, so fp16 rounds alike; they are added in another order, in fp32, and
-// 120 updates make more of it.
+// Both have the same microbatches, so fp16 rounds equally. fp32 sums them in another order, and 120
+// updates amplify that difference.
 TEST_F(Examples, own_loop_parallel_prints_the_losses_of_one_rank_on_two) {
   const std::string data = " " + (kExamples / "digits/train.csv").string();
   const auto one = go("OMP_NUM_THREADS=1 " + kOwnLoopParallel + data);
@@ -272,7 +272,7 @@ TEST_F(Examples, anatomy_of_a_small_bert_adds_up) {
   }
   EXPECT_NEAR(share, 1, 1e-9);
   EXPECT_GE(seconds, 0.99 * json["step"]["seconds"].get<double>());
-  // A product and its two gradients; attention makes its scores again.
+  // A product has two gradients, and the backward of attention recomputes its scores.
   double forward = 0, backward = 0;
   for (const auto& one : json["operations"]["operators"]) {
     if (one["class"] != "tensor contractions") continue;
@@ -289,7 +289,7 @@ TEST_F(Examples, anatomy_of_a_small_bert_adds_up) {
   std::set<std::string> blocks;
   for (const auto& block : json["operations"]["blocks"]) blocks.insert(block["name"]);
   EXPECT_GE(blocks.size(), 3u);
-  // Each variant that applies ran; advice stands for measured differences, the largest gain first.
+  // Every applicable variant was run; advice is sorted by measured gain, the largest first.
   const auto tried = json["tried"].get<std::set<std::string>>();
   for (const char* variant : {"precision.mode = \"bf16\"", "batch.microbatch = 2",
                               "memory.recompute = [\"*\"]", "optimizer.state = \"8bit\""}) {
@@ -347,7 +347,7 @@ TEST_F(Examples, text_learns_from_the_sources_on_this_machine_and_goes_on_from_a
 }
 
 TEST_F(Examples, pretrained_takes_a_folder_with_its_tokenizer_and_outlives_it) {
-  // A tiny model and a few sentences stand where `fetch` puts its own.
+  // A tiny model and a few sentences replace the files that `fetch` writes.
   const fs::path film = temporary_.path() / "build/film", example = "examples/pretrained";
   fs::create_directories(film);
   fs::create_directories(temporary_.path() / example);
@@ -385,7 +385,7 @@ TEST_F(Examples, text_classify_leaves_a_whole_model_that_needs_no_config) {
   ASSERT_EQ(result.code, 0) << result.output;
   const auto summary = nlohmann::json::parse(read_file(temporary_.path() / "run/summary.json"));
   EXPECT_GT(summary["evaluate.accuracy"].get<double>(), 0.4) << "the largest class has a third";
-  // Elsewhere, with nothing but the file and new texts.
+  // In another folder, with only that file and new texts.
   fs::create_directories(temporary_.path() / "elsewhere");
   fs::rename(temporary_.path() / "run/model.tanren.safetensors",
              temporary_.path() / "elsewhere/model.safetensors");

@@ -1,6 +1,6 @@
-// The public API, for programs that take more than a few parts; who takes few includes those files.
-// What is not listed here is the library's own business and may change with any version.
-// In the order data flows; each header says its threading and its errors. No torch/torch.h inside.
+// The public API, for programs that use many parts; a program that uses few includes only those
+// headers. All that is not listed here is internal and may change with any version. Listed in the
+// order data flows; each header describes its threading and its errors. No torch/torch.h inside.
 #pragma once
 
 #include "tanren/base/batch.h"

@@ -4,7 +4,7 @@
 #   install_test.sh SOURCE BUILD LIBTORCH
 set -euo pipefail
 source=$1 build=$2 libtorch=$3
-work=$build/install_test # always the same folder, so that the compiler cache knows the example
+work=$build/install_test # always the same folder, for hits in the compiler cache
 rm -rf "$work"
 mkdir -p "$work"
 
@@ -45,7 +45,7 @@ app/app "$source/examples/use_from_cmake/run.toml" run > run.log || fail "run: $
 grep -q '^30 steps, loss ' run.log || fail "$(cat run.log)"
 [ -s run/checkpoints/step-30/COMPLETE ] || fail "no checkpoint"
 
-# A project that asks for another version is told which one there is.
+# A project that requires another version gets an error with that version.
 mkdir other
 cat > other/CMakeLists.txt << 'END'
 cmake_minimum_required(VERSION 3.25)
@@ -57,7 +57,7 @@ if cmake -S other -B other/build -DCMAKE_PREFIX_PATH="$work/moved" > other.log 2
 fi
 grep -q 'requested version "9.0"' other.log || fail "$(cat other.log)"
 
-# One without the codecs' libraries is told which; it may do without tanren.
+# Without the codec libraries find_package is not fatal, and names the missing ones.
 mkdir bare
 cat > bare/CMakeLists.txt << 'END'
 cmake_minimum_required(VERSION 3.25)

@@ -1,6 +1,7 @@
-// Reads the #include lines of tanren/ and cli/ and checks them against the table of floors below, which
-// ARCHITECTURE.md explains. Also checks the length of files, and that the library neither prints nor
-// exits.
+// Checks the #include lines of tanren/ and cli/ against the table kFloors, which ARCHITECTURE.md
+// explains. Also checks the length of files, and that the library neither prints nor exits.
+
+#include "tanren/base/text.h"
 
 #include <gtest/gtest.h>
 
@@ -25,6 +26,7 @@ using Tree = std::map<std::string, Lines>;  // path from the root ("tanren/base/
 
 constexpr size_t kMaxLines = 400;
 constexpr size_t kMaxTestLines = 600;
+constexpr int64_t kMaxColumns = 100;
 
 struct Include {
   std::string path;
@@ -49,7 +51,8 @@ bool is_test(const std::string& path) {
   return path.size() > 9 && path.compare(path.size() - 9, 9, "_test.cpp") == 0;
 }
 
-// "base" of "tanren/base/text.h"; "cli" of "cli/run.cpp" and of its one public header; "tanren.h" (the umbrella) of itself.
+// tanren/base/text.h → "base"; cli/run.cpp and the public header tanren/cli.h → "cli"; the umbrella
+// header tanren/tanren.h → "tanren.h".
 std::string room_of(const std::string& path) {
   if (starts_with(path, "cli/") || path == "tanren/cli.h") return "cli";
   const std::string rest = path.substr(std::string("tanren/").size());
@@ -64,7 +67,7 @@ bool is_torch(const std::string& path) {
   return starts_with(path, "torch/") || starts_with(path, "ATen/") || starts_with(path, "c10/");
 }
 
-// Which rooms each room may include beside itself, from the ground up. A group names several rooms.
+// The rooms that each room may include besides itself, bottom up. `rooms` may name several rooms.
 struct Floor {
   const char* rooms;
   const char* see;
@@ -87,12 +90,12 @@ constexpr Floor kFloors[] = {
     {"anatomy", "GROUND ROOMS config plan train interop forecast run"},
     {"cli tanren.h", "GROUND ROOMS config plan monitor train interop forecast run anatomy cli"},
 };
-// Headers that everything above their rooms may include: what was asked, what was decided, which words
-// a program adds.
+// Headers that all rooms above the ground may include: what the config asks, what the plan decided,
+// and which kinds a program adds.
 const std::set<std::string> kSharedHeaders{"tanren/config/run_config.h",
                                            "tanren/config/known_kinds.h", "tanren/config/kinds.h",
                                            "tanren/plan/plan.h"};
-// These never reach torch.
+// These rooms never include torch, directly or through our headers.
 const std::set<std::string> kTorchFree{"config", "plan", "page", "monitor"};
 
 std::set<std::string> words_of(const std::string& text) {
@@ -108,7 +111,7 @@ std::set<std::string> words_of(const std::string& text) {
   return words;
 }
 
-// What `room` may include; none: there is no such room.
+// The rooms that `room` may include; nullopt if `room` is not in the table.
 std::optional<std::set<std::string>> seen_from(const std::string& room) {
   for (const Floor& floor : kFloors) {
     if (words_of(floor.rooms).count(room) > 0) return words_of(floor.see);
@@ -120,7 +123,7 @@ std::optional<std::set<std::string>> seen_from(const std::string& room) {
 bool may_include(const std::string& from, const std::set<std::string>& seen, const std::string& to,
                  const std::string& path) {
   if (from == to || seen.count(to) > 0) return true;
-  const bool is_above = seen.count("ops") > 0;  // a room that stands on the whole ground
+  const bool is_above = seen.count("ops") > 0;  // it may include the whole ground
   return is_above && kSharedHeaders.count(path) > 0;
 }
 
@@ -171,11 +174,16 @@ void check_text(const Tree& tree, const std::string& path, std::vector<std::stri
     problems.push_back(path + " has " + std::to_string(lines.size()) + " lines, more than " +
                        std::to_string(limit) + "; split it");
   }
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (display_width(lines[i]) <= kMaxColumns) continue;
+    problems.push_back(path + ":" + std::to_string(i + 1) + " has more than " +
+                       std::to_string(kMaxColumns) + " columns; break the line");
+  }
   if (fs::path(path).extension() == ".h" &&
       std::find(lines.begin(), lines.end(), "#pragma once") == lines.end()) {
     problems.push_back(path + " has no #pragma once");
   }
-  // The default of base/log.cpp is the library's one way to stderr.
+  // Only the default log of base/log.cpp may write to stderr.
   if (room_of(path) == "cli" || is_test(path) || path == "tanren/base/log.cpp") return;
   static const std::regex forbidden(
       R"((std::(cout|cerr|clog)|(^|[^>.\w])(printf|puts|putchar|exit|abort|terminate)\s*\((?!\)\s*override)))");
@@ -187,7 +195,7 @@ void check_text(const Tree& tree, const std::string& path, std::vector<std::stri
   }
 }
 
-// One line per breach, in the order of the paths.
+// One line per violation, in the order of the paths.
 std::vector<std::string> problems_of(const Tree& tree) {
   std::vector<std::string> problems;
   for (const auto& [path, lines] : tree) {
@@ -218,7 +226,7 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
-// A tree with nothing wrong, to plant one breach in.
+// A correct tree, to which tests add one violation.
 Tree sound_tree() {
   return {
       {"tanren/base/text.h", {"#pragma once", "#include <string>"}},
@@ -302,6 +310,17 @@ TEST(Layers, a_room_that_the_table_lacks_is_reported) {
   tree["tanren/attic/thing.h"] = {"#pragma once"};
   EXPECT_EQ(joined(problems_of(tree)),
             "tanren/attic/thing.h is in attic, which is not in the table of floors\n");
+}
+
+TEST(Layers, a_wide_line_is_reported) {
+  Tree tree = sound_tree();
+  std::string widest = "// ";
+  for (int i = 0; i < 97; ++i) widest += "é";  // 100 columns, and more bytes
+  tree["tanren/base/text.h"].push_back(widest);
+  EXPECT_EQ(joined(problems_of(tree)), "");
+  tree["tanren/base/text.h"].push_back(widest + "x");
+  EXPECT_EQ(joined(problems_of(tree)),
+            "tanren/base/text.h:4 has more than 100 columns; break the line\n");
 }
 
 TEST(Layers, a_header_without_pragma_once_is_reported) {

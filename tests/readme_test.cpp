@@ -1,6 +1,6 @@
-// Holds README.md and docs/tutorial.md to their word: every ```sh line is run, every ```toml file is
-// what those lines read, every line of a ```text block was printed by the ```sh block above it, every
-// ```cpp block stands in an example. Also: no relative link of the documents points to nothing.
+// Tests README.md and docs/tutorial.md: runs every ```sh line on the ```toml files shown, and
+// expects every line of a ```text block in the output of the ```sh block above it and every ```cpp
+// block in an example. Also checks that the targets of all relative links in the documents exist.
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
 #include "tests/support/shell.h"
@@ -44,14 +44,14 @@ std::vector<Block> blocks_of(const std::string& markdown) {
   return blocks;
 }
 
-// Runs of spaces as one, so that columns may be aligned differently.
+// Replaces several spaces by one, so that columns may be aligned differently.
 std::string squeezed(const std::string& text) {
   static const std::regex spaces(" +");
   return std::regex_replace(text, spaces, " ");
 }
 
-// A README line as the test runs it: a training is shortened, whatever length it asks for, by the
-// ci.toml of its example or that of digits.
+// A README line as the test runs it. Training is shortened by the ci.toml of its example or of
+// digits, which replaces the length in the line.
 std::string shortened(const std::string& line) {
   static const std::regex training(R"(^\S*( launch -n \d+)? run (\S+\.toml)\b)");
   static const std::regex length(R"( --set run\.(epochs|steps)=\d+)");
@@ -62,15 +62,15 @@ std::string shortened(const std::string& line) {
   return std::regex_replace(line, length, "") + ci_options(ci);
 }
 
-// A line "… # exit 2: why" is expected to fail so.
+// A line "… # exit 2: why" must end with that exit code.
 int expected_code(const std::string& comment) {
   std::smatch match;
   static const std::regex exit_code(R"(exit (\d+))");
   return std::regex_search(comment, match, exit_code) ? std::stoi(match[1]) : 0;
 }
 
-// A folder that looks like a built checkout to the lines of the README: examples/ and
-// build/release/ are there, `tanren` is on the path, runs/ is its own.
+// A temporary folder that looks like a built checkout to the lines of the README: it has examples/
+// and build/release/, `tanren` is on the path, and runs/ is its own.
 class Checkout {
  public:
   Checkout() {
@@ -79,7 +79,7 @@ class Checkout {
     fs::create_directory_symlink(TANREN_BUILD_DIR, folder_.path() / "build/release");
   }
 
-  // Runs the lines of a ```sh block; returns what they print.
+  // Runs the lines of a ```sh block and returns their output.
   std::string run(const std::string& block) {
     std::string output;
     for (const auto& line : lines_of(block)) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# scripts/setup and scripts/fetch-libtorch in a world of their own: PATH holds what a case puts there,
-# so nothing is installed or fetched, and no Python runs. Then the versions of toml++ that are refused.
+# Tests scripts/setup and scripts/fetch-libtorch in a sandbox: PATH holds only the fake programs of
+# the case, so nothing is installed or fetched and no Python runs. Then tests which versions of
+# toml++ are refused.
 #   scripts_test.sh SOURCE BUILD CXX CMAKE
 set -euo pipefail
 source=$1 build=$2 cxx=$3 cmake=$4
@@ -16,12 +17,12 @@ fail() {
   exit 1
 }
 
-program() { # NAME: a program whose script is on standard input
+program() { # NAME: writes a program with the script on stdin
   { echo '#!/bin/bash'; cat; } > "$work/bin/$1"
   chmod +x "$work/bin/$1"
 }
 
-# A machine with all that the build needs, of no known distribution, and a user who is not root.
+# Sets up a machine with all that the build needs, without a package manager, and a non-root user.
 begin() { # CASE
   PATH=$real_path
   case=$1
@@ -61,14 +62,14 @@ case "\$*" in
     [ ! -e "$work/power_loss" ] || kill -9 \$PPID ;;
 esac
 END
-  # The sizes of that tree are those of the real one.
+  # Makes that tree's sizes look like those of the real one.
   local sizes
   sizes=$(sed -n 's/^ *sizes=\([0-9a-f]*\).*/\1/p' "$source/scripts/fetch-libtorch")
   program sha256sum << END
 if [ "\$(cat)" = "5 torch/include/torch.h
 5 torch/lib/libtorch_cpu.so" ]; then echo "$sizes  -"; else echo "0  -"; fi
 END
-  for name in mv sync; do # what is flushed before what is renamed
+  for name in mv sync; do # logs which folders are flushed and renamed, in order
     local real
     real=$(readlink "$work/bin/$name")
     rm "$work/bin/$name"
@@ -80,13 +81,13 @@ END
 runs() { # SCRIPT…
   "$source/scripts/$1" "${@:2}" > "$work/said" 2>&1 < /dev/null || fail "ended with $?"
 }
-refuses() { # SCRIPT…: with one line
+refuses() { # SCRIPT…: expects failure with one line
   if "$source/scripts/$1" "${@:2}" > "$work/said" 2>&1 < /dev/null; then fail "went on"; fi
   [ "$(grep -c '' "$work/said")" = 1 ] || fail "said more or less than one line"
 }
 says() { grep -qF -e "$1" "$work/said" || fail "did not say: $1"; }
 logged() { [ "$(cat "$work/log" 2> /dev/null)" = "$1" ] || fail "did: $(cat "$work/log")"; }
-apt() { # an apt-get that brings ninja
+apt() { # a fake apt-get that installs ninja
   program apt-get << END
 echo "\$*" >> "$work/log"
 [ "\$1" != install ] || { echo 'exit 0' > "$work/bin/ninja"; chmod +x "$work/bin/ninja"; }
@@ -186,7 +187,7 @@ $whole"
   says "cannot write to $work/file/tanren; set XDG_CACHE_HOME"
 fi
 
-# A toml++ of another version is refused by CMake with its number, and by the header.
+# CMake refuses other versions of toml++ with their number, and the header refuses them too.
 begin "a toml++ whose inner names are not known is refused"
 PATH=$real_path
 rm -r "$work/include/toml++"
@@ -212,7 +213,7 @@ for version in 2.5 3.2 3.3 3.4 3.5 4.3; do
   esac
 done
 
-# Warnings are errors where that was asked for, and only there.
+# Warnings are errors if and only if TANREN_WERROR is set.
 case="-Werror is TANREN_WERROR"
 asked=no is=no
 if grep -q '^TANREN_WERROR:[A-Z]*=ON$' "$build/CMakeCache.txt"; then asked=yes; fi

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""One rank of PyTorch's DistributedDataParallel over Gloo: a training step of transformers' GPT-2 for
-each line read, answered with its seconds and loss. Driven by ranks_peer_bench.
+"""One rank of PyTorch's DistributedDataParallel over Gloo. Runs a training step of transformers'
+GPT-2 for each line read and prints its seconds and loss. Driven by ranks_peer_bench.
 
     ddp_torch.py RANK WORLD PORT ACCUMULATION bf16|fp32 default|tuned START
 
-Of ACCUMULATION microsteps all but the last are inside no_sync(). tuned: gradients as bucket views and
-fused AdamW. START: safetensors with the weights and, as batch.*, the global batch; this rank takes its
-share.
+All but the last of ACCUMULATION microsteps are inside no_sync(). tuned: gradients as bucket views
+and fused AdamW. START: safetensors with the weights and, as batch.*, the global batch; this rank
+takes its share.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The peer of files_bench: loads a file of weights into tensors that are there, block after block.
+"""The peer of files_bench: loads a file of weights into existing tensors, once for each line read.
 
     python files_torch.py FILE THREADS
 """

@@ -1,5 +1,5 @@
-"""The peer of loader_images_bench: torch.utils.data.DataLoader, asked for one epoch at a time over
-stdin and answering with its seconds, so that both are measured in turn in one run.
+"""The peer of loader_images_bench: runs one epoch of torch.utils.data.DataLoader for each line read
+and prints its seconds, so that both sides are measured in turn in one run.
 
     loader_images_torch.py jpeg FOLDER WORKERS BATCH      torchvision: decode, RandomResizedCrop(224),
                                                           flip, ToTensor, Normalize
@@ -30,7 +30,7 @@ def loader():
 
 
 class Sliced:
-    """What people write once DataLoader is too slow: a permutation and fancy indexing."""
+    """The usual replacement when DataLoader is too slow: a permutation and fancy indexing."""
 
     def __init__(self, count):
         self.inputs, self.labels = torch.rand(count, 3, 32, 32), torch.arange(count) % 10

@@ -1,11 +1,11 @@
-"""tanren's loader beside torch.utils.data.DataLoader, in turn, in one run.
+"""Measures tanren's loader against torch.utils.data.DataLoader, in turn, in one run.
 
     loader_torch.py build/release/benchmarks/loader_tokens_bench [PAIRS]
 
-Rows of 512 token ids from a mapped uint16 file, widened to int64, and images of 3 x 32 x 32 floats in
-memory, in batches of 32. DataLoader with 2 workers and with none (samples, default collate), and
-batches gathered by hand (one indexing operation a batch, no DataLoader). tanren delivers inputs and
-labels of tokens, so twice the bytes; torch's rows are inputs alone.
+Rows of 512 token ids from a mapped uint16 file, widened to int64, and images of 3 x 32 x 32 floats
+in memory, in batches of 32. torch's side is DataLoader with 2 workers and with none (samples,
+default collate), and batches gathered by hand (one indexing operation per batch, no DataLoader).
+For tokens, tanren delivers inputs and labels, so twice the bytes; torch's rows are inputs only.
 """
 import statistics
 import subprocess

@@ -1,5 +1,6 @@
-// A peer in another language, kept running beside a benchmark: a line to it starts one block of
-// work, and its answer is how many seconds that took. So both sides alternate within one run.
+// A peer program in another language that keeps running beside a benchmark. A line sent to it
+// starts one block of work; it answers with the seconds that took. So both sides alternate within
+// one run.
 #pragma once
 
 #include <csignal>
@@ -16,10 +17,10 @@ namespace tanren::bench {
 
 class PeerProcess {
  public:
-  // Starts a program and waits until it says that it is ready.
+  // Starts a program and waits until it prints "ready".
   explicit PeerProcess(const std::vector<std::string>& command) {
     int to[2], from[2];
-    // Closed in other peers, or the end of this one's input would never come.
+    // Peers started later must not inherit the pipe, or this peer would never see its end.
     if (::pipe2(to, O_CLOEXEC) != 0 || ::pipe2(from, O_CLOEXEC) != 0) {
       throw std::runtime_error("no pipe");
     }
@@ -42,21 +43,21 @@ class PeerProcess {
       throw std::runtime_error("the peer " + command.back() + " did not start");
   }
   ~PeerProcess() {
-    std::fclose(to_);  // its loop over stdin ends
+    std::fclose(to_);  // ends its loop over stdin
     std::fclose(from_);
     ::waitpid(child_, nullptr, 0);
   }
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
-  // Seconds of one more block.
+  // Runs one more block and returns its seconds.
   double block() { return std::stod(answer()); }
-  // What it says of one more block: seconds, and what else it has to tell.
+  // Runs one more block and returns the whole answer: seconds, and any further figures.
   std::string answer() {
     start();
     return line();
   }
-  // The same in two halves, for peers that work together.
+  // start() and finish() together are answer(), for several peers that must work at the same time.
   void start() {
     std::fputs("go\n", to_);
     std::fflush(to_);

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""One training step of a known model in PyTorch eager for each line read; answers with its seconds and
-loss. Models of transformers (its default attention) and torchvision, dropout 0.1 where there is any,
-autocast in bf16 or plain fp32, AdamW, gradients clipped to norm 1. Driven by step_peer_bench.
+"""Runs one training step of a known model in PyTorch eager for each line read and prints its
+seconds and loss. Models of transformers (its default attention) and torchvision, dropout 0.1 if the
+model has dropout, autocast in bf16 or plain fp32, AdamW, gradients clipped to norm 1. Driven by
+step_peer_bench.
 
     step_torch.py bert|gpt2|gpt2_micro|resnet50 bf16|fp32 THREADS default|fused|channels_last START
 
@@ -50,8 +51,8 @@ def main():
     pieces = 4 if name == "gpt2_micro" else 1
 
     def step():
-        # As a recent training script does it: one autocast a microbatch, the loss divided by their
-        # number, gradients set to none.
+        # As in a recent training script: one autocast per microbatch, the loss divided by the
+        # number of microbatches, gradients set to none.
         total = 0
         for some_inputs, some_labels in zip(inputs.chunk(pieces), labels.chunk(pieces)):
             with torch.autocast("cpu", torch.bfloat16, enabled=mode == "bf16"):

@@ -2,9 +2,10 @@
 
     python benchmarks/peers/tokenize_peer.py build/release/tanren [MEGABYTES] [PAIRS]
 
-Text: Python's standard library, repeated. Vocabulary: trained here on it, 30 000 entries. Both use all
-cores; Hugging Face gets pieces of 4 KB, which it is fastest with, through encode_batch_fast, 8 MB at a time, so
-that the objects it makes fit into memory. Its ids are kept as an array, as tanren's are written. They are compared.
+Text: Python's standard library, repeated. Vocabulary: 30 000 entries, trained on that text. Both
+use all cores. Hugging Face gets pieces of 4 KB, its fastest size, through encode_batch_fast, 8 MB
+at a time so that its objects fit into memory. Its ids are kept as an array, since tanren writes its
+ids as one. The ids of both are compared.
 """
 
 import statistics

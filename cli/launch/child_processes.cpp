@@ -32,17 +32,18 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
   return pointers;
 }
 
-// What is closed here would be given to a pipe, and a child would take the pipe for its output.
+// Keeps descriptors 0 to 2 open: a closed one would be reused for a pipe, and a child would take
+// that pipe for its output.
 void open_standard_descriptors() {
   int descriptor = 0;
   while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = ::open("/dev/null", O_RDWR);
   if (descriptor > STDERR_FILENO) ::close(descriptor);
 }
 
-// The guard of ChildProcesses: keeps the list of living groups that it is told (positive: began,
-// negative: ended), and kills them when the other end of the pipe is gone, which closes with its owner
-// whatever ended that. Between fork and exec only what signal handlers may do is safe, and there is no
-// exec here.
+// The guard of ChildProcesses. It keeps the list of living groups that the owner reports (positive:
+// started, negative: ended). When the pipe closes because the owner ended, however that happened,
+// it kills these groups. Between fork and exec only async-signal-safe calls are allowed, and there
+// is no exec here.
 [[noreturn]] void guard_groups(int pipe) {
   sigset_t all;
   ::sigfillset(&all);
@@ -74,16 +75,16 @@ struct ChildSetup {
   const struct sigaction* pipe_action;
 };
 
-// In the child: only what signal handlers may do.
+// Runs in the child: only async-signal-safe calls.
 void set_up(const ChildSetup& setup) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != setup.parent) ::_exit(127);  // it died before the line above
+  if (::getppid() != setup.parent) ::_exit(127);  // the parent died before the line above
   ::dup2(setup.input, STDIN_FILENO);
   if (setup.out >= 0) {
     ::dup2(setup.out, STDOUT_FILENO);
   } else {
-    // A background process may be stopped for writing to the terminal (stty tostop); not this one.
+    // A background process may be stopped for writing to the terminal (stty tostop); prevents that.
     ::signal(SIGTTOU, SIG_IGN);
   }
   ::dup2(setup.err, STDERR_FILENO);
@@ -97,7 +98,7 @@ bool has_one_thread() {
   return !error && std::distance(begin(tasks), end(tasks)) == 1;
 }
 
-// As exec would.
+// As exec does.
 void close_marked_descriptors() {
   std::vector<int> marked;
   for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
@@ -108,7 +109,7 @@ void close_marked_descriptors() {
   for (const int descriptor : marked) ::close(descriptor);
 }
 
-// The only thread goes on in the child, so that everything may be called.
+// The child has one thread, this one, so any function may be called.
 [[noreturn]] void go_on(const ChildStart& start) noexcept {
   close_marked_descriptors();
   ::clearenv();
@@ -121,7 +122,7 @@ void close_marked_descriptors() {
   std::vector<std::string> arguments = start.arguments;
   const int code = start.go_on(arguments);
   std::fflush(nullptr);
-  ::_exit(code);  // what is to be done at exit is the launcher's
+  ::_exit(code);  // atexit handlers belong to the launcher
 }
 
 }  // namespace
@@ -133,9 +134,9 @@ std::string signal_text(int signal) {
 
 ChildProcesses::ChildProcesses() {
   open_standard_descriptors();
-  // Orphans in a child's group become ours, so that their end is known too.
+  // Orphans in a child's group become our children, so that their end is reported to us.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  std::signal(SIGCHLD, SIG_DFL);  // ignored, children would vanish without telling how they ended
+  std::signal(SIGCHLD, SIG_DFL);  // if it were ignored, children would leave no exit status
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &pipe_before_);
@@ -159,7 +160,7 @@ ChildProcesses::~ChildProcesses() {
   }
   ::close(guard_pipe_);
   if (guard_ > 0) ::waitpid(guard_, nullptr, 0);
-  while (next_signal()) {  // one that came meanwhile would end us when it may
+  while (next_signal()) {  // a signal that came meanwhile would end us once unblocked
   }
   ::close(signals_);
   ::sigaction(SIGPIPE, &pipe_before_, nullptr);
@@ -177,7 +178,7 @@ void ChildProcesses::start_guard() {
 }
 
 void ChildProcesses::tell_guard(pid_t group) const {
-  // If somebody killed it, the children still die with this process.
+  // If the guard was killed, the children still die with this process.
   [[maybe_unused]] const ssize_t told = ::write(guard_pipe_, &group, sizeof group);
 }
 
@@ -194,7 +195,7 @@ pid_t ChildProcesses::start(const ChildStart& start) {
   const ChildSetup setup{::getpid(), input,         start.out,    start.err,
                          errors[1],  &mask_before_, &pipe_before_};
   const bool in_place = start.go_on && has_one_thread();
-  if (in_place) std::fflush(nullptr);  // what is buffered here is not the child's to write
+  if (in_place) std::fflush(nullptr);  // the child must not write what is buffered here
   const pid_t pid = ::fork();
   if (pid == 0) {
     set_up(setup);
@@ -208,10 +209,10 @@ pid_t ChildProcesses::start(const ChildStart& start) {
   ::close(input);
   ::close(errors[1]);
   if (pid > 0) {
-    ::setpgid(pid, pid);  // whoever comes first
+    ::setpgid(pid, pid);  // parent and child both call this, in either order
     children_.push_back({pid});
     tell_guard(pid);
-    // Closed by a successful exec, or by who goes on in its place.
+    // Closed by a successful exec, or by the child that runs in place.
     [[maybe_unused]] const ssize_t told = ::read(errors[0], &error, sizeof error);
   }
   ::close(errors[0]);
@@ -242,8 +243,8 @@ std::vector<ChildEnd> ChildProcesses::collect() {
   }
   for (Child& child : children_) {
     if (!child.ended || child.group_ended) continue;
-    // Members of the group whose parents ended are our children; while one lives, nobody else can
-    // get the group's number.
+    // Members of the group whose parents ended are our children. While one of them lives, no other
+    // process can get the group's number.
     siginfo_t info{};
     const auto group = static_cast<id_t>(child.pid);
     if (::waitid(P_PGID, group, &info, WEXITED | WNOHANG | WNOWAIT) == 0) continue;

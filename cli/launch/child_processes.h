@@ -1,8 +1,8 @@
-// The processes that `tanren launch` starts, and the signals that it hears meanwhile. Each child leads a
-// process group of its own: a terminal's Ctrl-C reaches the launcher alone, and what a child starts in
-// turn ends with it. Nothing of them outlives this process, however that ends: the kernel kills the
-// children themselves (PR_SET_PDEATHSIG), a guard process the rest of their groups.
-// One object at a time, on the main thread; used by launch.cpp.
+// The processes that `tanren launch` starts, and the signals that it gets meanwhile. Each child
+// leads its own process group: a terminal's Ctrl-C reaches only the launcher, and processes started
+// by a child end with it. No child outlives this process, however it ends: the kernel kills the
+// children (PR_SET_PDEATHSIG), a guard process kills the rest of their groups. One object at a
+// time, on the main thread; used by launch.cpp.
 #pragma once
 
 #include <sys/types.h>
@@ -19,16 +19,17 @@ constexpr int kMostChildren = 1024;  // of one launcher
 
 struct ChildStart {
   std::string program;                   // path of the file
-  std::vector<std::string> arguments;    // its name first
+  std::vector<std::string> arguments;    // the program's name first
   std::vector<std::string> environment;  // NAME=value, nothing else is passed on
-  int out = -1;                          // becomes its stdout; -1: it shares this process's
+  int out = -1;                          // becomes its stdout; -1: shares this process's stdout
   int err = -1;                          // becomes its stderr
-  // Called in the child instead of running `program`, as long as this process has one thread: what it
-  // has loaded is then there at once, and shared. Takes `arguments`, returns the exit code.
+  // If set, called in the child instead of running `program`, as long as this process has one
+  // thread: libraries that it has loaded are then available at once, and shared. Takes `arguments`,
+  // returns the exit code.
   std::function<int(std::vector<std::string>&)> go_on = {};
 };
 
-// How a child ended: by itself with a code, or by a signal.
+// How a child ended: with an exit code, or by a signal.
 struct ChildEnd {
   size_t child = 0;  // in the order of the starts
   int code = 0;
@@ -37,34 +38,34 @@ struct ChildEnd {
 
 class ChildProcesses {
  public:
-  // From here on SIGINT, SIGTERM, SIGHUP (unless ignored, as under nohup), SIGTSTP and SIGCHLD end
-  // nothing: they are read with next_signal.
+  // From now on SIGINT, SIGTERM, SIGHUP (unless ignored, as under nohup), SIGTSTP and SIGCHLD have
+  // no effect except that next_signal returns them.
   ChildProcesses();
-  // Kills what is left.
+  // Kills the processes that are left.
   ~ChildProcesses();
   ChildProcesses(const ChildProcesses&) = delete;
   ChildProcesses& operator=(const ChildProcesses&) = delete;
 
-  // Its standard input is /dev/null: in the background of the terminal, reading would stop it.
-  // ConfigError if the program cannot be run, RunError if there is no process to be had.
+  // The child's standard input is /dev/null, because reading in the terminal's background would
+  // stop it. ConfigError if the program cannot be run, RunError if no process can be created.
   pid_t start(const ChildStart& start);
 
-  // Readable when next_signal has one.
+  // Readable when next_signal has a signal.
   int signals() const { return signals_; }
   std::optional<int> next_signal();
 
-  // The children that ended since the last call. Their groups may have members left.
+  // The children that ended since the last call. Other members of their groups may still run.
   std::vector<ChildEnd> collect();
-  // To every process of the groups that have any left.
+  // Sends `signal` to every group that has processes left.
   void send(int signal);
-  // Whether a child, or a process of its group, is left (as of the last collect).
+  // Whether any child, or any process of its group, is left (as of the last collect).
   bool any_left() const;
-  // Whether a child itself is left.
+  // Whether any child itself is left.
   bool any_running() const;
 
  private:
   struct Child {
-    pid_t pid = 0;  // and of its group
+    pid_t pid = 0;  // also the id of its group
     bool ended = false;
     bool group_ended = false;
   };

@@ -25,22 +25,22 @@ namespace {
 
 using Clock = RankOutput::Clock;
 
-// After the first failure: the others hear of it by themselves, and end with their own words.
+// After the first failure: the other ranks notice it on their own, and end with their own messages.
 constexpr std::chrono::seconds kGrace{2};
 // After SIGTERM.
 constexpr std::chrono::seconds kTermGrace{3};
 
 constexpr int kRefused = 2;    // exit code of bad input
-constexpr int kStopped = 130;  // exit code of a run that a signal stopped and that can go on
+constexpr int kStopped = 130;  // exit code of a run that a signal stopped and that can resume
 
-// The ranks of this machine from start to end: what they print, which signals they get, who failed first.
+// The ranks of this machine from start to end: their output, their signals, and which failed first.
 class Ranks {
  public:
   Ranks(const LaunchOptions& options, const Registry& registry)
       : options_(options), registry_(registry) {}
 
   void start();
-  // Returns the exit code, when no process is left.
+  // Returns the exit code once no process is left.
   int watch();
 
  private:
@@ -48,7 +48,7 @@ class Ranks {
     ChildEnd end;
     std::string last_line;
   };
-  // What comes next when the ranks do not end by themselves.
+  // The steps taken if the ranks do not end on their own.
   enum class Stage { running, grace, asked, killed };
 
   std::string name(size_t child) const {
@@ -74,16 +74,17 @@ class Ranks {
   std::vector<pid_t> pids_;
   Stage stage_ = Stage::running;
   Clock::time_point until_ = Clock::time_point::max();  // of the stage
-  int forwarded_ = 0;                                   // the signal that went to all, once
+  int forwarded_ = 0;                                   // the signal sent to all, once
   Interrupts interrupts_;
-  std::vector<int> sent_;          // signals that the ranks got from here
+  std::vector<int> sent_;          // signals sent to the ranks from here
   std::vector<Failure> failures_;  // in the order of their ends
   bool folding_ = true;            // until two failed ranks differ: their last lines are held
   bool resumable_ = false;
-  size_t num_told_ = 0;  // ended by a signal from here
+  size_t num_told_ = 0;  // ranks ended by a signal from here
 };
 
-// A rank that runs a verb is this very program: libtorch, whose loading is most of a start, is there.
+// A rank that runs a verb is this very program: libtorch, whose loading is most of a start, is
+// already loaded.
 auto as_this_program(const Registry& registry) {
   return [&registry](std::vector<std::string>& words) {
     std::vector<char*> pointers;
@@ -134,7 +135,7 @@ void Ranks::hear(int signal) {
     kill_all();
   }
   if (forwarded_ != 0) return;
-  // More programs know SIGTERM; the terminal's end is the same wish.
+  // More programs handle SIGTERM; a closed terminal also asks them to stop.
   forwarded_ = signal == SIGHUP ? SIGTERM : signal;
   const std::string hung_up = signal == SIGHUP ? signal_text(signal) + " came, and " : "";
   output_.say("[launch] " + hung_up + signal_text(forwarded_) +
@@ -144,14 +145,14 @@ void Ranks::hear(int signal) {
   processes_.send(forwarded_);
 }
 
-// Ctrl-Z stops the launcher alone, and fg resumes it alone.
+// Ctrl-Z stops only the launcher, and fg resumes only the launcher; passes both on.
 void Ranks::pause() {
   processes_.send(SIGSTOP);
   ::raise(SIGSTOP);
   processes_.send(SIGCONT);
 }
 
-// Ended by a signal of ours, or with the code that a shell makes of one.
+// Whether a signal from here ended it, or it has the exit code that a shell makes of that signal.
 bool Ranks::ended_as_told(const ChildEnd& end) const {
   return std::any_of(sent_.begin(), sent_.end(), [&](int signal) {
     return end.signal == signal || (end.code == 128 + signal && end.code != kStopped);
@@ -189,7 +190,7 @@ void Ranks::go_on(Clock::time_point now) {
   }
 }
 
-// Unless they were asked already: programs may take a second signal for the last.
+// Sends no second signal to ranks that were asked already: programs may take it as the last one.
 void Ranks::ask_to_end(Clock::time_point now) {
   if (forwarded_ == 0) {
     sent_.push_back(SIGTERM);
@@ -211,14 +212,14 @@ void Ranks::stop_folding() {
   output_.release_held();
 }
 
-// What a rank that heard of `cause` says: "[comm] rank 0: <cause>".
+// Whether `said` is the message of a rank that was told `cause`: "[comm] rank 0: <cause>".
 bool is_echo(const std::string& said, const std::string& cause) {
   return said.rfind("[comm] rank ", 0) == 0 && said.size() > cause.size() &&
          said.compare(said.size() - cause.size(), cause.size(), cause) == 0 &&
          std::count(said.begin(), said.end(), '\n') == 1;
 }
 
-// The same words, or bad input of one rank and what the other heard of it.
+// Whether both printed the same, or one refused bad input and the other printed an echo of it.
 bool Ranks::say_one_thing(const ChildEnd& one, const ChildEnd& other) const {
   if (one.signal != 0 || other.signal != 0) return false;
   const std::string said = output_.held(one.child), other_said = output_.held(other.child);
@@ -228,17 +229,17 @@ bool Ranks::say_one_thing(const ChildEnd& one, const ChildEnd& other) const {
          (other.code == kRefused && is_echo(said, other_said));
 }
 
-// Then it is said once, as by one process. One rank of several machines still says which it is.
+// Then it is printed once, as by one process. A single rank of several machines keeps its label.
 bool Ranks::all_said_one_thing() const {
   if (!folding_ || failures_.size() != pids_.size()) return false;
   if (pids_.size() == 1 && options_.nodes > 1) return false;
   return !output_.held(failures_.front().end.child).empty();
 }
 
-// Ranks that fail because they lost another one say so in a line that begins with "[comm]": they are
-// echoes, and may well end before the rank that they lost. So the cause is the first to end among
-// those that a signal killed or whose last error line is of another kind; if there is none, the
-// rank that was lost is on another machine, or never came, and the first echo tells.
+// Ranks that fail because they lost another rank print a line that begins with "[comm]". These
+// echoes may end before the rank that they lost. So the cause is the first to end among those that
+// a signal killed or whose last error line is of another kind. If there is none, the lost rank is
+// on another machine, or never came, and the first echo is reported.
 const Ranks::Failure& Ranks::cause() const {
   const auto found = std::find_if(failures_.begin(), failures_.end(), [](const Failure& failure) {
     return failure.end.signal != 0 || failure.last_line.rfind("[comm]", 0) != 0;
@@ -263,7 +264,7 @@ int Ranks::report() {
     std::string what = last_line.empty() ? "exit code " + std::to_string(end.code) : last_line;
     if (end.signal != 0) {
       what = "killed by " + signal_text(end.signal);
-      // Who aborts says why before.
+      // A rank that aborts prints the reason before.
       if (end.signal == SIGABRT && !last_line.empty()) what += ": " + last_line;
     }
     output_.say("[launch] " + name(end.child) + " (pid " + std::to_string(pids_[end.child]) +
@@ -285,7 +286,7 @@ int Ranks::report() {
 int launch(const Arguments& arguments, const Registry& registry) {
   const LaunchOptions options = launch_options(arguments);
   if (!arguments.launch.verb.empty()) {
-    // Help, or what the verb does not take: once, and before anything starts.
+    // Prints help, or what the verb refuses, once and before anything starts.
     Arguments of_verb;
     of_verb.program = arguments.program;
     if (const auto code = read_arguments(arguments.launch.verb, of_verb)) return *code;

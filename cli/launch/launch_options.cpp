@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Above the ports that the system gives to clients: none of them takes it before rank 0 does.
+// Above the ports that the system gives to clients, so that no client takes it before rank 0 does.
 constexpr int kFirstFreePort = 61000, kNumFreePorts = 4000;
 constexpr int kLowestMasterPort = 1024, kHighestMasterPort = 65535;
 constexpr int kMostNodes = 1024;
@@ -42,7 +42,8 @@ int number_of(const std::string& option, const std::string& text, int low, int h
                     std::to_string(low) + " to " + std::to_string(high));
 }
 
-// Whether rank 0 could listen there, on all addresses of this machine; errno says why not.
+// Whether rank 0 could listen on this port, on all addresses of this machine; else errno has the
+// reason.
 bool can_listen(int port) {
   const auto listens = [&](int family, const sockaddr* address, socklen_t size) {
     const int socket = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -112,7 +113,7 @@ void refuse_nesting(int nodes) {
   const auto environment = process_environment();
   const World world = world_of([&](const char* name) -> std::optional<std::string> {
     const std::string_view wanted = name;
-    if (wanted == "MASTER_ADDR") return "127.0.0.1";  // where they meet is not asked here
+    if (wanted == "MASTER_ADDR") return "127.0.0.1";  // the address is not used here
     if (wanted == "MASTER_PORT") return "29500";
     return environment(name);
   });
@@ -126,7 +127,7 @@ void refuse_nesting(int nodes) {
                     (torchrun ? "" : ", or one launch a machine with --nodes"));
 }
 
-// As a shell finds a program: a name without a slash in PATH.
+// Finds a program as a shell does: a name without a slash in PATH.
 std::string found_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   const char* path = std::getenv("PATH");
@@ -233,7 +234,7 @@ std::vector<std::string> rank_environment(const LaunchOptions& options, int loca
     const auto name = text.substr(0, text.find('='));
     const bool ours = std::any_of(own.begin(), own.end(),
                                   [&](const auto& variable) { return variable.first == name; });
-    // An agent that torchrun left in this shell's environment is not ours.
+    // Variables of a torchrun agent in this shell's environment are not ours.
     if (!ours && name.rfind("TORCHELASTIC_", 0) != 0) environment.emplace_back(text);
   }
   for (const auto& [name, value] : own) environment.push_back(name + "=" + value);

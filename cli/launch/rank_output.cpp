@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kLongestLine = size_t{64} << 10;
 constexpr size_t kMostHeld = 1000;  // lines
 constexpr int kPiecesOfPipe = 17;   // reads that empty the largest pipe
-// Long enough for a process to end behind its last line, while it unloads its libraries.
+// Long enough for a process to end after its last line, while it unloads its libraries.
 constexpr std::chrono::seconds kHeldFor{2};
 
 bool same_file(int one, int other) {
@@ -95,7 +95,7 @@ RankOutput::Ends RankOutput::open(int rank) {
   return ends;
 }
 
-// Ranks wait while our reader takes nothing, as they would by themselves.
+// While the reader of our output takes nothing, ranks wait, as they would without launch.
 bool RankOutput::may_read(const Stream& stream) {
   return stream.descriptor >= 0 && !(passes_as_is(stream) ? out_ : for_stderr()).full();
 }
@@ -123,7 +123,7 @@ void RankOutput::wait(int other, Clock::time_point until) {
   flush();
 }
 
-// Takes one piece; whether there was one.
+// Reads one piece; returns whether there was one.
 bool RankOutput::take(Stream& stream) {
   std::array<char, size_t{64} << 10> buffer;
   const ssize_t got = ::read(stream.descriptor, buffer.data(), buffer.size());
@@ -135,7 +135,7 @@ bool RankOutput::take(Stream& stream) {
   const std::string_view text(buffer.data(), static_cast<size_t>(got));
   if (passes_as_is(stream)) {
     stream.begun += text;
-    const size_t line_end = stream.begun.rfind('\n') + 1;  // 0 where there is none
+    const size_t line_end = stream.begun.rfind('\n') + 1;  // 0 if there is none
     const size_t whole = stream.begun.size() < kLongestLine ? line_end : stream.begun.size();
     if (whole > 0) pass_on(stream, whole);
   } else {
@@ -149,7 +149,8 @@ void RankOutput::pass_on(Stream& stream, size_t size) {
   out_.add(std::string_view(stream.begun).substr(0, size));
   stream.begun.erase(0, size);
   if (!out_.closed()) return;
-  // Nobody reads our stdout any more: the rank must hear it, as one process would.
+  // The reader of our stdout is gone: close the pipe, so that the rank notices as one process
+  // would.
   ::close(std::exchange(stream.descriptor, -1));
 }
 
@@ -176,7 +177,7 @@ void RankOutput::end_stream(Stream& stream) {
 void RankOutput::child_ended(size_t child) {
   for (Stream& stream : streams_) {
     if (stream.child != child || stream.descriptor < 0) continue;
-    // What it wrote is in its pipe; a process that it left behind may go on writing.
+    // What the child wrote is in its pipe; a process that it left behind may still be writing.
     for (int i = 0; i < kPiecesOfPipe && stream.descriptor >= 0 && take(stream);) ++i;
     end_line(stream);
   }
@@ -219,9 +220,9 @@ void RankOutput::print_labelled(size_t child, const std::string& line) {
 }
 
 void RankOutput::say(const std::string& text) {
-  // Rank 0's last line has no end, and ours would stand in it.
+  // Rank 0's last line is unfinished, and ours would continue it.
   if (merged_ && !out_.at_line_start()) out_.add("\n");
-  // On a terminal, a bar of rank 0 makes room and is drawn again below.
+  // On a terminal, clears rank 0's progress bar, which rank 0 draws again below.
   for_stderr().add((beside_a_bar_ ? "\r\x1b[K" : "") + text);
 }
 

@@ -1,8 +1,8 @@
-// What the ranks of `tanren launch` print, as whole lines. Rank 0's stdout goes to stdout byte by byte,
-// as of one process; everything else goes to stderr, each line behind "[rank 1] ". So stdout is what
-// one process prints, and merged into one file (2>&1) no line stands inside another.
-// A line of a rank's stderr is held for two seconds, unless the rank prints more on stdout: if all ranks
-// refuse the same input, launch can say it once. One thread; used by launch.cpp.
+// The output of the ranks of `tanren launch`, as whole lines. Rank 0's stdout goes to stdout byte
+// by byte, as that of one process. All other output goes to stderr, each line after "[rank 1] ". So
+// stdout is the same as without launch, and in one merged file (2>&1) no line is cut by another. A
+// line of a rank's stderr is held for two seconds, unless the rank prints more on stdout: if all
+// ranks refuse the same input, launch can print it once. One thread; used by launch.cpp.
 #pragma once
 
 #include "cli/outlet.h"
@@ -15,18 +15,18 @@
 
 namespace tanren::cli {
 
-// The lines of a stream whose ends are still open, as a terminal would show them: of a line that was
-// drawn over after a carriage return only the last state.
+// Splits a stream into lines as a terminal would show them: of a line redrawn after a carriage
+// return only the last state. An unfinished line is kept until its end arrives.
 class LineSplitter {
  public:
-  // The lines that `text` completes, without their ends. One of more than 64 KiB comes in parts.
+  // The lines that `text` completes, without their ends. A line of more than 64 KiB comes in parts.
   std::vector<std::string> add(std::string_view text);
-  // What stands behind the last line end, if anything.
+  // The text after the last line end, if any.
   std::optional<std::string> rest();
 
  private:
   std::string line_;
-  bool returned_ = false;  // the next character draws over the line
+  bool returned_ = false;  // the next character overwrites the line
 };
 
 class RankOutput {
@@ -39,36 +39,36 @@ class RankOutput {
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
 
-  // Pipes for the stdout and stderr of the next child, rank `rank`: the ends that it writes to, which
-  // the caller closes when the child has them. `out` is -1 where the child shares this process's
-  // stdout: rank 0 on a terminal, so that a progress bar is one.
+  // Creates pipes for the stdout and stderr of the next child, rank `rank`. Returns the ends that
+  // the child writes to; the caller closes them once the child has them. `out` is -1 if the child
+  // shares this process's stdout: rank 0 on a terminal, so that its progress bar works.
   struct Ends {
     int out = -1;
     int err = -1;
   };
   Ends open(int rank);
 
-  // Waits until a rank printed, `other` is readable, a reader took text, or `until`; then passes on
-  // what is there.
+  // Waits until a rank printed, `other` is readable, a reader took text, or `until`; then passes
+  // the available output on.
   void wait(int other, Clock::time_point until);
 
-  // Below, `child` counts in the order of `open`.
-  // The child ended: what it left in its pipes counts, its half lines become lines, and what is held
-  // of it stays held until somebody releases it.
+  // Below, `child` is an index in the order of `open`. Call this when the child ended: reads the
+  // rest of its pipes and completes unfinished lines. Its held lines stay held until they are
+  // released.
   void child_ended(size_t child);
-  // Its lines that are held, each with its end.
+  // The child's held lines, each with its line end.
   std::string held(size_t child) const;
   void release_held();
   void release_held(size_t child);
   void drop_held() { held_.clear(); }
-  // The last line of its stderr that is not blank.
+  // The last line of the child's stderr that is not blank.
   const std::string& last_error_line(size_t child) const { return ranks_[child].last_error_line; }
 
-  // Text of the launcher itself for stderr, whole lines. Held lines of ranks stay held.
+  // Prints the launcher's own text on stderr, in whole lines. Held lines of ranks stay held.
   void say(const std::string& text);
-  // When all processes ended: takes what is left of them.
+  // Call this when all processes ended: takes the rest of their output.
   void take_rest();
-  // Waits until the readers took everything, or `other` is readable.
+  // Waits until the readers took all text, or `other` is readable.
   void write_rest(int other);
 
  private:
@@ -80,7 +80,7 @@ class RankOutput {
     size_t child = 0;
     bool is_err = false;
     int descriptor = -1;  // -1: ended
-    std::string begun;    // what passes as it is: behind the last line end
+    std::string begun;    // of rank 0's stdout: after the last line end
     LineSplitter splitter;
   };
   struct Held {
@@ -105,7 +105,7 @@ class RankOutput {
   void release_if(const Chosen& chosen);
   void flush();
 
-  // One outlet, where stdout and stderr are one file: a line of the one must not be cut by the other.
+  // The same outlet if stdout and stderr are one file: a line of one must not be cut by the other.
   Outlet& for_stderr() { return merged_ ? out_ : err_; }
 
   Outlet out_;

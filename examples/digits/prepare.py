@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes train.csv and eval.csv from scikit-learn's copy of the UCI handwritten digits.
 
-Needs scikit-learn; the two files are committed, so only a change of the split needs this script.
+Needs scikit-learn. The two files are committed, so only a change of the split needs this script.
 """
 
 import csv
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def split(labels):
-    """Indices of the training and the held-out rows, in the order of the source."""
+    """Returns the indices of the training and held-out rows, each in the order of the source."""
     held_out = set()
     random = Random(SEED)
     for digit in range(10):

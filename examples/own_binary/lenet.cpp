@@ -8,7 +8,7 @@
 
 namespace {
 
-// Of tanren's own layers, which compile in little time; those of torch::nn do as well.
+// Uses tanren's own layers, which compile quickly; those of torch::nn work too.
 class LeNet : public torch::nn::Module {
  public:
   LeNet(const std::vector<int64_t>& shape, const std::string& activation, int64_t outputs)

@@ -1,5 +1,5 @@
-// Data of your own named in a config: points on interleaved spirals, one spiral a class, computed
-// as they are asked for. Training shakes each point anew every epoch.
+// A dataset of your own that a config can name: points on interleaved spirals, one spiral per
+// class, computed on demand. Training shifts each point at random, differently in every epoch.
 
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-// In [-1, 1): a function of its arguments alone, as everything that a dataset draws must be.
-// Otherwise workers, resumes and retries would see other data.
+// Random number in [-1, 1) that depends only on the arguments. All random numbers of a dataset
+// must, or workers, resumed runs and retries would see other data.
 float uniform(uint64_t seed, uint64_t stream, int64_t index) {
   const uint64_t bits = tanren::random_bits(seed, stream, static_cast<uint64_t>(index));
   return static_cast<float>(static_cast<double>(bits >> 11) * 0x1p-52 - 1);
@@ -48,7 +48,7 @@ class Spirals : public tanren::Dataset {
     collated.batch.fields.set("inputs", points);
     collated.batch.fields.set("labels", labels);
     collated.batch.ids = ids;
-    collated.counts["samples"] = static_cast<double>(count);  // what the loss is divided by
+    collated.counts["samples"] = static_cast<double>(count);  // the loss is divided by this
     return collated;
   }
 

@@ -1,6 +1,6 @@
 // A training loop of your own, from tanren's parts: fp16 autocast with dynamic loss scaling,
-// accumulation, clipping, a schedule, guarding, and checkpoints from which it goes on bitwise.
-//   own_loop DATA.csv FOLDER [STOP_AFTER]     run it again on FOLDER to go on
+// accumulation, clipping, a schedule, guarding, and checkpoints from which it resumes bitwise.
+//   own_loop DATA.csv FOLDER [STOP_AFTER]     run it again on FOLDER to resume
 
 #include "tanren/tanren.h"
 
@@ -34,16 +34,16 @@ std::vector<NamedParameter> parameters_of(const torch::nn::Module& module) {
   return parameters;
 }
 
-// Everything that an update changes, and so all that a checkpoint must hold.
+// All that an update changes, and therefore all that a checkpoint must hold.
 struct Training {
   std::shared_ptr<Mlp> model;
   Gradients gradients{model->parameters()};
   std::unique_ptr<Optimizer> optimizer = make_optimizer({}, parameters_of(*model));
   LossScaler scaler{precision()};
   Guard guard{GuardOptions{}};
-  int64_t attempt = 0;  // batches consumed, applied or not: keys the dropout
+  int64_t attempt = 0;  // batches consumed, applied or not: a key of dropout
   int64_t step = 0;     // updates applied: drives the schedule
-  Cursor cursor;        // where in the data
+  Cursor cursor;        // position in the data
 };
 
 // Gradients of the batch's mean loss, times the loss scale; returns the mean loss, on the device.
@@ -59,7 +59,7 @@ at::Tensor accumulate(Training& training, const GlobalBatch& batch) {
       const AutocastScope autocast(at::kCPU, Mode::fp16);
       term = cross_entropy(training.model->forward(piece["inputs"]), piece["labels"]);
     }
-    // A sum over the microbatch, divided by the count of the whole batch: the split cannot matter.
+    // Divides by the count of the whole batch, so that the split into microbatches does not matter.
     const at::Tensor share = term.sum / batch.count(term.count_name);
     training.scaler.scaled(share).backward();
     loss += share.detach();
@@ -67,7 +67,7 @@ at::Tensor accumulate(Training& training, const GlobalBatch& batch) {
   return loss;
 }
 
-// One update: unscale, measure, read once, judge, then clip and apply or leave all as it was.
+// One update: unscale, measure, read once, judge, then clip and apply, or change nothing.
 double update(Training& training, const GlobalBatch& batch) {
   const at::Tensor loss = accumulate(training, batch);
   const auto& flat = training.gradients.flat();
@@ -144,7 +144,7 @@ void train(const std::string& file, const std::filesystem::path& folder, int64_t
   }
   Loader loader(*data, {.global_batch = kGlobalBatch, .seed = kSeed}, training.cursor);
   const int64_t end = std::min(kSteps, training.step + stop_after);
-  LeakDetector growth;  // warns, once, of tensors and graphs that steps leave behind
+  LeakDetector growth;  // warns once if tensors or graphs accumulate over steps
   while (training.step < end) {
     const int64_t before = training.step;
     const double loss = update(training, loader.next());

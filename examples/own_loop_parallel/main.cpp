@@ -1,6 +1,6 @@
-// A training loop of your own on several ranks: fp16 autocast, a loss scale and accumulation, with the
-// gradients summed over ranks while backward still computes others.
-//   tanren launch -n 2 -- own_loop_parallel DATA.csv      torchrun, srun and mpirun start it as well
+// A training loop of your own on several ranks: fp16 autocast, a loss scale and accumulation.
+// Gradients are summed over ranks while backward still computes others.
+//   tanren launch -n 2 -- own_loop_parallel DATA.csv      torchrun, srun and mpirun work too
 
 #include "tanren/tanren.h"
 
@@ -29,8 +29,8 @@ std::vector<NamedParameter> parameters_of(const torch::nn::Module& module) {
   return parameters;
 }
 
-// This rank's part of the batch's mean loss, on the device; afterwards the gradients are the sums
-// over ranks.
+// Returns this rank's part of the batch's mean loss, on the device. Afterwards the gradients are
+// summed over ranks.
 at::Tensor accumulate(Mlp& model, Gradients& gradients, Reducer& reducer, const LossScaler& scaler,
                       const GlobalBatch& batch, int64_t attempt) {
   gradients.zero();
@@ -38,7 +38,7 @@ at::Tensor accumulate(Mlp& model, Gradients& gradients, Reducer& reducer, const 
   at::Tensor loss = at::zeros({});
   {
     const WindowScope window(Mode::fp16);
-    const int64_t samples = batch.local.size();  // of this rank; there may be none
+    const int64_t samples = batch.local.size();  // on this rank; may be 0
     for (int64_t begin = 0; begin < samples; begin += kMicrobatch) {
       const int64_t end = std::min(begin + kMicrobatch, samples);
       const Batch piece = batch.local.slice(begin, end);
@@ -48,14 +48,14 @@ at::Tensor accumulate(Mlp& model, Gradients& gradients, Reducer& reducer, const 
         const AutocastScope autocast(at::kCPU, Mode::fp16);
         term = cross_entropy(model.forward(piece["inputs"]), piece["labels"]);
       }
-      // Divided by the count over all ranks: their gradients add up to one rank's.
+      // Divides by the count over all ranks, so that their gradients sum to those of a single rank.
       const at::Tensor share = term.sum / batch.count(term.count_name);
       const SyncScope sync(reducer, /*is_last=*/end == samples);
       scaler.scaled(share).backward();
       loss += share.detach();
     }
   }
-  reducer.finish();  // on every rank, also one without samples
+  reducer.finish();  // on every rank, even one without samples
   return loss;
 }
 
@@ -86,7 +86,7 @@ void train(const std::string& file) {
   for (int64_t step = 0; step < kSteps; ++attempt) {
     const GlobalBatch batch = batches.next();
     const at::Tensor loss = accumulate(model, gradients, reducer, scaler, batch, attempt);
-    // Every rank has the same gradients, so every rank decides alike whether to skip.
+    // All ranks have the same gradients, so all make the same decision whether to skip.
     const Measured measured = unscale_and_measure(gradients.flat(), scaler.scale());
     const double norm = read_to_host(measured.norm.reshape({1}))[0];
     if (!std::isfinite(norm)) {

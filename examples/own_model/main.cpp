@@ -1,5 +1,5 @@
-// A model of your own with all of tanren around it: registered under a name, it is trained,
-// planned, resumed and evaluated from a config like one of the zoo.
+// A model of your own, registered under a name: a config can plan, train, resume and evaluate it
+// like the built-in ones.
 
 #include "tanren/base/error.h"
 #include "tanren/cli.h"

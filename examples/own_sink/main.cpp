@@ -1,5 +1,5 @@
-// A reader of your own for what a run reports: here one row of a CSV file an epoch, for a
-// spreadsheet. A sink gets plain data and cannot reach the run, so it cannot change a number.
+// A sink of your own for a run's reports: this one writes one row of a CSV file per epoch, for a
+// spreadsheet. A sink gets plain data and has no access to the run, so it cannot change a number.
 //   own_sink CONFIG.toml RUN_FOLDER TABLE.csv
 
 #include "tanren/base/error.h"
@@ -17,7 +17,7 @@ namespace {
 
 class EpochTable : public tanren::Sink {
  public:
-  // Goes on in a file that is there: a run that resumes tells only what is new.
+  // Appends to an existing file: a resumed run reports only new epochs.
   explicit EpochTable(const std::filesystem::path& file) : file_(file) {
     const bool is_new = !std::filesystem::exists(file);
     out_.open(file, std::ios::app);
@@ -59,7 +59,7 @@ class EpochTable : public tanren::Sink {
     loss_sum_ = samples_ = seconds_ = 0;
   }
 
-  // An exception ends the run with exit code 1, after which it can go on.
+  // An exception ends the run with exit code 1; the run can be resumed.
   void check() const {
     if (!out_) {
       throw tanren::RunError("[epoch_table] cannot write " + file_.string() +

@@ -1,4 +1,4 @@
-// A program of another project: trains by the config that it is given, with the installed tanren.
+// A program of another project that trains a config with the installed tanren.
 //   app CONFIG.toml RUN_FOLDER
 
 #include "tanren/config/read_config.h"

@@ -21,11 +21,11 @@ namespace tanren {
 namespace {
 
 constexpr int64_t kFewestSteps = 3, kMostSteps = 15;
-constexpr double kSecondsOfSteps = 0.5;     // short steps are noisy: more of them
-constexpr double kHelps = 0.03;             // shares of time or memory below it are no advice
+constexpr double kSecondsOfSteps = 0.5;     // short steps are noisy: take more of them
+constexpr double kHelps = 0.03;             // smaller gains in time or memory are no advice
 constexpr double kShareOfMemory = 0.7;      // that two rehearsals may take together
 constexpr double kNoticeableLoader = 0.01;  // share of a step
-constexpr double kLongStep = 1;             // seconds: from here on it says what it is at
+constexpr double kLongStep = 1;             // seconds: for longer steps the variant is logged
 constexpr size_t kMostAdvice = 10;
 
 struct Variant {
@@ -109,7 +109,7 @@ std::vector<Variant> variants_of(const BaseRun& base) {
   return variants;
 }
 
-// What a step of `run` holds at most, above `before`; predicted where nobody counts.
+// The peak memory of a step of `run`, above `before`; predicted if no gauge counts on the device.
 std::pair<int64_t, bool> peak_of(Rehearsal& run, const Registry& registry, int64_t before) {
   MemoryGauge gauge(run.parts().device);
   if (gauge.counts()) {
@@ -122,7 +122,7 @@ std::pair<int64_t, bool> peak_of(Rehearsal& run, const Registry& registry, int64
   return {StepPredictor(make, run.dataset()).step(run.plan()).peak_bytes, false};
 }
 
-// The variant beside the run itself. Throws what the variant throws.
+// Measures the variant in turns with the run itself. Throws what the variant throws.
 std::optional<Advice> measure(const Variant& variant, const RunConfig& asked,
                               const Registry& registry, BaseRun& base, at::Device device) {
   RunConfig config = asked;

@@ -1,5 +1,5 @@
-// Advice for a run, each piece measured: variants of its config are rehearsed on the same data, step
-// about step with the run itself where memory allows. Used by anatomy/anatomy.
+// Advice for a run, each piece measured: variants of its config are rehearsed on the same data, in
+// turns with the run itself if memory allows. Used by anatomy/anatomy.
 #pragma once
 
 #include "tanren/anatomy/rehearsal.h"
@@ -11,21 +11,22 @@
 
 namespace tanren {
 
-// What the run itself took.
+// Measurements of the run itself.
 struct BaseRun {
   std::unique_ptr<Rehearsal> rehearsal;
-  std::vector<double> seconds;  // of its steps
-  int64_t peak = 0;             // bytes that tensors held at most
+  std::vector<double> seconds;  // one for each step
+  int64_t peak = 0;             // most bytes that tensors held
   double loader_share = 0;      // of a step's time
 };
 
 struct AdviceFound {
   std::vector<Advice> advice;      // those that help, the largest gain first; at most ten
-  std::vector<std::string> tried;  // all that ran
+  std::vector<std::string> tried;  // all variants that were tried
 };
 
-// Tries what applies to `config`. A variant that fails, or does not fit, is left out. Where both do
-// not fit into memory, `base` gives up its rehearsal and its seconds stand for it.
+// Tries the variants that apply to `config`. A variant that fails, or does not fit, gives no
+// advice. If both do not fit into memory, `base` gives up its rehearsal and its recorded seconds
+// are used.
 AdviceFound advise(const RunConfig& config, const Registry& registry, BaseRun& base);
 
 }  // namespace tanren

@@ -24,9 +24,9 @@ namespace tanren {
 namespace {
 
 constexpr int64_t kWarmUps = 2, kSteps = 3;
-constexpr size_t kMoments = 300;  // of the memory's plot
+constexpr size_t kMoments = 300;  // of the memory plot
 
-// Resident on the CPU; in use on an accelerator, by whatever process.
+// Resident on the CPU; in use on an accelerator, by any process.
 int64_t process_bytes(at::Device device) {
   if (!device.is_cpu()) {
     const auto [free, total] = at::accelerator::getMemoryInfo(device.index());
@@ -38,7 +38,7 @@ int64_t process_bytes(at::Device device) {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
-// As it is now on `device`, whose tensors hold so much.
+// The current stage of `device`, whose tensors hold `tensors` bytes.
 MemoryStage stage_now(const char* name, int64_t tensors, at::Device device) {
   const MemoryGauge gauge(device);
   MemoryStage stage{name, tensors, process_bytes(device), gauge.cached(), std::nullopt};
@@ -52,14 +52,15 @@ int64_t live_in(const MemoryTrace& trace) {
   return bytes;
 }
 
-// Arithmetic of one update of one parameter, counted in its formula; 0: kinds whose matrices decide.
+// FLOPs of one update of one parameter, from the optimizer's formula; 0: kinds where the matrices'
+// shapes decide.
 int64_t update_flops(const std::string& kind) {
   constexpr int64_t kNormFlops = 2;  // of the gradients, measured before
   const OptimizerKind* found = optimizer_kind(kind);
   return found == nullptr || found->flops == 0 ? 0 : found->flops + kNormFlops;
 }
 
-// Weights and state are read and written, gradients zeroed, measured and read.
+// Bytes: weights and state are read and written; gradients are zeroed, measured and read.
 UpdateWork update_work(const MemoryTimeline& memory, const AnatomySubject& subject,
                        const std::string& kind) {
   const auto bytes = [&](MemoryKind of) { return memory.at_peak.at(static_cast<size_t>(of)); };
@@ -92,7 +93,7 @@ AnatomySubject subject_of(const Rehearsal& run) {
   return subject;
 }
 
-// One step whose memory is traced, pass by pass.
+// Runs one step and traces its memory, pass by pass.
 MemoryTimeline traced_step(Rehearsal& run, const TraceScope& tracing) {
   const size_t begin = tracing.size();
   std::vector<PassMark> marks{{begin, Pass::update}};
@@ -159,7 +160,7 @@ Anatomy dissect(const RunConfig& config, const Registry& registry) {
   auto tracing = std::make_unique<TraceScope>();
   BaseRun base;
   const auto told = [&](const char* stage, at::Device on) {
-    // On an accelerator, asking for its memory makes the context; nothing is on it yet.
+    // On an accelerator, asking for its memory creates the context; it holds nothing yet.
     if (!on.is_cpu() && stages.size() == 2) stages.back() = stage_now("context", 0, on);
     stages.push_back(stage_now(stage, live_in(tracing->trace()), on));
   };

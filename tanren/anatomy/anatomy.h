@@ -1,5 +1,5 @@
-// The anatomy of a config's training step: time of operators and bytes of memory, measured over a few
-// steps in memory; no file is touched. What `tanren anatomy` shows.
+// The anatomy of a config's training step: time of operators and bytes of memory, measured over a
+// few steps in memory; no file is touched. Shown by `tanren anatomy`.
 #pragma once
 
 #include "tanren/anatomy/report.h"
@@ -8,8 +8,8 @@
 
 namespace tanren {
 
-// Runs two steps to warm up, the second traced for its memory, then three each for times and
-// operators; then variants of the run beside it (advice.h). Errors as `tanren run` has them.
+// Runs two steps to warm up, the second traced for its memory; then three for times and three for
+// operators; then variants of the run in turns with it (advice.h). Errors as `tanren run` has them.
 Anatomy dissect(const RunConfig& config, const Registry& registry);
 
 }  // namespace tanren

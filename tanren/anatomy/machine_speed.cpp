@@ -13,9 +13,9 @@ namespace {
 constexpr int64_t kCpuMatrix = 1536, kDeviceMatrix = 8192;
 constexpr int64_t kCpuCopy = int64_t{128} << 20, kDeviceCopy = int64_t{1} << 30;
 constexpr int kTries = 4;
-constexpr double kSecondsOfTries = 0.5;  // a slow machine gets fewer of them
+constexpr double kSecondsOfTries = 0.5;  // a slow machine makes fewer tries
 
-// Shortest of a few calls, the first of which warms up.
+// Shortest of a few calls, after one call to warm up.
 double best_seconds(const std::function<void()>& call, const std::function<void()>& finish) {
   using Clock = std::chrono::steady_clock;
   const auto wait = [&] {

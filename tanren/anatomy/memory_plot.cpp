@@ -18,7 +18,7 @@ namespace {
 constexpr double kLeft = 62, kTop = 22, kWidth = 820, kHeight = 330, kBottom = kTop + kHeight;
 constexpr double kRoom = 1.06;  // above the peak
 
-// A pattern a kind, told apart on paper too: how lines run, and the ground they run on.
+// A pattern for each kind, distinct on paper too: the direction of the lines, and their background.
 struct Look {
   MemoryKind kind;
   const char* ground;
@@ -56,7 +56,7 @@ std::string patterns() {
   return svg + "</defs>\n";
 }
 
-// 1, 2 or 5 times a power of ten MiB, for about five lines.
+// Grid lines at 1, 2 or 5 times a power of ten MiB, about five of them.
 std::string grid(double top) {
   const double mebibytes = top / (1 << 20);
   const double power = std::pow(10, std::floor(std::log10(std::max(mebibytes / 5, 1e-6))));
@@ -76,7 +76,7 @@ std::string grid(double top) {
                            kTop - 8);
 }
 
-// Each owner's area reaches down to the axis and is covered by those below it.
+// Each owner's area reaches down to the axis; the areas of owners below it are drawn over it.
 std::string areas(const MemoryTimeline& memory, double top) {
   const size_t moments = memory.total.size();
   std::vector<int64_t> sums = memory.total;
@@ -97,7 +97,7 @@ std::string areas(const MemoryTimeline& memory, double top) {
   return svg;
 }
 
-// Where passes begin; named where there is room.
+// Lines where passes begin; named if there is room.
 std::string pass_lines(const MemoryTimeline& memory) {
   constexpr double kNameWidth = 52;
   const size_t moments = memory.total.size();
@@ -129,7 +129,7 @@ std::string level(int64_t bytes, double top, const std::string& text, bool above
       escaped(text));
 }
 
-// The kinds that there are; two lines of them at most.
+// The kinds that occur, in at most two lines.
 std::string legend(const MemoryTimeline& memory) {
   constexpr double kSwatch = 23, kLetter = 6, kGap = 20, kLine = 18;
   std::set<MemoryKind> present;
@@ -152,7 +152,7 @@ std::string legend(const MemoryTimeline& memory) {
   return svg;
 }
 
-// For the script: the numbers, and where the drawing shows them.
+// For the script: the numbers, and their place in the drawing.
 std::string data_of(const MemoryTimeline& memory, double top) {
   nlohmann::json owners = nlohmann::json::array();
   for (const MemoryOwner& owner : memory.owners) {

@@ -7,7 +7,7 @@
 
 namespace tanren {
 
-// Empty where no step was traced.
+// Empty if no step was traced.
 std::string memory_plot(const Anatomy& anatomy);
 
 }  // namespace tanren

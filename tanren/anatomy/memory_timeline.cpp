@@ -12,7 +12,7 @@ namespace {
 
 using OwnerKey = std::pair<MemoryKind, uint16_t>;
 
-// From below: what lives longest. `temporaries` come and go on top.
+// From the bottom: longest-lived first. `temporaries` come and go on top.
 constexpr std::array<MemoryKind, kNumMemoryKinds> kOrder = {
     MemoryKind::weights,     MemoryKind::gradients,  MemoryKind::optimizer, MemoryKind::averages,
     MemoryKind::other,       MemoryKind::key_values, MemoryKind::casts,     MemoryKind::batches,
@@ -22,7 +22,7 @@ size_t rank(MemoryKind kind) {
   return static_cast<size_t>(std::find(kOrder.begin(), kOrder.end(), kind) - kOrder.begin());
 }
 
-// Number of the pass that an event lies in.
+// Index of the pass that contains the event.
 size_t pass_of(const std::vector<PassMark>& passes, size_t event) {
   size_t i = 0;
   while (i + 1 < passes.size() && passes[i + 1].event <= event) ++i;
@@ -52,7 +52,7 @@ std::map<uint32_t, MemoryKind> kinds_by_lifetime(const MemoryTrace& trace, size_
   return kinds;
 }
 
-// Live bytes by owner, event after event.
+// Live bytes by owner, updated event by event.
 class Ledger {
  public:
   explicit Ledger(std::map<uint32_t, MemoryKind> kinds) : kinds_(std::move(kinds)) {}
@@ -78,7 +78,7 @@ class Ledger {
   int64_t total_ = 0;
 };
 
-// The owner's row of the plot; made where it is new.
+// The owner's row of the plot; created if it is new.
 MemoryOwner& owner_of(MemoryTimeline& timeline, std::map<OwnerKey, size_t>& rows,
                       const OwnerKey& key) {
   const auto [found, is_new] = rows.emplace(key, timeline.owners.size());
@@ -94,7 +94,7 @@ void sort_owners(std::vector<MemoryOwner>& owners) {
                    [](const auto& a, const auto& b) { return rank(a.kind) < rank(b.kind); });
 }
 
-// After which events the plot looks: of each of `moments` stretches the fullest moment.
+// The events after which the plot samples: the fullest moment of each of `moments` stretches.
 std::vector<size_t> moments_of(const MemoryTrace& trace, size_t begin, size_t moments) {
   std::vector<size_t> chosen;
   const size_t events = trace.size() - begin;

@@ -31,7 +31,7 @@ MemoryTrace whole_step() {
   const uint16_t block = block_id("layer.0");
   return {{100, 0, kWeights, 0},         // before the step
           {10, 1, kActivations, block},  // kept for backward
-          {7, 2, kActivations, block},   // of forward alone
+          {7, 2, kActivations, block},   // forward only
           {-7, 2, kActivations, block},  {3, 3, kActivations, 0},
           {20, 4, kTemporaries, 0},  // in backward: the peak, 133
           {-10, 1, kActivations, block}, {-20, 4, kTemporaries, 0},
@@ -49,7 +49,7 @@ TEST(MemoryTimelineTest, kinds_go_by_the_lifetime_of_a_tensor) {
   EXPECT_EQ(timeline.after_bytes, 105);
   EXPECT_EQ(timeline.peak_moment, 4u);
   EXPECT_EQ(timeline.total, (std::vector<int64_t>{110, 117, 110, 113, 133, 123, 103, 100, 105}));
-  // What forward gave back itself is no activation, though its scope called it one.
+  // Memory that forward itself freed is no activation, although its scope tagged it so.
   const auto short_lived =
       std::find_if(timeline.owners.begin(), timeline.owners.end(), [](const MemoryOwner& owner) {
         return owner.kind == kTemporaries && owner.block == "layer.0";
@@ -74,7 +74,7 @@ TEST(MemoryTimelineTest, the_owners_of_a_moment_sum_to_its_total_in_any_number_o
 }
 
 TEST(MemoryTimelineTest, a_microstep_gives_back_what_the_one_before_it_did_not_make) {
-  // Made in one forward, given back in the next: kept, not of one pass.
+  // Made in one forward, freed in the next: kept, not confined to one pass.
   const MemoryTrace trace{
       {8, 0, kActivations, 0}, {8, 1, kActivations, 0}, {-8, 0, kActivations, 0}};
   const MemoryTimeline timeline = memory_timeline_of(

@@ -17,7 +17,7 @@ constexpr auto kContract = OperatorClass::contractions;
 constexpr auto kNormalise = OperatorClass::normalisations;
 constexpr auto kMove = OperatorClass::data_movement;
 
-// Whole names, where a part would mislead.
+// Whole names, for operators that a part would misclassify.
 constexpr Part kWhole[] = {
     {"mm", kContract},        {"bmm", kContract},     {"mv", kContract},     {"addmm", kContract},
     {"addbmm", kContract},    {"baddbmm", kContract}, {"addmv", kContract},  {"dot", kContract},

@@ -1,5 +1,5 @@
-// What kind of work an operator does, by its name: the classes of the anatomy's table. A pure
-// function, for the recorder.
+// Classifies operators by their name into the classes of the anatomy's table. A pure function, for
+// the recorder.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@ namespace tanren {
 
 enum class OperatorClass : uint8_t {
   contractions,    // products of matrices, convolutions, attention
-  normalisations,  // one or more reductions, then applied: softmax, layer norm, losses, pooling, sums
+  normalisations,  // reductions, then applied: softmax, layer norm, losses, pooling, sums
   element_wise,    // activations, dropout, additions
   data_movement,  // copies, casts, gathers: no arithmetic
-  optimizer,      // all of an update outside of forward and backward
+  optimizer,      // the whole update, apart from forward and backward
   loader,         // the step waits for its batch
   idle,           // forward and backward outside of any operator: the host between kernels
 };
@@ -33,12 +33,13 @@ constexpr std::string_view name(OperatorClass of) {
   return kOperatorClassNames[static_cast<size_t>(of)];
 }
 
-// One of the first four. `full` as a profiler hears it: "aten::mm", "tanren::attention_backward".
+// Returns one of the first four. `full` is the profiler's name: "aten::mm",
+// "tanren::attention_backward".
 OperatorClass class_of_operator(std::string_view full);
 
-// Operators that allocate and write nothing: no bytes move.
+// Operators that only allocate: no bytes move.
 bool only_allocates(std::string_view full);
-// Operators that read of their first input as much as they write, not all of it.
+// Operators that read only as much of their first input as they write.
 bool gathers(std::string_view full);
 
 }  // namespace tanren

@@ -29,21 +29,22 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-// FLOPs of one element, as rules of thumb: a normalisation takes mean, difference, square, scale, shift.
+// FLOPs per element, as rules of thumb: a normalisation takes mean, difference, square, scale,
+// shift.
 constexpr int64_t kNormaliseFlops = 5, kElementFlops = 1;
 
 const void* storage_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
 
-// An expanded tensor is not larger than what stands behind it.
+// An expanded tensor counts no more bytes than its storage has.
 int64_t bytes_of(const at::Tensor& tensor) {
   const auto bytes = static_cast<int64_t>(tensor.numel() * tensor.element_size());
   if (!tensor.has_storage()) return bytes;
   return std::min(bytes, static_cast<int64_t>(tensor.storage().nbytes()));
 }
 
-// What is known of an operator by its name alone.
+// Facts that follow from the operator's name alone.
 struct OperatorFacts {
   std::string name;
   bool composed = false;  // of other operators, which count instead
@@ -59,7 +60,7 @@ OperatorFacts facts_of(const at::RecordFunction& fn) {
   return facts;
 }
 
-// Of this thread: what is open.
+// What is open on this thread.
 struct Open {
   int counting = 0;  // operators that count
   int nodes = 0;     // of autograd
@@ -101,11 +102,11 @@ void look_at_inputs(const at::RecordFunction& fn, Frame& frame) {
   }
 }
 
-// Bytes that the operator moves; what it returns tells whether it wrote at all.
+// Bytes that the operator moves; its outputs show whether it wrote at all.
 int64_t bytes_moved(const at::RecordFunction& fn, Frame& frame) {
   const std::string& name = frame.facts->name;
   if (only_allocates(name)) return 0;
-  // Ours name all that they touch.
+  // Our own operators list all tensors that they touch.
   bool wrote = name.rfind("tanren::", 0) == 0;
   int64_t written = 0;
   for (const auto& output : fn.outputs()) {
@@ -241,7 +242,7 @@ std::unique_ptr<Frame> OperatorRecorder::Impl::begin_operator(const at::RecordFu
   frame->kind = FrameKind::counting;
   frame->facts = &known_facts;
   frame->pass = backward ? Pass::backward : Pass::forward;
-  const uint16_t tagged = memory_tag().block;  // in backward: of what is recomputed
+  const uint16_t tagged = memory_tag().block;  // in backward: the recomputed block
   frame->block = tagged != 0 ? tagged : backward ? open.node_block : uint16_t{0};
   look_at_inputs(fn, *frame);
   ++open.counting;
@@ -266,7 +267,8 @@ void OperatorRecorder::Impl::end_node(const at::RecordFunction& fn, const Frame&
 void OperatorRecorder::Impl::end_operator(const at::RecordFunction& fn, Frame& frame) {
   const double seconds = seconds_between(frame.start, now());
   --open_here().counting;
-  // Broken off by an exception, as a recomputed block ends (blocks/recompute.h): it computed nothing.
+  // An exception ended the operator early, as a recomputed block ends (blocks/recompute.h): nothing
+  // was computed.
   if (fn.num_outputs() > 0 && fn.outputs().empty()) return;
   const int64_t bytes = bytes_moved(fn, frame);
   const int64_t flops = flops_of(fn, frame);
@@ -344,7 +346,7 @@ void OperatorRecorder::end_step() {
   impl_->close_backward();
   PassTimes& times = impl_->times;
   ++times.steps;
-  // What is neither forward nor backward; the difference of sums, over all steps.
+  // For now the whole step; recording() subtracts forward and backward, summed over all steps.
   times.update += seconds_between(impl_->step_start, end);
 }
 

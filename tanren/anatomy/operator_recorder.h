@@ -1,7 +1,8 @@
-// OperatorRecorder: how long the operators of training steps take, with their FLOPs, bytes, block and
-// pass; heard through torch's RecordFunction. What counts is the outermost operator that is not merely
-// composed of others. One at a time in a process; on the step's thread, autograd's threads inherit it.
-// Used by anatomy/anatomy; nothing is listened to outside of begin_step and end_step.
+// OperatorRecorder: measures how long the operators of training steps take, with their FLOPs,
+// bytes, block and pass, through torch's RecordFunction. It counts the outermost operators that are
+// not merely composed of others. One recorder at a time in a process, on the step's thread;
+// autograd's threads inherit it. Records only between begin_step and end_step. Used by
+// anatomy/anatomy.
 #pragma once
 
 #include "tanren/anatomy/operator_class.h"
@@ -22,7 +23,7 @@ constexpr size_t kNumPasses = 3;
 constexpr std::array<std::string_view, kNumPasses> kPassNames = {"forward", "backward", "update"};
 constexpr std::string_view name(Pass pass) { return kPassNames[static_cast<size_t>(pass)]; }
 
-// Sums over the steps that were recorded. Operators of the update are not in it: they are its time.
+// Sums over the recorded steps. Operators of the update are not recorded: only its time is.
 struct OperatorTotal {
   std::string name;
   OperatorClass of = OperatorClass::element_wise;
@@ -34,12 +35,12 @@ struct OperatorTotal {
 };
 
 struct BlockTotal {
-  std::string name;  // empty: outside of any
+  std::string name;  // empty: outside of any block
   double forward_seconds = 0, backward_seconds = 0;
   int64_t forward_flops = 0, backward_flops = 0;
 };
 
-// A node of the graph, by autograd's name for it, with all that it calls.
+// A node of the autograd graph, under autograd's name, with all operators that it calls.
 struct NodeTotal {
   std::string name;
   int64_t calls = 0;
@@ -59,15 +60,15 @@ struct OperatorRecording {
   std::vector<NodeTotal> nodes;          // largest time first
 };
 
-enum class Detail { passes, operators };  // passes: only where forward and backward begin and end
+enum class Detail { passes, operators };  // passes: only their times
 
 class OperatorRecorder {
  public:
-  // Called at these moments, on the thread that they happen on; may be empty.
+  // Called at these moments, on the thread where they happen; may be empty.
   struct Hooks {
     std::function<void()> begin_forward, end_forward, after_node;  // node: of backward
   };
-  // `finish` waits for what the device still does; empty where kernels end before their call does.
+  // `finish` waits for the device's pending work; empty if kernels end before their call returns.
   explicit OperatorRecorder(Detail detail, std::function<void()> finish, Hooks hooks);
   OperatorRecorder(Detail detail, std::function<void()> finish)
       : OperatorRecorder(detail, std::move(finish), Hooks()) {}

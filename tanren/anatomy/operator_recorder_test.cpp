@@ -17,7 +17,7 @@
 namespace tanren {
 namespace {
 
-// The sum of `name` in `pass`; no calls: it was not heard.
+// The sum of `name` in `pass`; no calls: it was not recorded.
 OperatorTotal of(const OperatorRecording& recording, const std::string& name, Pass pass) {
   for (const OperatorTotal& total : recording.operators) {
     if (total.name == name && total.pass == pass) return total;
@@ -123,7 +123,7 @@ TEST(OperatorRecorderTest, kernels_of_ours_are_heard_by_their_record) {
   const auto recording = record([&] {
     {
       const OperatorRecord kernel("tanren::gelu", x, y, at::Tensor());
-      at::neg(x);  // inside of it: not counted again
+      at::neg(x);  // inside the kernel: not counted again
     }
     return leaf({1}).sum();
   });

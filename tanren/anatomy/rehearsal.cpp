@@ -21,7 +21,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Of [samples, tokens] whole numbers.
+// The batch's token count, or the elements of [samples, tokens] integer inputs.
 int64_t tokens_of(const GlobalBatch& batch) {
   if (const auto found = batch.counts.find("tokens"); found != batch.counts.end()) {
     return static_cast<int64_t>(found->second);

@@ -1,7 +1,7 @@
-// Rehearsal: a config's run that lives in memory alone and is driven update by update, by whoever
-// measures it: no run folder, no sinks, no checkpoint. The updates are those of the real run.
-// Settings of the process (threads, allocator) are the plan's again before each step, so that two
-// rehearsals can take turns. Not thread-safe. Used by anatomy/anatomy and anatomy/advice.
+// Rehearsal: runs a config in memory only, one update at a time, for measurements: no run folder,
+// no sinks, no checkpoint. The updates are those of the real run. Before each step, the process's
+// settings (threads, allocator) are set to the plan's again, so that two rehearsals can take turns.
+// Not thread-safe. Used by anatomy/anatomy and anatomy/advice.
 #pragma once
 
 #include "tanren/anatomy/operator_recorder.h"
@@ -17,21 +17,21 @@ namespace tanren {
 
 class Rehearsal {
  public:
-  // `stage` is called once the weights are there and once all else that lasts is; may be empty.
-  // Errors as `tanren run` has them before its first step.
+  // `stage` is called once the weights exist, and again once gradients and optimizer exist; may be
+  // empty. Errors as `tanren run` has them before its first step.
   Rehearsal(const RunConfig& config, const Registry& registry, Datasets datasets,
             const std::function<void(const char*, at::Device)>& stage = {});
 
   Rehearsal(const Rehearsal&) = delete;
   Rehearsal& operator=(const Rehearsal&) = delete;
 
-  // The stream of batches begins anew, on `workers` loader threads; below 0: as planned.
+  // Restarts the stream of batches, on `workers` loader threads; below 0: as planned.
   void use_loader(int64_t workers);
 
   struct Times {
     double loader = 0, whole = 0;  // seconds; whole: with the loader
   };
-  // One update, which `recorder` hears where it is not null. RunError where the guard halts it.
+  // Makes one update; `recorder` records it if not null. RunError if the guard halts the run.
   Times step(OperatorRecorder* recorder = nullptr);
 
   // Waits for the device; empty on the CPU.

@@ -25,7 +25,7 @@ std::array<ClassRow, kNumOperatorClasses> class_rows(const OperatorRecording& re
   for (const OperatorTotal& total : recording.operators) {
     covered += total.seconds / static_cast<double>(steps);
   }
-  // Steps that are listened to take longer; what is covered cannot exceed what the passes take.
+  // Steps take longer while operators are recorded; operators cannot take more than their passes.
   const double room = times.forward + times.backward;
   const double scale = covered > room ? room / covered : 1;
   for (const OperatorTotal& total : recording.operators) {

@@ -1,5 +1,5 @@
-// Anatomy: all that `tanren anatomy` found, as data, and its three texts. Filled by anatomy/anatomy; the
-// writers read it and nothing else. Plain values; not thread-safe.
+// Anatomy: all results of `tanren anatomy`, as data, and its three texts. Filled by
+// anatomy/anatomy; the writers read nothing else. Plain values; not thread-safe.
 #pragma once
 
 #include "tanren/anatomy/machine_speed.h"
@@ -14,7 +14,7 @@
 
 namespace tanren {
 
-// What was looked at.
+// The run that was examined.
 struct AnatomySubject {
   std::string name, model, device, precision, optimizer;
   int64_t threads = 1;
@@ -24,7 +24,7 @@ struct AnatomySubject {
   int64_t steps = 0;   // measured
 };
 
-// Seconds of one step, measured without listening to operators.
+// Seconds of one step, measured without recording operators.
 struct StepTimes {
   double loader = 0, forward = 0, backward = 0, update = 0;
   double total() const { return loader + forward + backward + update; }
@@ -32,22 +32,22 @@ struct StepTimes {
 
 struct ClassRow {
   OperatorClass of = OperatorClass::idle;
-  double seconds = 0;  // of one step, as the next
+  double seconds = 0;  // of one step, as are the sums below
   double share = 0;    // of the step's time
   int64_t flops = 0;
   double flops_share = 0;
   int64_t bytes = 0;
-  double flops_per_byte() const;  // 0 where no bytes are known to move
+  double flops_per_byte() const;  // 0 if no bytes are known to move
   double bytes_per_second() const;
   double flops_per_second() const;
 };
 
 struct MemoryStage {
   std::string name;
-  int64_t tensors = 0;  // bytes that they hold
+  int64_t tensors = 0;  // bytes that tensors hold
   int64_t process = 0;  // resident on the CPU; in use on an accelerator
-  // What the allocator keeps beyond them; on an accelerator also what is in use beyond the
-  // allocator: the context, and other processes. Absent: not known.
+  // `cached`: bytes that the allocator keeps beyond the tensors. `context`, on an accelerator:
+  // bytes in use outside the allocator, by the context and other processes. Absent: unknown.
   std::optional<int64_t> cached, context;
 };
 
@@ -56,23 +56,23 @@ struct PredictedMemory {
   std::array<int64_t, kNumMemoryKinds> at_peak = {};
 };
 
-// What a variant of the run gained, measured.
+// The measured gain of one variant of the run.
 struct Advice {
   std::string change;    // "precision.mode = bf16"
-  double time_gain = 0;  // share of the step's time that it saves; below 0: it costs
+  double time_gain = 0;  // share of the step's time that is saved; below 0: lost
   int64_t bytes_saved = 0;
   double seconds = 0, base_seconds = 0;  // of a step, medians
   int64_t peak = 0, base_peak = 0;
   bool peak_measured = true;  // else predicted
   bool alternating = true;    // steps of both took turns
   int64_t steps = 0;          // of each
-  std::string note;           // what it changes besides; may be empty
+  std::string note;           // what else it changes; may be empty
 };
 
 struct Anatomy {
   AnatomySubject subject;
   StepTimes times;
-  double listening_seconds = 0;  // of a step while its operators were heard
+  double listening_seconds = 0;  // of a step while its operators were recorded
   MachineSpeed machine;
   std::array<ClassRow, kNumOperatorClasses> classes;
   OperatorRecording operators;  // sums over subject.steps
@@ -84,7 +84,7 @@ struct Anatomy {
   std::vector<std::string> tried;  // variants that ran, whether they helped or not
 };
 
-// The table of classes from what was recorded; `update` holds the optimizer's FLOPs and bytes.
+// The table of classes from the recording; `update` holds the optimizer's FLOPs and bytes.
 struct UpdateWork {
   int64_t flops = 0, bytes = 0;
 };
@@ -94,9 +94,9 @@ std::array<ClassRow, kNumOperatorClasses> class_rows(const OperatorRecording& re
 
 // For the console and anatomy.txt: tables of at most 100 columns.
 std::string anatomy_text(const Anatomy& anatomy);
-// One JSON object, with every number in full.
+// One JSON object, with all digits of every number.
 std::string anatomy_json(const Anatomy& anatomy);
-// A page that loads nothing else, to be read or printed.
+// A self-contained page, to be read or printed.
 std::string anatomy_html(const Anatomy& anatomy);
 
 }  // namespace tanren

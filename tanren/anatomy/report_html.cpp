@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kOperators = 40, kNodes = 20;
 
-// Share of time beside share of FLOPs, a pair of bars a class.
+// Share of time and share of FLOPs: a pair of bars for each class.
 std::string share_bars(const Anatomy& anatomy) {
   constexpr int kLeft = 190, kWidth = 560, kRow = 34, kBar = 11;
   const int height = kRow * static_cast<int>(kNumOperatorClasses) + 24;

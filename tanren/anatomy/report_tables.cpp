@@ -14,7 +14,7 @@ namespace {
 
 double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
-// "12 (34 %)" of a roof; "-" for nothing.
+// "12 (34 %)" of a roof; "-" for zero.
 std::string of_roof(double value, double roof) {
   if (value <= 0) return "-";
   return fmt::format("{:.1f} ({:.0f} %)", value * 1e-9, 100 * ratio(value, roof));
@@ -26,14 +26,14 @@ std::string per_parameter(int64_t bytes, int64_t parameters) {
 
 constexpr size_t kLongestName = 36;
 
-// Its end tells forward from backward.
+// Shortened in the middle: the end distinguishes forward from backward.
 std::string short_name(std::string_view name) {
   if (name.rfind("aten::", 0) == 0) name.remove_prefix(6);
   if (name.size() <= kLongestName) return std::string(name);
   return std::string(name.substr(0, 18)) + "…" + std::string(name.substr(name.size() - 17));
 }
 
-// Of one operator.
+// The class of one operator.
 std::string_view short_class(OperatorClass of) {
   switch (of) {
     case OperatorClass::contractions: return "contraction";

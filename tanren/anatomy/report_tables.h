@@ -1,4 +1,4 @@
-// The tables of the report, cell by cell, as its text and its page both show them.
+// The tables of the report, cell by cell, shared by its text and its page.
 #pragma once
 
 #include "tanren/anatomy/report.h"
@@ -9,7 +9,7 @@
 
 namespace tanren {
 
-std::vector<std::string> subject_lines(const Anatomy& anatomy);  // what, how, on which machine
+std::vector<std::string> subject_lines(const Anatomy& anatomy);  // run, settings, machine
 Table step_table(const Anatomy& anatomy);
 Table class_table(const Anatomy& anatomy);
 Table operator_table(const Anatomy& anatomy, size_t most);

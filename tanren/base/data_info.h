@@ -1,4 +1,4 @@
-// What a model needs to know of the data to build itself.
+// DataInfo: the facts about the data that a model needs to build itself.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@ namespace tanren {
 // The files of a tokenizer by their usual names ("vocab.txt"), as text.
 using TokenizerFiles = std::map<std::string, std::string>;
 
-inline constexpr int64_t kAnySize = -1;  // in a shape: it differs from batch to batch
+inline constexpr int64_t kAnySize = -1;  // a size in a shape that differs from batch to batch
 
 struct DataInfo {
   std::vector<int64_t> input_shape;      // of one sample's "inputs"; kAnySize where it varies
   int64_t outputs = 0;                   // number of classes, or of regressed values
   bool class_labels = true;              // "labels" are int64 classes; else floating values
-  std::vector<std::string> class_names;  // of class 0, 1, …; empty where classes have no names
+  std::vector<std::string> class_names;  // of class 0, 1, …; empty: classes have no names
   int64_t vocab_size = 0;  // token data: "inputs" are int64 ids in [0, vocab_size); 0: no tokens
   int64_t token_types =
       0;  // "token_types" are int64 numbers in [0, token_types); 0: there are none
-  std::shared_ptr<const TokenizerFiles> tokenizer;  // that made the ids; null where unknown
-  std::vector<std::string> feature_names;  // of the numbers of a sample, where they have names
+  std::shared_ptr<const TokenizerFiles> tokenizer;  // that made the ids; null: unknown
+  std::vector<std::string> feature_names;  // of a sample's numbers; empty: no names
 };
 
 }  // namespace tanren

@@ -1,4 +1,4 @@
-// The one door through which the library reads a device's value on the host, so that reads can be
+// The only function through which the library reads a device's values on the host. Each read is
 // counted: a step makes at most one.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What an error says in one line, whatever threw it: torch's errors bring their stack along, and a
-// program of one's own may throw what is no std::exception. Called where code of a user was called.
+// The text of an error in one line, for any exception type: torch's errors contain their stack, and
+// user code may throw something that is not a std::exception. Used around calls of user code.
 #pragma once
 
 #include <exception>
@@ -7,11 +7,11 @@
 
 namespace tanren {
 
-// The first line; of torch's errors without the stack.
+// The first line of the error's text, without the stack of torch's errors.
 std::string line_of(const std::exception& error);
-// Of the exception that is being handled, of any type.
+// The same for the exception that is being handled, of any type.
 std::string line_of_current();
-// All that the exception being handled says, torch's stack too, and what it was made of.
+// The whole text of the exception being handled, with torch's stack and nested exceptions.
 std::string whole_text_of_current();
 
 }  // namespace tanren

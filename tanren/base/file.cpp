@@ -22,10 +22,10 @@ namespace {
                  std::strerror(errno) + "); check its folder's rights and free space");
 }
 
-// Closes on every way out.
+// Closes the descriptor when it is destroyed.
 class Descriptor {
  public:
-  // What open returned for `path`.
+  // `opened`: the result of open for `path`.
   Descriptor(int opened, const fs::path& path) : fd_(opened) {
     if (fd_ < 0) fail(path, "open");
   }
@@ -77,7 +77,7 @@ std::string read_file(const fs::path& path) {
   OpenFile file = open_file(path);
   std::string bytes(file.size, '\0');
   bytes.resize(file.read(bytes.data(), bytes.size()));
-  std::array<char, 1 << 14> more;  // pipes and /proc do not say their size
+  std::array<char, 1 << 14> more;  // pipes and /proc do not report their size
   while (file.stream) bytes.append(more.data(), file.read(more.data(), more.size()));
   return bytes;
 }
@@ -94,7 +94,7 @@ void write_file(const fs::path& path, const std::vector<std::string_view>& piece
 
 void write_file(const fs::path& path, const std::function<void(const Write&)>& produce) {
   fs::path temporary;
-  // Open until it has its name: closed, it would look like a leftover.
+  // Stays open until it is renamed: a closed temporary file would look like a leftover.
   const Descriptor file(open_temporary(path, temporary), path);
   try {
     produce([&](std::string_view piece) { write_all(file.get(), piece, path); });
@@ -109,7 +109,7 @@ void write_file(const fs::path& path, const std::function<void(const Write&)>& p
 
 void sync_folder(const fs::path& folder) {
   const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), folder);
-  // Some network and FUSE file systems cannot flush a folder; they say EINVAL.
+  // Some network and FUSE file systems cannot flush a folder; they report EINVAL.
   if (::fsync(directory.get()) != 0 && errno != EINVAL) fail(folder, "flush");
 }
 

@@ -13,11 +13,11 @@ namespace tanren {
 
 struct OpenFile {
   std::ifstream stream;  // binary, at the start
-  uint64_t size = 0;     // bytes; 0 where the system does not say (pipes, /proc)
+  uint64_t size = 0;     // bytes; 0 if the system does not report it (pipes, /proc)
   std::filesystem::path path;
 
-  // Reads up to `most` bytes into `to` and returns how many; fewer only at the end of the file, after
-  // which `stream` is false. InputError where the disk fails: a read error is no end.
+  // Reads up to `most` bytes into `to` and returns how many. Fewer than `most` means the end of the
+  // file, and `stream` is false from then on. A read error of the disk throws InputError.
   size_t read(char* to, size_t most);
 };
 
@@ -28,9 +28,9 @@ std::string read_file(const std::filesystem::path& path);
 // Writes `path` atomically: temporary name beside it, fsync, rename, fsync of the folder.
 // On failure the old file is untouched and the temporary one gone. Throws RunError.
 void write_file(const std::filesystem::path& path, std::string_view bytes);
-// The same from pieces, in order, without joining them in memory.
+// The same for pieces, written in order without joining them in memory.
 void write_file(const std::filesystem::path& path, const std::vector<std::string_view>& pieces);
-// The same as a stream: `produce` calls `write` with one piece after the other.
+// The same for a stream: `produce` calls `write` with one piece after the other.
 using Write = std::function<void(std::string_view)>;
 void write_file(const std::filesystem::path& path,
                 const std::function<void(const Write&)>& produce);

@@ -126,7 +126,7 @@ TEST(File, leftovers_go_once_their_writer_is_gone_and_nothing_else_does) {
   EXPECT_FALSE(fs::exists(written));
 }
 
-// Who removes leftovers may hold a new file before its writer does.
+// remove_leftovers may lock a new file before its writer does.
 TEST(File, a_new_temporary_file_is_not_taken_for_a_leftover) {
   const TemporaryFolder folder;
   std::atomic<int64_t> passes = 0;

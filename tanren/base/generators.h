@@ -10,7 +10,7 @@ namespace tanren {
 
 // "cpu" and, for an accelerator, its type's name → state (uint8 tensor on the CPU).
 TensorMap generator_states(at::Device device);
-// Puts states back; generators that `states` does not name stay as they are.
+// Restores states. Generators that `states` does not name keep their state.
 void set_generator_states(at::Device device, const TensorMap& states);
 
 }  // namespace tanren

@@ -1,5 +1,5 @@
-// Hash64: XXH3 of what it is given, piece by piece. It tells whether data are the same as before; it is no
-// protection from an attacker. The same on all machines of one byte order. One thread at a time.
+// Hash64: XXH3 of bytes and numbers that are added piece by piece. It shows whether data changed;
+// it does not protect from an attacker. Equal on all machines of one byte order. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ class Hash64 {
   Hash64(const Hash64&) = delete;
   Hash64& operator=(const Hash64&) = delete;
 
-  // With its length: "ab" and "c" are others than "a" and "bc".
+  // Adds the length too: "ab", "c" and "a", "bc" give different hashes.
   void add(std::string_view bytes);
   void add(int64_t value);
-  // Of all that was added.
+  // The hash of everything added so far.
   uint64_t value() const;
 
  private:

@@ -31,7 +31,7 @@ std::vector<std::string> numbers_in(const std::string& name) {
   return found;
 }
 
-// The number that {} stands for where `pattern` matches `name`; -1: it does not match, 0: no {}.
+// The number that {} stands for if `pattern` matches `name`; -1: no match, 0: a match without {}.
 int64_t number_of(const std::string& pattern, const std::string& name) {
   const auto brace = pattern.find("{}");
   if (brace == std::string::npos) return matches(pattern, name) ? 0 : -1;

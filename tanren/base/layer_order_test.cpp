@@ -42,7 +42,7 @@ TEST(LayerOrder, follow_the_patterns_in_their_order_and_numbers_by_value) {
   const auto layers = layers_of(kGpt, {"*wte*", "*wpe*", "transformer.h.{}.*"});
   EXPECT_EQ(layers.of, (Of{0, 1, 2, 2, 3, 4, 5}));
   EXPECT_EQ(layers.count, 6);
-  // The first pattern wins; without a rest the last pattern is the last layer.
+  // The first pattern wins; if every name matches, the last pattern is the last layer.
   EXPECT_EQ(layers_of(kGpt, {"*.mlp.*", "*"}).of, (Of{1, 1, 1, 0, 1, 1, 1}));
   EXPECT_EQ(layers_of(kGpt, {"*.mlp.*", "*"}).count, 2);
 }

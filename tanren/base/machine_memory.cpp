@@ -49,7 +49,7 @@ MachineMemory read_machine_memory(const fs::path& root) {
   memory.swap_free_bytes = at_or_zero(info, "SwapFree") * kKibibyte;
   for (const auto& folder : cgroup_folders(root)) {
     const CgroupMemory group = memory_of(folder);
-    // Version 1 writes "no limit" as a number beyond any memory.
+    // Version 1 writes "no limit" as a number larger than any memory.
     const bool limits = group.limit && *group.limit > 0 && *group.limit < memory.total_bytes &&
                         *group.limit < memory.cgroup_limit_bytes.value_or(memory.total_bytes);
     if (limits) memory.cgroup_limit_bytes = group.limit;

@@ -1,7 +1,7 @@
-// What memory is for, said by whoever makes it: scopes that mark this thread's new tensors with a
-// kind and a block, and that call an allocation essential. The allocator (memory/) reads the tag when
-// a tensor is made and keeps it for the tensor's life; without such an allocator it says nothing.
-// Each thread has its own tag. Costs two stores a scope.
+// MemoryTag: what this thread's new tensors are for. Scopes mark them with a kind and a block, or
+// mark an allocation as one that must succeed. The allocator (memory/) reads the tag when a tensor
+// is made and keeps it for the tensor's life; other allocators ignore it. Each thread has its own
+// tag. A scope costs two stores.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@ namespace tanren {
 enum class MemoryKind : uint8_t {
   other,
   weights,      // parameters and buffers
-  gradients,    // and the buckets that they are views of
+  gradients,    // and the buckets that gradients are views of
   optimizer,    // its state
   averages,     // of weights
   casts,        // of weights: autocast's copies, kept for a window
   key_values,   // keys and values of the tokens that a generation has read
-  batches,      // collated, ahead of the step or in it
+  batches,      // collated, before the step or in it
   activations,  // made by forward and kept for backward
   temporaries,  // of one operator, or of the update
 };
@@ -34,7 +34,7 @@ constexpr std::string_view name(MemoryKind kind) {
 
 struct MemoryTag {
   MemoryKind kind = MemoryKind::other;
-  uint16_t block = 0;         // 0: outside of any
+  uint16_t block = 0;         // 0: outside of any block
   bool must_succeed = false;  // may use the budget's reserve, and is tried twice
 };
 
@@ -43,7 +43,7 @@ inline MemoryTag& memory_tag() {
   return tag;
 }
 
-// New tensors of this thread are `kind` while it lives.
+// While it lives, new tensors of this thread are of `kind`.
 class MemoryScope {
  public:
   explicit MemoryScope(MemoryKind kind) : before_(memory_tag().kind) { memory_tag().kind = kind; }
@@ -55,8 +55,8 @@ class MemoryScope {
   MemoryKind before_;
 };
 
-// What must not be broken off half-way (an optimizer's step, a checkpoint): its small allocations
-// come from a reserve that others do not get.
+// Marks code that must not be interrupted half-way (an optimizer's step, a checkpoint): its small
+// allocations come from a reserve that other code does not get.
 class MustSucceedScope {
  public:
   MustSucceedScope() : before_(memory_tag().must_succeed) { memory_tag().must_succeed = true; }
@@ -68,7 +68,7 @@ class MustSucceedScope {
   bool before_;
 };
 
-// And in it again what may be broken off (attempt.h).
+// Inside a must-succeed scope, marks code that may fail and be retried (attempt.h).
 class MayRunOutScope {
  public:
   MayRunOutScope() : before_(memory_tag().must_succeed) { memory_tag().must_succeed = false; }

@@ -1,4 +1,4 @@
-// Names people type: glob patterns for parameters, and the nearest known name for a misspelt one.
+// Names that users type: glob patterns of parameters, and suggestions for misspelt names.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace tanren {
 
-// `*` any run of characters, `?` one; the whole name must match.
+// `*` matches any run of characters, `?` one character. The whole name must match.
 bool matches(std::string_view pattern, std::string_view name);
 bool matches_any(const std::vector<std::string>& patterns, std::string_view name);
 // The closest of `known` by edit distance (ties: the first); empty if nothing is near.

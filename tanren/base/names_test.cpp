@@ -18,7 +18,7 @@ TEST(Names, a_pattern_must_match_the_whole_name) {
 TEST(Names, stars_stand_for_any_run_and_question_marks_for_one) {
   EXPECT_TRUE(matches("*.bias", "stages.0.conv.bias"));
   EXPECT_TRUE(matches("stages.?.*", "stages.0.conv.bias"));
-  EXPECT_TRUE(matches("a*b*c", "aXbYbZc"));  // the first b must be given up again
+  EXPECT_TRUE(matches("a*b*c", "aXbYbZc"));  // matching must backtrack from the first b
   EXPECT_FALSE(matches("a*b*c", "aXbYbZ"));
   EXPECT_TRUE(matches_any({"x", "y*"}, "yes"));
   EXPECT_FALSE(matches_any({}, "yes"));

@@ -25,7 +25,7 @@ size_t character_size(std::string_view text) {
   for (size_t i = 1; i < size; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  // Longer than need be, half of a pair of UTF-16, or beyond Unicode.
+  // An overlong encoding, a UTF-16 surrogate, or beyond Unicode.
   const bool wrong = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0) ||
                      (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90);
   return wrong ? 0 : size;

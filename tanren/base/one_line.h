@@ -1,4 +1,4 @@
-// Text from files that strangers made, as an error message or a list on a terminal may show it.
+// Makes text from untrusted files safe to show in an error message or on a terminal.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,13 @@
 
 namespace tanren {
 
-// `text` with a space for each control character, and its middle left out if it is longer than 400
-// bytes.
+// `text` with a space in place of each control character. If it is longer than 400 bytes, its
+// middle is left out.
 std::string one_line(std::string_view text);
 
-// Bytes of the UTF-8 character that begins `text`, which is not empty; 0: none does.
+// Bytes of the UTF-8 character at the start of `text`, which must not be empty; 0: there is none.
 size_t character_size(std::string_view text);
-// `text` with U+FFFD for each byte that belongs to no UTF-8 character, as JSON wants it.
+// `text` with U+FFFD in place of each byte that belongs to no UTF-8 character, as JSON needs it.
 std::string utf8_text(std::string_view text);
 
 }  // namespace tanren

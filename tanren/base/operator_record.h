@@ -1,7 +1,7 @@
-// OperatorRecord: tells who listens that a kernel runs which torch's dispatcher does not see: anatomy/
-// and guard/, and parallel/, which with parallel.zero waits for weights that are still on their way
-// before the constructor returns. Else it costs a look at two flags. Thread-safe. Made by ops/ and by
-// whoever writes kernels.
+// OperatorRecord: reports a kernel that torch's dispatcher does not see to the listeners in
+// anatomy/, guard/ and parallel/. With parallel.zero, its constructor waits in parallel/ for
+// weights that are still on their way. Without a listener it costs a look at two flags.
+// Thread-safe. Made by ops/ and by user kernels.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,8 +14,8 @@ namespace tanren {
 
 class OperatorRecord {
  public:
-  // `touched`: what the kernel reads and writes, as far as it is there already; undefined ones are
-  // left out. `name` must be a literal: "tanren::gelu".
+  // `touched`: the tensors that the kernel reads and writes, if they exist already; undefined ones
+  // are left out. `name` must be a literal: "tanren::gelu".
   template <class... Tensors>
   explicit OperatorRecord(const char* name, const Tensors&... touched)
       : record_(at::RecordScope::FUNCTION) {
@@ -36,7 +36,7 @@ class OperatorRecord {
     if (tensor.defined()) inputs_.emplace_back(tensor);
   }
 
-  std::vector<c10::IValue> inputs_;  // as long as anybody may look at them
+  std::vector<c10::IValue> inputs_;  // kept as long as a listener may look at them
   at::RecordFunction record_;
 };
 

@@ -1,5 +1,6 @@
-// OperatorSizes: how large the largest operators of a forward are, which says how many threads they
-// can keep busy. A dry run measures it (dry/dry_scope.h); plan/useful_threads.h reads it. Torch-free.
+// OperatorSizes: how large the largest operators of a forward are. This limits how many threads
+// they can keep busy. A dry run measures it (dry/dry_scope.h); plan/useful_threads.h reads it.
+// Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +8,12 @@
 namespace tanren {
 
 struct OperatorSizes {
-  int64_t elements = 0;       // of the largest result of one operator; 0: nobody measured
+  int64_t elements = 0;       // of the largest result of one operator; 0: not measured
   int64_t multiply_adds = 0;  // of the largest matrix product, convolution or recurrence
-  int64_t parameters = 0;     // that one pass of the optimizer goes over
+  int64_t parameters = 0;     // updated by one pass of the optimizer
 };
 
-// Of the forwards in this thread's DryScope since the last call of forget.
+// Covers the forwards in this thread's DryScope since the last forget_dry_operator_sizes().
 OperatorSizes dry_operator_sizes();
 void forget_dry_operator_sizes();
 

@@ -1,8 +1,8 @@
 // Counter-based randomness: Philox4x32-10 (Salmon et al., SC 2011) keyed by what is drawn, not by
 // when. Microbatch size, ranks, retry and resume therefore cannot change a draw.
 //
-// RandomScope says, for the current thread, which (seed, attempt) and which samples a forward works
-// on; ops::dropout reads it. It is opened by train_step around each forward, and by own loops.
+// RandomScope holds, for the current thread, the (seed, attempt) and the samples of a forward;
+// ops::dropout reads it. train_step opens one around each forward, and so do own training loops.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,13 +35,13 @@ constexpr uint64_t random_bits(uint64_t seed, uint64_t stream, uint64_t index) {
 
 class RandomScope {
  public:
-  // `ids`: int64 [n] on the CPU, the sample ids along dim 0 of whatever the forward sees.
+  // `ids`: int64 [n] on the CPU, the sample ids along dim 0 of the forward's input.
   RandomScope(uint64_t seed, int64_t attempt, at::Tensor ids);
   ~RandomScope();
   RandomScope(const RandomScope&) = delete;
   RandomScope& operator=(const RandomScope&) = delete;
 
-  // The innermost scope of this thread; null outside any.
+  // The innermost scope of this thread; null if there is none.
   static const RandomScope* current();
 
   uint64_t seed() const { return seed_; }

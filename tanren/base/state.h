@@ -1,5 +1,5 @@
-// State: what a part of a run saves and loads, by name: tensors and plain values. The checkpoint
-// room turns it into files and back; it never learns what the parts are.
+// State: the named tensors and plain values that a part of a run saves and loads. The checkpoint
+// room turns it into files and back without knowing what the parts are.
 #pragma once
 
 #include "tanren/base/tensor_map.h"
@@ -18,7 +18,8 @@ struct State {
   std::map<std::string, Value> values;
 };
 
-// values[name] as T (an integer also serves as a double); CheckpointError where missing or other.
+// values[name] as T (an integer also serves as a double); CheckpointError if it is missing or of
+// another type.
 template <typename T>
 T value_of(const State& state, const std::string& name);
 

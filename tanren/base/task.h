@@ -1,6 +1,6 @@
-// Task: what a user supplies. A module, and phases; a phase is one forward that drives one or more
+// Task: what a user supplies: a module and phases. A phase is one forward that drives one or more
 // objectives. Supervised training has one of each; a GAN has two objectives on one forward.
-// Terms come back as sums (terms.h). Nothing here knows about optimizers or precision.
+// Forwards return terms as sums (terms.h). Nothing here knows about optimizers or precision.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -29,46 +29,47 @@ struct ObjectiveSpec {
 struct PhaseSpec {
   std::string name = "train";
   std::function<Terms(const Batch&)> forward;
-  // forward reads parameters on the calling thread alone, by libtorch's operators or under an
-  // OperatorRecord. With parallel.zero it then begins while later layers' parameters are still on
-  // their way; else it waits for all. True of the registry's own kinds.
+  // Whether forward reads parameters on the calling thread alone, by libtorch's operators or under
+  // an OperatorRecord. If so, with parallel.zero forward begins while later layers' parameters are
+  // still on their way; otherwise it waits for all. True for the registry's own kinds.
   bool forward_on_one_thread = false;
   std::vector<ObjectiveSpec> objectives = {ObjectiveSpec{}};
 };
 
-// What evaluation needs of one batch: the terms, and predictions for the metrics.
+// What evaluation needs for one batch: the terms, and predictions for the metrics.
 struct Prediction {
   Terms terms;
   at::Tensor outputs;  // [n, …]; class scores [n, classes, …]
   at::Tensor targets;  // [n, …]; a class target of -100 is ignored
 };
 
-// The same in parts, where outputs are far larger than the batch (the scores of a language model): what
-// all parts need is computed; each part is made when it is asked for, and its terms are its own.
+// A prediction in parts, for outputs that are far larger than the batch (the scores of a language
+// model). What all parts share is computed already. Each part is computed when it is requested, and
+// its terms cover that part only.
 struct PredictionRows {
   int64_t rows = 0;     // of outputs and targets, along dim 0
-  int64_t at_once = 1;  // so many are meant to be asked for
+  int64_t at_once = 1;  // rows that a call of `part` should request
   std::function<Prediction(int64_t begin, int64_t end)> part;
 };
 
-// What a language model is asked to go on with.
+// A prompt that a language model continues, and how.
 struct GenerateRequest {
   std::vector<int64_t> prompt;  // at least one token
   int64_t tokens = 0;           // how many to add
   double temperature = 1.0;     // logits are divided by it; 0: the most probable token
-  int64_t top_k = 0;            // among the k most probable only; 0: all
-  double top_p = 1.0;           // among the fewest that hold this probability, in (0, 1]
+  int64_t top_k = 0;            // draws among the k most probable tokens only; 0: all
+  double top_p = 1.0;           // draws among the fewest that hold this probability, in (0, 1]
   uint64_t seed = 0;
   int64_t num_beams = 1;      // above 1: the most probable continuation by beam search; no draws
   double length_penalty = 1;  // beams: log probability over length to this power
-  int64_t stop_token = -1;    // ends the text, which holds it; -1: none
+  int64_t stop_token = -1;    // ends the text and is its last token; -1: none
 };
 
 struct Task {
   std::shared_ptr<torch::nn::Module> module;
   std::vector<PhaseSpec> phases;
   std::function<Prediction(const Batch&)> predict;
-  // Asked instead of `predict` by an evaluation; may be empty. The parts' terms add up to predict's.
+  // An evaluation calls it instead of `predict`. May be empty. The parts' terms sum to predict's.
   std::function<PredictionRows(const Batch&)> predict_rows;
   // Names (glob) of the metrics that fit: class_metrics() of metric_names.h, …
   std::vector<std::string> metrics;

@@ -45,13 +45,14 @@ bool is_name_of_process(std::string_view name) {
 int open_new(const char* name) {
   const int file = ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (file < 0) return -1;
-  // Without locks on this file system nobody removes it either; who holds one is about to.
+  // If this file system has no locks, remove_leftovers does not remove the file either. If another
+  // process holds the lock, it is about to remove the file.
   const bool is_held = ::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   struct stat facts {};
   const bool is_gone =
       ::fstat(file, &facts) == 0 && facts.st_nlink == 0 && ::access(name, F_OK) != 0;
   if (!is_held && !is_gone) return file;
-  ::close(file);  // taken for a leftover before it was locked
+  ::close(file);  // another process took the file for a leftover before it was locked
   errno = EEXIST;
   return -1;
 }

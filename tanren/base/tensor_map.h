@@ -17,9 +17,9 @@ class TensorMap {
 
   // Adds or replaces.
   void set(std::string_view name, at::Tensor tensor);
-  // The tensor called `name`; DataError naming what there is, if there is none.
+  // The tensor called `name`; if there is none, DataError that lists the names in the map.
   const at::Tensor& at(std::string_view name) const;
-  // Null where there is none.
+  // Null if there is none.
   const at::Tensor* find(std::string_view name) const;
   bool contains(std::string_view name) const { return find(name) != nullptr; }
 

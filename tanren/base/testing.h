@@ -1,5 +1,4 @@
-// What unit tests share: a folder of their own, the text of an expected error, a disk that is full.
-// Included by tests only.
+// Helpers for unit tests alone: a temporary folder, the text of an expected error, a full disk.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +14,7 @@
 
 namespace tanren::testing {
 
-// A new empty folder, gone with everything in it at the end.
+// A new empty folder. The destructor removes it with everything in it.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -31,7 +30,7 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  // Writes a file there as it is (no flush, no rename); returns its path.
+  // Writes a file in the folder directly (no flush, no rename); returns its path.
   std::string file(const std::string& name, std::string_view bytes) const {
     std::ofstream(path_ / name, std::ios::binary) << bytes;
     return (path_ / name).string();
@@ -46,7 +45,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// What `function` throws, which must be an E; empty (and a failure) if it throws nothing.
+// The text of the E that `function` throws; if it throws nothing, empty and a test failure.
 template <class E, class F>
 std::string error_of(F&& function) {
   try {
@@ -65,7 +64,7 @@ inline bool contains(std::string_view text, std::string_view part) {
 #define TANREN_EXPECT_CONTAINS(text, part) \
   EXPECT_TRUE(::tanren::testing::contains(text, part)) << "no \"" << (part) << "\" in: " << (text)
 
-// No file of this process can grow beyond `bytes`: writes fail as on a full disk.
+// While it lives, no file of this process can grow beyond `bytes`: writes fail as on a full disk.
 class FullDiskScope {
  public:
   explicit FullDiskScope(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -99,7 +99,8 @@ std::string seconds_text(double seconds) {
 
 namespace {
 
-// The code point at the start of `text` and its bytes; a byte that starts none stands for itself.
+// The code point at the start of `text` and its number of bytes. A byte that starts no code point
+// stands for itself.
 std::pair<uint32_t, size_t> first_of(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const size_t bytes = lead < 0x80       ? 1

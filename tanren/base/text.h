@@ -1,4 +1,4 @@
-// Small text helpers: numbers as people read them. Torch-free; std::format is not in g++ 12.
+// Small text helpers, mostly to show numbers. Torch-free; g++ 12 has no std::format.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace tanren {
 // Shortest decimal that reads back as the same double ("0.001", "1e-08", "3").
 std::string to_text(double value);
 std::string to_text(int64_t value);
-// With so many digits behind the point: "3.14".
+// With `digits` digits after the point: "3.14".
 std::string fixed_text(double value, int digits);
 // "1.5 GiB", "812 KiB"
 std::string bytes_text(double bytes);
 inline std::string size_text(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 // "1,234,567"
 std::string count_text(int64_t count);
-// Of a message that may bring a stack trace along.
+// The first line that is not blank, for messages that may contain a stack trace.
 std::string first_line(const std::string& text);
-// What "8GiB", "1.5 GB", "800M", "4096" or the share "0.5" mean: bytes from 1 on, or a share in (0, 1).
-// Units are read without regard to case; K, M, G, T alone are powers of 1024. Empty if it is neither.
+// Parses "8GiB", "1.5 GB", "800M", "4096" or the share "0.5": bytes from 1, or a share in (0, 1).
+// Units in any case; K, M, G, T alone are powers of 1024. Empty if `text` is neither.
 struct MemoryAmount {
   int64_t bytes = 0;  // 0: a share
   double share = 0;
@@ -30,15 +30,15 @@ std::optional<MemoryAmount> parse_memory(std::string_view text);
 // "1h02m", "3m05s", "4.2s"
 std::string seconds_text(double seconds);
 
-// Without the blanks, tabs and line ends around it.
+// `text` without the blanks, tabs and line ends around it.
 std::string_view trimmed(std::string_view text);
 // Splits off the next line, without its line end ("\n" or "\r\n").
 std::string_view take_line(std::string_view& text);
 
-// Columns that UTF-8 text takes on a terminal: combining marks take none, East Asian wide characters
-// and emoji two. A byte that is no UTF-8 counts as one.
+// Columns that UTF-8 text takes on a terminal: combining marks take none, East Asian wide
+// characters and emoji two. A byte that is not valid UTF-8 takes one.
 int64_t display_width(std::string_view text);
-// `text` and as many spaces behind it as make it `width` columns.
+// `text` with spaces after it, up to `width` columns.
 std::string padded(std::string_view text, int64_t width);
 
 }  // namespace tanren

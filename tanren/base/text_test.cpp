@@ -31,7 +31,7 @@ TEST(Text, sizes_and_times_carry_their_unit) {
 }
 
 TEST(Text, width_counts_columns_and_not_bytes) {
-  EXPECT_EQ(display_width("\xff\xc3"), 2);  // no UTF-8: a column a byte
+  EXPECT_EQ(display_width("\xff\xc3"), 2);  // not UTF-8: one column per byte
   EXPECT_EQ(display_width(""), 0);
   EXPECT_EQ(display_width("30 × 5 ≥ 1 …"), 12);
   EXPECT_EQ(display_width("e\u0301"), 1);  // a combining accent stands on its letter

@@ -1,11 +1,11 @@
-// The tensors that an operator's argument or result holds, for whoever listens to operators.
+// The tensors that an operator's argument or result holds, for listeners of operators.
 #pragma once
 
 #include <ATen/core/ivalue.h>
 
 namespace tanren {
 
-// Calls look(tensor) for a tensor and for each of a list of them; undefined ones are left out.
+// Calls look(tensor) for a tensor, or for each tensor of a list. Undefined tensors are left out.
 template <class F>
 void for_each_tensor(const c10::IValue& value, F&& look) {
   if (value.isTensor()) {

@@ -1,4 +1,4 @@
-// Verdict: what becomes of one update of one objective, and why. A value, agreed over ranks.
+// Verdict: what is done with one update of one objective, and why. A value, equal on all ranks.
 #pragma once
 
 #include <string_view>
@@ -7,21 +7,22 @@ namespace tanren {
 
 enum class Action { apply, skip, halt };
 // overflow: finite loss, non-finite gradients, loss scale above its floor (fp16's normal event).
-// spike: loss or gradient norm far above its running mean; told, and applied nevertheless.
-// nothing_counted: a count that divides one of its terms is 0 in this batch; it never counts as a skip in a row.
+// spike: loss or gradient norm far above its running mean; reported, and the update is applied.
+// nothing_counted: a count that divides one of the objective's terms is 0 in this batch; the skip
+// does not count towards guard.max_skips.
 enum class Cause { none, overflow, nan_loss, nan_gradient, spike, nothing_counted };
 
 struct Verdict {
   Action action = Action::apply;
   Cause cause = Cause::none;
-  bool at_max_skips = false;  // a halt because of guard.max_skips in a row, not of this update alone
+  bool at_max_skips = false;  // a halt because guard.max_skips skips in a row were reached
 };
 
-// What stood out of an applied update.
+// The value that was far above its mean in an applied update.
 struct Spike {
   std::string_view what;  // "loss", "grad_norm"
   double value = 0;
-  double mean = 0;  // running, before it
+  double mean = 0;  // running mean before this value
   double z = 0;     // deviations above the mean
 };
 

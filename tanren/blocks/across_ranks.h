@@ -1,7 +1,8 @@
-// AcrossRanksScope: the way by which an operator that couples samples (batch norm) reaches those of the
-// other ranks. The step opens one around a forward and its backward where ranks go in step; without one
-// an operator sees this rank's samples alone. What an operator needs in backward it keeps: there it may
-// run on another thread. Invariant: within it every rank calls the same operators in the same order.
+// AcrossRanksScope: gives an operator that couples samples (batch norm) access to the other ranks'
+// samples. The step opens one around a forward and its backward if the ranks go in step; without
+// one, an operator sees this rank's samples alone. An operator must keep what it needs in backward,
+// which may run on another thread. Invariant: within it every rank calls the same operators in the
+// same order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,19 +12,19 @@
 
 namespace tanren {
 
-// row [n], of one n and dtype on every rank → [ranks, n] in the order of the ranks, on row's device and
-// bitwise the same on each.
+// row [n], with the same n and dtype on every rank → [ranks, n] in the order of the ranks, on row's
+// device and bitwise the same on each rank.
 using GatherRows = std::function<at::Tensor(const at::Tensor& row)>;
 
 class AcrossRanksScope {
  public:
-  // For this thread; null: each rank for itself, also within another scope.
+  // For this thread. Null: each rank sees its own samples alone, also within another scope.
   explicit AcrossRanksScope(std::shared_ptr<const GatherRows> gather);
   ~AcrossRanksScope();
   AcrossRanksScope(const AcrossRanksScope&) = delete;
   AcrossRanksScope& operator=(const AcrossRanksScope&) = delete;
 
-  // Of this thread's innermost scope; null without one.
+  // The `gather` of this thread's innermost scope; null if there is no scope.
   static std::shared_ptr<const GatherRows> current();
 
  private:

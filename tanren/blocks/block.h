@@ -1,7 +1,8 @@
-// run_block: the one seam inside a model. A model wraps each block's computation in it; recompute,
-// offload, placement, per-block time and memory attach here, so a model needs no change to gain them.
-// Invariant: the result is fn's. It names the block to the trail of the step (block_trail.h) and to a
-// profiler, if one listens, and otherwise costs a look at three flags. Thread-safe.
+// run_block: the one hook inside a model. A model wraps each block's computation in it; recompute,
+// offload, placement, per-block time and memory attach here, so a model needs no change to get
+// them. Invariant: the result is fn's. It reports the block's name to the step's trail
+// (block_trail.h) and to a profiler, if one listens; otherwise it costs a look at three flags.
+// Thread-safe.
 #pragma once
 
 #include "tanren/blocks/block_trail.h"
@@ -16,7 +17,7 @@
 
 namespace tanren {
 
-// fn(), for a profiler under this name.
+// fn(), shown to a profiler under this name.
 template <class F>
 at::Tensor profiled(std::string_view name, F&& fn) {
   if (!at::hasCallbacks()) return std::forward<F>(fn)();
@@ -33,11 +34,11 @@ at::Tensor run_block(std::string_view name, F&& fn) {
   return profiled(name, std::forward<F>(fn));
 }
 
-// The same for `fn(input)`, which may be recomputed: then `fn` is called again in backward, after the
-// forward has returned. So it must hold by value what lives no longer than that, other tensors above all,
-// and what it takes from outside but for `input` must need no gradient, parameters excepted. `module`
-// holds every buffer that fn changes (batch norm's statistics); null: any buffer of the model may change,
-// which costs a copy of all of them.
+// The same for `fn(input)`, which may be recomputed: then `fn` is called again in backward, after
+// the forward has returned. So `fn` must capture by value everything that does not outlive the
+// forward, above all other tensors, and apart from `input` and parameters it must use no tensor
+// that needs a gradient. `module` holds every buffer that fn changes (batch norm's statistics);
+// null: any buffer of the model may change, which costs a copy of all of them.
 template <class F>
 at::Tensor run_block(std::string_view name, const at::Tensor& input,
                      const torch::nn::Module* module, F&& fn) {

@@ -13,7 +13,7 @@ namespace tanren {
 
 namespace {
 
-constexpr size_t kMostNames = 4095;  // a program that makes up names must not grow for ever
+constexpr size_t kMostNames = 4095;  // bounds the memory of a program that generates names
 
 struct Names {
   std::mutex mutex;
@@ -21,7 +21,7 @@ struct Names {
   std::unordered_map<std::string_view, uint16_t> ids;
 };
 
-// Read at exit as well: never destroyed.
+// Never destroyed, because it is also read at exit.
 Names& names() {
   static Names* const all = new Names;
   return *all;
@@ -30,7 +30,7 @@ Names& names() {
 }  // namespace
 
 uint16_t block_id(std::string_view name) {
-  // Most often asked for by one thread, again and again.
+  // A cache without a lock: usually one thread asks for the same names again and again.
   thread_local std::unordered_map<std::string, uint16_t> known;
   thread_local std::string key;
   key.assign(name);
@@ -54,7 +54,8 @@ std::string block_name(uint16_t id) {
 }
 
 uint16_t BlockTrail::block_of(uint64_t sequence_number) const {
-  // An inner block ends before the outer one: the first that holds the number is the innermost.
+  // Inner blocks end before outer ones, so the first passage that holds the number is the
+  // innermost.
   for (const Passage& passage : passages) {
     if (sequence_number >= passage.first && sequence_number < passage.last) return passage.id;
   }

@@ -1,6 +1,6 @@
-// BlockTrail: which blocks (run_block) this thread's forward went through, by the sequence numbers of
-// the autograd nodes that were made in them; so that backward, and an error, can name the block they
-// are in. Recorded only while somebody asks for it: the step, for one microstep at a time.
+// BlockTrail: which blocks (run_block) this thread's forward went through, by the sequence numbers
+// of the autograd nodes that were made in them. With it, backward and errors can name their block.
+// Recorded inside a BlockTrailScope only; the step opens one for each microstep.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,29 @@
 
 namespace tanren {
 
-// A number above 0 for the name, the same for the rest of the process; 0 beyond 4095 names.
+// A number above 0 for the name, the same for the rest of the process; 0 after 4095 names.
 uint16_t block_id(std::string_view name);
-// Empty for 0. Thread-safe, as block_id.
+// The name with this number; empty for 0. Both functions are thread-safe.
 std::string block_name(uint16_t id);
 
 struct BlockTrail {
   struct Passage {
     uint16_t id;
     uint64_t first, last;  // sequence numbers [first, last)
-    bool can_recompute;    // it was given its input (block.h)
+    bool can_recompute;    // the block was called with its input (block.h)
   };
   bool recording = false;
   std::vector<Passage> passages;
   uint16_t failed = 0;  // innermost block that an exception left
 
-  // The innermost block that made the node with this number; 0: none known.
+  // The innermost block that made the node with this sequence number; 0: unknown.
   uint16_t block_of(uint64_t sequence_number) const;
 };
 
-// This thread's.
+// This thread's trail.
 BlockTrail& block_trail();
 
-// Starts a trail, and ends it: for one forward and backward.
+// Records a trail for one forward and backward.
 class BlockTrailScope {
  public:
   BlockTrailScope();
@@ -41,7 +41,7 @@ class BlockTrailScope {
   BlockTrailScope& operator=(const BlockTrailScope&) = delete;
 };
 
-// One block: run_block's. Marks new memory with it (memory_tag.h).
+// One block, opened by run_block. Marks new memory with the block (memory_tag.h).
 class BlockScope {
  public:
   explicit BlockScope(std::string_view name, bool can_recompute = false)

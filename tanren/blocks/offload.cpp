@@ -29,19 +29,20 @@ namespace {
 
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-// A storage is moved whole, so that its views are moved once; not for a view of less than this part.
+// A storage is moved whole, so that its views are moved once. A view of less than 1/8 of its
+// storage does not cause the move.
 constexpr int64_t kLeastPart = 8;
 
-// The elements of a tensor's whole storage, in a row.
+// The elements of a tensor's whole storage as one dimension.
 at::Tensor whole_of(const at::Tensor& tensor) {
   const auto count = static_cast<int64_t>(tensor.storage().nbytes() / tensor.element_size());
   return tensor.detach().as_strided({count}, {1}, 0);
 }
 
-// One storage, away in host memory; of a dry run, its size alone.
+// One storage, moved to host memory. In a dry run, its size alone.
 class Away {
  public:
-  // Starts the copy. On the CPU there is no stream.
+  // Starts the copy. On the CPU there is no stream, and the copy is complete on return.
   Away(const at::Tensor& tensor, const std::optional<c10::Stream>& stream)
       : device_(tensor.device()), dry_(is_dry(tensor)) {
     const MemoryScope memory(MemoryKind::other);
@@ -57,14 +58,14 @@ class Away {
     const c10::StreamGuard guard(*stream);
     host_ = at::empty(whole.sizes(), whole.options().device(at::kCPU).pinned_memory(true));
     host_.copy_(whole, /*non_blocking=*/true);
-    whole.record_stream(*stream);  // its memory is not to be given away before the copy is through
+    whole.record_stream(*stream);  // its memory must not be reused before the copy is complete
     arrival_.emplace(device_.type());
     arrival_->record(*stream);
   }
 
   int64_t nbytes() const { return count_ * static_cast<int64_t>(options_.dtype().itemsize()); }
 
-  // Begins the copy back for who will ask soon; on `stream`, where there is one.
+  // Begins the copy back before back() is called; on `stream` if there is one.
   void fetch(const std::optional<c10::Stream>& stream) {
     const std::lock_guard lock(mutex_);
     if (ahead_.defined() || (back_ && !back_->expired())) return;
@@ -72,7 +73,7 @@ class Away {
     if (!stream || dry_) {
       fill(whole);
     } else {
-      follow(*stream);  // what had this memory before may still be at work
+      follow(*stream);  // earlier work on this memory may still be running
       const c10::StreamGuard guard(*stream);
       fill(whole);
       whole.record_stream(*stream);
@@ -82,7 +83,8 @@ class Away {
     ahead_ = whole;
   }
 
-  // The elements on the device again: the same ones for all who have them at the same time.
+  // The elements on the device again. While a caller still holds them, other calls return the same
+  // memory.
   at::Tensor back() {
     const std::lock_guard lock(mutex_);
     if (back_) {
@@ -112,7 +114,7 @@ class Away {
   void fill(const at::Tensor& whole) const {
     if (!dry_) whole.copy_(host_, /*non_blocking=*/true);
   }
-  // Lets `stream` wait for what the device has been given so far.
+  // Makes `stream` wait for the work that the device's current stream has been given so far.
   void follow(const c10::Stream& stream) const {
     const c10::impl::VirtualGuardImpl devices(device_.type());
     c10::Event given(device_.type());
@@ -127,18 +129,18 @@ class Away {
   at::Tensor host_;
   std::optional<c10::Event> arrival_;  // of the last copy
   std::mutex mutex_;
-  at::Tensor ahead_;  // on its way back, not asked for yet
+  at::Tensor ahead_;  // on its way back, back() not called yet
   std::optional<WeakStorage> back_;
 };
 
-// The blocks of one forward in their order, and what each put away: when backward reaches one, what
-// the block before it put away is fetched beside the work.
+// The blocks of one forward in order, each with the storages that it moved away. When backward
+// reaches a block, the storages of the block before it are fetched in parallel.
 class Route {
  public:
   explicit Route(const std::optional<c10::Stream>& stream) : stream_(stream) {}
 
   void begin_block() { blocks_.emplace_back(); }
-  // Returns the number of the block that it belongs to.
+  // Adds to the current block and returns the block's number.
   size_t add(const std::shared_ptr<Away>& away) {
     blocks_.back().push_back(away);
     return blocks_.size() - 1;
@@ -150,17 +152,18 @@ class Route {
       for (const auto& away : blocks_[block - 1]) {
         if (const auto there = away.lock()) there->fetch(stream_);
       }
-    } catch (const c10::OutOfMemoryError&) {  // then it is fetched when it is asked for
+    } catch (const c10::OutOfMemoryError&) {  // then back() fetches it
     }
   }
 
  private:
   std::optional<c10::Stream> stream_;
-  std::vector<std::vector<std::weak_ptr<Away>>> blocks_;  // as it was when forward ended
+  std::vector<std::vector<std::weak_ptr<Away>>> blocks_;  // fixed once forward has ended
   std::atomic<size_t> now_ = SIZE_MAX;
 };
 
-// A parameter, or the cast of one, which autocast keeps until the window ends; or a view of these.
+// Whether `tensor` is a parameter, the cast of one (autocast keeps it until the window ends), or a
+// view of either.
 bool is_of_parameter(const at::Tensor& tensor) {
   const at::TensorBase& seen = tensor;
   const at::TensorBase& base = seen.is_view() ? seen._base() : seen;
@@ -171,7 +174,7 @@ bool is_of_parameter(const at::Tensor& tensor) {
   return dynamic_cast<const torch::autograd::AccumulateGrad*>(from.get()) != nullptr;
 }
 
-// What moves the tensors of one forward.
+// Moves the tensors of one forward.
 class Mover final : public SavedTensorPolicy {
  public:
   explicit Mover(const OffloadOptions& options)
@@ -199,7 +202,7 @@ class Mover final : public SavedTensorPolicy {
            is_of_parameter(tensor);
   }
 
-  // What its storage is away as: moved once for all who save it unchanged.
+  // Moves the tensor's storage. An unchanged storage is moved once, however often it is saved.
   std::shared_ptr<Away> put_away(const at::Tensor& tensor) {
     Moved& moved = all_[storage_of(tensor)];
     if (moved.storage && !moved.storage->expired() && moved.version == tensor._version()) {
@@ -216,7 +219,7 @@ class Mover final : public SavedTensorPolicy {
 
  private:
   struct Moved {
-    std::optional<WeakStorage> storage;  // held weakly: no other gets its address meanwhile
+    std::optional<WeakStorage> storage;  // weak: keeps the address from being reused
     int64_t version = -1;
     std::weak_ptr<Away> away;
   };
@@ -240,7 +243,7 @@ class MovedTensor final : public torch::autograd::SavedVariableHooks {
   explicit MovedTensor(Mover& mover) : mover_(mover) {}
 
   void call_pack_hook(const at::Tensor& tensor) override {
-    // A view that was made without gradients calls itself a leaf, and is none.
+    // A view that was made without gradients reports that it is a leaf, but is not a parameter.
     if (tensor.is_leaf() && tensor.requires_grad() && !tensor.is_view()) {
       kept_ = tensor;
       return;
@@ -250,7 +253,7 @@ class MovedTensor final : public torch::autograd::SavedVariableHooks {
       version_ = counter_.current_version();
     }
     if (mover_.stays(tensor)) {
-      kept_ = tensor.detach();  // with its graph, an output would keep the node that keeps it
+      kept_ = tensor.detach();  // with its graph, an output would keep the node that holds it
       return;
     }
     options_ = tensor.options().requires_grad(false);
@@ -282,8 +285,8 @@ class MovedTensor final : public torch::autograd::SavedVariableHooks {
                 "model make a new tensor instead");
   }
 
-  Mover& mover_;     // for the forward alone
-  at::Tensor kept_;  // where it stays
+  Mover& mover_;     // valid during the forward only
+  at::Tensor kept_;  // if the tensor stays
   c10::VariableVersion counter_{c10::VariableVersion::DISABLED};
   uint32_t version_ = 0;
   at::TensorOptions options_;
@@ -291,7 +294,7 @@ class MovedTensor final : public torch::autograd::SavedVariableHooks {
   int64_t offset_ = 0;
   std::shared_ptr<Away> away_;
   std::shared_ptr<Route> route_;
-  size_t block_ = 0;  // on the route
+  size_t block_ = 0;  // number on the route
 };
 
 std::unique_ptr<torch::autograd::SavedVariableHooks> Mover::hooks() {

@@ -1,10 +1,9 @@
-// Offload: blocks of a model whose operators leave in host memory what they save for backward, and get
-// it back when backward reaches them. Invariant: gradients are bitwise those of keeping everything, and
-// a tensor that was changed in place meanwhile is an error as ever.
-// Copies run beside the device's work on a stream of their own, from and to pinned memory; when backward
-// reaches a block, what the block before it put away begins to come back. What stays
-// on the device: parameters and their casts, what the scope is told is held anyway, small tensors, and
-// small parts of large ones. The step opens an OffloadScope around a forward; run_block asks for it.
+// Offload: the tensors that chosen blocks save for backward are in host memory until backward
+// reaches the block. Invariant: gradients are bitwise those of keeping everything, and changing
+// such a tensor in place is an error as usual. Copies run on their own stream, from and to pinned
+// memory; when backward reaches a block, the tensors of the block before it begin to come back.
+// Parameters, their casts, OffloadOptions::held, small tensors, and small parts of large tensors
+// stay on the device. The step opens an OffloadScope around a forward; run_block uses it.
 #pragma once
 
 #include "tanren/blocks/saved_tensors.h"
@@ -22,9 +21,9 @@ namespace tanren {
 
 struct OffloadOptions {
   std::vector<std::string> patterns;  // of blocks (names.h)
-  at::Device device = at::kCPU;  // whose tensors are moved; of the CPU's a copy is made, for tests
-  int64_t min_bytes = 1 << 20;   // smaller ones stay
-  std::vector<at::Tensor> held;  // that the step holds in any case: weights, buffers, the batch
+  at::Device device = at::kCPU;  // its tensors are moved; tensors of the CPU are copied, for tests
+  int64_t min_bytes = 1 << 20;   // smaller tensors stay
+  std::vector<at::Tensor> held;  // the step keeps these anyway: weights, buffers, the batch
 };
 
 class OffloadScope {
@@ -45,8 +44,9 @@ class OffloadScope {
   const OffloadScope* outer_;
 };
 
-// The operators of this thread are of this block while it lives; without a scope that wants it, nothing.
-// Blocks within it are part of it. A block that is recomputed is not offloaded.
+// While it lives, this thread's operators belong to this block. Does nothing unless a scope's
+// pattern matches `name`. Inner blocks are part of the block. A block that is recomputed is not
+// offloaded.
 class OffloadBlock {
  public:
   explicit OffloadBlock(std::string_view name);

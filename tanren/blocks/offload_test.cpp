@@ -57,7 +57,8 @@ MovedOnce train_moving(const OffloadOptions& options, bool bf16,
   return outcome;
 }
 
-// Saves its input, its transpose and a row of it, and looks at them again in backward.
+// Saves its input, the input's transpose and three of its columns. backward puts what it gets back
+// into a Seen.
 struct Seen {
   std::vector<at::Tensor> tensors;
 };
@@ -107,7 +108,8 @@ TEST(Offload, gradients_are_bitwise_those_of_keeping_everything) {
 }
 
 TEST(Offload, weights_and_their_casts_and_what_is_held_anyway_stay) {
-  // Of each layer: the input but for the first (held), gelu's input, dropout's mask of bytes.
+  // Per layer: the input (except the first layer's, which is held), gelu's input, dropout's byte
+  // mask.
   EXPECT_LE(train_moving({.patterns = {"*"}, .min_bytes = 0}, false).copied_bytes, 3 * (3 * 512));
   EXPECT_LE(train_moving({.patterns = {"*"}, .min_bytes = 0}, true).copied_bytes, 3 * (3 * 512));
 }
@@ -201,7 +203,7 @@ TEST(Offload, nothing_is_moved_without_gradients) {
   EXPECT_EQ(scope.copied_bytes(), 0);
 }
 
-// Bytes of activations that have come back in `trace`, and that are there.
+// Bytes of activations that `trace` shows as made, and as still alive.
 struct CameBack {
   int64_t made = 0, live = 0;
 };
@@ -236,7 +238,7 @@ TEST(Offload, what_the_block_before_put_away_comes_back_while_backward_works_on_
     } else {
       torch::autograd::grad({loss}, {middle});
     }
-    EXPECT_EQ(at_middle.made, 2 * kBytes);  // c's own, and b's
+    EXPECT_EQ(at_middle.made, 2 * kBytes);  // c's own and b's
     loss = middle = at::Tensor();
     EXPECT_EQ(came_back(tracing.trace()).made, (to_the_end ? 3 : 2) * kBytes);
     EXPECT_EQ(came_back(tracing.trace()).live, 0);

@@ -33,7 +33,7 @@ namespace autocast = at::autocast;
 
 thread_local const RecomputeScope* recompute_scope = nullptr;
 
-// The state of autocast on one kind of device, put back when it ends.
+// The state of autocast on one kind of device when this was made; apply() restores it.
 class AutocastState {
  public:
   explicit AutocastState(c10::DeviceType device)
@@ -53,10 +53,11 @@ class AutocastState {
   at::ScalarType dtype_;
 };
 
-// Ends a second pass that has brought all: no std::exception, so that no model takes it for an error.
+// Ends a second pass that has brought all tensors. Not a std::exception, so that no model catches
+// it as an error.
 struct Complete {};
 
-// What must be alike of a tensor that both passes save.
+// The properties of a saved tensor that must be equal in both passes.
 struct Likeness {
   at::ScalarType dtype;
   c10::DimVector sizes;
@@ -72,9 +73,10 @@ Likeness likeness_of(const at::Tensor& tensor) {
 using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
 
 // Note [Circles]
-// A torch::autograd::Function that is broken off while it saves still holds what it was about to
-// save; its own result among that holds the Function. Whoever made that circle in a second pass is
-// known by its number, and nobody needs its graph.
+// A torch::autograd::Function that is interrupted while it saves still holds the tensors that it
+// was about to save. If its own result is among them, that result holds the Function: a circle. The
+// sequence number shows that such a Function was made in a second pass, whose graph is not needed,
+// so the circle can be broken.
 void break_circle(const WeakTensor& weak, uint64_t first_node) {
   auto alive = weak.lock();
   if (!alive) return;
@@ -84,7 +86,7 @@ void break_circle(const WeakTensor& weak, uint64_t first_node) {
   if (meta->grad_fn_->name().find("CppNode<") != std::string::npos) meta->grad_fn_ = nullptr;
 }
 
-// One block of one forward: what its second pass needs, and what that pass brought.
+// One block of one forward: what its second pass needs, and the tensors that this pass brought.
 struct Region {
   Region(const at::Tensor& block_input, std::function<at::Tensor(const at::Tensor&)> block)
       : input(block_input.detach()),
@@ -100,8 +102,8 @@ struct Region {
 
   at::Tensor take(size_t index);
   void compute_again();
-  // Of the second pass: the next tensor that an operator saves. Throws Complete after the last one
-  // that is wanted.
+  // Takes the next tensor that an operator saves in the second pass. Throws Complete after the last
+  // wanted tensor.
   void bring(const at::Tensor& tensor);
 
   struct Random {
@@ -118,19 +120,19 @@ struct Region {
   TensorMap generators;
   std::optional<Random> random;
   std::vector<Likeness> saved;      // by the first pass
-  size_t num_wanted = 0;            // up to the last of them that was dropped
-  std::vector<at::Tensor> brought;  // by the second; each is given away once
-  std::vector<WeakTensor> results;  // of operators of the second, as far as they were saved
+  size_t num_wanted = 0;            // of `saved`, up to the last tensor that was dropped
+  std::vector<at::Tensor> brought;  // by the second pass; each is handed out once
+  std::vector<WeakTensor> results;  // of operators of the second pass, those that were saved
 };
 
-// What the operators of a recomputed block do with what they save.
+// The policy for the tensors that the operators of a recomputed block save.
 struct Recording final : SavedTensorPolicy {
   Recording(std::shared_ptr<Region> first, Region* second)
       : region(std::move(first)), again(second) {}
   std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() override;
 
-  std::shared_ptr<Region> region;  // of the first pass: count and drop
-  Region* again;                   // of the second: collect
+  std::shared_ptr<Region> region;  // first pass: tensors are counted and dropped
+  Region* again;                   // second pass: tensors are collected
 };
 
 class Hooks final : public torch::autograd::SavedVariableHooks {
@@ -139,17 +141,18 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
 
   void call_pack_hook(const at::Tensor& tensor) override {
     if (recording_.again != nullptr) {
-      // The node keeps its own copy: with its graph, an output would keep the node that keeps it.
+      // Detached: an output kept with its graph would keep the node that keeps the output.
       kept_ = tensor.detach();
       if (tensor.grad_fn()) recording_.again->results.emplace_back(tensor.getIntrusivePtr());
       recording_.again->bring(kept_);
       return;
     }
-    // A parameter lives on anyway; but it counts, so that both passes number alike.
+    // A parameter lives on anyway and is not dropped. It is counted, so that both passes number
+    // equally.
     Region& region = *recording_.region;
     index_ = region.saved.size();
     region.saved.push_back(likeness_of(tensor));
-    // (A view that was made without gradients calls itself a leaf, and is none.)
+    // A view that was made without gradients reports that it is a leaf, but is not a parameter.
     if (tensor.is_leaf() && tensor.requires_grad() && !tensor.is_view()) {
       kept_ = tensor;
     } else {
@@ -160,7 +163,7 @@ class Hooks final : public torch::autograd::SavedVariableHooks {
   at::Tensor call_unpack_hook() override { return region_ ? region_->take(index_) : kept_; }
 
  private:
-  const Recording& recording_;  // for the forward alone
+  const Recording& recording_;  // valid during the forward only
   at::Tensor kept_;
   std::shared_ptr<Region> region_;
   size_t index_ = 0;
@@ -206,7 +209,8 @@ void Region::compute_again() {
     if (autocast::decrement_nesting() == 0) autocast::clear_cache();
     now.apply();
     set_generator_states(input.device(), drawn);
-    // Batch norm writes its statistics without counting a version, and saves them: so they go back.
+    // Batch norm writes its statistics without counting a version, and saves them. The restoring
+    // copy must not count a version either.
     const at::AutoDispatchBelowADInplaceOrView uncounted;
     for (size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(statistics[i]);
   });
@@ -220,14 +224,14 @@ void Region::compute_again() {
   Recording second(nullptr, this);
   const SavedTensorScope recorded(&second);
   const at::AutoGradMode with_gradients(true);
-  // Not a leaf: autocast would keep its cast, as it does of weights, until the window ends.
-  // An alias keeps all strides. A view chooses those of directions of size 1, and convolutions ask
-  // for them.
+  // fn gets an alias, not the leaf: autocast would keep the cast of a leaf until the window ends,
+  // as it does for weights. Not a view: an alias keeps all strides, while a view chooses its own
+  // for dims of size 1, and convolutions look at these.
   const at::Tensor leaf = input.detach().requires_grad_(input_requires_grad);
   try {
     fn(at::alias(leaf));
   } catch (const Complete&) {
-    trail.failed = failed;  // blocks within this one took it for a failure
+    trail.failed = failed;  // inner blocks took Complete for a failure
     for (const auto& result : results) break_circle(result, first_node);  // Note [Circles]
   }
   if (brought.size() < num_wanted) {
@@ -255,7 +259,7 @@ bool in_recomputed_block() {
 }
 
 bool RecomputeScope::wants(std::string_view name) {
-  // Within a recomputed block, and in its second pass, blocks are parts of it.
+  // Inner blocks of a recomputed block are part of it, in both passes.
   return recompute_scope != nullptr && at::GradMode::is_enabled() && !in_recomputed_block() &&
          matches_any(recompute_scope->patterns_, std::string(name));
 }

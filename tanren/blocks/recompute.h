@@ -1,8 +1,8 @@
-// Recompute: blocks of a model that keep for backward their input alone, and are computed once more
-// when backward reaches them, up to the last tensor that it needs. Invariant: gradients are bitwise
-// those of keeping everything; dropout, the generators, autocast and batch-norm statistics are in the
-// second pass what they were in the first. What reaches other ranks (across_ranks.h) does so once more.
-// The step opens a RecomputeScope around a forward; run_block (block.h) asks for it.
+// Recompute: chosen blocks keep only their input for backward. When backward reaches such a block,
+// it is computed again, up to the last tensor that backward needs. Invariant: gradients are bitwise
+// those of keeping everything; dropout, generators, autocast and batch-norm statistics are the same
+// in the second pass as in the first. Exchanges with other ranks (across_ranks.h) are repeated. The
+// step opens a RecomputeScope around a forward; run_block (block.h) uses it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,15 +20,15 @@ namespace tanren {
 
 class RecomputeScope {
  public:
-  // For this thread's forward: the blocks that a pattern (names.h) matches. `buffers` are tensors that
-  // a forward changes in passing; the second pass leaves them as the first one did. A block that does not
-  // say whose buffers it changes remembers all of them.
+  // For this thread's forward: recomputes the blocks that a pattern (names.h) matches. `buffers`
+  // are tensors that a forward changes as a side effect; the second pass leaves them as the first
+  // one did. A block that does not name the module whose buffers it changes saves all of `buffers`.
   RecomputeScope(std::vector<std::string> patterns, std::vector<at::Tensor> buffers);
   ~RecomputeScope();
   RecomputeScope(const RecomputeScope&) = delete;
   RecomputeScope& operator=(const RecomputeScope&) = delete;
 
-  // Whether a scope of this thread wants the block, and gradients are being recorded.
+  // Whether this thread's scope matches the block and gradients are being recorded.
   static bool wants(std::string_view name);
 
  private:
@@ -40,15 +40,16 @@ class RecomputeScope {
   const RecomputeScope* outer_;
 };
 
-// Whether this thread computes a recomputed block, the first time or the second. What an operator can
-// make in backward without its inputs it should not save then: the second pass ends with the last
-// tensor that was saved.
+// Whether this thread is computing a recomputed block, in the first or the second pass. If so, an
+// operator should not save tensors that it can make in backward without its inputs: the second pass
+// runs up to the last tensor that was saved.
 bool in_recomputed_block();
 
-// fn(input); what its operators save for backward is dropped, but for leaves. `fn` is kept until
-// backward is done with it, and is called a second time then: what it needs it must own or outlive.
-// The second call ends early, by an exception, once all has been saved that backward needs.
-// `module`: fn changes no buffers but this one's; null, or none given: any of the scope's.
+// fn(input). The tensors that its operators save for backward are dropped, except leaves. `fn` is
+// kept until backward has used it, and backward calls it a second time: it must own what it needs,
+// or that must outlive it. The second call ends early, by an exception, once it has saved all
+// tensors that backward needs. `module`: fn changes no buffers but this module's; null or omitted:
+// it may change any of the scope's buffers.
 at::Tensor run_recomputed(const at::Tensor& input,
                           const std::function<at::Tensor(const at::Tensor&)>& fn,
                           const torch::nn::Module* module);

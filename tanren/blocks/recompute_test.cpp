@@ -132,7 +132,7 @@ TEST(Recompute, only_the_blocks_that_are_named_are_computed_twice) {
   EXPECT_EQ(train_once({"other.*"}, false, false).calls, 3);
 }
 
-// Operators of this thread with a name that came to their end, while it lives.
+// Counts, while it lives, this thread's operators with a given name that have ended.
 class Count {
  public:
   explicit Count(std::string name) {

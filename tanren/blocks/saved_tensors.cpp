@@ -12,7 +12,7 @@ namespace {
 
 thread_local SavedTensorPolicy* policy_now = nullptr;
 
-// torch's engine, but that it asks the thread's policy.
+// torch's engine, except that it uses the thread's policy.
 class Engine final : public torch::autograd::Engine {
  public:
   ~Engine() override { stop(); }

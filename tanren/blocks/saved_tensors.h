@@ -1,7 +1,7 @@
-// What operators do with the tensors that they save for backward. By default they keep them; a policy
-// of this thread may put each away otherwise (recompute.h, offload.h). libtorch asks the one engine of
-// the process for it, so the engine is here, and policies share it.
-// Not for programs that have libtorch_python loaded: that installs an engine of its own.
+// Decides what operators do with the tensors that they save for backward. By default they keep
+// them; a policy of this thread may store each tensor in another way (recompute.h, offload.h).
+// libtorch asks the one engine of the process for this, so the engine is here and all policies
+// share it. Not for programs that have libtorch_python loaded: that installs an engine of its own.
 #pragma once
 
 #include <memory>
@@ -15,14 +15,15 @@ namespace tanren {
 class SavedTensorPolicy {
  public:
   virtual ~SavedTensorPolicy() = default;
-  // For one tensor that an operator is about to save; null: it keeps the tensor.
+  // Called for each tensor that an operator is about to save; null: the operator keeps the tensor.
   virtual std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() = 0;
 };
 
-// Before the first scope; does nothing the next times.
+// Must be called before the first scope; later calls do nothing.
 void install_saved_tensor_engine();
 
-// The policy of this thread's operators while it lives, instead of the one before; null: none.
+// While it lives, sets the policy of this thread's operators in place of the previous one; null: no
+// policy.
 class SavedTensorScope {
  public:
   explicit SavedTensorScope(SavedTensorPolicy* policy);

@@ -1,4 +1,4 @@
-// Whether saved tensors fit a model: strict, and all that differs in one error.
+// A strict check that saved tensors fit a model. One error lists all differences.
 #pragma once
 
 #include "tanren/base/tensor_map.h"
@@ -7,9 +7,9 @@
 
 namespace tanren {
 
-// CheckpointError listing what is missing, unexpected, or of another shape or dtype (names with
-// shapes, at most 10 of each); `what` names the saved side ("runs/x/checkpoints/step-5"), `advice` says
-// what to do.
+// CheckpointError listing the tensors that are missing, unexpected, or of another shape or dtype
+// (names with shapes, at most 10 of each). `what` names the saved side
+// ("runs/x/checkpoints/step-5"), `advice` is what the user should do.
 void check_names_and_shapes(
     const TensorMap& expected, const TensorMap& found, const std::string& what,
     const std::string& advice = "use the [model] section that it was written with");

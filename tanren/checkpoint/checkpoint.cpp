@@ -32,12 +32,12 @@ constexpr const char* kConfig = "config.toml";
 constexpr const char* kPlan = "plan.txt";
 constexpr const char* kOrigin = "origin.json";
 
-// The file of rank `rank` where `ranks` share the optimizer's state.
+// The file of rank `rank` if `ranks` ranks share the optimizer's state.
 std::string slices_name(int64_t rank, int64_t ranks) {
   return fmt::format("optimizer-{:05}-of-{:05}.safetensors", rank, ranks);
 }
 
-// How many files of slices there are by the name of the first; 0: none.
+// The number of files with slices, by the name of the first; 0: none.
 int64_t num_slice_files(const fs::path& folder) {
   const std::string start = "optimizer-00000-of-", end = ".safetensors";
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -52,7 +52,7 @@ int64_t num_slice_files(const fs::path& folder) {
   return 0;
 }
 
-// All but slices of the optimizer's state.
+// Writes all files except slices of the optimizer's state.
 void write_files(const fs::path& folder, const Snapshot& snapshot, bool shared) {
   write_safetensors(folder / kModel, snapshot.model.tensors, {{"format", "pt"}});
   if (!shared) write_safetensors(folder / kOptimizer, snapshot.optimizer.tensors);
@@ -126,7 +126,7 @@ fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& 
 
 namespace {
 
-// `work` on each rank; what one of them throws, all throw.
+// Calls `work` on each rank. If it throws on one rank, all ranks throw a RunError.
 void do_together(Communicator& ranks, const fs::path& target, const std::function<void()>& work) {
   std::string failure;
   try {
@@ -211,7 +211,7 @@ std::map<std::string, Value> run_values_of(const fs::path& step_folder) {
 Snapshot read_checkpoint(const fs::path& step_folder, int64_t rank, int64_t ranks) {
   const int64_t files = is_complete(step_folder) ? num_slice_files(step_folder) : 0;
   std::vector<std::string> required = {kModel, kRandom, kState, kConfig, kPlan};
-  std::vector<std::string> others;  // of slices, that another rank verifies
+  std::vector<std::string> others;  // files with slices that another rank verifies
   if (files == 0) required.emplace_back(kOptimizer);
   for (int64_t i = 0; i < files; ++i) {
     required.push_back(slices_name(i, files));

@@ -1,11 +1,12 @@
-// Checkpoints: step folders that are complete or invisible. Written under a temporary name, every
-// file flushed, renamed; the manifest has sizes and checksums, the marker COMPLETE comes last.
+// Checkpoints: step folders that are either complete or invisible. A folder is written under a
+// temporary name, every file is flushed, then the folder is renamed. The manifest has sizes and
+// checksums; the marker COMPLETE is the last file written.
 //   step-<n>/ model.safetensors optimizer.safetensors average.safetensors (if weights are averaged)
 //             random.safetensors state.json config.toml plan.txt origin.json (if there is one)
 //             manifest.json COMPLETE
-// Where ranks share the optimizer's state, optimizer-<rank>-of-<ranks>.safetensors stand for the one file.
-//   best      a link to the best of them
-// One writer at a time (the run folder's lock sees to it).
+//   best      a link to the best step folder
+// If ranks share the optimizer's state, there are optimizer-<rank>-of-<ranks>.safetensors instead
+// of optimizer.safetensors. One writer at a time (the run folder's lock ensures it).
 #pragma once
 
 #include "tanren/base/state.h"
@@ -29,19 +30,21 @@ struct Snapshot {
   std::string config_toml;
   std::string plan_text;
   std::vector<StateSlice> slices = {};  // of the optimizer's state; empty: it is whole
-  std::string origin = {};              // JSON: its data, and changes on the way; empty: not known
+  std::string origin = {};              // JSON: the run's data, changes in the run; empty: unknown
 };
 
-// Writes folder/step-<step> and keeps the newest `keep` complete ones and those of the steps `best`
-// (best first), to the first of which the link folder/best then leads. Returns the step folder.
-// RunError where the disk refuses; then nothing is visible and older checkpoints are untouched.
+// Writes folder/step-<step>. Keeps the newest `keep` complete step folders and those of the steps
+// `best` (best first), and points the link folder/best to the first of these. Returns the step
+// folder. RunError if the disk refuses; then nothing new is visible and older checkpoints are
+// untouched.
 std::filesystem::path write_checkpoint(const std::filesystem::path& folder, int64_t step,
                                        const Snapshot& snapshot, int64_t keep,
                                        const std::vector<int64_t>& best = {});
 
-// The same where ranks share the optimizer's state: every rank gives its own slices of it at the same
-// time, and writes them; rank 0 writes the rest, and makes the folder visible once all have flushed
-// theirs. All return, or throw: RunError naming the rank that could not.
+// The same if ranks share the optimizer's state. All ranks call it at the same time, each with its
+// own slices, and each writes these; rank 0 writes the rest and makes the folder visible once all
+// ranks have flushed their slices. Either all ranks return or all throw a RunError naming the
+// failed rank.
 std::filesystem::path write_shared_checkpoint(const std::filesystem::path& folder, int64_t step,
                                               const Snapshot& snapshot, int64_t keep,
                                               const std::vector<int64_t>& best,
@@ -50,23 +53,22 @@ std::filesystem::path write_shared_checkpoint(const std::filesystem::path& folde
 // The complete step folder with the highest step; nothing if there is none.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& folder);
 
-// The complete step folder of `step`, or the one that the link `best` leads to; nothing if there is
-// none.
+// The complete step folder of `step`, or that of the link `best`; nothing if there is none.
 std::optional<std::filesystem::path> checkpoint_of_step(const std::filesystem::path& folder,
                                                         int64_t step);
 std::optional<std::filesystem::path> best_checkpoint(const std::filesystem::path& folder);
 
-// A step folder's origin.json, not verified: for what is decided before the rest is read. Empty where
-// there is none, as in older checkpoints.
+// A step folder's origin.json, not verified: for decisions before the rest is read. Empty if there
+// is none, as in older checkpoints.
 std::string origin_of(const std::filesystem::path& step_folder);
 
-// Counters and all else of a step folder's run that is no tensor; not verified, for the same reason.
-// CheckpointError where the file is damaged.
+// The plain values (counters and others) of a step folder's run state, not verified for the same
+// reason. CheckpointError if the file is damaged.
 std::map<std::string, Value> run_values_of(const std::filesystem::path& step_folder);
 
-// Reads and verifies a step folder. CheckpointError naming the file and what is wrong with it. Tensors
-// are read when they are touched. Of several ranks that read it each verifies its share of the files that
-// hold slices, and all of the others.
+// Reads and verifies a step folder. CheckpointError naming the file and what is wrong with it.
+// Tensors are read when they are touched. If several ranks read it, each verifies its share of the
+// files with slices, and all other files.
 Snapshot read_checkpoint(const std::filesystem::path& step_folder, int64_t rank = 0,
                          int64_t ranks = 1);
 

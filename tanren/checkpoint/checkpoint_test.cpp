@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::TemporaryFolder;
 
-// A snapshot that only `mark` tells from another.
+// A snapshot that differs from others only by `mark`.
 Snapshot snapshot_of(int64_t mark, int64_t size = 4) {
   Snapshot snapshot;
   snapshot.model.tensors.set("weight", at::full({size, 3}, static_cast<double>(mark)));
@@ -53,7 +53,7 @@ int64_t mark_of(const fs::path& step_folder) {
   return value_of<int64_t>(read_checkpoint(step_folder).run, "step");
 }
 
-// Ruins a good step folder and returns the one-line error of reading it.
+// Damages a good step folder with `ruin` and returns the one-line error of reading it.
 std::string error_after(const std::function<void(const fs::path&)>& ruin) {
   const TemporaryFolder folder;
   const auto step = write_checkpoint(folder.path(), 7, snapshot_of(7), 2);
@@ -110,7 +110,7 @@ TEST(Checkpoint, a_file_that_cannot_be_read_to_its_end_is_not_called_cut_off) {
   unreadable("random.safetensors");
   auto error = testing::error_of<InputError>([&] { read_checkpoint(step); });
   TANREN_EXPECT_CONTAINS(error, "random.safetensors to its end");
-  // A manifest would list the part that was read.
+  // write_manifest must not list only the part that could be read.
   fs::remove(step / "manifest.json");
   error = testing::error_of<InputError>([&] { write_manifest(step); });
   TANREN_EXPECT_CONTAINS(error, "random.safetensors to its end");
@@ -203,7 +203,7 @@ TEST(Checkpoint, the_latest_is_the_last_complete_one_by_number) {
   for (const int64_t step : {9, 10, 100})
     write_checkpoint(folder.path(), step, snapshot_of(step), 9);
   EXPECT_EQ(latest_checkpoint(folder.path()), folder.path() / "step-100");
-  fs::remove(folder.path() / "step-100" / "COMPLETE");  // HF#41723: a half-written one is none
+  fs::remove(folder.path() / "step-100" / "COMPLETE");  // HF#41723: half-written does not count
   fs::create_directory(folder.path() / "step-999");
   fs::create_directory(folder.path() / "step-12x");
   EXPECT_EQ(latest_checkpoint(folder.path()), folder.path() / "step-10");

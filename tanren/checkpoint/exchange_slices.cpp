@@ -14,7 +14,7 @@ namespace {
 
 using ListJson = nlohmann::ordered_json;
 
-// What a rank has: its slices with the names, dtypes and shapes of their tensors, and the values.
+// A rank's slices with the names, dtypes and shapes of their tensors, and its values, as JSON.
 std::string list_of(const SlicedState& mine) {
   ListJson slices = ListJson::array();
   for (const StateSlice& slice : mine.slices) {

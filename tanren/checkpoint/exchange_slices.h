@@ -1,5 +1,5 @@
-// Moves the slices of an optimizer's state between ranks, where the parameters that they share have
-// changed. Called by train's choice of parameters, by every rank at once.
+// Moves slices of an optimizer's state between ranks after the set of parameters that the ranks
+// share has changed. Called by train's choice of parameters, on every rank at once.
 #pragma once
 
 #include "tanren/checkpoint/stored_state.h"
@@ -15,8 +15,8 @@ struct SlicedState {
   std::vector<StateSlice> slices;
 };
 
-// Every rank gives what it has, and receives of all ranks' slices those that `wants`, as copies. Each
-// tensor travels once to all, one after the other. CommError.
+// Every rank gives its slices, `mine`, and receives copies of those slices of all ranks for which
+// `wants` is true. Tensors are broadcast to all ranks one after the other. Throws CommError.
 SlicedState exchange_slices(Communicator& ranks, const SlicedState& mine,
                             const std::function<bool(const StateSlice&)>& wants);
 

@@ -1,5 +1,5 @@
-// The weights that a folder stands for: of a checkpoint, or of a run, whose export is its model until the run
-// goes on. Called by weights_file, and where people are to read which weights were taken.
+// Chooses the weights of a folder: of a checkpoint, or of a run. The export of a run is its model
+// until the run continues. Called by weights_file, and by code that reports the chosen weights.
 #pragma once
 
 #include "tanren/checkpoint/weights_file.h"
@@ -11,13 +11,14 @@ namespace tanren {
 
 struct FolderWeights {
   std::filesystem::path file;
-  std::string remark;  // which they are, where that is not plain
+  std::string remark;  // which weights they are, if that is not obvious; else empty
 };
-// The folder's model.safetensors; the model of its newest checkpoint where there is none, or where the run
-// went on after it wrote that, which the remark then says. CheckpointError where there is neither.
+// The folder's model.safetensors. The model of the newest checkpoint instead, if there is no
+// model.safetensors or the run continued after it wrote that file; the remark then reports that the
+// run continued. CheckpointError if there is neither.
 FolderWeights weights_of_folder(const std::filesystem::path& folder);
 
-// read_weights and state_dict_of, with that remark of a folder.
+// read_weights and state_dict_of; for a folder, FolderWeights::remark comes first in state.remarks.
 struct NamedWeights {
   WeightsFile file;
   StateDict state;

@@ -27,7 +27,7 @@ struct Facts {
   std::string checksum;  // 16 hexadecimal digits
 };
 
-// Reads piece by piece: a model may be larger than the memory that is left.
+// Reads piece by piece: a model may be larger than the free memory.
 Facts facts_of(const fs::path& path) {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(),
                                                                               XXH3_freeState);
@@ -58,7 +58,7 @@ Facts checked_facts(const fs::path& path) {
   return facts_of(path);
 }
 
-// The manifest's list; every irregularity is an error, since the file itself is checked first.
+// The manifest's list. The file's checksum is verified first, so every irregularity is an error.
 std::map<std::string, Facts> read_manifest(const fs::path& path) {
   const Json json = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("format") || !json["format"].is_number_integer() ||

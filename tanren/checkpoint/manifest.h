@@ -1,5 +1,5 @@
-// The manifest of a step folder: size and XXH3 checksum of each of its files; and the marker, which
-// is written last and holds the manifest's own checksum.
+// The manifest of a step folder has the size and XXH3 checksum of each of its files. The marker is
+// written last and holds the manifest's own checksum.
 #pragma once
 
 #include <filesystem>
@@ -9,16 +9,16 @@
 
 namespace tanren {
 
-// The marker: the file that is written last of a save.
+// The marker: the last file that a save writes.
 inline constexpr const char* kMarker = "COMPLETE";
 
 // Lists every file now in `folder` in manifest.json, then writes the marker COMPLETE.
 void write_manifest(const std::filesystem::path& folder);
-// True if the marker is there, whatever the state of the rest.
+// True if the marker exists; nothing else is checked.
 bool is_complete(const std::filesystem::path& folder);
-// Checks marker, manifest, and every listed file; `required` must be among them. CheckpointError
-// naming the first file that is missing, cut off or changed. Of files for which `skips` is true only the
-// size is looked at: another rank reads them.
+// Checks marker, manifest, and every listed file; the files `required` must be listed.
+// CheckpointError naming the first file that is missing, cut off or changed. For files with `skips`
+// true, only the size is checked: another rank reads them.
 void verify_manifest(const std::filesystem::path& folder, const std::vector<std::string>& required,
                      const std::function<bool(const std::string&)>& skips = {});
 

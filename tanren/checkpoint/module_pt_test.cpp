@@ -1,5 +1,5 @@
-// Whole modules as people leave them: torch.save(model) of classes that are not here, archives of
-// TorchScript and of C++ torch::save. Their tensors come out under the names of the state_dict.
+// Whole saved modules: torch.save(model) of classes that do not exist here, archives of TorchScript
+// and of C++ torch::save. Their tensors must have the names of the state_dict.
 #include "tanren/formats/pt_file.h"
 
 #include "tanren/base/testing.h"

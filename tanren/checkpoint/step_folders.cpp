@@ -27,7 +27,7 @@ constexpr std::string_view kAside = ".tmp-step-";
 constexpr std::string_view kBefore = "-before";
 constexpr std::string_view kLinkAside = ".tmp-best-";
 
-// The number between `start` and `end`, which are all the rest of `name`; -1: it is no such name.
+// The number <n> if `name` is `start`<n>`end`; otherwise -1.
 int64_t number_in(std::string_view name, std::string_view start, std::string_view end) {
   if (!name.starts_with(start) || !name.ends_with(end)) return -1;
   if (name.size() <= start.size() + end.size()) return -1;
@@ -49,7 +49,7 @@ bool is_before(const fs::path& path) {
   return number_in(path.filename().string(), kAside, kBefore) >= 0;
 }
 
-// Renamed first: a half-removed folder must not look like a save.
+// Removes a save. It is renamed first: a half-removed folder must not look like a save.
 void discard(const fs::path& save) {
   std::error_code error;
   const fs::path doomed = temporary_name(step_folder(save.parent_path(), step_of(save)));
@@ -57,7 +57,8 @@ void discard(const fs::path& save) {
   if (!error) fs::remove_all(doomed, error);
 }
 
-// Ours, and no save by its name; the last two as older versions wrote them.
+// Whether `name` is one of our temporary names and not that of a save. The last two conditions
+// match names that older versions wrote.
 bool is_unfinished(std::string_view name) {
   const bool is_ours = name.starts_with(kAside) || name.starts_with(kLinkAside);
   return (is_ours && is_temporary_name(name)) || number_in(name, kAside, "") >= 0 ||
@@ -102,13 +103,14 @@ fs::path make_step_folder(const fs::path& target) {
 void put_in_place(const fs::path& made, const fs::path& target) {
   const fs::path folder = target.parent_path();
   std::error_code ignored;
-  // Two saves of a step change places in one system call, so that one is always there.
+  // Two saves of a step are exchanged in one system call, so that one of them always exists.
   if (::renameat2(AT_FDCWD, made.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     sync_folder(folder);
     fs::remove_all(made, ignored);
     return;
   }
-  // Nothing there, or a file system that cannot exchange: then the older save keeps a name that counts.
+  // No save at `target`, or a file system that cannot exchange: the older save, if any, is first
+  // renamed to a name that counts.
   const fs::path before = before_of(folder, step_of(target));
   if (is_complete(target)) {
     discard(before);

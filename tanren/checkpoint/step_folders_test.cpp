@@ -31,7 +31,7 @@ class StepFolders : public ::testing::Test {
     snapshot.run.values["mark"] = mark;
     return write_checkpoint(folder_.path(), step, snapshot, keep, {step});
   }
-  // What the newest save holds, once all of it was verified.
+  // The mark of the newest save, after all of it was verified.
   int64_t mark() const {
     const auto newest = latest_checkpoint(folder_.path());
     if (!newest) return -1;
@@ -44,8 +44,8 @@ class StepFolders : public ::testing::Test {
     }
     return all;
   }
-  // Saves in a process that is killed before the `at`th call that changes the folder; false where
-  // there are fewer of them.
+  // Saves in a process that is killed before the `at`th call that changes the folder; false if
+  // there are fewer such calls.
   bool is_killed(int64_t at, bool exchanges, int64_t step, int64_t mark) const {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -69,7 +69,8 @@ class StepFolders : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-// Issue 21: between two renames neither had a name that counts, and the next save deleted both.
+// Issue 21: between two renames neither save had a name that counts, and the next save deleted
+// both.
 TEST_F(StepFolders, a_kill_at_any_moment_of_saving_a_step_again_leaves_one_of_the_two_saves) {
   for (const bool exchanges : {true, false}) {
     for (int64_t at = 1;; ++at) {
@@ -86,7 +87,7 @@ TEST_F(StepFolders, a_kill_at_any_moment_of_saving_a_step_again_leaves_one_of_th
       ASSERT_TRUE(left == 1 || left == 2) << where << ": " << left;
       ASSERT_TRUE(checkpoint_of_step(folder_.path(), 5)) << where;
       ASSERT_TRUE(best_checkpoint(folder_.path())) << where;
-      // The next start clears up, and the next save comes to its end.
+      // The next start removes the leftovers, and the next save completes.
       remove_unfinished(folder_.path());
       EXPECT_EQ(mark(), left) << where;
       save(at % 2 == 0 ? 5 : 6, 3);

@@ -1,5 +1,5 @@
-// Moments of optimizer state as files hold them, packed or not, in fp32. Called where state meets torch's,
-// and where it is loaded into another layout of memory.
+// Reads moments of stored optimizer state, packed or not, in fp32. Called where the state is
+// exchanged with torch's, and where it is loaded into another memory layout.
 #pragma once
 
 #include "tanren/checkpoint/stored_state.h"
@@ -8,9 +8,10 @@
 
 namespace tanren {
 
-// What is stored as `key` ("exp_avg", or the codes of it) of a range, 1-dim in the order of memory here:
-// packed numbers in fp32, others as they are. A range of codes begins with a block where its parameter
-// lies in memory as it did. CheckpointError as StoredState::range.
+// The moment stored as `key` ("exp_avg", or its codes "exp_avg_codes") of a range, 1-dim in the
+// order of memory here. Packed codes and bf16 are converted to fp32, other dtypes are unchanged. A
+// range of codes must begin at a block if the parameter has the same order in memory as for the
+// writer. CheckpointError as for StoredState::range.
 at::Tensor moment_of(const StoredState& stored, const StateRange& wanted, const std::string& key);
 
 }  // namespace tanren

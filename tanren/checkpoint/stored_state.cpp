@@ -24,7 +24,7 @@ constexpr const char* kSlices = "tanren.slices";
 constexpr const char* kValues = "tanren.values";
 constexpr std::string_view kCodes = "_codes", kScales = "_scales";
 
-// Elements that one entry of the state stands for.
+// The number of elements that one entry of the state covers.
 int64_t unit_of(const std::string& key) { return key.ends_with(kScales) ? kPackedBlock : 1; }
 
 int64_t units(int64_t elements, int64_t unit) { return (elements + unit - 1) / unit; }
@@ -118,7 +118,7 @@ at::Tensor StoredState::range(const StateRange& wanted, const std::string& key) 
   };
   const int64_t unit = unit_of(key);
   if (unit == 1) return read(wanted);
-  std::vector<int64_t> strides;  // as memory lay where the blocks are from
+  std::vector<int64_t> strides;  // the memory order in which the blocks were made
   if (const auto found = slices_.find(wanted.whole); found != slices_.end()) {
     strides = found->second.front()->strides;
   } else {
@@ -127,7 +127,7 @@ at::Tensor StoredState::range(const StateRange& wanted, const std::string& key) 
     strides = strides_of_order(wanted.sizes, text == nullptr ? "" : *text);
   }
   if (same_order(wanted.sizes, strides, wanted.strides)) return read(wanted);
-  // In another order the elements of a block lie apart, and each brings its own scale.
+  // In another order the elements of a block are apart, so each element gets its own scale.
   const int64_t all = c10::multiply_integers(wanted.sizes);
   const at::Tensor scales = read({wanted.whole, 0, all, wanted.sizes, strides});
   if (scales.numel() != units(all, unit)) fail_lacks(wanted.whole, key);
@@ -141,7 +141,7 @@ at::Tensor StoredState::from_whole(const StateRange& wanted, const std::string& 
   if (whole == nullptr) fail_lacks(wanted.whole, key);
   if (whole->dim() == 0) return *whole;
   const int64_t unit = unit_of(key);
-  // Older files have packed moments in one dimension, in the shape's own order.
+  // Older files hold packed moments 1-dim, in the order of the shape.
   const bool is_flat = whole->dim() == 1 && whole->numel() == c10::multiply_integers(wanted.sizes);
   const bool shaped = unit == 1 && (is_flat || whole->sizes() == at::IntArrayRef(wanted.sizes));
   const at::Tensor flat =

@@ -1,7 +1,8 @@
-// Optimizer state that ranks share: each keeps that of its slices, and writes it to a file of its own. A
-// StoredState hands any range of it out again, from such slices or from whole tensors, so that it loads
-// on any other number of ranks; mapped files are read where they are touched. Invariant: a slice is a
-// range of a parameter's elements as they lie in memory, whatever order its shape would give them.
+// Optimizer state that ranks share: each rank keeps the state of its slices and writes it to its
+// own file. A StoredState returns any range of the state, from slices or from whole tensors, so
+// that it loads on any other number of ranks. Mapped files are read where they are touched.
+// Invariant: a slice is a range of a parameter's elements in their order in memory, which may
+// differ from that of its shape.
 #pragma once
 
 #include "tanren/base/state.h"
@@ -23,34 +24,37 @@ struct StateSlice {
   std::vector<int64_t> sizes, strides;  // of the parameter
 };
 
-// One rank's file: safetensors, with the slices and the plain values as JSON in its metadata.
+// Writes one rank's file: safetensors, with the slices and the plain values as JSON in its
+// metadata.
 void write_slices(const std::filesystem::path& path, const State& state,
                   const std::vector<StateSlice>& slices);
-// Adds the file's to what there is. CheckpointError naming the file.
+// Adds the file's tensors, values and slices to `state` and `slices`. CheckpointError naming the
+// file.
 void read_slices(const std::filesystem::path& path, State& state, std::vector<StateSlice>& slices);
 
-// What one wants to have of a parameter.
+// A range of a parameter's elements whose state is requested.
 struct StateRange {
   std::string whole;
   int64_t begin = 0, end = 0;
-  std::vector<int64_t> sizes, strides;  // of the parameter here
+  std::vector<int64_t> sizes, strides;  // of the parameter in this process
 };
 
 class StoredState {
  public:
-  // Without slices `state` is whole, under the parameters' names. Refers to both.
+  // Without slices, `state` is whole, under the parameters' names. Keeps references to both
+  // arguments.
   StoredState(const State& state, const std::vector<StateSlice>& slices);
 
-  // The state `key` ("exp_avg") of a range, 1-dim in the order of memory here, or 0-dim where it is one
-  // number of the parameter. Scales of a packed moment ("exp_avg_scales") are one for each block, or one
-  // for each element where the writer's order of memory was another. CheckpointError where it is not all
-  // there.
+  // The state `key` ("exp_avg") of a range, 1-dim in the order of memory here, or 0-dim if it is
+  // one number for the parameter. Scales of a packed moment ("exp_avg_scales") are one for each
+  // block, or one for each element if the writer's order of memory was another. CheckpointError if
+  // a part of the range is missing.
   at::Tensor range(const StateRange& wanted, const std::string& key) const;
-  // Whether it has `key` of the parameter, or of its first slice.
+  // Whether the state has `key` for the parameter, or for its first slice.
   bool has(const std::string& whole, const std::string& key) const;
-  // The same of its plain values ("started"); null: there is none.
+  // The plain value `key` ("started") of the parameter, or of its first slice; null: there is none.
   const Value* value(const std::string& whole, const std::string& key) const;
-  // All of it, whole, under the parameters' names and in their shapes.
+  // The whole state, under the parameters' names and in their shapes.
   State joined() const;
 
  private:

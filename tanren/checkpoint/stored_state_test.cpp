@@ -14,7 +14,7 @@
 namespace tanren {
 namespace {
 
-// A parameter [2, 3, 4] whose memory runs along dim 1 first, in slices of 7, 9 and 8 elements.
+// A parameter [2, 3, 4] whose dim 1 has stride 1, in slices of 7, 9 and 8 elements.
 struct Sliced {
   Sliced() {
     int64_t begin = 0;
@@ -111,7 +111,7 @@ TEST(StoredState, unpacks_moments_in_any_order_of_memory) {
       EXPECT_TRUE(at::equal(moment_of(stored, range, "exp_avg_codes"),
                             in_memory(packed.values, strides).slice(0, 256, 1100)));
       const int64_t scales = stored.range(range, "exp_avg_scales").numel();
-      EXPECT_EQ(scales, strides == plain ? 844 : 4);  // of each element, or each block
+      EXPECT_EQ(scales, strides == plain ? 844 : 4);  // per element, or per block
     }
     const State joined = stored.joined();
     EXPECT_EQ(joined.tensors.size(), 1u);
@@ -121,7 +121,7 @@ TEST(StoredState, unpacks_moments_in_any_order_of_memory) {
   }
 }
 
-// Older checkpoints kept packed moments in one dimension, in the shape's own order.
+// Older checkpoints hold packed moments 1-dim, in the order of the shape.
 TEST(StoredState, lays_flat_moments_of_older_files_in_the_order_that_is_wanted) {
   at::manual_seed(3);
   const std::vector<int64_t> sizes{8, 16, 3, 3};

@@ -11,7 +11,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-// JSON has no number for them, and a loss or a scale may be one: {"double": "nan"}.
+// JSON has no non-finite numbers, but a loss or a scale may be one: written as {"double": "nan"}.
 constexpr const char* kDouble = "double";
 
 Json non_finite_to_json(double value) {

@@ -1,4 +1,5 @@
-// A state's plain values as JSON and back, exactly: integers stay integers, doubles round-trip.
+// Converts a state's plain values to JSON and back exactly: integers stay integers, doubles
+// round-trip.
 #pragma once
 
 #include "tanren/base/state.h"

@@ -43,8 +43,9 @@ std::string first_bytes(const fs::path& path) {
   return {start.data(), static_cast<size_t>(file.stream.gcount())};
 }
 
-// The length of a header and its brace. Any bytes may be a length, those that other files begin with
-// too; but a zip archive has its method at the brace's place, and a pickle that torch wrote no brace.
+// Whether `start` is the length of a header and then its brace. The length may equal the magic
+// bytes of another format. But a zip archive has its method where the brace is, and a pickle that
+// torch wrote has no brace there.
 bool is_safetensors(std::string_view start) {
   constexpr uint64_t kLongestHeader = 100'000'000;  // as the format has it
   uint64_t length = 0;
@@ -138,8 +139,9 @@ FolderWeights weights_of_folder(const fs::path& folder) {
   const fs::path of_newest = *newest / "model.safetensors";
   if (!fs::exists(exported)) return {of_newest, ""};
   const Metadata metadata = read_safetensors(exported).metadata;
-  // What a run exports may be its best step, so how far it had come stands beside that. Older
-  // exports say only their own step: the run went on from them where it saved after them.
+  // A run may export its best step, so its metadata also have the last step of the run then,
+  // run_step. Older exports have only their own step: the run continued if it saved after the
+  // export.
   const auto come = number_in(metadata, "run_step"), of = number_in(metadata, "step");
   const int64_t step = step_of(*newest);
   const bool went_on = come ? step > *come : of && step > *of && is_later(*newest, exported);

@@ -66,7 +66,8 @@ TEST(WeightsFile, several_files_are_one_by_their_index) {
   EXPECT_EQ(names_of(file.content.tensors), (std::vector<std::string>{"x", "y", "z"}));
 }
 
-// `bytes` of a safetensors file with blanks behind its header's JSON, so that it has `length` bytes.
+// `bytes` of a safetensors file, with blanks after its header's JSON, so that the header has
+// `length` bytes.
 std::string with_header_of(const std::string& bytes, uint64_t length) {
   uint64_t own = 0;
   std::memcpy(&own, bytes.data(), sizeof own);
@@ -77,13 +78,14 @@ std::string with_header_of(const std::string& bytes, uint64_t length) {
   return padded + bytes.substr(8 + own);
 }
 
-// Issue 21: a safetensors file begins with its header's length, whose bytes may be another's magic.
+// Issue 21: a safetensors file begins with its header's length, whose bytes may equal the magic
+// bytes of another format.
 TEST(WeightsFile, of_safetensors_is_known_whatever_the_length_of_its_header_looks_like) {
   const TemporaryFolder folder;
   const TensorMap tensors = named({"x", "y"});
   write_safetensors(folder.path() / "short.safetensors", tensors);
   const std::string bytes = read_file(folder.path() / "short.safetensors");
-  // Bytes 80 02, as pickles of torch begin, 80 03, 80 04, 80 05; "PK".
+  // Lengths whose first bytes are 80 02 (as in torch's pickles), 80 03, 80 04, 80 05, or "PK".
   for (const uint64_t length : {640, 896, 1152, 1408, 19280, 640 + 65536, 19280 + 3 * 65536}) {
     for (const std::string name : {"a.safetensors", "a.bin", "a"}) {
       const auto path = folder.file(name, with_header_of(bytes, length));
@@ -125,14 +127,14 @@ TEST(WeightsFile, of_two_letters_or_half_a_magic_is_taken_for_no_archive) {
     TANREN_EXPECT_CONTAINS(
         testing::error_of<InputError>([&] { read_weights(folder.file("a.pt", bytes)); }), "a.pt");
   }
-  // A pickle that is no file of torch.save is told so, whatever its name.
+  // The error for a pickle that torch.save did not write reports that, for any file name.
   TANREN_EXPECT_CONTAINS(testing::error_of<InputError>([&] {
                            read_weights(folder.file("a", "\x80\x04\x95\x0a rest of a pickle"));
                          }),
                          "torch.save did not write it");
 }
 
-// Issue 21: a run that was finished, and went on, was taken at its first end.
+// Issue 21: for a run that was finished and then continued, the old export was taken.
 TEST(RunFolder, stands_for_what_it_exported_until_it_has_gone_on) {
   const TemporaryFolder folder;
   const auto run = folder.path();
@@ -168,7 +170,7 @@ TEST(RunFolder, stands_for_what_it_exported_until_it_has_gone_on) {
   EXPECT_EQ(value_of(), 0.5);
   exports({{"step", "4"}, {"run_step", "10"}});  // its best step
   EXPECT_EQ(value_of(), 0.5);
-  // As it was written before run_step, of its best step: the run went on if it saved after that.
+  // An export of the best step from before run_step existed: the run continued if it saved later.
   exports({{"step", "4"}});
   const auto saved = [&](int seconds) {
     fs::last_write_time(
@@ -184,12 +186,12 @@ TEST(RunFolder, stands_for_what_it_exported_until_it_has_gone_on) {
   exports({{"step", "10"}});
   saved(1);
   EXPECT_EQ(value_of(), 0.5);
-  // The older of two saves, while the newer takes its place.
+  // The older of two saves of a step, while the newer one replaces it.
   exports({{"step", "9"}, {"run_step", "9"}});
   fs::rename(run / "checkpoints" / "step-10", run / "checkpoints" / ".tmp-step-10-before");
   EXPECT_EQ(value_of(), 10);
   TANREN_EXPECT_CONTAINS(remarks_of()[0], "took step-10, to which");
-  exports({{"format", "pt"}});  // not ours: nothing says that it is old
+  exports({{"format", "pt"}});  // not ours: nothing shows that it is old
   EXPECT_EQ(value_of(), 0.5);
 }
 

@@ -25,7 +25,7 @@ struct NcclPlugin {
   std::string missing;  // why it is null
 };
 
-// Loaded once and kept: beside the program first, then where the system looks for libraries.
+// Loaded once and kept. Looks beside the program first, then where the system looks for libraries.
 NcclPlugin load_nccl_plugin() {
   std::error_code ignored;
   const auto beside =

@@ -1,4 +1,4 @@
-// Which engine carries a run's ranks, and the communicator over it. Called by run.
+// Chooses the engine for a run's ranks and makes the communicator over it. Called by run.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -12,10 +12,10 @@ namespace tanren {
 
 struct CommOptions {
   std::string backend = "auto";  // or gloo, nccl
-  std::string rendezvous;        // a URL for set_rendezvous(); empty: where the world says
-  at::Device device = at::kCPU;  // whose tensors this rank has
-  // For all to come, and the longest that one operation may take: a lost rank is known at once
-  // anyway.
+  std::string rendezvous;        // a URL for set_rendezvous(); empty: as in the World
+  at::Device device = at::kCPU;  // device of this rank's tensors
+  // How long all ranks may take to connect, and the longest that one operation may take. A lost
+  // rank is noticed at once anyway.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
 };
 
@@ -25,13 +25,13 @@ struct CommChoice {
                         // tensors are on the CPU"
 };
 
-// ConfigError for a backend of no known name.
+// ConfigError for an unknown backend name.
 CommChoice choose_backend(const World& world, const CommOptions& options);
 
-// Waits until all ranks are there. ConfigError, CommError.
+// Waits until all ranks have connected. ConfigError, CommError.
 std::unique_ptr<Communicator> make_communicator(World world, const CommOptions& options);
 
-// Why NCCL cannot be had here; empty where it can.
+// Why NCCL is not available here; empty if it is.
 std::string why_no_nccl();
 
 }  // namespace tanren

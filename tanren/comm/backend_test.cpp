@@ -63,7 +63,7 @@ TEST(Backend, a_rendezvous_in_the_options_goes_before_the_world_s) {
   std::vector<std::thread> ranks;
   for (const int rank : {0, 1}) {
     ranks.emplace_back([&, rank] {
-      World world;  // says no place
+      World world;  // names no rendezvous
       world.rank = rank;
       world.size = world.local_size = 2;
       const auto comm = make_communicator(world, options);

@@ -20,14 +20,15 @@ namespace tanren {
 
 namespace {
 
-// A broken connection is an echo; what broke it comes through the control channel, a little later.
+// A broken connection is only an echo; its cause arrives through the control channel a little
+// later.
 constexpr std::chrono::seconds kNewsTimeout{2};
-// Gloo forgets who waits for a payload that is half on its way when its connection breaks, and would
-// wait for all its time. So nobody waits much longer than the connections live.
+// If a connection breaks while a payload is half sent, Gloo forgets the wait for it, which would
+// then last for its whole timeout. So no wait lasts much longer than the connections.
 constexpr std::chrono::milliseconds kAfterAbort{500};
 constexpr std::chrono::milliseconds kWaitSlice{250};
 
-// Without the place in Gloo's sources and its advice.
+// The engine's error without the location in Gloo's sources and Gloo's advice.
 std::string engine_text(const std::string& error) {
   std::string text = first_line(error);
   const size_t place = text.find(".cc:"), end = text.find("] ");
@@ -77,7 +78,7 @@ class C10dCommunicator final : public Communicator {
   }
   Work start_gather(const at::Tensor& whole, const at::Tensor& part) override {
     at::Tensor to = whole.view(-1),
-               from = part.reshape(-1);  // any shapes: Gloo would compare them
+               from = part.reshape(-1);  // flat, because Gloo compares shapes
     if (!options_.in_place && part.is_alias_of(whole)) from = from.clone();
     return started("gathering", [&] { return backend_->_allgather_base(to, from); }, {whole, from});
   }
@@ -107,7 +108,7 @@ class C10dCommunicator final : public Communicator {
  private:
   struct Operation {
     const char* what;
-    int64_t number;  // from 1 on; 0: nobody counts
+    int64_t number;  // from 1 on; 0: not counted
     Clock::time_point started;
   };
 
@@ -173,8 +174,8 @@ class C10dCommunicator final : public Communicator {
     if (!why_.empty() && Clock::now() - ended_ > kAfterAbort) throw CommError(why_);
   }
 
-  // The backend's destructor waits for what is under way. What its abort has forgotten stays, with the
-  // backend, until the process ends.
+  // The backend's destructor waits for operations under way. If its abort leaves one under way, the
+  // backend stays until the process ends.
   void leave_what_hangs() {
     if (!options_.is_busy || !options_.is_busy()) return;
     backend_->abort();
@@ -185,13 +186,15 @@ class C10dCommunicator final : public Communicator {
     if (options_.is_busy()) (void)backend_.release();
   }
 
-  // The news where there are some; else who keeps the others waiting, or this rank's own error, which
-  // is then the news of all: what has failed on one rank cannot be completed on another.
+  // The known failure, if there is one. Otherwise the ranks that keep the others waiting, or this
+  // rank's own error; either is then reported to all ranks, because an operation that failed on one
+  // rank cannot complete on another.
   std::string why_failed(const Operation& operation, const std::string& error) {
     if (std::string why = this->why(); !why.empty()) return why;
     std::string known;
     if (control_ != nullptr) {
-      // What breaks a connection is told a little later; when the time is over, nobody knows more.
+      // The cause of a broken connection is reported a little later. After a timeout, no rank knows
+      // more.
       const bool is_late = has_ended(operation);
       if (!is_late) control_->news(kNewsTimeout);
       const std::string held_up = held_up_by(operation, is_late);
@@ -210,12 +213,14 @@ class C10dCommunicator final : public Communicator {
     return this->why();
   }
 
-  // Whether all its time is over; the engine's clock began a little later than ours.
+  // Whether the operation's whole timeout is over; the engine's clock began a little later than
+  // ours.
   bool has_ended(const Operation& operation) const {
     return options_.timeout.count() > 0 && Clock::now() - operation.started >= options_.timeout;
   }
 
-  // Of a broken connection only those who do not answer: who is behind may come yet.
+  // For a broken connection, only ranks that do not answer are named: a rank that is late may still
+  // come.
   std::string held_up_by(const Operation& operation, bool is_late) const {
     if (!is_late) return control_->held_up_by(0, "is missing");
     const double seconds = std::chrono::duration<double>(options_.timeout).count();
@@ -225,7 +230,7 @@ class C10dCommunicator final : public Communicator {
                                             operation.what, options_.name, world_size(), seconds));
   }
 
-  // On the thread of the control channel.
+  // Runs on the thread of the control channel.
   void end(const std::string& why) {
     set_why(why);
     backend_->abort();
@@ -247,7 +252,7 @@ class C10dCommunicator final : public Communicator {
   const C10dOptions options_;
   mutable std::mutex mutex_;
   std::string why_;          // guarded by mutex_; the first stays
-  Clock::time_point ended_;  // the same; when it came
+  Clock::time_point ended_;  // guarded by mutex_; when why_ was set
   std::unique_ptr<ControlChannel> control_;
 };
 

@@ -1,6 +1,6 @@
 // A Communicator over any backend of c10d, with or without a control channel that ends its waits
-// when another rank is lost. Called by gloo.cpp, the NCCL plugin and users who have an own process
-// group.
+// when another rank is lost. Called by gloo.cpp, backend.cpp (NCCL) and users who have a process
+// group of their own.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -17,11 +17,11 @@ namespace tanren {
 
 struct C10dOptions {
   std::string name;              // of the engine
-  bool in_place = false;         // it can gather into the tensor that holds the part already
-  at::Device device = at::kCPU;  // whose tensors it carries
-  // The longest that it lets one operation take; 0: not known.
+  bool in_place = false;         // it can gather into a tensor that already holds the part
+  at::Device device = at::kCPU;  // device of the tensors it takes
+  // The longest that the engine lets one operation take; 0: unknown.
   std::chrono::milliseconds timeout{0};
-  // Of an engine whose abort may leave a wait as it was: whether anything is under way.
+  // Only for an engine whose abort may not end a wait: whether operations are under way.
   std::function<bool()> is_busy = {};
 };
 

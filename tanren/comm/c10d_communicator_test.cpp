@@ -14,7 +14,7 @@
 namespace tanren {
 namespace {
 
-// Ends while a wait of limited time is giving up: after it has said so, and before it returns.
+// Ends while a wait with a time limit gives up: after the decision, and before wait() returns.
 class EndsWithTheSlice final : public c10d::Work {
  public:
   explicit EndsWithTheSlice(std::string error) : error_(std::move(error)) {}
@@ -75,7 +75,7 @@ TEST(C10dCommunicator, what_an_abort_leaves_unended_is_given_up_at_once_once_its
   comm->cancel("no memory");
   const auto start = std::chrono::steady_clock::now();
   for (const auto& work : works) EXPECT_THROW(work->wait(), CommError);
-  // Each would wait a quarter of a second.
+  // Each would otherwise wait a quarter of a second.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 

@@ -1,4 +1,4 @@
-// The text by which a failure of one rank ends the waits of all. Torch-free. Called by the
+// The text with which one rank's failure ends the waits of all ranks. Torch-free. Called by the
 // communicators and the control channel.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace tanren {
 
-// "[comm] rank 2: <why>"; as it is where it says a rank already.
+// "[comm] rank 2: <why>"; `why` unchanged if it already names a rank.
 inline std::string cause_text(int rank, const std::string& why) {
   if (why.rfind("[comm] rank ", 0) == 0) return why;
   return "[comm] rank " + std::to_string(rank) + ": " + why;

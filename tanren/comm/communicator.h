@@ -1,9 +1,9 @@
-// Communicator: sums and copies over the ranks of a run, on whichever engine carries them (in one
-// process, Gloo, NCCL). Invariant: every rank starts the same operations in the same order, and
-// when a wait returns, each rank's tensor holds bitwise the same numbers as every other's. One per
-// rank, used by one thread at a time; waits may come from another thread. What cannot be completed
-// throws CommError on every rank that waits: nobody hangs. Owned by Parts; users may bring their
-// own.
+// Communicator: sums and copies over the ranks of a run, on any engine (in one process, Gloo,
+// NCCL). Invariant: every rank starts the same operations in the same order, and when a wait
+// returns, all ranks hold bitwise the same numbers (of a scattered sum
+// each its part). One per rank, used by one thread
+// at a time; waits may come from another thread. If an operation cannot complete, every waiting
+// rank throws CommError: no rank hangs. Owned by Parts; users may bring their own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,21 +38,23 @@ class Communicator {
   // whole: world_size equal parts in a row, contiguous. `part` becomes the sum over ranks of the
   // rank-th part; `whole` is undefined afterwards.
   virtual Work start_sum_scatter(const at::Tensor& part, const at::Tensor& whole) = 0;
-  // The parts of all ranks in a row, contiguous. `part` may be the rank-th part of `whole`.
+  // `whole` becomes the parts of all ranks in a row, contiguous. `part` may be the rank-th part of
+  // `whole`.
   virtual Work start_gather(const at::Tensor& whole, const at::Tensor& part) = 0;
-  // tensor becomes that of the rank `root`.
+  // `tensor` becomes the tensor of rank `root`.
   virtual Work start_broadcast(const at::Tensor& tensor, int root) = 0;
 
-  // Every wait, now and later, of this rank and of the others, ends with the CommError "[comm] rank
-  // <this>: <why>", or why as it is where it says a rank already. The first stays. Thread-safe.
+  // Ends every wait, now and later, on all ranks with the CommError "[comm] rank <this>: <why>", or
+  // with `why` unchanged if it already names a rank. The first cause stays. Thread-safe.
   virtual void cancel(const std::string& why) = 0;
-  // CommError where a cancel, here or on another rank, or a lost rank has ended the run: for those
-  // who wait for nothing. Costs no communication.
+  // CommError if a cancel on any rank or a lost rank has ended the run. For callers that wait for
+  // no operation. Costs no communication.
   virtual void check() const {}
-  // Where this rank is ("step 120"), which the others say if it is lost. May come every step.
+  // The progress of this rank ("step 120"), which the others report if it is lost. May be called
+  // every step.
   virtual void set_state(const std::string& state) { (void)state; }
-  // The goodbye of a rank that has finished: its end is no failure. The destructor says it too,
-  // unless an exception destroys.
+  // Announces that this rank has finished, so that its end is no failure. The destructor does this,
+  // too, unless it runs because of an exception.
   virtual void leave() {}
 
   void sum(const at::Tensor& tensor) { start_sum(tensor)->wait(); }
@@ -62,7 +64,7 @@ class Communicator {
   void broadcast(const at::Tensor& tensor, int root) { start_broadcast(tensor, root)->wait(); }
 };
 
-// A run of one rank: all of it is done already.
+// For a run of one rank: every operation is complete at once.
 std::unique_ptr<Communicator> single_communicator();
 
 }  // namespace tanren

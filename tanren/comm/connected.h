@@ -1,5 +1,5 @@
-// Connecting the engines of ranks that have met, which has no abort: it runs on a thread of its own, and
-// who waits for it hears of a rank that is lost meanwhile.
+// Connects the engines of ranks that have met. Connecting has no abort, so it runs on a thread of
+// its own, and the waiting thread is informed if a rank is lost meanwhile.
 #pragma once
 
 #include "tanren/base/error.h"
@@ -15,9 +15,9 @@
 
 namespace tanren {
 
-// What `connect` returns, which must own what it uses: where news end the wait, its thread goes on alone
-// until its time is over. CommError: the news, or "<failure>: <its error>", which is then the news of
-// all.
+// Returns what `connect` returns. `connect` must own what it uses: if a failure of another rank
+// ends the wait, its thread continues alone until its timeout. CommError: that failure, or
+// "<failure>: <its error>", which is then reported to all ranks.
 template <class Connect>
 auto connected(const Rendezvous& rendezvous, const std::string& failure, Connect connect) {
   auto group = run_detached(std::move(connect));
@@ -27,7 +27,7 @@ auto connected(const Rendezvous& rendezvous, const std::string& failure, Connect
   try {
     return group.get();
   } catch (const std::exception& error) {
-    // A broken connection comes before the news of the rank that broke it.
+    // A broken connection is noticed before the report of the rank that broke it arrives.
     if (const auto news = rendezvous.control->news(std::chrono::seconds(2))) throw CommError(*news);
     const std::string text = failure + ": " + first_line(error.what());
     rendezvous.control->fail(text);

@@ -39,7 +39,7 @@ int64_t hash_of_dims(at::IntArrayRef sizes) {  // of all but the first
   return static_cast<int64_t>(hash >> 1);
 }
 
-// What gather_rows tells the other ranks of its rows.
+// Facts about its rows that gather_rows sends to the other ranks.
 enum : int64_t { rows_fact, row_bytes_fact, dtype_fact, dims_fact, num_facts };
 
 void check_alike(Communicator& comm, const at::Tensor& facts) {
@@ -113,7 +113,7 @@ at::Tensor gather_rows(Communicator& comm, const at::Tensor& rows) {
   at::Tensor result = at::empty(sizes, rows.options());
   const int64_t longest = counts.max().item<int64_t>() * row_bytes;
   if (longest == 0) return result;
-  // As bytes: every dtype travels, on any engine.
+  // Sent as bytes, so that every dtype works on any engine.
   const at::Tensor all =
       gather_bytes(comm, rows.contiguous().view(-1).view(at::kByte).to(comm.device()), longest);
   const at::Tensor to = result.view(-1).view(at::kByte);
@@ -130,7 +130,7 @@ void settle(Communicator& comm) {
   if (comm.world_size() == 1) return;
   try {
     comm.sum(at::zeros({1}, at::TensorOptions(comm.device()).dtype(at::kFloat)));
-  } catch (const CommError&) {  // another one went first; what it has found is what this one has
+  } catch (const CommError&) {  // another rank ended first; it found the same error
   }
 }
 

@@ -74,7 +74,7 @@ TEST(Exchange, numbers_are_summed_in_fp64) {
 }
 
 void check_rows(Communicator& comm) {
-  // Rank 1 has none; the others as many as their rank, plus one.
+  // Rank 1 has no rows; the others have as many as their rank, plus one.
   const auto num = comm.rank() == 1 ? 0 : comm.rank() + 1;
   for (const auto type : {at::kFloat, at::kBool, at::kBFloat16, at::kLong}) {
     const at::Tensor rows = at::full({num, 2, 3}, comm.rank() + 1).to(type);
@@ -86,7 +86,7 @@ void check_rows(Communicator& comm) {
     EXPECT_EQ(all.scalar_type(), type);
     EXPECT_TRUE(at::equal(all, at::cat(expected))) << type;
   }
-  // Not contiguous, and nobody has any.
+  // Rows that are not contiguous, and no rows on any rank.
   const at::Tensor columns = (at::arange(6).view({2, 3}) + 10 * comm.rank()).t();
   const at::Tensor all = gather_rows(comm, columns);
   EXPECT_TRUE(at::equal(all.narrow(0, 3 * comm.rank(), 3), columns));
@@ -132,7 +132,7 @@ TEST(Communicator, carries_tensors_of_the_cpu_unless_it_says_another_device) {
   on_ranks(2, [](Communicator& comm) { EXPECT_EQ(comm.device(), at::kCPU); });
   on_gloo_ranks(2, [](Communicator& comm) {
     EXPECT_EQ(comm.device(), at::kCPU);
-    comm.sum(at::zeros({1}));  // who leaves at once breaks connections that the other still makes
+    comm.sum(at::zeros({1}));  // a rank that leaves at once breaks connections being made
   });
 }
 

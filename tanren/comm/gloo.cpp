@@ -25,13 +25,14 @@ namespace tanren {
 
 namespace {
 
-// c10d's Gloo has no abort: a wait lasts until its connection breaks or its time is over. Here it
-// breaks all connections, as a time-out does, so that every wait ends, here and on the other ranks.
+// c10d's Gloo has no abort: a wait lasts until its connection breaks or its time is over. This
+// abort breaks all connections, as a time-out does, so that every wait ends, on this rank and on
+// the others.
 class Gloo final : public c10d::ProcessGroupGloo {
  public:
   using ProcessGroupGloo::ProcessGroupGloo;
   ~Gloo() override {
-    // The class underneath would wait for what is under way.
+    // The base class would wait for operations under way.
     if (is_busy()) break_connections();
   }
   void abort() override { break_connections(); }
@@ -54,13 +55,15 @@ class Gloo final : public c10d::ProcessGroupGloo {
 };
 
 void prepare_process() {
-  // Gloo writes to connections that a lost rank has closed: an error, not this process's end.
+  // Gloo writes to connections that a lost rank has closed: that must be an error, not end this
+  // process.
   struct sigaction action {};
   if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) {
     action.sa_handler = SIG_IGN;
     ::sigaction(SIGPIPE, &action, nullptr);
   }
-  // c10d's record of operations is one for the process, and breaks where ranks are its threads.
+  // c10d's record of operations is shared by the whole process, and breaks if ranks are its
+  // threads.
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
 }
 
@@ -75,7 +78,8 @@ c10::intrusive_ptr<Gloo> connect(const World& world, const c10::intrusive_ptr<c1
                                  : c10d::ProcessGroupGloo::createDeviceForHostname(own_address));
   auto group = c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store),
                                          world.rank, world.size, options);
-  // Who is connected waits until all are: one that went at once would look like a broken connection.
+  // A connected rank waits until all are connected: a rank that left at once would look like a
+  // broken connection.
   std::vector<at::Tensor> nothing = {at::zeros({1})};
   group->allreduce(nothing)->wait();
   return group;
@@ -88,7 +92,7 @@ std::unique_ptr<Communicator> gloo_communicator(const World& world,
   static std::once_flag once;
   std::call_once(once, prepare_process);
   Rendezvous rendezvous = join_rendezvous(world, timeout);
-  // All are here: who does not connect in this time is gone.
+  // All ranks have met: a rank that does not connect in this time is gone.
   const auto longest = std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(30));
   auto group =
       connected(rendezvous,

@@ -1,5 +1,6 @@
-// Ranks that are processes, on this machine or several, over Gloo, which libtorch has inside. They meet
-// at rank 0's address; who does not come, or comes twice, is named. Called by run.
+// Ranks that are processes, on one machine or several, over the Gloo inside libtorch. They meet at
+// rank 0's address or in a file; a rank that does not come or comes twice is named. Called by
+// backend.cpp.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -10,8 +11,8 @@
 
 namespace tanren {
 
-// Waits until all ranks of `world` are there, at most `timeout`, which is also the longest that one
-// operation may take. CommError, ConfigError.
+// Waits until all ranks of `world` have connected, at most `timeout`, which is also the longest
+// that one operation may take. CommError, ConfigError.
 std::unique_ptr<Communicator> gloo_communicator(const World& world,
                                                 std::chrono::milliseconds timeout);
 

@@ -10,7 +10,7 @@
 namespace {
 
 // c10d's watchdog ends the process when an operation hangs. Here the control channel ends the
-// waits, and the run says why. Who sets the variables keeps what they say.
+// waits, and the run reports why. Variables that are already set keep their values.
 void let_the_process_live() {
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
   ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", /*overwrite=*/0);
@@ -26,7 +26,7 @@ tanren_nccl_backend_1(const tanren::NcclRequest& request) {
   options->timeout = request.timeout;
   auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(request.store, request.rank,
                                                            request.size, std::move(options));
-  // Now, while all ranks are here, rather than at the first gradient.
+  // Connects now, while all ranks are here, rather than at the first gradient.
   group->eagerConnectSingleDevice(
       at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(request.device)));
   return group;

@@ -1,6 +1,6 @@
-// The door between tanren and its optional plugin for CUDA, libtanren_cuda.so, which is loaded when
-// a run asks for NCCL: the one function that it has, by name. Both sides are built against the same
-// libtorch. Called by backend.cpp.
+// The interface between tanren and its optional plugin for CUDA, libtanren_cuda.so, which is loaded
+// when a run asks for NCCL: the type and the name of the plugin's only function. Both sides are
+// built against the same libtorch. Called by backend.cpp.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>

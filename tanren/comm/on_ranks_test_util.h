@@ -1,6 +1,6 @@
 // Ranks as threads, for tests: each runs the same function with its own communicator, over a
-// ThreadGroup or over Gloo's real connections on the loopback. All are joined; what one throws ends
-// the waits of the others and comes out of the call. Included by tests only.
+// ThreadGroup or over Gloo's real connections on the loopback. All threads are joined; an exception
+// on one rank ends the waits of the others and is rethrown by the call. Included by tests only.
 #pragma once
 
 #include "tanren/base/error.h"
@@ -23,8 +23,8 @@ namespace tanren::testing {
 
 using RankWork = std::function<void(Communicator&)>;
 
-// The first exception of several threads. One that is no CommError goes before those that are: they
-// may be echoes of it.
+// The first exception of several threads. A CommError may be an echo of another exception, which
+// therefore takes precedence.
 class FirstFailure {
  public:
   void add(std::exception_ptr failure, bool may_be_echo) {
@@ -44,7 +44,7 @@ class FirstFailure {
   bool is_echo_ = false;
 };
 
-// communicator_of(rank) and then work on a thread for each rank.
+// Runs communicator_of(rank) and then work on one thread for each rank.
 inline void run_ranks(int world_size,
                       const std::function<std::unique_ptr<Communicator>(int)>& communicator_of,
                       const RankWork& work) {
@@ -91,13 +91,14 @@ inline World world_at(int rank, int size, const std::string& rendezvous) {
   return world;
 }
 
-// "tcp://" of a port of the loopback that was free a moment ago.
+// A "tcp://" URL with a loopback port that was free a moment ago.
 inline std::string free_rendezvous() {
   const int port = port_of(listening_socket("127.0.0.1", 0, false));
   return "tcp://127.0.0.1:" + std::to_string(port);
 }
 
-// Over Gloo: the engine of ranks that are processes, here threads with connections of their own.
+// Over Gloo, the engine of ranks that are processes; here they are threads, each with its own
+// connections.
 inline void on_gloo_ranks(int world_size, const RankWork& work) {
   const TemporaryFolder folder;
   const std::string rendezvous = "file://" + (folder.path() / "rendezvous").string();

@@ -35,10 +35,11 @@ using Store = c10::intrusive_ptr<c10d::Store>;
 
 bool is_elsewhere(const World& world) { return world.local_size < world.size; }
 
-constexpr std::chrono::seconds kShortest{2};  // where rank 0 came late
+constexpr std::chrono::seconds kShortest{2};  // least wait, if rank 0 came late
 
-// c10d waits without end for an answer, which a stranger at the port or a stopped rank 0 never gives,
-// and for the rest of what a killed process began to write into a file. Empty: the time is over.
+// Runs `work` until `end`; no value if the time is over. c10d itself waits without end for an
+// answer, which another program at the port or a stopped rank 0 never gives, and for the rest of
+// what a killed process began to write into a file.
 template <class Work>
 std::optional<std::invoke_result_t<Work&>> within(Clock::time_point end, Work work) {
   auto answer = run_detached(std::move(work));
@@ -55,7 +56,7 @@ Store store_of_rank_0(const World& world, const c10d::TCPStoreOptions& options,
           return c10::make_intrusive<c10d::TCPStore>(host, options);
         });
     if (store) return *store;
-  } catch (const std::exception&) {  // c10d's text tells of its own protocol
+  } catch (const std::exception&) {  // c10d's text is about its own protocol
     what = "answers otherwise than";
   }
   throw CommError(
@@ -72,9 +73,9 @@ Store store_at_address(const World& world, std::chrono::milliseconds timeout) {
   options.isServer = world.rank == 0 && !world.has_agent_store;
   options.port = static_cast<uint16_t>(world.port);
   options.numWorkers = static_cast<size_t>(world.size);
-  options.waitWorkers = false;  // its time-out does not say who is missing
+  options.waitWorkers = false;  // its time-out does not name the missing ranks
   options.timeout = timeout;
-  // c10d's own way to wait for a server, or to find its port taken, is slow and loud.
+  // c10d itself is slow and noisy when it waits for a server or finds its port taken.
   if (options.isServer) {
     Socket listener = listening_socket(world.host, world.port, is_elsewhere(world));
     options.port = static_cast<uint16_t>(port_of(listener));
@@ -93,7 +94,7 @@ Store store_at_address(const World& world, std::chrono::milliseconds timeout) {
   return c10::make_intrusive<c10d::TCPStore>(world.host, options);
 }
 
-// Of a place that ranks reach and that answers nothing.
+// The error text for a place that ranks reach but that answers nothing.
 std::string unresponsive_text(const World& world, std::chrono::milliseconds timeout) {
   const std::string_view why =
       !world.file.empty()
@@ -122,7 +123,7 @@ Store store_in_file(const World& world, const std::string& prefix,
   return *store;
 }
 
-// One rank at the rendezvous. Its threads may outlive it, so that they share it.
+// One rank at the rendezvous. Detached threads that use it may outlive the call, so they share it.
 class Arrival {
  public:
   Arrival(Store store, World world, std::chrono::milliseconds timeout)
@@ -149,24 +150,24 @@ class Arrival {
       if (!await(key_of(rank))) fail<CommError>(missing_from(rank));
       if (rank == 0 && await("size")) check_size(own);
     }
-    // All are there and have compared. Rank 0 settles whether they go on; what is found later is told
-    // to its finder alone.
+    // All ranks have come and compared. Rank 0 decides whether the run continues; an error found
+    // later is reported only to the rank that found it.
     store_->set("counted/" + std::to_string(world_.rank), "yes");
     if (world_.rank != 0) return;
     for (int rank = 0; rank < world_.size; ++rank) {
       if (!await("counted/" + std::to_string(rank))) fail<CommError>(silent_text(rank));
     }
     if (store_->add("verdict", 1) == 1) return;
-    while (await("failed")) {  // throws what it says
+    while (await("failed")) {  // throws the stored failure
     }
     throw CommError(silent_text(0));
   }
 
-  // When all that it does has ended; what is then under way has no answer.
+  // When all its work must have ended; work still under way then gets no answer.
   Clock::time_point over() const { return end_ + kShortest + kLinger; }
   std::string unresponsive() const { return unresponsive_text(world_, timeout_); }
 
-  // What rank 0 says under `key`, once it does. CommError.
+  // The text that rank 0 stores under `key`, once it exists. CommError.
   std::string told(const std::string& key) {
     if (!await(key)) fail<CommError>(silent_text(0));
     return store_->get_to_str(key);
@@ -179,7 +180,7 @@ class Arrival {
   static std::string key_of(int rank) { return "rank/" + std::to_string(rank); }
   double seconds() const { return std::chrono::duration<double>(timeout_).count(); }
 
-  // False when the timeout has ended. What another rank has found wrong is thrown here too.
+  // False when the timeout has ended. Throws the failure that another rank has stored.
   bool await(const std::string& key) {
     const std::chrono::milliseconds pause(world_.file.empty() ? 2 : 20);
     for (;;) {
@@ -201,18 +202,19 @@ class Arrival {
   [[noreturn]] void fail(const std::string& text) {
     if (store_->add("verdict", 1) == 1) {
       if (std::is_same_v<Failure, ConfigError>) store_->set("input", "wrong");
-      store_->set("failed", text);  // last: who reads it asks for the other
+      store_->set("failed", text);  // last, because its readers then check "input"
     }
     store_->add("heard", 1);
     linger();
     throw Failure(text);
   }
 
-  // With rank 0 the store goes: those that are here, or about to come, hear of it first.
+  // The store ends with rank 0, so rank 0 waits until the ranks that are here or about to come have
+  // read the failure.
   void linger() {
     if (world_.rank != 0) return;
     const auto end = Clock::now() + kLinger;
-    // Two with one rank count both.
+    // Two processes with the same rank both count.
     const auto all = [&] { return std::max<int64_t>(store_->add("arrived", 0), world_.size); };
     while (store_->add("heard", 0) < all() && Clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -249,7 +251,7 @@ class Arrival {
   const Clock::time_point end_;
 };
 
-// The text that `work` on the arrival ends with. CommError where it does not end.
+// The text that `work` on the arrival returns. CommError if `work` does not end.
 template <class Work>
 std::string answered(const std::shared_ptr<Arrival>& arrival, Work work) {
   const auto text = within(arrival->over(), std::move(work));
@@ -267,8 +269,8 @@ std::unique_ptr<ControlChannel> open_control(const std::shared_ptr<Arrival>& arr
                                              std::chrono::milliseconds timeout) {
   ControlChannel::Options options{world.rank, world.size, random_word(), timeout};
   if (world.rank == 0) {
-    // Where the others have reached rank 0 already, or in a file what this machine takes for its
-    // own.
+    // The host at which the others have already reached rank 0 or, with a file, the address that
+    // this machine takes for its own.
     const std::string host = world.file.empty() ? world.host : own_address;
     Socket listener = listening_socket(host, 0, is_elsewhere(world));
     const auto words = fmt::format("{} {} {}", port_of(listener), options.run_id, host);
@@ -294,7 +296,7 @@ std::string address_of(const World& world) {
   }
   if (!world.file.empty()) return address_of_interface("");
   const std::string address = address_towards(world.host, world.port);
-  // Rank 0's machine may know its own name as the loopback.
+  // Rank 0's machine may resolve its own name to the loopback.
   return address.rfind("127.", 0) == 0 || address == "::1" ? address_of_interface("") : address;
 }
 

@@ -14,9 +14,9 @@ namespace tanren {
 
 namespace {
 
-// c10d's destructor writes into the file: it waits for a lock without end, and ends the process where
-// the file cannot be opened, as when its folder is removed at that moment. It lets a file that is not
-// there alone, so here it has none; leave() does its work.
+// c10d's destructor writes into the file: it waits for a lock without end, and ends the process if
+// the file cannot be opened, for example because its folder is being removed. It does nothing if
+// the file does not exist, so this class clears the path; leave() does the destructor's work.
 class QuietFileStore : public c10d::FileStore {
  public:
   using FileStore::FileStore;
@@ -26,7 +26,7 @@ class QuietFileStore : public c10d::FileStore {
     if (!std::filesystem::exists(path_)) return;
     addHelper(cleanupKey_, 1);
     if (addHelper(refCountKey_, -1) > 0) return;
-    // All that came have counted their end: whether that is all ranks is asked only now.
+    // All ranks that came have counted their end: only now is it checked whether that is all ranks.
     std::error_code ignored;
     if (addHelper(cleanupKey_, 0) >= numWorkers_) std::filesystem::remove(path_, ignored);
   }
@@ -43,7 +43,7 @@ class RendezvousFile : public c10d::PrefixStore {
         file->leave();
         return true;
       }).wait_for(std::chrono::seconds(3));
-    } catch (const std::exception&) {  // no thread: the file stays
+    } catch (const std::exception&) {  // no thread could start: the file stays
     }
   }
 

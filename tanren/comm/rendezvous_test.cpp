@@ -25,14 +25,14 @@ using testing::free_rendezvous;
 using testing::TemporaryFolder;
 using testing::world_at;
 
-// Both places: each has to tell the same.
+// Both kinds of place: they must report the same errors.
 class RendezvousAt : public ::testing::TestWithParam<const char*> {
  protected:
   std::string place() const {
     return std::string(GetParam()) == "file" ? "file://" + (folder_.path() / "rendezvous").string()
                                              : free_rendezvous();
   }
-  // What each world's rendezvous ends with; empty where it met.
+  // The error of each world's rendezvous; empty if the ranks met.
   static std::vector<std::string> errors_of(const std::vector<World>& worlds,
                                             std::chrono::milliseconds timeout) {
     std::vector<std::string> errors(worlds.size());
@@ -116,7 +116,7 @@ TEST(Rendezvous, rank_0_that_is_not_there_is_said) {
       "rank 1 of 2 does not reach rank 0: nobody receives at 127.0.0.1:");
 }
 
-// Its connections are accepted, by the system, and nobody answers.
+// The system accepts connections to the port, but no program answers.
 TEST(Rendezvous, a_stranger_at_the_port_that_stays_silent_is_said_when_the_timeout_ends) {
   Socket silent = listening_socket("127.0.0.1", 0, false);
   const std::string port = std::to_string(port_of(silent));
@@ -131,7 +131,7 @@ TEST(Rendezvous, a_stranger_at_the_port_that_stays_silent_is_said_when_the_timeo
   silent.release();  // open until the process ends: c10d is loud when its connection breaks
 }
 
-// As by a process that was stopped while it wrote.
+// Like a file of a process that was stopped while it wrote.
 TEST(Rendezvous, a_file_that_stays_locked_is_said_when_the_timeout_ends) {
   const TemporaryFolder folder;
   const std::string path = folder.file("rendezvous", "");
@@ -143,7 +143,7 @@ TEST(Rendezvous, a_file_that_stays_locked_is_said_when_the_timeout_ends) {
   ::close(locked);
 }
 
-// As by a process that was killed while it wrote: c10d reads on and on for the rest.
+// Like a file of a process that was killed while it wrote: c10d keeps reading for the rest.
 TEST(Rendezvous, a_file_that_is_half_written_is_said_when_the_timeout_ends) {
   const TemporaryFolder folder;
   const std::string path = folder.file("rendezvous", "");
@@ -153,11 +153,11 @@ TEST(Rendezvous, a_file_that_is_half_written_is_said_when_the_timeout_ends) {
   std::filesystem::resize_file(path, size - 1);
   TANREN_EXPECT_CONTAINS(error_of<CommError>([&] { join_rendezvous(world, 300ms); }),
                          "left it half-written");
-  std::filesystem::resize_file(path, size);  // there is its rest
+  std::filesystem::resize_file(path, size);  // restores the rest
 }
 
 TEST(Rendezvous, the_last_rank_that_leaves_removes_the_file) {
-  for (int round = 0; round < 20; ++round) {  // in any order of their ends
+  for (int round = 0; round < 20; ++round) {  // the ranks end in any order
     const TemporaryFolder folder;
     const auto path = folder.path() / "rendezvous";
     std::latch all_met(3);
@@ -175,16 +175,16 @@ TEST(Rendezvous, the_last_rank_that_leaves_removes_the_file) {
   }
 }
 
-// c10d's own end of it writes there, which would end the process.
+// c10d's own destructor writes into the file, which would end the process.
 TEST(Rendezvous, what_has_become_of_the_file_does_not_matter_at_its_end) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "rendezvous";
   const Rendezvous rendezvous = join_rendezvous(world_at(0, 1, "file://" + path.string()), 20s);
   std::filesystem::remove(path);
-  std::filesystem::create_directory(path);  // opens as little as what is no longer there
+  std::filesystem::create_directory(path);  // cannot be opened, like a removed file
 }
 
-// Its lock is tried for some seconds, and the file stays.
+// The destructor tries to lock the file for some seconds, and the file stays.
 TEST(Rendezvous, a_file_that_another_process_locks_holds_nobody_at_its_end) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "rendezvous";

@@ -1,5 +1,5 @@
-// Work with c10d, most of which has no abort: on a thread of its own, which is left alone where nobody
-// waits for it any more.
+// Runs work with c10d, most of which has no abort, on a detached thread. The thread is left alone
+// when the caller stops waiting for it.
 #pragma once
 
 #include <exception>
@@ -11,8 +11,9 @@
 
 namespace tanren {
 
-// What `work` returns or throws. `work` must own what it uses; all of it is gone before the answer is
-// there, so that no store or socket ends on the thread after the one who waited has gone on.
+// The future of what `work` returns or throws. `work` must own what it uses. It is destroyed before
+// the future is ready, so that no store or socket is destroyed on that thread after the caller has
+// continued.
 template <class Work>
 std::future<std::invoke_result_t<Work&>> run_detached(Work work) {
   std::promise<std::invoke_result_t<Work&>> promise;

@@ -53,7 +53,7 @@ bool is_loopback(const sockaddr* address) {
   return false;
 }
 
-bool is_link_local(const sockaddr* address) {  // needs its interface beside it
+bool is_link_local(const sockaddr* address) {  // needs the name of its interface
   return address->sa_family == AF_INET6 &&
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
@@ -67,7 +67,7 @@ std::string number_of(const sockaddr* address) {
   return error == 0 ? name.data() : "";
 }
 
-// Empty, with errno, where it cannot.
+// Empty, with errno set, if listening fails.
 Socket listener_at(const sockaddr* address, socklen_t length) {
   Socket socket(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return {};
@@ -95,7 +95,7 @@ Socket listener_on_all_addresses(int port) {
   return listener_at(reinterpret_cast<const sockaddr*>(&four), sizeof four);
 }
 
-// One try; empty, with the reason in `why`.
+// One attempt. Empty if it fails, with the reason in `why`.
 Socket connected_to(const addrinfo& address, SocketClock::time_point end, std::string& why) {
   Socket socket(
       ::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
@@ -134,7 +134,7 @@ Socket::~Socket() {
 
 Socket listening_socket(const std::string& host, int port, bool from_elsewhere) {
   const Addresses addresses = addresses_of(host, port);
-  // A machine may know its own name as the loopback; the others do not.
+  // A machine may resolve its own name to the loopback, which the others cannot reach.
   Socket socket = !from_elsewhere && is_loopback(addresses->ai_addr)
                       ? listener_at(addresses->ai_addr, addresses->ai_addrlen)
                       : listener_on_all_addresses(port);
@@ -177,7 +177,7 @@ Socket connected_socket(const std::string& host, int port, SocketClock::time_poi
 
 void notice_dead_machine(int descriptor) {
   const int on = 1, idle = 10, pause = 5, num = 3;  // seconds; 25 in all
-  const unsigned unanswered = 25'000;               // milliseconds, of what was sent
+  const unsigned unanswered = 25'000;               // milliseconds without acknowledgement
   ::setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, &pause, sizeof pause);
@@ -191,7 +191,7 @@ std::string address_towards(const std::string& host, int port) {
   const Socket probe(::socket(addresses->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own{};
   socklen_t length = sizeof own;
-  // Of a datagram socket this only chooses a route.
+  // On a datagram socket, connect() only chooses a route.
   if (probe && ::connect(probe.descriptor(), addresses->ai_addr, addresses->ai_addrlen) == 0 &&
       ::getsockname(probe.descriptor(), reinterpret_cast<sockaddr*>(&own), &length) == 0) {
     std::string address = number_of(reinterpret_cast<const sockaddr*>(&own));

@@ -1,6 +1,6 @@
-// TCP sockets as the ranks of a run need them: each closes itself, none outlives an exec, and
-// nothing blocks longer than it is told. Torch-free, no state. Called by the rendezvous and the
-// control channel.
+// TCP sockets for the ranks of a run: each closes itself, none outlives an exec, and no call blocks
+// longer than its time limit. Torch-free, no state. Called by the rendezvous and the control
+// channel.
 #pragma once
 
 #include <chrono>
@@ -31,28 +31,28 @@ class Socket {
   int descriptor_ = -1;
 };
 
-// Accepts connections to `host`: on the loopback alone where that is its address and all ranks are
-// on this machine, on all addresses otherwise. Port 0: any free one, or CommError. ConfigError where the
-// one that is given cannot be had, as if it is taken.
+// Accepts connections to `host`: on the loopback alone if that is its address and all ranks are on
+// this machine, otherwise on all addresses. Port 0: any free port, or CommError. ConfigError if a
+// given port cannot be used, for example because it is taken.
 Socket listening_socket(const std::string& host, int port, bool from_elsewhere);
 int port_of(const Socket& listener);
 
-// Non-blocking, connected to one of the addresses of `host`; tried again until `end`, for its
-// listener may come later. CommError with the last reason. Here as there, a host without an address is
-// a ConfigError.
+// A non-blocking socket, connected to one of the addresses of `host`. Retries until `end`, because
+// the listener may start later; then CommError with the last reason. Here and in listening_socket,
+// a host without an address is a ConfigError.
 Socket connected_socket(const std::string& host, int port,
                         std::chrono::steady_clock::time_point end);
 
-// The connection breaks, rather than staying silent for hours, when the machine at its other end is
-// gone.
+// Makes the connection break, rather than stay silent for hours, when the machine at the other end
+// is gone.
 void notice_dead_machine(int descriptor);
 
-// The address of this machine on the way to `host`.
+// The address of this machine on the route to `host`.
 std::string address_towards(const std::string& host, int port);
-// An address of this machine that others reach: of the interface of that name, or where it is empty
-// of the first that is up and no loopback. The loopback's where there is none.
+// An address of this machine that others can reach: of the interface called `name` or, if that is
+// empty, of the first interface that is up and not the loopback. If there is none, the loopback's.
 std::string address_of_interface(const std::string& name);
-// As the system calls it; "?" where it has no name.
+// The host name; "?" if it has none.
 std::string machine_name();
 
 }  // namespace tanren

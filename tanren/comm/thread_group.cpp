@@ -30,16 +30,16 @@ using Clock = std::chrono::steady_clock;
 struct Given {
   at::Tensor from, to;
 };
-// Does one of as many shares of the work as there are ranks. Shares touch nothing in common, so they
-// may run at once, and the sums are the same whoever does which.
+// Does one share of the work; there are as many shares as ranks. Shares do not overlap, so they may
+// run at the same time, and the sums do not depend on which thread does which share.
 using Combine = std::function<void(const std::vector<Given>&, size_t share)>;
 
-// Below this many bytes a rank that waits is not woken for its share: the last does them all.
+// Below this many bytes a waiting rank is not woken for its share: the last rank does all shares.
 constexpr size_t kWorthSharing = 64 << 10;
-// How long a wait looks again and again before it sleeps: waking up costs about as much.
+// How long a wait polls before it sleeps: waking up costs about as much.
 constexpr std::chrono::microseconds kLooking{50};
 
-// The operation number `number` of every rank.
+// Operation `number` of every rank.
 struct Call {
   int64_t number = 0;
   std::string what;  // kind, elements, dtype: the same on every rank
@@ -48,15 +48,15 @@ struct Call {
   std::vector<bool> present;
   Combine combine;
   size_t taken = 0, finished = 0;  // shares
-  Clock::time_point arrives;       // over the imitated link
-  // Written under the mutex, and looked at without it.
+  Clock::time_point arrives;       // over the simulated link
+  // Written under the mutex, and read without it.
   std::atomic<int> missing{0};
   std::atomic<bool> done{false};
 };
 
 at::Tensor row(const at::Tensor& tensor) { return tensor.view(-1); }
 
-// Of all elements, in memory's order, the share-th part.
+// The share-th part of all elements in memory order; if not contiguous, share 0 is the whole.
 at::Tensor share_of(const at::Tensor& tensor, size_t share, size_t shares) {
   if (!tensor.is_contiguous()) return share == 0 ? tensor : tensor.new_empty({0});
   const int64_t n = tensor.numel(), i = static_cast<int64_t>(share);
@@ -64,7 +64,7 @@ at::Tensor share_of(const at::Tensor& tensor, size_t share, size_t shares) {
   return row(tensor).slice(0, n * i / of, n * (i + 1) / of);
 }
 
-// All summed into the first in rank order, and copied from there.
+// Sums all tensors into the first in rank order, and copies the sum to the others.
 void sum_all(const std::vector<Given>& ranks, size_t share) {
   const auto part = [&](size_t rank) { return share_of(ranks[rank].to, share, ranks.size()); };
   const at::Tensor total = part(0);
@@ -113,7 +113,7 @@ struct ThreadGroup::Shared {
   const Options options;
   std::mutex mutex;
   std::condition_variable changed;
-  // What follows is guarded by mutex.
+  // The members below are guarded by mutex.
   std::vector<int64_t> next;  // by rank, the number of its next operation
   std::map<int64_t, std::shared_ptr<Call>> open;
   std::string aborted;
@@ -167,7 +167,8 @@ std::shared_ptr<Call> ThreadGroup::Shared::start(int rank, const char* kind, con
   }
   call->combine = combine;
   call->missing = 0;
-  // Kernels of a device queue up: the sooner the better. On the CPU those who wait take a share each.
+  // Kernels of a device are queued, so all shares start at once. On the CPU each waiting rank takes
+  // a share.
   if (given.from.nbytes() < kWorthSharing || !given.from.is_cpu()) {
     while (call->taken < call->given.size()) combine_share(*call, lock);
   } else {

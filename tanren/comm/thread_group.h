@@ -1,6 +1,6 @@
-// ThreadGroup: ranks that are threads of one process. Sums run in rank order, each rank that waits
-// taking a share of the elements, so they are the same every time; there is no network. Tensors may be
-// on any devices. A link of a given speed can be imitated, to see what overlap hides. Thread-safe;
+// ThreadGroup: ranks that are threads of one process, without a network. Each waiting rank sums a
+// share of the elements, in rank order, so the sums are the same every time. Tensors may be on any
+// devices. A link of a given speed can be simulated, to see what overlap hides. Thread-safe;
 // outlives its communicators.
 #pragma once
 
@@ -15,13 +15,13 @@ namespace tanren {
 class ThreadGroup {
  public:
   struct Options {
-    double bytes_per_second = 0;  // of the imitated link, which all share; 0: no link
+    double bytes_per_second = 0;  // of the simulated link, which all share; 0: no link
     std::chrono::milliseconds timeout{600'000};  // a rank that comes later than this is missing
   };
   explicit ThreadGroup(int world_size);
   ThreadGroup(int world_size, Options options);
 
-  // Of the thread that is rank `rank`, once each.
+  // For the thread that is rank `rank`; once for each rank.
   std::unique_ptr<Communicator> communicator(int rank) const;
   // Every wait, now and later, ends with CommError(why); the first reason stays.
   void cancel(const std::string& why) const;

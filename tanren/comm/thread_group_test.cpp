@@ -23,7 +23,7 @@ TEST(ThreadGroup, ranks_that_ask_for_different_things_are_told_apart_and_none_ha
     errors[static_cast<size_t>(comm.rank())] =
         error_of<CommError>([&] { comm.sum(at::zeros({3 + comm.rank()})); });
   });
-  for (const auto& error : errors) {  // whoever comes second notices
+  for (const auto& error : errors) {  // the rank that comes second notices
     TANREN_EXPECT_CONTAINS(error, "a sum of 3 Float elements");
     TANREN_EXPECT_CONTAINS(error, "a sum of 4 Float elements");
   }
@@ -58,7 +58,7 @@ TEST(ThreadGroup, a_sum_that_fails_is_told_to_all_ranks_alike) {
   const ThreadGroup group(2);
   std::vector<std::string> errors(2);
   on_ranks(group, 2, [&](Communicator& comm) {
-    const int64_t rows = comm.rank() == 0 ? 200 : 300;  // as many elements; the shapes do not add
+    const int64_t rows = comm.rank() == 0 ? 200 : 300;  // equal counts, shapes that do not add
     const at::Tensor mine = at::zeros({rows, 60'000 / rows}).t();
     errors[static_cast<size_t>(comm.rank())] = error_of<CommError>([&] { comm.sum(mine); });
   });
@@ -71,7 +71,7 @@ TEST(ThreadGroup, parts_that_make_no_whole_are_refused) {
   EXPECT_THROW(group.communicator(0)->start_gather(at::zeros({3}), at::zeros({1})), CommError);
 }
 
-// Elements that the last rank sums alone, and so many that each takes a share of its own size.
+// A count of elements that the last rank sums alone, and one that is shared unequally by all ranks.
 class SumsOf : public ::testing::TestWithParam<int64_t> {};
 INSTANTIATE_TEST_SUITE_P(ThreadGroup, SumsOf, ::testing::Values(1000, 50'003));
 
@@ -92,7 +92,7 @@ TEST_P(SumsOf, so_many_are_bitwise_the_same_on_all_ranks_and_every_time) {
   for (int rank = 0; rank < 4; ++rank) {
     expected += (at::arange(GetParam(), at::kDouble) * 0.1 + rank).sin();
   }
-  // The angles of floats are off by their rounding.
+  // The fp32 angles have rounding errors.
   EXPECT_TRUE(
       at::allclose(first[0].to(at::kDouble), expected, 1e-4, GetParam() < 2000 ? 1e-5 : 2e-3));
 }

@@ -24,7 +24,7 @@ struct Launcher {
   const char* size;
   const char* local_rank;
   const char* local_size;
-  const char* job;  // the same on all ranks, and another for another job
+  const char* job;  // the same on all ranks, different for each job
 };
 const std::vector<Launcher> kLaunchers = {
     {"RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
@@ -32,8 +32,8 @@ const std::vector<Launcher> kLaunchers = {
     {"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
     {"mpich", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_PORT"},
-    // Of the step that srun started: the job's own variables also stand in a shell inside it, which
-    // is one process.
+    // Variables of the step that srun started. The variables of the job are also set in a shell
+    // inside the job, which is one process.
     {"slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
      "SLURM_JOB_ID"},
 };
@@ -124,7 +124,7 @@ World world_of(const Environment& environment, const std::string& rendezvous) {
     return world;
   }
   World alone;
-  set_rendezvous(alone, rendezvous);  // refuses what is none
+  set_rendezvous(alone, rendezvous);  // throws if it is invalid
   return {};
 }
 

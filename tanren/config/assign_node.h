@@ -1,5 +1,5 @@
-// assign(node, member): one value of a TOML tree into a field of the config; true if the node has the
-// member's type. A text field that is "number or word" takes a number as its text. Called by
+// assign(node, member): one value of a TOML tree into a field of the config; true if the node has
+// the member's type. A text field that is "number or word" takes a number as its text. Called by
 // read_config.cpp alone.
 #pragma once
 

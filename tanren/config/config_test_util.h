@@ -1,4 +1,4 @@
-// What the tests of this room share: a small good config and the error text of a bad one.
+// Shared by the tests of this room: a small valid config and the error text of an invalid one.
 #pragma once
 
 #include "tanren/base/error.h"

@@ -19,7 +19,7 @@ std::vector<std::string> all_keys() {
 
 namespace {
 
-// Every key, and after a list of tables the keys of one of them.
+// Every key, and after a list of tables the keys of one table.
 template <class F>
 void each_described(F&& f) {
   RunConfig config;
@@ -36,7 +36,7 @@ void each_described(F&& f) {
   });
 }
 
-// What a key is to a run that goes on.
+// What a changed key means to a run that resumes.
 struct Words {
   const char* mark;
   const char* sentence;
@@ -59,7 +59,7 @@ Words words_of(Identity identity) {
   return {"", ""};
 }
 
-// Names such as cuda:<i> are no HTML.
+// Escapes < and |: names such as cuda:<i> are not HTML.
 std::string markdown_text(const std::string& help) {
   std::string text;
   for (const char c : help) text += c == '<' ? "&lt;" : c == '|' ? "&#124;" : std::string(1, c);

@@ -1,4 +1,4 @@
-// The keys in words: `tanren help [KEY]` and docs/config.md, both from fields.h.
+// Descriptions of the keys: `tanren help [KEY]` and docs/config.md, both from fields.h.
 #pragma once
 
 #include <string>
@@ -6,7 +6,8 @@
 
 namespace tanren {
 
-// Help on a key, on a section, or (empty) on all; ConfigError naming the nearest for an unknown one.
+// Help on a key, on a section or, if `asked` is empty, on all keys. ConfigError for an unknown key,
+// naming the nearest one.
 std::string help_text(const std::string& asked);
 // The page docs/config.md.
 std::string config_markdown();

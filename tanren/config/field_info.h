@@ -1,23 +1,23 @@
-// What fields.h says of a key beside its name and type.
+// What fields.h records about a key besides its name and type.
 #pragma once
 
 namespace tanren {
 
-// What a changed value means when a run folder goes on.
+// What a changed value means when a run resumes in its folder.
 enum class Identity {
-  defines,     // another run
-  may_grow,    // the same run, longer
-  on_request,  // another run, unless this start asks for the change (--set)
-  evaluates,   // another run only where evaluations decide over it (plateau, best, early stop)
-  by_name,     // a path: another run if its last name is another
-  free,        // changes nothing that is trained, or the data's fingerprint tells
+  defines,     // a different run
+  may_grow,    // a larger value is the same run, longer
+  on_request,  // a different run, unless this start requests the change (--set)
+  evaluates,   // a different run only if evaluations decide over it (plateau, best, early stop)
+  by_name,     // a path: a different run if its last component differs
+  free,        // does not change training, or the data's fingerprint detects the change
 };
 
-// Whether the text is a path, and so relative to where it was written.
+// Whether the text is a path, which is relative to the place where it was written.
 enum class PathKind {
   none,
   file,
-  file_or_name,  // a path only where there is such a folder or file
+  file_or_name,  // a path only if such a folder or file exists
 };
 
 struct FieldInfo {

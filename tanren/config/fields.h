@@ -1,7 +1,7 @@
-// The one list of keys: for each options struct a function that shows every field to a visitor,
-// with its help text and what it means to the run's identity. Reading, --set, help, docs, nearest
-// names, identity and writing all go through visit_config and know no key by themselves.
-// [model] and [data] stand in model_data_fields.h, [parallel] in parallel_fields.h.
+// The only list of keys: for each options struct a function that shows every field to a visitor,
+// with its help text and its role in identity. Reading, --set, help, docs, nearest names, identity
+// and writing all use visit_config and name no key themselves. [model] and [data] are in
+// model_data_fields.h, [parallel] in parallel_fields.h.
 #pragma once
 
 #include "tanren/config/field_info.h"
@@ -67,7 +67,7 @@ void fields(V& v, PrecisionOptions& o) {
     {"Let cuDNN time its algorithms; such runs do not repeat bitwise.", Identity::on_request});
 }
 
-// One table of optimizer.groups; not keys of their own, so visit_config does not show them.
+// One table of optimizer.groups. Its keys are no full keys, so visit_config does not show them.
 template <class V>
 void fields(V& v, GroupOptions& o) {
   v("parameters", o.parameters, {"Patterns of parameter names (* any run, ? one character)."});
@@ -373,7 +373,7 @@ void visit_config(RunConfig& config, F&& visitor) {
   section("model", config.model);
   section("data", config.data);
   section("data.train", config.data.train);
-  // What is evaluated on trains nothing, and the data's fingerprint tells.
+  // Data for evaluation does not change training, and its fingerprint detects changes.
   auto of_evaluation = [&](const char* key, auto& member, FieldInfo info) {
     const std::string_view name = key;
     if (name == "scale" || name == "offset") info.identity = Identity::free;

@@ -14,7 +14,7 @@ namespace tanren {
 
 namespace {
 
-// Key → its value as TOML; "" where an optional key is not set.
+// Key → its value as TOML; "" if an optional key is not set.
 std::map<std::string, std::string> texts_of(ModelOptions options) {
   std::map<std::string, std::string> texts;
   auto take = [&](const char* key, const auto& member, const FieldInfo&) {

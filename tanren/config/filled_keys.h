@@ -1,5 +1,5 @@
-// The keys of [model] that somebody else's file filled in (model.from_hf), as TOML and back: what a run
-// folder keeps of them. Pure; called by run.
+// The keys of [model] that an external file filled in (model.from_hf), written as TOML and read
+// back: what a run folder keeps of them. Pure; called by run.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -9,11 +9,12 @@
 
 namespace tanren {
 
-// The keys of `filled` that `asked` has otherwise, as a table [model]. Empty if there is none.
+// The keys whose value in `filled` differs from `asked`, as a table [model]. Empty if there are
+// none.
 std::string filled_keys(const ModelOptions& asked, const ModelOptions& filled);
 
-// `asked` with the keys of such a text, but for those that it gives itself. ConfigError naming
-// `source` if the text is none.
+// `asked` with the keys of a text from filled_keys(), except keys that `asked` sets itself.
+// ConfigError naming `source` if the text is not such a table.
 ModelOptions with_filled_keys(ModelOptions asked, std::string_view text, const std::string& source);
 
 }  // namespace tanren

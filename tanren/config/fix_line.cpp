@@ -19,10 +19,10 @@ namespace tanren {
 namespace {
 
 struct Assignment {
-  std::string section, key, value;  // as they stand there
+  std::string section, key, value;  // as written in the line
 };
 
-// The assignment in line `number`, if there is one; its section is the last that was named before it.
+// The assignment in line `number`, if there is one. Its section is the last one named before it.
 std::optional<Assignment> assignment_at(std::string_view text, int64_t number) {
   Assignment found;
   std::string_view line;
@@ -36,7 +36,7 @@ std::optional<Assignment> assignment_at(std::string_view text, int64_t number) {
   if (equals == std::string_view::npos || line.find('#') < equals) return std::nullopt;
   found.key = trimmed(line.substr(0, equals));
   found.value = trimmed(line.substr(equals + 1, line.find('#') - equals - 1));
-  // A value in quotes, or a table, is wrong in another way.
+  // A value in quotes, or a table, has a different error.
   if (found.key.empty() || found.value.find_first_of("\"'{}=") != std::string::npos) {
     return std::nullopt;
   }
@@ -66,7 +66,7 @@ bool is_word(const std::string& value) {
                      [](unsigned char c) { return std::isalpha(c) != 0; });
 }
 
-// As other languages write it.
+// How other languages write an absent value.
 bool is_nothing(const std::string& word) {
   return word.empty() || word == "None" || word == "null" || word == "nil";
 }
@@ -75,7 +75,7 @@ std::string in_brackets(const std::string& value) {
   return value.starts_with("[") ? value : "[" + value + "]";
 }
 
-// How a value of the member's type is written; empty: it takes more than a line.
+// How to write a value of the member's type; empty if that takes more than a line.
 template <typename Member>
 std::string advice_for(const Member& member, const FieldInfo& info, const Assignment& line) {
   constexpr bool kIsTruth =
@@ -128,7 +128,7 @@ std::string way_to_fix(std::string_view text, int64_t number) {
       fields(in_table, table);
     }
   });
-  // An own model's options are texts to us.
+  // The options of a registered model are texts here.
   if (key.starts_with("model.options.")) {
     advice = advice_for(std::string(), {.help = ""}, *line);
   }

@@ -1,5 +1,5 @@
-// A line of a config file that is no TOML, and how its key wants it: people leave out quotes and brackets,
-// and write True and None. Called by read_config.cpp alone.
+// Advice on a line of a config file that is not TOML: how to write the value of its key. People
+// leave out quotes and brackets, and write True and None. Called only by read_config.cpp.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace tanren {
 
-// Advice on the line of this number (from 1) of `text`, at which parsing stopped: "texts need quotes:
-// path = "train.csv"", or what its key takes. "mend the TOML" where the line does not say.
+// Advice on line `number` (from 1) of `text`, where parsing stopped: "texts need quotes: path =
+// "train.csv"", or what its key takes. "mend the TOML" if the line gives no hint.
 std::string way_to_fix(std::string_view text, int64_t number);
 
 }  // namespace tanren

@@ -13,7 +13,8 @@ namespace tanren {
 
 namespace {
 
-// Keys and sections that may differ over ranks: they change no number and no exchange between them.
+// Keys and sections that may differ between ranks: they change no number and no exchange between
+// ranks.
 constexpr std::array<std::string_view, 12> kOwnOfARank = {"run.name",
                                                           "run.device",
                                                           "run.threads",
@@ -27,7 +28,7 @@ constexpr std::array<std::string_view, 12> kOwnOfARank = {"run.name",
                                                           "parallel.rendezvous",
                                                           "generate."};
 
-// Paths are, too: ranks compare the data themselves, and weights come from rank 0.
+// Paths may differ, too: ranks compare the data itself, and weights come from rank 0.
 bool is_own_of_a_rank(std::string_view key, const FieldInfo& info) {
   if (info.path != PathKind::none) return true;
   return std::any_of(kOwnOfARank.begin(), kOwnOfARank.end(), [&](std::string_view own) {
@@ -44,7 +45,8 @@ std::string_view last_name(std::string_view text) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// Parameters in fp64 are others than in fp32.
+// Whether a change on request is allowed. Changes to or from fp64 are not, because parameters in
+// fp64 differ from those in fp32.
 bool may_change(const FieldInfo& info, const std::string& key, const std::string& before,
                 const std::string& now) {
   if (info.identity != Identity::on_request) return false;

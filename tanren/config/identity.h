@@ -1,5 +1,5 @@
-// Whether two configs are the same run: what a run folder asks before it goes on, and ranks before they
-// begin.
+// Whether two configs are the same run: checked before a run resumes in its folder, and by ranks
+// before they start.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -12,12 +12,12 @@
 namespace tanren {
 
 // "key: before → now" for each key that defines the run and differs. run.steps and run.epochs may
-// grow; keys that change nothing that is trained are passed over (those of evaluations too, where none
-// decides over the run), and so are those of `requested` that may change on request.
+// grow. Skipped are keys that do not change training, keys of evaluations if no evaluation decides
+// over the run, and keys in `requested` that may change on request.
 std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig& now,
                                         const std::set<std::string>& requested = {});
 
-// One key's values as TOML text ("not set" where there is none).
+// One key's values as TOML text ("not set" if there is none).
 struct KeyChange {
   std::string key, before, now;
 };
@@ -26,15 +26,15 @@ struct KeyChange {
 // differ.
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now);
 
-// Whether what an evaluation finds changes how the run goes on. A run whose evaluations decide nothing may
-// be evaluated in another way and on other data, even if evaluations decided before.
+// Whether the results of evaluations change how the run continues. If they do not, the run may be
+// evaluated in another way and on other data, even if evaluations decided before.
 bool evaluations_decide(const RunConfig& config);
 
-// Gives `config` the values that `from` has of `keys`.
+// Copies the values of `keys` from `from` into `config`.
 void take_keys(RunConfig& config, const RunConfig& from, const std::vector<std::string>& keys);
 
-// Key and value of what every rank of a run must have alike. What a machine may have its own way is
-// left out: devices, threads, memory, where the data lie, what is shown.
+// Key and value of everything that must be equal on all ranks of a run. Left out is what may differ
+// between machines: devices, threads, memory, where the data is, what is shown.
 std::vector<std::pair<std::string, std::string>> values_of_all_ranks(const RunConfig& config);
 
 // Keys whose value is not the default.

@@ -208,7 +208,7 @@ TEST(Identity, a_longer_run_is_the_same_run_and_a_shorter_one_is_not) {
             (std::vector<std::string>{"run.steps: not set → 1000000", "run.epochs: 2 → not set"}));
 }
 
-// Issue 21: what the guard's message advises was another run.
+// Issue 21: a change that the guard's message advises counted as a different run.
 TEST(Identity, what_is_asked_for_may_change_rate_schedule_clip_and_precision_but_fp64) {
   const RunConfig base = parse(kGood);
   RunConfig changed = base;
@@ -426,7 +426,7 @@ TEST(Identity, ranks_must_have_all_alike_but_what_a_machine_may_have_its_own_way
   };
   EXPECT_FALSE(differ([](RunConfig&) {}));
   EXPECT_TRUE(differ([](RunConfig& config) { config.run.seed = 77; }));
-  // Free, and yet a rank of another value would wait for the others.
+  // Identity::free, yet a rank with another value would wait for the others.
   EXPECT_TRUE(differ([](RunConfig& config) { config.run.stop_after = 3; }));
   EXPECT_TRUE(differ([](RunConfig& config) { config.parallel.bucket_mb = 3; }));
   EXPECT_TRUE(differ([](RunConfig& config) { config.evaluate.every = 3; }));

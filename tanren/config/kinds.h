@@ -1,6 +1,7 @@
-// The kinds that the library has, a row each: what the checks of a config, the plan, the forecast and the
-// reports know of a kind without building it. Rows are sorted as error lines list them. Torch-free; what
-// computes a kind is a file of its room, and CONTRIBUTING.md lists the places of each.
+// The kinds that the library has, one row each: what the checks of a config, the plan, the forecast
+// and the reports know about a kind without building it. Rows are in the order in which errors list
+// them. Torch-free. The code that computes a kind is a file of its room; CONTRIBUTING.md lists the
+// places to change for a kind.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -14,7 +15,7 @@ namespace tanren {
 
 using Keys = std::vector<std::string>;
 
-// What an optimizer keeps of every element.
+// A value that an optimizer keeps for every element of a parameter.
 struct Moment {
   std::string name;
   bool (*is_kept)(const OptimizerOptions&) = nullptr;  // null: always
@@ -22,19 +23,19 @@ struct Moment {
 
 struct OptimizerKind {
   std::string name;
-  Keys keys;  // of its section, that it reads and some other kind does not
+  Keys keys;  // keys of its section that it reads and some other kind does not
   std::vector<Moment> moments;
-  Keys scalars;  // one fp32 number a parameter each
+  Keys scalars;  // names of fp32 numbers, one per parameter each
   int64_t flops =
-      0;  // arithmetic of an update of one element, as its formula has it; 0: matrices decide
+      0;  // operations to update one element, by its formula; 0: depends on the matrices
   // Defaults of options that are not set.
   double weight_decay = 0, beta2 = 0.999, eps = 1e-8, momentum = 0;
   bool nesterov = false;
-  bool decouples_decay = false;  // weights shrink by it, gradients do not have it
+  bool decouples_decay = false;  // weight decay shrinks the weights and is not added to gradients
   bool is_factored = false;      // keeps sums over rows and columns
   bool leaves_some_to_adamw = false;
-  std::string whole;  // the part of a parameter that one rank must update; empty: an element
-  std::string state;  // what it keeps, in words; empty: as `moments` say
+  std::string whole;  // what one rank must update as a whole; empty: single elements
+  std::string state;  // its state in words; empty: as in `moments`
 };
 
 struct ScheduleKind {
@@ -48,22 +49,22 @@ struct ModelKind {
   std::string name;
   Keys keys;                   // as above
   Keys sizes;                  // words of model.size
-  std::vector<Keys> families;  // sizes that differ in size alone, the largest first
-  Keys tasks;                  // words of model.task; the last guesses tokens
-  Keys no_use_to_tokens;       // keys that a task which guesses tokens does not read
+  std::vector<Keys> families;  // groups of sizes that differ only in size, largest first
+  Keys tasks;                  // words of model.task; the last predicts tokens
+  Keys no_use_to_tokens;       // keys that a task which predicts tokens does not read
   std::string default_task;
   std::string widths;      // the key that lists the widths of its layers
-  bool generates = false;  // when it guesses the next token
+  bool generates = false;  // it can generate text if its task is next_token
   bool is_convolutional = false;
   bool is_recurrent = false;
-  bool uses_weights_once = false;  // a sample, so that replicas in threads gain nothing
+  bool uses_weights_once = false;  // once per sample, so that replicas in threads gain nothing
 };
 
 struct DatasetKind {
   std::string name;
   bool has_encoding = false;  // a file of text: data.encoding
   bool counts_classes =
-      false;  // labels are whole numbers, the largest of which says how many there are
+      false;  // labels are whole numbers, and the largest gives the number of classes
   bool has_context = false;  // a sample is a sequence of data.*.context tokens
 };
 
@@ -73,7 +74,7 @@ const std::vector<ModelKind>& model_kinds();
 const std::vector<DatasetKind>& dataset_kinds();
 const Keys& loss_kinds();
 
-// The row of that name; null: a kind that a program registered, or a misspelt one.
+// The row of that name. Null for a kind that a program registered, and for a misspelt one.
 template <typename Kind>
 const Kind* find_kind(const std::vector<Kind>& kinds, std::string_view name) {
   const auto found =
@@ -117,19 +118,20 @@ Keys unread_keys(const std::vector<Kind>& kinds, const Kind& kind) {
   return unread;
 }
 
-// What the model is for: its kind's own task where the config names none; empty for kinds without tasks.
+// The model's task: model.task or, if that is empty, its kind's default. Empty for kinds without
+// tasks.
 inline std::string task_of(const ModelOptions& model) {
   const ModelKind* kind = model_kind(model.kind);
   return model.task.empty() && kind != nullptr ? kind->default_task : model.task;
 }
 
-// Whether the model guesses tokens, and so has no classes.
+// Whether the model predicts tokens, and so has no classes.
 inline bool guesses_tokens(const ModelOptions& model) {
   const std::string task = task_of(model);
   return task == "next_token" || task == "masked_lm";
 }
 
-// Whether the learning rate follows what evaluations find.
+// Whether the learning rate depends on the results of evaluations.
 inline bool reads_evaluations(const ScheduleOptions& schedule) {
   const ScheduleKind* kind = schedule_kind(schedule.kind);
   return kind != nullptr && kind->reads_evaluations;
@@ -141,16 +143,17 @@ inline bool packs_state(const OptimizerOptions& optimizer) {
   return kind != nullptr && reads(*kind, "state");
 }
 
-// Whether weights shrink by weight_decay without it being a part of the gradients.
+// Whether weight_decay shrinks the weights directly instead of being added to the gradients.
 inline bool decouples_decay(const OptimizerOptions& optimizer) {
   const OptimizerKind* kind = optimizer_kind(optimizer.kind);
   return kind != nullptr && kind->decouples_decay;
 }
 
-// Names of the moments that an optimizer with `options` keeps, which with_defaults() gave.
+// Names of the moments that an optimizer with `options` keeps. `options` must come from
+// with_defaults().
 Keys kept_moments(const OptimizerKind& kind, const OptimizerOptions& options);
 
-// `options` with what is not set filled in by its kind.
+// `options` with the defaults of its kind in place of unset values.
 OptimizerOptions with_defaults(OptimizerOptions options);
 
 }  // namespace tanren

@@ -1,5 +1,5 @@
-// The kinds that a program brings or has, by name: what model.kind and data.*.kind may say beside
-// the words that the checks know. Called by validate and by what reads a config.
+// Names of the kinds in a program: the values that model.kind may have, and those that data.*.kind
+// may have besides the ones that the checks know. Used by validate and by code that reads a config.
 #pragma once
 
 #include <initializer_list>
@@ -11,14 +11,14 @@ namespace tanren {
 
 struct KnownKinds {
   KnownKinds() = default;
-  // Models alone. Implicit, like the next: most callers have no data kinds of their own.
+  // Model kinds only. Implicit, like the next constructor: most callers register no dataset kinds.
   KnownKinds(std::initializer_list<std::string> model_kinds) : models(model_kinds) {}
   KnownKinds(std::vector<std::string> model_kinds,  // NOLINT(google-explicit-constructor)
              std::vector<std::string> data_kinds = {})
       : models(std::move(model_kinds)), datasets(std::move(data_kinds)) {}
 
-  std::vector<std::string> models;    // all
-  std::vector<std::string> datasets;  // registered ones
+  std::vector<std::string> models;    // all of them
+  std::vector<std::string> datasets;  // only those that the program registered
 };
 
 }  // namespace tanren

@@ -7,7 +7,7 @@ namespace tanren {
 std::vector<std::string> measured_values(const EvaluateOptions& options) {
   std::vector<std::string> values = {"loss"};
   for (const auto& metric : options.metrics) {
-    if (metric != "confusion_matrix") values.push_back(metric);  // which is no number
+    if (metric != "confusion_matrix") values.push_back(metric);  // not a single number
   }
   return values;
 }

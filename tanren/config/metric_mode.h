@@ -1,5 +1,6 @@
-// What an evaluation measures under a config, and whether a low value of it is good. Torch-free;
-// used by the checks, by planning (keep best, early stop) and by whoever ranks evaluations.
+// Which values an evaluation measures under a config, and whether lower is better for a metric.
+// Torch-free. Used by the checks, by planning (keep best, early stop) and by code that ranks
+// evaluations.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -10,11 +11,12 @@
 
 namespace tanren {
 
-// The values that a metric of an evaluation may be named by: "loss", and evaluate.metrics.
+// The values that a metric key may name: "loss", and evaluate.metrics without confusion_matrix,
+// which is no single number.
 std::vector<std::string> measured_values(const EvaluateOptions& options);
 
-// Modes "min" and "max" say it themselves, "auto" asks the metric's name (base/metric_names.h).
-// Empty where that does not know.
+// Modes "min" and "max" decide alone; "auto" looks up the metric's name (base/metric_names.h).
+// Empty if the name is not known there.
 std::optional<bool> lower_is_better(const std::string& metric, const std::string& mode);
 
 }  // namespace tanren

@@ -1,4 +1,4 @@
-// The keys of [model], [data], [data.train] and [data.eval]: the part of fields.h that it includes.
+// The keys of [model], [data], [data.train] and [data.eval]. Included by fields.h.
 #pragma once
 
 #include "tanren/config/field_info.h"
@@ -6,7 +6,7 @@
 
 namespace tanren {
 
-// One table of model.unfreeze; not keys of their own, so visit_config does not show them.
+// One table of model.unfreeze. Its keys are no full keys, so visit_config does not show them.
 template <class V>
 void fields(V& v, UnfreezeOptions& o) {
   v("parameters", o.parameters,

@@ -23,7 +23,7 @@ void Problems::one_of(const std::string& key, const std::string& value,
     if (word == value) return;
   }
   auto ours = word_synonym(key, value);
-  // "large" is a gpt2's size, and none of a bert's.
+  // A synonym may not fit this kind: "large" means a size of gpt2, which bert does not have.
   if (ours && std::find(known.begin(), known.end(), *ours) == known.end()) ours.reset();
   const auto best = nearest(value, known);
   found.push_back(key + " \"" + value + "\" is unknown; one of " + join(known) +

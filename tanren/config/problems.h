@@ -1,5 +1,5 @@
-// What the checks of a config share: a list of problems, one line each, and the rules as words.
-// Used by validate.cpp and the validate_<section>.cpp files alone.
+// Shared by the checks of a config: a list of problems, one line each, and the common rules. Used
+// only by validate.cpp and the validate_<section>.cpp files.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -12,11 +12,11 @@
 
 namespace tanren {
 
-// Beyond it a count is a slip of the keyboard, and sums and products of counts would overflow.
+// A count or width of this size is a typing error, and sums and products of counts would overflow.
 constexpr int64_t kAbsurd = int64_t{1} << 40;
 constexpr int64_t kAbsurdWidth = int64_t{1} << 24;
 
-// Gathers problems; each check states the rule as its words, the key first.
+// Collects problems. Each check words its rule as a line that begins with the key.
 class Problems {
  public:
   void check(bool fine, const std::string& problem);
@@ -24,24 +24,25 @@ class Problems {
               const std::vector<std::string>& known);
   // low ≤ value < 2^40
   void count(const std::string& key, int64_t value, int64_t low);
-  // Sizes that are multiplied or allocated: 1 ≤ each, and their product is no absurd one.
+  // Sizes that are multiplied or allocated: at most 64, each at least 1 and below 2^24. The product
+  // of a shape is below 2^40.
   void sizes(const std::string& key, const std::vector<int64_t>& values);
   void at_least(const std::string& key, int64_t value, int64_t low);
   // [low, high) or [low, high]
   void within(const std::string& key, double value, double low, double high, bool closed);
   void positive(const std::string& key, double value);
   void not_negative(const std::string& key, double value);
-  // Keys that were changed although the `kind_key` makes them do nothing.
+  // Reports changed keys that have no effect because of the value `kind` of `kind_key`.
   void unused(const std::set<std::string>& changed, const std::string& section,
               const std::vector<std::string>& keys, const std::string& kind_key,
               const std::string& kind);
 
   std::vector<std::string> found;
   struct Unused {
-    std::string key, because;  // because of the value that this key has
+    std::string key, because;  // `key` has no effect because of the value of `because`
   };
-  std::vector<Unused> unused_keys;  // as unused() found them, each a problem too
-  std::map<std::string, std::vector<std::string>> words;  // of each key that went through one_of
+  std::vector<Unused> unused_keys;  // from unused(); each is in `found`, too
+  std::map<std::string, std::vector<std::string>> words;  // allowed, by key, from one_of()
 };
 
 // Whether the whole text is a number of this type.
@@ -56,7 +57,8 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
                  const std::set<std::string>& changed);
 void check_data(Problems& p, const RunConfig& config, const std::vector<std::string>& registered,
                 const std::set<std::string>& changed);
-// Of one data section ("data.train.") the keys of images; that both sections feed one model alike.
+// check_images: the image keys of one data section ("data.train."). check_image_pair: both sections
+// must prepare images in the same way for the model.
 void check_images(Problems& p, const std::string& section, const SourceOptions& o,
                   const std::set<std::string>& changed);
 void check_image_pair(Problems& p, const DataOptions& o);

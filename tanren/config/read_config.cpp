@@ -46,7 +46,7 @@ void resolve(std::string& path, const fs::path& folder) {
   }
 }
 
-// A name stays one unless there is such a folder or .pt file, or it looks like a path.
+// Makes `name` a path if it begins with a dot, or if such a folder or .pt file exists.
 void resolve_folder(std::string& name, const fs::path& folder) {
   std::error_code none;
   const bool is_file =
@@ -59,7 +59,7 @@ void resolve_folder(std::string& name, const fs::path& folder) {
 // Reads the file and each --set into a config and gathers the problems, a line each.
 class Reader {
  public:
-  // Paths in the file are relative to `folder`; those of --set to where it is typed.
+  // Paths in the file are relative to `folder`; those of --set to the working folder.
   Reader(RunConfig& config, fs::path folder) : config_(config), folder_(std::move(folder)) {
     visit_config(config_,
                  [&](const std::string& key, auto&, const FieldInfo&) { keys_.push_back(key); });
@@ -71,7 +71,7 @@ class Reader {
                      [](const auto& a, const auto& b) { return a.first < b.first; });
   }
 
-  // Keys of the file that a value of --set leaves without a meaning are as if they were not there.
+  // Drops keys of the file that have no meaning because of a value of --set.
   void drop_meaningless(const KnownKinds& known) {
     const RunConfig defaults;
     for (bool again = true; std::exchange(again, false);) {
@@ -128,7 +128,7 @@ class Reader {
     problems_.emplace_back(place.line, "[config] " + place.text() + ": " + problem);
   }
 
-  // The table {v = value}; null where the value is no TOML. A bare word is a text.
+  // The table {v = value}; null if the value is not TOML. A bare word is a text.
   std::unique_ptr<toml::table> parse_value(const std::string& key, const std::string& value) {
     bool is_text = false, are_texts = false, are_numbers = false;
     visit_config(config_, [&](const std::string& name, auto& member, const FieldInfo& info) {
@@ -160,7 +160,7 @@ class Reader {
     return nullptr;
   }
 
-  // --set key=none: an optional key is as if nobody had given it.
+  // --set key=none: unsets an optional key, as if it had not been given.
   bool take_back(const std::string& key) {
     bool taken = false;
     visit_config(config_, [&](const std::string& name, auto& member, const FieldInfo&) {
@@ -197,7 +197,7 @@ class Reader {
     }
   }
 
-  // A misspelt section is one problem; of a foreign one each key is translated.
+  // A misspelt section is one problem. For a section of another trainer, each key is translated.
   void unknown_section(const std::string& key, const toml::table& table, const Place& source,
                        const Place& place) {
     const auto best = nearest_section(key, keys_);
@@ -209,7 +209,7 @@ class Reader {
     }
   }
 
-  // Whether `table`, of one section, has the last part of `key`.
+  // Whether `table`, one section, contains the last part of `key`.
   static bool is_given(const toml::table& table, const std::string& key) {
     return table.contains(key.substr(key.rfind('.') + 1));
   }
@@ -322,8 +322,8 @@ class Reader {
   std::vector<std::string> keys_;
   std::vector<std::pair<toml::source_index, std::string>> problems_;  // line (0: none), text
   std::map<std::string, std::string> places_;                         // key → where it was given
-  std::set<std::string> refused_;                                     // of a wrong type
-  std::map<std::string, std::string> typed_;                          // by --set, as typed
+  std::set<std::string> refused_;                                     // keys of a wrong type
+  std::map<std::string, std::string> typed_;                          // key → its --set, as typed
 };
 
 // Null `known`: the config is not validated.

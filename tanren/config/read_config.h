@@ -1,5 +1,5 @@
-// Text → RunConfig: TOML and --set, typed by fields.h. All problems come in one ConfigError, a line
-// each, with file and line. After this nobody sees text.
+// Text → RunConfig: TOML and --set, typed by fields.h. All problems come in one ConfigError, one
+// line each, with file and line number. Later code does not see the text.
 #pragma once
 
 #include "tanren/config/known_kinds.h"
@@ -12,18 +12,18 @@
 
 namespace tanren {
 
-// Reads `file`, applies `sets` ("key=value", in order; texts need no quotes, "key=none" takes an
-// optional key back), validates the whole (validate.h).
-// run.name defaults to the file's stem. Paths become absolute: those in the file are relative to its
-// folder, those of `sets` to the working folder.
+// Reads `file`, applies `sets` ("key=value", in order; texts need no quotes, "key=none" unsets an
+// optional key) and validates the result (validate.h).
+// run.name defaults to the file's stem. Paths become absolute: paths in the file are relative to
+// its folder, paths in `sets` to the working folder.
 RunConfig read_config(const std::filesystem::path& file, const std::vector<std::string>& sets,
                       const KnownKinds& known);
 
-// What a run wrote down of its config, as it stands there: it was valid when it was written, and stays
-// readable whatever validate refuses by now.
+// Reads the config that a run recorded, without validating it: it was valid when it was written,
+// and stays readable even if validate refuses it now.
 RunConfig read_recorded_config(const std::filesystem::path& file);
 
-// The same as read_config on text; `source` stands in the error texts, `folder` is what its paths are relative to.
+// read_config on text. `source` names the text in errors; its paths are relative to `folder`.
 RunConfig parse_config(std::string_view text, const std::string& source,
                        const std::filesystem::path& folder, const std::vector<std::string>& sets,
                        const KnownKinds& known);

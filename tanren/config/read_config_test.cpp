@@ -197,7 +197,6 @@ TEST(ReadConfig, makes_data_paths_absolute_from_the_files_folder) {
   EXPECT_EQ(parse(kGood, {"data.train.path=/y/x.csv"}).data.train.path, "/y/x.csv");
 }
 
-// Issue 21. The shell completes a path from where it is typed.
 // Issue 22: docs/models.md writes evaluate.metrics=accuracy,f1_macro.
 TEST(ReadConfig, a_list_that_is_typed_may_do_without_its_brackets) {
   const RunConfig config = parse(kGood, {"evaluate.metrics=accuracy,f1_macro",
@@ -249,7 +248,7 @@ TEST(ReadConfig, a_key_of_the_file_that_set_makes_meaningless_is_left_out_and_sa
   const std::string mlp = std::string(kGood).replace(std::string(kGood).find("\"mlp\"\n"), 6,
                                                      "\"mlp\"\nhidden = [8]\ndropout = 0.5\n");
   const RunConfig config = parse(mlp, {"model.kind=convnet"});
-  // What is typed itself is wrong still, and so is what the file says of itself.
+  // A meaningless key is still an error if it is typed itself, or if the file gives its cause.
   const std::string typed = error_of(mlp, {"model.kind=convnet", "model.hidden=9"});
   const std::string file =
       error_of(std::string(mlp).replace(mlp.find("\"mlp\""), 5, "\"convnet\""));

@@ -1,12 +1,12 @@
-// Keys by the names that they had in versions before: a config, a --set and the config that a run wrote
-// down may still say those. Called by whatever reads a key.
+// Keys that had other names in earlier versions. A config, a --set and the config that a run
+// recorded may still use the old names. Called by all code that reads a key.
 #pragma once
 
 #include <string>
 
 namespace tanren {
 
-// "parallel.patience" → "parallel.timeout"; any other key as it is.
+// "parallel.patience" → "parallel.timeout"; other keys are returned unchanged.
 inline std::string current_key(std::string key) {
   struct Renamed {
     const char *before, *now;

@@ -54,8 +54,9 @@ std::string as_toml_list(const std::string& value) {
   return "[" + join(items) + "]";
 }
 
-// Dots outside keys count too (quotes are not told apart), so the bound is far above what texts have:
-// a chain of k dots without =,[]{} or a line end between them counts k - 1, a plain float nothing.
+// Dots outside keys count too, because quotes are not recognised, so the bound is far above the
+// dots in normal texts. A chain of k dots without =,[]{} or a line end between them counts k - 1; a
+// plain float counts 0.
 bool has_deep_keys(std::string_view text) {
   constexpr int64_t kMostDots = 1000;
   int64_t dots = 0;

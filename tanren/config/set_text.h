@@ -17,8 +17,8 @@ std::string as_toml_text(const std::string& value);
 // `value` as a TOML list of texts; `value` itself if it is no list.
 std::string as_toml_list(const std::string& value);
 
-// Whether keys in `text` go deeper than any config does ("a.a.a.a…"): the TOML library walks them by
-// recursion, which a hostile file would let overflow the stack.
+// Whether keys in `text` are nested deeper than those of any config ("a.a.a.a…"). The TOML library
+// walks them by recursion, so a hostile file could overflow the stack.
 bool has_deep_keys(std::string_view text);
 
 }  // namespace tanren

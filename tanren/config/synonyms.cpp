@@ -321,9 +321,9 @@ std::string folded(std::string_view text) {
   return result;
 }
 
-// What people mean by `key` of `keys`; empty if none is near.
+// The key of `keys` that people mean by `key`; empty if none is close.
 std::string nearest_key(const std::string& key, const std::vector<std::string>& keys) {
-  constexpr size_t kTelling = 4;  // letters: shorter names are near to nearly everything
+  constexpr size_t kTelling = 4;  // letters: shorter names are close to nearly every name
   const std::string last(last_part(key));
   const std::string prefix = key.substr(0, key.size() - last.size());
   std::vector<std::string> same_name, in_section, last_parts, sharing;
@@ -342,12 +342,12 @@ std::string nearest_key(const std::string& key, const std::vector<std::string>& 
     const auto best = nearest(asked, names);
     return best.empty() && !names.empty() ? names.front() : best;
   };
-  // The right name in a wrong section, a part of a name of this one, or either.
+  // The right name in another section, a partial name in this section, or both.
   const auto elsewhere = closest(key, same_name);
   const auto here = sharing.empty() ? "" : prefix + closest(last, sharing);
   if (!elsewhere.empty() && !here.empty()) return here + " or " + elsewhere;
   if (!elsewhere.empty() || !here.empty()) return elsewhere + here;
-  // A slip: within its section rather than, equally far, anywhere.
+  // A typing error: at equal distance, names in its own section come first.
   if (last.size() < kTelling) last_parts = in_section;
   const auto best = nearest(last, {nearest(last, in_section), nearest(last, last_parts)});
   if (best.empty()) return in_section.empty() ? nearest(key, keys) : "";
@@ -369,7 +369,7 @@ std::optional<std::string> synonym(std::string_view key, std::string_view value)
     if (const auto word = word_synonym(ours, value)) {
       return std::string(ours) + " = \"" + *word + "\"";
     }
-    // The advice is what true stands for.
+    // The advice is for the value true.
     const bool is_value = ours.find(" = ") != std::string_view::npos;
     return std::string(ours) + (is_value && folded(value) == "false" ? " for true" : "");
   }

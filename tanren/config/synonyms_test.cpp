@@ -116,7 +116,7 @@ TEST(Synonyms, translate_the_words_people_write_as_values) {
   EXPECT_FALSE(word_synonym("model.loss", "mse").has_value());
 }
 
-// What each table leads to is there, and takes the word; a word of ours is never renamed.
+// Each word that the table leads to exists for its key; a word of ours is never renamed.
 TEST(Synonyms, never_rename_a_word_that_is_one_of_ours) {
   const auto words = closed_sets({"mlp", "convnet", "gpt2", "bert", "lstm", "resnet", "vgg"});
   for (const auto& [key, word, ours] : word_synonyms()) {
@@ -156,7 +156,7 @@ TEST(Synonyms, lead_to_keys_and_words_that_there_are) {
   }
 }
 
-// Issue 21: adam was sent to adamw, which decays weights otherwise.
+// Issue 21: adam was mapped to adamw, which decays weights differently.
 TEST(Synonyms, tell_where_a_word_or_switch_of_others_has_no_equal_here) {
   // Half-precision weights, GPT-1, half a sum of squares, a period of its own.
   for (const auto& [key, word, wrong] :

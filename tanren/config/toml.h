@@ -1,16 +1,17 @@
-// toml++ 3.3 or 3.4 with two faults mended, both found by fuzzing. Its tables of white space call the
-// letters U+00A1 to U+0499 impossible (__builtin_unreachable), and its parser asserts that a key begins
-// as one before it looks: "[=" ended the process. Here the first is no white space, and a failed
-// assertion throws TomlFault. That reaches into toml++, whose inner names change between versions:
-// cmake/Toml.cmake names those served. Include this and never <toml++/toml.h>.
+// toml++ 3.3 or 3.4 with two bugs fixed, both found by fuzzing. Its white space tables mark the
+// letters U+00A1 to U+0499 as impossible (__builtin_unreachable), and its parser asserts that a key
+// begins like a key before it checks: "[=" ended the process. Here those letters are not white
+// space, and a failed assertion throws TomlFault. This uses internal names of toml++, which change
+// between versions: cmake/Toml.cmake lists the supported ones. Include this and never
+// <toml++/toml.h>.
 #pragma once
 
-#include <cstdint>  // toml++ 3.4 counts on it
+#include <cstdint>  // toml++ 3.4 relies on it
 #include <stdexcept>
 
 namespace tanren {
 
-// The text is no TOML, and the parser does not know where.
+// The text is not TOML, and the parser does not know the position.
 class TomlFault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -20,7 +21,7 @@ class TomlFault : public std::runtime_error {
 }  // namespace tanren
 
 // clang-format off: the order is the point
-#ifndef TANREN_TOML_HPP  // cmake/Toml.cmake knows it; a look could find another toml++
+#ifndef TANREN_TOML_HPP  // set by cmake/Toml.cmake; __has_include could find another toml++
 #if __has_include(<toml++/impl/preprocessor.hpp>)
 #define TANREN_TOML_HPP 1
 #else

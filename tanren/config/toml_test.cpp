@@ -5,9 +5,9 @@
 namespace tanren {
 namespace {
 
-// The faults of toml++ that toml.h mends (issue 21: in each version that it serves).
+// The bugs of toml++ that toml.h fixes (issue 21: in each version that it supports).
 
-// A constant expression does not compile where it runs into what toml++ calls unreachable.
+// A constant expression does not compile if it reaches code that toml++ marks unreachable.
 constexpr bool letters_are_no_space() {
   for (char32_t letter = U'\u00A1'; letter <= U'\u0499'; ++letter) {
     if (toml::impl::is_non_ascii_horizontal_whitespace(letter)) return false;

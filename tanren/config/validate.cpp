@@ -99,7 +99,7 @@ void check_all(Problems& p, const RunConfig& config, const KnownKinds& known) {
   check_selection(p, config, changed);
 }
 
-// A config in which no text but `key`'s is one of the words that it may be.
+// A config in which no text is one of its allowed words, except possibly the text of `key`.
 RunConfig with_one_word(const std::string& key, const std::string& word) {
   RunConfig config;
   visit_config(config, [&](const std::string& name, auto& member, const FieldInfo&) {
@@ -128,7 +128,7 @@ std::vector<std::pair<std::string, std::string>> meaningless_keys(const RunConfi
 std::map<std::string, std::vector<std::string>> closed_sets(const KnownKinds& known) {
   Problems p;
   check_all(p, with_one_word("", ""), known);
-  // Some keys are looked at for some kinds only.
+  // Some keys are checked for some kinds only.
   for (const auto& [key, words] : std::map(p.words)) {
     if (key.size() < 5 || key.compare(key.size() - 5, 5, ".kind") != 0) continue;
     for (const auto& word : words) check_all(p, with_one_word(key, word), known);

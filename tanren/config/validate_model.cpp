@@ -38,7 +38,7 @@ const Keys kKindKeys = {"hidden",
                         "loss_chunk",
                         "options"};
 
-// A task that guesses tokens has no classes and no loss to choose.
+// A task that predicts tokens has no classes and no loss to choose.
 void check_task(Problems& p, const ModelOptions& o, const ModelKind& kind,
                 const std::set<std::string>& changed) {
   if (!o.task.empty()) p.one_of("model.task", o.task, kind.tasks);
@@ -50,7 +50,7 @@ void check_task(Problems& p, const ModelOptions& o, const ModelKind& kind,
   p.unused(changed, "model.", kind.no_use_to_tokens, "model.task", task);
 }
 
-// A registered kind may read any key, so only the ones of the library are held to their own.
+// A registered kind may read any key, so only the library's kinds are checked.
 void check_kind_keys(Problems& p, const ModelOptions& o, const std::set<std::string>& changed) {
   const ModelKind* kind = model_kind(o.kind);
   if (kind == nullptr) return;
@@ -70,7 +70,7 @@ void check_kind_keys(Problems& p, const ModelOptions& o, const std::set<std::str
   }
 }
 
-// How the sizes fit together is checked where the preset fills in what is not given.
+// Whether the sizes fit together is checked where the preset fills in missing sizes.
 void check_transformer(Problems& p, const ModelOptions& o) {
   p.within("model.num_layers", static_cast<double>(o.num_layers), 0, 4096, true);
   p.within("model.num_heads", static_cast<double>(o.num_heads), 0, 4096, true);

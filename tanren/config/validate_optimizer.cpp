@@ -10,7 +10,7 @@ namespace tanren {
 
 namespace {
 
-// The kind is known, and no key is changed that it does not read.
+// Checks that the kind is known, and that no changed key is one that the kind does not read.
 template <typename Kind>
 void check_kind(Problems& p, const std::string& section, const std::string& name,
                 const std::vector<Kind>& kinds, const std::set<std::string>& changed) {

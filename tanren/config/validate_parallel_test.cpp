@@ -80,7 +80,7 @@ TEST(ValidateParallel, takes_what_goes_together) {
               place);
   }
   EXPECT_EQ(parse(kGood, {"parallel.buffers=synchronised"}).parallel.buffers, "synchronised");
-  // A bucket smaller than the default first one: nobody asked for that.
+  // A bucket smaller than the default first one is accepted: the first one was not asked for.
   EXPECT_EQ(parse(kGood, {"parallel.bucket_mb=0.25"}).parallel.bucket_mb, 0.25);
 }
 

@@ -9,7 +9,7 @@ namespace tanren {
 
 namespace {
 
-// A metric that steers the run must be measured while it runs, and its direction be known.
+// A metric that steers the run must be measured during the run, and its direction must be known.
 void check_steering(Problems& p, const RunConfig& config, const std::string& section,
                     const std::string& switch_key, const std::string& metric,
                     const std::string& mode) {

@@ -396,7 +396,7 @@ TEST(Validate, knows_the_words_of_every_key_that_takes_one_of_a_few) {
   EXPECT_EQ(sets.count("clip.norm"), 0u);
   EXPECT_EQ(sets["model.kind"], (std::vector<std::string>{"mlp", "mine", "gpt2", "resnet"}));
   EXPECT_EQ(sets["run.deterministic"], (std::vector<std::string>{"true", "false"}));
-  // Looked at for some kinds only.
+  // Checked for some kinds only.
   EXPECT_EQ(sets["data.train.crop"],
             (std::vector<std::string>{"center", "none", "random", "shift"}));
   EXPECT_EQ(sets["data.eval.crop"], (std::vector<std::string>{"center", "none"}));

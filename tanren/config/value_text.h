@@ -18,7 +18,7 @@ inline std::string toml_text(const std::string& value) {
     const auto code = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') {
       text += {'\\', c};
-    } else if (code < 0x20 || code == 0x7f) {  // TOML takes no control character as it is
+    } else if (code < 0x20 || code == 0x7f) {  // TOML requires escaped control characters
       constexpr char kHex[] = "0123456789ABCDEF";
       text += {'\\', 'u', '0', '0', kHex[code / 16], kHex[code % 16]};
     } else {
@@ -35,7 +35,7 @@ inline std::string toml_text(double value) {
   if (text.find_first_of(".en") == std::string::npos) text += ".0";
   return text;
 }
-// A field that is a list of tables, whose keys fields() lists.
+// Whether a field is a list of tables, whose keys fields() lists.
 template <typename T>
 inline constexpr bool is_table_list = false;
 template <>
@@ -93,7 +93,7 @@ const char* type_name(const std::vector<Table>&) {
   return "a list of tables";
 }
 
-// What a key takes, in words.
+// The type of value that a key takes, in words.
 template <typename T>
 std::string type_text(const T& member, const FieldInfo& info) {
   constexpr bool kIsList = requires { member.begin(); }

@@ -4,7 +4,8 @@ namespace tanren {
 
 namespace {
 
-// Two words for one computation: what only resembles one of ours, or is another by a default, stays out.
+// Pairs of words for the same computation. A word is left out if its computation is only similar to
+// ours, or differs by a default.
 constexpr WordSynonym kWords[] = {
     {"precision.mode", "16", "fp16"},
     {"precision.mode", "16-mixed", "fp16"},

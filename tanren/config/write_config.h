@@ -1,4 +1,4 @@
-// RunConfig → TOML: what the run folder keeps. Reads back to an equal config.
+// RunConfig → TOML, as kept in the run folder. Reading it back gives an equal config.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -7,8 +7,8 @@
 
 namespace tanren {
 
-// Every key with its value; optional keys that are not set are left out, keys that were not asked
-// for are marked as defaults.
+// Every key with its value. Optional keys that are not set are left out; keys that the user did not
+// give are marked as defaults.
 std::string to_toml(const RunConfig& config);
 
 }  // namespace tanren

@@ -67,7 +67,7 @@ Collated looked_at(const Dataset& dataset, const std::vector<int64_t>& indices, 
   Collated made;
   try {
     made = work();
-  } catch (const Error&) {  // in our words already
+  } catch (const Error&) {  // already one of our errors
     throw;
   } catch (const c10::OutOfMemoryError&) {
     throw;

@@ -57,7 +57,7 @@ class CsvReader {
     read_header(take_line(rest));
     const std::vector<int64_t> shape = checked_shape();
     const auto width = static_cast<int64_t>(columns_.size()) - 1;
-    // A row has at least one character and one separator a cell.
+    // Each cell of a row takes at least one character and one separator.
     const auto longest =
         std::min(std::count(rest.begin(), rest.end(), '\n') + 1,
                  static_cast<std::ptrdiff_t>(rest.size() / columns_.size() / 2 + 1));
@@ -129,7 +129,8 @@ class CsvReader {
     return options_.shape;
   }
 
-  // As many cells as columns. Quoted commas make the count an upper bound; read_row sees those.
+  // Checks that the line has as many cells as columns. With quoted commas the count is only an
+  // upper bound; read_row checks those lines.
   void check_cells(std::string_view line, int64_t number) const {
     const auto cells = static_cast<size_t>(std::count(line.begin(), line.end(), ',')) + 1;
     if (cells == columns_.size()) return;
@@ -165,7 +166,8 @@ class CsvReader {
     if (at < end) fail(number, "has more cells than the header; drop the extra ones");
   }
 
-  // Reads a number that may be quoted; returns the comma or `end` after it, null if it is none.
+  // Reads a number that may be quoted; returns the place of the comma or `end` after it, null if it
+  // is not a number.
   static const char* parse(const char* at, const char* end, double& value) {
     const auto skip_blanks = [&] {
       while (at < end && (*at == ' ' || *at == '\t')) ++at;

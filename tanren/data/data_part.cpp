@@ -10,7 +10,7 @@ namespace tanren {
 
 namespace {
 
-// A hash of so much takes less than a hundredth of any start.
+// Hashing this many bytes takes less than a hundredth of any start.
 constexpr int64_t kStretch = int64_t{64} << 10, kStretches = 1024;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// DataPart: a hash of one part of a dataset (its labels, the names of its files). With the number of
-// samples the parts tell whether a run goes on with the data that it began with, and whether ranks have
-// the same. Where the data lie and when they were written counts nowhere.
+// DataPart: a hash of one part of a dataset (its labels, the names of its files). Together with the
+// number of samples, the parts show whether a resumed run has the data that it began with, and
+// whether all ranks have the same data. Location and modification time of the data do not count.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,16 +12,16 @@
 namespace tanren {
 
 struct DataPart {
-  std::string name;  // as it stands in an error text: "labels", "file names"
+  std::string name;  // as error texts show it: "labels", "file names"
   uint64_t hash = 0;
 };
 
-// Type, shape and contents of a tensor on the CPU; of more than 64 MiB 1024 evenly spread stretches of
-// 64 KiB.
+// Hashes type, shape and contents of a tensor on the CPU. Above 64 MiB, only 1024 evenly spread
+// stretches of 64 KiB are hashed.
 DataPart part_of(const std::string& name, const at::Tensor& tensor);
 DataPart part_of(const std::string& name, const std::vector<std::string>& texts);
 
-// Files from which samples are made: their names below the folder that was named, and their sizes.
+// A file from which samples are made: its name below the configured folder, and its size.
 struct DataFile {
   std::string name;
   int64_t bytes = 0;

@@ -24,7 +24,7 @@ std::map<std::string, uint64_t> parts_of(const SourceOptions& options) {
   return parts;
 }
 
-// The names of what is another in two sets of parts.
+// The names of the parts that differ between two sets.
 NameSet differing(const std::map<std::string, uint64_t>& one,
                   const std::map<std::string, uint64_t>& other) {
   NameSet names;
@@ -125,7 +125,7 @@ TEST_F(DataPartOf, images_tells_names_sizes_and_labels_below_the_folder) {
   put("moved/cat/2.jpg", testing::make_jpeg(22, 20));
   fs::rename(path("moved/dog"), path("moved/bee"));
   EXPECT_EQ(differing(base, of("moved")),
-            (NameSet{"class names", "file names", "file sizes"}));  // files by their folders' names
+            (NameSet{"class names", "file names", "file sizes"}));  // sorted by folder names
 }
 
 TEST_F(DataPartOf, tokens_tells_names_and_sizes_of_a_folders_files) {
@@ -140,7 +140,7 @@ TEST_F(DataPartOf, tokens_tells_names_and_sizes_of_a_folders_files) {
   fs::rename(path("moved/a.bin"), path("moved/c.bin"));
   EXPECT_EQ(differing(base, of("moved")),
             (NameSet{"file names", "file sizes"}));  // in another order
-  // The name of one file that the path names says where it lies.
+  // If the path names one file, its name is a location and does not count.
   const auto one = of("moved/b.bin");
   fs::rename(path("moved/b.bin"), path("d.bin"));
   EXPECT_EQ(of("d.bin"), one);

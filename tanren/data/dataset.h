@@ -14,15 +14,16 @@
 
 namespace tanren {
 
-// A larger class without data.*.classes is a wrong column sooner than a model of that width.
+// Without data.*.classes, a class from this number on is refused: it comes from a wrong column more
+// likely than from a model of that width.
 constexpr int64_t kMaxUnannouncedClass = 1'000'000;
 
 struct Collated {
   Batch batch;
-  Counts counts;  // "samples" at least; what the loss terms are divided by
+  Counts counts;  // "samples" at least; the loss terms are divided by these
 };
 
-// What random augmentation may depend on, besides the sample's id.
+// Random augmentation may depend only on these and on the sample's id.
 struct Draw {
   uint64_t seed = 0;
   int64_t epoch = 0;
@@ -33,27 +34,27 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   virtual DataInfo info() const = 0;
-  // The samples at `indices`, in that order, ids filled.
+  // Returns the samples at `indices`, in that order, with ids filled in.
   virtual Collated collate(const std::vector<int64_t>& indices) const = 0;
   // The same for training: augmented, as a pure function of each sample's index and `draw`.
   virtual Collated collate_training(const std::vector<int64_t>& indices, const Draw&) const {
     return collate(indices);
   }
-  // Samples of each class 0, 1, … of info().outputs; empty where a sample has no one class, or nobody
-  // counts.
+  // Number of samples of each class 0, 1, … of info().outputs. Empty if samples do not have exactly
+  // one class, or if the dataset does not count.
   virtual std::vector<int64_t> class_counts() const { return {}; }
-  // What tells these samples from others, beside their number. Must take at most a hundredth of what
-  // opening took; a run that goes on on other parts is refused by their names.
+  // Hashes that identify these samples, beside their number. Must take at most a hundredth of the
+  // time that opening took. A resumed run whose parts differ is refused, naming these parts.
   virtual std::vector<DataPart> parts() const { return {}; }
-  // What has gone wrong so far without ending the run, as one line for the log; empty if nothing.
+  // Problems so far that did not end the run, as one line for the log; empty if there were none.
   virtual std::string remarks() const { return ""; }
 };
 
-// Samples held in memory, dim 0 of every field. Rows are gathered by memcpy: loader threads must
-// not open OpenMP teams, which torch's index_select would.
+// Samples held in memory along dim 0 of every field. Rows are gathered by memcpy: torch's
+// index_select would open OpenMP teams, which loader threads must not do.
 class TensorDataset : public Dataset {
  public:
-  // DataError if the fields' first dimensions differ or there are none.
+  // DataError if a field is a scalar, the first dimensions differ or there are no samples.
   TensorDataset(TensorMap fields, DataInfo info, const std::string& what);
   int64_t size() const override { return size_; }
   DataInfo info() const override { return info_; }
@@ -67,19 +68,19 @@ class TensorDataset : public Dataset {
   int64_t size_ = 0;
 };
 
-// What collate functions share. DataError for an index outside [0, size).
+// Helpers for collate functions. DataError for an index outside [0, size).
 void check_indices(const std::vector<int64_t>& indices, int64_t size);
 at::Tensor ids_of(const std::vector<int64_t>& indices);
-// Of int64 labels in [0, classes).
+// Counts int64 labels in [0, classes) by class.
 std::vector<int64_t> counts_of_classes(const at::Tensor& labels, int64_t classes);
 
-// Opens the source that `options` describe; `what` ("data.train") stands in the error texts.
-// An evaluation set takes the class names and the tokenizer of `train`, where it has any.
-// DataError naming file, row and column for unusable data; ConfigError for unusable options.
+// Opens the source that `options` describe. Error texts name it `what` ("data.train"). An
+// evaluation set takes its class names and tokenizer from `train`, if `train` has them. DataError
+// naming file, row and column for unusable data; ConfigError for unusable options.
 std::unique_ptr<Dataset> open_dataset(const SourceOptions& options, const std::string& what,
                                       const DataInfo* train = nullptr);
 
-// Images by name, without labels (all 0). DataError for a file that is not there.
+// Opens images by file name, without labels (all 0). DataError for a missing file.
 std::unique_ptr<Dataset> open_image_files(const SourceOptions& options, const std::string& what,
                                           const std::vector<std::filesystem::path>& files);
 

@@ -18,7 +18,7 @@ DeviceTransfer::Sent DeviceTransfer::send(Batch batch) const {
   Batch pinned;
   for (const auto& [name, field] : batch.fields) pinned.fields.set(name, field.pin_memory());
   pinned.ids = std::move(batch.ids);
-  // The allocator of pinned memory keeps it until the copy is through.
+  // The allocator of pinned memory keeps the source alive until the copy is done.
   Sent sent{pinned.to(device_), std::make_shared<c10::Event>(device_.type())};
   sent.arrival->record(*stream_);
   return sent;
@@ -29,7 +29,8 @@ Batch DeviceTransfer::receive(Sent sent) const {
   const c10::impl::VirtualGuardImpl devices(device_.type());
   const c10::Stream current = devices.getStream(device_);
   sent.arrival->block(current);
-  // Made on the other stream: its memory is not to be given away before this one is done with it.
+  // The fields were made on the other stream: keep their memory from being reused before this
+  // stream is done with them.
   for (const auto& [name, field] : sent.batch.fields) field.record_stream(current);
   return std::move(sent.batch);
 }

@@ -1,6 +1,6 @@
-// EvalPass: every sample of a dataset once, in order, in batches. Ranks share it without padding,
-// so that no sample counts twice (pytorch#25162). For one thread; where collating takes long, the
-// next batches are made on threads of their own meanwhile.
+// EvalPass: every sample of a dataset once, in order, in batches. Ranks share the samples without
+// padding, so that no sample counts twice (pytorch#25162). For one thread; if collating is slow,
+// other threads make the next batches meanwhile.
 #pragma once
 
 #include "tanren/data/dataset.h"
@@ -15,12 +15,13 @@ namespace tanren {
 class EvalPass {
  public:
   // The dataset must outlive the pass. Rank r of W visits samples [rN/W, (r+1)N/W). At most
-  // `workers` batches are made ahead, from the first on that took more than a millisecond.
+  // `workers` batches are made ahead, starting after the first batch that took more than a
+  // millisecond.
   EvalPass(const Dataset& dataset, int64_t batch_size, int64_t rank = 0, int64_t world_size = 1,
            int64_t workers = 0);
-  // The next samples [begin, end), at most batch_size of them; nothing once all were seen. Batches
-  // that lost all their samples to broken files are left out. What collating throws comes out at
-  // the batch it belongs to.
+  // Returns the next samples, at most batch_size of them; nullopt after the last. Batches that lost
+  // all their samples to broken files are left out. An exception of collate is thrown here, at the
+  // batch that it belongs to.
   std::optional<Collated> next();
 
  private:
@@ -29,7 +30,7 @@ class EvalPass {
 
   const Dataset& dataset_;
   int64_t batch_size_;
-  int64_t begin_;  // of the samples that no batch was begun for
+  int64_t begin_;  // first sample of this rank that is in no batch yet
   int64_t end_;
   int64_t workers_;
   bool slow_ = false;

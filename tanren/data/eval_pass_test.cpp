@@ -44,7 +44,7 @@ TEST(EvalPass, sees_each_sample_once_and_in_order_at_any_batch_size) {
   }
 }
 
-// Collating takes long, and which thread does it is remembered.
+// Collates slowly and records the threads that collate.
 class SlowDataset : public Dataset {
  public:
   explicit SlowDataset(int64_t bad = -1) : bad_(bad) {}

@@ -17,7 +17,7 @@ namespace {
 
 struct Candidate {
   fs::path path;
-  std::string name;  // below the folder that it was found in
+  std::string name;  // relative to the folder that it was found in
 };
 
 std::vector<fs::path> expanded(const std::string& pattern) {

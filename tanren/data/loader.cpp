@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What waking a worker and taking over its batch costs the step's thread, roughly: measured 10 µs
+// The rough cost to the step's thread of waking a worker and taking over its batch: measured 10 µs
 // and more, where gathering 32 small samples takes 4.
 constexpr double kHandoverSeconds = 20e-6;
 
@@ -62,7 +62,7 @@ struct Loader::State {
     for (auto& thread : threads) thread.request_stop();  // all at once, then join one by one
   }
 
-  // They go on where the caller's thread has come to.
+  // The workers continue after the last batch that the caller's thread made.
   void start_workers() {
     next_ticket = next_result;
     for (int64_t i = 0; i < options.workers; ++i) {
@@ -130,7 +130,8 @@ struct Loader::State {
         const bool go = room.wait(lock, stop, [this] {
           return next_ticket < next_result + static_cast<int64_t>(slots.size());
         });
-        // A stop wins over room for another batch, so that ending never waits for one.
+        // A stop takes precedence over room for another batch, so that ending never waits for a
+        // batch.
         if (!go || stop.stop_requested()) return;
         number = next_ticket++;
       }
@@ -184,7 +185,7 @@ struct Loader::State {
   int64_t per_epoch = 0;
   int64_t rest_of_first = 0;  // batches from `start` to the end of its epoch
 
-  double cost = 0;  // seconds that make_here took beyond what a handover would
+  double cost = 0;  // seconds of make_here beyond kHandoverSeconds a batch
 
   std::mutex mutex;
   std::condition_variable_any room;

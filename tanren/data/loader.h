@@ -1,8 +1,8 @@
-// Loader: the stream of global batches. Worker threads claim tickets, collate, and the batches come
-// out in ticket order, so the stream is the same for any number of workers and any prefetch depth.
-// The cursor counts what was *consumed*: a batch carries the position after itself. While collating
-// is cheaper than handing a batch from thread to thread, it happens on the caller's.
-// next() is for one thread; everything else is inside.
+// Loader: the stream of global batches. Worker threads claim tickets and collate. Batches are
+// handed out in ticket order, so the stream is the same for any number of workers and any prefetch
+// depth. The cursor counts *consumed* samples: a batch carries the position after itself. While
+// collating is cheaper than handing a batch from thread to thread, it runs on the caller's thread.
+// Only one thread at a time may call next().
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -24,25 +24,26 @@ struct LoaderOptions {
   uint64_t seed = 0;
   int64_t workers = 1;   // 0: collate on the caller's thread
   int64_t prefetch = 2;  // batches ready ahead
-  // Where batches come out. On an accelerator those ahead are copied while the step works.
+  // The device of the batches. For an accelerator, prefetched batches are copied while the step
+  // runs.
   at::Device device = at::kCPU;
   int64_t rank = 0;
   int64_t world_size = 1;
-  // The workers start once collating on the caller's thread has cost it so much; 0: at once.
+  // The workers start once collating on the caller's thread has cost this many seconds; 0: at once.
   double patience_seconds = 1e-3;
 };
 
 class Loader {
  public:
-  // The dataset must outlive the loader. Starts at `start`, in O(1); batches are cut from there on.
-  // DataError where the options give no batch or `start` lies outside the data.
+  // The dataset must outlive the loader. Starts at `start`, in O(1); the first batch begins there.
+  // DataError if the options give no batch or `start` lies outside the data.
   Loader(const Dataset& dataset, const LoaderOptions& options, Cursor start);
   ~Loader();
   Loader(Loader&&) noexcept;
 
-  // The next global batch, endlessly over the epochs; batches never cross an epoch. `local` is this
-  // rank's share; of the counts, "samples" is global, others are this rank's until ranks sum them.
-  // An exception of a worker comes out here, at the batch it belongs to.
+  // Returns the next global batch, epoch after epoch without end; no batch crosses an epoch.
+  // `local` is this rank's share. The count "samples" is global; the other counts are this rank's
+  // until ranks sum them. An exception of a worker is thrown here, at the batch that it belongs to.
   GlobalBatch next();
 
  private:

@@ -44,7 +44,7 @@ std::vector<int64_t> ids_of(const GlobalBatch& batch) {
   return {data, data + batch.local.size()};
 }
 
-// One batch as plain data, all that must be equal.
+// One batch as plain data: everything that must be equal.
 struct Seen {
   int64_t epoch, consumed;
   double samples;
@@ -132,7 +132,7 @@ TEST(Loader, drops_the_short_last_batch_where_asked) {
   EXPECT_EQ(seen[1].consumed, 8);
   EXPECT_EQ(seen[2].epoch, 1);
   EXPECT_EQ(seen[2].consumed, 4);
-  // A cursor in the dropped rest goes on with the next epoch.
+  // A cursor in the dropped rest continues with the next epoch.
   EXPECT_EQ(stream(dataset, options, {0, 8}, 1), stream(dataset, options, {1, 0}, 1));
 }
 
@@ -250,7 +250,7 @@ TEST(Loader, collates_cheap_batches_on_the_callers_thread_and_dear_ones_on_worke
   here = 0;
 
   LoaderOptions options = options_of(4, 2, 3);
-  options.patience_seconds = 1e9;  // whatever this machine is doing, that is cheap
+  options.patience_seconds = 1e9;  // no collating costs that much, however busy the machine
   EXPECT_EQ(stream(dataset, options, {}, 40), expected);
   EXPECT_EQ(here, 40);
   EXPECT_EQ(elsewhere, 0);
@@ -276,7 +276,7 @@ TEST(Loader, workers_record_no_graph_and_open_no_team_of_threads) {
   stream(dataset, options_of(4, 2, 2), {}, 6);
   EXPECT_EQ(threads, 1);
   EXPECT_FALSE(records);
-  EXPECT_EQ(at::get_num_threads(), 3);  // the step's own are untouched
+  EXPECT_EQ(at::get_num_threads(), 3);  // the threads of the step are unchanged
   at::set_num_threads(before);
 }
 

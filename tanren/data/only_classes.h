@@ -1,4 +1,4 @@
-// Keeps the samples of some classes: data.*.only_classes for data that lies in memory. Called by csv
+// Keeps only the samples of chosen classes: data.*.only_classes for data in memory. Called by csv
 // and tensors.
 #pragma once
 
@@ -10,9 +10,10 @@
 
 namespace tanren {
 
-// Leaves the rows (dim 0 of every field) whose "labels", int64 [n], are among `only`, in their order;
-// class i is then only[i], and bears that name. ConfigError where one of `only` is no whole number or
-// the labels are no classes, DataError where a class has no sample; `where` begins both.
+// Keeps the rows (dim 0 of every field) whose "labels", int64 [n], are among `only`, in their
+// order. Class i is then only[i] and has that name. ConfigError if an entry of `only` is not a
+// whole number or the labels are not classes; DataError if a class has no sample. Error texts begin
+// with `where`.
 void keep_classes(TensorMap& fields, DataInfo& info, const std::vector<std::string>& only,
                   const std::string& where);
 

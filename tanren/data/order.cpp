@@ -6,7 +6,7 @@ namespace tanren {
 
 namespace {
 
-constexpr uint64_t kStream = 0x0de2000000000000;  // apart from every other use of the seed
+constexpr uint64_t kStream = 0x0de2000000000000;  // distinct from every other use of the seed
 
 // The finaliser of splitmix64: every input bit reaches every output bit.
 constexpr uint64_t mix(uint64_t value) {

@@ -1,5 +1,6 @@
-// Order: in which order an epoch visits its samples. A pure function of (size, seed, epoch): any
-// position is known at once, without state or memory, so a resume costs nothing. Thread-safe.
+// Order: the order in which an epoch visits its samples. A pure function of (size, seed, epoch):
+// any position is computed directly, without state or memory, so a resume costs nothing.
+// Thread-safe.
 #pragma once
 
 #include <array>
@@ -12,8 +13,8 @@ class Order {
   // shuffle = false: the identity.
   Order(int64_t size, uint64_t seed, int64_t epoch, bool shuffle);
   // Sample index at `position` in [0, size). A bijection: a six-round Feistel network with Philox
-  // keys over the next power of four, walked until it lands inside [0, size) (Black and Rogaway,
-  // CT-RSA 2002).
+  // keys over the next power of four, applied until the result is inside [0, size) (Black and
+  // Rogaway, CT-RSA 2002).
   int64_t operator()(int64_t position) const;
 
  private:

@@ -67,7 +67,7 @@ TEST(Order, every_permutation_of_few_samples_is_about_as_likely) {
     for (const auto& [order, count] : seen) {
       chi_squared += (count - expected) * (count - expected) / expected;
     }
-    // Mean is permutations - 1; six standard deviations above it.
+    // The bound is six standard deviations above the mean, which is permutations - 1.
     EXPECT_LT(chi_squared, permutations - 1 + 6 * std::sqrt(2 * (permutations - 1))) << size;
   }
 }

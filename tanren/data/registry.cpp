@@ -11,7 +11,8 @@
 
 namespace tanren {
 
-// Kinds of dataset, one file each. `train` is null or what the training data are.
+// The library's kinds of dataset, one source file each. `train` is null or the training data's
+// info.
 std::unique_ptr<Dataset> open_csv(const SourceOptions& options, const std::string& what,
                                   const DataInfo* train);
 std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::string& what,

@@ -2,13 +2,13 @@
 
 #include <ATen/Parallel.h>
 
-// libgomp has it; without -fopenmp there is no omp.h to rely on.
+// Defined in libgomp. Declared here because without -fopenmp there may be no omp.h.
 extern "C" void omp_set_num_threads(int);
 
 namespace tanren {
 
 void stay_single_threaded() {
-  at::get_num_threads();  // does torch's own set-up of this thread, which would undo ours later
+  at::get_num_threads();  // sets up torch on this thread now; later it would undo our setting
   omp_set_num_threads(1);
 }
 

@@ -1,10 +1,10 @@
-// For threads that make batches: keeps what a dataset does with torch on the calling thread.
+// For threads that make batches: keeps a dataset's torch calls on the calling thread.
 #pragma once
 
 namespace tanren {
 
-// Every thread that enters a parallel region would otherwise start an OpenMP team of its own beside
-// the step's. Holds for the calling thread, for good.
+// Otherwise every thread that enters a parallel region starts its own OpenMP team beside the
+// step's. Applies to the calling thread, permanently.
 void stay_single_threaded();
 
 }  // namespace tanren

@@ -64,7 +64,7 @@ class FieldParser {
                       "; write for example \"inputs: float[1,8,8] in [-1, 1]\"");
   }
 
-  // What stands before `mark`, which is taken off too.
+  // Takes the text before `mark`, and drops `mark`.
   std::string_view take(std::string_view mark) {
     const auto end = rest_.find(mark);
     if (end == std::string_view::npos) fail("is not understood");
@@ -103,7 +103,7 @@ class FieldParser {
   std::string_view rest_;
 };
 
-// Sample `index` of field number `stream`. One Philox draw an element.
+// Makes sample `index` of field number `stream`. One Philox draw an element.
 void fill(const Field& field, uint64_t stream, int64_t index, at::Tensor& values, int64_t row) {
   const auto sample = static_cast<uint64_t>(index);
   if (field.integer) {

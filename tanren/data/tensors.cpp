@@ -14,14 +14,15 @@ namespace tanren {
 
 namespace {
 
-// Samples (dim 0) that hold a true in `bad`: the first one; -1 if there is none.
+// The first sample (dim 0) that holds a true in `bad`; -1 if there is none.
 int64_t first_row(const at::Tensor& bad) {
   if (bad.numel() == 0 || !bad.any().item<bool>()) return -1;
   return bad.reshape({bad.size(0), -1}).any(1).to(at::kByte).argmax().item<int64_t>();
 }
 
 void check_finite(const std::string& name, const at::Tensor& tensor, const std::string& where) {
-  // One NaN or infinity makes the sum one; so does the sum of large numbers, so then all are looked at.
+  // One NaN or infinity makes the sum non-finite. Large numbers can too, so then check every
+  // element.
   if (std::isfinite(tensor.sum().item<double>())) return;
   const int64_t row = first_row(at::isfinite(tensor).logical_not());
   if (row < 0) return;
@@ -29,11 +30,12 @@ void check_finite(const std::string& name, const at::Tensor& tensor, const std::
                   std::to_string(row) + "; replace or drop non-finite values");
 }
 
-// Classes as int64, all in [0, outputs); outputs is one more than the largest where not given.
+// Returns the classes as int64, all in [0, outputs); outputs becomes one more than the largest if
+// not given.
 at::Tensor checked_classes(const at::Tensor& labels, int64_t& outputs, const std::string& what,
                            const std::string& where) {
   at::Tensor classes = labels.to(at::kLong);
-  // A larger one is a slip: a model would have as many outputs.
+  // A larger class is a mistake: a model would have that many outputs.
   if (outputs <= 0) outputs = std::min(classes.max().item<int64_t>(), kMaxUnannouncedClass - 1) + 1;
   const at::Tensor bad = (classes < 0).logical_or(classes >= outputs);
   const int64_t row = first_row(bad);

@@ -11,7 +11,7 @@ namespace tanren {
 using Arguments = std::vector<c10::IValue>;
 using Results = std::vector<c10::IValue>;
 
-// Undefined where the argument is no tensor.
+// Undefined if the argument is not a tensor.
 inline at::Tensor tensor_in(const c10::IValue& argument) {
   return argument.isTensor() ? argument.toTensor() : at::Tensor();
 }

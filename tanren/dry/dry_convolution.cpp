@@ -26,21 +26,21 @@ namespace {
 using Sizes = std::vector<int64_t>;
 using Mask = std::array<bool, 3>;  // gradients of input, weight, bias
 
-// Multiply-adds of the largest convolution that is tried as it is: some milliseconds.
+// Multiply-adds of the largest convolution that is run in its full size: some milliseconds.
 constexpr int64_t kMostTried = int64_t{64} << 20;
 
 at::MemoryFormat format_of(bool last) {
   return last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
-// torch takes one number for both directions.
+// torch accepts one number for both directions.
 Sizes both(const c10::IValue& value) {
   Sizes list = value.toIntVector();
   if (list.size() == 1) list.push_back(list[0]);
   return list;
 }
 
-// One call of oneDNN's; the tensors tell shapes and strides.
+// One call of a oneDNN convolution. The tensors are used for their shapes and strides alone.
 struct Call {
   at::Tensor input, weight;
   at::Tensor gradient;  // of the output; undefined: forward
@@ -55,27 +55,27 @@ struct Call {
     return (input.size(dim) + 2 * padding[direction] - reach) / stride[direction] + 1;
   }
   Sizes output_sizes() const { return {input.size(0), weight.size(0), out(0), out(1)}; }
-  // Of input, for so many of output.
+  // Rows of input that `rows` rows of output need.
   int64_t rows_for(int64_t rows) const { return input.size(2) - (out(0) - rows) * stride[0]; }
   int64_t multiply_adds_per_row() const { return out(1) * weight.numel(); }
 };
 
-// Zeros with the layout of `like`, for so many samples and rows.
+// Zeros with the layout of `like`, but for `samples` samples and `rows` rows.
 at::Tensor zeros_like(const at::Tensor& like, int64_t samples, int64_t rows) {
   Sizes sizes = like.sizes().vec(), strides = like.strides().vec();
   const int64_t before = sizes[2];
   sizes[0] = samples;
   sizes[2] = rows;
-  for (const size_t dim : {0, 1}) {  // strides over whole planes
+  for (const size_t dim : {0, 1}) {  // strides that span whole planes
     if (strides[dim] % before == 0 && strides[dim] > 1) strides[dim] = strides[dim] / before * rows;
   }
   return at::empty_strided(sizes, strides, like.options().device(at::kCPU)).zero_();
 }
 
-// What the kernel takes for so many samples and rows of output.
+// The memory that the kernel takes for `samples` samples and `rows` rows of output.
 MemoryTrace tried(const Call& call, int64_t samples, int64_t rows) {
   const RealScope real;
-  const TraceScope unseen;  // the operands of the trial are no part of the step
+  const TraceScope unseen;  // the operands of the trial are not part of the step
   const auto zeros = [](const at::Tensor& like) {
     return at::empty_strided(like.sizes(), like.strides(), like.options().device(at::kCPU)).zero_();
   };
@@ -104,7 +104,7 @@ bool are_alike(const MemoryTrace& a, const MemoryTrace& b) {
   });
 }
 
-// Whether torch takes oneDNN's kernel for so many samples and rows of output.
+// Whether torch uses oneDNN's kernel for `samples` samples and `rows` rows of output.
 bool is_onednn(const Call& call, int64_t samples, int64_t rows) {
   const auto symbols = [](const Sizes& list) {
     return std::vector<c10::SymInt>(list.begin(), list.end());
@@ -118,8 +118,8 @@ bool is_onednn(const Call& call, int64_t samples, int64_t rows) {
          at::native::ConvBackend::Mkldnn;
 }
 
-// A convolution by smaller ones: of `samples` and twice as many, each of `low` and `high` rows of
-// output.
+// The smaller convolutions from which a large one is extrapolated: with `samples` samples and with
+// twice as many, each with `low` and with `high` rows of output.
 struct Smaller {
   int64_t samples, low, high;
   bool all_samples;
@@ -131,10 +131,10 @@ struct Smaller {
 
 Smaller smaller_than(const Call& call, int64_t affordable) {
   const int64_t all = call.input.size(0), rows = call.out(0);
-  // Each thread takes scratch memory for the samples that are its own, so all have as many.
+  // Each thread takes scratch memory for its own samples, so every thread gets the same number.
   int64_t samples = std::max<int64_t>(at::get_num_threads(), 2);
   if (all <= 2 * samples) samples = all;
-  // oneDNN computes otherwise where the kernel reaches over more rows than the input has.
+  // oneDNN computes in another way if the kernel reaches over more rows than the input has.
   const int64_t reach = call.dilation[0] * (call.weight.size(2) - 1) + 1;
   const int64_t spare = std::max<int64_t>(call.input.size(2) - reach, 0) / call.stride[0];
   int64_t low = std::clamp<int64_t>(rows - spare, std::min<int64_t>(rows, 2), rows);
@@ -148,7 +148,8 @@ Smaller smaller_than(const Call& call, int64_t affordable) {
   return {samples, high == rows ? high : high / 2, high, all_samples};
 }
 
-// What is linear in samples and in rows; no value: the smaller ones are not computed alike.
+// Extrapolates linearly in samples and in rows. No value: the smaller convolutions do not make the
+// same sequence of allocations.
 std::optional<MemoryTrace> extrapolated(const Call& call, const Smaller& by) {
   const double samples = static_cast<double>(call.input.size(0)) / static_cast<double>(by.samples);
   const auto rows = static_cast<double>(call.out(0) - by.low);
@@ -167,14 +168,14 @@ std::optional<MemoryTrace> extrapolated(const Call& call, const Smaller& by) {
     const double few = grown(base, higher);
     const double bytes =
         by.all_samples ? few : few + (grown(wider, flat ? wider : both) - few) * (samples - 1);
-    // (An allocation stays one, given back as it was taken.)
+    // The signs stay: an allocation remains an allocation and a release a release.
     base[i].bytes = base[i].bytes > 0 ? std::max<int64_t>(std::llround(bytes), 1)
                                       : std::min<int64_t>(std::llround(bytes), -1);
   }
   return base;
 }
 
-// The whole one, where smaller ones would not cost less than half as much.
+// The whole convolution runs if the smaller ones together would cost at least half as much.
 MemoryTrace found(const Call& call) {
   const int64_t samples = call.input.size(0), rows = call.out(0);
   const int64_t affordable = kMostTried / call.multiply_adds_per_row();
@@ -188,7 +189,7 @@ MemoryTrace found(const Call& call) {
   return tried(call, samples, rows);
 }
 
-// What the kernel takes, each shape tried once a process.
+// The memory that the kernel takes. Each shape is tried once per process.
 const MemoryTrace& taken(const Call& call) {
   static std::mutex mutex;
   static std::map<std::string, MemoryTrace> known;
@@ -211,7 +212,8 @@ struct Shape {
   at::MemoryFormat format;
 };
 
-// Takes and gives back what `call` does. What lasts is the results, of these shapes.
+// Repeats the allocations and releases of `call`. The tensors that remain are the results, of these
+// shapes.
 std::vector<at::Tensor> repeated(const Call& call, const std::vector<Shape>& shapes) {
   std::vector<at::Tensor> results(shapes.size());
   const auto options = call.input.options();
@@ -250,7 +252,8 @@ bool has_own_kernel() {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
 }
 
-// The patches of all samples, a copy where a kernel sees more than single pixels.
+// The patches of all samples. They are a copy unless the kernel is 1x1 with stride 1 and no
+// padding; then the result is undefined.
 at::Tensor columns_of(const at::Tensor& input, const Sizes& kernel, const Sizes& stride,
                       const Sizes& padding) {
   const Sizes ones = {1, 1}, zeros = {0, 0};

@@ -1,6 +1,6 @@
-// Convolutions in a dry run: which of torch's kernels computes is asked of torch, and what that
-// kernel takes beside the tensors is asked of the kernel itself, which runs for real on zeros of the
-// same shape, or of smaller ones where the shape is large. Internal to dry_operators.
+// Convolutions in a dry run. torch reports which of its kernels would compute. The memory that this
+// kernel takes beside the tensors is measured: the kernel runs for real on zeros of the same shape,
+// or of smaller shapes if that shape is large. Internal to dry_operators.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -10,11 +10,12 @@
 
 namespace tanren {
 
-// Arguments of the operators as torch's schemas have them. No value: left to torch.
+// `arguments` are in the order of torch's schemas. No value: the operator is left to torch.
 std::optional<std::vector<c10::IValue>> dry_convolution(const std::vector<c10::IValue>& arguments);
 std::optional<std::vector<c10::IValue>> dry_convolution_backward(
     const std::vector<c10::IValue>& arguments);
-// Those by matrix products of torch's own, for what oneDNN does not do here (fp64; bf16 on old CPUs).
+// torch's own convolutions by matrix products, for cases that oneDNN does not compute here (fp64;
+// bf16 on old CPUs).
 std::optional<std::vector<c10::IValue>> dry_slow_convolution(
     const std::vector<c10::IValue>& arguments);
 std::optional<std::vector<c10::IValue>> dry_slow_convolution_backward(

@@ -37,7 +37,8 @@ Results layer_norm(const Arguments& a) {
   return {y, at::empty(sizes, options), at::empty(sizes, options)};
 }
 
-// native_layer_norm_backward(gradient, input, normalized_shape, mean, rstd, weight, bias, output_mask)
+// native_layer_norm_backward(gradient, input, normalized_shape, mean, rstd, weight, bias,
+//                            output_mask)
 Results layer_norm_backward(const Arguments& a) {
   const at::Tensor gradient = tensor_in(a[0]).contiguous(), x = tensor_in(a[1]).contiguous();
   const auto wanted = a.back().toBoolList();
@@ -77,9 +78,9 @@ Results sum(const Arguments& a) {
   const auto shape = at::meta::get_reduction_shape(x, dims.value_or(std::vector<int64_t>()), keep,
                                                    /*allow_empty_dims=*/false);
   const at::Tensor result = at::empty(shape, x.options().dtype(dtype));
-  // Of another dtype it holds a cast of `x`.
+  // If `dtype` is not that of `x`, the iterator holds a cast of `x`.
   const auto over = at::meta::make_reduction_from_out_ty(x, result, dims_of(dims), keep, dtype);
-  // torch's rule for a sum that it keeps in fp32 meanwhile.
+  // torch's condition for a sum that it accumulates in fp32.
   if (at::isReducedFloatingType(dtype) && over.ndim() >= 2 && over.strides(0)[0] == 0 &&
       over.strides(0)[1] == 0) {
     const at::Tensor wide = at::empty(shape, x.options().dtype(at::kFloat));
@@ -96,7 +97,7 @@ Results mean(const Arguments& a) {
   const auto shape = at::meta::get_reduction_shape(x, dims.value_or(std::vector<int64_t>()),
                                                    a[2].toBool(), /*allow_empty_dims=*/false);
   const at::Tensor result = at::empty(shape, x.options().dtype(dtype));
-  if (at::isReducedFloatingType(dtype)) {  // torch's way: in fp32, and back
+  if (at::isReducedFloatingType(dtype)) {  // torch computes in fp32 and casts back
     const at::Tensor own = x.to(at::kFloat);
     const at::Tensor wide = at::empty(shape, x.options().dtype(at::kFloat));
     const at::Tensor back = wide.to(dtype);

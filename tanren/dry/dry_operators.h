@@ -1,5 +1,5 @@
-// Shapes of the operators that torch has no shape function for, or whose own would compute: those of
-// our models, forward and backward. Internal to dry_scope.
+// Result shapes of the operators for which torch has no shape function, or one that would compute.
+// Covers the operators of our models, forward and backward. Internal to dry_scope.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -9,10 +9,12 @@
 
 namespace tanren {
 
-// Names with overload of the operators that must not take torch's way, which would compute.
+// Names, with overload, of the operators whose own implementation in torch would compute: a dry run
+// must replace these.
 const std::vector<const char*>& dry_operators();
 
-// Replaces the arguments on `stack` by results; false, with the stack as it was: not known here.
+// Replaces the arguments on `stack` by results. Returns false, with the stack unchanged, if the
+// operator is not known here.
 bool run_dry_operator(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 
 }  // namespace tanren

@@ -35,7 +35,7 @@ thread_local bool dry = false;
 thread_local std::map<uint16_t, int64_t> forward_multiply_adds;
 thread_local OperatorSizes sizes;
 
-// The memory of one tensor: addresses that cost nothing until somebody writes there.
+// The memory of one tensor: addresses that take no memory until something is written there.
 class Block {
  public:
   explicit Block(size_t bytes) : bytes_(bytes) {
@@ -61,7 +61,7 @@ class Block {
   void* data() const { return data_; }
 
  private:
-  // To TraceScope, as allocators do.
+  // Reports to TraceScope, as allocators do.
   void report(int64_t bytes) {
     if (bytes != 0) c10::reportMemoryUsageToProfiler(this, bytes, 0, 0, c10::Device(c10::kCPU));
   }
@@ -70,7 +70,7 @@ class Block {
   void* data_ = nullptr;
 };
 
-// torch's allocator of the meta device, but in a dry run.
+// torch's allocator of the meta device. In a dry run it makes Blocks.
 class DryAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -94,7 +94,8 @@ void install_allocator() {
   (void)installed;
 }
 
-// The name without "aten::" of a matrix product, convolution or attention; empty: another operator's.
+// The name without "aten::" of a matrix product, convolution or attention; empty: another
+// operator's.
 std::string_view contraction(const std::string& full) {
   constexpr std::array<std::string_view, 7> kNames = {
       "mm",
@@ -109,13 +110,14 @@ std::string_view contraction(const std::string& full) {
   return std::find(kNames.begin(), kNames.end(), name) == kNames.end() ? "" : name;
 }
 
-// A view is no work, however large what it shows; what is changed in place was counted when it was made.
+// A view is no work, however large the tensor. A tensor changed in place was counted when it was
+// made.
 bool shares_memory(const c10::OperatorHandle& op) {
   const auto& results = op.schema().returns();
   return !results.empty() && results[0].alias_info() != nullptr;
 }
 
-// Not what makes a tensor from nothing, such as the flat buffer of all gradients.
+// False for operators that make a tensor from nothing, such as the flat buffer of all gradients.
 bool takes_tensors(const c10::OperatorHandle& op) {
   const auto& arguments = op.schema().arguments();
   return std::any_of(arguments.begin(), arguments.end(), [](const c10::Argument& argument) {
@@ -124,7 +126,7 @@ bool takes_tensors(const c10::OperatorHandle& op) {
   });
 }
 
-// Of an operator of a forward, which left its results on `stack`.
+// For an operator of a forward that has run; its results are on `stack`.
 void note_elements(const c10::OperatorHandle& op, const Stack& stack) {
   if (shares_memory(op)) return;
   for (const auto& value : torch::jit::last(stack, op.schema().returns().size())) {
@@ -133,7 +135,7 @@ void note_elements(const c10::OperatorHandle& op, const Stack& stack) {
   }
 }
 
-// What the program calls, before autocast and autograd.
+// The fallback for the operators that the program calls, before autocast and autograd.
 void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const auto& name = op.operator_name().name;
   if (name == "aten::empty" || name == "aten::empty_strided") {
@@ -144,7 +146,7 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
     }
   }
   keys = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kDryKey);
-  // Autocast's key comes with CPU tensors; these have another backend's keys.
+  // CPU tensors bring autocast's key. Dry tensors have another backend's keys, so it is added here.
   if (keys.has_backend(c10::BackendComponent::MetaBit) &&
       !c10::impl::tls_is_dispatch_key_excluded(kAutocast) &&
       op.hasKernelForDispatchKey(kAutocast)) {
@@ -167,13 +169,13 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
   forward_multiply_adds[memory_tag().block] += count;
 }
 
-// What torch has no shape function for.
+// The implementation of the operators for which torch has no shape function.
 void computed(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   if (run_dry_operator(op, *stack)) return;
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
 }
 
-// The operators that compute on a CPU tensor and have no shape function of torch's.
+// The operators that have a CPU kernel and no shape function in torch, and dry_operators().
 const std::vector<std::string>& operators_without_shapes() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> found(dry_operators().begin(), dry_operators().end());
@@ -207,7 +209,7 @@ DryScope::DryScope() : impl_(std::make_unique<Impl>()) {
   libraries.back().fallback(torch::CppFunction::makeFromBoxedFunction<&called>());
   forward_multiply_adds.clear();
   libraries.emplace_back(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
-  // torch warns where its own shape function steps aside.
+  // torch warns about each of its own shape functions that is replaced.
   Silence silence;
   const c10::WarningUtils::WarningHandlerGuard quiet(&silence);
   for (const auto& name : operators_without_shapes()) {

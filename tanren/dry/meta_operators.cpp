@@ -86,7 +86,7 @@ int64_t numel_of_row(const at::Tensor& weight) {
   return weight.size(0) == 0 ? 0 : weight.numel() / weight.size(0);
 }
 
-// Without these, a run on zeros would take the time and memory of the real thing.
+// Without these lists, a run on zeros would take the time and memory of the real operator.
 constexpr std::string_view kKeepShape[] = {"batch_norm", "group_norm", "layer_norm", "relu",
                                            "hardtanh",   "hardswish",  "flip",       "roll"};
 constexpr std::string_view kInPlace[] = {"relu_", "hardtanh_", "hardswish_", "masked_fill_"};
@@ -148,11 +148,12 @@ std::optional<std::vector<at::Tensor>> results(std::string_view name, Arguments 
 
 namespace {
 
-// Products of two matrices in attention, each of queries × keys × the width of a head; backward makes
-// the scores again.
+// Matrix products in attention, each of queries × keys × the width of a head. Backward computes the
+// scores again.
 constexpr int64_t kForwardProducts = 2, kBackwardProducts = 5;
 
-// Of torch's [n, heads, tokens, width] and ours: [n, tokens, width], or q, k and v side by side.
+// Covers torch's attention on [n, heads, tokens, width] and ours on [n, tokens, width], or on q, k
+// and v side by side.
 std::optional<int64_t> attention(std::string_view name, Arguments a) {
   const bool backward = name.size() > 9 && name.substr(name.size() - 9) == "_backward";
   if (name == "scaled_dot_product_attention" || name.rfind("_scaled_dot_product_", 0) == 0) {
@@ -172,7 +173,8 @@ std::optional<int64_t> attention(std::string_view name, Arguments a) {
          keys;
 }
 
-// Both products of a gradient are as large as the forward's, each where it is asked for.
+// The products for the gradients of input and weight are each as large as the forward's. Only the
+// requested ones count.
 int64_t convolution_gradients(Arguments a) {
   const at::Tensor& larger = a[7].toBool() ? a[1].toTensor() : a[0].toTensor();
   const auto asked = a[10].toBoolList();

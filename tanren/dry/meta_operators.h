@@ -1,5 +1,6 @@
-// What a dry run knows of single operators: their results where libtorch has no meta kernel, the
-// shapes that weights ask for, and multiply-adds. For meta_scope and, of the last, anatomy/.
+// What a dry run knows about single operators: their results if libtorch has no meta kernel, the
+// input shapes that their weights need, and their multiply-adds. Used by meta_scope; anatomy/ uses
+// the multiply-adds.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -22,15 +23,16 @@ struct Misfit : std::runtime_error {
   std::string expected;
 };
 
-// Throws Misfit where the first argument does not fit the operator's weight.
+// Throws Misfit if the first argument does not fit the operator's weight.
 void check(std::string_view name, Arguments arguments);
 
-// The results of the operators that are not left to libtorch.
+// The results of an operator; no value: the operator is left to libtorch.
 std::optional<std::vector<at::Tensor>> results(std::string_view name, Arguments arguments);
 
-// Multiply-adds of one operator; no value where it has none of its own: what it calls is asked.
-// One multiply-add is one product added to a sum; additions of a bias are not counted, and causal
-// attention counts as a whole one. Torch's operators stand without "aten::", ours with "tanren::".
+// Multiply-adds of one operator; no value if it has none of its own: then the operators that it
+// calls are counted. One multiply-add is one product added to a sum. Additions of a bias are not
+// counted; causal attention counts as full attention. `name`: torch's operators without "aten::",
+// ours with "tanren::".
 std::optional<int64_t> multiply_adds(std::string_view name, Arguments arguments,
                                      const std::vector<at::Tensor>& results);
 

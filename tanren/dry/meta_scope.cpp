@@ -16,8 +16,8 @@ namespace {
 
 using torch::jit::Stack;
 
-// A dispatch key that no backend of ours uses: it stands above autograd, so its fallback sees
-// operators as the program calls them, and again those that a composite operator is made of.
+// A dispatch key that no backend of ours uses. It is above autograd, so its fallback sees operators
+// as the program calls them, and then the operators that a composite operator calls.
 constexpr auto kKey = c10::DispatchKey::DeferredInit;
 
 std::vector<at::Tensor> tensors_in(meta::Arguments values) {
@@ -103,7 +103,7 @@ struct MetaScope::Impl {
   Observer observer;
   torch::Library library;
   bool inside = false;        // an operator is running
-  int64_t multiply_adds = 0;  // of the outermost
+  int64_t multiply_adds = 0;  // of the outermost operator
   std::map<const at::TensorImpl*, std::pair<at::Tensor, at::Tensor>> twins;  // real, without memory
 };
 
@@ -111,7 +111,7 @@ void MetaScope::Impl::called(const c10::OperatorHandle& op, c10::DispatchKeySet 
                              Stack& stack) {
   const std::string& full = op.operator_name().name;  // "aten::conv2d"
   const std::string name = full.substr(full.rfind(':') + 1);
-  // What is known of torch's operators says nothing of others with their names.
+  // The rules for torch's operators do not apply to other operators with the same names.
   const std::string_view known = full.rfind("aten::", 0) == 0 ? name : std::string_view();
   if (inside) {
     execute(op, known, keys, stack);
@@ -133,7 +133,7 @@ void MetaScope::Impl::called(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (observer) observer(call);
 }
 
-// The stand-in of a real tensor among others without memory; the same one each time.
+// The stand-in of a real tensor for an operator on tensors without memory; the same one each time.
 at::Tensor MetaScope::Impl::without_memory(const at::Tensor& tensor) {
   if (tensor.is_meta()) return tensor;
   auto& twin = twins[tensor.unsafeGetTensorImpl()];
@@ -147,7 +147,7 @@ at::Tensor MetaScope::Impl::without_memory(const at::Tensor& tensor) {
 
 namespace {
 
-// Whether the operator makes a tensor from nothing, and one that should have no memory.
+// Whether the operator makes a tensor from nothing that is so large that it gets no memory.
 bool makes_large_tensor(const c10::OperatorHandle& op, std::string_view name,
                         const std::vector<c10::IValue>& arguments) {
   if (name != "empty" && name != "empty_strided") return false;
@@ -207,9 +207,9 @@ void MetaScope::Impl::execute(const c10::OperatorHandle& op, std::string_view na
   }
   if (const auto results = tensors_in(returned); !results.empty()) {
     const auto own = meta::multiply_adds(name, arguments, results);
-    if (own) multiply_adds = before + *own;  // instead of what it called
+    if (own) multiply_adds = before + *own;  // instead of those of the operators that it called
   }
-  // An operator in place returns what it was given.
+  // An in-place operator returns the tensor that it was given.
   replace_tensors(returned, [&](const at::Tensor& tensor) {
     const auto original = originals.find(tensor.unsafeGetTensorImpl());
     return original == originals.end() ? tensor : original->second;
@@ -232,7 +232,7 @@ std::vector<c10::IValue> MetaScope::Impl::execute_libtorch(
   return torch::jit::pop(stack, op.schema().returns().size());
 }
 
-// An operator without a meta kernel tells its shapes by running on zeros.
+// Finds the result shapes of an operator without a meta kernel by running it on zeros.
 void MetaScope::Impl::run_on_zeros(const c10::OperatorHandle& op,
                                    std::vector<c10::IValue> arguments, Stack& stack) {
   const c10::impl::ExcludeDispatchKeyGuard unseen(kKey);

@@ -1,8 +1,8 @@
 // MetaScope: a dry run. Inside it, on this thread, a large tensor has a shape and no memory, and an
-// operator on such tensors computes shapes only; so a model of any size is built and run at once.
-// Small tensors (kRealBytes) are real and hold values, until they meet one without memory.
-// Every operator that the program calls is shown to an observer. At most one scope per process.
-// Called by model/layer_table.
+// operator on such tensors computes shapes only, so a model of any size is built and run instantly.
+// Small tensors (up to kRealBytes) are real and hold values; an operator that also gets a tensor
+// without memory uses their shapes alone. An observer is called for every operator that the program
+// calls. At most one scope per process. Called by model/layer_table.
 #pragma once
 
 #include "tanren/base/error.h"
@@ -16,11 +16,11 @@
 
 namespace tanren {
 
-// One operator as the program called it (those that it is made of do not show).
+// One operator as the program called it. The operators that it calls itself are not reported.
 struct OperatorCall {
   std::string name;                 // "conv2d": no namespace, no overload
   std::vector<at::Tensor> inputs;   // the tensors among its arguments, in their order
-  std::vector<at::Tensor> outputs;  // empty before it ran
+  std::vector<at::Tensor> outputs;  // empty until the operator has run
   int64_t multiply_adds = 0;        // of matrix products, convolutions and attention inside
 };
 
@@ -30,7 +30,7 @@ class OperatorError : public Error {
   OperatorError(OperatorCall call, std::string expected, const std::string& reason)
       : Error(reason), call_(std::move(call)), expected_(std::move(expected)) {}
   const OperatorCall& call() const { return call_; }
-  // The shape that its weight asks for, such as "[..., 256]"; empty where it is not about that.
+  // The input shape that its weight needs, such as "[..., 256]"; empty if the error is another one.
   const std::string& expected() const { return expected_; }
 
  private:
@@ -44,7 +44,7 @@ class MetaScope {
   // Tensors up to this size are made as usual.
   static constexpr int64_t kRealBytes = 1 << 16;
 
-  // `observer` is called after each operator, on this thread; it must call none itself.
+  // `observer` is called after each operator, on this thread; it must not call operators itself.
   explicit MetaScope(Observer observer = {});
   ~MetaScope();
   MetaScope(const MetaScope&) = delete;

@@ -10,9 +10,9 @@ namespace tanren {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr uint8_t kPriority = 100;  // tanren's allocator has the same, and is put back
+constexpr uint8_t kPriority = 100;  // equal to that of tanren's allocator, which is restored
 
-// malloc's memory, with its size in front, shown to a TraceScope.
+// Memory of aligned_alloc with its size in front, reported to a TraceScope.
 class PlainAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {

@@ -1,6 +1,6 @@
-// RealScope: in a dry run (dry_scope.h), tensors on the CPU are real inside it, on this thread, and
-// kernels compute. Their memory is malloc's: tanren's allocator neither counts nor limits it. A
-// TraceScope inside it sees what kernels take. Not while other threads make tensors.
+// RealScope: inside it, during a dry run (dry_scope.h), this thread's CPU tensors are real and
+// kernels compute. Their memory comes from malloc: tanren's allocator neither counts nor limits it.
+// A TraceScope inside it sees the memory that kernels take. Not while other threads make tensors.
 // Internal to the dry run's operators.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace tanren {
 
-// The dry run's dispatch key: above autocast and autograd, and no backend's, so that its fallback
-// sees what the program calls.
+// The dry run's dispatch key. It is above autocast and autograd and belongs to no backend, so its
+// fallback sees the operators that the program calls.
 constexpr auto kDryKey = c10::DispatchKey::DeferredInit;
 
 class RealScope {

@@ -1,7 +1,7 @@
-// TraceScope: notes what this thread's tensors take and give back while it lives, on any device
-// whose allocator reports to torch's profiler (ours and CUDA's do). Autograd's threads inherit it.
-// For looking, not for training: every tensor costs a lock. Not together with torch's profiler.
-// Used by tanren anatomy and by tests of predictions.
+// TraceScope: while it lives, records the allocations and releases of this thread's tensors, on any
+// device whose allocator reports to torch's profiler (ours and CUDA's do). Autograd's threads
+// inherit it. For analysis, not for training: every tensor costs a lock. Not together with torch's
+// profiler. Used by tanren anatomy and by tests of predictions.
 #pragma once
 
 #include "tanren/dry/memory_trace.h"
@@ -19,7 +19,7 @@ class TraceScope {
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
 
-  // So far. What was made before the scope is not in it, and given back unnoticed.
+  // The trace so far. Memory that was allocated before the scope is not in it, nor is its release.
   MemoryTrace trace() const;
   // Events so far; safe from any thread.
   size_t size() const;

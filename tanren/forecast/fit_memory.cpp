@@ -29,10 +29,11 @@ std::string breakdown(const MemoryPrediction& prediction) {
   return text;
 }
 
-// Pages are whole, and freed ones lie between used ones: what a peak takes of the limit.
+// What a peak takes of the limit: more than its bytes, because pages are whole and freed ones lie
+// between used ones.
 int64_t taken(int64_t peak_bytes) { return peak_bytes + peak_bytes / 64 + (int64_t{4} << 20); }
 
-// Tries configs against the limit, dry.
+// Tries configs against the limit by dry runs.
 class Fitter {
  public:
   explicit Fitter(const FitInput& input) : input_(input) {}
@@ -44,7 +45,7 @@ class Fitter {
     return with(config);
   }
 
-  // The largest microbatch below `planned` that fits; the smallest where none does.
+  // The largest microbatch below `planned` that fits; the smallest if none does.
   Tried largest_microbatch(const RunConfig& config, int64_t planned) const {
     Tried best = smallest_microbatch(config, planned);
     if (!best.fits) return best;
@@ -59,14 +60,14 @@ class Fitter {
         high = middle;
       }
     }
-    // As many microsteps, but of like size: 4 = 2 + 2 rather than 3 + 1.
+    // The same number of microsteps, but of similar size: 4 = 2 + 2 rather than 3 + 1.
     const int64_t microsteps = best.plan.batch.accumulation_steps;
     const int64_t even = (best.plan.batch.per_rank + microsteps - 1) / microsteps;
     return even == best.plan.batch.microbatch ? best : with_microbatch(config, even);
   }
 
-  // As few recomputed blocks as make it fit, those first whose bytes cost the least to compute
-  // again; all blocks where that is not enough. No value where the model has none.
+  // Recomputes as few blocks as make the step fit, those first that free most bytes per
+  // multiply-add; all blocks if that is not enough. No value if the model has no blocks.
   std::optional<Tried> fewest_recomputed(const Tried& start) const {
     std::vector<BlockUse> blocks = start.prediction.blocks;
     const auto gain = [](const BlockUse& block) {
@@ -151,7 +152,8 @@ void explain(Plan& plan, const MemoryPrediction& prediction, int64_t standing_by
       {"predicted_peak", size_text(prediction.peak_bytes), Source::planned, reason});
 }
 
-// Of the largest operators: the first sample may be shorter than those that it is batched with.
+// Sizes of the largest operators over sample lengths: the first sample may be shorter than those
+// that it is batched with.
 OperatorSizes sizes_of(const StepPredictor& predictor, const Tried& tried) {
   OperatorSizes sizes = tried.prediction.largest;
   if (sizes.elements == 0 || tried.plan.device.threads < 2) return sizes;
@@ -161,12 +163,12 @@ OperatorSizes sizes_of(const StepPredictor& predictor, const Tried& tried) {
     const OperatorSizes other = predictor.step(tried.plan, longest).largest;
     sizes.elements = std::max(sizes.elements, other.elements);
     sizes.multiply_adds = std::max(sizes.multiply_adds, other.multiply_adds);
-  } catch (const std::exception&) {  // the run itself will say what this model makes of it
+  } catch (const std::exception&) {  // the run itself will report the error
   }
   return sizes;
 }
 
-// One more thing that would make it fit; empty where it would not.
+// Advice for one more change that would make the step fit; empty if it would not.
 std::string advice(const Fitter& fitter, RunConfig config, const std::string& what) {
   try {
     const auto other = fitter.with(config);
@@ -176,7 +178,7 @@ std::string advice(const Fitter& fitter, RunConfig config, const std::string& wh
   }
 }
 
-// The largest part of the length that fits, by powers of two; empty where none does.
+// Advice for the longest samples that fit: the length halved repeatedly; empty if no length fits.
 std::string shorter(const FitInput& input, const Tried& least) {
   const StepPredictor predictor([&] { return input.make_task(least.config); }, *input.dataset);
   const int64_t length = predictor.length();
@@ -188,7 +190,7 @@ std::string shorter(const FitInput& input, const Tried& least) {
                std::to_string(length) + " need " + size_text(peak);
       }
     }
-  } catch (const std::exception&) {  // a model of one length
+  } catch (const std::exception&) {  // the model takes one length only
   }
   return "";
 }
@@ -197,8 +199,8 @@ void halve(std::vector<int64_t>& widths) {
   for (int64_t& width : widths) width = std::max<int64_t>(width / 2, 1);
 }
 
-// `config` with less of a model, the largest first: its family's smaller presets, or half the width,
-// a quarter and so on.
+// `config` with smaller models, the largest first: the smaller presets of its family, or half the
+// width, a quarter and so on.
 std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& config) {
   std::vector<std::pair<std::string, RunConfig>> smaller;
   const ModelOptions& model = config.model;
@@ -242,7 +244,7 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
       size_text(least.prediction.peak_bytes) + " (" + breakdown(least.prediction) + ")" +
       (replicas > 1 ? " in each of " + std::to_string(replicas) + " replicas" : "") +
       (standing > 0 ? " beside " + size_text(standing) + " of data" : "");
-  // Of the limit a sixteenth, at most 16 MiB, is the reserve.
+  // The reserve is a sixteenth of the limit, at most 16 MiB.
   const int64_t reserve = std::min(needs / 15, int64_t{16} << 20);
   const int64_t mebibytes = (needs + reserve + (1 << 20) - 1) >> 20;
   text +=
@@ -255,7 +257,7 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
         others.push_back("batch.microbatch = " + std::to_string(other.plan.batch.microbatch) +
                          " needs " + size_text(other.prediction.peak_bytes));
       }
-    } catch (const std::exception&) {  // a model of one size of batch: no advice, but the refusal
+    } catch (const std::exception&) {  // the model takes one batch size: skip this advice
     }
   }
   if (packs_state(input.config.optimizer) && input.config.optimizer.state == "fp32") {
@@ -265,7 +267,7 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
   }
   others.push_back(shorter(input, least));
   for (auto& [what, config] : smaller_models(least.config)) {
-    config.memory.recompute = input.config.memory.recompute;  // the larger one's blocks may lack
+    config.memory.recompute = input.config.memory.recompute;  // the smaller one may lack blocks
     std::string text = advice(fitter, config, what);
     if (text.empty()) {
       config.memory.recompute = {"*"};
@@ -321,7 +323,7 @@ Fitted fit_memory(const FitInput& input) {
     found = fitter.with(input.config);
   } catch (const ConfigError&) {
     throw;
-  } catch (const std::exception& error) {  // torch's own too: what it is, the run itself will say
+  } catch (const std::exception& error) {  // also torch's own; the run itself will report it
     Plan plan = input.plan(input.config);
     plan.lines.push_back({"predicted_peak", "unknown", Source::planned, said_by(error)});
     return {input.config, std::move(plan), std::nullopt, {}};
@@ -336,14 +338,14 @@ Fitted fit_memory(const FitInput& input) {
       found = fitter.largest_microbatch(found.config, wanted);
     } catch (const ConfigError&) {
       throw;
-    } catch (const std::exception&) {  // a model of one size of batch
+    } catch (const std::exception&) {  // the model takes one batch size only
     }
   };
   const auto recompute = [&] {
     if (found.fits || !free_recompute) return;
     if (auto other = fitter.fewest_recomputed(found)) found = std::move(*other);
   };
-  if (input.couples_samples) {  // batch norm would see another microbatch
+  if (input.couples_samples) {  // another microbatch would change batch norm's results
     recompute();
     smaller();
   } else {

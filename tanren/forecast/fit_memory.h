@@ -1,6 +1,6 @@
-// Fits a plan to the memory there is: predicts its step, and where that does not fit takes the
-// largest microbatch that does, then recomputes blocks; what cannot fit is refused before it starts.
-// Called by run.cpp's prepare.
+// Fits a plan to the available memory. It predicts the step; if that does not fit, it takes the
+// largest microbatch that fits, then recomputes blocks. A config that cannot fit is refused before
+// the run starts. Called by run.cpp's prepare.
 #pragma once
 
 #include "tanren/forecast/predict.h"
@@ -13,45 +13,46 @@
 namespace tanren {
 
 struct FitInput {
-  RunConfig config;                                 // as the plan's
+  RunConfig config;                                 // the plan's config
   std::function<Plan(const RunConfig&)> plan;       // make_plan for a changed config
   std::function<Task(const RunConfig&)> make_task;  // for a changed config
   const Dataset* dataset = nullptr;                 // never null
-  int64_t standing_bytes = 0;                       // tensors that are there without the model
+  int64_t standing_bytes = 0;                       // of tensors that exist without the model
   bool couples_samples = false;                     // batch norm
   bool has_evaluation = false;
 };
 
-// Bytes that stand beside a step of `plan`: the input's, and the batches that loader threads make ahead.
+// Bytes held during a step of `plan` besides the step's own: input.standing_bytes, and the batches
+// that loader threads prepare ahead.
 int64_t standing_beside(const FitInput& input, const Plan& plan);
 
-// What the tensors of one rank may hold of the plan's limit, beside what is standing (thread replicas
-// share it); 0: no limit is known.
+// Bytes of the plan's limit that are left for the tensors of one rank, after `standing_bytes`
+// (thread replicas share the limit); 0: no limit is known.
 int64_t room_for_step(const Plan& plan, int64_t standing_bytes);
-// Whether a step with this peak goes into it, with what pages and holes between them take.
+// Whether a step with this peak fits into the room, including page rounding and fragmentation.
 bool fits(int64_t peak_bytes, int64_t room_bytes);
 
-// A config's plan and what it would take.
+// A config's plan and the memory that its step needs.
 struct Tried {
   RunConfig config;
   Plan plan;
   MemoryPrediction prediction;
   bool fits = false;
 };
-// Dry; the plan has no more threads than the operators can use. Error where the model needs values;
-// ConfigError as make_plan and make_task.
+// Plans `config` and predicts its step by a dry run. The plan has no more threads than the
+// operators can use. Error if the model needs values; ConfigError as make_plan and make_task.
 Tried try_config(const FitInput& input, const RunConfig& config);
 
 struct Fitted {
   RunConfig config;
   Plan plan;
-  std::optional<MemoryPrediction> prediction;  // none: the model cannot be run dry
+  std::optional<MemoryPrediction> prediction;  // none: the model cannot be dry-run
   std::vector<std::string> remarks = {};  // what memory changed without being asked, a line each
 };
 
-// The config's plan, changed where memory asks for it: only what the config leaves open (batch.microbatch,
-// memory.recompute). ConfigError with the breakdown, the smallest limit that works and what else
-// would help, where nothing fits.
+// The config's plan, changed if memory requires it, and only in what the config leaves open
+// (batch.microbatch, memory.recompute). If nothing fits: ConfigError with the breakdown, the
+// smallest limit that works and other changes that would help.
 Fitted fit_memory(const FitInput& input);
 
 }  // namespace tanren

@@ -15,7 +15,7 @@ namespace tanren {
 
 namespace {
 
-// Powers of two around the planned microbatch, at most `per_rank`, and itself.
+// Powers of two around the planned microbatch, at most `per_rank`, and the planned one itself.
 std::vector<int64_t> microbatches_around(const BatchPlan& batch) {
   std::vector<int64_t> sizes = {1, batch.microbatch};
   for (int64_t size = 2; size <= std::min(4 * batch.microbatch, batch.per_rank); size *= 2) {
@@ -37,8 +37,8 @@ std::vector<int64_t> lengths_around(int64_t length) {
   return lengths;
 }
 
-// None where the model does not take it: more positions than it has, one sample in batch norm, …
-// A model of one's own says so in torch's words.
+// None if the model does not accept the shape: more positions than it has, one sample in batch
+// norm, … A user's own model reports this with torch's errors.
 std::optional<int64_t> peak_of(const StepPredictor& predictor, const Plan& plan, int64_t length) {
   try {
     return predictor.step(plan, length).peak_bytes;
@@ -51,7 +51,7 @@ class Alternatives {
  public:
   Alternatives(const FitInput& input, const Fitted& fitted) : input_(input), fitted_(fitted) {}
 
-  // Takes it up if it needs less.
+  // Adds the alternative if it needs less memory.
   void consider(const RunConfig& config, const std::string& what, const std::string& cost) {
     consider(config, what, [&](const MemoryPrediction&) { return cost; });
   }
@@ -86,7 +86,7 @@ std::vector<MemoryForecast::Alternative> alternatives_of(const FitInput& input,
   if (plan.memory.recompute.empty()) {
     config.memory.recompute = {"*"};
     all.consider(config, "memory.recompute = [\"*\"]", [&](const MemoryPrediction& recomputed) {
-      // Backward is two forwards.
+      // Backward costs two forwards.
       const auto usual = static_cast<double>(std::max<int64_t>(3 * now.multiply_adds, 1));
       const auto more = static_cast<double>(recomputed.multiply_adds - now.multiply_adds);
       return std::to_string(std::lround(100 * more / usual)) +
@@ -135,7 +135,7 @@ MemoryForecast memory_forecast(const FitInput& input, const Fitted& fitted) {
       forecast.planned = predictor.probed_step(plan);
     } catch (const ConfigError&) {
       throw;
-    } catch (const std::exception& error) {  // of a run it would be the first step's
+    } catch (const std::exception& error) {  // in a run, it would be the first step's error
       forecast.unknown = line_of(error);
     }
     return forecast;

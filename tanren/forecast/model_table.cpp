@@ -12,7 +12,7 @@ namespace tanren {
 
 namespace {
 
-// A batch with the fields of one sample for `size` samples, without memory.
+// A batch of `size` samples with the fields of `sample`, without memory.
 Batch batch_like(const Batch& sample, int64_t size) {
   Batch batch;
   for (const auto& [name, field] : sample.fields) {

@@ -1,4 +1,5 @@
-// The table of a config's model, found without weights and without a step. Called by `tanren summary`.
+// The layer table of a config's model, computed without weights and without a step. Called by
+// `tanren summary`.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -7,9 +8,8 @@
 
 namespace tanren {
 
-// What the model would compute for batches of batch.microbatch samples (1 where the config leaves it
-// open) with the shapes of the training data, in fp32. config.model has its kind and sizes. Errors as
-// plan_only.
+// The table for batches of batch.microbatch samples (1 if the config leaves it open) with the
+// shapes of the training data, in fp32. config.model has its kind and sizes. Errors as plan_only.
 LayerTable model_table(const RunConfig& config, const Registry& registry);
 
 }  // namespace tanren

@@ -28,7 +28,7 @@ namespace tanren {
 
 namespace {
 
-// Generators as they were when it ends: models are initialised in between.
+// Restores the generators when it ends: models are initialised in between.
 class GeneratorScope {
  public:
   explicit GeneratorScope(at::Device device) : device_(device), states_(generator_states(device)) {}
@@ -41,7 +41,7 @@ class GeneratorScope {
   TensorMap states_;
 };
 
-// As many threads as the plan's: some kernels take memory for each.
+// Sets the plan's number of threads: some kernels take memory for each thread.
 class ThreadsScope {
  public:
   explicit ThreadsScope(int64_t threads) : before_(at::get_num_threads()) {
@@ -55,7 +55,7 @@ class ThreadsScope {
   int before_;
 };
 
-// The kernels that the run will have (apply_device_plan).
+// Selects the kernels that the run will use (apply_device_plan).
 void use_kernels_of(const Plan& plan) {
   if (plan.device.device == "cpu") enable_half_convolution();
 }
@@ -69,7 +69,7 @@ int64_t length_of(const Batch& sample) {
   return 0;
 }
 
-// `size` samples like the given one, of `length` tokens where that is above 0.
+// `size` samples like the given one; of `length` tokens if that is above 0.
 GlobalBatch batch_like(const Collated& one, int64_t size, int64_t length) {
   GlobalBatch batch;
   batch.consumed = size;
@@ -99,7 +99,8 @@ GlobalBatch real_batch(const Dataset& dataset, int64_t size) {
           .consumed = size};
 }
 
-// Two microsteps tell as much as many: what they hold of a larger batch is the batch.
+// Shortens the plan to two microsteps. They show as much as many: a larger batch adds only the
+// bytes of the batch itself.
 Plan shortened(const Plan& plan) {
   Plan result = plan;
   result.precision.find_initial_scale = false;
@@ -117,7 +118,7 @@ int64_t trained_elements(const torch::nn::Module& module) {
   return count;
 }
 
-// The other ranks as memory sees them: whatever is sent has arrived at once.
+// Stands in for the other ranks: whatever is sent has arrived at once.
 class SilentRanks final : public Communicator {
  public:
   explicit SilentRanks(const ParallelPlan& plan)
@@ -141,7 +142,7 @@ class SilentRanks final : public Communicator {
   int rank_, size_;
 };
 
-// One update of every phase as a rank makes it, without the others.
+// One update of every phase as one rank makes it, without the other ranks.
 void update_alone(RunState& run, const Parts& parts, const GlobalBatch& batch) {
   const DataParallel ranks(std::make_shared<SilentRanks>(parts.plan.parallel), parts.plan.parallel);
   for (auto& phase : run.phases) {
@@ -176,7 +177,7 @@ MemoryPrediction summed(const MemoryTrace& trace, size_t before) {
   std::map<uint16_t, int64_t> blocks;
   for (const auto& [tensor, event] : live) {
     result.at_peak.at(static_cast<size_t>(event.kind)) += event.bytes;
-    // (Casts of its weights stay for the window, whether it is recomputed or not.)
+    // (Casts of a block's weights stay for the window, whether the block is recomputed or not.)
     if (event.block != 0 && event.kind != MemoryKind::casts) blocks[event.block] += event.bytes;
   }
   for (const auto& [id, bytes] : blocks) result.blocks.push_back({block_name(id), bytes, 0});
@@ -185,7 +186,7 @@ MemoryPrediction summed(const MemoryTrace& trace, size_t before) {
   return result;
 }
 
-// Of one sample in a step: its fields, and those that are laid out or widened for it anew.
+// Bytes of one sample in a step: its fields, and their copies in another layout or a wider dtype.
 int64_t bytes_in_step(const Batch& sample, const Plan& plan) {
   int64_t bytes = 0;
   for (const auto& [name, field] : sample.fields) {
@@ -204,7 +205,7 @@ void add_batches(MemoryPrediction& prediction, int64_t bytes) {
   prediction.at_peak.at(static_cast<size_t>(MemoryKind::batches)) += bytes;
 }
 
-// The trace at `samples`, each size on the line through those at 1 and 2.
+// The trace at `samples`, each size extrapolated linearly from those at 1 and 2.
 MemoryTrace extrapolated(const MemoryTrace& one, const MemoryTrace& two, int64_t samples) {
   MemoryTrace result = one;
   for (size_t i = 0; i < result.size(); ++i) {
@@ -286,7 +287,7 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
     const MemoryTrace two = trace_of(2);
     if (are_alike(one, two)) {
       result = summed(extrapolated(one, two, samples), before);
-    } else {  // other operators at another size: a line through the peaks
+    } else {  // operators differ with the size: extrapolate the peaks
       const MemoryPrediction at_one = summed(one, before);
       result = summed(two, before);
       const int64_t more = (result.peak_bytes - at_one.peak_bytes) * (samples - 2);
@@ -325,7 +326,7 @@ int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples) const 
   } else {
     measure(run.task.predict(batch));
   }
-  // A loop remembers the buffers until the evaluation has come to something.
+  // The train loop keeps a copy of the buffers until the evaluation has a result.
   int64_t kept = 0;
   for (const at::Tensor& buffer : run.task.module->buffers()) {
     kept += buffer.numel() * static_cast<int64_t>(buffer.element_size());

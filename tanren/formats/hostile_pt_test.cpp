@@ -1,4 +1,4 @@
-// .pt files that lie: each is refused in one line, in little memory and time.
+// Hostile .pt files: each must be refused with one line, in little memory and time.
 #include "tanren/formats/pt_file.h"
 
 #include "tanren/base/error.h"
@@ -12,7 +12,7 @@ namespace {
 
 using testing::TemporaryFolder;
 
-// What the file says that holds `pickle` and storage 0 of 64 bytes.
+// The error of reading a file that holds `pickle` and storage 0 of 64 bytes.
 std::string refusal(const std::string& pickle) {
   const TemporaryFolder folder;
   const auto path = folder.file(
@@ -124,7 +124,7 @@ TEST(HostilePt, values_that_double_at_each_level_are_refused) {
     bomb += "]" + put(i + 1) + "(" + memo(i) + memo(i) + "e";
   }
   TANREN_EXPECT_CONTAINS(refusal(bomb + "."), "far larger than it");
-  // Empty texts as keys: no name grows, so the count of values ends it.
+  // Empty texts as keys: no name grows, so the limit on the number of values must end the walk.
   std::string nameless = "}" + put(0);
   for (int i = 0; i < 40; ++i) {
     nameless += "}" + put(i + 1) + "(" + text("") + memo(i) + text("") + memo(i) + "u";

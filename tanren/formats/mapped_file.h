@@ -1,5 +1,5 @@
 // A file mapped into memory, copy on write: its pages are read when they are touched, and writing
-// to them changes nothing on disk. Tensors that view it keep it alive.
+// to them changes nothing on disk. Tensors that view the mapping keep it alive.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ namespace tanren {
 namespace {
 
 constexpr size_t kMaxNodes = size_t{1} << 21;
-constexpr size_t kMaxItems = size_t{1} << 24;  // references, over all nodes and the stack
+constexpr size_t kMaxItems = size_t{1} << 24;  // references, in all nodes and the stack
 constexpr size_t kMaxOwned = size_t{1} << 22;
 
 class Reader {
@@ -89,7 +89,7 @@ class Reader {
     if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("its stack is empty");
     return stack_.back();
   }
-  // What stands above the last mark, which goes too.
+  // Pops the items above the last mark, and the mark.
   std::vector<uint32_t> pop_mark() {
     if (marks_.empty()) fail("there is no mark");
     std::vector<uint32_t> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()),
@@ -247,7 +247,8 @@ class Reader {
     return items;
   }
 
-  // Appends to the container on top; an object (an OrderedDict, say) takes what its class would.
+  // Appends to the container on top of the stack. An object (an OrderedDict, say) takes either
+  // single items or keys and values.
   void add(const std::vector<uint32_t>& items, bool keyed) {
     PickleNode& target = node(top());
     const bool object = target.kind == Kind::object;
@@ -260,7 +261,7 @@ class Reader {
     target.items.insert(target.items.end(), items.begin(), items.end());
   }
 
-  // The names may be recalled from the memo, so their sum is no part of the file.
+  // Names may be recalled from the memo, so the file's size does not bound their total size.
   void push_global(std::string_view module, std::string_view name) {
     owned_bytes_ += module.size() + name.size() + 1;
     if (owned_bytes_ > bytes_.size() + kMaxOwned) fail("its classes have absurd names");

@@ -1,7 +1,8 @@
 // A restricted reader of Python pickles (protocols 0 to 5): it builds a document of plain nodes and
-// executes nothing. Classes and functions are names; a call or an object is a node that says what it
-// would have been. Nodes lie in one vector and refer to each other by index, so neither depth nor
-// cycles of a hostile file can overflow a stack, and their number is bounded. Thread-compatible.
+// executes nothing. Classes and functions are names; a call or an object is a node with the
+// callable and its arguments. Nodes are in one vector and refer to each other by index, so neither
+// depth nor cycles of a hostile file can overflow a stack. Their number is bounded.
+// Thread-compatible.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +19,20 @@ enum class PickleKind : uint8_t {
   integer,     // integer
   big,         // text: little-endian two's complement, beyond 64 bits
   real,        // real
-  text,        // text: UTF-8 as it stands
+  text,        // text: UTF-8 as in the file
   bytes,       // text
   tuple,       // items
   list,        // items
   dict,        // items: key, value, key, value, …
   set,         // items
   global,      // text: "module.name"
-  object,      // items: callable, arguments, state (or 0), then what was appended or set
+  object,      // items: callable, arguments, state (or 0), then appended items or keys and values
   persistent,  // items: its id
 };
 
 struct PickleNode {
   PickleKind kind = PickleKind::none;
-  bool keyed = false;  // object: what follows the state are keys and values
+  bool keyed = false;  // object: the items after the state are keys and values
   union {
     int64_t integer = 0;
     double real;
@@ -44,13 +45,13 @@ struct PickleNode {
 struct Pickle {
   std::vector<PickleNode> nodes;
   uint32_t root = 0;
-  size_t size = 0;                // bytes that it took, the final opcode included
-  std::deque<std::string> owned;  // texts that are no views of the bytes read
+  size_t size = 0;                // bytes of the pickle, including the final opcode
+  std::deque<std::string> owned;  // texts that are not views of the bytes read
 
   const PickleNode& at(uint32_t index) const { return nodes[index]; }
 };
 
-// Reads the pickle that `bytes` begin with; the result holds views of them. CheckpointError
+// Reads the pickle at the start of `bytes`. The result holds views of `bytes`. CheckpointError
 // (beginning with `where`) for anything malformed, an unknown opcode, or more than 2 million nodes.
 Pickle read_pickle(std::string_view bytes, const std::string& where);
 

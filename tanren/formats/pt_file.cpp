@@ -18,13 +18,14 @@ namespace tanren {
 namespace {
 
 constexpr int kMaxDepth = 64;
-constexpr size_t kMaxVisits = size_t{1} << 21;  // each value, and each key that leads to one
+constexpr size_t kMaxVisits = size_t{1} << 21;  // values, and keys that lead to values
 constexpr size_t kMaxDimensions = 64;
-// What a value costs may be recalled from elsewhere in the file, so the sums are bounded by its size.
+// A value may be recalled many times at no cost in the file, so the total bytes are limited
+// relative to the file's size.
 constexpr size_t kMaxTexts = size_t{1} << 26;
 constexpr size_t kMaxTensors = size_t{1} << 26, kMaxRepeats = 32;
 
-// What torch.save wrote before 1.6 begins with: the pickle of its magic number.
+// The start of files that torch.save wrote before 1.6: the pickle of its magic number.
 constexpr std::string_view kLegacyMagic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.",
                                         15);
 
@@ -32,7 +33,7 @@ bool starts_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
 }
 
-// Walks the document from its root and gathers what it knows.
+// Walks the document from its root and gathers tensors, values and opaque records.
 class Gatherer {
  public:
   Gatherer(const Pickle& pickle, PtStorages& storages, const std::string& where, size_t file_size)
@@ -76,7 +77,7 @@ class Gatherer {
     count_visits(node.items.size() / 2);
     const size_t first = node.kind == PickleKind::object ? 3 : 0;
     if (node.kind == PickleKind::object && callable(index) == "collections.OrderedDict") {
-      // Python 2 wrote the pairs as the argument.
+      // Python 2 wrote the pairs as the argument of the call.
       const auto& arguments = at(node.items[1]);
       if (arguments.kind == PickleKind::tuple && arguments.items.size() == 1) {
         count_visits(at(arguments.items[0]).items.size());
@@ -178,10 +179,10 @@ class Gatherer {
     visit_module(fields, path, depth, file);
   }
 
-  // A pickled torch.nn.Module: what its state_dict would hold, under the same names.
+  // A pickled torch.nn.Module: gathers what its state_dict would hold, under the same names.
   void visit_module(const std::map<std::string, uint32_t>& fields, const std::string& path,
                     int depth, PtFile& file) {
-    // A module of transformers carries the config that it was made of.
+    // A module of transformers holds the config that it was made from.
     const auto config = fields.find("config");
     if (path.empty() && config != fields.end() && at(config->second).kind == PickleKind::object) {
       const auto state = at(config->second).items[2];
@@ -201,7 +202,7 @@ class Gatherer {
     }
   }
 
-  // Protocol 2 has no opcode for a set: it calls set([…]).
+  // The items of a set. Protocol 2 has no opcode for a set: it calls set([…]).
   const std::vector<uint32_t>& set_items(uint32_t index) {
     const auto& node = at(index);
     const auto& arguments = at(node.kind == PickleKind::object ? node.items[1] : index).items;
@@ -272,7 +273,7 @@ class Gatherer {
   const size_t file_size_;
   size_t visits_ = 0;
   size_t texts_ = 0;    // bytes of names and texts
-  size_t tensors_ = 0;  // bytes of all tensors, were they copied
+  size_t tensors_ = 0;  // bytes of all tensors if each were copied
   std::set<std::string> names_;
 };
 
@@ -308,8 +309,8 @@ PtFile read_zip(const std::shared_ptr<MappedFile>& mapped, const std::string& wh
   return file;
 }
 
-// Magic number, protocol version, facts of the machine, the object, the list of storage keys, then
-// each storage: its number of elements and its bytes.
+// The layout: magic number, protocol version, facts of the machine, the object, the list of storage
+// keys, then each storage as its number of elements and its bytes.
 PtFile read_legacy(const std::shared_ptr<MappedFile>& mapped, const std::string& where) {
   auto rest = mapped->bytes().substr(kLegacyMagic.size());
   const auto next = [&] {

@@ -175,7 +175,7 @@ TEST(PtFile, that_cannot_be_written_leaves_nothing_behind) {
   EXPECT_EQ(folder.num_entries(), 0u);
 }
 
-// Reads what is left of a damaged file to its last element; an error must be a CheckpointError.
+// Reads a damaged file to its last element; any error must be a CheckpointError.
 void expect_sound_or_refused(const std::string& path) {
   try {
     const PtFile file = read_pt(path);

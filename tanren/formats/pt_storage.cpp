@@ -16,7 +16,7 @@ namespace {
   throw CheckpointError(where + ": " + one_line(what) + "; save or download it again");
 }
 
-// By the class of a storage ("torch.FloatStorage") or the name of a dtype ("torch.float32").
+// `name` is the class of a storage ("torch.FloatStorage") or a dtype ("torch.float32").
 at::ScalarType dtype_of(std::string_view name, const std::string& where) {
   static const std::map<std::string_view, at::ScalarType> known = {
       {"DoubleStorage", at::kDouble},
@@ -55,7 +55,8 @@ at::ScalarType dtype_of(std::string_view name, const std::string& where) {
   return found->second;
 }
 
-// A persistent id: ("storage", class or name of the class, key, device, number of elements[, view]).
+// A persistent id:
+// ("storage", class or name of the class, key, device, number of elements[, view]).
 struct StorageId {
   std::string_view type;
   std::string key;
@@ -119,7 +120,7 @@ at::Tensor PtStorages::over(const std::string& key, at::ScalarType type, int64_t
     return at::from_blob(
         data, {numel}, [keep = mapped_](void*) {}, at::TensorOptions(type));
   }
-  at::Tensor& copy = aligned_[key];  // one for all dtypes
+  at::Tensor& copy = aligned_[key];  // one copy for all dtypes
   if (!copy.defined()) {
     copy = at::empty({static_cast<int64_t>(bytes.size())}, at::kByte);
     std::memcpy(copy.mutable_data_ptr(), data, bytes.size());
@@ -169,7 +170,8 @@ at::Tensor strided_view(const at::Tensor& storage, int64_t offset,
     empty = empty || sizes[i] == 0;
     numel *= static_cast<double>(std::max<int64_t>(sizes[i], 1));
   }
-  // An expanded tensor (stride 0) may be larger than its storage, but not so that a copy of it hurts.
+  // An expanded tensor (stride 0) may be larger than its storage, but only up to 4 million
+  // elements, so that a copy of it stays small.
   constexpr double kMaxExpanded = 1 << 22;
   if (numel > std::max(static_cast<double>(storage.numel()), kMaxExpanded)) {
     fail(where, "a tensor is larger than its storage");

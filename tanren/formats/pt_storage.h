@@ -21,13 +21,14 @@ class PtStorages {
 
   void add(const std::string& key, std::string_view bytes) { bytes_[key] = bytes; }
 
-  // The 1-dim tensor over the storage that the persistent id at `index` names; the same memory for the
-  // same key. `dtype` ("torch.float32") where the id names an untyped storage.
+  // The 1-dim tensor over the storage that the persistent id at `index` names. Equal keys give the
+  // same memory. `dtype` ("torch.float32") is used if the id names an untyped storage.
   at::Tensor at(const Pickle& pickle, uint32_t index, std::string_view dtype);
 
-  // The dtype of each storage that `pickle` names, by key, in the format before torch 1.6.
+  // For the format before torch 1.6: the dtype of each storage that `pickle` names, by key.
   std::map<std::string, at::ScalarType> legacy_types(const Pickle& pickle) const;
-  // Adds storage `key` of that format from the front of `rest`, and moves past its bytes.
+  // For the same format: adds storage `key` from the front of `rest` and moves `rest` past its
+  // bytes.
   void add_legacy(const std::map<std::string, at::ScalarType>& types, const std::string& key,
                   std::string_view& rest);
 
@@ -37,7 +38,7 @@ class PtStorages {
   std::shared_ptr<MappedFile> mapped_;
   const std::string& where_;
   std::map<std::string, std::string_view> bytes_;
-  std::map<std::string, at::Tensor> aligned_;  // copies, where the file has a storage askew
+  std::map<std::string, at::Tensor> aligned_;  // copies of storages that are unaligned in the file
   std::map<std::string, at::Tensor> made_;  // by key and dtype, so that tied tensors share memory
 };
 

@@ -1,4 +1,4 @@
-// A document for a .pt file, as Python would hold it: what write_pt writes beside plain state_dicts.
+// PtValue: a nested document of Python values that write_pt writes to a .pt file.
 #pragma once
 
 #include "tanren/base/state.h"

@@ -14,7 +14,8 @@ namespace tanren {
 
 namespace {
 
-// The names of torch's typed storages; what has none goes as an untyped one with its dtype.
+// The name of torch's typed storage. Null if there is none: then an untyped storage is written,
+// with the dtype beside it.
 const char* storage_class(at::ScalarType type) {
   switch (type) {
     case at::kDouble: return "DoubleStorage";
@@ -46,7 +47,7 @@ const char* dtype_name(at::ScalarType type, const std::string& name) {
   }
 }
 
-// Protocol 2: what torch.save writes and its weights_only reader allows.
+// Writes protocol 2, which torch.save writes too and torch's weights_only reader allows.
 class Pickler {
  public:
   Pickler() { bytes_ = "\x80\x02"; }
@@ -102,7 +103,7 @@ class Pickler {
 // Pickles a document and gathers its tensors' storages; tied tensors share one.
 class Document {
  public:
-  // The values on the way down are few: a checkpoint is nested four or five deep.
+  // Recursive: a checkpoint is nested only four or five deep.
   void add(const PtValue& value, const std::string& path) {
     switch (value.kind) {
       case PtValue::Kind::none: pickler_.raw("N"); return;

@@ -59,8 +59,8 @@ struct Entry {
   uint64_t end() const { return offsets[1]; }
 };
 
-// Takes the header's parts as they are parsed and refuses the first that does not belong, so that a
-// hostile header never grows into a document that is many times its size.
+// Takes the header's parts while they are parsed and refuses the first wrong one, so that a hostile
+// header never becomes a document of many times its size.
 class HeaderReader : public Json::json_sax_t {
  public:
   HeaderReader(const std::filesystem::path& path, std::vector<Entry>& entries, Metadata& metadata)
@@ -176,13 +176,14 @@ class HeaderReader : public Json::json_sax_t {
   bool is_shape_ = false;
 };
 
-// The size of the tensor is that of its bytes, which lie in the file.
+// Checks that the tensor's bytes are inside the file and that their number fits its shape and
+// dtype.
 void check_entry(const Entry& entry, const HeaderReader& reader, uint64_t available,
                  const std::filesystem::path& path) {
   uint64_t extent = 1;
   bool empty = false;
   for (const int64_t size : entry.shape) {
-    const auto factor = static_cast<uint64_t>(std::max<int64_t>(size, 1));  // strides: 0 is as 1
+    const auto factor = static_cast<uint64_t>(std::max<int64_t>(size, 1));  // for strides, 0 is 1
     if (extent > std::numeric_limits<int64_t>::max() / 8 / factor) reader.impossible(entry);
     extent *= factor;
     empty = empty || size == 0;
@@ -196,7 +197,7 @@ void check_entry(const Entry& entry, const HeaderReader& reader, uint64_t availa
   }
 }
 
-// A name that comes twice would silently replace the first.
+// Refuses a name that comes twice: the second tensor would silently replace the first.
 void check_names(const std::vector<Entry>& entries, const std::filesystem::path& path) {
   std::vector<std::string_view> names;
   names.reserve(entries.size());
@@ -206,7 +207,8 @@ void check_names(const std::vector<Entry>& entries, const std::filesystem::path&
   if (twice != names.end()) fail(path, "tensor " + std::string(*twice) + " stands in it twice");
 }
 
-// The header's tensors in its order; their data follow it, `available` bytes.
+// The tensors of the header, in its order. The data follow the header; their size is put in
+// `available`.
 std::vector<Entry> read_header(std::string_view file, Metadata& metadata, uint64_t& available,
                                const std::filesystem::path& path) {
   uint64_t size = 0;
@@ -224,7 +226,7 @@ std::vector<Entry> read_header(std::string_view file, Metadata& metadata, uint64
   return entries;
 }
 
-// The entries, in the order of the header, lie side by side and fill the data.
+// Checks that the entries, sorted by offset, fill the data without gaps or overlaps.
 void check_cover(const std::vector<Entry>& entries, uint64_t available,
                  const std::filesystem::path& path) {
   std::vector<const Entry*> by_place;
@@ -241,8 +243,7 @@ void check_cover(const std::vector<Entry>& entries, uint64_t available,
   if (covered != available) fail(path, "its data is longer than its tensors");
 }
 
-// The entry's elements where they lie in the file; in memory of their own where the file has put them
-// across the alignment of their dtype.
+// The entry's elements as a view of the file, or as a copy if they are not aligned for their dtype.
 at::Tensor tensor_of(const Entry& entry, const std::shared_ptr<MappedFile>& file, char* data) {
   const auto options = at::TensorOptions(*entry.dtype);
   const uint64_t bytes = entry.end() - entry.begin();

@@ -1,8 +1,8 @@
 // safetensors files: 8-byte little-endian header length, JSON header, raw little-endian data.
-// Tensors view the file, mapped into memory: pages are read when they are touched, and writing to a
-// tensor changes nothing on disk. Names, shapes and offsets are checked against the file's size first,
-// so a truncated or hostile file is a one-line DataError, never a crash or a huge allocation. Format:
-// huggingface/safetensors.
+// Tensors are views of the mapped file: pages are read when they are touched, and writing to a
+// tensor changes nothing on disk. Names, shapes and offsets are first checked against the file's
+// size, so a truncated or hostile file gives a one-line DataError, never a crash or a huge
+// allocation. Format: huggingface/safetensors.
 #pragma once
 
 #include "tanren/base/tensor_map.h"

@@ -13,7 +13,7 @@ namespace {
 
 using testing::TemporaryFolder;
 
-// A file of a hand-made header and `data` bytes; `length` lies about the header's size if given.
+// A file with a hand-made header and `data` bytes; `length`, if given, is a false header size.
 std::string raw_safetensors(const std::string& header, size_t data, int64_t length = -1) {
   const auto size = static_cast<uint64_t>(length < 0 ? header.size() : length);
   std::string bytes(sizeof size, '\0');

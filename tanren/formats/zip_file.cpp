@@ -65,7 +65,7 @@ class Archive {
     return file_.substr(at, size);
   }
 
-  // Entries that share bytes would let a small file stand for many copies of itself.
+  // If entries could share bytes, a small file could expand to many copies of itself.
   void check_apart(const std::map<std::string, std::string_view>& entries) const {
     std::vector<std::pair<std::string_view, const std::string*>> by_place;
     for (const auto& [name, data] : entries) {
@@ -109,7 +109,7 @@ class Archive {
     uint64_t stored = number<uint32_t>(header, 20);
     uint64_t size = number<uint32_t>(header, 24);
     uint64_t local = number<uint32_t>(header, 42);
-    // Fields that do not fit 32 bits stand in the zip64 extra field, in this order.
+    // Fields that do not fit 32 bits are in the zip64 extra field, in this order.
     for (size_t at = 0; at + 4 <= extra.size();) {
       const uint64_t field = number<uint16_t>(extra, at + 2);
       if (at + 4 + field > extra.size()) break;

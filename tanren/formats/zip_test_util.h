@@ -1,4 +1,4 @@
-// Zip archives by hand, as torch.save lays them out. Included by tests and fuzz targets only.
+// Builds zip archives with the layout of torch.save. Included by tests and fuzz targets only.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tanren::testing {
 
-// A stored zip archive of the entries, without checksums, which the reader does not look at.
+// A stored zip archive of the entries. It has no checksums, because the reader ignores them.
 inline std::string zip_of(const std::vector<std::pair<std::string, std::string_view>>& entries) {
   std::string file, directory;
   const auto put = [](std::string& to, uint64_t value, size_t bytes) {

@@ -16,7 +16,7 @@ namespace tanren {
 
 namespace {
 
-// torch's callbacks are plain functions: the one that records is found here.
+// torch's callbacks are plain functions; they find the log that records here.
 std::atomic<AllocationLog*> recording{nullptr};
 
 std::vector<std::string>& open_blocks() {
@@ -28,7 +28,7 @@ c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
 
-// Storages that go into an operator: what comes out with one of them was not made by it.
+// Storages that go into an operator: an output with one of them was not made by it.
 struct Inputs final : at::ObserverContext {
   std::vector<c10::StorageImpl*> storages;
 };

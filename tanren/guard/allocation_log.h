@@ -1,7 +1,8 @@
-// AllocationLog: which tensors and autograd nodes the operators of some steps made, and which of them still
-// live later. Seen through torch's operator observer, so any model and loop is covered; holds only
-// weak references. While it records, operators cost some microseconds more; before and after,
-// nothing. One at a time in a process records (a second sees nothing). Used by LeakDetector.
+// AllocationLog: which tensors and autograd nodes the operators of some steps made, and which of
+// them are still alive later. Seen through torch's operator observer, so any model and loop is
+// covered; holds only weak references. While it records, operators cost some microseconds more;
+// before and after, nothing. Only one log records at a time in a process (a second sees nothing).
+// Used by LeakDetector.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,13 +19,13 @@
 
 namespace tanren {
 
-// What of one recorded step is alive.
+// What is still alive of one recorded step.
 struct Survivors {
   int64_t nodes = 0;
   int64_t tensors = 0;         // storages
-  int64_t bytes = 0;           // of them
-  std::string last_node;       // the youngest one that no other one of them needs: "AddBackward0"
-  std::string last_operator;   // that made it: "aten::add_ in block head"
+  int64_t bytes = 0;           // of these storages
+  std::string last_node;       // the youngest node that no other live one needs: "AddBackward0"
+  std::string last_operator;   // that made last_node: "aten::add_ in block head"
   std::string largest_tensor;  // operator that made the largest storage
 };
 
@@ -38,7 +39,7 @@ class AllocationLog {
 
   void next_step();
   void stop();
-  // Of the step with this number (from 0).
+  // Survivors of the step with this number (from 0).
   Survivors survivors(int64_t step) const;
 
  private:

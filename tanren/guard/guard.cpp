@@ -26,7 +26,7 @@ Verdict Guard::judge(const Evidence& evidence) {
 Verdict Guard::refuse(bool stop, Cause cause) {
   ++skips_in_a_row_;
   if (!stop && skips_in_a_row_ < max_skips_) return {Action::skip, cause};
-  skips_in_a_row_ = 0;  // a run that goes on after a halt has a row of its own
+  skips_in_a_row_ = 0;  // a run that continues after a halt starts a new row
   return {Action::halt, cause, /*at_max_skips=*/!stop};
 }
 

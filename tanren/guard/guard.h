@@ -1,7 +1,7 @@
 // Guard: judges one update before the optimizer sees it. Overflow, non-finite loss and non-finite
-// gradient are three causes: the first is fp16's normal event and never counts against the run, as little
-// as a batch that counts nothing.
-// A spike of loss or gradient norm is told of and applied. Its verdict is a value; train_loop turns `halt` into the end of the run.
+// gradient are three causes. Overflow is normal in fp16 and never counts against the run; neither
+// does a batch that counts nothing. An update with a spike of loss or gradient norm is reported and
+// applied. Its verdict is a value; train_loop turns `halt` into the end of the run.
 #pragma once
 
 #include "tanren/base/state.h"
@@ -18,7 +18,7 @@ struct Evidence {
   bool loss_finite = true;
   bool gradients_finite = true;
   bool can_back_off = false;  // dynamic loss scale above its floor
-  // Of the update, where known: what the spike detector looks at, if both are.
+  // The update's loss and gradient norm, if known; the spike detector looks at them if both are.
   std::optional<double> loss, grad_norm;
 };
 
@@ -27,17 +27,18 @@ class Guard {
   explicit Guard(const GuardOptions& options);
 
   Verdict judge(const Evidence& evidence);
-  // Skips in a row, up to now, whose cause was no overflow; a halt ends the row.
+  // Skips in a row so far, without those for an overflow or a batch that counts nothing; a halt
+  // resets it.
   int64_t skips_in_a_row() const { return skips_in_a_row_; }
 
-  // What stood out of the update judged last; its verdict has the cause `spike` then.
+  // The spike in the update judged last, if any; its verdict then has the cause `spike`.
   const std::optional<Spike>& spike() const { return spike_; }
 
   State state() const;
   void load(const State& state);
 
  private:
-  // Of an update that may not be applied; `stop`: its cause alone ends the run.
+  // The verdict on an update that may not be applied; `stop`: its cause alone ends the run.
   Verdict refuse(bool stop, Cause cause);
 
   bool stop_on_loss_;

@@ -26,7 +26,7 @@ TEST(Guard, halts_after_so_many_skips_in_a_row) {
   Guard guard(GuardOptions{.nan_loss = "skip", .max_skips = 3});
   EXPECT_EQ(guard.judge(kBadLoss).action, Action::skip);
   EXPECT_EQ(guard.judge(kBadLoss).action, Action::skip);
-  EXPECT_EQ(guard.judge({}).action, Action::apply);  // a good update starts the count anew
+  EXPECT_EQ(guard.judge({}).action, Action::apply);  // a good update starts the count again
   EXPECT_EQ(guard.judge(kBadLoss).action, Action::skip);
   EXPECT_EQ(guard.judge(kBadLoss).action, Action::skip);
   EXPECT_EQ(guard.judge(kBadLoss).action, Action::halt);

@@ -53,7 +53,7 @@ void LeakDetector::judge(const std::function<int64_t()>& live_bytes) {
          ".detach() instead");
     return;
   }
-  // Without a graph something may rightly stay (a window of the last losses): growth must be real.
+  // Tensors without a graph may rightly stay (a window of the last losses): growth must be real.
   const int64_t kept = std::min(first.bytes, second.bytes);
   if (kept > 0 && grown >= kWorthTelling && grown >= kept * steps / 2) {
     warn("each step leaves " + to_text(second.tensors) + " tensors of " + to_text(second.bytes) +

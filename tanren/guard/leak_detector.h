@@ -1,8 +1,9 @@
-// LeakDetector: finds what a loop keeps that it should let go, such as a loss summed up with its graph
-// (`total_loss += loss`). After `steps` steps, and again after twice as many each time, it looks at
-// what two steps made and at what of it is alive eight steps later: exact, needs no threshold on the
-// process's memory, and names the operator. Warns once, through log(). Other steps cost a comparison.
-// Called by train_loop; in an own loop: `watch.step();` after each step. Not thread-safe.
+// LeakDetector: finds what a loop keeps by mistake, such as a loss summed up with its graph
+// (`total_loss += loss`). After `steps` steps, and again after twice as many each time, it records
+// what two steps made and checks what of it is alive eight steps later: exact, needs no threshold
+// on the process's memory, and names the operator. Warns once, through log(). Other steps cost a
+// comparison. Called by train_loop; in a custom loop: `watch.step();` after each step. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,12 @@ class LeakDetector {
   LeakDetector(LeakDetector&&) noexcept;
   LeakDetector& operator=(LeakDetector&&) noexcept;
 
-  // After each step. `live_bytes` counts what tensors hold, such as cpu_memory_stats().live_bytes;
-  // asked for at looks only. With it tensors without a graph are watched as well: two are warned of
-  // if they make live memory grow by a mebibyte or more from look to look.
+  // After each step. `live_bytes` returns what tensors hold, such as cpu_memory_stats().live_bytes;
+  // it is called at looks only. With it, tensors without a graph are watched too: it warns if both
+  // recorded steps left some and live memory grew by a mebibyte or more from look to look.
   void step(const std::function<int64_t()>& live_bytes = {});
 
-  // What was warned of; empty if nothing.
+  // The warning that was logged; empty: none.
   const std::string& warning() const { return warning_; }
 
  private:
@@ -37,7 +38,7 @@ class LeakDetector {
   int64_t count_ = 0;
   int64_t next_look_;
   std::unique_ptr<AllocationLog> log_;
-  int64_t bytes_before_ = -1;  // at the look before, which was at
+  int64_t bytes_before_ = -1;  // at the look before; below 0: there was none
   int64_t count_before_ = 0;
   std::string warning_;
 };

@@ -1,7 +1,8 @@
-// SpikeDetector: values far above their running mean, by z-score. Mean and variance are exponential
-// (span `window`); nothing is told before a window is seen; a spike enters them cut to the
-// threshold, so that it does not hide the next one and a new level is learnt. Pure arithmetic on
-// doubles: equal values give bitwise equal answers, and its state resumes exactly. Used by Guard.
+// SpikeDetector: finds values far above their running mean, by z-score. Mean and variance are
+// exponential (span `window`). It reports nothing before a window is seen. A spike enters mean and
+// variance cut to the threshold, so that it does not hide the next one but a new level is learnt.
+// Pure arithmetic on doubles: equal values give bitwise equal answers, and its state resumes
+// exactly. Used by Guard.
 #pragma once
 
 #include "tanren/base/state.h"
@@ -18,7 +19,7 @@ class RunningLevel {
  public:
   // Deviations above the mean; 0 while fewer than `window` values are known.
   double z(double value, int64_t window) const;
-  // Takes the value in, at most `cut` deviations above the mean once a window is known.
+  // Adds the value, cut to `cut` deviations above the mean once a window is known.
   void add(double value, int64_t window, double cut);
   double mean() const { return mean_; }
 
@@ -37,8 +38,8 @@ class SpikeDetector {
   explicit SpikeDetector(const GuardOptions& options)
       : threshold_(options.spike_z), window_(options.spike_window) {}
 
-  // Looks at one applied update. The loss or the gradient norm, whichever lies further out, if it
-  // lies beyond the threshold. Both must be finite.
+  // Looks at one applied update. Returns the loss or the gradient norm, whichever lies further out,
+  // if it lies beyond the threshold. Both must be finite.
   std::optional<Spike> look(double loss, double grad_norm);
 
   void save(State& state) const;

@@ -58,7 +58,8 @@ Weights chosen(const RunState& run, const Parts& parts, const fs::path& folder) 
   return weights_of(run, wants_average);
 }
 
-// A second name for the same bytes; a copy where the disk has no such names.
+// Creates a second name for the same bytes. False if the file system has no such names; then the
+// caller writes a copy.
 bool link(const fs::path& file, const fs::path& name) {
   const fs::path aside =
       make_temporary(name, [&](const char* temporary) { return ::link(file.c_str(), temporary); });

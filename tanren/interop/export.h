@@ -1,6 +1,7 @@
-// The weights that a finished run hands over: one safetensors file in the run folder, under the
-// module's names: of the best checkpoint if the run ranks them, else of its end; averaged if its
-// evaluations were. With the model's description in it (whole_model.h) it has two names.
+// Exports a finished run's weights: one safetensors file in the run folder, under the module's
+// names. They are the weights of the best checkpoint if the run ranks checkpoints, else of the
+// run's end; averaged if the run evaluated averages. The metadata holds the model's description
+// (whole_model.h). The file has two names.
 #pragma once
 
 #include "tanren/formats/safetensors.h"
@@ -21,18 +22,20 @@ struct Exported {
 
 constexpr const char* kWholeFile = "model.tanren.safetensors";
 
-// Writes folder/model.tanren.safetensors and, as a second name of the same bytes, model.safetensors,
-// each whole or not at all; step, kind and `description` stand in the metadata. A best checkpoint that
-// is no longer there gives way to the next best, and at last to `run` itself.
+// Writes folder/model.tanren.safetensors and model.safetensors, a second name for the same bytes;
+// each is written completely or not at all. The metadata holds the step, the kind of weights and
+// `description`. If the best checkpoint no longer exists, the next best is exported, and in the end
+// `run` itself.
 Exported export_weights(const RunState& run, const Parts& parts,
                         const std::filesystem::path& folder, const Metadata& description);
 
-// folder/model.safetensors, if it is there.
+// folder/model.safetensors, if it exists.
 std::optional<std::filesystem::path> exported_weights(const std::filesystem::path& folder);
 
-// Loads such a file into a fresh `run`: weights, buffers and the step. True if they are averaged.
+// Loads an exported file into a fresh `run`: weights, buffers and the step. Returns true if the
+// weights are averaged.
 bool load_exported(RunState& run, const std::filesystem::path& file);
-// The same with the file read; `what` stands for it in errors.
+// The same for a file already read; errors name it `what`.
 bool load_exported(RunState& run, const SafetensorsFile& read, const std::string& what);
 
 }  // namespace tanren

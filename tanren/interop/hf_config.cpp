@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The fields of one file, read with a default, each error naming file and field.
+// The fields of one file, read with a default; each error names file and field.
 class Fields {
  public:
   Fields(const std::string& text, std::string name) : file_(std::move(name)) {
@@ -58,7 +58,7 @@ class Fields {
       refuse(key, *value, only.dump() + ", the one we compute");
   }
 
-  // How many classes a classifier of transformers has.
+  // The number of classes of a transformers classifier.
   int64_t labels() const {
     const Json* names = find("id2label");
     return names != nullptr && names->is_object() ? static_cast<int64_t>(names->size())
@@ -113,7 +113,7 @@ std::string activation_of(const Fields& json, const char* key, const std::string
             "\"; we compute gelu, gelu_new, relu, tanh and silu");
 }
 
-// A dropout that the user asked for as a whole stands above the file's.
+// A dropout that the user sets for the whole model overrides the file's.
 void set_dropout(std::optional<double>& key, const ModelOptions& asked, const Fields& json,
                  const char* field, double unset) {
   if (asked.dropout) return;
@@ -184,7 +184,7 @@ ModelOptions options_of_hf_text(const std::string& text, const std::string& name
     json.fail("has model_type \"" + type + "\"; we build bert and gpt2");
   }
   options.kind = type;
-  // Below an appended head the model keeps its width.
+  // If a head is appended, the model below it keeps its own number of outputs.
   if (options.append_head > 0) set(options.outputs, json.labels());
   return options;
 }

@@ -16,15 +16,15 @@ std::string hf_activation(const std::string& name) {
   return name == "gelu_tanh" ? "gelu_new" : name;
 }
 
-// What transformers names, scores and trains the classifier's outputs by.
+// The fields by which transformers names the classifier's outputs and picks their loss.
 void describe_outputs(OrderedJson& json, int64_t outputs, const ModelOptions& model,
                       const DataInfo& info) {
   const bool is_bce = model.loss == "bce";
-  // Without it, transformers takes one output for a regression. Its word for sigmoid and binary
-  // cross-entropy, of however many outputs:
+  // Sets transformers' name for sigmoid and binary cross-entropy, for any number of outputs.
+  // Without it, transformers takes one output for a regression.
   if (is_bce) json["problem_type"] = "multi_label_classification";
   if (!is_bce && !info.class_labels) json["problem_type"] = "regression";
-  // The one logit of two classes is that of class 1.
+  // With two classes and one logit, the logit is that of class 1.
   const int64_t first = is_bce && info.class_labels ? 1 : 0;
   OrderedJson names = OrderedJson::object(), numbers = OrderedJson::object();
   for (int64_t i = 0; i < outputs; ++i) {
@@ -92,7 +92,7 @@ OrderedJson gpt2_json(const ModelOptions& model, const DataInfo& info) {
       {"eos_token_id", end},
       {"tie_word_embeddings", true}};
   if (!classifies) return json;
-  // transformers finds the last token by it; where there is none, it takes one text at a time.
+  // transformers finds the last token by pad_token_id; without one, it takes one text at a time.
   json["pad_token_id"] = end;
   describe_outputs(json, shape.outputs, model, info);
   return json;
@@ -104,7 +104,7 @@ std::string hf_config_of(const ModelOptions& model, const DataInfo& info,
                          const std::string& dtype) {
   OrderedJson json = model.kind == "bert" ? bert_json(model, info) : gpt2_json(model, info);
   json["dtype"] = dtype;
-  // Names of classes may come from folders, whose names are any bytes.
+  // Class names may come from folders, whose names can be any bytes.
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 

@@ -19,7 +19,7 @@ namespace {
 struct Repository {
   std::string_view name, full;
 };
-// Names that were published without an owner, and Google's smaller models.
+// Names that were once published without an owner, and Google's smaller models.
 constexpr Repository kRepositories[] = {
     {"bert-base-uncased", "google-bert/bert-base-uncased"},
     {"bert-base-cased", "google-bert/bert-base-cased"},
@@ -40,7 +40,7 @@ constexpr Repository kRepositories[] = {
 struct TorchFile {
   std::string_view name, file;
 };
-// torchvision's weights; of one name the better ones first.
+// torchvision's weights; for each name the better ones first.
 constexpr TorchFile kTorchFiles[] = {
     {"resnet18", "resnet18-f37072fd.pth"},   {"resnet34", "resnet34-b627a593.pth"},
     {"resnet50", "resnet50-11ad3fa6.pth"},   {"resnet50", "resnet50-0676ba61.pth"},

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kModule = "module of class ";
 
-// The plain values of the config that a module of transformers carries, as its config.json.
+// The plain values of the config that a pickled transformers module carries, as a config.json.
 std::string config_of(const WeightsFile& file, const std::string& model_type) {
   constexpr std::string_view kPrefix = "config.";
   nlohmann::json json = nlohmann::json::object();
@@ -26,11 +26,11 @@ std::string config_of(const WeightsFile& file, const std::string& model_type) {
     std::visit([&, key = name.substr(kPrefix.size())](const auto& plain) { json[key] = plain; },
                value);
   }
-  json["model_type"] = model_type;  // of the class in Python, so not in the file
+  json["model_type"] = model_type;  // a class attribute in Python, so not in the file
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Blocks of each stage, and what they are made of.
+// The size by the number of blocks in each stage, and by their type.
 std::string resnet_size(const TensorMap& tensors) {
   std::array<int64_t, 4> blocks{};
   for (size_t stage = 0; stage < blocks.size(); ++stage) {

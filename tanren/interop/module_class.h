@@ -1,5 +1,5 @@
-// A whole module that Python pickled, by the name of its class: the model of ours that it is.
-// Called by pretrained.
+// Maps a whole module that Python pickled to one of our models, by the name of its class. Called by
+// pretrained.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -8,12 +8,12 @@
 
 namespace tanren {
 
-// Whether `name` is a file as torch.save writes one, and no folder or name of a model.
+// Whether `name` is a file as torch.save writes it, not a folder or a model name.
 bool is_module_file(const std::string& name);
 
-// The kind and sizes of the module in `path`: transformers' BERT and GPT-2 by the config that they
-// carry, torchvision's ResNet and VGG by their layers. Keys that `asked` gives stay. ConfigError
-// for another class, or a file that holds no module.
+// The kind and sizes of the module in `path`. transformers' BERT and GPT-2: from the config that
+// they carry; torchvision's ResNet and VGG: from their layers. Keys that `asked` gives are kept.
+// ConfigError for another class, or a file that holds no module.
 ModelOptions options_of_module(const std::filesystem::path& path, const ModelOptions& asked);
 
 }  // namespace tanren

@@ -20,7 +20,8 @@ bool replace_end(std::string& name, std::string_view end, std::string_view by) {
   return true;
 }
 
-// Puts `prefix` before every name if `inner` is there by itself: a file of the base model alone.
+// Puts `prefix` before every name if `inner` exists without it: the file holds the base model
+// alone.
 TensorMap with_base(const TensorMap& tensors, const std::string& prefix, const std::string& inner) {
   if (tensors.find(inner) == nullptr) return tensors;
   TensorMap all;
@@ -28,7 +29,8 @@ TensorMap with_base(const TensorMap& tensors, const std::string& prefix, const s
   return all;
 }
 
-// Without what files of transformers hold beside the parameters: tied copies, causal masks, positions.
+// Removes what transformers' files hold besides the parameters: tied copies, causal masks,
+// positions.
 TensorMap bert_names(const TensorMap& tensors) {
   TensorMap all;
   for (const auto& [given, tensor] : tensors) {
@@ -56,7 +58,7 @@ TensorMap gpt2_names(const TensorMap& tensors) {
   return with_base(all, "transformer.", "wte.weight");
 }
 
-// Parts that belong to one use of a model and not to another.
+// Parts that belong to one use of a model and not to others.
 std::vector<std::string> heads_of(const std::string& kind) {
   if (kind == "bert") return {"classifier.*", "cls.*", "bert.pooler.*", "qa_outputs.*"};
   if (kind == "gpt2") return {"score.*", "classifier.*", "multiple_choice_head.*"};

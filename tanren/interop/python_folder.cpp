@@ -39,7 +39,7 @@ void make_empty(const fs::path& folder) {
   }
 }
 
-// Floating tensors in `dtype`. CheckpointError if it cannot hold a finite number of them.
+// Casts floating tensors to `dtype`. CheckpointError if a finite number overflows in it.
 TensorMap cast(const TensorMap& tensors, at::ScalarType dtype) {
   TensorMap all;
   for (const auto& [name, tensor] : tensors) {
@@ -60,7 +60,7 @@ at::ScalarType dtype_of(const TensorMap& tensors) {
   return at::kFloat;
 }
 
-// What transformers' tokenizer classes are to know, where the files do not say it.
+// What transformers' tokenizer classes need to know, if the tokenizer's files do not say it.
 std::string tokenizer_config(const TokenizerFiles& files, int64_t context) {
   OrderedJson json;
   if (files.count("tokenizer.json") > 0) {
@@ -122,7 +122,7 @@ class Writer {
     }
   }
 
-  // Tokens of the longest sequence that the model was meant for.
+  // Tokens of the longest sequence that the model was made for.
   int64_t context(bool is_bert) const {
     const ModelOptions& model = description_.config.model;
     const DataInfo& info = description_.info;
@@ -151,7 +151,7 @@ class Writer {
     if (!info.class_names.empty()) json["classes"] = info.class_names;
     const bool is_binary = description_.config.model.loss == "bce" && info.class_labels;
     if (is_binary && info.class_names.size() == 2) {
-      json["positive_class"] = info.class_names[1];  // that of the one output
+      json["positive_class"] = info.class_names[1];  // the class of the one output
     }
     json["input_shape"] = info.input_shape;
     if (source.kind == "images") {
@@ -171,7 +171,7 @@ class Writer {
     result_.opened_by = module + ".load_state_dict(torch.load(\"" + file_name + "\"))";
   }
 
-  // As the model was built; the weights do not say which of their matrices is the head.
+  // As the model was built; the weights do not show which of their matrices is the head.
   int64_t outputs() const {
     const ModelOptions& model = description_.config.model;
     const DataInfo& info = description_.info;

@@ -9,7 +9,7 @@ namespace tanren {
 
 namespace {
 
-// Takes the part of `path` up to the next dot off as a number; nothing where it is none.
+// Removes the number before the next dot from `path` and returns it; nothing if there is no number.
 std::optional<int64_t> take_number(std::string_view& path) {
   int64_t number = 0;
   const auto parsed = std::from_chars(path.data(), path.data() + path.size(), number);
@@ -26,7 +26,7 @@ bool take(std::string_view& path, std::string_view start) {
 }
 
 struct Found {
-  std::map<int64_t, std::map<int64_t, int64_t>> parameters;  // of each group, by place
+  std::map<int64_t, std::map<int64_t, int64_t>> parameters;  // of each group, by position
   std::map<int64_t, std::map<int64_t, std::string>> names;   // the same
   std::map<int64_t, std::map<std::string, Value>> options;   // of each group
   std::map<int64_t, State> state;
@@ -54,7 +54,7 @@ struct Found {
   }
 };
 
-// What stands before "param_groups.0."; nothing where there is no such key.
+// The prefix of "param_groups.0."; nothing if there is no such key.
 std::optional<std::string> prefix_of(const State& content) {
   constexpr std::string_view kFirst = "param_groups.0.";
   for (const auto& [path, value] : content.values) {

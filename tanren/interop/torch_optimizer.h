@@ -1,6 +1,6 @@
-// The state_dict of a torch.optim optimizer, as training checkpoints of PyTorch hold it beside the
-// model: parameter groups, and the state of each parameter by its number. Torch knows no names here
-// (but param_names, where the optimizer was made of named parameters). Called by run's torch_state.
+// The state_dict of a torch.optim optimizer, as PyTorch's training checkpoints hold it next to the
+// model: parameter groups, and each parameter's state under its number. Torch stores names
+// (param_names) only if the optimizer was made from named parameters. Called by run's torch_state.
 #pragma once
 
 #include "tanren/checkpoint/weights_file.h"
@@ -20,16 +20,16 @@ struct TorchOptimizer {
     std::map<std::string, Value> options;  // "lr", "betas.0", "weight_decay", …
   };
   std::vector<Group> groups;
-  std::map<int64_t, State> state;  // "exp_avg", "step", …, of the parameters that have some
+  std::map<int64_t, State> state;  // "exp_avg", "step", …, of the parameters that have state
 };
 
-// The first optimizer of a file: under "optimizer", "optimizer_state_dict", "optimizer_states.0", … or
-// the file itself. Nothing where it has none. CheckpointError naming `path` where its groups and
-// numbers do not fit together.
+// The first optimizer in a file: under "optimizer", "optimizer_state_dict", "optimizer_states.0", …
+// or the file itself. Empty if there is none. CheckpointError naming `path` if its groups and
+// numbers are inconsistent.
 std::optional<TorchOptimizer> torch_optimizer_of(const WeightsFile& file, const std::string& path);
 
-// As torch.optim.Optimizer.load_state_dict takes it. A group's options "betas.0" and "betas.1" become
-// a tuple.
+// The form that torch.optim.Optimizer.load_state_dict takes. A group's options "betas.0" and
+// "betas.1" become a tuple.
 PtValue to_pt(const TorchOptimizer& optimizer);
 
 }  // namespace tanren

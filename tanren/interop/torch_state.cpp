@@ -35,7 +35,7 @@ void check_kind(const std::string& kind) {
                     " does not travel between torch and tanren; that of adamw, adam and sgd does");
 }
 
-// What the optimizer keeps of each parameter, and torch calls alike.
+// The state that the optimizer keeps for each parameter, under names that torch shares.
 std::vector<std::string> kept_by(const OptimizerOptions& options) {
   if (options.kind == "sgd") {
     return *options.momentum > 0 ? std::vector<std::string>{"momentum_buffer"}
@@ -53,7 +53,7 @@ Parameters parameters_of(const torch::nn::Module& module) {
   return parameters;
 }
 
-// The module's parameters in the order of the file's model, where that has them all.
+// The module's parameters in the order of the file's model, if the file has them all.
 Parameters in_file_order(const Parameters& own, const TensorMap& model) {
   Parameters ordered;
   for (const auto& entry : model) {
@@ -74,7 +74,7 @@ const NamedParameter& named(const Parameters& own, const std::string& name,
        "rename with model.init_rename, or drop optimizer.init_from");
 }
 
-// Which parameter each number of the file stands for.
+// Maps each number of the file to its parameter.
 using Numbers = std::map<int64_t, NamedParameter>;
 
 Numbers by_names(const TorchOptimizer& file, const Parameters& own, const ModelOptions& model,
@@ -116,7 +116,8 @@ double option_of(const TorchOptimizer::Group& group, const std::string& name, do
   return otherwise;
 }
 
-// Without names: all parameters or the trained ones, in order, of the group's weight decay.
+// Without names: all parameters or only the trained ones, in order, that have the group's weight
+// decay.
 Numbers by_order(const TorchOptimizer& file, const Parameters& own, const OptimizerOptions& options,
                  const std::string& path) {
   Parameters trained;
@@ -159,7 +160,7 @@ Numbers by_order(const TorchOptimizer& file, const Parameters& own, const Optimi
   return numbers;
 }
 
-// Options of torch's groups that are other than here, in words.
+// Options of torch's groups that differ from ours, as text.
 std::vector<std::string> differences(const TorchOptimizer& file, const OptimizerOptions& o,
                                      const std::string& path) {
   std::vector<std::pair<std::string, double>> own = {{"lr", o.learning_rate}};
@@ -194,7 +195,7 @@ std::vector<std::string> differences(const TorchOptimizer& file, const Optimizer
   return told;
 }
 
-// Takes over the state of one parameter; its updates so far, or -1.
+// Copies the state of one parameter; returns its number of updates so far, or -1.
 double take_over(const State& theirs, const NamedParameter& parameter,
                  const OptimizerOptions& options, const std::string& path, State& state) {
   double updates = -1;
@@ -277,7 +278,7 @@ void start_optimizer(RunState& run, const OptimizerStart& start) {
 
 namespace {
 
-// "train.loss": the one objective of a checkpoint.
+// "train.loss": the only objective of a checkpoint.
 std::string objective_of(const Snapshot& snapshot, const std::string& folder) {
   constexpr std::string_view kStart = "objective.", kEnd = ".step";
   std::vector<std::string> names;
@@ -313,7 +314,7 @@ std::map<std::string, Value> torch_options(const OptimizerOptions& o,
   return options;
 }
 
-// What torch would hold of a parameter; empty where it was never updated.
+// The state that torch would hold for a parameter; empty if it was never updated.
 State torch_state_of(const State& optimizer, const std::string& objective,
                      const NamedParameter& parameter, const OptimizerOptions& options) {
   State state;

@@ -17,7 +17,7 @@ namespace tanren {
 
 namespace {
 
-// Moves what matches a pattern into `names`.
+// Returns the tensors whose names match no pattern; moves the other names into `names`.
 TensorMap without(const TensorMap& tensors, const std::vector<std::string>& patterns,
                   std::vector<std::string>& names) {
   TensorMap rest;
@@ -31,7 +31,7 @@ TensorMap without(const TensorMap& tensors, const std::vector<std::string>& patt
   return rest;
 }
 
-// Moves what matches a pattern of `heads`, and `other` lacks, into `names`.
+// The same for those that match a pattern of `heads` and are missing in `other`.
 TensorMap without_heads(const TensorMap& tensors, const TensorMap& other,
                         const std::vector<std::string>& heads, std::vector<std::string>& names) {
   TensorMap rest;
@@ -45,7 +45,7 @@ TensorMap without_heads(const TensorMap& tensors, const TensorMap& other,
   return rest;
 }
 
-// The file's tensors with the module's dtypes: weights in bf16 initialise fp32 parameters.
+// The file's tensors in the module's dtypes: weights in bf16 initialise fp32 parameters.
 TensorMap with_dtypes_of(const TensorMap& wanted, const TensorMap& found) {
   TensorMap cast;
   for (const auto& [name, tensor] : found) {

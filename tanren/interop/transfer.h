@@ -1,5 +1,5 @@
-// Transfer learning: a module takes its weights from a file. What does not fit is an error unless the
-// config says to leave it; nothing is dropped in silence. Parts are frozen by train/freezing.h.
+// Transfer learning: a module takes its weights from a file. A tensor that does not fit is an error
+// unless the config skips it; nothing is dropped silently. train/freezing.h freezes parts.
 #pragma once
 
 #include "tanren/checkpoint/weights_file.h"
@@ -15,9 +15,9 @@ namespace tanren {
 
 struct InitReport {
   int64_t loaded = 0;                // tensors
-  std::vector<std::string> skipped;  // of the module: kept as they were initialised
-  std::vector<std::string> ignored;  // of the file: left there
-  std::vector<std::string> remarks;  // what the file is, prefixes taken off
+  std::vector<std::string> skipped;  // of the module: keep their initial values
+  std::vector<std::string> ignored;  // of the file: not loaded
+  std::vector<std::string> remarks;  // what the file is, which prefixes were removed
 
   // "18 of 20 tensors from net.pt (state_dict); kept head.weight, head.bias".
   std::string text(const std::string& path) const;
@@ -26,18 +26,19 @@ struct InitReport {
 // model.init_rename, each as {old, new}.
 std::vector<std::pair<std::string, std::string>> rename_pairs(const ModelOptions& options);
 
-// Patterns of what model.append_head adds, which files of the model alone lack.
+// Patterns of the tensors that model.append_head adds; files of the model without it lack them.
 std::vector<std::string> appended_heads(const ModelOptions& options);
 
-// Copies the weights and buffers of options.init_from (a weights file, a checkpoint's folder, or a run
-// folder: its newest checkpoint) into the module, renamed by options.init_rename, without those
-// that match options.init_skip, on either side. CheckpointError listing names and shapes of whatever
-// else is missing, unexpected or of another shape; then nothing was copied. An appended head may be
-// missing in the file.
+// Copies the weights and buffers of options.init_from (a weights file, a checkpoint's folder, or a
+// run folder: its newest checkpoint) into the module, renamed by options.init_rename. Tensors that
+// match options.init_skip, on either side, are left out. CheckpointError listing names and shapes
+// of all others that are missing, unexpected or of another shape; then nothing was copied. The file
+// may lack an appended head.
 InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options);
 
-// The same with the tensors in hand; `path` stands in errors. What matches a pattern of `heads` may be
-// missing on either side: in `state` it is initialised anew, in the module it is left.
+// The same for a state_dict already read; errors name it `path`. Tensors that match a pattern of
+// `heads` may be missing on either side: those not in `state` keep their initial values, those not
+// in the module are ignored.
 InitReport init_from_state(torch::nn::Module& module, StateDict state, const ModelOptions& options,
                            const std::string& path, const std::vector<std::string>& heads);
 

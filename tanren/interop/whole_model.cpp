@@ -27,7 +27,7 @@ using Json = nlohmann::json;
 
 constexpr const char* kVersionKey = "tanren.version";
 constexpr const char* kVersion = "1";
-constexpr const char* kSomewhere = "-";  // stands for a path that the file does not keep
+constexpr const char* kSomewhere = "-";  // replaces a path that the file does not keep
 constexpr int64_t kMostOutputs = int64_t{1} << 24;
 constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
@@ -38,7 +38,7 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                            "special_tokens_map.json",
                                            "added_tokens.json"};
 
-// How data are read for an evaluation, whatever file or folder they are in.
+// How evaluation data are read, in whatever file or folder they are.
 SourceOptions evaluation_source(const DataOptions& data) {
   const SourceOptions defaults;
   SourceOptions source = data.eval.kind.empty() ? data.train : data.eval;
@@ -91,7 +91,7 @@ RunConfig kept_of(const RunConfig& resolved) {
                     "; export the model again");
 }
 
-// Values of a hostile file are never copied nor printed: both recurse as deep as it says.
+// Values of a hostile file are never copied or printed: both recurse as deep as the value nests.
 int64_t count_in(const Json& value, const char* key, int64_t most, const fs::path& file) {
   if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > most) {
     refuse(file, std::string("has no usable ") + key);
@@ -189,7 +189,7 @@ Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t
                   {"vocab_size", info.vocab_size},     {"token_types", info.token_types},
                   {"train_samples", train_samples},    {"feature_names", info.feature_names}};
   const auto text_of = [](const Json& json) {
-    // Names of folders may be no UTF-8.
+    // Folder names may be invalid UTF-8.
     return json.dump(-1, ' ', false, Json::error_handler_t::replace);
   };
   Metadata metadata{{kVersionKey, kVersion},
@@ -235,7 +235,7 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
 
 namespace {
 
-// `built` has fp32, the file of a run in fp64 its weights in fp64: that is no other model.
+// `built` is in fp32; a file in fp64 (from a run in fp64) fits it too.
 void check_file(TensorMap built, const TensorMap& tensors, const std::string& what) {
   const TensorMap own = built;
   for (const auto& [name, tensor] : own) {
@@ -254,7 +254,7 @@ void check_described(const ModelDescription& description, const TensorMap& tenso
   const ModelOptions& options = description.config.model;
   const auto own = ModelRegistry().kinds();
   if (std::find(own.begin(), own.end(), options.kind) == own.end()) return;
-  // Each layer is a handful of objects even where its weights take no memory.
+  // Each layer costs a few objects even if its weights take no memory.
   if (options.num_layers > static_cast<int64_t>(tensors.size())) {
     refuse(what, "asks for " + std::to_string(options.num_layers) + " layers, there are " +
                      std::to_string(tensors.size()) + " tensors");

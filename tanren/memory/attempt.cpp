@@ -21,7 +21,7 @@ namespace tanren {
 
 namespace {
 
-// How allocators, cuBLAS and oneDNN say it. NOT_INITIALIZED: a handle's workspace found no room.
+// Messages of allocators, cuBLAS and oneDNN. NOT_INITIALIZED: a handle's workspace found no room.
 constexpr std::array<std::string_view, 9> kWords = {"out of memory",
                                                     "can't allocate memory",
                                                     "CUBLAS_STATUS_ALLOC_FAILED",
@@ -45,8 +45,8 @@ std::string operator_of(std::string_view symbol) {
   return std::string(symbol.substr(0, length));
 }
 
-// The operator that the program called last, as the call stack shows it: the innermost that is not
-// only there to make a tensor.
+// The operator that the program called last, as the call stack shows it: the innermost one that
+// does more than make a tensor.
 std::string operator_at_work() {
   std::array<void*, 96> frames{};
   const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
@@ -118,7 +118,7 @@ std::optional<Shortage> attempt(const std::function<void()>& work) {
   } catch (const std::bad_alloc&) {
     message = "std::bad_alloc";
   } catch (const CommError&) {
-    throw;  // that memory ran out is then another rank's news
+    throw;  // if it names memory, another rank ran out of it
   } catch (const std::exception& error) {
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
     message =

@@ -13,12 +13,13 @@
 
 namespace tanren {
 
-// Nothing if `work` came to its end, else what it lacked.
-// Out of memory is: c10::OutOfMemoryError, std::bad_alloc, and what torch's allocators, cuBLAS and
-// oneDNN say in other words (says_out_of_memory).
+// Returns nothing if `work` came to its end, otherwise what it lacked. Out of memory means
+// c10::OutOfMemoryError, std::bad_alloc, and the messages of torch's allocators, cuBLAS and oneDNN
+// to that effect (says_out_of_memory).
 std::optional<Shortage> attempt(const std::function<void()>& work);
 
-// For what was no attempt: MemoryError with what `error` says was asked for, and `advice`.
+// For a shortage outside of attempt(): throws MemoryError with the request that `error` reports,
+// and `advice`.
 [[noreturn]] void throw_memory_error(const c10::OutOfMemoryError& error, const std::string& advice);
 
 // Whether the message of an error says, directly or in a library's own words, that memory ran out.

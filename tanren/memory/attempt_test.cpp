@@ -17,7 +17,7 @@ namespace {
 class AttemptTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    at::ones({4}) + 1;  // whatever torch makes once, it has now
+    at::ones({4}) + 1;  // torch's one-time allocations are done now
     install_cpu_allocator();
     trim_cpu_memory();
   }

@@ -11,7 +11,7 @@ namespace tanren {
 
 namespace {
 
-constexpr int64_t kScarce = 20;  // short is what leaves less than this part of the whole
+constexpr int64_t kScarce = 20;  // memory is short if less than this part of the whole is left
 constexpr std::chrono::seconds kBetweenLooks{1};
 
 std::function<MemoryRoom()> room_on(at::Device device) {

@@ -1,6 +1,7 @@
-// CacheRelease: when the memory that allocators keep for the next step goes back to the system. Freeing
-// it every step costs more than most steps gain; so by default it goes when somebody needs it: when
-// the machine, the cgroup or the device is nearly full. Used by train_loop on the step's thread.
+// CacheRelease: when the memory that allocators keep for the next step goes back to the system.
+// Freeing it every step costs more than most steps gain, so by default it is freed under pressure:
+// when the machine, the cgroup or the device is nearly full. Used by train_loop on the step's
+// thread.
 #pragma once
 
 #include "tanren/base/machine_memory.h"
@@ -16,11 +17,11 @@ class CacheRelease {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `room` tells what is left; unset: the machine's or the device's.
+  // `room` returns the memory that is left; unset: the machine's or the device's.
   CacheRelease(ReleaseCache when, at::Device device, std::function<MemoryRoom()> room = {});
 
   // After a step: gives the cache back if it is time to. Under pressure it looks at most once a
-  // second, and says so the first time. True if it was given back.
+  // second, and logs the first release. True if the cache was given back.
   bool after_step(Clock::time_point now = Clock::now());
 
  private:

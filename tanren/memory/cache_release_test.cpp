@@ -18,7 +18,7 @@ class CacheReleaseTest : public ::testing::Test {
     trim_cpu_memory();
   }
   void TearDown() override { uninstall_cpu_allocator(); }
-  // A tensor lives and dies: what stays is its pages.
+  // A tensor is made and freed: only its pages stay.
   static int64_t cached_after_use() {
     at::empty({int64_t{8} << 20}, at::kByte).fill_(1);
     return cpu_memory_stats().cached_bytes;

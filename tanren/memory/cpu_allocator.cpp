@@ -33,7 +33,7 @@ constexpr bool kMayCache = false;
 constexpr bool kMayCache = true;
 #endif
 
-// Stands right before the data, within the kAlignment bytes that each block has in front.
+// Lies right before the data, within the kAlignment bytes that each block has in front.
 struct Header {
   uint64_t bytes : 56;
   uint64_t kind : 8;
@@ -43,13 +43,13 @@ static_assert(sizeof(Header) == 16);
 
 constexpr size_t kLargest = size_t{1} << 47;
 
-// Counts down the allocations of a thread that is to fail (fail_cpu_allocation).
+// Counts down this thread's allocations to the one that must fail (fail_cpu_allocation).
 thread_local int64_t allocations_until_failure = INT64_MAX;
 
 Header& header_of(void* data) { return static_cast<Header*>(data)[-1]; }
 
-// Twice the machine's memory, so that holes need never be closed by moving anything; a quarter of
-// what a limit on address space allows.
+// Twice the machine's memory, so that holes need never be closed by moving anything; at most a
+// quarter of a limit on address space.
 size_t address_space() {
   size_t size = 2 * static_cast<size_t>(::sysconf(_SC_PHYS_PAGES)) *
                 static_cast<size_t>(::sysconf(_SC_PAGESIZE));
@@ -122,7 +122,7 @@ class CpuAllocator final : public c10::Allocator {
                      [] { instance().mutex_.unlock(); });
   }
 
-  // The one place where memory is got: data of `bytes` with its header; c10::OutOfMemoryError.
+  // The one place that obtains memory: data of `bytes` with its header; c10::OutOfMemoryError.
   void* obtain(size_t bytes) {
     const bool may_fit = bytes < kLargest;
     const bool fails = is_to_fail();
@@ -152,13 +152,13 @@ class CpuAllocator final : public c10::Allocator {
                      "); lower the batch, or raise the limit");
   }
 
-  // What may be charged when `bytes` more are asked for.
+  // The total that may be charged; only what must succeed may use the reserve.
   int64_t allowance() const {
     const int64_t limit = limit_.load(std::memory_order_relaxed);
     return memory_tag().must_succeed ? limit : limit - reserve_.load(std::memory_order_relaxed);
   }
 
-  // Null if there is no room, or not below the limit.
+  // Null if there is no room, or if the limit would be exceeded.
   void* try_obtain(size_t bytes) {
     const int64_t allowed = allowance();
     if (bytes >= kLargeTensorBytes && cache_.load(std::memory_order_relaxed)) {
@@ -232,7 +232,7 @@ class CpuAllocator final : public c10::Allocator {
     }
   }
 
-  // Under the lock.
+  // Call this with mutex_ held.
   void count_cached() {
     const auto held = static_cast<int64_t>(arena_.held_bytes());
     held_.store(held, std::memory_order_relaxed);
@@ -243,14 +243,14 @@ class CpuAllocator final : public c10::Allocator {
   HugeArena arena_;  // guarded by mutex_
   std::atomic<bool> cache_{kMayCache};
   std::atomic<int64_t> live_{0}, cached_{0};
-  std::atomic<int64_t> recent_peak_{0}, peak_{0};  // the second: before the last restart
+  std::atomic<int64_t> recent_peak_{0}, peak_{0};  // peak_: before the last restart
   std::atomic<int64_t> from_malloc_{0}, held_{0};  // live bytes of malloc, the arena's pages
   std::atomic<int64_t> limit_{INT64_MAX}, reserve_{0};
   std::array<std::atomic<int64_t>, kNumMemoryKinds> by_kind_{};
 };
 
 CpuAllocator& CpuAllocator::instance() {
-  // torch keeps the pointer for ever, and static tensors are freed after main: never destroyed.
+  // Never destroyed: torch keeps the pointer for ever, and static tensors are freed after main.
   alignas(CpuAllocator) static std::byte storage[sizeof(CpuAllocator)];
   static CpuAllocator* const allocator = ::new (storage) CpuAllocator;
   return *allocator;

@@ -43,7 +43,7 @@ at::Tensor bytes(int64_t count) { return at::empty({count}, at::kByte); }
 class CpuAllocatorTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    bytes(1);  // whatever torch allocates once, it has now
+    bytes(1);  // torch's one-time allocations are done now
     install_cpu_allocator();
     trim_cpu_memory();
     before_ = cpu_memory_stats();
@@ -215,7 +215,7 @@ TEST_F(CpuAllocatorTest, a_forked_child_allocates_and_frees) {
   const at::Tensor before = at::ones({kMiB});
   std::atomic<bool> done{false};
   std::thread other([&] {
-    while (!done) bytes(kMiB);  // holds the lock at most moments
+    while (!done) bytes(kMiB);  // holds the lock for moments at most
   });
   for (int i = 0; i < 20; ++i) {
     const pid_t child = ::fork();
@@ -316,7 +316,7 @@ TEST_F(CpuMemoryLimit, refuses_what_does_not_fit_and_changes_nothing) {
   EXPECT_THROW(bytes(64 * kMiB), c10::OutOfMemoryError);
   EXPECT_EQ(live(), live_before);
   EXPECT_LE(cpu_memory_charged(), cpu_memory_limit());
-  const at::Tensor fits = bytes(8 * kMiB);  // and goes on
+  const at::Tensor fits = bytes(8 * kMiB);  // and the allocator still works
   EXPECT_THROW(bytes(16 * kMiB), c10::OutOfMemoryError);
 }
 

@@ -9,8 +9,8 @@ namespace tanren {
 
 namespace {
 
-// The order is that of precedence: after a failed assert every later call fails too, and may say so
-// in a library's words behind it.
+// In order of precedence: after a failed assert every later call fails too, and its message may
+// have a library's words after the assert's.
 struct Words {
   Fault fault;
   std::string_view text;

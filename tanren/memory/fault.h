@@ -1,7 +1,7 @@
-// Fault: what a device or one of its libraries says in words that do not name the cause. Most often
-// memory had run out where nobody counted, or the data held an index that a table does not have.
-// Text in, text out: nothing here asks the device for more than its host-side counters.
-// Called by train/ where a step or an evaluation failed, and by Recovery when it gives up.
+// Fault: an error of a device or of one of its libraries whose words do not name the cause. Most
+// often memory ran out where no allocator counts it, or the data held an index that a table does
+// not have. Text in, text out: nothing here asks the device for more than its host-side counters.
+// Called by train/ after a step or an evaluation failed, and by Recovery when it gives up.
 #pragma once
 
 #include "tanren/memory/gauge.h"
@@ -21,10 +21,11 @@ enum class Fault {
   index,   // a device-side assert, or an index out of range on the host
 };
 
-// What the message of an error says.
+// The fault that an error's message reports.
 Fault fault_of(std::string_view message);
 
-// What a gauge said last. After a fault the device may answer no more: what it does not tell stays.
+// The last values of a gauge. After a fault the device may not answer; values that it does not give
+// stay.
 struct MemoryState {
   int64_t live = 0, peak = 0, limit = 0;  // bytes; 0: unknown
   std::vector<std::pair<std::string, int64_t>> owners;

@@ -12,7 +12,8 @@ namespace tanren {
 
 namespace {
 
-// The accelerators' allocators keep one peak, which a restart forgets: it belongs to the process, as they do.
+// An accelerator's allocator keeps one peak, which a restart forgets. This keeps the largest one
+// before it, for the process, as the allocator does.
 std::atomic<int64_t>& peak_before_restart(at::Device device) {
   constexpr size_t kMostDevices = 64;
   static std::array<std::atomic<int64_t>, kMostDevices> peaks{};

@@ -9,9 +9,9 @@ namespace tanren {
 namespace {
 
 constexpr size_t kSmallest = size_t{64} << 20;
-// What begins here has small pages: who needs no more would hold huge ones mostly empty.
+// The first bytes have small pages: a process that needs no more would hold huge ones mostly empty.
 constexpr size_t kSmallPages = 2 * HugeArena::kGranule;
-constexpr size_t kOpenStep = size_t{64} << 20;  // access is asked for in steps of it
+constexpr size_t kOpenStep = size_t{64} << 20;  // the arena is opened in steps of it
 
 size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
 
@@ -19,7 +19,7 @@ size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * 
 
 HugeArena::HugeArena(size_t address_space) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  // An address-space limit may refuse: less is still worth having.
+  // A limit on address space may refuse this size; a smaller arena is still worth having.
   for (size_t size = round_up(address_space, kGranule); size >= kSmallest; size /= 2) {
     const size_t with_slack = round_up(size, kGranule) + kGranule;
     void* reserved = ::mmap(nullptr, with_slack, PROT_NONE, kFlags, -1, 0);
@@ -48,12 +48,13 @@ void HugeArena::insert_free(size_t offset, size_t size) {
 void* HugeArena::allocate(size_t bytes) {
   if (bytes > capacity_) return nullptr;
   const size_t size = rounded(bytes);
-  // Best fit, the lowest address among equals: what is untouched stays whole, and last.
+  // Best fit, the lowest address among equals, so that untouched space stays whole and is used
+  // last.
   const auto found = free_by_size_.lower_bound({size, 0});
   if (found == free_by_size_.end()) return nullptr;
   const size_t hole = found->first, offset = found->second;
   if (!open(offset + size)) return nullptr;
-  // The hole's nodes go on with what is left of it: nothing here can fail half-way.
+  // The hole's map nodes are reused for what is left of it: nothing here can fail half-way.
   auto by_offset = free_by_offset_.extract(offset);
   auto by_size = free_by_size_.extract(found);
   if (hole > size) {
@@ -107,7 +108,7 @@ bool HugeArena::open(size_t end) {
   void* start = reinterpret_cast<void*>(base_ + opened_);
   if (::mprotect(start, wanted - opened_, PROT_READ | PROT_WRITE) != 0) return false;
   const size_t huge = std::max(opened_, kSmallPages);
-  if (huge < wanted) {  // refused where there are none: small pages
+  if (huge < wanted) {  // if the kernel refuses, pages stay small
     ::madvise(reinterpret_cast<void*>(base_ + huge), wanted - huge, MADV_HUGEPAGE);
   }
   opened_ = wanted;
@@ -132,13 +133,14 @@ void HugeArena::leave_granules(size_t offset, size_t size) {
   }
 }
 
-// The default allocator would have held the peak as well; the rest is for blocks that do not fit.
+// The default allocator would have held the peak too; the rest is for blocks that do not fit the
+// holes.
 size_t HugeArena::allowance() const {
   const size_t peak = std::max(peak_, last_peak_);
   return peak + peak / 32 + kGranule;
 }
 
-// From the top down: best fit prefers low addresses, so these are needed again last.
+// From the top down: best fit prefers low addresses, so high ones are needed again last.
 size_t HugeArena::give_back(size_t bytes) {
   size_t given = 0;
   for (size_t end = opened_ / kGranule; end > 0 && given < bytes && cached_granules_ > 0;) {

@@ -1,7 +1,7 @@
 // HugeArena: one range of address space from which large blocks are cut, best fit, and joined again
-// when freed, so that a step finds the pages (huge ones where the kernel has them) of the step
-// before. Invariant: pages held ≤ the largest sum of blocks of late × 33/32 + one granule, as far as
-// free whole granules allow. Not thread-safe: CpuAllocator locks around it.
+// when freed, so that a step finds the pages (huge ones if the kernel has them) of the step before.
+// Invariant: pages held ≤ the largest recent sum of blocks × 33/32 + one granule, as far as free
+// whole granules allow. Not thread-safe: CpuAllocator locks around it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace tanren {
 
 class HugeArena {
  public:
-  static constexpr size_t kGranule = size_t{2} << 20;  // pages are taken and given back in these
+  static constexpr size_t kGranule = size_t{2} << 20;  // pages are taken and given back by it
   static constexpr size_t kQuantum = 512;              // block sizes are multiples of it
   static constexpr size_t kWindow = size_t{1} << 16;  // allocations after which peaks are forgotten
 
@@ -26,18 +26,19 @@ class HugeArena {
   HugeArena(const HugeArena&) = delete;
   HugeArena& operator=(const HugeArena&) = delete;
 
-  // The size a block of `bytes` has.
+  // The size of a block for `bytes`.
   static size_t rounded(size_t bytes) { return (bytes + kQuantum - 1) / kQuantum * kQuantum; }
 
-  // Start of a block of rounded(bytes), aligned to kQuantum; null if no room (or no memory) is left.
+  // Start of a block of rounded(bytes), aligned to kQuantum; null if no room (or no memory) is
+  // left.
   void* allocate(size_t bytes);
   // `bytes` as it was given to allocate().
   void free(void* block, size_t bytes);
-  // Gives free pages back to the system until at most `keep` bytes of whole granules are cached, and
-  // forgets past peaks. Returns the bytes given back.
+  // Gives free pages back to the system until at most `keep` bytes of whole granules are cached,
+  // and forgets past peaks. Returns the bytes given back.
   size_t trim(size_t keep = 0);
 
-  // At least `bytes` (if so much is cached) back to the system; past peaks are remembered.
+  // Gives at least `bytes` (if so much is cached) back to the system; past peaks are remembered.
   size_t give_back(size_t bytes);
 
   bool owns(const void* pointer) const {
@@ -46,7 +47,7 @@ class HugeArena {
   }
   size_t capacity() const { return capacity_; }
   size_t used_bytes() const { return used_; }  // sum of the blocks
-  size_t held_bytes() const { return held_; }  // pages taken from the system, at most
+  size_t held_bytes() const { return held_; }  // upper bound of the pages taken from the system
 
  private:
   using Extent = std::pair<size_t, size_t>;  // size, offset

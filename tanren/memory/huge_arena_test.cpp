@@ -84,7 +84,7 @@ TEST(HugeArena, takes_the_smallest_hole_that_fits) {
 
 TEST(HugeArena, holds_no_more_pages_than_its_peak_needs) {
   HugeArena arena(256 * kMega);
-  // Growing blocks never fit the hole before: what lies free goes back rather than adding up.
+  // Growing blocks never fit the hole before: free pages go back rather than adding up.
   for (size_t size = 8 * kMega; size < 40 * kMega; size += 3 * kMega) {
     void* block = arena.allocate(size);
     void* stopper = arena.allocate(HugeArena::kQuantum);
@@ -102,7 +102,7 @@ TEST(HugeArena, trimming_returns_the_pages_and_keeps_what_is_alive) {
   std::memset(kept, 7, 10 * kMega);
   std::memset(freed, 7, 100 * kMega);
   arena.free(freed, 100 * kMega);
-  // What begins the arena has small pages, and so a mapping of its own.
+  // The first bytes of the arena have small pages, and so a mapping of their own.
   const auto resident_here = [&] {
     return resident(kept) + resident(static_cast<char*>(kept) + 9 * kMega);
   };

@@ -11,8 +11,8 @@ namespace tanren {
 
 namespace {
 
-// Of the room that is left: blocks do not fill pages, and samples differ in length. Less after each
-// computed size that did not fit after all.
+// Share of the room that is left: blocks do not fill pages, and samples differ in length. Less
+// after each computed size that did not fit after all.
 constexpr double kMargin = 0.9;
 constexpr double kLessMargin = 0.8;
 // Microsteps without a failure after which a size that failed is tried again.
@@ -46,7 +46,7 @@ void Recovery::fitted(int64_t samples) {
   predict();
 }
 
-// The line through what was measured, up to the room that there is.
+// Extends the line through the measured sizes up to the available room.
 void Recovery::predict() {
   if (quiet_ >= kLongQuiet) {
     quiet_ = 0;
@@ -81,7 +81,7 @@ void Recovery::failed(int64_t samples, const Shortage& shortage) {
             "and no rank repeats a microstep alone where batch norm is over all of them "
             "(parallel.buffers = \"synchronised\"); lower batch.microbatch");
   }
-  const bool again = in_a_row_ < 2;  // what failed once may have been somebody else's moment
+  const bool again = in_a_row_ < 2;  // the first failure may have been a passing shortage
   if (plan_.recovery == RecoveryMode::same_split || samples == 1) {
     if (!again) {
       give_up(samples, shortage,
@@ -93,8 +93,8 @@ void Recovery::failed(int64_t samples, const Shortage& shortage) {
     if (samples == 1) size_ = 1;
     return;
   }
-  // A size that failed twice is not taken back before a long quiet time; one that failed once may be,
-  // if what is measured then says that it fits.
+  // A size that failed twice is not tried again before a long quiet time; one that failed once may
+  // be, if later measurements say that it fits.
   if (size_ > 0) margin_ *= kLessMargin;
   if (size_ > 0) failed_size_ = failed_size_ > 0 ? std::min(failed_size_, samples) : samples;
   size_ = 1;

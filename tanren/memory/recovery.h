@@ -1,8 +1,8 @@
 // Recovery: how many samples a microstep takes, and what follows when they did not fit. After a
-// failure one sample is tried, which is useful work and measures what a sample costs; the size that
-// fits is computed from it and refined by each microstep that is measured, so that a second failure
-// is rare. Invariant: never more than the planned microbatch; without a failure it costs nothing.
-// Owned by Parts, used by train/microstep on the step's thread.
+// failure one sample is tried, which is useful work and measures what a sample costs. The size that
+// fits is computed from that and refined by each microstep that is measured, so that a second
+// failure is rare. Invariant: never more than the planned microbatch; without a failure it costs
+// nothing. Owned by Parts, used by train/microstep on the step's thread.
 #pragma once
 
 #include "tanren/memory/gauge.h"
@@ -18,15 +18,16 @@ class Recovery {
  public:
   Recovery(const MemoryPlan& plan, at::Device device) : plan_(plan), gauge_(device) {}
 
-  // Samples of the next microstep, of `planned` (at least 1).
+  // Samples of the next microstep: at least 1, at most `planned`.
   int64_t size(int64_t planned) const;
 
-  // Before a microstep; measures only while a failure is remembered.
+  // Before a microstep; measures only after a failure.
   void begin();
-  // It fitted.
+  // The microstep fitted.
   void fitted(int64_t samples);
-  // It did not: gives the cache back and decides what size() is next. MemoryError where nothing is
-  // left to try: recovery is off, the same split failed twice, or one sample does not fit.
+  // The microstep did not fit: gives the cache back and decides the next size(). MemoryError if
+  // nothing is left to try: recovery is off, the same split failed twice, or one sample does not
+  // fit.
   void failed(int64_t samples, const Shortage& shortage);
 
   int64_t num_failures() const { return failures_; }
@@ -43,12 +44,12 @@ class Recovery {
   MemoryGauge gauge_;
   double margin_ = 0.9;      // share of the room that a computed size may take
   int64_t size_ = 0;         // 0: as planned
-  int64_t failed_size_ = 0;  // the smallest that failed since the last time all was well
+  int64_t failed_size_ = 0;  // the smallest that failed since the last long quiet time
   int64_t in_a_row_ = 0;
   int64_t failures_ = 0;
   int64_t quiet_ = 0;                      // microsteps since the last failure
   int64_t base_ = 0;                       // live bytes when the microstep began
-  std::optional<Measured> small_, large_;  // of different size
+  std::optional<Measured> small_, large_;  // measured at different sizes
 };
 
 }  // namespace tanren

@@ -1,5 +1,6 @@
-// Shortage: what is known of an allocation that failed. The CPU allocator notes it where it refuses,
-// while operator and autograd node are still at work; attempt() adds what the exception tells.
+// Shortage: what is known about an allocation that failed. The CPU allocator notes it when it
+// refuses, while operator and autograd node are still at work; attempt() adds what the exception
+// says.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct Shortage {
 
 // Notes, for this thread, that `bytes` were refused just now.
 void note_shortage(int64_t bytes);
-// What was noted since the last call; `bytes` is 0 if nothing was.
+// Returns what was noted since the last call; `bytes` is 0 if nothing was.
 Shortage take_shortage();
 
 }  // namespace tanren

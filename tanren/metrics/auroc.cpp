@@ -13,7 +13,8 @@ namespace tanren {
 namespace {
 
 constexpr int64_t kMaxBins = int64_t{1} << 22;  // over all columns; two int64 counts each
-// A score is -log p; bins split [2^-24, 2^8) evenly in the bits of a float, so by share of the value.
+// A score is -log p. Bins split [2^-24, 2^8) evenly in the bits of a float, so a bin's width is
+// roughly proportional to the value.
 constexpr int32_t kLow = (127 - 24) << 23;
 constexpr int32_t kHigh = (127 + 8) << 23;
 constexpr int64_t kRangeBits = 28;  // kHigh - kLow = 2^28
@@ -25,7 +26,7 @@ at::Tensor is_own(const at::Tensor& labels, int64_t columns) {
   return labels.unsqueeze(1).eq(classes);
 }
 
-// own, others: how many; area: pairs in order, ties half. NaN where there is no pair.
+// own, others: number of rows; area: pairs in order, ties half. NaN if there is no pair.
 at::Tensor share_of_pairs(const at::Tensor& area, const at::Tensor& own, const at::Tensor& others) {
   return area / (own * others);  // 0 / 0 is NaN
 }
@@ -104,7 +105,8 @@ at::Tensor Auroc::exact_values() const {
   for (int64_t column = 0; column < columns_; ++column) {
     std::vector<at::Tensor> pieces;
     for (const auto& piece : kept_scores_) pieces.push_back(piece.select(1, column));
-    // Ignored rows rank behind all others, where they move nobody's rank: no score is negative.
+    // Ignored rows get 1 and rank after all others, whose negated scores are at most 0. There they
+    // change no other row's rank.
     const auto scores = at::cat(pieces).neg_().masked_fill_(valid.logical_not(), 1.0);
     const auto sorted = std::get<0>(scores.sort());
     const auto rank = at::searchsorted(sorted, scores, false, /*right=*/false)
@@ -130,7 +132,7 @@ at::Tensor Auroc::values() const {
   const auto bins = bins_->view({2, columns_, -1}).to(at::kDouble);
   const auto others = bins[0], own = bins[1];
   const auto num_others = others.sum(1), num_own = own.sum(1);
-  // A higher bin is a smaller probability: what lies behind a bin is beaten.
+  // A higher bin holds smaller probabilities: a row beats the rows in all higher bins.
   const auto beaten = num_others.unsqueeze(1) - others.cumsum(1);
   const auto ties = (own * others).sum(1);
   return at::cat({unsound, share_of_pairs((own * beaten).sum(1) + ties / 2, num_own, num_others),

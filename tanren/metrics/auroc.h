@@ -1,6 +1,7 @@
-// Auroc: area under the ROC curve, each class against all others, ties counted half, by the rank of
-// log softmax. Exact up to kExactScores scores, which are kept; beyond it the scores are counted in
-// bins of bounded memory, and the result comes with a bound on its error. Used by evaluation_metrics.
+// Auroc: area under the ROC curve of each class against all others, by the rank of log softmax;
+// ties count half. Exact up to kExactScores scores, which are kept. Beyond that, scores are counted
+// in bins of bounded memory, and the result comes with a bound on its error. Used by
+// evaluation_metrics.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -22,16 +23,16 @@ class Auroc {
   // scores [m, classes], labels [m]; -100 is ignored.
   void add(const at::Tensor& scores, const at::Tensor& labels);
 
-  // What all ranks have added, together: exact where their scores together are few enough.
+  // Joins what all ranks have added: exact if their scores together are few enough.
   void join_over(Communicator& ranks);
 
-  // Everything as doubles in one row, for the one read, …
+  // Returns everything as doubles in one row, so that one device read is enough.
   at::Tensor values() const;
-  // … and what it says. Of two classes both have the same value. NaN for a class without targets or
-  // without others, and for all of them after a NaN score.
+  // The contents of values(), as result() decodes them. With two classes, both have the same value.
+  // NaN for a class without targets or without others, and for all classes after a NaN score.
   struct Result {
     std::vector<double> classes;
-    double mean = 0;   // over the classes that have one
+    double mean = 0;   // over the classes that have a value
     double error = 0;  // no value is further from the exact one; 0: exact
   };
   Result result(const double* values) const;

@@ -43,7 +43,7 @@ TEST(Auroc, counts_ties_half_and_a_perfect_order_as_1) {
     EXPECT_EQ(score(at::tensor({4.0, 3.0, 2.0, 1.0}), exact), 0);
     EXPECT_EQ(score(at::tensor({1.0, 2.0, 2.0, 3.0}), exact), 0.875);
   }
-  // Probabilities near 1, which a float32 softmax takes for equal.
+  // Probabilities near 1, which are equal after a float32 softmax.
   EXPECT_EQ(score(at::tensor({20.0, 21.0, 22.0, 23.0}), 1000), 1);
 }
 

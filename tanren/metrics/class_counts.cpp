@@ -11,12 +11,14 @@ namespace {
 
 double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-// How many classes of a row come before its own, which `own` [rows, 1] names; of equal scores the lower.
+// How many classes of each row rank before the row's own class, which `own` [rows, 1] names. Of
+// equal scores the lower class ranks first.
 at::Tensor ranks_of(const at::Tensor& scores, const at::Tensor& own) {
   const int64_t rows = scores.size(0), classes = scores.size(1);
   at::Tensor ranks = at::empty({rows}, own.options());
   const at::Tensor index = at::arange(classes, own.options());
-  // Three bytes a score, and eight where the CPU sums them: a few rows at a time stay in its cache.
+  // This takes three bytes a score, and eight more where the CPU sums them. A few rows at a time
+  // stay in the CPU's cache.
   constexpr int64_t kBytes = 128 << 10;
   const int64_t step =
       scores.is_cpu() ? std::max<int64_t>(kBytes / (11 * std::max<int64_t>(classes, 1)), 1) : rows;
@@ -43,7 +45,7 @@ ClassCounts::ClassCounts(ClassCountsOptions options, int64_t classes, at::Device
 void ClassCounts::add(const at::Tensor& scores, const at::Tensor& labels) {
   const auto valid = labels.ne(-100);
   const auto targets = labels.masked_fill(valid.logical_not(), 0);
-  const auto [best, predicted] = scores.max(1);  // a NaN is the largest
+  const auto [best, predicted] = scores.max(1);  // max treats NaN as the largest
   const auto sound = valid.logical_and(best.isnan().logical_not());
   const auto hit = sound.logical_and(predicted.eq(targets));
   hits_[0].add_(valid.sum());

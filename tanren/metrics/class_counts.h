@@ -26,12 +26,13 @@ class ClassCounts {
   // scores [m, classes], labels [m]; -100 is ignored. Ties: the lower class first.
   void add(const at::Tensor& scores, const at::Tensor& labels);
 
-  // Counts become the sums over ranks.
+  // Replaces the counts by their sums over all ranks.
   void join_over(Communicator& ranks);
 
-  // Everything as doubles in one row, for the one read, …
+  // Returns everything as doubles in one row, so that one device read is enough.
   at::Tensor values() const;
-  // … and what it says: targets seen, hits by k, and, where they were counted, the classes.
+  // The contents of values(), as result() decodes them: targets seen, hits by k, and, if they were
+  // counted, the classes.
   struct Result {
     double targets = 0;
     std::vector<double> hits;

@@ -125,7 +125,7 @@ class ConsoleSink final : public Sink {
     return text;
   }
 
-  // Where many come, one line a window, with the number of those that had none.
+  // Prints one line a window at most, with the number of spikes that had no line.
   void tell_spike(const StepReport& report, const std::string& text) {
     if (told_spike_ && report.step - *told_spike_ < options_.spike_window) {
       ++hidden_spikes_;
@@ -170,7 +170,7 @@ class ConsoleSink final : public Sink {
     return text;
   }
 
-  // A whole line of its own; on a terminal it takes the bar's place and the bar moves down.
+  // Prints a whole line; on a terminal it takes the bar's place and the bar moves down.
   void line(const std::string& text) {
     if (drawn_) out_ << "\r\x1b[K";
     drawn_ = false;
@@ -178,7 +178,7 @@ class ConsoleSink final : public Sink {
     if (is_time()) out_.flush();
   }
 
-  // The bar takes what the facts leave of the line; a line never wraps.
+  // The bar fills what the facts leave of the line; a line never wraps.
   void draw(const StepReport& report) {
     std::string text = position(report) + "  " + facts(report);
     const auto width = static_cast<size_t>(std::max<int64_t>(10, options_.width - 1));
@@ -208,9 +208,9 @@ class ConsoleSink final : public Sink {
   ConsoleOptions options_;
   ContentionWatch contention_;
   Rate rate_;
-  std::optional<int64_t> told_spike_;  // step of the last with a line
-  int64_t hidden_spikes_ = 0;          // since then
-  bool drawn_ = false;                 // the cursor stands behind a bar
+  std::optional<int64_t> told_spike_;  // step of the last spike with a line
+  int64_t hidden_spikes_ = 0;          // spikes without a line since then
+  bool drawn_ = false;                 // the cursor is at the end of a bar
   bool shown_ = false;
   Clock::time_point at_;
 };

@@ -11,7 +11,7 @@ namespace tanren {
 namespace {
 
 constexpr std::chrono::seconds kBetweenLooks{2};
-constexpr double kPressure = 0.2, kOwnWaits = 0.1;  // from which on it is told
+constexpr double kPressure = 0.2, kOwnWaits = 0.1;  // least shares that are reported
 
 std::string percent(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
 
@@ -21,7 +21,7 @@ std::optional<std::string> ContentionWatch::look(Clock::time_point now) {
   if (proc_.empty() || (waited_ && now - at_ < kBetweenLooks)) return std::nullopt;
   const auto waited = seconds_waited(kernel_line(proc_ / "thread-self/schedstat"));
   const auto pressure = share_of_pressure(kernel_line(proc_ / "pressure/cpu"));
-  if (!waited || !pressure) {  // this kernel does not tell
+  if (!waited || !pressure) {  // this kernel does not provide them
     proc_.clear();
     return std::nullopt;
   }

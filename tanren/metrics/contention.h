@@ -1,6 +1,7 @@
-// ContentionWatch: says once that other processes want the cores too, which nothing else in a run's
-// output would tell from a slow model. It asks the kernel who waits: the machine's pressure, to which
-// threads of this run may add, and the time that the calling thread itself waited. One thread.
+// ContentionWatch: reports once that other processes compete for the cores; nothing else in a run's
+// output distinguishes this from a slow model. It reads two figures of the kernel: the machine's
+// CPU pressure, which threads of this run may add to, and the time that the calling thread itself
+// waited. For one thread.
 #pragma once
 
 #include <chrono>
@@ -15,10 +16,11 @@ class ContentionWatch {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Of the files below `proc`; empty: never says anything.
+  // Reads files below `proc`; empty: never reports anything.
   explicit ContentionWatch(std::filesystem::path proc) : proc_(std::move(proc)) {}
 
-  // The line, once; looks at the files every few seconds at most. On the thread whose waits count.
+  // Returns the line, once. Reads the files every few seconds at most. Call it on the thread whose
+  // waits count.
   std::optional<std::string> look(Clock::time_point now);
 
  private:

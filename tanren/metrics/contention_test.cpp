@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A kernel that says what the test wants.
+// A fake /proc that reports what the test sets.
 class Contention : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
-// CRC-32C (Castagnoli, polynomial 0x1EDC6F41 reflected), as TFRecord files carry it. A table of 1 KiB
-// is fast enough for a log; pure functions.
+// CRC-32C (Castagnoli, polynomial 0x1EDC6F41 reflected), as TFRecord files carry it. A table of 1
+// KiB is fast enough for a log; pure functions.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace tanren {
 
 // The checksum of the bytes (RFC 3720, appendix B.4).
 uint32_t crc32c(std::string_view bytes);
-// The same, rotated and shifted by a constant, so that a file of checksums has sound checksums
-// (TFRecord stores only these).
+// The same, rotated and with a constant added, so that a file that contains checksums has sound
+// checksums itself (TFRecord stores only these).
 uint32_t masked_crc32c(std::string_view bytes);
 
 }  // namespace tanren

@@ -27,13 +27,14 @@ std::string label_of(size_t index, const EvaluationReport& report, const ClassNa
   return names.size() == report.classes.size() ? names[index] : std::to_string(index);
 }
 
-// Rows of cells, the first the head; columns as wide as need be, texts to the right.
+// Makes a table of rows of cells; the first row is the head. Columns are as wide as needed, texts
+// right-aligned.
 std::string markdown(const std::vector<std::vector<std::string>>& rows) {
   std::vector<int64_t> widths(rows.front().size(), 1);
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], display_width(row[i]));
   }
-  // Columns of numbers are all alike.
+  // All columns of numbers get the same width.
   const int64_t widest = *std::max_element(widths.begin() + 1, widths.end());
   std::fill(widths.begin() + 1, widths.end(), widest);
   std::string text;

@@ -176,7 +176,7 @@ EvaluationReport EvaluationMetrics::result(const NamedValues& terms) const {
   for (const auto& [name, metric] : metrics_) {
     double value = 0;
     switch (metric.kind) {
-      case MetricKind::confusion_matrix: continue;  // no number
+      case MetricKind::confusion_matrix: continue;  // has no single number
       case MetricKind::auroc: value = ranks.mean; break;
       case MetricKind::mse: value = errors[0]; break;
       case MetricKind::mae: value = errors[1]; break;

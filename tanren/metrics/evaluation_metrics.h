@@ -1,7 +1,7 @@
-// EvaluationMetrics: streaming metrics of an evaluation, by the names of base/metric_names.h. Counts and
-// sums stay on the device and are read once at the end; no activations are kept (auroc keeps at most
-// 64 MiB of scores), so memory does not grow with the dataset, and the batch size cannot change a
-// result. Called by evaluate, between batches; one thread.
+// EvaluationMetrics: streaming metrics of an evaluation, by the names of base/metric_names.h.
+// Counts and sums stay on the device and are read once at the end; no activations are kept (auroc
+// keeps at most 64 MiB of scores), so memory does not grow with the dataset, and the batch size
+// cannot change a result. Called by evaluate, between batches; one thread.
 #pragma once
 
 #include "tanren/base/metric_names.h"
@@ -25,19 +25,20 @@ class EvaluationMetrics {
   // ConfigError for a name that is no metric.
   EvaluationMetrics(std::vector<std::string> names, at::Device device);
 
-  // One batch. Classes: outputs [n, classes, …] scores, targets [n, …] integer labels, -100 ignored.
-  // Binary: floating targets (> 0.5: class 1) and one output each, whose sign decides. Values:
-  // floating targets and as many outputs. ConfigError if a metric does not fit, RunError for shapes.
+  // One batch. Classes: outputs [n, classes, …] scores, targets [n, …] integer labels, -100
+  // ignored. Binary: floating targets (> 0.5: class 1) and one output each, whose sign decides.
+  // Values: floating targets and as many outputs. ConfigError if a metric does not fit, RunError
+  // for shapes.
   void add(const at::Tensor& outputs, const at::Tensor& targets);
 
-  // What all ranks have added, together; each sample counts once. A rank may have added nothing.
+  // Joins what all ranks have added; each sample counts once. A rank may have added nothing.
   void join_over(Communicator& ranks);
 
-  // `values` in the order of the names, and what there is to say of classes. Classes: a target counts
-  // for top<k> if fewer than k classes score higher (ties: the lower class first) and no score of its
-  // row is NaN; macro is the mean over classes that occur as target or prediction, a share of nothing
-  // is 0. Perplexity is exp of the term "cross_entropy" of `terms` (each divided by its count);
-  // ConfigError if there is none. NaN where nothing was added. One device read.
+  // Returns `values` in the order of the names, and the results of each class. A target counts for
+  // top<k> if fewer than k classes score higher (ties: the lower class first) and no score of its
+  // row is NaN. macro is the mean over classes that occur as target or prediction; a share 0/0 is
+  // 0. Perplexity is exp of the term "cross_entropy" of `terms` (each divided by its count);
+  // ConfigError if that term is missing. NaN if nothing was added. One device read.
   EvaluationReport result(const NamedValues& terms = {}) const;
 
  private:

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr uint64_t kMaxMessage = uint64_t{1} << 30;  // beyond it the length is no length
+constexpr uint64_t kMaxMessage = uint64_t{1} << 30;  // a greater length is a broken record
 
 uint64_t little_endian(const char* bytes, int count) {
   uint64_t number = 0;
@@ -31,7 +31,7 @@ uint64_t little_endian(const char* bytes, int count) {
   return number;
 }
 
-// The next record's message; false at the end of what is sound.
+// Reads the next record's message; returns false at the end of the sound records.
 bool next_record(std::istream& in, std::string& message) {
   char head[12], crc[4];
   if (!in.read(head, sizeof head)) return false;
@@ -47,10 +47,10 @@ struct Facts {
   int64_t step = 0;
   bool is_version = false;
   bool is_start = false;
-  bool is_evaluation = false;  // a value of one
+  bool is_evaluation = false;  // has a value of an evaluation
 };
 
-// Its tag says so.
+// Whether the value's tag is that of an evaluation.
 bool is_of_evaluation(protozero::pbf_reader value) {
   while (value.next()) {
     if (value.tag() == 1) return value.get_string().starts_with("evaluate/");
@@ -84,26 +84,26 @@ Facts facts_of(const std::string& message) {
       }
     }
   } catch (const protozero::exception&) {
-    return {};  // sound by its checksum, so another program's
+    return {};  // its checksum is right, so it is another program's
   }
   return facts;
 }
 
-// How much of one file stays; empty: it is another program's.
+// How many bytes of a file stay; nullopt if the file is another program's.
 std::optional<uint64_t> bytes_to_keep(const fs::path& file, int64_t step, bool repeats_evaluation) {
   std::ifstream in(file, std::ios::binary);
   std::string message;
   if (!next_record(in, message) || !facts_of(message).is_version) return std::nullopt;
-  if (!next_record(in, message)) return 0;  // ended as it began
+  if (!next_record(in, message)) return 0;  // ended before its session start
   const Facts start = facts_of(message);
   if (!start.is_start) return std::nullopt;
   if (start.step > step + 1) return 0;
-  bool has_evaluation = false;  // of the step before its start, which that start owed
+  bool has_evaluation = false;  // of `step`, if the session began by making it
   auto keep = static_cast<uint64_t>(in.tellg());
   while (next_record(in, message)) {
     const Facts facts = facts_of(message);
     if (facts.step > step) break;
-    // Behind it nothing of this step follows but the start of another session.
+    // After this record, only the start of another session can be of this step.
     if (repeats_evaluation && facts.is_evaluation && facts.step == step) break;
     has_evaluation |= facts.is_evaluation;
     keep += message.size() + 16;

@@ -1,5 +1,5 @@
-// Cutting TensorBoard's event files back to a checkpoint, as log.jsonl is: what came after it is
-// trained, and written, again. Called by the TensorBoard sink before it opens a file of its own.
+// Cuts TensorBoard's event files back to a checkpoint, like log.jsonl: the steps after it are
+// trained, and written, again. Called by the TensorBoard sink before it opens its own file.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace tanren {
 // The event files of a folder in the order in which TensorBoard reads them (by name).
 std::vector<std::filesystem::path> event_files(const std::filesystem::path& folder);
 
-// Removes every record of a step after `step`, with all that follows it in its file, and torn or
-// broken records; a file of a session that began after `step` goes altogether. Files that begin
-// without a session start are another program's and stay. `repeats_evaluation`: the evaluation of
-// `step` is made again, so its records go, too. RunError where a file cannot be cut.
+// Removes the first record of a step after `step` and all that follows it in its file, and torn or
+// broken records; a file of a session that began after `step` is removed. Files that do not begin
+// with a session start are another program's and stay. `repeats_evaluation`: the evaluation of
+// `step` is made again, so its records are removed too. RunError if a file cannot be cut.
 void cut_events(const std::filesystem::path& folder, int64_t step, bool repeats_evaluation = false);
 
 }  // namespace tanren

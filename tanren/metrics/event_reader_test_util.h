@@ -1,6 +1,6 @@
-// A strict reader of TensorBoard event files for tests, written against the format's description and
-// sharing no code with the writer: every length, checksum and field is checked, and what is unknown,
-// out of place or left over is a std::runtime_error.
+// A strict reader of TensorBoard event files for tests, written against the format's description
+// and sharing no code with the writer. It checks every length, checksum and field, and throws
+// std::runtime_error for anything unknown, out of place or left over.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ class EventBytes {
     }
     throw std::runtime_error("endless varint");
   }
-  // The next field, whose wire type must be what `types` says of its number.
+  // Reads the next field; its wire type must be the one that `types` gives for its number.
   int field(const std::map<int, int>& types) {
     const uint64_t key = varint();
     const auto known = types.find(static_cast<int>(key >> 3));
@@ -172,8 +172,8 @@ inline ReadEvent read_event(EventBytes bytes) {
   return event;
 }
 
-// All events of one file: first its version, then the session's start, then steps that never fall and
-// times that never run back; a tag at most once a step.
+// All events of one file: first its version, then the session's start, then steps and times that
+// never decrease. A tag occurs at most once a step.
 inline std::vector<ReadEvent> read_events(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::ostringstream all;

@@ -10,7 +10,8 @@ namespace {
 
 using Writer = protozero::pbf_writer;
 
-// Field numbers of tensorflow/core/util/event.proto, framework/summary.proto, framework/tensor.proto.
+// Field numbers of tensorflow/core/util/event.proto, framework/summary.proto,
+// framework/tensor.proto.
 namespace event {
 constexpr protozero::pbf_tag_type kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5,
                                   kSessionLog = 7;

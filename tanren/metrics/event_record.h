@@ -1,6 +1,6 @@
-// TensorBoard events as the bytes of an event file: protobuf messages (tensorflow.Event) in TFRecord
-// frames: length u64, masked CRC of the length u32, message, masked CRC of the message u32, all little
-// endian. Pure functions that append one record each. Used by the TensorBoard sink.
+// TensorBoard events as the bytes of an event file: protobuf messages (tensorflow.Event) in
+// TFRecord frames: length u64, masked CRC of the length u32, message, masked CRC of the message
+// u32, all little endian. Pure functions that append one record each. Used by the TensorBoard sink.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -16,7 +16,7 @@ void append_record(std::string& out, std::string_view message);
 
 // The first record of a file: its format, "brain.Event:2".
 void append_file_version(std::string& out, double wall_time);
-// The second: readers forget what they know of `step` and later ones.
+// The second record of a file: readers discard what they know of `step` and later ones.
 void append_session_start(std::string& out, double wall_time, int64_t step);
 // Points of curves, named by their tags; TensorBoard keeps them as float32.
 void append_scalars(std::string& out, double wall_time, int64_t step, const NamedValues& values);

@@ -75,7 +75,7 @@ void append_spike(std::string& out, std::string_view key, const Spike& spike) {
   out += '}';
 }
 
-// From "loss" on: what the top level and each entry of "objectives" have in common.
+// The keys from "loss" on, which the top level and each entry of "objectives" have in common.
 void append_objective(std::string& out, const ObjectiveReport& objective) {
   append_member(out, "loss", objective.loss);
   append_values(out, "terms", objective.terms);

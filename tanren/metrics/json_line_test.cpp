@@ -146,7 +146,7 @@ TEST(JsonLine, counts_tokens_where_the_data_has_them_and_their_rate_with_the_tim
   EXPECT_EQ(json.at("tokens"), 4096);
   EXPECT_EQ(json.at("timing").at("tokens_per_second"), 4096 / 0.25);
   EXPECT_FALSE(nlohmann::json::parse(json_line(line_report())).contains("tokens"));
-  report.seconds = 0;  // no rate of nothing
+  report.seconds = 0;  // without time there is no rate
   EXPECT_FALSE(nlohmann::json::parse(json_line(report))["timing"].contains("samples_per_second"));
 }
 

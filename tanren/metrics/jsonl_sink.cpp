@@ -36,7 +36,7 @@ class JsonFormat final : public ReportFormat {
   }
 
  private:
-  std::string before_step_;  // lines that come with the next step
+  std::string before_step_;  // lines that are written before the next step's
 };
 
 std::string failure(std::string_view what, const std::filesystem::path& file, int code) {
@@ -45,7 +45,7 @@ std::string failure(std::string_view what, const std::filesystem::path& file, in
          "; free the disk or correct its rights, then go on with the run folder";
 }
 
-// The attempt that a line tells of, or that it belongs before; 0 for an evaluation or anything else.
+// The attempt that a line reports or belongs before; 0 for an evaluation or anything else.
 int64_t attempt_of(std::string_view line) {
   for (const std::string_view start : {"{\"attempt\":", "{\"from_attempt\":"}) {
     if (!line.starts_with(start)) continue;
@@ -56,7 +56,7 @@ int64_t attempt_of(std::string_view line) {
   return 0;
 }
 
-// Whether the file's last byte is missing its line feed (pipes and devices never are torn).
+// Whether the file's last line lacks its line feed (pipes and devices are never torn).
 bool is_torn(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary | std::ios::ate);
   if (!in || in.tellg() <= 0) return false;
@@ -91,7 +91,7 @@ std::optional<double> last_loss(const std::filesystem::path& file, int64_t attem
   while (std::getline(in, line)) {
     if (line.starts_with("{\"attempt\":")) last.swap(line);
   }
-  if (attempt_of(last) != attempt) return std::nullopt;  // the log was off, or another's
+  if (attempt_of(last) != attempt) return std::nullopt;  // the log was off, or is another run's
   const auto json = nlohmann::json::parse(last, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("loss") || !json["loss"].is_number()) return std::nullopt;
   return json["loss"].get<double>();

@@ -71,7 +71,7 @@ TEST_F(JsonlSink, names_a_file_that_cannot_be_opened) {
   }
 }
 
-// The log's lines, while the scope lives.
+// Collects the lines of the program's log while the scope lives.
 class LogScope {
  public:
   LogScope() : before_(set_log_sink([this](std::string_view line) { add(line); })) {}
@@ -213,7 +213,7 @@ TEST_F(TruncateLog, a_remark_comes_with_the_attempt_that_it_stands_before_and_go
   const std::string evaluated = json_line(EvaluationReport{}) + "\n";
   {
     const auto sink = make_jsonl_sink(file_, {remark});
-    sink->evaluation({});  // that was owed: it stays where the remark goes
+    sink->evaluation({});  // an owed evaluation: it stays when the remark is cut
     sink->flush();
     EXPECT_EQ(content(), step_lines(1, 2) + evaluated);
     for (const int64_t attempt : {3, 4}) sink->step(step_report(attempt));
@@ -240,8 +240,8 @@ TEST_F(TruncateLog, compares_attempts_as_numbers_and_empties_the_log_for_attempt
   EXPECT_EQ(content(), "");
 }
 
-// Root may write everything; while this lives, this thread opens files as the user nobody does, who gets
-// `file` and its folder.
+// Root may write everything. While this object lives, this thread opens files as the user nobody,
+// who becomes the owner of `file` and its folder.
 class LikeAnyUser {
  public:
   explicit LikeAnyUser(const std::filesystem::path& file) {

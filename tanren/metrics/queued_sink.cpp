@@ -19,9 +19,9 @@ double unix_seconds() {
 namespace {
 
 constexpr size_t kRingSize = 256;
-constexpr auto kRhythm = std::chrono::milliseconds(100);  // the writer looks so often unasked
+constexpr auto kRhythm = std::chrono::milliseconds(100);  // how often the writer wakes uncalled
 
-// Waking a thread costs more than a small step may: the writer wakes by the clock, and is called
+// Waking a thread may cost more than a small step: the writer wakes by the clock, and is called
 // only by flush, by a half-full ring and at the end.
 class QueuedSink final : public Sink {
  public:
@@ -99,7 +99,7 @@ class QueuedSink final : public Sink {
                       "; free the disk or correct its rights, then go on with the run folder");
   }
 
-  // The writer: slots from tail to head are its own, so it formats them without the lock.
+  // The writer's loop. Slots from tail to head are its own, so it formats them without the lock.
   void write_on() {
     std::unique_lock lock(mutex_);
     while (true) {
@@ -136,7 +136,8 @@ class QueuedSink final : public Sink {
     }
   }
 
-  // One warning when trouble starts, one line when it is over; a view says so once in its life.
+  // Logs one warning when writing begins to fail and one line when it works again; a view logs only
+  // one warning in its life.
   void tell(int code) {
     const std::string name = file_->path().string();
     if (code != 0 && !options_.is_record && file_->bytes_waiting() > options_.max_waiting) {
@@ -161,7 +162,7 @@ class QueuedSink final : public Sink {
   std::condition_variable called_;    // to the writer
   std::condition_variable answered_;  // from the writer
   std::vector<Slot> ring_;
-  uint64_t head_ = 0;  // reports told
+  uint64_t head_ = 0;  // reports received
   uint64_t tail_ = 0;  // reports taken; changed by the writer only
   bool flush_asked_ = false;
   bool ending_ = false;

@@ -1,5 +1,5 @@
-// Speed: what steps took and held, summed, and the rates of it. Fed with this session's reports alone,
-// so a resumed run never counts what was trained before. A plain value. Used by the sinks.
+// Speed: sums of samples, tokens and seconds over steps, and their rates. Gets only this session's
+// reports, so a resumed run never counts what was trained before. A plain value. Used by the sinks.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -17,7 +17,7 @@ class Speed {
     seconds_ += report.seconds;
     wait_seconds_ += report.wait_seconds;
   }
-  // Lets what was added weigh less: add() after fade(0.99) makes a mean over about 100 steps.
+  // Reduces the weight of what was added: add() after fade(0.99) makes a mean over about 100 steps.
   void fade(double factor) {
     for (double* sum : {&samples_, &tokens_, &attempts_, &seconds_, &wait_seconds_}) *sum *= factor;
   }

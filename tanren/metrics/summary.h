@@ -1,4 +1,4 @@
-// Summary: a run in ten numbers, as summary.json has them. Plain data, filled by run.
+// Summary: the figures of a run, as summary.json has them. Plain data, filled by run.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -14,21 +14,22 @@ struct Summary {
   int64_t steps = 0;              // applied updates of the run, earlier sessions included
   int64_t attempts = 0;           // global batches consumed, likewise
   double samples_per_second = 0;  // of this session, as are the next three
-  double tokens_per_second = 0;   // 0, and left out, where the data counts none
+  double tokens_per_second = 0;   // 0, and left out, if the data counts none
   double wall_seconds = 0;
   double startup_seconds = 0;  // from the process's start to the end of its first step
   double final_loss = std::numeric_limits<double>::quiet_NaN();  // of its last update; NaN: unknown
   NamedValues evaluate;                                          // of the last evaluation
   int64_t peak_memory_bytes = 0;
-  std::optional<int64_t> peak_tensor_bytes;  // on the CPU, exact; where our allocator counts
-  // By tensors, of a step of all replicas in that memory; where it could be told.
+  std::optional<int64_t> peak_tensor_bytes;  // on the CPU, exact; set if our allocator counts
+  // The predicted peak of tensor memory in a step, over all replicas that share that memory; set if
+  // there is a prediction.
   std::optional<int64_t> predicted_peak_bytes;
   int64_t skipped_steps = 0;  // attempts that were not applied
   double device_reads_per_step = 0;
   int64_t out_of_memory = 0;         // failures for lack of memory that were recovered from
   std::string growth;                // what the growth watch warned of; empty: nothing
   std::string status;                // finished, stopped
-  std::string reason;                // why it finished before its length; empty: it did not
+  std::string reason;                // why the run finished early; empty: it did not
   std::optional<int64_t> best_step;  // of the best checkpoint, with checkpoint.best
   double best_value = 0;
   std::string best_metric;
@@ -36,8 +37,8 @@ struct Summary {
 };
 
 // One JSON object, a key a line, keys named as the fields (evaluate: "evaluate.<metric>" each),
-// without a closing line feed; "best.step", "best.<metric>", "weights" and "reason" only where there
-// are such. A value that is not finite is null.
+// without a closing line feed; "best.step", "best.<metric>", "weights" and "reason" only if they
+// are set. A value that is not finite is null.
 std::string to_json(const Summary& summary);
 
 }  // namespace tanren

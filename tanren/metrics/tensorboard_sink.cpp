@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Shown as it is: four blanks make a markdown line code.
+// Markdown that shows `text` verbatim: four blanks make a line code.
 std::string as_code(const std::string& text) {
   std::string code = "    ";
   for (const char c : text) {
@@ -100,8 +100,8 @@ class NoSink final : public Sink {
   void step(const StepReport&) override {}
 };
 
-// Behind every file that is there, also within one second and with a clock that was set back:
-// TensorBoard reads files in the order of their names and never goes back.
+// A file name that sorts after every existing file, also within one second and after the clock was
+// set back: TensorBoard reads files in the order of their names and never goes back.
 fs::path new_event_file(const fs::path& folder) {
   constexpr size_t kPrefix = sizeof("events.out.tfevents.") - 1;
   auto seconds = static_cast<long long>(unix_seconds());

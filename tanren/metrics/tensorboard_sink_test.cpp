@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using testing::read_curves;
 using testing::read_events;
 
-// A folder, and what the library says meanwhile.
+// A folder, and the lines that the library logs.
 class TensorboardSink : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -213,7 +213,7 @@ TEST_F(TensorboardSink, writes_an_evaluation_s_confusion_matrix_as_text) {
   EXPECT_EQ(events.back().step, 5);
 }
 
-// Issue 22: the points of an evaluation that is made again stood there twice.
+// Issue 22: the points of an evaluation that was made again were in the files twice.
 TEST_F(TensorboardSink, has_an_evaluation_once_where_it_is_made_again) {
   const EvaluationReport evaluated{.step = 2, .samples = 2, .values = {{"loss", 1}}};
   for (const bool repeats : {false, true}) {
@@ -228,7 +228,8 @@ TEST_F(TensorboardSink, has_an_evaluation_once_where_it_is_made_again) {
   EXPECT_EQ(curves.at("train/loss").size(), 2U);
 }
 
-// Issue 22: the file of the start that made an owed evaluation began behind the step, and went.
+// Issue 22: the file of a start that first made an owed evaluation counted as begun after the step,
+// and was removed.
 TEST_F(TensorboardSink, keeps_an_owed_evaluation_of_the_step_before_a_start) {
   {
     const auto sink = make({});
@@ -263,7 +264,7 @@ TEST_F(TensorboardSink, goes_on_in_a_new_file_without_lost_points_and_with_rates
   ASSERT_EQ(curves["train/loss"].size(), 7u);
   for (int64_t step = 1; step <= 7; ++step) EXPECT_EQ(curves["train/loss"][step - 1].first, step);
   EXPECT_EQ(curves["speed/samples_per_second"].back().second, 128.0f);
-  EXPECT_EQ(read_events(files[1]).at(1).step, 7);  // readers forget step 7 and later
+  EXPECT_EQ(read_events(files[1]).at(1).step, 7);  // readers discard step 7 and later
 }
 
 TEST_F(TensorboardSink, cuts_torn_records_and_leaves_other_programs_files_alone) {

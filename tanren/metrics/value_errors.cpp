@@ -42,7 +42,8 @@ void ValueErrors::add(const at::Tensor& outputs, const at::Tensor& targets) {
 }
 
 void ValueErrors::join_over(Communicator& ranks) {
-  // Everyone's row: samples, centre, and the four sums; all become centred on the first that has any.
+  // One row for each rank: samples, centre, and the four sums. All become centred on the centre of
+  // the first rank that has samples.
   at::Tensor mine = at::empty({0, 0}, at::kDouble);
   if (first_.defined()) {
     const auto count = at::full_like(first_, static_cast<double>(samples_));

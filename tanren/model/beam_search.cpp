@@ -13,7 +13,7 @@ namespace {
 
 struct Beam {
   std::vector<int64_t> tokens;
-  double score = 0;  // sum of log probabilities; of a finished beam over its length's power
+  double score = 0;  // sum of log probabilities; if finished, over length ^ length_penalty
 };
 
 struct Candidate {
@@ -45,8 +45,8 @@ class BeamSearch {
   }
 
  private:
-  // The 2 · num_beams best ways to add a token to a running beam, the best first: so many that
-  // num_beams of them go on even if every beam's best token is the one that stops.
+  // The 2 · num_beams best ways to add a token to a running beam, the best first: enough that
+  // num_beams of them continue even if every beam's best token is the stop token.
   std::vector<Candidate> candidates() {
     const at::Tensor scores = next_scores().slice(1, 0, vocab_).to(at::kFloat).log_softmax(1);
     const at::Tensor host = scores.to(at::kCPU).contiguous();
@@ -73,7 +73,7 @@ class BeamSearch {
     return all;
   }
 
-  // [beams, vocab]. The reader goes on from what it has read while the window stands.
+  // [beams, vocab]. While the window does not move, the reader reads only the new tokens.
   at::Tensor next_scores() {
     const auto length = static_cast<int64_t>(running_.front().tokens.size());
     const int64_t begin = window_begin(length, context_);
@@ -100,7 +100,8 @@ class BeamSearch {
     return tokens;
   }
 
-  // Texts among the num_beams best that end with this token, scored by their length.
+  // Moves those of the num_beams best that end with the stop token (at the last step: all of them)
+  // to the finished beams, scored by their length.
   void finish(const std::vector<Candidate>& best, int64_t length, bool last) {
     const double power = std::pow(static_cast<double>(length), request_.length_penalty);
     for (size_t i = 0; i < std::min(width_, best.size()); ++i) {
@@ -123,7 +124,8 @@ class BeamSearch {
     running_ = std::move(next);
   }
 
-  // Whether the best running beam, at its present length, beats the worst of num_beams finished ones.
+  // Whether the best running beam, at its present length, beats the worst of num_beams finished
+  // beams.
   bool can_improve(int64_t length) const {
     if (finished_.size() < width_ || running_.empty()) return true;
     const double power = std::pow(static_cast<double>(length), request_.length_penalty);
@@ -135,8 +137,8 @@ class BeamSearch {
   const size_t width_;
   TokenReader& reader_;
   std::vector<Beam> running_, finished_;  // the best first
-  std::vector<int64_t> parents_;          // of each running beam: its row in the reader
-  int64_t begin_ = 0, read_ = 0;          // of the window; how many tokens the reader has seen
+  std::vector<int64_t> parents_;          // each running beam's row in the reader
+  int64_t begin_ = 0, read_ = 0;          // the window's begin; tokens the reader has read
 };
 
 }  // namespace

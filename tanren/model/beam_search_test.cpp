@@ -17,7 +17,7 @@
 namespace tanren::beam_search_test {
 namespace {
 
-// Reads everything again for each token: what a reader that keeps something must equal.
+// Reads all tokens again for each token. A reader with a cache must give the same scores.
 class PlainReader : public TokenReader {
  public:
   using Forward = std::function<at::Tensor(const at::Tensor&)>;
@@ -34,7 +34,7 @@ class PlainReader : public TokenReader {
   at::Tensor ids_;
 };
 
-// Scores by the last token alone.
+// Scores that depend on the last token alone.
 class TableReader : public TokenReader {
  public:
   explicit TableReader(at::Tensor probabilities) : scores_(probabilities.log()) {}

@@ -1,6 +1,6 @@
-// bert: the bidirectional encoder of Devlin et al. (2018), with a classifier on the pooled first token
-// or with the masked language model's tied head. Parameter names, layouts, initialisation and
-// numerics are Hugging Face's BertForSequenceClassification and BertForMaskedLM.
+// bert: the bidirectional encoder of Devlin et al. (2018), with a classifier on the pooled first
+// token or with the masked language model's tied head. Parameter names, layouts, initialisation and
+// numerics are those of Hugging Face's BertForSequenceClassification and BertForMaskedLM.
 #pragma once
 
 #include "tanren/model/bert_shape.h"
@@ -18,9 +18,9 @@ namespace tanren {
 struct BertInputs {
   at::Tensor ids;          // int64 [n, T]
   at::Tensor token_types;  // int64 [n, T]; undefined: all 0
-  at::Tensor mask;         // [n, T], 0 where there is padding; undefined: there is none
+  at::Tensor mask;         // [n, T], 0 at padding; undefined: no padding
 };
-// A batch's "inputs", and "token_types" and "attention_mask" where it has them.
+// Reads a batch's "inputs", and its "token_types" and "attention_mask" if it has them.
 BertInputs bert_inputs(const Batch& batch);
 
 class Bert : public Module {
@@ -29,11 +29,11 @@ class Bert : public Module {
 
   // The states after the last block, [n, T, hidden_size]. Error if T exceeds context_length.
   at::Tensor states(const BertInputs& inputs) const;
-  // States → the first token's, through the pooler: [n, hidden_size]. The classifier's model only.
+  // The first token's state, through the pooler: [n, hidden_size]. Classifier only.
   at::Tensor pooled(const at::Tensor& states) const;
-  // What the scores of each token are made of. The masked language model's only.
+  // States, weight and bias that give each token's scores. Masked language model only.
   TokenHead head(const BertInputs& inputs) const;
-  // Class scores [n, outputs], or scores of each token [n, T, vocab_size].
+  // Class scores [n, outputs], or each token's scores [n, T, vocab_size].
   at::Tensor forward(const BertInputs& inputs) const;
 
   const BertShape& shape() const { return shape_; }
@@ -41,7 +41,7 @@ class Bert : public Module {
  private:
   struct Block {
     std::string name;
-    uint64_t attention_site, first_site, second_site;  // of its dropouts
+    uint64_t attention_site, first_site, second_site;  // dropout sites
     std::shared_ptr<Linear> query, key, value, attention_dense, intermediate_dense, output_dense;
     std::shared_ptr<LayerNorm> attention_norm, output_norm;
   };
@@ -62,9 +62,9 @@ class Bert : public Module {
   at::Tensor decoder_bias_;
 };
 
-// The task of model.kind = "bert". model.task = "classify": "labels" and loss as supervised();
-// "masked_lm": "labels" int64 [n, T], -100 where nothing is to be guessed, counted by "tokens".
-// ConfigError as bert_shape.
+// The task of model.kind = "bert". model.task = "classify": "labels" and loss as supervised().
+// "masked_lm": "labels" int64 [n, T], -100 where there is no token to predict; the loss is counted
+// by "tokens". ConfigError as bert_shape.
 Task bert_task(const ModelOptions& options, const DataInfo& info);
 
 }  // namespace tanren

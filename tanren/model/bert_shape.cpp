@@ -16,7 +16,7 @@ struct BertPreset {
   const char* name;
   int64_t num_layers, num_heads, hidden_size, intermediate_size, vocab_size;
 };
-// The config.json files that were published with the weights.
+// From the config.json files that were published with the weights.
 constexpr BertPreset kBertPresets[] = {{"bert-base-uncased", 12, 12, 768, 3072, 30522},
                                        {"bert-base-cased", 12, 12, 768, 3072, 28996},
                                        {"bert-base-multilingual-cased", 12, 12, 768, 3072, 119547},
@@ -28,7 +28,7 @@ constexpr BertPreset kBertPresets[] = {{"bert-base-uncased", 12, 12, 768, 3072, 
                                        {"bert-small", 4, 8, 512, 2048, 30522},
                                        {"bert-medium", 8, 8, 512, 2048, 30522}};
 
-// Without a name the first one, with the data's vocabulary.
+// An empty `size` gives the first preset, with the data's vocabulary.
 BertShape preset_named(const std::string& size, const DataInfo& info) {
   std::vector<std::string> names;
   for (const auto& preset : kBertPresets) {
@@ -51,7 +51,7 @@ BertHead head_named(const std::string& task) {
   throw ConfigError("[model] bert has no task '" + task + "'; set classify or masked_lm");
 }
 
-// `has_weights`: the model starts from weights, whose sizes are what they are.
+// `has_weights`: the model starts from weights, whose sizes are fixed.
 void check_data(const BertShape& shape, const DataInfo& info, bool has_weights) {
   if (info.vocab_size < 1 || info.input_shape.size() != 1) {
     throw ConfigError(
@@ -92,7 +92,7 @@ void take_sizes(BertShape& shape, const ModelOptions& options) {
   };
   take(shape.num_layers, options.num_layers);
   take(shape.num_heads, options.num_heads);
-  // A width of one's own asks for the published ratio.
+  // A configured width gets the published ratio of intermediate_size to hidden_size.
   if (options.hidden_size > 0) shape.intermediate_size = 4 * options.hidden_size;
   take(shape.hidden_size, options.hidden_size);
   take(shape.intermediate_size, options.intermediate_size);

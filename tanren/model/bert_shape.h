@@ -1,5 +1,5 @@
-// What a BERT is made of: a preset, and the config's keys over it, held against the data.
-// Called by bert.
+// Every hyper-parameter of a BERT: a preset, overridden by the config's keys and checked against
+// the data. Called by bert.
 #pragma once
 
 #include "tanren/base/data_info.h"
@@ -12,7 +12,7 @@ namespace tanren {
 
 enum class BertHead { classify, masked_lm };
 
-// bert-base, but for the vocabulary.
+// The defaults are bert-base's; the vocabulary comes from the preset or the data.
 struct BertShape {
   int64_t num_layers = 12;
   int64_t num_heads = 12;
@@ -30,12 +30,12 @@ struct BertShape {
   double initializer_range = 0.02;
   std::string activation = "gelu";
   BertHead head = BertHead::classify;
-  int64_t outputs = 2;  // of the classifier
+  int64_t outputs = 2;  // classes or values of the classifier
 };
 
-// ConfigError where the data holds no tokens, more kinds of them than the model, or longer sequences
-// than it has positions, where heads do not divide the width, or for an unknown preset or task,
-// or as num_outputs.
+// ConfigError if the data holds no tokens, or more distinct tokens, more token types or longer
+// sequences than the model has room for; if num_heads does not divide hidden_size; for an unknown
+// preset or task; or as num_outputs.
 BertShape bert_shape(const ModelOptions& options, const DataInfo& info);
 
 }  // namespace tanren

@@ -188,7 +188,7 @@ TEST(Bert, equals_transformers_in_names_outputs_loss_and_gradients) {
     term.sum.backward();
     for (const auto& item : task.module->named_parameters()) {
       const at::Tensor& expected = file.tensors.at("gradient/" + item.key());
-      // The gradient of a key's bias is 0 but for rounding: softmax does not see it.
+      // The gradient of a key's bias is 0 up to rounding, because softmax does not depend on it.
       const double scale = item.key().ends_with("key.bias") ? 1e-2 : 0.0;
       const double distance = (item.value().grad() - expected).norm().item<double>();
       EXPECT_LT(distance, 1e-4 * (scale + expected.norm().item<double>())) << item.key();
@@ -321,7 +321,7 @@ TEST(Bert, computes_in_bf16_under_autocast_with_a_loss_in_fp32_and_gradients_in_
   const auto expected = exact.module->named_parameters();
   for (const auto& item : task.module->named_parameters()) {
     EXPECT_EQ(item.value().grad().scalar_type(), at::kFloat);
-    if (item.key().ends_with("key.bias")) continue;  // 0 but for rounding
+    if (item.key().ends_with("key.bias")) continue;  // 0 up to rounding
     EXPECT_LT(bert_distance(item.value().grad(), expected[item.key()].grad()), 0.1) << item.key();
   }
 }

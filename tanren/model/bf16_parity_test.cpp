@@ -1,5 +1,5 @@
-// bf16 against transformers: no further from the nearer of its two ways to compute attention (eager,
-// sdpa) than these are from each other (tests/fixtures/make/bf16_fixture.py).
+// bf16 against transformers' two implementations of attention (eager, sdpa): the distance to the
+// nearer one must not exceed their distance to each other (tests/fixtures/make/bf16_fixture.py).
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
 #include "tanren/formats/safetensors.h"
@@ -118,14 +118,14 @@ TEST(Bf16Parity, scores_and_gradients_lie_within_the_spread_of_transformers_own_
                                    const at::Tensor& other, const std::string& what,
                                    const std::string& bound) {
       const double spread = paths.tensors.at(name + "/spread/" + bound).item<double>();
-      EXPECT_LT(spread, 0.06) << what;  // else the fixture shows nothing
+      EXPECT_LT(spread, 0.06) << what;  // a larger spread would make the bound below meaningless
       EXPECT_LE(std::min(bf16_distance(own, one), bf16_distance(own, other)), spread) << what;
     };
     expect_within(mine.at("logits"), eager.at("logits"), sdpa.at("logits"), "logits", "logits");
     expect_within(joined_gradients(mine, mine), joined_gradients(eager, mine),
                   joined_gradients(sdpa, mine), "gradients", "gradients");
     for (const auto& [key, tensor] : mine) {
-      // The gradient of a key's bias is 0 but for rounding.
+      // The gradient of a key's bias is 0 up to rounding.
       if (key == "logits" || key.ends_with("key.bias")) continue;
       expect_within(tensor, eager.at(key), sdpa.at(key), key, "gradient");
     }

@@ -1,5 +1,5 @@
-// Whether a task has what a run calls: a program makes its own, and what is missing would show as a
-// crash. Called where tasks are made (ModelRegistry) and where they are taken apart (make_phases).
+// Checks that a task has all parts that a run calls. Programs supply their own tasks, and a missing
+// part would otherwise crash the run. Called by ModelRegistry and make_phases.
 #pragma once
 
 #include "tanren/base/task.h"
@@ -8,9 +8,9 @@
 
 namespace tanren {
 
-// ConfigError naming what is missing: the module, phases, a phase's forward or objectives. Also for
-// complex parameters and buffers, which no optimizer here trains and no checkpoint holds. `what` begins
-// the line ("[model] kind 'x'").
+// ConfigError naming the missing part: the module, phases, a phase's forward or objectives. Also
+// for complex parameters and buffers, which no optimizer here trains and no checkpoint holds. The
+// message begins with `what` ("[model] kind 'x'").
 void check_task(const Task& task, const std::string& what);
 
 }  // namespace tanren

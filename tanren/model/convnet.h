@@ -13,13 +13,13 @@ namespace tanren {
 
 class Convnet : public Module {
  public:
-  // `info.outputs` values come out; ConfigError for inputs that are no images, no or non-positive
-  // channels, unknown names.
+  // The model has `info.outputs` outputs. ConfigError for inputs that are not images, for empty or
+  // non-positive channels, and for unknown names.
   Convnet(const ModelOptions& options, const DataInfo& info);
   at::Tensor forward(const at::Tensor& input) const;
 
  private:
-  // A convolution and its norm; the convolution has a bias only without one.
+  // A convolution and its norm; the convolution has a bias only if there is no norm.
   struct Unit {
     std::shared_ptr<Conv2d> conv;
     Norm norm;
@@ -27,9 +27,9 @@ class Convnet : public Module {
   };
   struct Stage {
     std::string name;
-    std::shared_ptr<Module> owner;  // of all that follows
+    std::shared_ptr<Module> owner;  // holds the modules below
     Unit first, second;
-    std::shared_ptr<Conv2d> shortcut;  // null where the input fits as it is
+    std::shared_ptr<Conv2d> shortcut;  // null if the input already has the right shape
   };
 
   static Unit make_unit(Module& owner, const std::string& suffix, const std::string& norm,

@@ -3,7 +3,7 @@
 namespace tanren {
 
 bool couples_samples(const torch::nn::Module& module) {
-  // The given module itself may not be owned by a shared_ptr, which modules() would demand.
+  // Not module.modules(): it requires that a shared_ptr owns the given module.
   if (module.name().find("BatchNorm") != std::string::npos) return true;
   for (const auto& child : module.children()) {
     if (couples_samples(*child)) return true;

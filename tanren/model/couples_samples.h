@@ -1,4 +1,4 @@
-// What in a module makes numbers depend on the split of a batch. Called by run/profile.
+// Finds modules whose results depend on how a batch is split. Called by run/profile.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -7,12 +7,12 @@
 
 namespace tanren {
 
-// True if a batch norm (ours or torch's, by type name) is inside: then equality over splits of the
-// batch does not hold, and a planner must say so.
+// True if the module contains a batch norm (tanren's or torch's, by type name). Results then differ
+// between splits of a batch, and a planner must report it.
 bool couples_samples(const torch::nn::Module& module);
 
 // Name of the first torch::nn dropout inside ("drop", "blocks.0.drop"), which draws from torch's
-// generator and not by sample; empty if there is none. Calls of at::dropout are not seen.
+// generator and not by sample; empty if there is none. Direct calls of at::dropout are not found.
 std::string torch_dropout(const torch::nn::Module& module);
 
 }  // namespace tanren

@@ -15,7 +15,7 @@
 namespace tanren {
 namespace {
 
-// The tokens that may come next, the most probable first, and their weights relative to it.
+// The tokens that may come next, the most probable first, and their weights relative to the first.
 struct Candidates {
   std::vector<int64_t> tokens;
   std::vector<double> weights;
@@ -81,7 +81,7 @@ int64_t draw_token(const at::Tensor& scores, const GenerateRequest& request, int
   if (request.temperature == 0) return std::max_element(values, values + count) - values;
   const Candidates next = candidates(values, count, request);
   const double total = std::accumulate(next.weights.begin(), next.weights.end(), 0.0);
-  constexpr uint64_t kStream = 0x67656E;  // apart from the draws of training
+  constexpr uint64_t kStream = 0x67656E;  // separate from the draws of training
   const uint64_t bits = random_bits(request.seed, kStream, static_cast<uint64_t>(index));
   double left = static_cast<double>(bits >> 11) * 0x1p-53 * total;
   for (size_t i = 0; i < next.tokens.size(); ++i) {

@@ -52,7 +52,7 @@ TEST(Generate, top_k_and_top_p_keep_the_most_probable_only) {
   const at::Tensor scores = at::tensor({std::log(2.0), std::log(5.0), 0.0, std::log(2.0)});
   const auto two = shares(scores, {.top_k = 2});
   EXPECT_NEAR(two[1], 5 / 7.0, 0.01);
-  EXPECT_NEAR(two[0], 2 / 7.0, 0.01);  // the lower of equals
+  EXPECT_NEAR(two[0], 2 / 7.0, 0.01);  // the lower of the tokens with equal scores
   EXPECT_EQ(two[2] + two[3], 0);
   const auto half = shares(scores, {.top_p = 0.5});
   EXPECT_NEAR(half[1], 1.0, 1e-9);  // one token holds exactly half
@@ -70,7 +70,7 @@ TEST(Generate, repeats_bitwise_and_follows_the_seed) {
   };
   EXPECT_EQ(run(1), run(1));
   EXPECT_NE(run(1), run(2));
-  for (const int64_t token : run(1)) EXPECT_LT(token, 6);  // none that the data has not
+  for (const int64_t token : run(1)) EXPECT_LT(token, 6);  // only tokens of the data
 }
 
 TEST(Generate, the_window_moves_in_jumps_and_never_exceeds_the_context) {

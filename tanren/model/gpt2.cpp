@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kHead = "lm_head";
 
-// Attention of new positions to all that the cache holds, themselves included.
+// Adds the new positions to the cache; returns their attention to all cached positions.
 at::Tensor cached_attention(const at::Tensor& qkv, size_t block, const Gpt2Shape& shape,
                             Gpt2Cache& cache) {
   const int64_t n = qkv.size(0), length = qkv.size(1), width = shape.hidden_size;
@@ -80,7 +80,7 @@ Gpt2::Block Gpt2::make_block(Module& layers, size_t index, const Gpt2Shape& shap
       layers.register_module(std::to_string(index), std::make_shared<Module>("Block"));
   const int64_t width = shape.hidden_size;
   const double std = shape.initializer_range;
-  // What writes into the residual stream starts smaller: 2 such sums a block.
+  // Layers that add to the residual stream start smaller: there are 2 such sums per block.
   const double residual_std = std / std::sqrt(2.0 * static_cast<double>(shape.num_layers));
   Block block;
   block.name = "transformer.h." + std::to_string(index);
@@ -149,7 +149,7 @@ at::Tensor Gpt2::states(const at::Tensor& ids, Gpt2Cache* cache) const {
   at::Tensor x = run_block("transformer.wte", [&] {
     constexpr uint64_t kSite = site_id("transformer.wte");
     const at::Tensor positions = wpe_->weight().narrow(0, begin, length);
-    // A tied head brings a dense gradient, to which the rows that were read are added.
+    // A tied head gives a dense gradient, to which the sparse gradient of the rows read is added.
     return dropout(wte_->forward(ids, /*sparse_gradient=*/!score_.defined()) + positions,
                    shape_.embedding_dropout, kSite, wte_->is_training());
   });

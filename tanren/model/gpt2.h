@@ -16,10 +16,10 @@
 
 namespace tanren {
 
-// Keys and values of the tokens seen so far, so that a next token costs one position. For generation:
-// eval mode, no gradients.
+// Keys and values of the tokens seen so far, so that each new token costs one position. For
+// generation: eval mode, no gradients.
 struct Gpt2Cache {
-  std::vector<at::Tensor> keys, values;  // a block each, [n, heads, context_length, d]
+  std::vector<at::Tensor> keys, values;  // one per block, [n, heads, context_length, d]
   int64_t length = 0;                    // tokens in it
 };
 
@@ -28,14 +28,14 @@ class Gpt2 : public Module {
   explicit Gpt2(const Gpt2Shape& shape);
 
   // ids int64 [n, T], T up to context_length → the states after the last norm, [n, T, hidden_size].
-  // With a cache, ids follow what is in it, and are in it afterwards.
+  // With a cache, ids continue the cached tokens and are added to the cache.
   at::Tensor states(const at::Tensor& ids, Gpt2Cache* cache = nullptr) const;
   // States → scores of the next token, [n, T, vocab_size].
   at::Tensor logits(const at::Tensor& states) const;
   TokenHead head(const at::Tensor& ids) const { return {states(ids), wte_->weight(), {}}; }
   at::Tensor forward(const at::Tensor& ids) const { return logits(states(ids)); }
-  // The classifier's scores [n, outputs] of the last token that `mask` [n, T] does not call padding
-  // (undefined: of the last). Padding stands behind the tokens: what comes later is not seen.
+  // The classifier's scores [n, outputs] at the last token whose `mask` [n, T] is not 0 (undefined:
+  // at the last position). Padding comes after the tokens, where causal attention does not see it.
   at::Tensor classify(const at::Tensor& ids, const at::Tensor& mask) const;
 
   const Gpt2Shape& shape() const { return shape_; }
@@ -44,7 +44,7 @@ class Gpt2 : public Module {
   struct Block {
     std::string name;
     size_t index;
-    uint64_t attention_site, first_site, second_site;  // of its dropouts
+    uint64_t attention_site, first_site, second_site;  // dropout sites
     std::shared_ptr<LayerNorm> ln_1, ln_2;
     std::shared_ptr<Projection> c_attn, attn_c_proj, c_fc, mlp_c_proj;
   };
@@ -59,10 +59,10 @@ class Gpt2 : public Module {
   at::Tensor score_;  // [outputs, hidden_size]; undefined in a language model
 };
 
-// The task of model.kind = "gpt2". model.task = "classify": "inputs", "attention_mask" if there is one,
-// "labels" and loss as supervised(). "next_token": batch["inputs"] and ["labels"], int64 [n, T], labels shifted by
-// one already; the loss is summed over the labels that are not -100 and counted by "tokens".
-// ConfigError as gpt2_shape.
+// The task of model.kind = "gpt2". model.task = "classify": "inputs", "attention_mask" if the batch
+// has one, "labels" and loss as supervised(). "next_token": batch["inputs"] and ["labels"], int64
+// [n, T], labels already shifted by one; the loss is summed over the labels that are not -100 and
+// counted by "tokens". ConfigError as gpt2_shape.
 Task gpt2_task(const ModelOptions& options, const DataInfo& info);
 
 }  // namespace tanren

@@ -16,7 +16,7 @@ struct Gpt2Preset {
   const char* name;
   int64_t num_layers, num_heads, hidden_size;
 };
-// The config.json files that were published with the weights; all have 1024 positions.
+// From the config.json files that were published with the weights; all have 1024 positions.
 constexpr Gpt2Preset kGpt2Presets[] = {{"gpt2", 12, 12, 768},
                                        {"distilgpt2", 6, 12, 768},
                                        {"gpt2-medium", 24, 16, 1024},
@@ -36,7 +36,7 @@ Gpt2Shape preset_named(const std::string& size) {
   throw ConfigError("[model] size '" + size + "' is unknown; there are " + join(names));
 }
 
-// `has_weights`: the model starts from weights, whose sizes are what they are.
+// `has_weights`: the model starts from weights, whose sizes are fixed.
 void check_data(const Gpt2Shape& shape, const DataInfo& info, bool has_weights) {
   if (info.vocab_size < 1) {
     throw ConfigError(fmt::format(

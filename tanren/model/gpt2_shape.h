@@ -1,4 +1,5 @@
-// Every hyper-parameter of a GPT-2, from the preset (model.size), the keys over it and the data.
+// Every hyper-parameter of a GPT-2: from the preset (model.size), the config's keys that override
+// it, and the data.
 #pragma once
 
 #include "tanren/base/data_info.h"
@@ -21,12 +22,12 @@ struct Gpt2Shape {
   double layer_norm_eps = 1e-5;
   double initializer_range = 0.02;
   double label_smoothing = 0;
-  int64_t outputs = 0;  // of the classifier; 0: there is none, the model guesses the next token
+  int64_t outputs = 0;  // of the classifier; 0: no classifier, the model predicts the next token
 };
 
-// ConfigError where the data holds no tokens, more of them than the model, or longer sequences than
-// it has positions, where heads do not divide the width, or for an unknown preset or task, or as
-// num_outputs.
+// ConfigError if the data holds no tokens, or more distinct tokens or longer sequences than the
+// model has room for; if num_heads does not divide hidden_size; for an unknown preset or task; or
+// as num_outputs.
 Gpt2Shape gpt2_shape(const ModelOptions& options, const DataInfo& info);
 
 }  // namespace tanren

@@ -207,7 +207,7 @@ TEST(Gpt2, generates_the_tokens_of_transformers_and_the_same_with_and_without_a_
   const auto greedy = to_vector(file.tensors.at("greedy"));
   const std::vector<int64_t> prompt(greedy.begin(), greedy.begin() + 4);
   EXPECT_EQ(task.generate({.prompt = prompt, .tokens = 12, .temperature = 0}), greedy);
-  // Past the context of 16, where the window moves.
+  // Beyond the context of 16 tokens, where the window moves.
   for (const double temperature : {0.0, 1.0}) {
     const GenerateRequest request{
         .prompt = prompt, .tokens = 60, .temperature = temperature, .top_k = 40, .seed = 4};
@@ -273,7 +273,7 @@ TEST(Gpt2, classifies_the_last_token_as_transformers_in_scores_loss_and_gradient
     EXPECT_LT(distance(item.value().grad(), file.tensors.at("gradient/" + item.key())), 1e-4)
         << item.key();
   }
-  // Without a mask the last place counts; what stands in padding does not.
+  // Without a mask the last position is classified; with one, the values in padding do not matter.
   const auto model = std::dynamic_pointer_cast<Gpt2>(task.module);
   const at::Tensor mask = batch["attention_mask"];
   const at::Tensor other = batch["inputs"].masked_fill(mask.eq(0), 9);

@@ -1,5 +1,5 @@
-// What the image models share: whether the data holds images that fit, and which preset is meant.
-// Called by resnet and vgg when a config asks for them.
+// Config checks that the image models share: the shape of the data's images and the preset's name.
+// Called by resnet and vgg.
 #pragma once
 
 #include "tanren/base/data_info.h"
@@ -16,10 +16,10 @@ namespace tanren {
 // naming the model `kind` for inputs of another shape, or with an edge below `min_edge`.
 int64_t image_channels(const DataInfo& info, const std::string& kind, int64_t min_edge);
 
-// [n, h, w] → [n, 1, h, w]; else x itself.
+// [n, h, w] → [n, 1, h, w]; any other x is returned as it is.
 at::Tensor with_channels(const at::Tensor& x);
 
-// ConfigError saying that model.size `size` is none of `known`, and which is near.
+// Throws a ConfigError: model.size `size` is none of `known`. The message names the nearest one.
 [[noreturn]] void throw_unknown_size(const std::string& size,
                                      const std::vector<std::string>& known);
 

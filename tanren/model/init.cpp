@@ -9,7 +9,7 @@ namespace tanren {
 
 namespace {
 
-// The module's own `weight` of so many dims and its `bias`, or an undefined weight.
+// The module's own `weight` and `bias`; both undefined unless its weight has `dims` dims.
 std::pair<at::Tensor, at::Tensor> own(const torch::nn::Module& module, int64_t dims) {
   const auto parameters = module.named_parameters(/*recurse=*/false);
   const auto* weight = parameters.find("weight");

@@ -67,7 +67,7 @@ std::optional<size_t> LayerOwners::by_parameter(const OperatorCall& call) {
       found = owner->second;
     }
   }
-  if (found && all) {  // a transposed weight is still that module's
+  if (found && all) {  // a transposed weight still belongs to its module
     for (const at::Tensor& output : call.outputs) {
       owner_.emplace(output.unsafeGetTensorImpl(), *found);
       kept_.push_back(output);
@@ -98,7 +98,7 @@ std::optional<size_t> LayerOwners::plain_layer(const std::string& operator_name,
       taken_[i] = true;
       return i;
     }
-    if (!used) used = i;  // one ReLU used all over
+    if (!used) used = i;  // one ReLU that is used several times
   }
   return used;
 }
@@ -106,7 +106,7 @@ std::optional<size_t> LayerOwners::plain_layer(const std::string& operator_name,
 size_t LayerOwners::by_place(const std::string& operator_name, std::optional<size_t> before,
                              std::optional<size_t> after, std::optional<size_t> block) {
   size_t container = before && after ? common(*before, *after) : 0;
-  if (before == after && before) container = layers_[*before].parent;  // used twice in a row
+  if (before == after && before) container = layers_[*before].parent;  // one layer used twice
   if (block && is_inside(*block, container)) container = *block;
   return plain_layer(operator_name, container, before, after).value_or(container);
 }

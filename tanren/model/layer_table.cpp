@@ -16,7 +16,7 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-// An operator without parameters waits until the next owner of one is known.
+// An operator without parameters, which waits until the next owner of a parameter is known.
 struct Pending {
   std::string name;
   Shape shape;
@@ -115,7 +115,7 @@ class Recorder {
     return found == blocks_.rend() ? std::nullopt : *found;
   }
 
-  // Rows stand in the order in which LayerOwners walks the modules.
+  // The rows are in the order in which LayerOwners walks the modules.
   void count_parameters(const torch::nn::Module& module, size_t& index) {
     LayerRow& row = table_.rows[index++];
     for (const auto& item : module.named_parameters(/*recurse=*/false)) {
@@ -131,7 +131,8 @@ class Recorder {
     for (const auto& child : module.children()) count_parameters(*child, index);
   }
 
-  // The first operator on the labels ends the model; what is made of labels alone is no start.
+  // The loss starts at the first operator that combines labels with something else. Operators on
+  // labels alone do not start it.
   bool starts_loss(const OperatorCall& call) {
     const auto is_label = [&](const at::Tensor& tensor) {
       return of_labels_.count(tensor.unsafeGetTensorImpl()) > 0;
@@ -199,16 +200,16 @@ class Recorder {
 
   LayerOwners owners_;
   LayerTable table_;
-  std::set<const at::TensorImpl*> seen_;       // parameters and buffers that were counted
-  std::set<const at::TensorImpl*> of_labels_;  // labels, and what is made of them alone
-  std::vector<at::Tensor> kept_;               // so that no address is used twice
+  std::set<const at::TensorImpl*> seen_;       // parameters and buffers already counted
+  std::set<const at::TensorImpl*> of_labels_;  // labels, and results of them alone
+  std::vector<at::Tensor> kept_;               // kept alive so that no address is reused
   std::vector<Pending> pending_;
   std::optional<size_t> before_;               // the last owner of a parameter
-  std::vector<std::optional<size_t>> blocks_;  // those that are open
+  std::vector<std::optional<size_t>> blocks_;  // the modules of the open blocks
   bool in_loss_ = false;
 };
 
-// run_block tells profilers, by plain functions that can reach only static storage.
+// run_block notifies profilers through plain functions, which can reach only static storage.
 thread_local Recorder* listening = nullptr;
 
 std::unique_ptr<at::ObserverContext> on_block_begin(const at::RecordFunction& block) {

@@ -1,5 +1,6 @@
-// Expected parameters, multiply-adds and activations are of the same networks in Python: torchinfo
-// 1.8.0, torchsummary 1.5.1 and torch 2.11's FlopCounterMode, by tests/fixtures/make/summary-oracle.
+// The expected parameters, multiply-adds and activations were computed for the same networks in
+// Python with torchinfo 1.8.0, torchsummary 1.5.1 and torch 2.11's FlopCounterMode, by
+// tests/fixtures/make/summary-oracle.
 #include "tanren/model/layer_table.h"
 
 #include "tanren/base/testing.h"
@@ -32,13 +33,13 @@ Batch batch_of(at::Tensor inputs, at::ScalarType labels = at::kLong) {
 
 Batch images(int64_t n, int64_t side) { return batch_of(at::zeros({n, 1, side, side})); }
 
-// The table of a module by itself, with a classification loss behind it.
+// The table of one module followed by a classification loss.
 template <class M>
 LayerTable table_of(std::shared_ptr<M> module, const Batch& batch) {
   return layer_table([&] { return supervised(module, {}, {.outputs = 2}); }, batch);
 }
 
-// The table of a module that is made inside.
+// The table of a module that this function makes.
 template <class M>
 LayerTable table_of(const Batch& batch) {
   return layer_table([] { return supervised(std::make_shared<M>(), {}, {.outputs = 2}); }, batch);
@@ -176,7 +177,7 @@ TEST(LayerTable, agrees_with_torchsummary_and_the_flop_counter_on_a_convolutiona
   EXPECT_EQ(table.mismatch, "");
   EXPECT_EQ(table.total().parameters, 51902);
   EXPECT_EQ(table.total().multiply_adds, 1627200);
-  // torchsummary: the results of its nine layers, here each by its own module.
+  // torchsummary counts the results of nine layers; here each has its own module.
   EXPECT_EQ(table.total().activation_bytes, 4 * 4 * 14434);
   EXPECT_EQ(row(table, "relu2").activation_bytes, 4 * 4 * 16 * 10 * 10);
   EXPECT_EQ(row(table, "pool1").output_shape, (Shape{4, 6, 14, 14}));
@@ -249,7 +250,7 @@ TEST(LayerTable, frozen_parameters_are_not_trainable_and_buffers_no_parameters) 
   EXPECT_EQ(table.buffer_bytes, 40);
 }
 
-// Two blocks; what has no weight belongs to the block that it runs in.
+// Two blocks; an operator without weights belongs to the block that it runs in.
 struct Blocks : nn::Module {
   at::Tensor forward(at::Tensor x) {
     for (const char* name : {"first", "second"}) {

@@ -14,8 +14,8 @@
 namespace tanren {
 namespace {
 
-// torch's default for linear and convolution: kaiming_uniform(a = √5), which is this bound, drawn
-// for the weight and then for the bias.
+// torch's default for linear and convolution layers: kaiming_uniform(a = √5), which has this bound.
+// The weight is drawn first, then the bias.
 at::Tensor uniform(at::IntArrayRef sizes, int64_t fan_in) {
   const double bound = fan_in > 0 ? 1 / std::sqrt(static_cast<double>(fan_in)) : 0;
   return at::empty(sizes).uniform_(-bound, bound);

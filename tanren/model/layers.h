@@ -1,6 +1,7 @@
-// The layers that the zoo is made of, over at:: functions: torch's parameter and buffer names,
-// torch's default initialisation (the same values from the same generator state), and nothing of
-// torch/nn but Module, whose other headers cost seconds a file. Modules are not thread-safe.
+// The layers of the zoo, built on at:: functions, with torch's parameter and buffer names and its
+// default initialisation (the same values from the same generator state). They include only Module
+// of torch/nn, because its other headers add seconds to each file's build. Modules are not
+// thread-safe.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -62,7 +63,7 @@ class BatchNorm2d : public Module {
  public:
   explicit BatchNorm2d(int64_t channels);
   at::Tensor forward(const at::Tensor& x) { return normalise(x, /*relu=*/false, {}); }
-  // relu(norm + residual), in as few passes as it can; residual: as x, or undefined.
+  // relu(norm + residual) in as few passes as possible; residual: shaped as x, or undefined.
   at::Tensor forward_relu(const at::Tensor& x, const at::Tensor& residual = {}) {
     return normalise(x, /*relu=*/true, residual);
   }
@@ -75,12 +76,12 @@ class BatchNorm2d : public Module {
   at::Tensor weight_, bias_, running_mean_, running_var_, num_batches_tracked_;
 };
 
-// A function of one tensor: "relu" (also by an empty name), "gelu" (exact), "gelu_tanh" (its
-// approximation by tanh), "tanh", "silu". ConfigError for another name.
+// A function of one tensor: "relu" (also for an empty name), "gelu" (exact), "gelu_tanh" (its tanh
+// approximation), "tanh", "silu". ConfigError for another name.
 using Activation = at::Tensor (*)(const at::Tensor&);
 Activation activation_named(const std::string& name);
 
-// A norm over `channels` channels and what applies it.
+// A norm's module and the function that applies it.
 struct Norm {
   std::shared_ptr<Module> module;  // null for "none"
   std::function<at::Tensor(const at::Tensor&)> forward;

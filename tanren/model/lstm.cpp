@@ -57,7 +57,7 @@ void check_data(const LstmShape& shape, const DataInfo& info) {
   }
 }
 
-// [n, T]: each row's real places in reverse, then its padding.
+// [n, T]: the positions of each row's real inputs in reverse, then its padding.
 at::Tensor reverse_order(const at::Tensor& mask, at::IntArrayRef sizes, at::Device device) {
   const at::Tensor places = at::arange(sizes[1], at::device(device).dtype(at::kLong));
   if (!mask.defined()) return (sizes[1] - 1 - places).expand({sizes[0], sizes[1]});
@@ -70,7 +70,8 @@ at::Tensor reordered(const at::Tensor& x, const at::Tensor& order) {
   return x.gather(1, order.unsqueeze(2).expand({-1, -1, x.size(2)}));
 }
 
-// One direction of one layer: [n, T, in] → [n, T, hidden]. It begins where `carried` says, or at 0.
+// One direction of one layer: [n, T, in] → [n, T, hidden]. It starts from the state `carried` and
+// updates it; without one it starts at 0.
 at::Tensor pass(const at::Tensor& x, const std::vector<at::Tensor>& weights,
                 std::pair<at::Tensor, at::Tensor>* carried = nullptr) {
   const at::Tensor zero = at::zeros({1, x.size(0), weights[1].size(1)}, x.options());

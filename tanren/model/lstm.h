@@ -1,6 +1,6 @@
-// lstm: layers of long short-term memory (Hochreiter & Schmidhuber, 1997) over tokens or over vectors,
-// that classify a sequence or guess its next token. Parameter names below `lstm.`, initialisation
-// and numerics are torch.nn.LSTM's; dropout is counter-based, so that the split cannot change it.
+// lstm: layers of long short-term memory (Hochreiter & Schmidhuber, 1997) over tokens or vectors.
+// They classify a sequence or predict its next token. Parameter names below `lstm.`, initialisation
+// and numerics are torch.nn.LSTM's. Dropout is counter-based, so the batch split cannot change it.
 #pragma once
 
 #include "tanren/base/data_info.h"
@@ -32,10 +32,10 @@ struct LstmShape {
   int64_t outputs = 2;  // classes or values; next_token: the vocabulary
 };
 
-// ConfigError where the data is neither tokens nor vectors, or does not fit the keys.
+// ConfigError if the data is neither tokens nor vectors, or does not fit the config's keys.
 LstmShape lstm_shape(const ModelOptions& options, const DataInfo& info);
 
-// What is carried from one piece of a sequence to the next: each layer's last h and c,
+// The state carried from one piece of a sequence to the next: each layer's last h and c,
 // [1, n, hidden_size].
 struct LstmCarry {
   std::vector<std::pair<at::Tensor, at::Tensor>> layers;
@@ -45,18 +45,18 @@ class Lstm : public Module {
  public:
   explicit Lstm(const LstmShape& shape);
 
-  // inputs: ids int64 [n, T], or vectors [n, T, features]. mask [n, T], 0 where there is padding,
-  // which comes after what is real; undefined: there is none. Gives what the last layer puts out,
-  // [n, T, directions · hidden_size]; where there is padding, anything.
-  // With a carry (not both ways) inputs follow what it comes from, and it is of them afterwards.
+  // inputs: ids int64 [n, T], or vectors [n, T, features]. mask [n, T] is 0 at padding, which comes
+  // after the real inputs; undefined: no padding. Returns the last layer's outputs, [n, T,
+  // directions · hidden_size]; the values at padding are arbitrary. With a carry (not for a
+  // bidirectional model) the inputs continue the sequence of the carry, which is then updated.
   at::Tensor states(const at::Tensor& inputs, const at::Tensor& mask,
                     LstmCarry* carry = nullptr) const;
-  // Scores of the sequence, [n, outputs]: from the last real state of each direction. For
-  // next_token scores after each token, [n, T, outputs].
+  // Scores of the sequence, [n, outputs], from the last real state of each direction. For
+  // next_token: scores after each token, [n, T, outputs].
   at::Tensor forward(const at::Tensor& inputs, const at::Tensor& mask) const;
-  // next_token: what the scores after each token are made of.
+  // next_token: states, weight and bias that give the scores after each token.
   TokenHead head(const at::Tensor& states) const;
-  // next_token: scores after the last of ids [n, T], which follow what is carried: [n, outputs].
+  // next_token: scores after the last of ids [n, T], which continue the carry: [n, outputs].
   at::Tensor next_scores(const at::Tensor& ids, LstmCarry& carry) const;
 
   const LstmShape& shape() const { return shape_; }
@@ -64,8 +64,8 @@ class Lstm : public Module {
  private:
   struct Layer {
     std::string name;
-    uint64_t site;                          // of the dropout after it
-    std::vector<at::Tensor> ahead, behind;  // w_ih, w_hh, b_ih, b_hh; behind: of the reverse pass
+    uint64_t site;                          // of the dropout after this layer
+    std::vector<at::Tensor> ahead, behind;  // w_ih, w_hh, b_ih, b_hh; behind: the reverse pass
   };
 
   at::Tensor layer_forward(const Layer& layer, const at::Tensor& x, const at::Tensor& order) const;
@@ -78,8 +78,8 @@ class Lstm : public Module {
   std::shared_ptr<Linear> head_;
 };
 
-// The task of model.kind = "lstm" on a batch's "inputs", with "attention_mask" where it has one.
-// model.task = "classify": "labels" and loss as supervised(); "next_token": as gpt2_task.
+// The task of model.kind = "lstm" on a batch's "inputs", and its "attention_mask" if it has one.
+// model.task = "classify": "labels" and loss as supervised(). "next_token": as gpt2_task.
 Task lstm_task(const ModelOptions& options, const DataInfo& info);
 
 }  // namespace tanren

@@ -11,7 +11,7 @@ namespace tanren {
 
 class Mlp : public Module {
  public:
-  // `info.outputs` values come out; ConfigError for widths below 1 or unknown names.
+  // The model has `info.outputs` outputs. ConfigError for widths below 1 or unknown names.
   Mlp(const ModelOptions& options, const DataInfo& info);
   at::Tensor forward(const at::Tensor& input) const;
 

@@ -69,7 +69,7 @@ Resnet::Block Resnet::make_block(Module& stage, const std::string& stage_name, i
   };
   Block block;
   block.name = stage_name + "." + std::to_string(index);
-  // The shortcut comes first so that the generator is drawn from in torchvision's order.
+  // The shortcut comes first so that the draws from the generator are in torchvision's order.
   if (stride != 1 || in != out) {
     block.downsample = unit({.in = in, .out = out, .kernel = 1, .stride = stride, .bias = false});
   }

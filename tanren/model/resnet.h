@@ -1,6 +1,6 @@
-// Residual networks for images (He et al., 2015), as torchvision builds them: its parameter names, its
-// initialisation (the same values from the same generator state) and its numerics, so that its
-// weights load and ours load there.
+// Residual networks for images (He et al., 2015) with torchvision's parameter names, initialisation
+// (the same values from the same generator state) and numerics, so that weights can be loaded in
+// both directions.
 #pragma once
 
 #include "tanren/base/data_info.h"
@@ -44,9 +44,9 @@ class Resnet : public Module {
   };
   struct Block {
     std::string name;
-    std::shared_ptr<Module> owner;  // of all that follows
+    std::shared_ptr<Module> owner;  // holds the modules below
     std::vector<Unit> units;
-    std::optional<Unit> downsample;  // where the shortcut must change size or channels
+    std::optional<Unit> downsample;  // set if the shortcut must change size or channels
   };
 
   Block make_block(Module& stage, const std::string& stage_name, int64_t index, int64_t in,
@@ -59,8 +59,8 @@ class Resnet : public Module {
   std::shared_ptr<Linear> head_;
 };
 
-// The task of model.kind = "resnet": images, classes or values as supervised(). model.size is one of
-// resnet_names(), resnet18 if empty. ConfigError for another size or inputs that are no images.
+// The task of model.kind = "resnet": images, classes or values as supervised(). model.size is one
+// of resnet_names(), resnet18 if empty. ConfigError for another size or inputs that are not images.
 Task resnet_task(const ModelOptions& asked, const DataInfo& info);
 
 }  // namespace tanren

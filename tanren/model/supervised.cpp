@@ -77,7 +77,7 @@ at::Tensor scores(const at::Tensor& outputs, bool binary) {
   return at::cat({at::zeros_like(logit), logit}, 1);
 }
 
-// What the last layer gives.
+// Number of outputs of the last layer.
 int64_t final_outputs(const ModelOptions& options, const DataInfo& info) {
   check_loss(options, info);
   const bool binary = options.loss == "bce" && info.class_labels;
@@ -114,7 +114,7 @@ ModelOptions with_trained_width(ModelOptions options, int64_t width) {
 Task supervised(std::shared_ptr<torch::nn::Module> module,
                 std::function<at::Tensor(const at::Tensor&)> forward, const ModelOptions& options,
                 const DataInfo& info) {
-  at::Tensor reference;  // tells the module's dtype, whatever it is moved to later
+  at::Tensor reference;  // has the module's dtype, also after the module is moved to another
   for (const at::Tensor& parameter : module->parameters()) {
     if (!reference.defined() && parameter.is_floating_point()) reference = parameter;
   }

@@ -1,4 +1,4 @@
-// supervised: makes a Task of one module and the loss that the config names:
+// supervised: makes a Task from one module and the loss that the config names:
 // batch["inputs"] → forward → loss against batch["labels"]. Called by the zoo, and by programs for
 // their own modules.
 #pragma once
@@ -15,13 +15,13 @@
 
 namespace tanren {
 
-// How many values per sample the module must give: options.outputs, or as many as the data has
-// (1 for bce with two classes); below an appended head options.outputs. ConfigError where loss, label
-// type and counts do not fit.
+// How many values per sample the module must give: options.outputs, or as many as the data needs
+// (1 for bce with two classes). With an appended head it is options.outputs, which must be set.
+// ConfigError if loss, label type and counts do not fit.
 int64_t num_outputs(const ModelOptions& options, const DataInfo& info);
 
-// The options with outputs = `width` where a head is appended and they say no width: for models whose
-// trained weights have one.
+// The options; if a head is appended and outputs is not set, outputs becomes `width`. For models
+// whose trained weights fix the width.
 ModelOptions with_trained_width(ModelOptions options, int64_t width);
 
 // Name of the layer that options.append_head adds.
@@ -29,21 +29,21 @@ inline constexpr const char* kAppendedHead = "appended";
 
 // One phase, one objective. With options.append_head the module gets a Linear `appended` after its
 // outputs. Floating inputs take the dtype of the module's first parameter.
-// Class labels are measured by "accuracy"; predictions then are class scores [n, classes] (for bce
-// with two classes: {0, logit}). ConfigError as num_outputs.
+// With class labels the metrics are class_metrics() and predictions are class scores [n, classes]
+// (for bce with two classes: {0, logit}). ConfigError as num_outputs.
 Task supervised(std::shared_ptr<torch::nn::Module> module,
                 std::function<at::Tensor(const at::Tensor&)> forward, const ModelOptions& options,
                 const DataInfo& info);
 
-// The same for a forward that reads more of the batch than "inputs", and casts by itself.
+// The same for a forward that reads more of the batch than "inputs" and casts its inputs itself.
 Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
                         std::function<at::Tensor(const Batch&)> forward,
                         const ModelOptions& options, const DataInfo& info);
 
-// Scores of each token, [n, T, vocab_size], against batch["labels"], int64 [n, T]: the loss is summed
-// over the labels that are not -100 and counted by "tokens"; measured by "accuracy". In training and
-// evaluation no more than options.loss_chunk tokens' scores exist at once. `block` is what the head is
-// called.
+// Scores of each token, [n, T, vocab_size], against batch["labels"], int64 [n, T]. The loss is
+// summed over the labels that are not -100 and counted by "tokens"; the metrics are
+// class_metrics(). In training and evaluation no more than options.loss_chunk tokens' scores exist
+// at once. `block` is the name of the head's block.
 Task token_task(std::shared_ptr<torch::nn::Module> module,
                 std::function<TokenHead(const Batch&)> head, std::string block,
                 const ModelOptions& options);

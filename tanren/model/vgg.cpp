@@ -76,7 +76,7 @@ Vgg::Vgg(const VggShape& shape) : Module("VGG"), shape_(shape) {
     ++index;  // the activation, or the pooling
     features_.push_back(std::move(stage));
   }
-  // Dropout and activations take places 1, 2, 4 and 5.
+  // Dropout and activations have the indices 1, 2, 4 and 5 in torchvision's classifier.
   classifier_part_ = register_module("classifier", std::make_shared<Module>("Classifier"));
   const auto linear = [&](const char* name, int64_t from, int64_t to) {
     classifier_.push_back(

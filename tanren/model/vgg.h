@@ -47,8 +47,8 @@ class Vgg : public Module {
 };
 
 // The task of model.kind = "vgg": images, classes or values as supervised(). model.size is one of
-// vgg_names(), vgg11 if empty; model.dropout, 0.5 if unset. ConfigError for another size, inputs
-// that are no images or images below 32 × 32.
+// vgg_names(), vgg11 if empty. model.dropout is 0.5 if unset. ConfigError for another size, inputs
+// that are not images, or images below 32 × 32.
 Task vgg_task(const ModelOptions& asked, const DataInfo& info);
 
 }  // namespace tanren

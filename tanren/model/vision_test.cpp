@@ -56,7 +56,8 @@ void expect_like_torchvision(const std::string& name, Model& model) {
     EXPECT_EQ(item.value().numel(), sizes[static_cast<int64_t>(i)].template item<int64_t>());
     const auto norm =
         fixture.at(name + "/grad_norms")[static_cast<int64_t>(i++)].template item<double>();
-    // The gradient of a bias before batch norm is 0 but for rounding, which differs over processors.
+    // The gradient of a bias before batch norm is 0 up to rounding, which differs between
+    // processors.
     const double none = !wide && norm < 1e-5 ? 1e-5 : 1e-6;
     EXPECT_NEAR(item.value().grad().norm().template item<double>(), norm,
                 (wide ? 1e-9 : 1e-4) * norm + none)

@@ -68,7 +68,7 @@ TEST(Zoo, convnet_has_the_expected_parameters_for_each_norm) {
   };
   const int64_t weights = 4 * 9 + 2 * 4 * 4 * 9 + 6 * 4 * 9 + 6 * 6 * 9 + 6 * 4 + 6 * 10 + 10;
   const int64_t per_conv = 4 + 4 + 4 + 6 + 6;        // stem, conv1 and conv2 of both stages
-  EXPECT_EQ(count("none"), weights + per_conv + 6);  // a bias each, the shortcut's included
+  EXPECT_EQ(count("none"), weights + per_conv + 6);  // a bias per convolution, also the shortcut's
   EXPECT_EQ(count("group"), weights + 2 * per_conv);
   EXPECT_EQ(count("batch"), weights + 2 * per_conv);
 }

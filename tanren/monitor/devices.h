@@ -1,5 +1,5 @@
-// What each accelerator of this machine does at one moment, behind an interface, so that the rest
-// does not know who tells. One thread. Called by monitor.
+// The state of each accelerator of this machine at one moment, behind an interface that hides the
+// source of the numbers. One thread. Called by monitor.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 namespace tanren {
 
 struct DeviceProcess {
-  int64_t pid = 0;               // as the driver counts: in a container not those of its /proc
-  std::optional<int64_t> bytes;  // of device memory; absent: the driver does not say
+  int64_t pid = 0;               // the driver's number: in a container not that of its /proc
+  std::optional<int64_t> bytes;  // of device memory; absent: the driver gives none
 };
 
-// What a device does not tell is absent.
+// Values that a device does not report are absent.
 struct DeviceState {
   int64_t index = 0;  // in the order of kDeviceOrder
   std::string name, uuid, pci_bus;
@@ -26,7 +26,7 @@ struct DeviceState {
   std::optional<double> busy_share, memory_busy_share;
   std::optional<double> celsius, watts, watts_limit;
   std::vector<DeviceProcess> processes;  // by pid
-  std::string problem;  // why the device tells nothing (lost, needs a reset); else empty
+  std::string problem;  // why the device reports nothing (lost, needs a reset); else empty
 };
 
 constexpr const char* kDeviceOrder =
@@ -37,7 +37,7 @@ constexpr const char* kDeviceOrder =
 class DeviceReader {
  public:
   virtual ~DeviceReader() = default;
-  // In the order of kDeviceOrder; a device that fails is there with its problem. Throws nothing.
+  // In the order of kDeviceOrder; a device that fails is listed with its problem. Throws nothing.
   virtual std::vector<DeviceState> read() = 0;
   virtual std::string driver() const = 0;  // its version; empty: unknown
 };

@@ -43,7 +43,7 @@ Window window_of(const std::filesystem::path& log, int64_t window) {
   file.seekg(size - static_cast<int64_t>(result.text.size()));
   file.read(result.text.data(), static_cast<std::streamsize>(result.text.size()));
   result.text.resize(static_cast<size_t>(std::max<int64_t>(0, file.gcount())));
-  // What follows the last line feed is still being written; npos + 1 is 0.
+  // The text after the last line feed is still being written; npos + 1 is 0.
   result.text.resize(result.text.rfind('\n') + 1);
   if (!result.is_all) result.text.erase(0, result.text.find('\n') + 1);
   return result;

@@ -1,6 +1,6 @@
-// The end of a run's log.jsonl (docs/file-formats.md): where the run stands and how fast it goes. The
-// file is read while a run writes it: a torn last line, or one that is no JSON, is passed over.
-// Torch-free, no state. Called by runs.
+// Reads the end of a run's log.jsonl (docs/file-formats.md): the run's progress and speed. A run
+// may be writing the file: a torn last line, or one that is not JSON, is skipped. Torch-free, no
+// state. Called by runs.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@ struct LogTail {
   int64_t attempt = 0, step = 0, epoch = 0;
   std::optional<double> loss, learning_rate, grad_norm;  // absent: not finite
   std::string verdict, cause;                            // of the last attempt
-  // Over the last attempts, at most 100; 0: unknown. A step is an applied one.
+  // Over the last attempts, at most 100; 0: unknown. Only applied steps count as steps.
   double samples_per_second = 0, tokens_per_second = 0, seconds_per_step = 0;
   double wait_share = 0;     // of the time, waiting for data
   int64_t memory_bytes = 0;  // peak: resident (CPU), allocated (CUDA)
-  // The newest evaluation among them, if there is one.
+  // The newest evaluation among these attempts, if there is one.
   std::optional<int64_t> evaluation_step;
   std::vector<std::pair<std::string, double>> evaluation;
 };
 
-// Reads no more of the file's end than holds 100 attempts of usual length, or one of any length up to
-// 8 MiB. Nothing if the file cannot be read or holds no whole attempt there.
+// Reads only as much of the file's end as 100 attempts of usual length need; to find a single
+// longer attempt, up to 8 MiB. Empty if the file cannot be read or has no whole attempt there.
 std::optional<LogTail> read_log_tail(const std::filesystem::path& log);
 
 }  // namespace tanren

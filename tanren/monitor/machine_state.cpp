@@ -34,7 +34,7 @@ void read_cpu(const fs::path& root, const std::vector<fs::path>& folders, Machin
       ++state.cores;
       continue;
     }
-    // user nice system idle iowait irq softirq steal; guests are counted in user already.
+    // user nice system idle iowait irq softirq steal; user already includes guests.
     std::array<int64_t, 8> ticks{};
     for (auto& value : ticks) words >> value;
     for (const int64_t value : ticks) state.total_ticks += value;
@@ -51,7 +51,7 @@ void read_cpu(const fs::path& root, const std::vector<fs::path>& folders, Machin
   for (const auto& folder : folders) {
     const double quota = cgroup_cpu_quota(folder);
     if (quota > 0) state.allowed_cores = std::min(state.allowed_cores, quota);
-    if (state.cgroup_cpu_seconds) continue;  // the innermost that tells
+    if (state.cgroup_cpu_seconds) continue;  // the innermost that reports it
     const auto usage = kernel_table(folder / "cpu.stat");
     if (const auto found = usage.find("usage_usec"); found != usage.end()) {
       state.cgroup_cpu_seconds = static_cast<double>(found->second) * 1e-6;

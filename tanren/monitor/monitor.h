@@ -1,6 +1,6 @@
-// What this machine does, looked at again and again: counters of two looks become shares of the time
-// between them. Reads /proc, /sys and the ends of logs, writes nothing. One thread. Called by the
-// command line.
+// Samples this machine's state repeatedly: counters of two looks become shares of the time between
+// them. Reads /proc, /sys and the ends of logs, writes nothing. One thread. Called by the command
+// line.
 #pragma once
 
 #include "tanren/monitor/devices.h"
@@ -16,24 +16,24 @@
 
 namespace tanren {
 
-// A run, and what it uses.
+// A run and its resource use.
 struct RunLook {
   RunStatus status;
-  std::optional<double> busy_cores;  // since the look before; 1: one core all the time
-  // Device index, and bytes there where the driver says how many.
+  std::optional<double> busy_cores;  // since the previous look; 1: one core all the time
+  // Device index, and the bytes used there if the driver reports them.
   std::vector<std::pair<int64_t, std::optional<int64_t>>> device_bytes;
 };
 
 struct Look {
   double unix_seconds = 0;
-  double interval_seconds = 0;  // since the look before; 0: there is none
+  double interval_seconds = 0;  // since the previous look; 0: there is none
   MachineState machine;
   std::optional<double> busy_share;         // of all cores
-  std::optional<double> cgroup_busy_cores;  // that this process's cgroup kept busy
+  std::optional<double> cgroup_busy_cores;  // kept busy by this process's cgroup
   std::string driver;
   std::vector<DeviceState> devices;
   std::string why_no_devices;
-  std::map<int64_t, std::string> process_names;  // of those on devices that /proc shows
+  std::map<int64_t, std::string> process_names;  // of processes on devices that /proc shows
   std::vector<RunLook> runs;
 };
 
@@ -48,7 +48,7 @@ class Monitor {
   std::filesystem::path root_;
   std::optional<double> looked_at_;  // seconds of the steady clock
   MachineState before_;
-  // CPU seconds by pid and start, so that a pid that was given anew starts anew.
+  // CPU seconds by pid and start time, so that a reused pid starts again.
   std::map<std::pair<int64_t, int64_t>, double> cpu_before_;
 };
 

@@ -85,7 +85,7 @@ TEST_F(MonitorOf, a_run_is_joined_with_its_memory_on_devices) {
   ASSERT_EQ(look.runs[0].device_bytes.size(), 1u);
   EXPECT_EQ(look.runs[0].device_bytes[0].first, 3);
   EXPECT_EQ(look.runs[0].device_bytes[0].second, 4096);
-  // 99 is in no /proc that we see.
+  // 99 is not in our /proc.
   EXPECT_EQ(look.process_names, (std::map<int64_t, std::string>{{10, "tanren"}}));
 }
 

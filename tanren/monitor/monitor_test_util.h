@@ -1,5 +1,5 @@
-// A folder that looks like the root of a machine to what reads /proc and /sys/fs/cgroup: files are
-// written as the kernel would show them. Included by tests of this room only.
+// A folder that replaces a machine's root for code that reads /proc and /sys/fs/cgroup: its files
+// are written as the kernel would show them. Included by this folder's tests only.
 #pragma once
 
 #include "tanren/base/testing.h"
@@ -47,7 +47,7 @@ class FixtureRoot {
     std::filesystem::create_directories(path() / (folder + "fdinfo"));
   }
 
-  // The process has `file` open as descriptor `fd`; `owner` holds a lock on it (0: nobody).
+  // The process has `file` open as descriptor `fd`; `owner` holds a lock on it (0: no process).
   void open(int64_t pid, int fd, const std::filesystem::path& file, int64_t owner = 0) const {
     const std::string folder = "proc/" + std::to_string(pid) + "/";
     std::filesystem::create_symlink(file, path() / (folder + "fd") / std::to_string(fd));

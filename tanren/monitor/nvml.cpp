@@ -52,7 +52,7 @@ struct Close {
 };
 using Library = std::unique_ptr<void, Close>;
 
-// Null where the library is older than the function.
+// A function that the library is too old for is null.
 struct Functions {
   Code (*init)() = nullptr;
   Code (*shutdown)() = nullptr;
@@ -70,11 +70,11 @@ struct Functions {
   Code (*power_limit)(Handle, unsigned*) = nullptr;
   using Processes = Code (*)(Handle, unsigned*, void*);
   std::array<Processes, 2> processes{};     // compute, graphics
-  std::array<Processes, 2> processes_v1{};  // of the older, shorter entries
+  std::array<Processes, 2> processes_v1{};  // for the older, shorter entries
   Code (*driver)(char*, unsigned) = nullptr;
 };
 
-// The first of `names` that the library has.
+// Takes the first of `names` that the library has.
 template <class F>
 void take(const Library& library, F& function, std::initializer_list<const char*> names) {
   for (const char* name : names) {
@@ -231,7 +231,7 @@ class NvmlReader final : public DeviceReader {
       state.reserved_bytes = bytes_of(newer.reserved);
       return;
     }
-    Memory older{};  // what is reserved counts as used
+    Memory older{};  // reserved bytes count as used
     if (functions_.memory == nullptr) return;
     const Code code = functions_.memory(device, &older);
     if (code == kSuccess) {

@@ -1,6 +1,6 @@
-// NVIDIA devices through the driver's management library (NVML), loaded when asked for and never
-// linked: a machine without it runs the same program. Takes no memory on a device and starts no
-// context there. One thread. Called by the command line.
+// Reads NVIDIA devices through the driver's management library (NVML). The library is loaded on
+// demand and never linked, so the same program runs without it. Takes no memory on a device and
+// creates no context there. One thread. Called by the command line.
 #pragma once
 
 #include "tanren/monitor/devices.h"
@@ -9,8 +9,8 @@
 
 namespace tanren {
 
-// Loads `library`; without it, or if it says no, the reader is null and the reason is given. Versioned
-// functions are taken at the newest version that the library has, back to drivers of 2014.
+// Loads `library`. If it is missing, or does not start, the reader is null and the reason is given.
+// Of versioned functions the newest that the library has is used, back to drivers of 2014.
 Devices open_nvml(const std::string& library = "libnvidia-ml.so.1");
 
 }  // namespace tanren

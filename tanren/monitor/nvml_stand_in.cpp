@@ -1,6 +1,6 @@
-// A library with NVML's functions and four devices that do not exist: one that tells everything, one
-// that supports little, one that is lost, one with more processes than fit the first question. Built
-// as a new driver has it (TANREN_DRIVER_new) and as an old one (TANREN_DRIVER_old). Loaded by
+// A library with NVML's functions and four fake devices: one that reports everything, one that
+// supports little, one that is lost, one with more processes than fit into the first call. Built
+// like a new driver (TANREN_DRIVER_new) and like an old one (TANREN_DRIVER_old). Loaded by
 // nvml_test. STAND_IN_NVML in the environment: "mismatch" does not start, "none" has no device.
 #include <cstdlib>
 #include <cstring>
@@ -54,7 +54,7 @@ int list(void* device, unsigned* count, Entry* entries, bool graphics) {
     entries[i].pid = 1000 + i;
     entries[i].bytes = kGiB;
   }
-  // One process without a figure, and one that draws only.
+  // One process without a byte count, and one that only draws.
   if (index == 0) entries[1] = {graphics ? 42U : 1001U, ~0ULL};
   return success;
 }
@@ -83,7 +83,7 @@ int nvmlDeviceGetName(void* device, char* buffer, unsigned size) {
   return copy(index_of(device) == 0 ? "Stand-in A" : "Stand-in B", buffer, size);
 }
 int nvmlDeviceGetUUID(void*, char* buffer, unsigned size) { return copy("GPU-0", buffer, size); }
-// used with what is reserved, as this function has it
+// used includes the reserved bytes, as in NVML's function
 int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* memory) {
   if (index_of(device) == 1) return not_supported;
   memory[0] = 80 * kGiB;

@@ -73,7 +73,7 @@ TEST_F(Nvml, a_device_tells_memory_use_and_processes) {
   EXPECT_DOUBLE_EQ(*state.memory_busy_share, 0.45);
   EXPECT_DOUBLE_EQ(*state.watts, 312.5);
   EXPECT_DOUBLE_EQ(*state.watts_limit, 700);
-  // 42 draws only; 1000 computes and draws; 1001 is without a figure.
+  // 42 only draws; 1000 computes and draws; 1001 has no byte count.
   ASSERT_EQ(state.processes.size(), 3u);
   EXPECT_EQ(state.processes[0].pid, 42);
   EXPECT_EQ(state.processes[1].pid, 1000);
@@ -90,7 +90,7 @@ TEST_F(Nvml, more_processes_than_were_asked_for_are_all_listed) {
 
 TEST_F(Nvml, an_old_driver_tells_the_same_in_its_own_structures) {
   const DeviceState state = open_nvml(TANREN_NVML_old).reader->read()[0];
-  EXPECT_EQ(state.used_bytes, 4 * kGiB);  // with what is reserved
+  EXPECT_EQ(state.used_bytes, 4 * kGiB);  // including the reserved bytes
   EXPECT_FALSE(state.reserved_bytes);
   EXPECT_FALSE(state.watts_limit);
   EXPECT_EQ(state.pci_bus, "");

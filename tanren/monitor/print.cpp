@@ -47,7 +47,7 @@ std::string clock_text(double unix_seconds) {
   return buffer;
 }
 
-// What fits into `width` columns; whole characters only.
+// The part of `text` that fits into `width` columns; whole characters only.
 std::string cut(std::string_view text, int64_t width) {
   size_t end = text.size();
   while (end > 0 && display_width(text.substr(0, end)) > width) {
@@ -57,7 +57,7 @@ std::string cut(std::string_view text, int64_t width) {
   return std::string(text.substr(0, end));
 }
 
-// The end of a path tells runs apart.
+// Keeps the end of a path: it distinguishes the runs.
 std::string folder_text(const RunLook& run) {
   std::string text = one_line(run.status.folder.string());
   if (display_width(text) <= kFolderColumns) return text;
@@ -163,7 +163,7 @@ std::string left_text(const RunStatus& run) {
   return left ? seconds_text(*left) : "-";
 }
 
-// "0: 2.9 GiB", as the driver has it.
+// "0: 2.9 GiB", as the driver reports it.
 std::string device_bytes_text(const RunLook& run) {
   std::string text;
   for (const auto& [index, count] : run.device_bytes) {
@@ -180,7 +180,7 @@ std::string evaluation_text(const LogTail& log) {
   return text;
 }
 
-// What stands out about a run, each a line under the table.
+// Notable facts about runs, each a line under the table.
 std::string remarks(const Look& look) {
   std::string text;
   for (const auto& run : look.runs) {
@@ -204,7 +204,7 @@ std::string remarks(const Look& look) {
 
 std::string runs_text(const Look& look) {
   if (look.runs.empty()) return "runs     none\n";
-  // A narrow terminal cuts off the right, so what matters most stands left.
+  // A narrow terminal cuts off the right side, so the most important columns are on the left.
   std::vector<Row> rows{{"run", "pid", "step", "loss", "samples/s", "left", "memory", "cpu", "lr",
                          "logged", "threads"}};
   if (!look.devices.empty()) rows.front().insert(rows.front().begin() + 7, "on devices");

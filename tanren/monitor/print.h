@@ -1,5 +1,5 @@
-// A look at the machine as people and programs read it. Pure functions. Names and paths come from
-// elsewhere: control characters in them are blanked.
+// Formats a look at the machine for people and programs. Pure functions. Names and paths are
+// untrusted: control characters in them are blanked.
 #pragma once
 
 #include "tanren/monitor/monitor.h"
@@ -9,11 +9,11 @@
 
 namespace tanren {
 
-// Tables, each line at most `width` columns (0: as long as it takes).
+// Tables, each line at most `width` columns (0: unlimited).
 std::string look_text(const Look& look, int64_t width);
-// One line for the machine, each device and each run, each with the time before it: for a file or pipe.
+// For a file or pipe: one line for the machine, each device and each run, each after the time.
 std::string look_lines(const Look& look);
-// One line of JSON (docs/monitor.md); null for what is unknown.
+// One line of JSON (docs/monitor.md); null for unknown values.
 std::string look_json(const Look& look);
 
 }  // namespace tanren

@@ -120,7 +120,7 @@ std::string look_json(const Look& look) {
   }
   json["runs"] = Json::array();
   for (const auto& run : look.runs) json["runs"].push_back(run_json(run));
-  // A path may hold bytes that are no UTF-8.
+  // A path may hold bytes that are invalid UTF-8.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -16,14 +16,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What a process has to do with a lock file: its own lock, or a file that is merely open.
+// A process with a lock file open; `owns`: it also holds the lock.
 struct Holder {
   int64_t pid = 0;
   bool owns = false;
 };
 
-// Whether "lock:	1: FLOCK  ADVISORY  WRITE <pid> …" stands in the descriptor's fdinfo. A process
-// that was refused the folder has the file open too, for a moment, without such a line.
+// Whether the descriptor's fdinfo has "lock:      1: FLOCK  ADVISORY  WRITE <pid> …". A process
+// that was refused the folder also has the file open for a moment, but without such a line.
 bool owns_lock(const fs::path& info, int64_t pid) {
   std::ifstream file(info);
   for (std::string line; std::getline(file, line);) {
@@ -47,7 +47,7 @@ std::optional<int64_t> pid_of(const fs::path& folder) {
 
 // Adds the run folders whose lock file the process has open.
 void add_locks(const fs::path& process, int64_t pid, std::map<fs::path, Holder>& holders) {
-  std::error_code gone;  // or another user's
+  std::error_code gone;  // or another user's process
   for (fs::directory_iterator at(process / "fd", gone), end; !gone && at != end;
        at.increment(gone)) {
     std::error_code closed;
@@ -56,14 +56,14 @@ void add_locks(const fs::path& process, int64_t pid, std::map<fs::path, Holder>&
     const fs::path folder = target.parent_path();
     if (!fs::is_regular_file(folder / "config.toml", closed)) continue;
     const Holder holder{pid, owns_lock(process / "fdinfo" / at->path().filename(), pid)};
-    // Forked children share the descriptor: the one that locked comes first, then the oldest.
+    // Forked children share the descriptor: prefer the process that locked, then the oldest.
     const auto [found, is_new] = holders.try_emplace(folder, holder);
     if (is_new || found->second.owns) continue;
     if (holder.owns || holder.pid < found->second.pid) found->second = holder;
   }
 }
 
-// "total_steps  700  asked  …" in plan.txt; 0 if it does not say.
+// "total_steps  700  asked  …" in plan.txt; 0 if there is no such line.
 int64_t total_steps_of(const fs::path& folder) {
   std::ifstream file(folder / "plan.txt");
   for (std::string line; std::getline(file, line);) {

@@ -1,6 +1,6 @@
-// The runs of this machine that are going on: whoever holds a run folder's lock open, so programs
-// with models of their own are found like `tanren run`. Nothing is written and no lock is tried, so a
-// run cannot notice. Torch-free, no state. Called by monitor.
+// Finds the active runs of this machine: the processes that hold a run folder's lock file open. So
+// a user's own programs are found like `tanren run`. Writes nothing and tries no lock, so runs are
+// not disturbed. Torch-free, no state. Called by monitor.
 #pragma once
 
 #include "tanren/monitor/log_tail.h"
@@ -16,17 +16,17 @@ namespace tanren {
 struct RunStatus {
   std::filesystem::path folder;
   ProcessState process;
-  int64_t total_steps = 0;                // as its plan has it; 0: unknown
-  std::optional<LogTail> log;             // nothing yet, or written nowhere (metrics.jsonl)
-  std::optional<double> log_age_seconds;  // since its log was written to
-  // Until total_steps at the present speed, evaluations and checkpoints not counted.
+  int64_t total_steps = 0;                // from its plan; 0: unknown
+  std::optional<LogTail> log;             // empty: nothing logged yet, or no log (metrics.jsonl)
+  std::optional<double> log_age_seconds;  // since the last write to its log
+  // Time to total_steps at the present speed, without evaluations and checkpoints.
   std::optional<double> seconds_left() const;
-  // Whether nothing of its log was written by this process yet: loading, or without a log.
+  // Whether this process has not written to its log yet: it is loading, or has no log.
   bool is_starting() const;
 };
 
-// By pid. A process of another user, one that ends meanwhile, or a folder that is gone is passed over.
-// `root` is where proc/ lies.
+// Sorted by pid. Skips processes of other users, processes that end meanwhile, and folders that no
+// longer exist. `root` is the folder that holds proc/.
 std::vector<RunStatus> find_runs(const std::filesystem::path& root = "/");
 
 }  // namespace tanren

@@ -41,7 +41,7 @@ TEST_F(Runs, no_proc_no_processes_and_other_processes_are_no_runs) {
   EXPECT_TRUE(find_runs(root_.path()).empty());
   root_.process(10, "other");
   folder_.file("lock", "");
-  root_.open(10, 3, folder_.path() / "lock", 10);  // a lock that is no run's
+  root_.open(10, 3, folder_.path() / "lock", 10);  // not a run's lock
   root_.open(10, 4, "/dev/null");
   EXPECT_TRUE(find_runs(root_.path()).empty());
 }

@@ -23,7 +23,7 @@ std::vector<at::Tensor> split_heads(const at::Tensor& qkv, int64_t num_heads) {
 
 at::Tensor merge_heads(const at::Tensor& x) { return x.transpose(1, 2).flatten(2); }
 
-// The fused kernels of torch.
+// torch's fused kernels.
 at::Tensor fused_attention(const at::Tensor& qkv, int64_t num_heads, double p) {
   const auto parts = split_heads(qkv, num_heads);
   return merge_heads(at::scaled_dot_product_attention(parts[0], parts[1], parts[2], {}, p,

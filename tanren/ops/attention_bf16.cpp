@@ -10,7 +10,8 @@ namespace {
 
 int64_t even(int64_t count) { return (count + 1) / 2 * 2; }
 
-// to [size, rows rounded up to even] = from [rows, size] turned; the last column may be zeros.
+// to [size, rows rounded up to even] = from [rows, size] transposed; the last column is zeros if
+// rows is odd.
 void turn(const c10::BFloat16* from, int64_t stride, int64_t rows, int64_t size,
           c10::BFloat16* to) {
   const int64_t width = even(rows);
@@ -97,7 +98,7 @@ void Bf16Attention::backward(const HeadView& head, const BlockOf& block_of,
     for (int64_t r = 0; r < rows; ++r) {
       store_row(product_.data() + r * size_, 1, size_, q_gradient + (first + r) * head.stride);
     }
-    // Those of k and v, turned: qᵀ × slopes and gradientᵀ × weights.
+    // The gradients of k and v, transposed: qᵀ × slopes and gradientᵀ × weights.
     const BlockShape turned{size_, cols, even(rows), even(rows), cols, cols_};
     turn(own_q, head.stride, rows, size_, turned_.data());
     pack_rows(gradients_.data(), cols, rows, cols, block_packed_.data());

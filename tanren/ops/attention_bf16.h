@@ -1,6 +1,6 @@
-// Attention of one head of one sample in bf16, on plain memory: what blocked_attention.cpp does block by
-// block, with scores and sums in fp32 (block_gemm.h). Single-threaded. Called by it alone,
-// where has_block_gemm().
+// Attention of one head of one sample in bf16, on plain memory, block by block, with scores and
+// sums in fp32 (block_gemm.h). Single-threaded. Called only by blocked_attention.cpp, if
+// has_block_gemm().
 #pragma once
 
 #include "tanren/ops/attention_kernel.h"
@@ -24,16 +24,16 @@ struct HeadView {
 // The block of rows [first, first + rows) with `cols` columns.
 using BlockOf = std::function<AttentionBlock(int64_t first, int64_t rows, int64_t cols)>;
 
-// What one thread works in, for heads of one shape.
+// The working memory of one thread, for heads of one shape.
 class Bf16Attention {
  public:
   Bf16Attention(int64_t length, int64_t size, int64_t block_rows, bool causal);
 
-  // out: a row every out_stride elements. log_sums [T].
+  // out: rows are out_stride elements apart. log_sums [T].
   void forward(const HeadView& head, const BlockOf& block_of, c10::BFloat16* out,
                int64_t out_stride, float* log_sums);
-  // gradient and out: of the head's output, a row every out_stride elements. The gradients of q, k
-  // and v are written with head.stride from row to row.
+  // gradient: of the head's output `out`; the rows of both are out_stride elements apart. The rows
+  // of the gradients of q, k and v are written head.stride elements apart.
   void backward(const HeadView& head, const BlockOf& block_of, const c10::BFloat16* out,
                 const c10::BFloat16* gradient, int64_t out_stride, const float* log_sums,
                 c10::BFloat16* q_gradient, c10::BFloat16* k_gradient, c10::BFloat16* v_gradient);

@@ -11,7 +11,7 @@
 namespace tanren {
 namespace {
 
-// factors[c] = what dropout multiplies weight (row, c) by, for c < count rounded up to a group.
+// factors[c] = dropout's factor for weight (row, c), for c < count rounded up to a whole group.
 template <typename Acc>
 void draw_row(const AttentionBlock& block, int64_t row, int64_t count, Acc* factors) {
   static const DrawGroup draw_group = best_draw_group();
@@ -30,8 +30,8 @@ int64_t columns_of(const AttentionBlock& block, int64_t r) {
   return block.seen_by_all > 0 ? block.seen_by_all : block.first_row + r + 1;
 }
 
-// In place: scores → e to the power of scale × score + bias, less the largest of a row. Returns their
-// sum; log_sum = the logarithm of what they sum up to without "less".
+// In place: scores → exp(scale × score + bias - the row's maximum). Returns their sum; log_sum =
+// the logarithm of the sum without the maximum subtracted.
 template <typename Acc>
 Acc powers(const AttentionBlock& block, int64_t seen, Acc* row, Acc* log_sum) {
   auto scale = static_cast<Acc>(block.scale);
@@ -85,7 +85,8 @@ void attention_gradient(const AttentionBlock& block, const S* scores, const S* g
     T* own_slopes = slopes + r * block.cols;
     load_row(scores + r * block.cols, seen, row);
     if (block.bias != nullptr) {
-      // Beside a bias as large as padding's the logarithm of the sum is rounded away.
+      // Not by log_sums: next to a bias as large as padding's, the logarithm of the sum is rounded
+      // away.
       Acc log_sum = 0;
       const Acc factor = 1 / powers(block, seen, row, &log_sum);
       for (int64_t c = 0; c < seen; ++c) row[c] *= factor;

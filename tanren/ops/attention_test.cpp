@@ -30,7 +30,7 @@ at::Tensor qkv_of(const AttentionCase& c, at::ScalarType type) {
   return at::randn({c.n, c.length, 3 * c.width}, at::kDouble).to(type);
 }
 
-// {output, gradient of qkv} under weights that are no constants.
+// {output, gradient of qkv}; the output's gradient differs from element to element.
 std::pair<at::Tensor, at::Tensor> attended(const at::Tensor& qkv, int64_t heads, double p,
                                            bool reference) {
   const RandomScope scope(5, 2, at::arange(100, 100 + qkv.size(0)));
@@ -133,7 +133,8 @@ TEST(Attention, any_split_order_and_thread_count_draws_the_same) {
   EXPECT_TRUE(at::equal(run(order, 2), whole.index({order})));
 }
 
-// The dropped weights of causal attention, [n, heads, T, T], for the first tokens of the same samples.
+// The weights of causal attention after dropout, [n, heads, T, T], for the first `length` tokens of
+// the same samples.
 at::Tensor causal_weights(int64_t length, at::ScalarType type, bool reference) {
   constexpr int64_t kSamples = 2, kHeads = 3, kSize = 300;
   at::manual_seed(3);
@@ -164,7 +165,7 @@ TEST(Attention, tokens_after_a_samples_own_change_no_draw) {
 }
 
 TEST(Attention, drops_the_promised_share_of_weights_and_keeps_the_mean) {
-  // Equal scores, values of one: a row's output is its kept share, scaled.
+  // All scores are equal and all values 1, so a row's output is its kept share, scaled.
   at::Tensor qkv = at::zeros({8, 256, 6});
   qkv.narrow(2, 4, 2).fill_(1);
   const RandomScope scope(5, 2, at::arange(8));

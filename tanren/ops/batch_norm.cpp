@@ -29,7 +29,7 @@ struct PerChannel {
   std::vector<float> memory;
 };
 
-// Calls work with a null pointer of the type that the kernels know x's numbers by.
+// Calls work with a null pointer whose type is the kernels' element type for x.
 template <typename F>
 void by_dtype(const at::Tensor& x, const F& work) {
   if (x.scalar_type() == at::kFloat) {
@@ -45,7 +45,7 @@ T* data(const at::Tensor& x) {
 
 using Numbers = std::vector<double>;
 
-// As rows of one tensor, one after another.
+// The parts one after another in a 1-dim tensor.
 at::Tensor row_of(const std::vector<Numbers>& parts) {
   Numbers all;
   for (const Numbers& part : parts) all.insert(all.end(), part.begin(), part.end());
@@ -55,7 +55,8 @@ void take_numbers(const at::Tensor& row, int64_t first, Numbers& numbers) {
   std::copy_n(row.const_data_ptr<double>() + first, numbers.size(), numbers.begin());
 }
 
-// Moments of this rank's rows become those of all; returns how many rows these are.
+// Turns the moments of this rank's rows into those of all ranks' rows; returns the number of all
+// rows.
 double join_moments(const GatherRows& gather, int64_t rows, Numbers& mean, Numbers& variance) {
   const auto count = static_cast<double>(rows);
   Numbers squares = variance;
@@ -66,7 +67,7 @@ double join_moments(const GatherRows& gather, int64_t rows, Numbers& mean, Numbe
   return joint.count.item<double>();
 }
 
-// The same of the sums of backward.
+// The same for the sums of backward.
 void join_sums(const GatherRows& gather, Numbers& sum, Numbers& dot) {
   const at::Tensor all = gather(row_of({sum, dot})).sum(0);
   take_numbers(all, 0, sum);
@@ -84,9 +85,9 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     auto count = static_cast<double>(rows);
     auto gather = AcrossRanksScope::current();
     at::Tensor y = at::empty_like(x);
-    // Rows: mean, 1 / standard deviation, and the line that x goes through.
+    // Rows: mean, 1 / standard deviation, and factor and offset of x.
     const at::Tensor saved = at::empty({4, channels}, weight.options().requires_grad(false));
-    // The mask of relu: without a residual it follows from x.
+    // y gives relu's mask; without a residual the mask can be computed from x.
     const bool needs_y = call.relu && residual.has_value();
     context->save_for_backward({x, weight, saved, needs_y ? y : at::Tensor()});
     context->saved_data["relu"] = call.relu;
@@ -153,7 +154,7 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
         d_weight.mutable_data_ptr<float>()[c] = static_cast<float>(dot[c] * numbers[width + c]);
         d_bias.mutable_data_ptr<float>()[c] = static_cast<float>(sum[c]);
       }
-      // Gradients of parameters are summed over ranks once a step; what x's needs, now.
+      // Parameter gradients are summed over ranks once a step, but x's gradient needs the sums now.
       const auto gather = kept_gather(context->saved_data["gather"]);
       if (gather != nullptr) join_sums(*gather, sum, dot);
       const double count = context->saved_data["count"].toDouble();

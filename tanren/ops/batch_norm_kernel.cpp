@@ -11,15 +11,15 @@
 namespace tanren {
 namespace {
 
-constexpr int64_t kBlockRows = 256;        // of one partial sum
-constexpr int64_t kGrainValues = 1 << 15;  // elements that are worth a thread
+constexpr int64_t kBlockRows = 256;        // rows in one partial sum
+constexpr int64_t kGrainValues = 1 << 15;  // elements below which one thread is faster
 
 TANREN_INLINE float load(float x) { return x; }
 TANREN_INLINE float load(uint16_t x) { return from_bfloat16(x); }
 TANREN_INLINE void store(float x, float* to) { *to = x; }
 TANREN_INLINE void store(float x, uint16_t* to) { *to = bfloat16_bits(x); }
 
-// The loops over some rows. Each is compiled for AVX2 and for the baseline: see Best.
+// The loops over some rows. Each is compiled for AVX2 and for the baseline (see Best).
 template <typename T>
 struct Rows {
   // sum[c] += Σ (x - shift[c]), square[c] += Σ (x - shift[c])².
@@ -58,7 +58,7 @@ struct Rows {
     }
   }
 
-  // By y and into `masked`, if there is y; else by value.
+  // relu's cut is judged by y if given, and g written to `masked`; else it is judged by value.
   TANREN_INLINE static void sums(const NormedRows& norm, int64_t rows, const T* gradient,
                                  const T* x, const T* y, const float* mean, T* masked, float* sum,
                                  float* dot) {
@@ -117,7 +117,7 @@ constexpr bool has_avx2() { return false; }
 #define TANREN_AVX2
 #endif
 
-// The same loops, in the best instructions of this processor.
+// The same loops in this processor's best instructions.
 template <typename T>
 struct Best {
   template <typename... Args>
@@ -155,7 +155,7 @@ struct Best {
   }
 };
 
-// work(first, count): the rows of one block, on any thread.
+// Calls work(block, first, count) for the rows of each block, on any thread.
 template <typename F>
 void for_each_block(int64_t rows, int64_t channels, const F& work) {
   const int64_t blocks = (rows + kBlockRows - 1) / kBlockRows;
@@ -184,7 +184,7 @@ struct Partials {
 
 template <typename T>
 void channel_moments(const T* x, int64_t rows, int64_t channels, double* mean, double* variance) {
-  // About the first row, so that a mean far from 0 costs no digits.
+  // The sums are taken about the first row, so that a mean far from 0 loses no precision.
   std::vector<float> shift(static_cast<size_t>(channels));
   for (int64_t c = 0; c < channels; ++c) shift[static_cast<size_t>(c)] = load(x[c]);
   Partials partials(rows, channels);

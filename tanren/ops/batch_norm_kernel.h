@@ -1,12 +1,13 @@
-// The loops of batch_norm.h over rows of channels in plain memory. Parallel over rows; sums are taken
-// in blocks of a fixed size, so that the number of threads cannot change them. Called by it alone.
+// The loops of batch_norm.h over rows of channels in plain memory. Parallel over rows; sums are
+// taken in blocks of a fixed size, so that the number of threads cannot change them. Called by
+// batch_norm.cpp alone.
 #pragma once
 
 #include <cstdint>
 
 namespace tanren {
 
-// What a pass reads of the norm: value = x factor + offset.
+// The norm as a pass applies it: value = x factor + offset, with one factor and offset per channel.
 struct NormedRows {
   int64_t rows, channels;
   const float *factor, *offset;
@@ -23,14 +24,14 @@ void channel_moments(const T* x, int64_t rows, int64_t channels, double* mean, d
 template <typename T>
 void normalise_rows(const NormedRows& norm, const T* x, const T* residual, T* y);
 
-// Sums over the rows of g and of g (x - mean), where g = gradient, 0 where relu cut: by y if it is
-// given, else by value. g itself is written to `masked` if that is given.
+// Sums over the rows of g and of g (x - mean). g is the gradient, or 0 where relu cut, judged by y
+// if given, else by value. g itself is written to `masked` if given.
 template <typename T>
 void gradient_sums(const NormedRows& norm, const T* gradient, const T* x, const T* y,
                    const float* mean, T* masked, double* sum, double* dot);
 
-// dx = g of_gradient + x of_x + constant, with three numbers per channel. `is_masked`: gradient is g,
-// else g is taken as in gradient_sums without y.
+// dx = g of_gradient + x of_x + constant, with three numbers per channel. `is_masked`: gradient is
+// g already; otherwise g is computed as in gradient_sums without y.
 struct InputSlopes {
   const float *of_gradient, *of_x, *constant;
 };

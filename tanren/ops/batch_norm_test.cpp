@@ -18,7 +18,7 @@ struct Normed {
   std::vector<at::Tensor> gradients;  // of x, weight, bias and the residual
 };
 
-// Images of `type`, worked on as `computed`; in double by torch's own operators.
+// Batch norm of images of `type`, computed in `computed`; in double by torch's own operators.
 Normed normed(std::array<int64_t, 4> sizes, at::ScalarType type, at::ScalarType computed, bool relu,
               bool with_residual) {
   at::manual_seed(3);

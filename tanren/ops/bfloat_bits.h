@@ -1,4 +1,4 @@
-// bfloat16 as its 16 bits, in a form that loops over it vectorise. Called by this room's kernels.
+// bfloat16 as its 16 bits, in a form that lets loops vectorise. Called by this room's kernels.
 #pragma once
 
 #include <bit>

@@ -8,7 +8,7 @@
 namespace tanren {
 namespace {
 
-// oneDNN says what it lacks by throwing when a kernel is made.
+// oneDNN reports missing support by throwing when it makes a kernel.
 bool probe() {
 #if defined(__x86_64__)
   if (!__builtin_cpu_supports("avx512bf16")) return false;
@@ -52,7 +52,7 @@ void pack_rows(const c10::BFloat16* b, int64_t stride, int64_t k, int64_t n, uin
 
 void pack_columns(const c10::BFloat16* b, int64_t stride, int64_t n, int64_t k, int64_t row,
                   uint32_t* packed) {
-  constexpr int64_t kTile = 16;  // lines of memory that are read in turn
+  constexpr int64_t kTile = 16;  // rows of b that are read in turn
   for (int64_t first = 0; first < n; first += kTile) {
     const int64_t last = first + kTile < n ? first + kTile : n;
     for (int64_t pair = 0; pair < k / 2; ++pair) {

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int64_t kBlockRows = 128;
 
-// Plain kernels: no graph, no casts.
+// Inside this scope kernels run without autograd graph and without autocast.
 struct PlainKernelScope {
   at::AutoDispatchBelowADInplaceOrView below_autograd;
   c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
@@ -46,18 +46,19 @@ Parts parts_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
 // One head of one sample.
 struct Head {
   int64_t sample, index, size;
-  // Its columns of [n, T, width], as [T, size].
+  // This head's columns of x [n, T, width], as [T, size].
   at::Tensor of(const at::Tensor& x) const {
     return x.select(0, sample).narrow(1, index * size, size);
   }
-  // Where they begin.
+  // The first element of these columns in x's memory `data`.
   template <typename T>
   T* begin(T* data, const at::Tensor& x) const {
     return data + sample * x.stride(0) + index * size;
   }
 };
 
-// What a thread works in: rows × columns of a block, once as scores and once as their gradient.
+// A thread's working memory: rows × columns of a block, once for scores and once for their
+// gradient.
 struct Scratch {
   Scratch(const at::Tensor& like, int64_t length)
       : first(at::empty({std::min(kBlockRows, length) * length}, like.options())),
@@ -168,14 +169,14 @@ class BlockedAttention {
     return {unit / call_.num_heads, unit % call_.num_heads, q.size(2) / call_.num_heads};
   }
 
-  // In turn: each product of torch uses the threads.
+  // One head after another, because each of torch's products uses all threads.
   template <typename F>
   void for_each_head(const at::Tensor& q, const F& work) const {
     const int64_t num_heads = q.size(0) * call_.num_heads;
     if (num_heads == 0) return;
     const PlainKernelScope plain;
     const Scratch scratch(q, q.size(1));
-    const int64_t seen = is_dry(q) ? 1 : num_heads;  // all need the same memory
+    const int64_t seen = is_dry(q) ? 1 : num_heads;  // all heads need the same memory
     for (int64_t unit = 0; unit < seen; ++unit) work(head_at(q, unit), scratch);
   }
 
@@ -290,7 +291,7 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
                              saved["causal"].toBool(), tensors[3]};
     const auto like = [](const at::Tensor& x) { return x.defined() ? at::empty_like(x) : x; };
     const at::Tensor dq = like(q), dk = like(k), dv = like(v);
-    // The gradients of q, k and v are as large as these: named twice.
+    // q, k and v also stand for their gradients, which have the same sizes.
     const OperatorRecord record("tanren::attention_backward", gradients[0], tensors[4], q, k, v);
     BlockedAttention(call, {word("key0"), word("key1")}, word("threshold"), tensors[6])
         .backward(parts_of(q, k, v), tensors[4], tensors[5], gradients[0], parts_of(dq, dk, dv));

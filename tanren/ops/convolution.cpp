@@ -24,7 +24,7 @@ at::Tensor as_images(const at::Tensor& rows, int64_t n, int64_t height, int64_t 
   return rows.view({n, height, width, rows.size(1)}).permute({0, 3, 1, 2});
 }
 
-// Every stride-th pixel of both directions: what a 1 × 1 kernel sees.
+// Every stride-th pixel in both directions: the pixels that a 1 × 1 kernel sees.
 at::Tensor every(const at::Tensor& x, int64_t stride) {
   return stride == 1 ? x : x.slice(2, 0, x.size(2), stride).slice(3, 0, x.size(3), stride);
 }
@@ -42,13 +42,14 @@ at::Tensor torch_gradient(const at::Tensor& gradient, const at::Tensor& x, const
   return of_weight ? std::get<1>(both) : std::get<0>(both);
 }
 
-// Of a kernel above 1 × 1.
+// For kernels above 1 × 1.
 at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& x,
                            const at::Tensor& weight, const Shape& shape) {
   const int64_t kernel = weight.size(2), in = weight.size(1), out = weight.size(0);
   const int64_t rows = gradient.size(0) * gradient.size(2) * gradient.size(3);
   const int64_t bytes = rows * kernel * kernel * in * int64_t{sizeof(c10::BFloat16)};
-  // Few channels, as of the images themselves, are slow in channels-last; and of 64 the product is.
+  // With few channels, as those of the input images, channels-last is slow; with 64 the matrix
+  // product is.
   if (in <= 4) {
     return torch_gradient(gradient.contiguous(), x.contiguous(), weight.contiguous(), shape, true);
   }
@@ -102,7 +103,7 @@ class ConvolutionFunction : public torch::autograd::Function<ConvolutionFunction
     const at::Tensor gradient = gradients[0].contiguous(kNhwc);
     at::Tensor dx, dw, db;
     if (context->saved_data["bias"].toBool()) db = gradient.sum(at::IntArrayRef{0, 2, 3});
-    const bool again = at::GradMode::is_enabled();  // to be differentiated once more
+    const bool again = at::GradMode::is_enabled();  // the gradient will be differentiated again
     const bool product = shape.is_product(weight) && !again;
     if (context->needs_input_grad(1)) {
       if (product) {
@@ -121,7 +122,7 @@ class ConvolutionFunction : public torch::autograd::Function<ConvolutionFunction
   }
 
  private:
-  // Of the input of a 1 × 1 kernel.
+  // The input gradient of a 1 × 1 kernel.
   static at::Tensor product_gradient(const at::Tensor& gradient, const at::Tensor& x,
                                      const at::Tensor& weight, const Shape& shape) {
     at::Tensor seen =

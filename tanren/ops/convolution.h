@@ -1,7 +1,7 @@
-// Convolution of images in channels-last bf16 on the CPU, where products of matrices do better than
-// oneDNN's own convolutions: 1 × 1 kernels in all three directions, and the gradient of larger
-// kernels' weights, which there waits in spin locks when a core is shared. Elsewhere torch's.
-// Called by models. Thread-safe.
+// Convolution of images in channels-last bf16 on the CPU by matrix products, where these are faster
+// than oneDNN's convolutions: 1 × 1 kernels forward and for both gradients, and the weight gradient
+// of larger kernels, for which oneDNN waits in spin locks when a core is shared. All other cases
+// use torch's convolution. Called by models. Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,9 +10,8 @@
 
 namespace tanren {
 
-// x [n, in, h, w], weight [out, in, k, k], bias [out] or undefined → [n, out, h', w'], with the same
-// zero padding and stride in both directions, as at::conv2d and under the same autocast.
-// Differentiable as often as that.
+// x [n, in, h, w], weight [out, in, k, k], bias [out] or undefined → [n, out, h', w'], with the
+// same zero padding and stride in both directions. Autocast and differentiability are at::conv2d's.
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                        int64_t stride, int64_t padding);
 

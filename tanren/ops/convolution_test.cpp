@@ -13,7 +13,7 @@ struct ConvolutionCase {
   int64_t in, out, kernel, stride, padding, edge;
   bool bias;
 };
-// Products, strided ones, patches as columns and not, images' own channels.
+// Matrix products, strided products, patches with and without columns, and few input channels.
 const std::vector<ConvolutionCase> kConvolutions = {
     {6, 5, 1, 1, 0, 7, true},   {8, 4, 1, 2, 0, 7, false},  {130, 6, 3, 1, 1, 5, false},
     {128, 4, 3, 2, 1, 8, true}, {128, 3, 5, 2, 0, 9, true}, {5, 6, 3, 1, 1, 6, true},

@@ -10,7 +10,7 @@
 namespace tanren {
 namespace {
 
-constexpr int64_t kPiece = 1024;  // columns at a time: they stay in the first-level cache
+constexpr int64_t kPiece = 1024;  // columns at a time, so that they stay in the first-level cache
 
 template <typename Acc>
 Acc highest_of(const Acc* x, int64_t count, Acc highest) {
@@ -27,7 +27,7 @@ Acc sum_of(const Acc* x, int64_t count) {
   return sum;
 }
 
-// Calls work(first, count, values) for each piece of a row, read into `memory`.
+// Reads each piece of a row into `memory`, then calls work(first, count).
 template <typename T, typename Acc, typename F>
 void for_each_piece(const T* row, int64_t classes, Acc* memory, const F& work) {
   for (int64_t first = 0; first < classes; first += kPiece) {
@@ -48,11 +48,11 @@ void cross_entropy_rows(const T* logits, const int64_t* labels, int64_t rows, in
       maxima[r] = sums[r] = losses[r] = 0;
       if (labels[r] == kIgnoredLabel) continue;
       const T* row = logits + r * classes;
-      // One pass: what was summed under a lower maximum is scaled to the higher one.
+      // One pass: when the maximum rises, the sum so far is rescaled to the new maximum.
       Acc highest = -std::numeric_limits<Acc>::infinity(), sum = 0;
       for_each_piece(row, classes, piece, [&](int64_t, int64_t count) {
         const Acc higher = highest_of(piece, count, highest);
-        if (higher == -std::numeric_limits<Acc>::infinity()) return;  // nothing possible so far
+        if (higher == -std::numeric_limits<Acc>::infinity()) return;  // all logits so far are -inf
         if (higher > highest) sum *= std::exp(highest - higher);
         highest = higher;
         exp_row(piece, Acc{1}, highest, count, piece);
@@ -60,7 +60,7 @@ void cross_entropy_rows(const T* logits, const int64_t* labels, int64_t rows, in
       });
       maxima[r] = highest;
       sums[r] = sum;
-      // The difference first: large scores would swallow the logarithm.
+      // The difference comes first: added to a large score, the logarithm would be rounded away.
       losses[r] = (highest - static_cast<Acc>(row[labels[r]])) + std::log(sum);
     }
   });

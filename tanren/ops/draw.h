@@ -1,4 +1,4 @@
-// What the counter-based operators share: the RandomScope they stand in and the draw it gives.
+// Shared by the counter-based operators: finds the current RandomScope and makes a draw from it.
 // Called by the operators of this room alone.
 #pragma once
 
@@ -11,10 +11,11 @@
 
 namespace tanren {
 
-// The thread's scope, for a dropout with probability p of a tensor of shape `sizes`. Error outside
-// one, for p outside [0, 1) or another number of samples than the scope has.
+// The thread's RandomScope, for a dropout with probability p of a tensor of shape `sizes`. Error if
+// there is no scope, if p is outside [0, 1), or if sizes[0] is not the scope's number of samples.
 const RandomScope& scope_for(at::IntArrayRef sizes, double p);
-// The same for weights of attention, [n, heads, rows, columns]; Error also for more than 2^29 rows.
+// The same for attention weights [n, heads, rows, columns]; Error also for more than 2^29 rows of
+// all heads of a sample.
 const RandomScope& attention_scope_for(at::IntArrayRef sizes, double p);
 
 // `ids` must outlive the draw: contiguous int64 on the CPU.

@@ -69,8 +69,8 @@ at::Tensor count_to(int64_t count, at::Device device) {
   return at::arange(count, at::TensorOptions(at::kLong).device(device));
 }
 
-// The 4 draws of Philox block `block` of sample `id` in a new last dim, int64. `block` and `id` are int64
-// and broadcast.
+// The 4 draws of Philox block `block` of sample `id` in a new last dim, int64. `block` and `id` are
+// int64 and broadcast.
 at::Tensor draws_of(const DropoutDraw& draw, const at::Tensor& block, const at::Tensor& id) {
   constexpr int64_t kLow = 0xFFFFFFFF;
   // int64 products wrap modulo 2^64, so the upper half is right after the mask.
@@ -120,8 +120,9 @@ std::pair<at::Tensor, at::Tensor> dropout_with_mask(const at::Tensor& x, double 
   return {out, mask};
 }
 
-// What backward needs of a draw. In a recomputed block the mask is drawn again there instead of saved:
-// a draw needs no tensor of the block, so the second pass may end before what is dropped is computed.
+// Saves what backward needs of a draw. In a recomputed block backward draws the mask again instead
+// of saving it. A draw needs no tensor of the block, so the recomputation may stop before the
+// dropout's input is computed.
 void save_draw(torch::autograd::AutogradContext* context, const at::Tensor& mask, double p,
                int64_t site) {
   context->saved_data["scale"] = 1 / (1 - p);
@@ -209,7 +210,8 @@ class AddDropoutFunction : public torch::autograd::Function<AddDropoutFunction> 
   }
 };
 
-// Whether one pass can do it: memory side by side, and the sum in the precision that is computed.
+// Whether one pass can compute the sum: both are contiguous on the CPU, and the residual's dtype is
+// the one that the arithmetic uses.
 bool adds_in_one_pass(const at::Tensor& residual, const at::Tensor& x) {
   const auto wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   return x.device().is_cpu() && residual.device().is_cpu() && x.sizes() == residual.sizes() &&

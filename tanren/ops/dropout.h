@@ -1,5 +1,5 @@
 // Counter-based dropout: element e of sample i at site s is kept or dropped by
-// Philox(seed, attempt, s; i, e), never by when it is drawn. Microbatch size, sample order, ranks,
+// Philox(seed, attempt, s; i, e), whenever it is drawn. Microbatch size, sample order, ranks,
 // recompute, retry and resume therefore cannot change a draw.
 // Seed, attempt and sample ids come from the thread's RandomScope. Called by models. Thread-safe.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace tanren {
 
-// A number for the place of a dropout in a model, from its path ("hidden.0"): FNV-1a, 64 bits.
+// The number of a dropout's place in a model, from its path ("hidden.0"): FNV-1a, 64 bits.
 constexpr uint64_t site_id(std::string_view name) {
   uint64_t hash = 0xCBF29CE484222325ull;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ull;
@@ -19,14 +19,14 @@ constexpr uint64_t site_id(std::string_view name) {
 }
 
 // x with each element zeroed with probability p in [0, 1) and otherwise scaled by 1 / (1 - p);
-// x itself if p is 0 or not training. Dim 0 of x are the samples of the RandomScope, in its order.
+// x itself if p is 0 or not training. Dim 0 of x is the samples of the RandomScope, in its order.
 // Element indices follow x's logical row-major order, whatever its strides. Differentiable; any
-// floating dtype and device; under autocast x keeps its dtype. Error outside a RandomScope, for
-// another number of samples than the scope has, or for p outside [0, 1).
+// floating dtype and device; under autocast x keeps its dtype. Error outside a RandomScope, if x
+// has another number of samples than the scope, or for p outside [0, 1).
 at::Tensor dropout(const at::Tensor& x, double p, uint64_t site, bool training);
 
-// residual + dropout(x): in one pass where both are contiguous on the CPU. x may be 16-bit and the
-// residual fp32, which the sum then is. Errors as dropout().
+// residual + dropout(x), in one pass if both are contiguous on the CPU. If x is 16-bit and the
+// residual fp32, the sum is fp32. Errors as dropout().
 at::Tensor add_dropout(const at::Tensor& residual, const at::Tensor& x, double p, uint64_t site,
                        bool training);
 
@@ -36,11 +36,12 @@ at::Tensor dropout_mask(at::IntArrayRef sizes, double p, uint64_t site);
 at::Tensor dropout_mask_reference(at::IntArrayRef sizes, double p, uint64_t site,
                                   at::Device device);
 
-// The weight of attention of head h, row r, column c is element (r · heads + h) · kRowDraws + c of
-// its sample: how many rows and columns a batch is padded to changes no draw. More than 2^29 rows of a
-// sample are an Error: an element is an int64.
+// The attention weight of head h, row r, column c is element (r · heads + h) · kRowDraws + c of its
+// sample, so the number of rows and columns that a batch is padded to changes no draw. Error if a
+// sample's heads together have more than 2^29 rows, because element indices are int64.
 constexpr int64_t kRowDraws = int64_t{1} << 34;
-// Which weights of `sizes`, [ids.size(0), heads, rows, columns], are kept, as dropout_mask_reference().
+// Which attention weights of shape `sizes`, [ids.size(0), heads, rows, columns], are kept: as
+// dropout_mask_reference().
 at::Tensor attention_mask_reference(at::IntArrayRef sizes, double p, uint64_t site,
                                     at::Device device);
 

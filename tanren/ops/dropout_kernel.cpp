@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kChunk = 16 * kGroup;  // elements of one unit of parallel work
 constexpr int64_t kGrain = 32;           // units below which one thread is faster
 
-// Calls write(first, count, values) for every run of up to kGroup elements that lie side by side:
-// `values` are the draws of the elements first … first + count - 1 of the whole tensor.
+// Calls write(first, count, values) for every run of up to kGroup adjacent elements; `values` are
+// the draws of the elements first … first + count - 1 of the whole tensor.
 template <typename Write>
 void for_each_group(const DropoutDraw& draw, const Write& write) {
   const DrawGroup draw_group = best_draw_group();
@@ -54,7 +54,7 @@ void apply_dropout(const DropoutDraw& draw, double scale, const T* x, T* out, bo
     T* __restrict to = out + first;
     bool* __restrict kept = mask + first;
     for (int64_t e = 0; e < count; ++e) kept[e] = values[e] >= threshold;
-    // A product, not a choice: a NaN or inf must stay visible to the guard.
+    // A product instead of a select, so that the guard still sees a NaN or inf.
     for (int64_t e = 0; e < count; ++e) {
       const Number keep = values[e] >= threshold ? factor : Number{0};
       to[e] = static_cast<T>(static_cast<Number>(from[e]) * keep);
@@ -76,7 +76,7 @@ void add_dropout_rows(const DropoutDraw& draw, double scale, const R* residual, 
       for (int64_t e = 0; e < count; ++e) kept[e] = values[e] >= threshold;
     }
     for (int64_t e = 0; e < count; ++e) {
-      // As dropout() and a sum after it: what is added is rounded to T first.
+      // The dropped value is rounded to T before the sum, as by dropout() followed by a sum.
       const R dropped = static_cast<R>(from[e]) * (values[e] >= threshold ? factor : R{0});
       to[e] = base[e] + static_cast<R>(static_cast<T>(dropped));
     }

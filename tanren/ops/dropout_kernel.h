@@ -1,5 +1,5 @@
 // The loops of dropout.h over raw memory; no tensors, so that the file builds fast and vectorises.
-// Parallel over samples and chunks where there is enough work. Called by dropout.cpp alone.
+// Parallel over samples and chunks if there is enough work. Called by dropout.cpp alone.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ void draw_mask(const DropoutDraw& draw, bool* mask);
 template <typename T>
 void apply_dropout(const DropoutDraw& draw, double scale, const T* x, T* out, bool* mask);
 
-// The same added to a residual, in the residual's precision: R is T, or float for 16-bit T. The mask
-// may be null: it is not written then.
+// The same added to a residual, in the residual's precision: R is T, or float for 16-bit T. A null
+// mask is not written.
 template <typename T, typename R>
 void add_dropout_rows(const DropoutDraw& draw, double scale, const R* residual, const T* x, R* out,
                       bool* mask);

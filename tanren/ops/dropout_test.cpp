@@ -251,7 +251,7 @@ TEST(Dropout, in_a_recomputed_block_is_drawn_again_in_backward_instead_of_saved)
     for (const bool added : {false, true}) {
       at::Tensor x = at::randn({3, 40, 8}).requires_grad_();
       const at::Tensor seed = at::randn({3, 40, 8});
-      int drawing = 0;  // passes that came as far as the dropout
+      int drawing = 0;  // passes that reached the dropout
       const auto block = [&](const at::Tensor& input) {
         const at::Tensor y = input.sin().to(dtype);
         ++drawing;

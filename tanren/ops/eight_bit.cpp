@@ -13,8 +13,8 @@ namespace tanren {
 
 namespace {
 
-// Seven decades; the one below 10^-k has half as many values as the one above it, evenly spaced, each in
-// the middle of its part. With 0 and 1 that makes 256.
+// Seven decades, each split into equal parts whose middles are the values; each decade has half as
+// many values as the next higher one. With 0 and 1 that makes 256.
 std::array<float, 256> make_values(bool is_signed) {
   std::vector<double> values = {0.0, 1.0};
   constexpr int kDecades = 7;
@@ -40,7 +40,7 @@ at::Tensor table(bool is_signed, at::Device device) {
       .to(device, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
 }
 
-// [blocks, block], zeros behind the end.
+// [blocks, block], padded with zeros at the end.
 at::Tensor in_blocks(const at::Tensor& flat, int64_t block) {
   const int64_t rest = (block - flat.numel() % block) % block;
   return at::constant_pad_nd(flat, {0, rest}).view({-1, block});
@@ -51,7 +51,7 @@ at::Tensor in_blocks(const at::Tensor& flat, int64_t block) {
 EightBitBook::EightBitBook(bool is_signed) : values(make_values(is_signed)) {
   for (size_t i = 0; i + 1 < 256; ++i) bounds[i] = (values[i] + values[i + 1]) / 2;
   bounds[255] = std::numeric_limits<float>::infinity();
-  // What is above 0 stays above 0: an update divides by the root of the squares.
+  // A value above 0 must not become 0, because an update divides by the root of the squares.
   if (!is_signed) bounds[0] = 0;
   for (uint32_t high = 0; high < start.size(); ++high) {
     const bool is_negative = (high & 0x8000) != 0;

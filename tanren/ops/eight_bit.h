@@ -1,6 +1,6 @@
-// Numbers of 8 bits in blocks: each block has its largest magnitude as scale, and each element one of
-// 256 values between -1 and 1, which lie denser around 0 ("dynamic" 8-bit numbers, Dettmers 2016 and
-// 2022). What optimizers keep and checkpoints hold of moments; called by both.
+// 8-bit numbers in blocks: a block's scale is its largest magnitude, and each element is one of 256
+// values between -1 and 1, which are denser around 0 ("dynamic" 8-bit numbers, Dettmers 2016 and
+// 2022). Optimizers and checkpoints store moments this way; called by both.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,8 +11,8 @@
 
 namespace tanren {
 
-// Values, the bounds between them, and for each upper half of a float's bits the code of the
-// smallest number that begins so: no such range holds more than one bound.
+// The values, the bounds between them, and `start`: for each upper half of a float's bits, the code
+// of the smallest float with that upper half. The floats of one upper half span at most one bound.
 struct EightBitBook {
   explicit EightBitBook(bool is_signed);
   // The code whose value is nearest to `value` in [-1, 1] (or [0, 1]).
@@ -28,8 +28,8 @@ struct EightBitBook {
 // Signed: for first moments; unsigned: for squares.
 const EightBitBook& eight_bit_book(bool is_signed);
 
-// Blocks of `block` elements as they lie in memory, on any device: codes (uint8, dense) and scales (fp32,
-// one a block) → fp32, 1-dim, and back.
+// Converts codes (uint8, dense) and scales (fp32, one per block) to fp32, 1-dim, and back. Blocks
+// are `block` successive elements in memory. Any device.
 at::Tensor from_eight_bit(const at::Tensor& codes, const at::Tensor& scales, bool is_signed,
                           int64_t block);
 void to_eight_bit(const at::Tensor& values, bool is_signed, int64_t block, const at::Tensor& codes,

@@ -1,12 +1,12 @@
-// GELU in its tanh form, as GPT-2 has it. In bf16 on the CPU one pass without tanh;
-// otherwise torch's. Called by models. Thread-safe.
+// GELU in its tanh form, as in GPT-2. In bf16 on the CPU it is one pass without tanh; otherwise
+// torch's operator. Called by models. Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace tanren {
 
-// Any shape and floating dtype, kept. Differentiable as often as torch's.
+// Keeps x's shape and floating dtype. Differentiable as often as torch's.
 at::Tensor gelu_tanh(const at::Tensor& x);
 
 }  // namespace tanren

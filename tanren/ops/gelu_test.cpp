@@ -16,13 +16,13 @@ TEST(Gelu, in_bf16_is_the_exact_value_rounded_once) {
   const at::Tensor all = at::arange(0, 65536).to(at::kShort).view(at::kBFloat16);
   const at::Tensor x = all.masked_select(all.isfinite()).requires_grad_();
   const at::Tensor exact = x.detach().to(at::kDouble).requires_grad_();
-  // x times the logistic function of 2u is x (1 + tanh u) / 2 without its cancellation.
+  // x times the logistic function of 2u is x (1 + tanh u) / 2 without the cancellation.
   const at::Tensor u = std::sqrt(2 / M_PI) * (exact + 0.044715 * exact.pow(3));
   const at::Tensor y = gelu_tanh(x), expected = exact * at::sigmoid(2 * u);
   const at::Tensor slope = torch::autograd::grad({y}, {x}, {at::ones_like(y)})[0];
   const at::Tensor slope_expected =
       torch::autograd::grad({expected}, {exact}, {at::ones_like(expected)})[0];
-  // Half a step of bf16, and what float loses beside numbers near 0.
+  // The bound is half a step of bf16, plus float's error for results near 0.
   const auto near = [](const at::Tensor& got, const at::Tensor& wanted, double least) {
     const at::Tensor error = (got.to(at::kDouble) - wanted).abs();
     const at::Tensor allowed = wanted.abs() * 0x1.04p-8 + least;

@@ -19,8 +19,8 @@ namespace tanren {
 
 namespace {
 
-constexpr int64_t kChunk = 1 << 16;  // elements a thread takes at a time
-constexpr int64_t kBlock = 1024;     // elements whose squares meet before they are summed in double
+constexpr int64_t kChunk = 1 << 16;  // elements that a thread takes at a time
+constexpr int64_t kBlock = 1024;     // elements whose squares are summed in lanes, then in double
 constexpr int kLanes = 16;
 
 template <class Lane>
@@ -51,7 +51,8 @@ double sum_of_squares(const T* values, int64_t size) {
   return sum;
 }
 
-// The chunks' sums are added in order: the same for any number of threads. `wide`: each square is a double.
+// The chunks' sums are added in order, so the result is the same for any number of threads. `wide`:
+// each square is a double.
 double sum_of_squares(const at::Tensor& gradient, bool wide) {
   const at::Tensor values =
       gradient.is_non_overlapping_and_dense() ? gradient : gradient.contiguous();

@@ -13,7 +13,8 @@ void image_columns(const Patches& shape, const c10::BFloat16* images, int64_t be
     const int64_t top = row % shape.out_height * shape.stride - shape.padding;
     for (int64_t column = 0; column < shape.out_width; ++column) {
       const int64_t left = column * shape.stride - shape.padding;
-      // Of a line of the patch, the part [first, last) lies inside; it is one piece of memory.
+      // The part [first, last) of a line of the patch lies inside the image, in one piece of
+      // memory.
       const int64_t first = std::clamp<int64_t>(-left, 0, shape.kernel);
       const int64_t last = std::clamp<int64_t>(shape.width - left, first, shape.kernel);
       for (int64_t k = 0; k < shape.kernel; ++k, to += line) {

@@ -27,7 +27,7 @@ constexpr int64_t kGradientClasses = 4096;
 
 at::ScalarType wide_type(at::ScalarType type) { return type == at::kDouble ? type : at::kFloat; }
 
-// What the head computes with: the operands as autocast would have them.
+// The head's operands, cast as by autocast.
 struct OutputHead {
   at::Tensor states, weight, bias, labels;
   double smoothing = 0;
@@ -35,7 +35,7 @@ struct OutputHead {
 };
 
 struct Gradients {
-  at::Tensor states, weight, bias;  // undefined where not asked for
+  at::Tensor states, weight, bias;  // undefined if not wanted
 };
 
 // Which gradients are wanted.
@@ -44,7 +44,8 @@ struct Wanted {
   bool any() const { return states || weight || bias; }
 };
 
-// Losses of the rows of `scores`, summed; scores become seed × their gradient where `differentiate`.
+// Sums the losses of the rows of `scores`. With `differentiate`, scores become seed × their
+// gradient.
 at::Tensor fused_entropy(at::Tensor& scores, const at::Tensor& labels, bool differentiate,
                          double seed) {
   const int64_t rows = scores.size(0), classes = scores.size(1);
@@ -68,7 +69,7 @@ at::Tensor fused_entropy(at::Tensor& scores, const at::Tensor& labels, bool diff
   return losses.sum();
 }
 
-// The same by ATen, for other devices and smoothed labels.
+// The same with ATen operations, for other devices and smoothed labels.
 at::Tensor composed_entropy(at::Tensor& scores, const at::Tensor& labels, double smoothing,
                             bool differentiate, const at::Tensor& seed) {
   at::Tensor wide = scores.to(wide_type(scores.scalar_type()));
@@ -87,7 +88,7 @@ at::Tensor composed_entropy(at::Tensor& scores, const at::Tensor& labels, double
   return sum;
 }
 
-// weight.grad += scores' gradientᵀ × states, in the gradient's own, wider type.
+// gradient += scoresᵀ × states in the gradient's type, which may be wider; scores holds a gradient.
 void add_weight_gradient(const at::Tensor& scores, const at::Tensor& states,
                          const at::Tensor& gradient) {
   if (scores.scalar_type() == gradient.scalar_type()) {
@@ -100,7 +101,7 @@ void add_weight_gradient(const at::Tensor& scores, const at::Tensor& states,
   }
 }
 
-// The loss, and its gradients times `seed` where wanted, chunk by chunk.
+// The loss, and those of its gradients times `seed` that are wanted, chunk by chunk.
 std::pair<at::Tensor, Gradients> pass_over(const OutputHead& head, const Wanted& wanted,
                                            const at::Tensor& seed) {
   const MemoryScope memory(MemoryKind::temporaries);
@@ -139,7 +140,8 @@ std::pair<at::Tensor, Gradients> pass_over(const OutputHead& head, const Wanted&
   return {loss, gradients};
 }
 
-// Differentiable: states, weight and bias as the caller has them; `head` holds what is computed with.
+// Differentiable in the caller's states, weight and bias; `head` holds their cast copies, which the
+// arithmetic uses.
 class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossEntropyFunction> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& states,
@@ -172,7 +174,7 @@ class LinearCrossEntropyFunction : public torch::autograd::Function<LinearCrossE
     auto& data = context->saved_data;
     Gradients gradients;
     if (data.count("weight") > 0) {
-      // Given away, so that nothing is copied: a second backward over a graph that was retained
+      // The saved gradients are moved out to avoid a copy. A second backward over a retained graph
       // computes them again.
       const auto take = [&](const char* name) {
         const at::Tensor gradient = data[name].toTensor();
@@ -223,7 +225,7 @@ at::Tensor linear_cross_entropy_sum(const at::Tensor& states, const at::Tensor& 
                   labels.contiguous(),
                   options.label_smoothing,
                   chunk_rows(options, classes)};
-  // Chunks of one size, so that the last is no crumb.
+  // Chunks of nearly equal size, so that the last is not tiny.
   const int64_t chunks = std::max<int64_t>(1, (rows + head.chunk_rows - 1) / head.chunk_rows);
   head.chunk_rows = std::max<int64_t>(1, (rows + chunks - 1) / chunks);
   if (device == at::kCPU) check_labels(head.labels, classes);

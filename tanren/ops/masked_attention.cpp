@@ -15,7 +15,7 @@
 namespace tanren {
 
 at::Tensor padding_bias(const at::Tensor& mask, at::ScalarType dtype) {
-  // A number that every wider dtype can be cast down to without becoming infinite.
+  // fp32 too gets bf16's lowest number, which stays finite when cast to bf16.
   const double lowest = dtype == at::kHalf
                             ? static_cast<double>(std::numeric_limits<c10::Half>::lowest())
                             : static_cast<double>(std::numeric_limits<c10::BFloat16>::lowest());

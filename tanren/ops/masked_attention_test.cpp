@@ -21,7 +21,7 @@ struct MaskedCase {
 const std::vector<MaskedCase> kMaskedCases = {{2, 1, 1, 4},   {3, 7, 2, 8},    {2, 64, 3, 12},
                                               {1, 128, 1, 8}, {2, 131, 2, 16}, {1, 300, 2, 8}};
 
-// 1 for all tokens of sample 0, and fewer and fewer of the next ones.
+// 1 for all tokens of sample 0, and for ever fewer tokens of the later samples.
 at::Tensor padding_mask_of(const MaskedCase& c) {
   at::Tensor mask = at::ones({c.n, c.length}, at::kLong);
   for (int64_t i = 1; i < c.n; ++i)
@@ -29,7 +29,7 @@ at::Tensor padding_mask_of(const MaskedCase& c) {
   return mask;
 }
 
-// {output, gradients of q, k and v} under weights that are no constants.
+// {output, gradients of q, k and v}; the output's gradient differs from element to element.
 std::vector<at::Tensor> masked_attended(const MaskedCase& c, at::ScalarType type,
                                         at::ScalarType rounded, const at::Tensor& mask, double p,
                                         bool reference) {
@@ -72,7 +72,7 @@ TEST(MaskedAttention, equals_the_reference_in_every_dtype_with_and_without_paddi
         const auto own = masked_attended(c, type, type, mask, 0.3, false);
         for (size_t i = 0; i < own.size(); ++i) {
           EXPECT_EQ(own[i].scalar_type(), type);
-          // One token's weight is 1: the gradients of q and k are 0, but for rounding.
+          // A single token's weight is 1, so the gradients of q and k are 0 up to rounding.
           if (c.length == 1 && (i == 1 || i == 2)) continue;
           EXPECT_LT(masked_difference(own[i], expected[i]), bound)
               << c.length << " " << mask.defined() << " " << type << " tensor " << i;
@@ -92,7 +92,8 @@ TEST(MaskedAttention, padding_gets_no_weight_and_no_gradient) {
   }
 }
 
-// The dropped weights, [n, heads, T, T], of samples of 5, 100 and 70 tokens, padded to `length` or cut.
+// The weights after dropout, [n, heads, T, T], of samples of 5, 100 and 70 tokens, padded or cut to
+// `length`.
 at::Tensor masked_weights(int64_t length, at::ScalarType type, bool reference) {
   constexpr int64_t kSamples = 3, kHeads = 2, kSize = 300;
   at::manual_seed(3);

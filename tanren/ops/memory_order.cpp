@@ -63,7 +63,7 @@ std::string memory_order(at::IntArrayRef sizes, at::IntArrayRef strides) {
 
 std::vector<int64_t> strides_of_order(at::IntArrayRef sizes, const std::string& order) {
   std::vector<size_t> dims = order_of(sizes, plain_strides(sizes));
-  // A few dimensions have few orders.
+  // Tries all orders: few dimensions have few orders.
   while (!order.empty() && text_of(dims) != order) {
     if (dims.size() > 6 || !std::next_permutation(dims.begin(), dims.end())) {
       throw CheckpointError("[checkpoint] the order '" + order.substr(0, 40) +

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <exception>
 
-// libgomp has these; without -fopenmp there is no omp.h to rely on.
+// libgomp defines these. They are declared here because without -fopenmp there may be no omp.h.
 extern "C" void GOMP_parallel(void (*work)(void*), void* data, unsigned threads, unsigned flags);
 extern "C" int omp_get_num_threads();
 extern "C" int omp_get_thread_num();
@@ -26,7 +26,7 @@ void run_part(Team& team, int64_t from, int64_t to, int thread) {
   team.work(from, to);
 }
 
-// Every thread of the team calls it.
+// Every thread of the team calls this.
 void run_own_part(void* of_team) {
   Team& team = *static_cast<Team*>(of_team);
   const int64_t size = team.end - team.begin;

@@ -1,6 +1,6 @@
-// parallel_for: at::parallel_for whatever the compiler and its options. Torch's own is a template that is
-// serial, without a word, in each file that is compiled without -fopenmp, and clang's -fopenmp brings
-// another runtime beside the libgomp of libtorch, with threads of its own. This one asks that libgomp.
+// parallel_for: at::parallel_for for any compiler and options. Torch's template is silently serial
+// in each file compiled without -fopenmp, and clang's -fopenmp adds a second runtime with its own
+// threads beside libtorch's libgomp. This one calls libtorch's libgomp.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -11,9 +11,10 @@
 
 namespace tanren {
 
-// work(from, to) over [begin, end) on the threads of torch's operators; no part but the last is smaller than
-// `grain`. The parts are those of at::parallel_for, and so is what a range of one part, one thread or a call
-// from inside of another does: one call on this thread. An exception of a part is thrown again.
+// Calls work(from, to) for parts of [begin, end) on the threads of torch's operators; only the last
+// part may be smaller than `grain`. The parts are those of at::parallel_for. As there, a range of
+// one part, a single thread or a nested call makes one call on this thread. An exception of a part
+// is rethrown.
 void run_in_parts(int64_t begin, int64_t end, int64_t grain,
                   const std::function<void(int64_t, int64_t)>& work);
 

@@ -1,4 +1,4 @@
-// Philox by the group: kGroup draws of one sample at a time, the inner loop of dropout.
+// Philox in groups: kGroup draws of one sample at a time, the inner loop of dropout.
 // Invariant: every implementation gives the numbers of philox() in base/random.h.
 // Called by dropout_kernel.cpp and attention_kernel.cpp; thread-safe.
 #pragma once
@@ -16,7 +16,8 @@ using DrawGroup = void (*)(std::array<uint32_t, 2> key, uint64_t first, int64_t 
                            uint32_t* values);
 
 void draw_group_portable(std::array<uint32_t, 2> key, uint64_t first, int64_t id, uint32_t* values);
-// The fastest that this processor runs (philox_group_x86.cpp, or philox_group_any.cpp elsewhere).
+// The fastest version that this processor runs (philox_group_x86.cpp; on others
+// philox_group_any.cpp).
 DrawGroup best_draw_group();
 
 }  // namespace tanren

@@ -5,7 +5,7 @@
 namespace tanren {
 namespace {
 
-constexpr int kVectors = 4;  // of 4 blocks each; enough in flight to hide a multiplication
+constexpr int kVectors = 4;  // of 4 blocks each; enough in flight to hide the multiplier's latency
 
 // A block's word sits in the low half of a 64-bit lane. The high halves hold leftovers, which the
 // 32 × 32 → 64 multiplication ignores and the final merge drops.
@@ -41,7 +41,8 @@ struct Words {
   }
   auto* out = reinterpret_cast<__m256i*>(values);
   for (const Words& w : words) {
-    // Low halves of c0 beside those of c1, then the pairs of each block side by side, in order.
+    // Merges the low halves of c0 and c1, and of c2 and c3, then stores each block's pairs in
+    // order.
     const __m256i front = _mm256_blend_epi32(w.c0, _mm256_slli_epi64(w.c1, 32), 0xAA);
     const __m256i back = _mm256_blend_epi32(w.c2, _mm256_slli_epi64(w.c3, 32), 0xAA);
     const __m256i even = _mm256_unpacklo_epi64(front, back);

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-// The loop of each function is compiled for AVX2 and for the baseline, and chosen when it is called.
+// Each function's loop is compiled for AVX2 and for the baseline; the call chooses.
 #if defined(__x86_64__)
 #define TANREN_ROW(call, parameters, body)                         \
   namespace {                                                      \
@@ -50,7 +50,7 @@ bool has_avx2() {
   return x < -87.0f ? 0.0f : y * power;
 }
 
-// What GELU (tanh) multiplies x by: the logistic function of 2 √(2/π) (x + 0.044715 x³).
+// GELU (tanh) is x times this factor: the logistic function of 2 √(2/π) (x + 0.044715 x³).
 constexpr float kGeluSlope = 1.5957691216057308f;
 constexpr float kGeluCube = 0.044715f;
 [[gnu::always_inline]] inline float gelu_share(float x) {

@@ -1,5 +1,5 @@
-// Loops over one row of numbers that other kernels are made of, in the best instructions of this
-// processor. Plain memory, no tensors. Called by the kernels of this room alone.
+// Loops over one row of numbers, from which other kernels are built, in this processor's best
+// instructions. Plain memory, no tensors. Called by the kernels of this room alone.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -9,13 +9,13 @@
 
 namespace tanren {
 
-// out[i] = exp(x[i] * scale - shift), in place if out is x. In float within 2 units in the last
-// place, 0 below exp(-87); a NaN stays.
+// out[i] = exp(x[i] * scale - shift), in place if out is x. Float results are within 2 units in the
+// last place, and 0 below exp(-87); a NaN stays.
 void exp_row(const float* x, float scale, float shift, int64_t count, float* out);
 void exp_row(const double* x, double scale, double shift, int64_t count, double* out);
 
-// y[i] = GELU(x[i]) in its tanh form, and out[i] = gradient[i] × its slope at x[i]; in float, rounded
-// once.
+// y[i] = GELU(x[i]) in its tanh form; out[i] = gradient[i] × GELU's slope at x[i]. Computed in
+// float, rounded once.
 void gelu_tanh_row(const c10::BFloat16* x, int64_t count, c10::BFloat16* y);
 void gelu_tanh_gradient_row(const c10::BFloat16* x, const c10::BFloat16* gradient, int64_t count,
                             c10::BFloat16* out);

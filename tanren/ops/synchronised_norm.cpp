@@ -27,7 +27,7 @@ struct KeptGather : torch::CustomClassHolder {
   std::shared_ptr<const GatherRows> gather;
 };
 
-// How the numbers of channels lie beside x [n, channels, …].
+// How per-channel values broadcast against x [n, channels, …].
 struct Channels {
   explicit Channels(const at::Tensor& x)
       : count(x.size(1)), wide(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat) {
@@ -36,7 +36,7 @@ struct Channels {
     dims.push_back(0);
     for (int64_t dim = 2; dim < x.dim(); ++dim) dims.push_back(dim);
   }
-  // [channels] → beside x, in the dtype that is computed in.
+  // [channels] → a view that broadcasts against x, in the dtype of the arithmetic.
   at::Tensor beside(const at::Tensor& values) const { return values.to(wide).view(shape); }
 
   int64_t count;
@@ -50,7 +50,7 @@ struct NormCall {
   std::shared_ptr<const GatherRows> gather;
 };
 
-// See joint_moments.
+// This rank's row for joint_moments.
 at::Tensor own_moments(const at::Tensor& x, const Channels& channels) {
   const int64_t count = channels.count > 0 ? x.numel() / channels.count : 0;
   at::Tensor row = at::zeros({1 + 2 * channels.count}, x.options().dtype(at::kDouble));
@@ -64,10 +64,10 @@ at::Tensor own_moments(const at::Tensor& x, const Channels& channels) {
   return row;
 }
 
-// share: of this batch; 0 where no rank has a sample of it.
+// share: this batch's weight in the running statistics; 0 if no rank has a sample.
 void mix(const at::Tensor& running, const at::Tensor& now, const at::Tensor& share) {
   if (!running.defined()) return;
-  const at::AutoDispatchBelowADInplaceOrView uncounted;  // no new version, as by torch's own
+  const at::AutoDispatchBelowADInplaceOrView uncounted;  // no version bump, as in torch's
   at::Tensor(running).copy_(running.to(at::kDouble) * (1 - share) + now * share);
 }
 
@@ -113,7 +113,7 @@ class SynchronisedNorm : public torch::autograd::Function<SynchronisedNorm> {
     at::Tensor off = x.to(channels.wide) - channels.beside(mean);
     const at::Tensor sum = gradient.sum(channels.dims).to(at::kDouble);
     const at::Tensor dot = (off * gradient).sum(channels.dims).to(at::kDouble);
-    // Always, so that every rank sends it: what one needs all need.
+    // Every rank gathers, also one that needs no gradient, because the other ranks need its sums.
     const auto gather = kept_gather(context->saved_data["gather"]);
     const at::Tensor all = (*gather)(at::cat({sum, dot})).sum(0) / count.clamp_min(1);
     const at::Tensor mean_gradient = all.narrow(0, 0, channels.count);
@@ -127,7 +127,7 @@ class SynchronisedNorm : public torch::autograd::Function<SynchronisedNorm> {
                .addcmul_(gradient, channels.beside(factor))
                .to(x.scalar_type());
     }
-    at::Tensor d_weight, d_bias;  // this rank's: gradients of parameters are summed once a step
+    at::Tensor d_weight, d_bias;  // this rank's; parameter gradients are summed once a step
     if (weight.defined()) d_weight = (dot * inverse).to(weight.scalar_type());
     if (context->saved_data["bias"].toBool()) d_bias = sum.to(channels.wide);
     return {dx, d_weight, d_bias, {}};
@@ -156,7 +156,7 @@ at::Tensor batch_norm_over_ranks(const at::Tensor& x, const MaybeTensor& weight,
   return SynchronisedNorm::apply(x, none_or_defined(weight), none_or_defined(bias), call);
 }
 
-// It calls batch_norm with the samples as channels.
+// instance_norm calls batch_norm with the samples as channels, which must not be joined over ranks.
 at::Tensor instance_norm_alone(const at::Tensor& x, const MaybeTensor& weight,
                                const MaybeTensor& bias, const MaybeTensor& running_mean,
                                const MaybeTensor& running_var, bool use_input_stats,
@@ -177,7 +177,7 @@ void install_synchronised_norm() {
       library->impl("instance_norm", instance_norm_alone);
       return library;
     };
-    // Never taken back: other threads may be on their way through it at exit.
+    // Never unregistered, because other threads may still be inside at exit.
     static auto* const on_cpu = registered(c10::DispatchKey::AutogradCPU);
     static auto* const on_cuda = registered(c10::DispatchKey::AutogradCUDA);
     (void)on_cpu;

@@ -84,7 +84,7 @@ class Adafactor final : public TensorOptimizer {
   }
 
  private:
-  // Nothing is read from the device: what depends on values stays a 0-dim tensor.
+  // Nothing is read from the device: results that depend on tensor values stay 0-dim tensors.
   void update(Group& group, size_t i, double learning_rate, double step) const {
     at::Tensor parameter = group.all.parameters[i];
     if (parameter.numel() == 0) return;
@@ -99,12 +99,12 @@ class Adafactor final : public TensorOptimizer {
     }
     if (group.weight_decay != 0) parameter.mul_(1 - learning_rate * group.weight_decay);
     const at::Tensor change = direction(group, i, gradient, fresh);
-    // torch's order: the step size over the clipping divisor, then one addition.
+    // torch's order: divide the step size by the clipping divisor, then add once.
     size.div_(rms(change).div_(options_.clip_threshold).clamp_min_(1));
     parameter.addcmul_(change, size, -1);
   }
 
-  // The gradient over the root of its second moment, which takes it in.
+  // Updates the second moment with the gradient; returns the gradient over the moment's root.
   static at::Tensor direction(Group& group, size_t i, const at::Tensor& gradient, double fresh) {
     const double eps = smallest_step(gradient);
     at::Tensor estimate;

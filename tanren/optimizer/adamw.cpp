@@ -66,8 +66,9 @@ class AdamW final : public TensorOptimizer {
   }
 
  private:
-  // The kernel reads the steps and never advances them; a skipped update must not count. It
-  // returns before it reads them when the flag is set, so both happen ahead of it.
+  // Call this before the kernel, which reads the steps but does not advance them. A skipped update
+  // must not count; taking its step back before the kernel is safe, because with the flag set the
+  // kernel returns before it reads the steps.
   static void advance(Group& group, const TensorLists& lists,
                       const std::optional<at::Tensor>& found_inf) {
     if (&lists == &group.all) {

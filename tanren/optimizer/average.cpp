@@ -45,7 +45,7 @@ void WeightAverage::refuse_if_exchanged(const char* what) const {
 
 void WeightAverage::update(int64_t step) {
   refuse_if_exchanged("an update");
-  // Once begun it goes on, also if a longer run moved the start behind this step.
+  // Once begun, averaging continues, also if a longer run moved the start to after this step.
   if (step % plan_.every != 0 || (step < plan_.start && num_updates_ == 0)) return;
   const at::NoGradGuard no_grad;
   if (num_updates_ == 0) {
@@ -53,7 +53,8 @@ void WeightAverage::update(int64_t step) {
   } else {
     const double weight = plan_.kind == Averaging::swa ? 1.0 / static_cast<double>(num_updates_ + 1)
                                                        : 1.0 - decay_now();
-    // An estimate is made when the average is used; until then its buffers are averaged too.
+    // With AverageBuffers::estimate the buffers are estimated when the average is used; until then
+    // they are averaged too.
     const bool copies = plan_.buffers == AverageBuffers::copy && num_parameters_ < names_.size();
     const size_t averaged = copies ? num_parameters_ : names_.size();
     const at::TensorList all(averages_), now(current_);

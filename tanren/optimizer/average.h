@@ -1,7 +1,7 @@
-// WeightAverage: a second copy of trained weights, averaged over applied steps: exponentially (EMA)
-// or evenly (SWA: Izmailov et al., arXiv 1803.05407). Invariant: the trained weights are never
-// written; until its first update it has no value of its own. Allocated at build; not thread-safe.
-// Called by train_step once per applied update, by evaluation, and by own loops.
+// WeightAverage: a second copy of the trained weights, averaged over applied steps: exponentially
+// (EMA) or evenly (SWA: Izmailov et al., arXiv 1803.05407). Invariant: the trained weights are
+// never written; before the first update there is no average. Allocated at build; not thread-safe.
+// Called by train_step once per applied update, by evaluation, and by user-written loops.
 #pragma once
 
 #include "tanren/optimizer/optimizer.h"
@@ -15,27 +15,27 @@ namespace tanren {
 
 class WeightAverage {
  public:
-  // Parameters and buffers must be fp32 or fp64, and the average has their dtype, device and
-  // strides; buffers that are not floating are left out (they stay the module's). Error for a 16-bit
-  // tensor, whose average would stand still.
+  // Parameters and buffers must be fp32 or fp64; the average has their dtype, device and strides.
+  // Buffers that are not floating are not averaged (they stay the module's). Error for a 16-bit
+  // tensor, whose average would never change.
   WeightAverage(const AveragePlan& plan, const std::vector<NamedParameter>& parameters,
                 const std::vector<NamedParameter>& buffers = {});
 
-  // Takes the weights after `step` applied updates in, if the plan says so (start, every). The first
-  // time it copies them. As torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn or
-  // get_swa_multi_avg_fn, a few foreach calls whatever the number of tensors.
+  // Adds the weights after `step` applied updates to the average if the plan asks for it (start,
+  // every); the first time it copies them. As torch.optim.swa_utils.AveragedModel with
+  // get_ema_multi_avg_fn or get_swa_multi_avg_fn: a few foreach calls for any number of tensors.
   void update(int64_t step);
-  // Updates so far; 0: there is no average yet, the raw weights stand for it.
+  // Updates so far; 0: there is no average yet, and the raw weights are used in its place.
   int64_t num_updates() const { return num_updates_; }
 
   // Swaps the storages of the tensors with the averages: no element is copied, and a second call
   // restores everything bitwise. Does nothing while there is no average.
   void exchange();
 
-  // `<name>` of each averaged tensor, and "num_updates". The tensors are the average's own.
+  // `<name>` of each averaged tensor, and "num_updates". The tensors are the average's, not copies.
   // Error while exchanged, as update.
   State state() const;
-  // CheckpointError where a name, shape or dtype is not what state() has.
+  // CheckpointError if a name, shape or dtype differs from state().
   void load(const State& state);
 
  private:
@@ -51,7 +51,7 @@ class WeightAverage {
   bool exchanged_ = false;
 };
 
-// Exchanges on construction and back on destruction, also when an exception passes.
+// Exchanges on construction and back on destruction, also during an exception.
 class AverageScope {
  public:
   explicit AverageScope(std::vector<WeightAverage*> averages);
@@ -65,8 +65,8 @@ class AverageScope {
   std::vector<WeightAverage*> exchanged_;
 };
 
-// The learning rate of the update that follows `step` applied ones: the plan's constant one once
-// averaging has begun, if it has one, else `scheduled`.
+// The learning rate of the update after `step` applied updates: the plan's constant rate, if it has
+// one and averaging has begun, else `scheduled`.
 double averaging_rate(const AveragePlan& plan, int64_t step, double scheduled);
 
 }  // namespace tanren

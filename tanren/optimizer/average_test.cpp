@@ -30,7 +30,7 @@ struct Weights {
   static const at::Tensor& history(const std::string& name) {
     return fixture("average").at("weights/" + name);
   }
-  // As they are after `update` (from 0).
+  // Sets the tensors to their values after update number `update` (from 0).
   void set(int64_t update) {
     const at::NoGradGuard no_grad;
     for (auto* list : {&parameters, &buffers}) {
@@ -41,7 +41,7 @@ struct Weights {
   }
 };
 
-// After each of 12 updates every averaged tensor is torch's.
+// After each of 12 updates every averaged tensor equals torch's.
 void expect_parity(const AveragePlan& plan, const std::string& what) {
   Weights weights;
   WeightAverage average(plan, weights.parameters, weights.buffers);

@@ -1,7 +1,7 @@
 // Clipping by the global norm and by value, as torch.nn.utils.clip_grad_norm_ and
-// clip_grad_value_, without reading the device. Where both are asked for, the norm comes first:
-// then both bounds hold, and the norm is the one of the raw gradients, which is measured anyway.
-// Called between unscaling and the optimizer, by train_step and own loops.
+// clip_grad_value_, without reading the device. If both are used, clip by the norm first: then both
+// bounds hold, and the norm is that of the raw gradients, which is measured anyway. Called between
+// unscaling and the optimizer, by train_step and user-written loops.
 #pragma once
 
 #include "tanren/ops/global_norm.h"
@@ -12,7 +12,7 @@
 namespace tanren {
 
 // Scales the gradients in place by clip_factor(norm, max_norm), on the device, and returns their
-// global_norm() before it. A non-finite norm spreads to every gradient, as in torch.
+// global_norm() before scaling. A non-finite norm spreads to every gradient, as in torch.
 at::Tensor clip_norm_(at::TensorList gradients, double max_norm);
 // min(1, max_norm / (norm + 1e-6)); NaN stays NaN.
 double clip_factor(double norm, double max_norm);

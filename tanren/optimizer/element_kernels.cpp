@@ -32,7 +32,7 @@ void rmsprop_piece(const Elements<T>& e, const RmspropNumbers& numbers, int64_t 
     T variance = squares[i];
     if constexpr (kIsCentered) {
       mean[i] += fresh * (gradient - mean[i]);
-      // Rounding may bring a variance of zero below it; its root would be no number.
+      // Rounding may make a zero variance negative; its root would be NaN.
       const T centered = variance - mean[i] * mean[i];
       variance = centered < T(0) ? T(0) : centered;
     }

@@ -1,6 +1,7 @@
 // One pass over memory per update of a parameter on the CPU: weight, gradient and state of each
 // element are read and written once. The tensors of one call have the same elements in the same
-// order (same_layout); nothing is checked here. Called by the element rules; threads: own pool.
+// order (same_layout); nothing is checked here. Called by the element rules; runs on torch's
+// threads (parallel_for).
 #pragma once
 
 #include <cstdint>
@@ -35,11 +36,11 @@ void adagrad_elements(const Elements<T>& elements, const AdagradNumbers& numbers
 
 struct MomentNumbers {
   double beta1, beta2, eps;
-  double weight_decay;   // × parameter, onto the gradient
-  double kept;           // × parameter, before the update: decoupled decay
+  double weight_decay;   // × parameter, added to the gradient
+  double kept;           // × parameter before the update: decoupled decay
   double gradient_rate;  // × gradient / denominator (nadam)
   double momentum_rate;  // × first moment / denominator
-  double second_scale;   // of the second moment, under the root
+  double second_scale;   // × second moment, under the root
   bool is_adaptive;      // false: denominator 1 (radam's first updates)
 };
 // Adam's family: first and second moment.

@@ -21,7 +21,7 @@ class ElementOptimizer final : public TensorOptimizer {
         list = zeros_like_all(group.all.parameters);
         if (rule_->initial_value() != 0) at::_foreach_add_(list, rule_->initial_value());
       }
-      // Counted on the host, as in torch: the formulas need them there.
+      // The steps are counted on the host, as in torch, because the formulas need them there.
       const auto members = static_cast<int64_t>(group.names.size());
       group.all_steps = at::zeros({members}, at::kFloat);
       products_.push_back(at::ones({members}, at::kFloat));
@@ -62,7 +62,7 @@ class ElementOptimizer final : public TensorOptimizer {
     return {&group.all.first, &group.all.second, &group.all.third};
   }
 
-  // One call for the members that were updated equally often; usually these are all.
+  // One call for all members with the same number of updates, which usually are all members.
   void step_group(size_t g, double learning_rate) {
     Group& group = groups_[g];
     auto* steps = group.all_steps.mutable_data_ptr<float>();

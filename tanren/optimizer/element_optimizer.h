@@ -7,10 +7,10 @@
 
 namespace tanren {
 
-// automatic: one pass where the parameters are on the CPU in fp32 or fp64, else foreach.
+// automatic: one pass if the parameters are on the CPU in fp32 or fp64, else foreach.
 enum class Way { automatic, foreach };
 
-// A skip flag is read on the host: it is one device read of step() where one is given.
+// A skip flag is read on the host: if one is given, step() reads the device once.
 std::unique_ptr<Optimizer> make_element_optimizer(const OptimizerOptions& options,
                                                   const std::vector<NamedParameter>& parameters,
                                                   std::unique_ptr<ElementRule> rule,

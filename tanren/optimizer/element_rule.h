@@ -1,7 +1,7 @@
-// Element rule: how an optimizer without a fused kernel of torch's changes each element, by its own
-// state there. One rule has two ways that agree to rounding: a single pass over memory (CPU, fp32
-// and fp64), and foreach operations (everything else). Stateless; made and used by the element
-// optimizer alone.
+// Element rule: the update of one element from its gradient and state, for optimizers that torch
+// has no fused kernel for. A rule has two implementations that agree to rounding: a single pass
+// over memory (CPU, fp32 and fp64), and foreach operations (everything else). Stateless; made by
+// make_optimizer and used by the element optimizer alone.
 #pragma once
 
 #include "tanren/dry/dry_scope.h"
@@ -16,12 +16,12 @@
 
 namespace tanren {
 
-// Of one call: all its parameters have the same.
+// The numbers of one call, the same for all its parameters.
 struct ElementUpdate {
   double learning_rate = 0;
   double weight_decay = 0;
-  double step = 0;     // updates of these parameters, this one included; 0 where none are counted
-  double product = 1;  // of factor() over these updates, this one included
+  double step = 0;     // updates of these parameters, this one included; 0 if they are not counted
+  double product = 1;  // product of factor() over these updates, this one included
 };
 
 class ElementRule {
@@ -29,7 +29,7 @@ class ElementRule {
   virtual ~ElementRule() = default;
   // torch's names of the state per element, in the order first, second, third; "": not used.
   virtual std::vector<std::string> moments() const = 0;
-  virtual double initial_value() const { return 0; }  // of the state
+  virtual double initial_value() const { return 0; }  // of each element's state
   virtual bool counts_steps() const { return true; }
   // Name and factor of a running product that is kept per parameter; "": none.
   virtual std::string product_name() const { return ""; }
@@ -64,7 +64,7 @@ void for_each_member(const TensorLists& lists, const Kernel& kernel) {
   }
 }
 
-// The gradients with weight_decay × parameter added, as new tensors unless it is 0.
+// The gradients plus weight_decay × parameter, as new tensors unless weight_decay is 0.
 TensorVector decayed_gradients(const TensorLists& lists, double weight_decay);
 
 }  // namespace tanren

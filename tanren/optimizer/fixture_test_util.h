@@ -1,4 +1,4 @@
-// What the tests of this room share: the committed fixtures and parameters made from them.
+// Shared by this room's tests: the committed fixtures and parameters made from them.
 // Included by tests only.
 #pragma once
 

@@ -49,7 +49,7 @@ void check_parameter(const NamedParameter& parameter) {
       numbers(parameter.strides()), c10::toString(parameter.scalar_type())));
 }
 
-// Learning-rate scale and weight decay of one parameter, without its layer's.
+// Learning-rate scale and weight decay of one parameter, without its layer's factor.
 ParameterValues values_of(const OptimizerOptions& options, const NamedParameter& parameter) {
   const bool decays = options.decay_norms_and_biases || parameter.tensor.dim() > 1;
   const double weight_decay = decays ? options.weight_decay.value_or(0) : 0.0;
@@ -112,7 +112,7 @@ void check_patterns(const OptimizerOptions& options, const std::vector<NamedPara
     of_groups.insert(of_groups.end(), group.parameters.begin(), group.parameters.end());
   }
   check_patterns("groups", of_groups, model);
-  // The defaults are meant of any model.
+  // The default patterns are for any model, so they need not match.
   const OptimizerKind* kind = optimizer_kind(options.kind);
   const bool has_rest = kind != nullptr && kind->leaves_some_to_adamw;
   if (has_rest && options.adamw_parameters != defaults.adamw_parameters) {

@@ -14,7 +14,7 @@ namespace tanren {
 
 using TensorVector = std::vector<at::Tensor>;
 
-// What one fused call works on; all lists have the same order and length (or are unused: empty).
+// The tensors of one fused call; all lists have the same order and length. Unused lists are empty.
 struct TensorLists {
   TensorVector parameters;
   TensorVector gradients;
@@ -28,26 +28,27 @@ struct TensorLists {
 };
 
 struct Group {
-  int part = 0;                    // as `part_of` said
-  double learning_rate_scale = 1;  // of its group and its layer
+  int part = 0;                    // the value of `part_of`
+  double learning_rate_scale = 1;  // product of the config group's and the layer's scale
   double weight_decay = 0;
-  std::vector<size_t> index;  // of each member among the parameters given at build
+  std::vector<size_t> index;  // each member's place among the parameters given at build
   std::vector<std::string> names;
   TensorLists all;
-  at::Tensor all_steps;          // fp32 [members], so that advancing them is one operation
-  std::vector<uint8_t> present;  // who takes part in this step
+  at::Tensor all_steps;          // fp32 [members], so that one operation advances all of them
+  std::vector<uint8_t> present;  // 1 for members that take part in this step
 
-  // Fills `present` and the gradients; returns how many take part. Error on a wrong layout.
+  // Fills `present` and the gradients; returns how many members take part. Error if a gradient's
+  // layout is not its parameter's.
   size_t refresh(const StepInput& input);
-  // The lists of the members whose flag is set: `all` itself where every flag is.
+  // The lists of the members whose flag is set; `all` itself if every flag is set.
   const TensorLists& select(const std::vector<uint8_t>& flags);
 
  private:
   TensorLists some_;
 };
 
-// The groups of `options`, merged where their hyper-parameters are equal and `part_of` (null: 0
-// for all) agrees. ConfigError as make_optimizer.
+// The groups of `options`; groups with equal hyper-parameters and equal `part_of` (null: 0 for all)
+// are merged. ConfigError as make_optimizer.
 std::vector<Group> make_groups(const OptimizerOptions& options,
                                const std::vector<NamedParameter>& parameters,
                                const std::function<int(const NamedParameter&)>& part_of = {});
@@ -56,15 +57,15 @@ std::vector<Group> make_groups(const OptimizerOptions& options,
 void check_patterns(const std::string& key, const std::vector<std::string>& patterns,
                     const std::vector<NamedParameter>& parameters);
 
-// The options with one group for each of `parameters`, whose values are those that its patterns and
-// layers in `model` give. ConfigError for a pattern that matches nothing in `model`.
+// The options with one group per parameter of `parameters`, with the values that the patterns and
+// layers give it in `model`. ConfigError for a pattern that matches nothing in `model`.
 OptimizerOptions resolved(const OptimizerOptions& options,
                           const std::vector<NamedParameter>& parameters,
                           const std::vector<NamedParameter>& model);
 
 // Zeros with exactly the parameter's strides.
 TensorVector zeros_like_all(const TensorVector& parameters);
-// Whether both have the same shape and the same elements at the same place in memory.
+// Whether both have the same dtype, device and shape, and the same order of elements in memory.
 bool same_layout(const at::Tensor& a, const at::Tensor& b);
 
 // Names of tensors that state() returns and load() fills.
@@ -73,7 +74,7 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 // dtypes are equal. Nothing is written if anything is wrong.
 void load_tensors(const NamedTensors& into, const TensorMap& from);
 
-// An optimizer whose state is tensors alone.
+// An optimizer whose state consists of tensors only.
 class TensorOptimizer : public Optimizer {
  public:
   State state() const override;
@@ -81,8 +82,8 @@ class TensorOptimizer : public Optimizer {
   virtual NamedTensors named() const = 0;
 };
 
-// Whether `input` carries a skip flag that is set: read on the host, for optimizers whose kernels
-// take none.
+// Whether `input` has a skip flag that is set. Reads the flag on the host; for optimizers whose
+// kernels take no flag.
 bool is_skipped(const StepInput& input);
 
 }  // namespace tanren

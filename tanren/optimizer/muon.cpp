@@ -76,7 +76,7 @@ class Muon final : public TensorOptimizer {
 }  // namespace
 
 at::Tensor orthogonalised(const at::Tensor& matrix, int64_t steps) {
-  // Coefficients and floor of the reference implementation, chosen there for a steep slope at 0.
+  // The reference implementation's coefficients and floor, chosen there for a steep slope at 0.
   constexpr double kLinear = 3.4445, kCubic = -4.7750, kQuintic = 2.0315, kFloor = 1e-7;
   const bool narrow = !matrix.is_cpu() && matrix.scalar_type() != at::kDouble;
   const bool is_tall = matrix.size(0) > matrix.size(1);

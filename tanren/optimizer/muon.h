@@ -1,7 +1,7 @@
 // Muon (Jordan et al., 2024) as torch.optim.Muon for matrices, AdamW for everything else: 0- and
-// 1-dim parameters and what adamw_parameters names. A convolution's kernel is a matrix of one row
-// per output channel. The orthogonalisation runs in bf16 on accelerators (as torch's everywhere)
-// and in the parameter's own dtype on the CPU. Called by make_optimizer.
+// 1-dim parameters and those that adamw_parameters names. A convolution's kernel is a matrix with
+// one row per output channel. The orthogonalisation runs in bf16 on accelerators (torch uses bf16
+// everywhere) and in the parameter's dtype on the CPU. Called by make_optimizer.
 #pragma once
 
 #include "tanren/optimizer/optimizer.h"
@@ -12,8 +12,8 @@ namespace tanren {
 std::unique_ptr<Optimizer> make_muon(const OptimizerOptions& options,
                                      const std::vector<NamedParameter>& parameters);
 
-// The nearest semi-orthogonal matrix of `matrix` [n, m], roughly: `steps` quintic Newton-Schulz
-// iterations, singular values in about [0.7, 1.2] after 5.
+// Approximates the semi-orthogonal matrix nearest to `matrix` [n, m] by `steps` quintic
+// Newton-Schulz iterations; after 5 the singular values are in about [0.7, 1.2].
 at::Tensor orthogonalised(const at::Tensor& matrix, int64_t steps);
 
 }  // namespace tanren

@@ -7,7 +7,7 @@
 namespace tanren {
 namespace {
 
-// What NAdam and RAdam share: the moments, and an update that is linear in gradient and momentum.
+// Shared by NAdam and RAdam: the moments, and an update that is linear in gradient and momentum.
 class MomentRule : public ElementRule {
  public:
   explicit MomentRule(const OptimizerOptions& options)

@@ -1,5 +1,5 @@
-// Every kind beside AdamW and SGD against torch, transformers and lion-pytorch, and what each owes
-// to a run: skipping, resuming, layouts, dtypes.
+// Every kind except AdamW and SGD against torch, transformers and lion-pytorch. Also tests what a
+// run needs of each kind: skipping, resuming, layouts, dtypes.
 #include "tanren/base/error.h"
 #include "tanren/config/kinds.h"
 #include "tanren/optimizer/element_optimizer.h"
@@ -131,13 +131,13 @@ std::vector<KindCase> kind_cases() {
     o.newton_schulz_steps = 3;
     o.weight_decay = 0;
   });
-  // torch's own bf16 orthogonalisation, which the CPU does in fp32 here.
+  // torch orthogonalises in bf16; here the CPU does it in fp32.
   add("muon_narrow");
   cases.back().tolerance = 1e-2;
   return cases;
 }
 
-// Null for a kind that has no foreach way.
+// Null for a kind without an ElementRule.
 std::unique_ptr<ElementRule> rule_of_kind(const OptimizerOptions& asked) {
   const OptimizerOptions options = with_defaults(asked);
   if (options.kind == "adagrad") return make_adagrad_rule(options);

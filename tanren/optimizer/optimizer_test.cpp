@@ -57,7 +57,7 @@ std::string message_of(const std::function<void()>& fn) {
   return "";
 }
 
-// Relative to the size of the values compared.
+// The largest difference, relative to the largest value of b.
 double difference(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).abs().max() / b.abs().max()).item<double>();
 }
@@ -180,7 +180,7 @@ TEST(Optimizer, a_run_with_skipped_steps_equals_one_without_them) {
     const auto skipping_optimizer = make_optimizer(test.options, skipping);
     for (int64_t step = 0; step < 6; ++step) {
       set_gradients(plain, step);
-      set_gradients(skipping, kSteps - 1 - step);  // of a step that is skipped
+      set_gradients(skipping, kSteps - 1 - step);  // the gradients of a step that is skipped
       skipping_optimizer->step({.learning_rate = 0.02, .found_inf = at::ones({1})});
       set_gradients(skipping, step);
       plain_optimizer->step({.learning_rate = 0.02});

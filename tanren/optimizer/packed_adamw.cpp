@@ -24,7 +24,7 @@ constexpr int kPacked = 1;
 // The moments of one parameter, with its shape and strides.
 struct Moments {
   at::Tensor first, second;              // codes, or bf16
-  at::Tensor first_scale, second_scale;  // of codes, by blocks of memory
+  at::Tensor first_scale, second_scale;  // of codes, one per block of memory
 };
 
 class PackedAdamW final : public TensorOptimizer {
@@ -61,7 +61,7 @@ class PackedAdamW final : public TensorOptimizer {
     }
   }
 
-  // Blocks are of the parameter's memory, so the order that this has stands beside them.
+  // Blocks follow the parameter's memory, so its memory order is saved with them.
   State state() const override {
     State state = TensorOptimizer::state();
     for_each([&](const std::string& name, const at::Tensor& parameter, const Moments& moments) {
@@ -114,7 +114,7 @@ class PackedAdamW final : public TensorOptimizer {
             at::zeros({blocks}, like.options()), at::zeros({blocks}, like.options())};
   }
 
-  // With the shapes of the parameters: files had their elements in one dimension.
+  // Gives the tensors their parameters' shapes: older files held the elements in one dimension.
   TensorMap shaped(const TensorMap& tensors) const {
     std::map<std::string, at::IntArrayRef> shapes;
     for_each([&](const std::string& name, const at::Tensor& parameter, const Moments&) {
@@ -132,8 +132,8 @@ class PackedAdamW final : public TensorOptimizer {
     return result;
   }
 
-  // `given_state` with the moments of every packed parameter as they are kept here, where it has them in fp32
-  // or in blocks of another order of memory: those are packed anew.
+  // `given_state` with the moments of every packed parameter in this optimizer's format. Moments in
+  // fp32 or in blocks of another memory order are packed again.
   TensorMap as_kept(const State& given_state) const {
     const State state{shaped(given_state.tensors), given_state.values};
     TensorMap kept;
@@ -163,7 +163,8 @@ class PackedAdamW final : public TensorOptimizer {
     return kept;
   }
 
-  // A moment in its parameter's shape, where it is not there as it is kept here; else undefined.
+  // A moment of `state` in fp32 and its parameter's shape, if it must be packed again; undefined if
+  // it already has this optimizer's format or is missing.
   static at::Tensor given_moment(const State& state, const std::string& name,
                                  const std::string& key, const at::Tensor& parameter, bool is_first,
                                  const at::Tensor& scale) {
@@ -223,7 +224,7 @@ class PackedAdamW final : public TensorOptimizer {
     }
   }
 
-  // On other devices: the same arithmetic on the unpacked moments of one parameter at a time.
+  // For other devices: the same arithmetic on the unpacked moments of one parameter at a time.
   static void update_by_operations(const at::Tensor& parameter, const at::Tensor& gradient,
                                    Moments& moments, const MomentNumbers& n) {
     at::Tensor flat = in_memory(parameter);
@@ -247,7 +248,7 @@ class PackedAdamW final : public TensorOptimizer {
   static void pack(const at::Tensor& values, bool is_signed, const at::Tensor& moment,
                    const at::Tensor& scale) {
     if (scale.defined()) return to_eight_bit(values, is_signed, kPackedBlock, moment, scale);
-    // Stochastic: 16 random bits below the last that stays.
+    // Stochastic rounding: adds 16 random bits below the last bit that is kept.
     const at::Tensor random =
         at::randint(0, 1 << 16, values.sizes(), values.options().dtype(at::kInt));
     in_memory(moment).copy_(
@@ -259,7 +260,7 @@ class PackedAdamW final : public TensorOptimizer {
   std::vector<Group> groups_;
   std::vector<std::vector<Moments>> moments_;  // per group and member
   std::unique_ptr<TensorOptimizer> rest_;
-  std::vector<int64_t> begins_;  // of slices, by place in the list given at build
+  std::vector<int64_t> begins_;  // slices' first elements, in the order given at build
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ std::vector<NamedParameter> large_parameters() {
   at::manual_seed(11);
   std::vector<NamedParameter> parameters = {
       {"wte.weight", at::randn({80, 64})},
-      {"h.0.weight", at::randn({100, 77})},  // no whole blocks
+      {"h.0.weight", at::randn({100, 77})},  // not a multiple of the block size
       {"h.0.bias", at::randn({100})}};
   for (auto& parameter : parameters) {
     at::Tensor& tensor = parameter.tensor;
@@ -28,7 +28,7 @@ std::vector<NamedParameter> large_parameters() {
   return parameters;
 }
 
-// Gradients of widely different size, as those of a network.
+// Gradients of widely different sizes, as in a network.
 void set_packed_gradients(const std::vector<NamedParameter>& parameters, int64_t step) {
   at::manual_seed(static_cast<uint64_t>(100 + step));
   const at::NoGradGuard no_grad;
@@ -59,7 +59,8 @@ TEST(PackedAdamW, a_pattern_of_fp32_state_without_match_is_refused) {
   EXPECT_THROW(make_optimizer(options, large_parameters()), ConfigError);
 }
 
-// Issue 21: patterns were held against what a rank updates, or what is trained now.
+// Issue 21: patterns were matched against only the parameters that a rank updates or that are
+// trained.
 TEST(PackedAdamW, patterns_of_fp32_state_are_of_the_whole_model) {
   const auto model = large_parameters();
   auto options = packed_options("8bit");
@@ -81,7 +82,7 @@ TEST(PackedAdamW, patterns_of_fp32_state_are_of_the_whole_model) {
   EXPECT_THROW(make_optimizer(options, {slice_of(model[0])}, model), ConfigError);
 }
 
-// A kernel as it lies in memory: the same numbers as the channels-last `kernel`, in one plain order.
+// The numbers of the channels-last `kernel` in memory order, as a contiguous tensor.
 at::Tensor laid_out(const at::Tensor& kernel) {
   return kernel.detach().permute({0, 2, 3, 1}).clone(at::MemoryFormat::Contiguous);
 }
@@ -116,7 +117,7 @@ TEST(PackedAdamW, packs_kernels_in_channels_last_and_updates_them_as_they_lie) {
   }
 }
 
-// What a file holds of a state: contiguous tensors, and the values.
+// A state as a file holds it: contiguous tensors, and the values.
 State filed(const State& state) {
   State file{{}, state.values};
   for (const auto& [name, tensor] : state.tensors) {
@@ -125,7 +126,7 @@ State filed(const State& state) {
   return file;
 }
 
-// A kernel in this layout with 3 updates behind it.
+// A kernel in this layout after 3 updates.
 struct Trained {
   Trained(const std::string& state, at::MemoryFormat format) {
     at::manual_seed(3);
@@ -139,7 +140,7 @@ struct Trained {
     weight.mutable_grad() = at::empty_like(weight).copy_(at::randn(weight.sizes()));
     optimizer->step({.learning_rate = 0.01});
   }
-  // In fp32 and the shape of the kernel.
+  // A moment in fp32 and in the kernel's shape.
   at::Tensor moment(const char* name, bool is_signed) const {
     const State state = optimizer->state();
     const std::string key = std::string("conv.weight.") + name;
@@ -175,7 +176,7 @@ TEST(PackedAdamW, state_of_one_layout_loads_in_either_and_bitwise_in_its_own) {
         EXPECT_TRUE(exact || error > 0) << name;
       }
       EXPECT_EQ(other.optimizer->state().tensors.at("conv.weight.step").item<float>(), 3);
-      other.step(9);  // its layout is one that it can go on with
+      other.step(9);  // the loaded layout lets training continue
     }
   }
 }
@@ -193,7 +194,7 @@ TEST(PackedAdamW, moments_in_fp32_and_in_one_dimension_are_taken_and_others_refu
     other.optimizer->load(plain);
     EXPECT_LT(apart(other.moment("exp_avg", true), one.moment("exp_avg", true)), 0.02);
     EXPECT_LT(apart(other.moment("exp_avg_sq", false), one.moment("exp_avg_sq", false)), 0.02);
-    // As files were before they had the shape.
+    // As in older files, whose tensors did not have the parameter's shape.
     State flat;
     for (const auto& [name, tensor] : filed(other.optimizer->state()).tensors) {
       flat.tensors.set(name, tensor.dim() == 4 ? tensor.view({-1}) : tensor);
@@ -267,7 +268,7 @@ TEST(PackedAdamW, the_way_by_operations_agrees_with_the_kernel) {
     kernel->step({.learning_rate = 0.01});
     operations->step({.learning_rate = 0.01});
   }
-  // A moment between two codes may fall to either side.
+  // A moment halfway between two codes may be rounded to either.
   const double moved = (all_of(one) - start).norm().item<double>();
   EXPECT_LT((all_of(one) - all_of(other)).norm().item<double>(), 0.01 * moved);
 }
@@ -291,7 +292,7 @@ TEST(PackedAdamW, the_way_by_operations_follows_the_memory_of_a_channels_last_ke
 }
 
 TEST(PackedAdamW, bf16_moments_do_not_stand_still) {
-  // Round to nearest would lose (1 - beta2) × (g² - v), a thousandth of v, for ever.
+  // Rounding to nearest would always lose (1 - beta2) × (g² - v), a thousandth of v.
   std::vector<NamedParameter> parameters = {{"w", at::zeros({8192}).requires_grad_(true)}};
   parameters[0].tensor.mutable_grad() = at::full({8192}, 1.0);
   const auto optimizer = make_optimizer(packed_options("bf16"), parameters);

@@ -38,7 +38,7 @@ float pack(const float* values, int64_t count, const EightBitBook& book, uint8_t
   float largest = 0;
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(values[i]));
   const float inverse = largest > 0 ? 1 / largest : 0;
-  // The inverse of the least numbers is no number: such a block is as good as zero.
+  // The inverse of the smallest numbers overflows; such a block counts as zero.
   const float factor = std::isfinite(inverse) ? inverse : 0;
   for (int64_t i = 0; i < count; ++i) codes[i] = book.code(values[i] * factor);
   return factor > 0 ? largest : 0;
@@ -46,7 +46,8 @@ float pack(const float* values, int64_t count, const EightBitBook& book, uint8_t
 
 float from_half(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
-// Adds 16 random bits below the last that stays: rounds up as often as it is near.
+// Adds 16 random bits below the last bit that is kept: the nearer the value is to the upper
+// neighbour, the more often it is rounded up.
 uint16_t to_half(float value, uint32_t random) {
   const auto bits = std::bit_cast<uint32_t>(value);
   return static_cast<uint16_t>((bits + (random & 0xffffU)) >> 16);

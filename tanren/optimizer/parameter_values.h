@@ -1,5 +1,6 @@
-// What a parameter is updated with by its group and its layer. Used by the optimizers, where parts of a
-// model get one each, and where their state meets torch's parameter groups.
+// The learning-rate scale and weight decay that a parameter gets from its group and its layer. Used
+// by the optimizers, where each part of a model gets its own optimizer, and where optimizer state
+// is converted to or from torch's parameter groups.
 #pragma once
 
 #include "tanren/optimizer/optimizer.h"
@@ -14,18 +15,19 @@ struct ParameterValues {
   bool operator==(const ParameterValues&) const = default;
 };
 
-// One entry per parameter; `options` as with_defaults gives them. ConfigError where a pattern of a
-// layer matches none.
+// One entry per parameter; `options` must come from with_defaults. ConfigError if a layer's pattern
+// matches no parameter.
 std::vector<ParameterValues> parameter_values(const OptimizerOptions& options,
                                               const std::vector<NamedParameter>& parameters);
 
-// ConfigError unless each pattern of groups, and of adamw_parameters and fp32_state where they are not the
-// defaults, matches one of `model`: all parameters, whoever trains or updates them.
+// ConfigError unless each pattern of groups, and of adamw_parameters and fp32_state if these are
+// not the defaults, matches one of `model`: all parameters, whether or not this optimizer updates
+// them.
 void check_patterns(const OptimizerOptions& options, const std::vector<NamedParameter>& model);
 
-// The options for an optimizer of a part of `model`, whose patterns and layers are meant of the whole: each
-// parameter of the part with the values that it has in the whole. ConfigError for a pattern that matches
-// nothing in `model`.
+// The options for an optimizer of a part of `model`. Patterns and layers apply to the whole model:
+// each parameter of the part keeps the values that it has in the whole. ConfigError for a pattern
+// that matches nothing in `model`.
 OptimizerOptions options_of_part(const OptimizerOptions& options,
                                  const std::vector<NamedParameter>& part,
                                  const std::vector<NamedParameter>& model);

@@ -10,7 +10,7 @@ namespace tanren {
 
 namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// torch's eps: a smaller change of the rate is none.
+// torch's eps: a smaller change of the rate is not made.
 constexpr double kLeastChange = 1e-8;
 }  // namespace
 

@@ -1,7 +1,7 @@
 // Plateau: the state of schedule.kind = "reduce_on_plateau", as torch's ReduceLROnPlateau: a factor
-// on the learning rate that falls once evaluations stop improving. The only schedule with a state;
-// it belongs to the checkpoint. Not thread-safe. Driven by the loop at each evaluation that
-// evaluate.every asks for (not by the one at the end of a run, which a longer run would not have).
+// on the learning rate that falls when evaluations stop improving. The only schedule with state,
+// which is saved in the checkpoint. Not thread-safe. The loop calls observe() at each evaluation
+// that evaluate.every asks for, not at the one at a run's end, which a longer run would not have.
 #pragma once
 
 #include "tanren/base/state.h"
@@ -13,19 +13,18 @@ namespace tanren {
 
 class Plateau {
  public:
-  // Of another kind than reduce_on_plateau: the factor stays 1. ConfigError for a mode that is
-  // neither min nor max (the plan knows no "auto").
+  // For a kind other than reduce_on_plateau the factor stays 1. ConfigError for a mode that is
+  // neither min nor max (there is no "auto" here).
   Plateau(const ScheduleOptions& options, double peak);
 
-  // Takes in the metric of one evaluation; NaN counts as no improvement. True if it reduced the
-  // rate.
+  // Takes the metric of one evaluation; NaN counts as no improvement. True if it reduced the rate.
   bool observe(double metric);
-  // On the learning rate: 1, then × schedule.factor per reduction, not below final_fraction.
+  // Factor on the learning rate: 1, × schedule.factor per reduction, not below final_fraction.
   double scale() const { return scale_; }
   bool is_on() const { return is_on_; }
 
   State state() const;
-  // An empty state is that of another schedule: the factor begins anew.
+  // An empty state comes from another schedule and is ignored: the factor starts at 1.
   void load(const State& state);
 
  private:

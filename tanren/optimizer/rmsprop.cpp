@@ -5,8 +5,8 @@
 namespace tanren {
 namespace {
 
-// RMSprop (Tieleman & Hinton, 2012) as torch.optim.RMSprop, but that a centred variance which
-// rounding brings below zero counts as zero.
+// RMSprop (Tieleman & Hinton, 2012) as torch.optim.RMSprop, except that a centred variance which
+// rounding makes negative counts as zero.
 class RmspropRule final : public ElementRule {
  public:
   explicit RmspropRule(const OptimizerOptions& options)

@@ -17,17 +17,17 @@ namespace tanren {
 
 namespace {
 
-// Where the update stands: `now` applied updates, `warmup` and `total` of the whole run.
+// An update's position: `now` updates applied; `warmup` and `total` are the whole run's.
 struct Point {
   double now = 0, warmup = 0, total = 0;
 
-  // Of the time after the warm-up, in [0, 1].
+  // Share of the time after the warm-up that has passed, in [0, 1].
   double progress() const {
     return std::clamp((now - warmup) / std::max(1.0, total - warmup), 0.0, 1.0);
   }
 };
 
-// What is left of the way down after a share `done` of it: 1 → 0.
+// The part of the decay that remains after a share `done` of its time: 1 → 0.
 double left(const std::string& shape, double done) {
   if (shape == "linear") return 1 - done;
   if (shape == "1-sqrt") return 1 - std::sqrt(done);
@@ -48,13 +48,13 @@ double polynomial(const ScheduleOptions& o, const Point& p) {
   return above(o.final_fraction, std::pow(1 - p.progress(), o.power));
 }
 
-// `cycles` cosines, each cycle_growth times as long as the one before; together the whole run.
+// `cycles` cosines, each cycle_growth times as long as the one before; together they fill the run.
 double cosine_with_restarts(const ScheduleOptions& o, const Point& p) {
   if (p.progress() >= 1) return o.final_fraction;
   const auto cycles = static_cast<double>(std::max<int64_t>(1, o.cycles));
   const double growth = o.cycle_growth;
   const double length = std::max(1.0, p.total - p.warmup);
-  // In units of the first cycle; multiplied before divided, so that a boundary is hit exactly.
+  // In units of the first cycle. Multiplying before dividing makes a boundary exact.
   const double units = growth == 1 ? cycles : (std::pow(growth, cycles) - 1) / (growth - 1);
   const double place = (p.now - p.warmup) * units / length;
   double cycle = growth == 1 ? place : std::log1p(place * (growth - 1)) / std::log(growth);

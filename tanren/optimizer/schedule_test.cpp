@@ -79,7 +79,7 @@ TEST(Schedule, every_kind_equals_torch_or_transformers) {
           << name << " " << step;
     }
   }
-  // Torch's restarts go on for ever; ours end with the run, here after 6 + 12 + 24 updates.
+  // torch's restarts never end; tanren's end with the run, here after 6 + 12 + 24 updates.
   ScheduleOptions growing{.kind = "cosine_with_restarts", .final_fraction = 0.1};
   growing.cycles = 3;
   growing.cycle_growth = 2;

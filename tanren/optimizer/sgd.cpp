@@ -16,8 +16,8 @@ namespace {
 // Note [First step of SGD]
 // torch's first momentum is the gradient itself, undamped. Without dampening a buffer of zeros
 // gives that by the ordinary formula, so no flag is needed. With dampening each parameter has a
-// flag `started`, which only an applied update may set: while one is missing and a skip flag is
-// given, the flag is read on the host.
+// flag `started`, which only an applied update may set. While any parameter has not started and a
+// skip flag is given, the skip flag is read on the host.
 class Sgd final : public Optimizer {
  public:
   Sgd(const OptimizerOptions& options, const std::vector<NamedParameter>& parameters)

@@ -25,7 +25,8 @@ tr, svg, li { break-inside: avoid; }
 @media print { body { margin: 0; max-width: none; } #tip { display: none !important; } }
 )css";
 
-// Finds the owner under the pointer from the numbers of the plot; without it the page is as readable.
+// Finds the owner under the pointer from the numbers of the plot; without it the page is as
+// readable.
 constexpr std::string_view kScript = R"js(
 (function () {
   var plot = document.getElementById('memory-plot'), tip = document.getElementById('tip');

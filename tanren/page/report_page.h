@@ -1,5 +1,5 @@
-// What surrounds the report's page: style, script, escaping. The page holds all that it needs, loads
-// nothing, and is black on white, so that it can be printed.
+// The frame of the report's page: style, script, escaping. The page contains everything that it
+// needs, loads nothing, and is black on white, so that it can be printed.
 #pragma once
 
 #include <string>

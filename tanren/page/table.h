@@ -1,4 +1,4 @@
-// A table as a terminal and as a page show it. Pure functions.
+// A table as text for a terminal and as HTML for a page. Pure functions.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@ struct Table {
   std::string title;
   std::vector<std::string> head;
   std::vector<std::vector<std::string>> rows;  // each as long as the head
-  size_t texts = 1;                            // leading columns that are words, not numbers
+  size_t texts = 1;                            // number of leading columns with words, not numbers
   std::string note;                            // below; may be empty
-  bool remarks = false;                        // the last column is words too
+  bool remarks = false;                        // the last column holds words too
 };
 
 // The title in capitals, the head and rows in aligned columns, and the note.
 std::string text_of(const Table& table);
-// A section of a page: report_page.h has its style.
+// A section of a page. Its style is in report_page.h.
 std::string html_of(const Table& table);
 
 }  // namespace tanren

@@ -13,7 +13,7 @@ constexpr double kMebibyte = 1 << 20;
 
 double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / kMebibyte; }
 
-// Three digits that count.
+// Three significant digits.
 std::string short_text(double value) {
   if (value >= 99.95) return fixed_text(value, 0);
   if (value >= 9.995) return fixed_text(value, 1);

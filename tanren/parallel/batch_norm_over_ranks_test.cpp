@@ -1,4 +1,5 @@
-// Batch norm over ranks is batch norm of all samples at once: torch's by whatever module, and ours.
+// Batch norm over ranks is batch norm of all samples at once: with every module of torch's, and
+// with ours.
 #include "tanren/base/error.h"
 #include "tanren/blocks/across_ranks.h"
 #include "tanren/blocks/block.h"
@@ -35,7 +36,7 @@ std::unique_ptr<DataParallel> synchronised(Communicator& comm) {
 struct NormInput {
   at::Tensor x, weight, bias, mean, var, seeds, residual;
 
-  // Samples [begin, end) of it, and parameters and statistics of their own; nothing needs a gradient.
+  // Samples [begin, end), with copies of parameters and statistics; nothing needs a gradient.
   NormInput part(int64_t begin, int64_t end) const {
     const auto cut = [&](const at::Tensor& t) {
       return t.defined() ? t.slice(0, begin, end).clone() : t;

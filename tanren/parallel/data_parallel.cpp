@@ -15,7 +15,7 @@ namespace tanren {
 
 namespace {
 
-// Names and values in one text: each with its length before it.
+// Adds a part with its length before it: one text holds all names and values.
 void append(std::string& text, const std::string& part) {
   text += std::to_string(part.size()) + ":" + part;
 }
@@ -43,7 +43,7 @@ at::Tensor sum_of_bits(const at::Tensor& tensor) {
   return bits.sum(at::kLong);
 }
 
-// One flat tensor per dtype, on `device`; the tensors' places in it are in their order.
+// One flat tensor per dtype, on `device`, with the tensors in their order.
 std::map<at::ScalarType, at::Tensor> flattened(const std::vector<at::Tensor>& tensors,
                                                at::Device device) {
   std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
@@ -163,7 +163,7 @@ void DataParallel::take_mean(const std::vector<at::Tensor>& tensors,
   if (own > 0) {
     flat.mul_(own / std::accumulate(weights.begin(), weights.end(), 0.0));
   } else {
-    flat.zero_();  // 0 times what is not finite is not 0
+    flat.zero_();  // 0 times a non-finite value is not 0
   }
   communicator_->sum(flat);
   int64_t offset = 0;

@@ -1,7 +1,7 @@
-// DataParallel: what one rank of a run knows of the others, and the agreements between them beside the
-// gradients: names, facts, weights. Invariant: every rank calls the same functions in the same order,
-// and all return, or throw, the same; with one rank they cost nothing. Owned by Parts; on the thread of
-// the step.
+// DataParallel: what one rank of a run knows of the others, and everything that ranks agree on
+// except the gradients: names, facts, weights. Invariant: every rank calls the same functions in
+// the same order, and all return, or throw, the same; with one rank they cost nothing. Owned by
+// Parts; used on the step's thread.
 #pragma once
 
 #include "tanren/base/tensor_map.h"
@@ -18,14 +18,14 @@
 
 namespace tanren {
 
-// What must be the same on every rank: what it is called, and its value in words.
+// What must be the same on every rank: the name of each fact, and its value as text.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
 class DataParallel {
  public:
   DataParallel();  // one rank
-  // `open_windows`: shared by ranks that are threads of one process, which share one cache of cast
-  // weights too; null: every rank has its own.
+  // `open_windows`: shared by ranks that are threads of one process, which also share one cache of
+  // cast weights; null: every rank has its own.
   DataParallel(std::shared_ptr<Communicator> communicator, ParallelPlan plan,
                std::shared_ptr<std::atomic<int>> open_windows = nullptr);
 
@@ -37,20 +37,23 @@ class DataParallel {
   const ParallelPlan& plan() const { return plan_; }
   ReducerOptions reducer_options() const;
   std::atomic<int>* open_windows() const { return open_windows_.get(); }
-  // What batch norm reaches the other ranks by in a microstep (AcrossRanksScope); null unless
-  // parallel.buffers is "synchronised" and there are others.
+  // How batch norm reaches the other ranks in a microstep (AcrossRanksScope); null unless
+  // parallel.buffers is "synchronised" and there are other ranks.
   const std::shared_ptr<const GatherRows>& across_ranks() const { return across_ranks_; }
 
-  // All names that some rank has: rank 0's first, in its order, then what others have beside.
+  // All names that some rank has: rank 0's first, in its order, then the additional names of the
+  // others.
   std::vector<std::string> agree_names(const std::vector<std::string>& mine) const;
   // ConfigError naming the first fact that differs, the ranks and both values.
   void check_alike(const Facts& mine) const;
-  // Every tensor becomes that of `rank`, bitwise. Same shapes and dtypes everywhere.
+  // Every tensor becomes that of `rank`, bitwise. Shapes and dtypes must be the same everywhere.
   void take_from(const std::vector<at::Tensor>& tensors, int64_t rank) const;
-  // Every tensor, floating, becomes the mean over ranks, in which rank r has the weight weights[r]: the
-  // same on every rank, computed in double. A rank of weight 0 has no say, whatever its values are.
+  // Every tensor, floating, becomes the weighted mean over ranks, with weights[r] for rank r: the
+  // same on every rank, computed in double. A rank of weight 0 does not count, whatever its values
+  // are.
   void take_mean(const std::vector<at::Tensor>& tensors, const std::vector<double>& weights) const;
-  // CommError naming the first tensor that is not bitwise rank 0's, and the rank; `when`: "at step 100".
+  // CommError naming the first tensor that is not bitwise rank 0's, and the rank; `when`: "at step
+  // 100".
   void check_equal(const TensorMap& tensors, const std::string& when) const;
 
  private:

@@ -14,7 +14,7 @@
 namespace tanren {
 namespace {
 
-// The view of a rank of a group that lives as long as the test's threads.
+// The DataParallel of one rank of a group that lives as long as the test's threads.
 DataParallel of(Communicator& communicator) {
   return {std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}), ParallelPlan()};
 }
@@ -105,7 +105,7 @@ TEST(DataParallel, a_mean_weighs_ranks_and_those_without_weight_have_no_say) {
     of(comm).take_mean(tensors, {3, 0, 1});
     EXPECT_TRUE(at::equal(tensors[0], at::full({2}, 2.0)));
     EXPECT_TRUE(at::equal(tensors[1], at::full({2, 2}, 8.5, at::kDouble)));
-    const at::Tensor third = at::full({1}, 1.0F / 3);  // what is equal stays so to the last bit
+    const at::Tensor third = at::full({1}, 1.0F / 3);  // equal values stay equal to the last bit
     of(comm).take_mean({third}, {3, 4, 4});
     EXPECT_EQ(third.item<float>(), 1.0F / 3);
   });

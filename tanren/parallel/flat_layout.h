@@ -1,8 +1,9 @@
-// FlatLayout: how parameters, their gradients and the ranks' parts of them lie in flat memory. Buckets
-// are runs of whole parameters of one dtype, cut from the last parameter to the first, which is about
-// the order in which backward completes gradients. Where ranks share the state, each bucket is padded so
-// that it divides into one equal part per rank. Invariant: the same parameters and options give the same
-// layout on every rank. A plain value; used by Gradients, Reducer and ShardedParameters.
+// FlatLayout: how parameters, their gradients and the ranks' parts of them lie in flat memory.
+// Buckets are runs of whole parameters of one dtype, cut from the last parameter to the first,
+// which is about the order in which backward completes gradients. If ranks share the state, each
+// bucket is padded so that it divides into one equal part per rank. Invariant: the same parameters
+// and options give the same layout on every rank. A plain value; used by Gradients, Reducer and
+// ShardedParameters.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,8 +16,8 @@ namespace tanren {
 struct LayoutOptions {
   int64_t first_bucket_bytes = int64_t{1} << 20;  // small, so that the wire is busy early
   int64_t bucket_bytes = int64_t{25} << 20;
-  int64_t parts = 1;  // one per rank that owns one
-  // Elements: parts begin at multiples of it, and so do parameters of 16 times as many or more.
+  int64_t parts = 1;  // one per rank that owns a part
+  // Elements: parts begin at multiples of it, and so do parameters of 16 units or more.
   int64_t unit = 1;
 };
 
@@ -29,7 +30,7 @@ struct FlatLayout {
   struct Bucket {
     at::ScalarType dtype = at::kFloat;
     int64_t size = 0;             // elements, padding included
-    std::vector<size_t> members;  // parameters, rising
+    std::vector<size_t> members;  // indices of parameters, ascending
   };
   std::vector<Place> places;    // one per parameter
   std::vector<Bucket> buckets;  // in the order of reduction: the last parameters first
@@ -37,7 +38,7 @@ struct FlatLayout {
 
 FlatLayout lay_out(const std::vector<at::Tensor>& parameters, const LayoutOptions& options);
 
-// What rank `rank` owns of a bucket: elements [begin, end) of a parameter, as they lie in memory.
+// A piece of a bucket that one rank owns: elements [begin, end) of a parameter, in memory order.
 struct Slice {
   size_t parameter = 0;
   size_t bucket = 0;
@@ -45,7 +46,7 @@ struct Slice {
   int64_t offset = 0;  // of `begin` in the rank's part of the bucket
 };
 
-// All of a rank, in the order of the parameters.
+// All slices of a rank, in the order of the parameters.
 std::vector<Slice> slices_of(const FlatLayout& layout, int64_t rank, int64_t parts);
 
 }  // namespace tanren

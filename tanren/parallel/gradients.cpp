@@ -27,8 +27,8 @@ struct Gradients::Fired {
 struct Gradients::Buckets {
   FlatLayout layout;
   at::TensorOptions options;
-  std::vector<at::Tensor> whole;  // undefined: not there
-  std::vector<uint8_t> reduced;   // in this window, and gone
+  std::vector<at::Tensor> whole;  // undefined: not allocated
+  std::vector<uint8_t> reduced;   // in this window, and freed
 
   const at::Tensor& make(size_t index) {
     if (!whole[index].defined()) {
@@ -39,7 +39,8 @@ struct Gradients::Buckets {
     return whole[index];
   }
 
-  // The first gradient of a parameter in a window, which backward has just put there, goes to its place.
+  // Moves a parameter's first gradient of a window, which backward has just put there, to its
+  // place.
   void take_in(const at::Tensor& parameter, size_t index) {
     const FlatLayout::Place& place = layout.places[index];
     at::Tensor& gradient = parameter.mutable_grad();
@@ -51,7 +52,7 @@ struct Gradients::Buckets {
           "is used in two recomputed blocks; set parallel.overlap = false or parallel.zero = 1");
     }
     const at::NoGradGuard no_grad;
-    const at::Tensor first = std::move(gradient);  // lost where memory is: it is computed again
+    const at::Tensor first = std::move(gradient);  // lost if memory runs out: it is computed again
     gradient = at::Tensor();
     at::Tensor view =
         make(place.bucket).as_strided(parameter.sizes(), parameter.strides(), place.offset);
@@ -60,12 +61,12 @@ struct Gradients::Buckets {
   }
 };
 
-// What .grad of each parameter is to be.
+// The view that each parameter's .grad must be.
 struct Gradients::Views {
   std::vector<at::Tensor> all;
 
-  // A gradient that was made beside its view, in place of one that was set to none: it begins anew, as
-  // in torch. False where it is none.
+  // Puts the view back and copies a gradient that was made in its place after it was set to none;
+  // the sum begins again, as in torch. False if .grad is none: then the view is 0.
   bool take_in(const at::Tensor& parameter, size_t index) const {
     at::Tensor& gradient = parameter.mutable_grad();
     const at::Tensor& view = all[index];
@@ -100,7 +101,7 @@ class Gradients::Hook final : public torch::autograd::PostAccumulateGradHook {
  private:
   std::shared_ptr<Fired> fired_;
   std::shared_ptr<Buckets> buckets_;
-  std::weak_ptr<Views> views_;  // it lives as long as the Gradients do: a hook outlives them
+  std::weak_ptr<Views> views_;  // lives as long as the Gradients, which a hook may outlive
   size_t index_;
 };
 
@@ -198,7 +199,7 @@ void Gradients::reattach() const {
   if (!views_) return;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (views_->take_in(parameters_[i], i)) continue;
-    auto& flag = fired_->flags[i];  // none is not reached, as in torch
+    auto& flag = fired_->flags[i];  // a .grad of none was not reached, as in torch
     fired_->count -= flag == 0 ? 0 : 1;
     flag = 0;
   }

@@ -1,12 +1,12 @@
 // Gradients: the persistent gradient storage of one objective. Each parameter's .grad is a view,
 // with the parameter's own sizes and strides, into one flat buffer per dtype: zeroing, unscaling,
-// measuring and reducing are one operation each, and backward never allocates.
-// Where ranks share the state (Sharding), each bucket has a buffer of its own, and this rank owns one
-// part of each: what it measures, clips and updates. Transient buckets exist from the first gradient
-// of a window until they are released; then only the parts are kept.
-// A hook on each parameter records whether backward reached it, so that a parameter without
-// gradient is skipped by the optimizer, as in torch, although its buffer exists. A .grad that somebody
-// replaced (Module::zero_grad sets it to none) goes back into its place, with what it holds by then.
+// measuring and reducing are one operation each, and backward never allocates. If ranks share the
+// state (Sharding), each bucket has its own buffer, and this rank owns one part of each, which it
+// measures, clips and updates. Transient buckets exist from the first gradient of a window until
+// they are released; then only the parts are kept. A hook on each parameter records whether
+// backward reached it, so that the optimizer skips a parameter without gradient, as in torch,
+// although its buffer exists. A .grad that was replaced (Module::zero_grad sets it to none) is put
+// back into its place, with its value at that time.
 #pragma once
 
 #include "tanren/parallel/flat_layout.h"
@@ -23,7 +23,7 @@ namespace tanren {
 
 struct Sharding {
   int64_t rank = 0;
-  LayoutOptions layout = {};  // layout.parts: ranks that share; 1: each has all
+  LayoutOptions layout = {};  // layout.parts: number of ranks that share; 1: each has all
   bool transient = false;     // whole buckets live no longer than they must
 
   bool on() const { return layout.parts > 1; }
@@ -37,32 +37,34 @@ class Gradients {
   Gradients(Gradients&&) noexcept;
   Gradients& operator=(Gradients&&) noexcept;
 
-  // Before a window: zero in place, nothing fired.
+  // Before a window: zeroes in place and forgets which gradients have fired.
   void zero();
-  // Every .grad is its view again; one that was set to none is 0, as whoever did so wants it. Whatever
-  // reads gradients calls it first.
+  // Makes every .grad its view again; one that was set to none becomes 0, as its caller wants it.
+  // Code that reads gradients must call this first.
   void reattach() const;
-  // Before a microstep of it: nothing has fired in it yet.
+  // Before a microstep of the window: forgets which gradients fired in the microstep before.
   void begin_microstep();
-  // The first parameter whose gradient is not as begin_microstep() found it: a backward has reached it,
-  // or somebody replaced it, set it to none or wrote to it. A write tells only which flat tensor it went to:
-  // then the parameter is the first of those there.
+  // The first parameter whose gradient is not as begin_microstep() found it: a backward has reached
+  // it, or other code replaced it, set it to none or wrote to it. A write shows only which flat
+  // tensor it went to: then the result is the first parameter of that tensor.
   struct Change {
     size_t parameter = 0;
     bool is_this_one = true;
   };
   std::optional<Change> first_change() const;
-  // A sum over ranks has begun: other ranks' threads may write to the tensors until zero().
+  // Notes that a sum over ranks has begun: other ranks' threads may write to the tensors until
+  // zero().
   void note_sent() { is_sent_ = true; }
   // Whether the parameter's gradient of this microstep is complete.
   bool fired_in_microstep(const at::Tensor& parameter) const;
-  // One flat tensor per dtype; together exactly the gradients, without gaps. Of shared ones one per
-  // bucket, with zeros as padding; transient ones are not in it.
+  // One flat tensor per dtype; together exactly the gradients, without gaps. Shared gradients: one
+  // per bucket, with zeros as padding, without the transient ones.
   const std::vector<at::Tensor>& flat() const {
     reattach();
     return flat_;
   }
-  // What this rank measures and updates once they are reduced: flat(), or its parts of the buckets.
+  // What this rank measures and updates after they are reduced: flat(), or its parts of the
+  // buckets.
   const std::vector<at::Tensor>& owned() const {
     reattach();
     return sharding_.on() ? parts_ : flat_;
@@ -70,31 +72,32 @@ class Gradients {
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   // Per parameter, whether backward has reached it since zero(). Null when all were reached.
   const std::vector<uint8_t>* active() const;
-  // What active() says from now until zero(): which gradients some rank has reached.
+  // Sets what active() returns until zero(): which gradients some rank has reached.
   void set_active(const std::vector<uint8_t>& flags);
-  // Called with a parameter's index each time backward has added to its gradient, on the thread that
-  // did; empty: nobody is. What it throws ends that backward.
+  // Sets `told`, which is called with a parameter's index each time backward has added to its
+  // gradient, on the thread that did; empty: no calls. An exception from it ends that backward.
   void on_fired(std::function<void(size_t)> told);
-  // Where the gradient of parameter `index` lies: elements [offset, offset + numel) of flat()[buffer].
+  // The place of parameter `index`'s gradient: elements [offset, offset + numel) of flat()[buffer].
   struct Place {
     size_t buffer = 0;
     int64_t offset = 0, numel = 0;
   };
   Place place(size_t index) const;
-  // Index of the first parameter whose gradient is not finite, or -1; of shared ones, what this rank
-  // owns of it. Reads the device.
+  // Index of the first parameter whose gradient is not finite, or -1; of shared gradients only this
+  // rank's parts are checked. Reads the device.
   int64_t first_non_finite() const;
 
   const Sharding& sharding() const { return sharding_; }
-  // The rest is of shared ones alone.
+  // The functions below are for shared gradients alone.
   const FlatLayout& layout() const { return layout_; }
   const std::vector<Slice>& slices() const { return slices_; }
-  // The gradient of a slice: a view of owned(), the same all the time.
+  // The gradient of a slice: a view of owned(), always of the same memory.
   at::Tensor slice_gradient(const Slice& slice) const;
-  // The whole bucket; a transient one that nothing has reached is made, with zeros.
+  // The whole bucket; a transient one that no gradient has reached is made, with zeros.
   at::Tensor bucket(size_t index);
   const at::Tensor& part(size_t index) const { return parts_[index]; }
-  // The bucket is reduced: a transient one goes, and with it the .grad of its parameters.
+  // Call this when the bucket is reduced: a transient one is freed, and with it the .grad of its
+  // parameters.
   void release(size_t index);
 
  private:
@@ -104,7 +107,8 @@ class Gradients {
   class Hook;
   void make_flat();
   void make_buckets();
-  // A number for each flat tensor, or transient bucket (-1: not there), that each write to it raises.
+  // A version of each flat tensor or transient bucket (-1: not allocated), which each write to it
+  // raises.
   std::vector<int64_t> versions() const;
 
   std::vector<at::Tensor> parameters_;

@@ -96,7 +96,7 @@ TEST(Gradients, that_are_transient_come_with_the_first_of_a_bucket_and_go_when_i
   EXPECT_TRUE(at::equal(gradients.bucket(0), at::zeros({4}))) << "nothing has reached it";
 }
 
-// Issue 22: a microstep that is made again, for lack of memory, begins while other ranks sum.
+// Issue 22: a microstep that is repeated for lack of memory begins while other ranks sum.
 TEST(Gradients, that_a_sum_over_ranks_writes_to_are_no_change_of_the_forward) {
   auto weight = at::ones({2, 2}).requires_grad_(), bias = at::ones({2}).requires_grad_();
   Gradients gradients({weight, bias});

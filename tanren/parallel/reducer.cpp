@@ -13,7 +13,7 @@ namespace tanren {
 
 namespace {
 
-// Transient buckets that travel at a time; others are being filled.
+// Transient buckets that are under way at a time, while others are being filled.
 constexpr size_t kInFlight = 2;
 
 }  // namespace
@@ -63,8 +63,8 @@ void Reducer::add_buckets(size_t objective, const ReducerOptions& options) {
   for (const auto& place : layout.places) bucket_of_.back().push_back(before + place.bucket);
 }
 
-// A model may use its parameters in another order than it registers them, and a bucket would wait for
-// those before it. Membership stays, so every sum keeps its bits.
+// A model may use its parameters in another order than it registers them; a bucket would then wait
+// for those before it. Buckets keep their members, so every sum keeps its bits.
 void Reducer::agree_order() {
   has_agreed_ = true;
   if (!overlap_ || buckets_.size() < 2) return;
@@ -103,7 +103,7 @@ double Reducer::wire_factor(const Bucket& bucket) const {
   return bucket.wire.scalar_type() == at::kHalf ? communicator_.world_size() : 1.0;
 }
 
-// A start that throws leaves the bucket where it was: finish() tries it again.
+// If starting throws, the bucket stays the next one: finish() tries it again.
 void Reducer::start_next() {
   Bucket& bucket = buckets_[order_[next_]];
   gradients_[bucket.objective]->note_sent();
@@ -139,7 +139,7 @@ void Reducer::land(const Bucket& bucket) const {
   if (factor != 1.0) at::Tensor(bucket.range).mul_(factor);
 }
 
-// What is before bucket `end` has arrived.
+// Waits until the buckets before place `end` of order_ have arrived.
 void Reducer::land_until(size_t end) {
   for (; landed_ < end; ++landed_) {
     works_[landed_]->wait();

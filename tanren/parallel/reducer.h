@@ -1,13 +1,12 @@
-// Reducer: sums gradients over ranks while backward still computes others. Buckets are ranges of the
-// flat gradient buffers, from the last parameter to the first, which is about the order in which
-// backward completes them: nothing is copied. From the second window on they go in the order in which
-// rank 0's backward completed them in the first. Where ranks share the gradients (Sharding), each receives
-// the sum of its part alone, and a transient bucket goes as soon as it has travelled: then backward waits
-// for the bucket before the last.
-// Invariant: every rank starts every bucket once a window, in the same order, whatever its own backward
-// reached or did not; with one rank it does nothing.
-// One per phase, on the thread of the step; the hooks run where backward runs. Called by train_step and
-// by own loops.
+// Reducer: sums gradients over ranks while backward still computes others. Buckets are ranges of
+// the flat gradient buffers, from the last parameter to the first, which is about the order in
+// which backward completes them: nothing is copied. From the second window on they are sent in the
+// order in which rank 0's backward completed them in the first. If ranks share the gradients
+// (Sharding), each receives only the sum of its part, and a transient bucket is freed as soon as it
+// has been sent: backward then waits for the bucket before the last. Invariant: every rank starts
+// every bucket once a window, in the same order, whichever gradients its own backward reached; with
+// one rank it does nothing. One per phase, on the step's thread; the hooks run on backward's
+// thread. Called by accumulate and by custom loops.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -22,37 +21,39 @@
 namespace tanren {
 
 struct ReducerOptions {
-  // Of gradients that are not shared; the others are cut already.
+  // For gradients that are not shared; shared ones are cut into buckets already.
   int64_t first_bucket_bytes = int64_t{1} << 20;  // small, so that the wire is busy early
   int64_t bucket_bytes = int64_t{25} << 20;
-  bool overlap = true;  // false: all buckets go in finish()
-  // What fp32 gradients are on the wire; undefined: as they are. Each rank's are rounded to it, and
-  // so is the sum. fp16: divided by the number of ranks before, so that a sum overflows no sooner.
+  bool overlap = true;  // false: all buckets are sent in finish()
+  // The dtype of fp32 gradients on the wire; unset: fp32. Each rank's gradients are rounded to it,
+  // and so is the sum. fp16: they are divided by the number of ranks first, so that a sum overflows
+  // no sooner.
   std::optional<at::ScalarType> wire = std::nullopt;
 };
 
 class Reducer {
  public:
   // The gradients of all objectives of a phase, in the order of their backwards. They and the
-  // communicator outlive the reducer.
+  // communicator must outlive the reducer.
   Reducer(std::vector<Gradients*> gradients, Communicator& communicator,
           const ReducerOptions& options = {});
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  // Before a window: no bucket has gone. Before the second one, with overlap, it also agrees on the order
-  // of the buckets: one small broadcast. CommError.
+  // Before a window: marks all buckets as not sent. Before the second window, with overlap, it also
+  // agrees on the order of the buckets: one small broadcast. CommError.
   void begin();
-  // After the window's last backward: starts what has not gone, and waits for all. Gradients that
-  // were set to none and that nobody has computed are 0. Then every gradient
-  // is the sum over ranks, bitwise the same on each; of shared ones, those that this rank owns. CommError.
+  // After the window's last backward: starts the buckets that were not sent yet, and waits for all.
+  // Gradients that were set to none and not computed again are 0. Then every gradient is the sum
+  // over ranks, bitwise the same on each; of shared gradients, those that this rank owns.
+  // CommError.
   void finish();
 
   int64_t num_buckets() const { return static_cast<int64_t>(buckets_.size()); }
-  // Of the last window: buckets that went before finish() was called.
+  // Buckets of the last window that were sent before finish() was called.
   int64_t num_overlapped() const { return overlapped_; }
-  // Since it was made.
+  // Reductions since the reducer was made.
   int64_t num_reductions() const { return reductions_; }
 
  private:
@@ -62,7 +63,7 @@ class Reducer {
     size_t index = 0;     // in its layout
     bool shared = false;  // over ranks: each gets the sum of its part alone
     at::Tensor range = {};
-    at::Tensor wire = {};  // its rounded copy, where there is one
+    at::Tensor wire = {};  // its rounded copy, if it has one
     int64_t members = 0;
     int64_t missing = 0;
   };
@@ -79,21 +80,22 @@ class Reducer {
   std::vector<Bucket> buckets_;
   std::vector<std::vector<size_t>> bucket_of_;  // by objective and parameter
   std::vector<std::vector<uint8_t>> complete_;  // the same, in this window
-  std::vector<size_t> order_;                   // in which buckets go
+  std::vector<size_t> order_;                   // in which buckets are sent
   std::vector<size_t> observed_;                // in which the first window completed them
   bool is_first_window_ = true;
   bool has_agreed_ = false;
   std::vector<Communicator::Work> works_;
-  size_t next_ = 0;    // of order_: the bucket that goes next
-  size_t landed_ = 0;  // the first that has not arrived
+  size_t next_ = 0;    // place in order_ of the bucket to send next
+  size_t landed_ = 0;  // place in order_ of the first that has not arrived
   int64_t overlapped_ = 0;
   int64_t reductions_ = 0;
   bool overlap_ = true;
   bool last_ = false;
 };
 
-// While it lives, gradients that backward completes go to the other ranks, if it is of the window's last
-// microstep (and of one that is split, of its last part); without one they wait.
+// While it lives with `is_last`, gradients that backward completes are sent to the other ranks: the
+// backward is of the window's last microstep, or of the last part of a split one. Otherwise they
+// wait.
 class SyncScope {
  public:
   SyncScope(Reducer& reducer, bool is_last) : reducer_(reducer) { reducer_.last_ = is_last; }

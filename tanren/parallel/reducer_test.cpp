@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kRanks = 3;
 
-// Three layers of a chain; the second is bypassed where `skips`.
+// Three layers of a chain; the second is bypassed if `skips`.
 struct Chain {
   explicit Chain(at::ScalarType type = at::kDouble) {
     for (const int64_t width : {5, 4, 3}) {
@@ -44,7 +44,7 @@ at::Tensor alone(const std::vector<double>& inputs, bool skips = false) {
   return gradients.flat()[0].clone();
 }
 
-// Passes on, and keeps the sizes of what is summed.
+// Forwards every call, and keeps the sizes of what is summed.
 class Recorder final : public Communicator {
  public:
   explicit Recorder(Communicator& comm) : comm_(comm) {}
@@ -117,7 +117,7 @@ TEST(Reducer, several_microsteps_are_summed_once) {
   EXPECT_EQ(group.num_operations(), 2 * 3 + 1);  // and one for the order
 }
 
-// Registered in the order of use turned around, so that the first bucket is the last to be complete.
+// Layers are registered in reverse order of use, so that the first bucket is completed last.
 TEST(Reducer, buckets_go_in_the_order_in_which_the_first_window_completed_them) {
   const ThreadGroup group(kRanks);
   testing::on_ranks(group, kRanks, [&](Communicator& comm) {
@@ -155,7 +155,7 @@ TEST(Reducer, a_rank_without_samples_and_one_that_skips_a_layer_still_take_part)
   });
 }
 
-// Issue 22: a rank without samples sent what the window before had left.
+// Issue 22: a rank without samples sent the gradients of the window before.
 TEST(Reducer, of_gradients_that_were_set_to_none_sums_0_where_nobody_computes_them) {
   for (const bool overlap : {false, true}) {
     const ThreadGroup group(kRanks);
@@ -245,7 +245,8 @@ TEST(Reducer, without_overlap_every_bucket_waits_for_the_end) {
   });
 }
 
-// Half the bytes, and the rounding of the wire's dtype: a share of 2^-8 or 2^-11 an element.
+// Half the bytes, and the rounding of the wire's dtype: a relative error of 2^-8 or 2^-11 an
+// element.
 TEST(Reducer, compressed_gradients_are_the_sum_to_the_wires_rounding) {
   for (const at::ScalarType wire : {at::kBFloat16, at::kHalf}) {
     const ThreadGroup group(kRanks);

@@ -36,8 +36,8 @@ ShardedParameters::ShardedParameters(const Gradients& gradients) {
   }
 }
 
-// Operations that are under way write into the buffers. After one that failed none is waited for: that
-// is told where the numbers are needed.
+// Gathers that are under way write into the buffers. After one that failed the others are not
+// waited for; the failure is reported where the numbers are needed.
 ShardedParameters::~ShardedParameters() {
   try {
     wait();
@@ -64,7 +64,7 @@ void ShardedParameters::wait_for(const c10::StorageImpl* memory) {
   for (size_t i = works_.size(); i-- > 0;) {
     if (!works_[i] || whole_[i].storage().unsafeGetStorageImpl() != memory) continue;
     works_[i]->wait();
-    if (whole_[i].is_cpu()) works_[i] = nullptr;  // elsewhere it is the present stream that waits
+    if (whole_[i].is_cpu()) works_[i] = nullptr;  // elsewhere the current stream alone waits
   }
 }
 
@@ -93,9 +93,9 @@ void WaitOnUse::finish() {
   for (ShardedParameters* shards : shards_) shards->wait();
 }
 
-// libtorch passes over what a callback throws.
+// libtorch ignores what a callback throws, so error_ keeps it.
 std::unique_ptr<at::ObserverContext> WaitOnUse::before(const at::RecordFunction& call) {
-  // Null for what a wait itself calls.
+  // Null during a wait: the wait's own operators must not wait.
   WaitOnUse* self = std::exchange(waits_on_use, nullptr);
   if (self == nullptr) return nullptr;
   try {

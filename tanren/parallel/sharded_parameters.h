@@ -1,8 +1,8 @@
-// ShardedParameters: parameters whose updates are shared out over ranks. They become views of one buffer
-// per bucket, laid out as their gradients; this rank updates its part of each, and one gathering per
-// bucket then brings the others' parts, while the host goes on. Invariant: between start_gather() and
-// wait() nobody reads or writes the parameters, but operators under a WaitOnUse. One per objective, on
-// the thread of the step.
+// ShardedParameters: parameters whose updates are shared out over ranks. They become views of one
+// buffer per bucket, laid out as their gradients. This rank updates its part of each; one gather
+// per bucket then brings the others' parts, while the host continues. Invariant: between
+// start_gather() and wait() only operators under a WaitOnUse read or write the parameters. One per
+// objective, on the step's thread.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -27,17 +27,19 @@ class ShardedParameters {
   ShardedParameters(const ShardedParameters&) = delete;
   ShardedParameters& operator=(const ShardedParameters&) = delete;
 
-  // What this rank updates: 1-dim views of the parameters, whose .grad are the owned gradients; one
-  // for each of Gradients::slices().
+  // The slices that this rank updates: 1-dim views of the parameters, whose .grad are the owned
+  // gradients; one for each of Gradients::slices().
   const std::vector<at::Tensor>& owned() const { return owned_; }
-  // After an update: every part goes to all ranks, the first parameters' first, as a forward needs them.
+  // After an update: sends every part to all ranks, the first parameters' first, as a forward needs
+  // them.
   void start_gather(Communicator& communicator);
-  // The parameters are whole again. CommError.
+  // Waits until the parameters are whole again. CommError.
   void wait();
-  // Those of the bucket with this memory, if it is one of these and under way: they may be used now, on
-  // an accelerator by the present stream, and by others after wait(). CommError.
+  // Waits for the bucket with this memory, if it is one of these and under way. Its parameters may
+  // then be used; on an accelerator by the current stream alone, by other streams after wait().
+  // CommError.
   void wait_for(const c10::StorageImpl* memory);
-  // Buckets that are under way.
+  // How many buckets are under way.
   int64_t num_gathering() const;
 
  private:
@@ -47,11 +49,11 @@ class ShardedParameters {
   std::vector<Communicator::Work> works_;  // per bucket; null: it is whole, for every stream
 };
 
-// While it lives, each operator of this thread that is given a parameter on its way waits for its bucket
-// first: a forward begins while the later layers' parameters still come. It sees what goes through
-// libtorch's dispatcher, and OperatorRecord, so what reads memory by itself or on another thread must
-// wait() before. Of those given, which outlive it; where there are none it costs nothing. One at a time
-// on a thread.
+// While it lives, each operator of this thread that is given a parameter under way first waits for
+// its bucket, so a forward begins while the later layers' parameters are still arriving. It sees
+// the operators of libtorch's dispatcher and those recorded by OperatorRecord; code that reads
+// memory directly or on another thread must call wait() before. It covers the given shards, which
+// must outlive it; without any it costs nothing. One at a time on a thread.
 class WaitOnUse {
  public:
   explicit WaitOnUse(std::vector<ShardedParameters*> shards);
@@ -59,7 +61,8 @@ class WaitOnUse {
   WaitOnUse(const WaitOnUse&) = delete;
   WaitOnUse& operator=(const WaitOnUse&) = delete;
 
-  // All are whole. What a wait has thrown in between, where no operator may throw it: CommError.
+  // Waits until all are whole. Throws what a wait threw in an operator, which may not throw it:
+  // CommError.
   void finish();
 
  private:

@@ -3,7 +3,7 @@
 
 namespace tanren {
 
-// data.workers counts the loader threads of a machine, whose ranks share its cores.
+// data.workers counts the loader threads of a machine; its ranks share its cores.
 void plan_data(const Request& request, Plan& plan) {
   const int64_t ranks = request.machine.local_ranks;
   const int64_t asked = request.config.data.workers;

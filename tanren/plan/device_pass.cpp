@@ -15,7 +15,7 @@ void check_index(const std::string& asked, int64_t index, const Machine& machine
                     " usable CUDA devices; " + advice);
 }
 
-// Of the devices here the one of this process, where the config names none.
+// The CUDA device of this process if run.device names none.
 std::string cuda_of_rank(const RunConfig& config, const Machine& machine) {
   const auto& devices = config.parallel.devices;
   if (!devices.empty()) return "cuda:" + to_text(devices.front());
@@ -57,7 +57,7 @@ void plan_threads(const Request& request, Plan& plan) {
   const auto& [config, machine, profile] = request;
   const bool asked = config.run.threads > 0;
   const int64_t all = asked ? config.run.threads : machine.cores;
-  // run.threads counts those of a process, which thread replicas share.
+  // run.threads counts the threads of a process, which its thread replicas share.
   const int64_t sharers = plan.parallel.replicas > 1   ? plan.parallel.replicas
                           : asked || machine.own_cores ? 1
                                                        : machine.local_ranks;

@@ -11,7 +11,7 @@ namespace tanren {
 
 namespace {
 
-// A metric that steers the run; its default list of metrics may have been dropped just now.
+// A metric that steers the run. The default list of metrics may have been dropped just before.
 MetricPlan metric_of(const Plan& plan, const std::string& key, const std::string& metric,
                      const std::string& mode) {
   const auto measured = measured_values(plan.evaluate);

@@ -9,9 +9,10 @@ namespace tanren {
 
 namespace {
 
-// Of the machine's memory: the rest is for the program itself, its files in cache, and others.
+// Share of the machine's memory. The rest is for the program itself, its cached files and other
+// programs.
 constexpr double kAutomaticShare = 0.9;
-// For the update's own small tensors; at most a sixteenth of the limit.
+// For the small tensors of the update; at most a sixteenth of the limit.
 constexpr int64_t kReserve = int64_t{16} << 20;
 
 void plan_allocator(const Request& request, Plan& plan) {
@@ -33,7 +34,7 @@ void plan_allocator(const Request& request, Plan& plan) {
        automatic || sanitized ? Source::planned : request.source("memory.allocator"), reason});
 }
 
-// The device's allocator is told a share. Returns the reason.
+// The device's allocator takes its limit as a share. Returns the reason.
 std::string plan_device_limit(const Request& request, Plan& plan) {
   const std::string& asked = request.config.memory.limit;
   const auto amount = parse_memory(asked);
@@ -158,7 +159,7 @@ void plan_recovery(const Request& request, Plan& plan) {
 void plan_release(const Request& request, Plan& plan) {
   const std::string& asked = request.config.memory.release_cache;
   plan.memory.release_cache = from_word<ReleaseCache>(asked);
-  if (asked == "pressure") return;  // what nobody asked for needs no line
+  if (asked == "pressure") return;  // the default needs no line
   plan.lines.push_back({"release_cache", asked, request.source("memory.release_cache"),
                         asked == "step"
                             ? "freed memory goes back after each step, which pays for fresh pages"

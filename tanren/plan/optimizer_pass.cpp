@@ -63,7 +63,7 @@ bool is_unfrozen(const Plan& plan, const std::string& name,
       });
 }
 
-// A pattern whose parameters are never trained would do nothing.
+// Throws for a pattern whose parameters are never trained: it would do nothing.
 void check_groups(const Request& request, const Plan& plan) {
   for (const auto& group : plan.optimizer.groups) {
     for (const auto& pattern : group.parameters) {

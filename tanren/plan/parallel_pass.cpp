@@ -12,10 +12,10 @@ namespace tanren {
 
 namespace {
 
-// Where replicas of one core each beat one process with all of them, as threads_bench measured it on
-// two (benchmarks/results/ranks_…): what they save is the fork and join of threads in every
-// operator, what they cost is a sum and an update of every parameter more. So they need weights that
-// are used at many places of a sample, and not too many of them.
+// Bounds within which replicas with one core each are faster than one process with all cores, as
+// threads_bench measured on two cores (benchmarks/results/ranks_…). Replicas save the fork and join
+// of threads in every operator; they cost an additional sum and update of every parameter. So they
+// need weights that are used at many places of a sample, and not too many weights.
 constexpr int64_t kSmallSequenceModel = 4'000'000;
 constexpr int64_t kSmallConvolutionModel = 1'000'000;
 constexpr int64_t kPixelsOfConvolutions = 16'384;  // of each replica's samples in a step
@@ -37,11 +37,11 @@ void take_options(const ParallelOptions& o, ParallelPlan& parallel) {
   parallel.zero = o.zero;
 }
 
-// Samples of a step, before plan_batch says it; more ranks than that would idle.
+// Samples of a step, before plan_batch has run; more ranks than samples would idle.
 int64_t samples_of_step(const Request& request) {
   const std::string& text = request.config.batch.global_batch;
   int64_t size = request.profile.train_samples;
-  std::from_chars(text.data(), text.data() + text.size(), size);  // leaves it for "epoch"
+  std::from_chars(text.data(), text.data() + text.size(), size);  // "epoch" leaves it unchanged
   return std::max<int64_t>(std::min(size, request.profile.train_samples), 1);
 }
 
@@ -146,7 +146,7 @@ void plan_replicas(const Request& request, Plan& plan) {
                         "sums inside this process, in the order of the ranks: no network"});
 }
 
-// Whether NCCL, which wants a device for each rank alone, has one; and why.
+// Whether NCCL, which needs a device of its own for each rank, can be used; and why.
 std::pair<bool, std::string> nccl_fits(const Request& request, const Plan& plan) {
   const auto& [config, machine, profile] = request;
   if (!on_cuda(plan)) return {false, "sums on the CPU, where the run is"};
@@ -209,14 +209,15 @@ void plan_processes(const Request& request, Plan& plan) {
   plan_backend(request, plan);
 }
 
-// They take turns: backward of one waits there for that of the other.
+// Such replicas take turns: the backward of one waits for the backward of the other.
 bool replicas_share_a_device(const ParallelPlan& parallel) {
   const std::set<int64_t> devices(parallel.devices.begin(), parallel.devices.end());
   return devices.size() < parallel.devices.size();
 }
 
-// Batch norm over all ranks needs them in step. On a device that replicas share, backward of one waits for
-// that of the other, which waits for its sums.
+// Batch norm over all ranks needs all ranks in step. On a device that replicas share this cannot
+// work: the backward of one replica waits for the backward of another, which waits for the sums of
+// the first.
 void settle_batch_norm(const Request& request, ParallelPlan& parallel) {
   if (parallel.buffers != RankBuffers::synchronised) return;
   if (parallel.world_size == 1 || !request.profile.couples_samples) {
@@ -245,7 +246,8 @@ void plan_ranks(const Request& request, Plan& plan) {
     plan_processes(request, plan);
   }
   settle_batch_norm(request, plan.parallel);
-  // With ZeRO 2 a bucket that is sent amid backward waits for one before it.
+  // With ZeRO 2 a bucket that is sent during backward waits for an earlier bucket, so replicas that
+  // share a device cannot overlap.
   if (plan.parallel.zero == 2 && replicas_share_a_device(plan.parallel)) {
     plan.parallel.overlap = false;
   }

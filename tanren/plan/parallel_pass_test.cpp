@@ -211,7 +211,7 @@ TEST(ReplicasPass, weights_used_once_a_sample_get_one_replica) {
   EXPECT_EQ(ranks.plan().parallel.replicas, 8);
   ranks.config.model.kind = "mlp";
   EXPECT_EQ(ranks.plan().parallel.replicas, 1);
-  ranks.config.parallel.replicas = 2;  // who asks gets them
+  ranks.config.parallel.replicas = 2;  // replicas that are asked for are given
   EXPECT_EQ(ranks.plan().parallel.replicas, 2);
 }
 

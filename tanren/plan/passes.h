@@ -1,4 +1,4 @@
-// The planning passes, in the order in which they run. Each reads the request and the parts filled
+// The planning passes; make_plan has their order. Each reads the request and the parts filled
 // before it, and fills its own.
 #pragma once
 
@@ -18,8 +18,8 @@ struct Request {
 };
 
 void plan_device(const Request& request, Plan& plan);
-// How many ranks and on which backend; after plan_device. ConfigError where the launcher, the devices and
-// [parallel] contradict one another.
+// The number of ranks and their backend; after plan_device. ConfigError if the launcher, the
+// devices and [parallel] contradict one another.
 void plan_ranks(const Request& request, Plan& plan);
 // Threads of one rank; after plan_ranks.
 void plan_threads(const Request& request, Plan& plan);
@@ -27,20 +27,21 @@ void plan_memory(const Request& request, Plan& plan);
 void plan_data(const Request& request, Plan& plan);
 void plan_batch(const Request& request, Plan& plan);
 void plan_length(const Request& request, Plan& plan);
-// What is frozen, until when; after plan_length.
+// Which parameters are frozen, and until which step; after plan_length.
 void plan_freeze(const Request& request, Plan& plan);
 void plan_precision(const Request& request, Plan& plan);
 bool has_convolutions(const ModelProfile& profile);  // of images
-// How images and the weights of convolutions lie in memory; after plan_precision. ConfigError if the
-// model has no convolutions and channels_last is asked for.
+// How images and the weights of convolutions lie in memory; after plan_precision. ConfigError if
+// the model has no convolutions and channels_last is asked for.
 void plan_memory_format(const Request& request, Plan& plan);
 // Drops a default metric that does not fit the task; ConfigError for one that was asked for.
 void plan_evaluation(const Request& request, Plan& plan);
 void plan_optimizer(const Request& request, Plan& plan);
-// Bytes of the state of what is trained from the start on; after plan_optimizer.
+// Bytes of optimizer state for the parameters that are trained from the start; after
+// plan_optimizer.
 int64_t optimizer_bytes(const Request& request, const Plan& plan);
-// Buckets, bytes on the wire, what is sharded; after plan_optimizer. ConfigError for an optimizer that
-// cannot be sharded.
+// Buckets, bytes on the wire, what is sharded; after plan_optimizer. ConfigError for an optimizer
+// that cannot be sharded.
 void plan_reduction(const Request& request, Plan& plan);
 // After plan_evaluation: the direction of the metric that reduce_on_plateau reads.
 void plan_schedule(const Request& request, Plan& plan);

@@ -1,6 +1,7 @@
-// Plan: what will happen. Made once by make_plan (planner.h) from the config, the machine and the
-// model's and data's facts; nobody after it sees "auto" or a missing value. Torch-free data: rooms
-// build themselves from their slice, `tanren plan` prints it and starts nothing.
+// Plan: what a run will do. Made once by make_plan (planner.h) from the config, the machine and
+// facts about the model and the data; later code sees no "auto" and no missing value. Torch-free
+// data: each room is built from its part of the plan; `tanren plan` prints the plan and starts
+// nothing.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -13,7 +14,7 @@
 
 namespace tanren {
 
-// Probed hardware, as data (so that every pass can be tested without it).
+// Facts about the hardware, as data, so that every pass can be tested without that hardware.
 struct Machine {
   int64_t cores = 1;  // this process may use (affinity and cgroup quota)
   int64_t memory_bytes = 0;
@@ -25,17 +26,17 @@ struct Machine {
   std::string cuda_name;
   std::vector<int64_t> cuda_bytes;  // memory of each, in the order of their indices; empty: unknown
   int64_t cuda_capability = 0;      // 80 = sm_80
-  // Who else there is of this run; the caller fills it in from what the launcher says.
+  // The other ranks of this run. The caller fills these in from the launcher's variables.
   int64_t rank = 0;
   int64_t world_size = 1;  // processes
   int64_t local_rank = 0;
   int64_t local_ranks = 1;  // processes on this machine
   bool own_cores = false;   // the launcher gave `cores` to this process alone
   std::string launcher;     // torchrun, slurm, …; empty: none
-  std::string rendezvous;   // where rank 0 listens, "host:port"; empty: nobody meets
+  std::string rendezvous;   // where rank 0 listens, "host:port"; empty: no rendezvous
 };
 
-// One parameter of the model: what the size of its optimizer state depends on.
+// One parameter of the model: what determines the size of its optimizer state.
 struct ParameterFacts {
   std::string name;
   std::vector<int64_t> shape;
@@ -46,18 +47,18 @@ struct ParameterFacts {
 struct ModelProfile {
   int64_t num_parameters = 0;
   int64_t num_trainable = 0;
-  bool couples_samples = false;      // batch norm: equality over splits does not hold
-  std::string torch_dropout;         // name of a dropout that does not draw by sample; empty: none
+  bool couples_samples = false;      // batch norm: results depend on how a batch is split
+  std::string torch_dropout;         // name of a dropout that does not draw per sample; empty: none
   std::vector<int64_t> input_shape;  // of one sample's "inputs"
-  bool tokens = false;               // which are ids of a vocabulary
+  bool tokens = false;               // the inputs are ids of a vocabulary
   int64_t train_samples = 0;
   int64_t eval_samples = 0;
-  std::vector<std::string> class_names;    // where the classes of the data have names
-  std::string initialised;                 // from model.init_from, in words; empty: at random
+  std::vector<std::string> class_names;    // of the data's classes, if they have names
+  std::string initialised;                 // source of the initial weights, in words; empty: random
   std::vector<std::string> metrics;        // patterns of the evaluation metrics that fit the task
-  int64_t classes = 0;                     // that it scores; 0: unknown, or none
+  int64_t classes = 0;                     // that the model scores; 0: unknown, or none
   std::vector<ParameterFacts> parameters;  // in the model's order
-  std::vector<std::string> still;          // modules that are frozen whole, the outermost of each
+  std::vector<std::string> still;          // modules that are frozen whole, only the outermost ones
 };
 
 struct DevicePlan {
@@ -67,28 +68,28 @@ struct DevicePlan {
 };
 
 struct MemoryPlan {
-  bool own_allocator = false;     // of CPU tensors: ours, which counts and obeys a limit
-  bool cached_allocator = false;  // and it keeps the pages of large ones
+  bool own_allocator = false;     // CPU tensors: tanren's allocator, with counts and a limit
+  bool cached_allocator = false;  // and it keeps the pages of large tensors
   int64_t limit_bytes = 0;        // for this process's tensors on its device; 0: none
   double limit_share = 0;         // of an accelerator's memory; 0: all of it
-  int64_t ranks_here = 1;         // that share this machine's memory; replicas: the limit
-  int64_t reserve_bytes = 0;      // of it, for what may not be broken off
-  RecoveryMode recovery = RecoveryMode::off;  // evaluation: in it alone
+  int64_t ranks_here = 1;         // ranks sharing this machine's memory; replicas share the limit
+  int64_t reserve_bytes = 0;      // part of the limit, for allocations that must succeed
+  RecoveryMode recovery = RecoveryMode::off;  // evaluation: only during evaluation
   ReleaseCache release_cache = ReleaseCache::pressure;
   std::vector<std::string> recompute;  // patterns of blocks
   std::vector<std::string> offload;    // patterns of blocks
-  int64_t offload_bytes = 1 << 20;     // smaller tensors of theirs stay on the device
+  int64_t offload_bytes = 1 << 20;     // smaller tensors of these blocks stay on the device
   bool channels_last = false;          // images and weights of convolutions lie as NHWC
 };
 
 struct ParallelPlan {
-  int64_t rank = 0;        // of a thread replica its own, see replica_plan (planner.h)
-  int64_t world_size = 1;  // ranks in all: processes, or threads of this one
+  int64_t rank = 0;        // thread replicas: set by replica_plan (planner.h)
+  int64_t world_size = 1;  // number of ranks: processes, or threads of this process
   int64_t local_rank = 0;
   int64_t local_ranks = 1;  // ranks on this machine
   Backend backend = Backend::single;
   std::string launcher;          // that started this process; empty: none
-  std::string host;              // rendezvous: tcp://host:port or file:///path; empty: nobody meets
+  std::string host;              // rendezvous: tcp://host:port or file:///path; empty: none
   int64_t replicas = 1;          // above 1: ranks that are threads of this process
   std::vector<int64_t> devices;  // CUDA indices of the replicas, one each; empty: on the CPU
   double timeout_seconds = 600;  // that a rank waits for the others
@@ -97,7 +98,7 @@ struct ParallelPlan {
   bool overlap = true;
   Compress compress = Compress::none;
   RankBuffers buffers = RankBuffers::mean;
-  int64_t check_every = 100;  // applied steps; 0: at the start alone
+  int64_t check_every = 100;  // applied steps between checks; 0: only at the start
   int64_t zero = 0;           // 0, 1, 2
 };
 
@@ -107,7 +108,7 @@ struct BatchPlan {
   int64_t per_rank = 0;
   int64_t microbatch = 0;          // samples per full microstep
   int64_t accumulation_steps = 0;  // microsteps of a full step
-  int64_t last_microbatch = 0;     // samples of its last microstep (smaller if it does not divide)
+  int64_t last_microbatch = 0;     // samples of the last microstep, which may be a remainder
   bool keep_last = true;           // the short last batch of an epoch is trained on
   int64_t steps_per_epoch = 0;
 };
@@ -115,18 +116,18 @@ struct BatchPlan {
 struct LengthPlan {
   int64_t total_steps =
       0;  // applied updates that drive the schedule (epochs × steps_per_epoch if by epochs)
-  std::optional<int64_t> steps;   // stop after so many applied steps
-  std::optional<int64_t> epochs;  // or once so many epochs are consumed
+  std::optional<int64_t> steps;   // stop after this many applied steps
+  std::optional<int64_t> epochs;  // or after this many epochs
 };
 
 // Parameters that are trained from a step on, frozen until then.
 struct Unfreeze {
-  int64_t step = 0;  // applied updates before
+  int64_t step = 0;  // applied updates before they are trained
   std::vector<std::string> parameters;
 };
 
 struct FreezePlan {
-  std::vector<Unfreeze> unfreezes;  // by rising step, all above 0
+  std::vector<Unfreeze> unfreezes;  // in ascending order of step, all above 0
 };
 
 enum class Scaling { none, fixed, dynamic };
@@ -187,7 +188,7 @@ struct Plan {
   AveragePlan average;
   MetricPlan best;  // ranks checkpoint.best
   MetricPlan early_stop_by;
-  // Slices that need no planning: as asked.
+  // Parts that need no planning: copied from the config.
   RunOptions run;
   ModelOptions model;
   DataOptions data;

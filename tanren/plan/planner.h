@@ -1,24 +1,25 @@
-// make_plan: config, machine and facts → Plan, by a list of pure passes, each filling its own part
-// and one printed line per decision. No hardware is touched, so every pass is a table test.
+// make_plan: config, machine and facts → Plan, by a list of pure passes. Each pass fills its own
+// part and adds one printed line per decision. No pass touches hardware, so each can be tested with
+// tables.
 #pragma once
 
 #include "tanren/plan/plan.h"
 
 namespace tanren {
 
-// ConfigError where the config asks for what this machine or this data cannot give.
+// ConfigError if the config asks for something that this machine or this data cannot give.
 Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfile& profile);
 
-// The plan of one of the thread replicas that `plan` has (parallel.replicas): its rank and its device,
-// all else is the same. ConfigError for a rank that is none of them.
+// The plan of thread replica `rank` of `plan` (parallel.replicas): a copy with the rank and the
+// device of that replica. ConfigError if `plan` has no such replica.
 Plan replica_plan(Plan plan, int64_t rank);
 
-// Which ranks there are and how they talk, as in make_plan, before there is a model: what depends on it
-// (replicas, buckets) is not filled. ConfigError.
+// The ranks and their backend as in make_plan, before the model exists: what depends on the model
+// (the number of replicas that the plan chooses, buckets) is preliminary. ConfigError.
 ParallelPlan plan_connection(const RunConfig& config, const Machine& machine);
 
-// What has to be set before there is a model: the allocator of its weights and the limit on it. As in
-// make_plan, but for `recovery`, which depends on the model.
+// What must be set before the model exists: the allocator of its weights and the limit on it. As in
+// make_plan, except for `recovery`, which depends on the model.
 MemoryPlan plan_process_memory(const RunConfig& config, const Machine& machine);
 
 }  // namespace tanren

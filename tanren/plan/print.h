@@ -1,4 +1,4 @@
-// The plan as people and programs read it.
+// The plan as text for people and as JSON for programs.
 #pragma once
 
 #include "tanren/plan/plan.h"

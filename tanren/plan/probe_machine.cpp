@@ -24,7 +24,7 @@ int64_t usable_cores(const std::vector<fs::path>& folders) {
   CPU_ZERO(&set);
   int64_t cores = sched_getaffinity(0, sizeof set, &set) == 0
                       ? CPU_COUNT(&set)
-                      : std::thread::hardware_concurrency();  // more cores than a set holds
+                      : std::thread::hardware_concurrency();  // more cores than cpu_set_t holds
   for (const auto& folder : folders) {
     const double quota = cgroup_cpu_quota(folder);
     if (quota > 0) cores = std::min<int64_t>(cores, std::lround(quota));

@@ -7,8 +7,9 @@
 
 namespace tanren {
 
-// Cores: affinity, cut to the CPU quota (at least 1) of this process's cgroup and of all above it,
-// version 1 or 2. Memory: theirs, if lower. `root` is where proc/ and sys/ lie.
+// Cores: the affinity mask, limited to the CPU quota (at least 1) of this process's cgroup and of
+// all its parents, version 1 or 2. Memory: the lowest limit of these cgroups, if it is below the
+// machine's. `root` is the folder of proc/ and sys/.
 Machine probe_machine(const std::filesystem::path& root = "/");
 
 }  // namespace tanren

@@ -19,8 +19,8 @@ int64_t gradient_bytes(const Request& request, const Plan& plan) {
   return request.profile.num_trainable * gradient_size(plan);
 }
 
-// As the reducer cuts them: from the last parameter to the first, whole parameters, the first bucket
-// small.
+// Cuts as the reducer does: from the last parameter to the first, whole parameters, the first
+// bucket small.
 int64_t num_buckets(const Request& request, const Plan& plan) {
   const auto& parallel = plan.parallel;
   int64_t buckets = 0, filled = 0;
@@ -56,7 +56,7 @@ std::map<std::string, std::string> changed_values(const ParallelOptions& options
   return changed;
 }
 
-// What was asked and cannot act on one rank.
+// Reports options that were asked for and have no effect on one rank.
 void tell_idle(const Request& request, Plan& plan) {
   for (const auto& [key, value] : changed_values(request.config.parallel)) {
     if (key == "ranks" || key == "replicas" || key == "devices") continue;  // the line of the ranks

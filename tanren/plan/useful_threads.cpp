@@ -8,9 +8,10 @@ namespace tanren {
 
 namespace {
 
-// What one thread must have to do for a second one to help: torch's own grain of element-wise operators,
-// and a matrix product or a pass of the optimizer of some tenths of a millisecond. Chosen from 13 small models
-// on two cores that others used too; not yet measured on a quiet machine (benchmarks/busy_bench).
+// The work that one thread must have for a second one to help: torch's own grain of element-wise
+// operators, and a matrix product or a pass of the optimizer of some tenths of a millisecond.
+// Chosen from 13 small models on two cores that other programs used too; not yet measured on a
+// quiet machine (benchmarks/busy_bench).
 constexpr int64_t kElements = 32'768;
 constexpr int64_t kMultiplyAdds = 2 << 20;
 constexpr int64_t kParameters = 1 << 19;

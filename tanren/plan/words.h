@@ -1,5 +1,5 @@
-// Words of the config as values: nothing after plan/ compares text. A row of words for each enumeration,
-// in its order.
+// Words of the config as enumerations, so that no code after plan/ compares text. `all` lists the
+// words of an enumeration in its order.
 #pragma once
 
 #include "tanren/base/error.h"
@@ -55,7 +55,7 @@ template <typename Value>
 requires requires { Words<Value>::all; }
 std::string name(Value value) { return std::string(Words<Value>::all[static_cast<size_t>(value)]); }
 
-// The value of `word`. ConfigError for one that no value has.
+// The value of `word`. ConfigError if no value has that word.
 template <typename Value>
 Value from_word(const std::string& word) {
   std::string known;

@@ -36,12 +36,12 @@ class AutocastScope {
   bool enabled_before_;
   bool cache_before_;
   c10::ScalarType dtype_before_;
-  std::optional<WeightCastScope> casts_;  // where it casts
+  std::optional<WeightCastScope> casts_;  // set if the mode casts
 };
 
 class WindowScope {
  public:
-  // `open`: windows that are open now, of all replicas in this process; null: there are no others.
+  // `open`: counts the windows that are open now, in all replicas of this process; null: no others.
   explicit WindowScope(Mode mode, std::atomic<int>* open = nullptr);
   ~WindowScope();
   WindowScope(const WindowScope&) = delete;

@@ -10,9 +10,10 @@ namespace {
 
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// For a 1 × 1 kernel with a stride oneDNN's AVX2 code copies the pixels that it sees into a buffer, a
-// vector of 8 channels at a time: where the channels do not fill the last vector it writes past the
-// buffer's end (libtorch 2.11). Other processors go the same way, so that it is tested on all.
+// For a 1 × 1 kernel with a stride oneDNN's AVX2 code copies the pixels that it reads into a
+// buffer, a vector of 8 channels at a time. If the channels do not fill the last vector it writes
+// past the buffer's end (libtorch 2.11). Other processors avoid that code too, so that this path is
+// tested on all.
 bool writes_past_the_end(const at::Tensor& input, const at::Tensor& weight,
                          c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, bool transposed,
                          const c10::SymInt& groups) {
@@ -23,7 +24,7 @@ bool writes_past_the_end(const at::Tensor& input, const at::Tensor& weight,
   return is_strided && is_single && !is_padded && input.size(1) % 8 != 0;
 }
 
-// The same convolution over the pixels that it sees.
+// The same convolution without stride, over the pixels that the strided one reads.
 Gradients unstrided_backward(const at::Tensor& grad_output, const at::Tensor& input,
                              const at::Tensor& weight, at::OptionalSymIntArrayRef bias_sizes,
                              c10::SymIntArrayRef stride, c10::SymIntArrayRef padding,
@@ -60,7 +61,7 @@ Gradients convolution_backward(const at::Tensor& grad_output, const at::Tensor& 
         grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed,
         output_padding, groups, wanted);
   }
-  // Both parts by the dispatcher, so that a dry run sees each.
+  // Both parts go through the dispatcher, so that a dry run sees each.
   const auto part = [&](const at::Tensor& gradient, const at::Tensor& in, const at::Tensor& w,
                         std::array<bool, 3> mask) {
     return at::convolution_backward_symint(gradient, in, w, bias_sizes, stride, padding, dilation,

@@ -41,8 +41,8 @@ TEST(HalfConvolution, computes_the_weight_gradient_in_fp32) {
   EXPECT_EQ(result[1].item<float>(), expected[1].item<float>());
 }
 
-// Without the replacement oneDNN's AVX2 code damages the heap. It takes that code where the stride divides
-// the sides.
+// Without the replacement oneDNN's AVX2 code damages the heap. It runs that code if the stride
+// divides the sides.
 TEST(HalfConvolution, of_1_by_1_with_a_stride_over_few_channels_has_the_gradients_of_fp64) {
   enable_half_convolution();
   for (const int64_t channels : {1, 4, 5, 12}) {

@@ -68,7 +68,7 @@ void LossScaler::load(const State& state) {
     return;
   }
   const auto scale = value_of<double>(state, "scale");
-  // Without scaling they stored 1, which nobody had found to fit.
+  // Older runs without scaling stored 1, a scale that was never found to fit.
   const bool found_nothing = !says_kind && scale == 1 &&
                              value_of<int64_t>(state, "quiet_steps") == 0 &&
                              !value_of<bool>(state, "wants_search");

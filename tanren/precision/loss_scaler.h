@@ -18,14 +18,14 @@ class LossScaler {
  public:
   explicit LossScaler(const PrecisionPlan& plan);
 
-  // The current factor; 1 where there is no scaling.
+  // The current factor; 1 if there is no scaling.
   double scale() const { return scale_; }
   // `loss` times the factor, for own loops (train_step puts the factor into the backward's seed).
   at::Tensor scaled(const at::Tensor& loss) const;
   // True while an overflow can still be answered by a smaller scale.
   bool can_back_off() const;
-  // Overflow: the scale backs off, never below the floor. None: after growth_interval quiet updates
-  // it grows. Other causes: nothing.
+  // Overflow: the scale backs off, never below the floor. None or
+  // spike: after growth_interval quiet updates it grows. Other causes: nothing.
   void update(Cause cause);
 
   // True until the first window has been searched (precision.initial_scale = "auto").
@@ -33,8 +33,8 @@ class LossScaler {
   void set_searched(double scale);
 
   State state() const;
-  // A scale that was found under another kind of scaling, or from another first scale, is not taken:
-  // then it begins anew.
+  // A scale found under another kind of scaling, or from another first scale, is not taken: the
+  // scale then starts from its first value.
   void load(const State& state);
 
  private:

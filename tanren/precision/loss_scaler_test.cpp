@@ -87,7 +87,7 @@ TEST(LossScaler, state_round_trip_keeps_the_quiet_count) {
   EXPECT_EQ(other.scale(), 16);
 }
 
-// A run goes on in another precision: what was found in the one is no scale for the other.
+// A run resumes in another precision: a scale found in the one is no scale for the other.
 TEST(LossScaler, takes_no_scale_of_another_kind_or_from_another_first_scale) {
   PrecisionPlan none = dynamic_plan();
   none.scaling = Scaling::none;

@@ -1,5 +1,6 @@
-// What one update's gradients are worth: unscaled in place, then measured, in that order and in one
-// call (clipping a scaled gradient is the peers' classic mistake). Everything stays on the device.
+// Unscales one update's gradients in place and then measures them, in that order and in one call
+// (to clip a scaled gradient is the classic mistake of other frameworks). Everything stays on the
+// device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,8 +20,8 @@ struct Measured {
 
 // Divides `gradients` (flat or not, one dtype and device) by `scale` in place, then measures.
 // Works in every precision: bf16 and fp32 are checked for non-finite values just like fp16.
-// report_flush: the share of non-zero elements that fp16 would flush to zero and the share it would
-// overflow, at this scale.
+// report_flush: also measures the share of elements that are not 0 but that fp16 would flush to
+// zero, and the share that would overflow fp16, at this scale.
 Measured unscale_and_measure(const std::vector<at::Tensor>& gradients, double scale,
                              bool report_flush = false);
 

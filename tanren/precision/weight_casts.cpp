@@ -13,10 +13,11 @@ namespace tanren {
 
 namespace {
 
-// Above autocast and autograd, and no backend's; a dry run takes another one (dry/dry_scope.cpp).
+// A key above autocast and autograd that no backend uses; a dry run takes another
+// (dry/dry_scope.cpp).
 constexpr auto kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
-// What autocast keeps in its cache, by its own rule.
+// Whether autocast keeps the cast in its cache, by its own rule.
 bool is_kept(const at::Tensor& tensor, std::optional<at::ScalarType> dtype) {
   return dtype && tensor.scalar_type() == at::kFloat && tensor.requires_grad() &&
          tensor.is_leaf() && !tensor.is_view() && at::autocast::is_autocast_cache_enabled() &&
@@ -37,7 +38,7 @@ at::Tensor to_copy(c10::DispatchKeySet keys, const at::Tensor& self,
 c10::DispatchKey registered() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // Never taken back: other threads may be on their way through it at exit.
+    // Never destroyed: at exit other threads may still be running through it.
     static auto* const rest =
         new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
     rest->fallback(torch::CppFunction::makeFallthrough());

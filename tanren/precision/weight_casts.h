@@ -1,7 +1,7 @@
-// WeightCastScope: while it lives, what this thread's autocast keeps of weights (a 16-bit copy of each,
-// until the window ends) is marked MemoryKind::casts as it is made. Numbers do not change. Costs
-// nothing but on casts themselves; the first scope of a process takes some milliseconds.
-// Called by AutocastScope.
+// WeightCastScope: while it lives, the copies of weights that this thread's autocast caches (a
+// 16-bit copy of each, until the window ends) are marked MemoryKind::casts as they are made.
+// Numbers do not change. Costs nothing except on the casts themselves; the first scope of a process
+// takes some milliseconds. Called by AutocastScope.
 #pragma once
 
 #include <c10/core/impl/LocalDispatchKeySet.h>

@@ -27,7 +27,7 @@ std::map<MemoryKind, int64_t> made_by(F&& work) {
   return bytes;
 }
 
-// Of 64 × 64 in 16 bits.
+// Bytes of a 64 × 64 tensor in 16 bits.
 constexpr int64_t kCast = 64 * 64 * 2;
 
 TEST(WeightCasts, are_a_kind_of_their_own_made_once_a_window) {

@@ -19,7 +19,8 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return text + "]";
 }
 
-// Columns are taken in their order, so the same number under another name is another input.
+// Columns are read in their order, so a column with another name in the same place is another
+// input.
 void check_features(const DataInfo& train, const DataInfo& eval) {
   const auto &ours = train.feature_names, &theirs = eval.feature_names;
   if (ours.empty() || theirs.empty() || ours.size() != theirs.size()) return;
@@ -30,7 +31,7 @@ void check_features(const DataInfo& train, const DataInfo& eval) {
                     "\"; give both files the same columns in the same order");
 }
 
-// What makes inputs of `theirs` those of training; it depends on the kind of the data.
+// How to give the inputs of `theirs` the shape of training's; it depends on the kind of the data.
 std::string way_to_shape(const std::string& kind, const std::vector<int64_t>& ours,
                          const std::vector<int64_t>& theirs) {
   const auto elements = [](const std::vector<int64_t>& shape) {
@@ -70,15 +71,15 @@ void check_inputs(const DataInfo& train, const DataInfo& eval, int64_t model_tok
   }
 }
 
-// A label for a whole text is none for its tokens.
+// A label for a whole text is no label for its tokens.
 void check_task(const ModelOptions& model, const std::string& train_kind) {
   if (!guesses_tokens(model) || train_kind != "text_table") return;
   throw ConfigError("[data] text_table has a label a text, and this " + model.kind +
                     " guesses tokens; set model.task = \"classify\"");
 }
 
-// A number far off is a slip, and would be a model with as many outputs. Where the number of classes is
-// given, it is meant.
+// A single label that is far too large would give a model with as many outputs. If the config gives
+// the number of classes, it is intended.
 void check_classes(const Dataset& train, const ModelOptions& model, const SourceOptions& source) {
   const DatasetKind* kind = dataset_kind(source.kind);
   const bool is_counted = kind != nullptr && kind->counts_classes;
@@ -139,7 +140,7 @@ void check_datasets(const Datasets& datasets, const ModelOptions& model, const D
       std::max(train.outputs, model.append_head > 0 ? model.append_head : model.outputs);
   if (eval.class_labels && eval.outputs > known) {
     const std::string what = "[data] data.eval has " + to_text(eval.outputs) + " classes, ";
-    if (!begins) {  // its outputs are what they are
+    if (!begins) {  // the number of its outputs is fixed
       throw ConfigError(what + "and the model has " + to_text(known) +
                         " outputs; mend its labels, or leave out the samples of further classes");
     }

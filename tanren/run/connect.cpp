@@ -26,7 +26,7 @@ void add_samples(const std::string& name, const Dataset& data, Facts& facts) {
   }
 }
 
-// Whose tensors NCCL carries: as plan_device takes it.
+// The device whose tensors NCCL carries, chosen as plan_device does.
 at::Device device_of_rank(const RunConfig& config, const ParallelPlan& plan) {
   if (plan.backend != Backend::nccl) return at::kCPU;
   if (config.run.device.rfind("cuda:", 0) == 0) return at::Device(config.run.device);
@@ -54,7 +54,7 @@ std::shared_ptr<Communicator> connect(const RunConfig& config, const World& worl
   probe_accelerators(machine, config.run.device);
   const ParallelPlan plan = plan_connection(config, machine);
   const auto timeout = std::chrono::duration<double>(plan.timeout_seconds);
-  // NCCL that the plan chose by itself gives way to Gloo where its plugin is not.
+  // If the plan chose NCCL, Gloo replaces it when the NCCL plugin is missing.
   const bool chosen = config.parallel.backend == "auto" && plan.backend == Backend::nccl;
   return make_communicator(
       world, {.backend = chosen ? "auto" : name(plan.backend),

@@ -1,6 +1,6 @@
-// Which ranks this process runs with, the connection to them, and whether they were started alike.
-// Everything that needs the others is decided here from what the launcher left in the environment; with
-// one rank nothing is opened. Internal to run/.
+// Connects this process to its ranks and checks that they were started with the same config and
+// data. All that needs the other ranks is decided here from what the launcher left in the
+// environment; with one rank nothing is opened. Internal to run/.
 #pragma once
 
 #include "tanren/base/error_line.h"
@@ -19,13 +19,15 @@
 
 namespace tanren {
 
-// The connection that the config asks for; waits until every rank is there. CommError, ConfigError.
+// The connection that the config asks for; waits until every rank has joined. CommError,
+// ConfigError.
 std::shared_ptr<Communicator> connect(const RunConfig& config, const World& world);
 
-// ConfigError naming the first key that differs over ranks and must not.
+// ConfigError naming the first key that must be the same on all ranks and is not.
 void check_same_config(const std::shared_ptr<Communicator>& ranks, const RunConfig& config);
 
-// `work` with this process's connection. What it throws ends the other ranks too, and comes out.
+// Calls `work` with this process's connection. An exception from it also ends the other ranks, and
+// is rethrown.
 template <typename Work>
 auto with_ranks(const RunConfig& config, const World& world, const Work& work) {
   const auto ranks = connect(config, world);
@@ -38,13 +40,12 @@ auto with_ranks(const RunConfig& config, const World& world, const Work& work) {
   }
 }
 
-// ConfigError naming what differs in the data that the ranks have read: `facts` of them (origin.h), or
-// samples looked at here and there.
+// ConfigError naming what differs between the data that the ranks have read: a fact in `facts`
+// (origin.h), or one of four samples of each dataset.
 void check_same_data(const std::shared_ptr<Communicator>& ranks, Facts facts, const Dataset& train,
                      const Dataset* eval);
 
-// Rank 0's checkpoint to go on from, seen by every rank. CheckpointError on each where some rank does
-// not see it.
+// Rank 0's checkpoint to resume from. CheckpointError on every rank if some rank does not see it.
 std::optional<std::filesystem::path> agreed_checkpoint(
     Communicator& ranks, const std::optional<std::filesystem::path>& mine);
 

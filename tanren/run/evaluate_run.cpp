@@ -107,7 +107,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
   const auto work = [&](const std::shared_ptr<Communicator>& ranks) {
     Prepared prepared = prepare(described, registry, /*has_weights=*/true, "", std::move(datasets),
                                 /*trains=*/false);
-    prepared.fit.dataset = prepared.datasets.eval.get();  // the training data are not here
+    prepared.fit.dataset = prepared.datasets.eval.get();  // the training data are not available
     fit_threads(prepared);
     const ShortWaits waits(prepared.plan.device.threads);
     Parts parts = build_parts(prepared.plan, stop);

@@ -37,8 +37,8 @@ const std::string* find(const Facts& facts, const std::string& name) {
   return found == facts.end() ? nullptr : &found->second;
 }
 
-// How an error line names the keys that take the decisions from evaluations. A schedule on a plateau has
-// none: without it a run would go on at a rate that no evaluation has lowered.
+// How an error line names the keys that turn off decisions by evaluations. Empty for a plateau
+// schedule: without it a run would resume at a rate that no evaluation has lowered.
 std::string way_to_decide_nothing(const RunConfig& config) {
   if (reads_evaluations(config.schedule)) return "";
   std::vector<std::string> keys;
@@ -53,7 +53,7 @@ bool was_evaluated(const fs::path& step_folder) {
   return run.values.count(judged) > 0 && value_of<int64_t>(run, judged) >= 0;
 }
 
-// TOML text is JSON for all but texts that are not set.
+// The TOML text of a value is also JSON, except for the text of a value that is not set.
 OrderedJson json_of(const std::string& toml) {
   OrderedJson json = OrderedJson::parse(toml, nullptr, /*allow_exceptions=*/false);
   return json.is_discarded() ? OrderedJson(toml) : json;

@@ -1,6 +1,6 @@
-// Origin: what the numbers of a checkpoint come from beside its config: the data, and the keys that were
-// changed on request on the way. Each checkpoint has it as origin.json; a run goes on with the same data
-// alone, and tells of its changes. Internal to run/.
+// Origin: what determines a checkpoint's numbers besides its config: the data, and the keys that
+// were changed on request during the run. Each checkpoint has it as origin.json. A run resumes only
+// with the same data, and reports its changes. Internal to run/.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -24,34 +24,36 @@ struct ConfigChange {
 
 struct Origin {
   Facts data;                         // "labels of data.train" → a hash
-  std::vector<ConfigChange> changes;  // in their order
+  std::vector<ConfigChange> changes;  // in order
 };
 
-// Number of samples and hashes of the parts of each dataset.
+// The number of samples and the hashes of the parts of each dataset.
 Facts data_facts(const Dataset& train, const Dataset* eval);
 
 std::string to_json(const Origin& origin);
-// Of a step folder; nothing in it where an older tanren wrote that. CheckpointError where it is damaged.
+// Reads the origin of a step folder; empty if an older tanren wrote the folder. CheckpointError if
+// it is damaged.
 Origin read_origin(const std::filesystem::path& step_folder);
 
-// DataError on every rank, naming the first fact of `now` (the same on all) that is another in `saved`,
-// and the ways to go on with `config`. Facts that one of them lacks are passed over; those of data.eval,
-// too, where no evaluation decides over the run, or none was made before the checkpoint: the log tells it.
+// DataError on every rank if a fact of `now` (the same on all ranks) differs from `saved`; names
+// the first one, and the ways to resume with `config`. Facts that either side lacks are skipped.
+// Facts of data.eval are skipped with a log line if no evaluation decides over the run, or none was
+// made before the checkpoint.
 void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& now,
                           const std::filesystem::path& step_folder, const RunConfig& config);
 
-// The changes of a run of `config` that goes on from `step_folder`: those before it, and what is another
-// in the config that it was written with.
+// The changes of a run with `config` that resumes from `step_folder`: those made before it, and the
+// keys that differ from the config it was written with.
 std::vector<ConfigChange> changes_until(const std::filesystem::path& step_folder,
                                         const RunConfig& config);
 
-// Keys that `changes` have brought to what `before` says, where `now` still has a value from before that
-// and nobody asks for it.
+// Keys that `changes` set to the value in `before`, while `now` still has an earlier value and
+// `requested` does not name the key.
 std::vector<std::string> overtaken_keys(const std::vector<ConfigChange>& changes,
                                         const RunConfig& before, const RunConfig& now,
                                         const std::set<std::string>& requested);
 
-// What the terminal, the plan and the log file say of it.
+// How the terminal, the plan and the log file show a change.
 std::string change_line(const ConfigChange& change);
 void add_changes(Plan& plan, const std::vector<ConfigChange>& changes);
 std::string log_line(const ConfigChange& change, int64_t from_attempt);

@@ -22,7 +22,8 @@ namespace tanren {
 
 namespace {
 
-// What the data holds, counted with the model already built, or with none; 0: nobody counts.
+// Bytes of the data, counted with the model already built, or with none; 0: tensors are not
+// counted.
 int64_t standing_bytes(const torch::nn::Module* module, const Plan& plan) {
   if (!plan.memory.own_allocator) return 0;
   int64_t bytes = cpu_memory_stats().live_bytes;
@@ -50,7 +51,8 @@ FitInput fit_input(const RunConfig& config, const Registry& registry, MakePlan p
           .has_evaluation = datasets.eval != nullptr};
 }
 
-// Without a limit (an accelerator, or none asked for) it is the host whose memory the weights are made in.
+// Without a limit (an accelerator, or none asked for) the weights must fit the host's memory, where
+// they are made.
 void refuse_beyond_host(const ModelProfile& facts) {
   const int64_t total = room_of(read_machine_memory()).total_bytes;
   const int64_t bytes = facts.num_parameters * static_cast<int64_t>(sizeof(float));
@@ -60,9 +62,9 @@ void refuse_beyond_host(const ModelProfile& facts) {
                     " of memory; take a smaller model");
 }
 
-// Sizes come first: a model that no memory holds is refused before anything of it is there. One whose
-// training state is far below the limit is not asked twice. A factory of a user's own is not called dry
-// before it made the real model: it may keep what it made.
+// Checks the sizes first: a model that fits no memory is refused before any of it is allocated. If
+// the training state is far below the limit, the full check is skipped. A user's own factory is not
+// called dry before it has made the real model, because it may keep what it made.
 void refuse_too_large(const RunConfig& config, const Registry& registry, const Machine& machine,
                       const Datasets& datasets) {
   if (!registry.models.is_of_the_zoo(config.model.kind)) return;
@@ -73,7 +75,7 @@ void refuse_too_large(const RunConfig& config, const Registry& registry, const M
   } catch (const ConfigError&) {
     throw;
   } catch (
-      const std::exception&) {  // it needs values: what is wrong with it, the real one will say
+      const std::exception&) {  // it needs values; the real model will report any error
     return;
   }
   const Plan plan = make_plan(config, machine, facts);
@@ -96,8 +98,8 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   Machine machine =
       with_world(probe_machine(), world_of(process_environment(), config.parallel.rendezvous));
   probe_accelerators(machine, config.run.device);
-  // Weights are counted as all else; the limit holds once the plan is fitted, which refuses with
-  // numbers what cannot be.
+  // Counts the weights like all other tensors. The limit applies once the plan is fitted; the fit
+  // refuses an impossible plan with numbers.
   MemoryPlan counting = plan_process_memory(config, machine);
   counting.limit_bytes = 0;
   apply_memory_plan(counting);
@@ -145,7 +147,7 @@ void fit_threads(Prepared& prepared) {
   if (device.device != "cpu" || device.threads == 1) return;
   try {
     device.threads = try_config(prepared.fit, prepared.config).plan.device.threads;
-  } catch (const std::exception&) {  // a model that cannot be run dry keeps what it has
+  } catch (const std::exception&) {  // a model that cannot be dry-run keeps its threads
   }
 }
 

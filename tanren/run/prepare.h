@@ -1,4 +1,4 @@
-// What comes before the loop of a run, shared by all verbs that make a plan. Internal to run/.
+// The preparation before a run's loop, shared by all verbs that make a plan. Internal to run/.
 #pragma once
 
 #include "tanren/forecast/fit_memory.h"
@@ -12,28 +12,31 @@
 namespace tanren {
 
 struct Prepared {
-  RunConfig config;  // with the kind and the sizes of model.from_hf
+  RunConfig config;  // with the kind and sizes from model.from_hf
   Datasets datasets;
   Task task;
   Plan plan;
-  std::optional<OptimizerStart> optimizer;  // of optimizer.init_from, where no checkpoint follows
+  std::optional<OptimizerStart> optimizer;  // of optimizer.init_from, unless a checkpoint follows
   FitInput fit;                             // for fit()
 };
 
 // `has_weights`: a checkpoint will follow, so model.init_from is not read again, and what the run
-// folder `kept` has stands for the files that the run began with. `given` stands for the config's data.
-// `trains`: a model that cannot be trained in the memory there is, is refused before it is built.
+// folder `kept` holds replaces the files that the run began with. `given` replaces the config's
+// data. `trains`: a model that cannot be trained in the available memory is refused before it is
+// built.
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
                  const std::filesystem::path& kept, Datasets given = {}, bool trains = true);
 
-// Everything of a step folder; of `ranks` that read it together, what this one needs.
+// Loads a step folder into `state`. If several `ranks` read it together, each loads only the part
+// that it needs.
 void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint,
                      const DataParallel& ranks);
 
-// Before training: makes the plan the one that memory allows.
+// Before training: changes the plan to one that fits into memory.
 Fitted fit(Prepared& prepared);
 
-// Before evaluating alone: as many threads as training has, so that the figures are the same.
+// Before an evaluation alone: sets as many threads as training has, so that the results are the
+// same.
 void fit_threads(Prepared& prepared);
 
 }  // namespace tanren

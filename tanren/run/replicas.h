@@ -1,5 +1,6 @@
-// Ranks that are threads of this process: each a replica of the model with its share of the cores or a
-// device of its own. What one of them throws ends all, and comes out. Internal to run/.
+// Ranks that are threads of this process: each is a replica of the model with its share of the
+// cores or with its own device. An exception in one ends all of them, and is rethrown. Internal to
+// run/.
 #pragma once
 
 #include "tanren/parallel/data_parallel.h"
@@ -9,8 +10,9 @@
 
 namespace tanren {
 
-// Calls `work` with each rank's plan and its view of the others, rank 0 on this thread. Returns once
-// all are back; throws what the first threw that was not told to stop by another.
+// Calls `work` with each rank's plan and its view of the other ranks; rank 0 runs on this thread.
+// Returns once all ranks have returned. Rethrows the first exception, not those of ranks that it
+// cancelled.
 void on_replicas(const Plan& plan,
                  const std::function<void(const Plan&, std::shared_ptr<const DataParallel>)>& work);
 

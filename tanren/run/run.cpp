@@ -40,9 +40,9 @@ namespace tanren {
 
 namespace {
 
-// What the run folder keeps of the run, each cut back to `state`: what came after it was lost and
-// happens again, as does the evaluation after it where the loop owes that. `changes` are told before the
-// next attempt, unless the log has them.
+// Makes the sinks that write to the run folder. Each is cut back to `state`: later entries were
+// lost and will be written again, as will the evaluation after `state` if the loop owes it.
+// `changes` are logged before the next attempt, unless the log has them.
 std::vector<std::unique_ptr<Sink>> make_sinks(
     const RunFolder& folder, const RunState& state, bool repeats_evaluation,
     const MetricsOptions& options, std::span<const ConfigChange> changes,
@@ -72,7 +72,7 @@ std::vector<std::unique_ptr<Sink>> make_sinks(
   return sinks;
 }
 
-// Replicas of this process in the memory of rank 0's, itself among them.
+// The number of replicas of this process in the same memory as rank 0, rank 0 included.
 int64_t replicas_beside(const ParallelPlan& parallel) {
   if (parallel.devices.empty()) return parallel.replicas;
   return std::ranges::count(parallel.devices, parallel.devices.front());
@@ -117,10 +117,10 @@ Summary summarise(const RunState& state, const LoopResult& loop, const Parts& pa
 
 namespace {
 
-// What the ranks of a run share while it runs.
+// State that the ranks of a run share while it runs.
 struct Shared {
   const RunInput& input;
-  const RunConfig& config;  // the input's, with what earlier starts changed on request
+  const RunConfig& config;  // the input's, with changes that earlier starts made on request
   const Prepared& prepared;
   const Fitted& fitted;
   const RunFolder* folder = nullptr;  // of rank 0, else null
@@ -130,7 +130,7 @@ struct Shared {
   std::function<double()> elapsed;  // seconds since the process began
 };
 
-// One line on each rank, on every rank; nothing where there is one.
+// One line per rank, on every rank; empty if there is one rank.
 std::vector<std::string> rank_lines(const Parts& parts) {
   const auto& parallel = *parts.parallel;
   if (parallel.alone()) return {};
@@ -145,7 +145,7 @@ std::vector<std::string> rank_lines(const Parts& parts) {
   return gather_texts(parallel.communicator(), line);
 }
 
-// Model and loop of one rank; rank 0 also keeps the run folder.
+// Runs model and loop of one rank; rank 0 also writes the run folder.
 RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
                    std::shared_ptr<const DataParallel> parallel) {
   const Prepared& prepared = shared.prepared;
@@ -166,7 +166,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   const std::vector<std::string> ranks = rank_lines(parts);
   std::vector<std::unique_ptr<Sink>> own_sinks;
   if (is_first) {
-    // Those of this start, and of starts before it that made no update.
+    // Changes made by this start, and by earlier starts that made no update since.
     const auto& changes = shared.origin.changes;
     size_t untold = shared.num_old_changes;
     while (untold > 0 && changes[untold - 1].step == state.step()) --untold;
@@ -189,7 +189,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   }
   output.summary = summarise(state, output.loop, parts);
   if (!is_first) return output;
-  if (!output.loop.last) {  // the last update was an earlier start's
+  if (!output.loop.last) {  // an earlier start made the last update
     const auto logged = last_loss(shared.folder->log(), state.attempt);
     output.summary.final_loss = logged.value_or(output.summary.final_loss);
   }
@@ -211,7 +211,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   return output;
 }
 
-// Every replica begins with a task of its own; rank 0's weights are all of theirs once they begin.
+// Every replica begins with its own task; before training starts they all get rank 0's weights.
 RunOutput run_replicas(const Shared& shared, Task first) {
   const Prepared& prepared = shared.prepared;
   std::vector<Task> tasks{std::move(first)};
@@ -229,7 +229,8 @@ RunOutput run_replicas(const Shared& shared, Task first) {
   return output;
 }
 
-// The config of rank 0, as far as earlier starts changed it on request; its folder is seen by all.
+// Rank 0's config, with the keys that earlier starts changed on request; every rank can read its
+// folder.
 RunConfig agreed_config(Communicator& ranks, const RunFolder* folder, const RunInput& input) {
   if (ranks.world_size() == 1) return folder->config();
   const std::string mine = folder != nullptr ? join(folder->kept(), "\n") : "";
@@ -245,7 +246,7 @@ RunConfig agreed_config(Communicator& ranks, const RunFolder* folder, const RunI
 RunOutput run_all(const RunInput& input, const Registry& registry,
                   const std::shared_ptr<Communicator>& ranks, std::function<double()> elapsed) {
   const bool is_first = ranks->rank() == 0;
-  // Under the lock, so that of starts that overlap none goes on from what another still writes.
+  // Holds the lock, so that no overlapping start resumes from what another still writes.
   std::optional<RunFolder> folder;
   if (is_first) folder.emplace(input.folder, input.config, input.requested);
   const auto checkpoint =
@@ -316,7 +317,7 @@ RunOutput run(const RunInput& input, const Registry& registry) {
 
 namespace {
 
-// What a start would be, in `folder` where one is given.
+// Plans the next start, in `folder` if one is given.
 std::pair<Prepared, Fitted> next_start(const RunConfig& asked, const Registry& registry,
                                        const std::filesystem::path& folder,
                                        const std::set<std::string>& requested) {

@@ -23,43 +23,45 @@ namespace tanren {
 
 struct RunInput {
   RunConfig config;
-  std::filesystem::path folder;  // of the run
-  // Keys whose value is asked for by this start (--set): what may change on request then does, where
-  // the folder's run goes on.
+  std::filesystem::path folder;  // run folder
+  // Keys that this start sets explicitly (--set). Those that may change on request then do, if the
+  // folder's run resumes.
   std::set<std::string> requested = {};
-  std::vector<Sink*> sinks;                 // beside the log file's
+  std::vector<Sink*> sinks;                 // besides the log file's
   const std::atomic<bool>* stop = nullptr;  // set: save and stop
-  // Of several processes: true before this one waits for the others, false once all have met; nobody
-  // looks at `stop` between.
+  // With several processes: called with true before this process waits for the others, and with
+  // false once all have met. `stop` is not checked in between.
   std::function<void(bool waits)> rendezvous;
-  // Told on rank 0 once the plan is made and before the first step; `ranks`: a line on each of several.
+  // Called on rank 0 once the plan is made and before the first step; `ranks`: one line per rank if
+  // there are several.
   std::function<void(const Plan&, const std::optional<std::filesystem::path>& resumed_from,
                      const std::vector<std::string>& ranks)>
       started;
-  // Told on rank 0 once a run that reaches its end has no evaluation before it: nobody looks at `stop`.
+  // Called on rank 0 once a run has reached its end and no evaluation is left: `stop` is not
+  // checked any more.
   std::function<void()> finished;
-  double started_at = 0;  // seconds this process has lived before run() was called
+  double started_at = 0;  // seconds this process had run before run() was called
 };
 
 struct RunOutput {
   Summary summary;
   LoopResult loop;
   std::optional<Exported> exported;  // of a finished run, on rank 0
-  bool is_first = true;              // this process is rank 0, or has it
+  bool is_first = true;              // this process is rank 0, or contains it
 };
 
-// Trains. Called by every process of a run that a launcher started on several ranks: rank 0 alone has
-// the run folder and the sinks. Errors as train_loop and RunFolder; CommError.
+// Trains. A launcher's processes all call it; only rank 0 has the run folder and the sinks. Errors
+// as train_loop and RunFolder; CommError.
 RunOutput run(const RunInput& input, const Registry& registry);
 
-// Plans and starts nothing: no folder, no step. With a run folder: how that run would go on where a start
-// has this config and asks for `requested`; ConfigError where run() would refuse it, but for a finished
-// run, whose plan is shown.
+// Plans without starting: no folder, no step. With a run folder: how that run would resume if
+// started with this config and `requested`. ConfigError if run() would refuse it; but a finished
+// run is not refused, its plan is shown.
 Plan plan_only(const RunConfig& config, const Registry& registry,
                const std::filesystem::path& folder = {},
                const std::set<std::string>& requested = {});
 
-// The same, and what its memory looks like from around it.
+// The same, with a memory forecast around the plan.
 struct PlannedMemory {
   Plan plan;
   MemoryForecast memory;
@@ -70,23 +72,24 @@ PlannedMemory plan_memory_of(const RunConfig& config, const Registry& registry,
 
 struct Evaluated {
   EvaluationReport report;                    // the same on every rank
-  std::optional<std::string> sample;          // what a language model writes, as [generate] asks
+  std::optional<std::string> sample;          // text from a language model, as [generate] asks
   std::vector<std::string> class_names = {};  // of class 0, 1, …; empty: they have none
 };
 
-// What evaluate.checkpoint names in a run folder: a step folder, or its model.safetensors (which also
-// stands for "latest" where no checkpoint is left). CheckpointError if it is not there.
+// The checkpoint in a run folder that evaluate.checkpoint names: a step folder, or
+// model.safetensors (also for "latest" if no checkpoint is left). CheckpointError if it does not
+// exist.
 std::filesystem::path chosen_checkpoint(const RunConfig& config,
                                         const std::filesystem::path& folder);
 
-// Evaluates a step folder or a file of exported weights on the config's evaluation data: of a run
-// with averages the averaged weights, unless average.evaluate is false. The processes that a launcher
-// started share the samples.
+// Evaluates a step folder or a file of exported weights on the config's evaluation data. A run with
+// averages is evaluated on the averaged weights, unless average.evaluate is false. The processes of
+// a launcher share the samples.
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
                               const Registry& registry, const std::atomic<bool>* stop);
 
-// Evaluates a whole model (whole_model.h) on `data`: what data.eval.path would name; empty for kinds
-// that read no file. `sets` change keys of the description, as --set. The numbers are those of
+// Evaluates a whole model (whole_model.h) on `data`, which replaces data.eval.path; empty for kinds
+// that read no file. `sets` change keys of the description, as --set. The results equal those of
 // evaluate_checkpoint on the same weights and data.
 Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::filesystem::path& data,
                                const std::vector<std::string>& sets, const Registry& registry,

@@ -34,8 +34,8 @@ namespace {
 
 constexpr int kMostTries = 100;  // for the lock
 
-// How the folder's run can go on, if it reached its end and `now` asks for no more than it did;
-// else empty.
+// How the folder's run can be continued, if it reached its end and `now` asks for no more than
+// that; else empty.
 std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const RunConfig& now) {
   const auto summary = folder / "summary.json";
   if (!fs::exists(summary)) return "";
@@ -43,7 +43,7 @@ std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const 
   if (json.is_discarded() || json.value("status", "") != "finished") return "";
   const std::string reason = json.value("reason", "");
   if (!reason.empty()) {
-    // A longer run would end at once again.
+    // A longer run would stop again at once.
     const bool patient =
         now.early_stop.patience == 0 || now.early_stop.patience > before.early_stop.patience;
     return patient ? "" : "(" + reason + "); raise early_stop.patience (0: off) to go on";
@@ -53,7 +53,8 @@ std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const 
   return grown ? "" : "; raise run.steps or run.epochs to go on";
 }
 
-// A run that goes on beyond its end has not finished: whatever comes between, the next start goes on.
+// A run that continues beyond its end is not finished: if it is interrupted, the next start resumes
+// it.
 void reopen(const fs::path& folder) {
   const auto summary = folder / "summary.json";
   if (!fs::exists(summary)) return;
@@ -64,7 +65,7 @@ void reopen(const fs::path& folder) {
   write_file(summary, json.dump(2) + "\n");
 }
 
-// An empty folder, or one whose first file was not written to its end.
+// Whether the folder is empty, or its first file was not written completely.
 bool is_as_good_as_empty(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
@@ -73,8 +74,8 @@ bool is_as_good_as_empty(const fs::path& folder) {
   return true;
 }
 
-// False where another process has it. A file system without locks, as some network ones are, costs a
-// warning: most runs there are alone in their folder.
+// False if another process holds the lock. A file system without locks (some network file systems)
+// only gets a warning: most runs there are alone in their folder.
 bool lock_alone(int lock, const fs::path& folder) {
   while (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
@@ -86,13 +87,13 @@ bool lock_alone(int lock, const fs::path& folder) {
   return true;
 }
 
-// What a process that was killed left half-written.
+// Removes half-written files of a process that was killed.
 void remove_remains(const fs::path& folder) {
   for (const auto& place : {folder, folder / "tokenizer"}) remove_leftovers(place);
   remove_unfinished(folder / "checkpoints");
 }
 
-// The option that gives `key` this value, as a shell takes it.
+// The option that gives `key` this value, quoted for a shell.
 std::string set_option(const std::string& key, const std::string& value) {
   constexpr const char* kPlain =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-._/";
@@ -105,7 +106,7 @@ std::string set_option(const std::string& key, const std::string& value) {
   return "--set " + key + "=" + text;
 }
 
-// ConfigError where `folder` is no run's.
+// ConfigError if `folder` is not a run folder.
 fs::path config_file(const fs::path& folder) {
   fs::path file = folder / "config.toml";
   if (!fs::exists(file)) {
@@ -116,7 +117,7 @@ fs::path config_file(const fs::path& folder) {
   return file;
 }
 
-// The file holds every key, and marks those that nobody asked for; `sets` ask anew.
+// The file holds every key, and marks those that were not asked for; keys in `sets` count as asked.
 RunConfig with_asked(RunConfig config, const fs::path& file,
                      const std::vector<std::string>& sets = {}) {
   const std::string text = read_file(file);
@@ -133,7 +134,7 @@ RunConfig with_asked(RunConfig config, const fs::path& file,
   return config;
 }
 
-// Whether the open `descriptor` is what `path` names.
+// Whether the open `descriptor` is the file at `path`.
 bool is_file(int descriptor, const fs::path& path) {
   struct stat open_file = {};
   struct stat named = {};
@@ -151,7 +152,7 @@ RunFolder::RunFolder(fs::path folder, const RunConfig& config,
   }
   try {
     take_lock();
-    // Under the lock: before it, another start may be writing the folder's first files.
+    // Checked under the lock: before it, another start may be writing the folder's first files.
     if (fs::exists(path_ / "config.toml")) {
       go_on(requested);
     } else if (!is_as_good_as_empty(path_)) {
@@ -172,7 +173,8 @@ void RunFolder::take_lock() {
     throw InputError("[run] cannot write to " + path_.string() + " (" + why +
                      "); name another folder with --out");
   };
-  // What others take away meanwhile is made again; a lock that is a link into nowhere never comes.
+  // Whatever other processes remove meanwhile is created again; a lock that is a dangling link
+  // never succeeds.
   for (int tries = 0; tries < kMostTries; ++tries) {
     for (fs::path at = path_.lexically_normal(); !at.empty() && !fs::exists(at);
          at = at.parent_path()) {
@@ -184,7 +186,7 @@ void RunFolder::take_lock() {
     if (error) fail(error.message());
     made_lock_ = made_lock_ || !fs::exists(lock);
     lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock_ < 0 && errno == ENOENT) continue;  // the one who made the folder took it away
+    if (lock_ < 0 && errno == ENOENT) continue;  // the process that made the folder removed it
     if (lock_ < 0) fail(std::strerror(errno));
     if (!lock_alone(lock_, path_)) {
       made_lock_ = false;
@@ -194,13 +196,13 @@ void RunFolder::take_lock() {
           " is in use by another process; wait for it or name another folder with --out");
     }
     if (is_file(lock_, lock)) return;
-    ::close(lock_);  // of a file that was taken away meanwhile
+    ::close(lock_);  // the lock file was removed meanwhile
     lock_ = -1;
   }
   fail(std::strerror(ENOENT));
 }
 
-// The run that the folder has goes on.
+// Resumes the folder's run.
 void RunFolder::go_on(const std::set<std::string>& requested) {
   const RunConfig before = recorded_config(path_);
   resume_from_ = latest_checkpoint(checkpoints());
@@ -219,16 +221,16 @@ void RunFolder::begin() {
   remove_remains(path_);
   reopen(path_);
   RunConfig kept = config_;
-  kept.run.stop_after.reset();  // of that session only
+  kept.run.stop_after.reset();  // applies to that session only
   write("config.toml", to_toml(kept));
 }
 
 void RunFolder::leave() {
   if (!began_) {
     std::error_code ignored;
-    // The next one to lock this file sees that it is no longer the folder's.
+    // The next process to lock this file sees that it is no longer the folder's.
     if (made_lock_ && lock_ >= 0) fs::remove(path_ / "lock", ignored);
-    for (const fs::path& folder : made_) fs::remove(folder, ignored);  // unless something is in it
+    for (const fs::path& folder : made_) fs::remove(folder, ignored);  // unless it is not empty
   }
   if (lock_ >= 0) ::close(lock_);
   lock_ = -1;
@@ -268,7 +270,7 @@ NextConfig config_to_go_on(const fs::path& folder, RunConfig config,
       sets += " " + set_option(change.key, change.now);
       asked.insert(change.key);
     }
-    if (!differing_keys(before, config, asked).empty()) sets.clear();  // they would not do
+    if (!differing_keys(before, config, asked).empty()) sets.clear();  // they would not be enough
     throw ConfigError("[run] " + folder.string() + " was made with another config (" +
                       join(differing, "; ") + "); go back to it, " +
                       (sets.empty() ? "" : "ask for the change with" + sets + ", ") +

@@ -1,6 +1,7 @@
 // The run folder: config.toml (resolved), plan.txt, log.jsonl, summary.json, checkpoints/. One
-// process at a time holds it, by a lock on the file `lock`, before it looks at anything in it. A folder
-// with an equal config goes on; another config, or a finished run, is refused, and nothing is touched.
+// process at a time holds it by locking the file `lock`, before it reads anything else there. A
+// start with an equal config resumes the folder's run. Another config, or a finished run, is
+// refused, and nothing is changed.
 #pragma once
 
 #include "tanren/config/known_kinds.h"
@@ -16,12 +17,13 @@ namespace tanren {
 
 class RunFolder {
  public:
-  // Opens or makes the folder for `config` and locks it. `requested`: keys whose value this start asks
-  // for, so that those that may change on request do. ConfigError: it belongs to another config (the
-  // keys are listed) or its run is finished; RunError-like InputError: in use, or unwritable.
+  // Opens or creates the folder for `config` and locks it. `requested`: keys that this start sets
+  // explicitly; those that may change on request then do. ConfigError if the folder belongs to
+  // another config (the keys are listed) or its run is finished; InputError if it is in use or not
+  // writable.
   RunFolder(std::filesystem::path folder, const RunConfig& config,
             const std::set<std::string>& requested = {});
-  // Until begin() nothing in the folder is changed, and one that was made here goes again.
+  // If begin() was not called, the folder is left unchanged, and a folder created here is removed.
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -29,13 +31,15 @@ class RunFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path log() const { return path_ / "log.jsonl"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
-  // The last complete checkpoint, if the folder was there before.
+  // The last complete checkpoint, if the folder existed before.
   const std::optional<std::filesystem::path>& resume_from() const { return resume_from_; }
-  // The config, and in it the values of kept().
+  // The config, with the recorded values of kept().
   const RunConfig& config() const { return config_; }
-  // Keys that an earlier start changed on request, and of which `config` has a value from before that.
+  // Keys that an earlier start changed on request, while the given config still has the value from
+  // before.
   const std::vector<std::string>& kept() const { return kept_; }
-  // Everything is there that the run needs: config.toml is written, and a finished run reopened.
+  // Call this once all that the run needs is ready. It writes config.toml and reopens a finished
+  // run.
   void begin();
   void write(const std::string& file, const std::string& text) const;
 
@@ -48,7 +52,7 @@ class RunFolder {
   RunConfig config_;
   std::vector<std::string> kept_;
   std::optional<std::filesystem::path> resume_from_;
-  std::vector<std::filesystem::path> made_;  // folders that were not there, the deepest first
+  std::vector<std::filesystem::path> made_;  // folders that did not exist, the deepest first
   bool made_lock_ = false;
   bool began_ = false;
   int lock_ = -1;
@@ -58,20 +62,21 @@ struct NextConfig {
   RunConfig config;
   std::vector<std::string> kept;  // as RunFolder::kept()
 };
-// What the run of `folder` goes on with where a start has `config`, from `resume_from` or anew. ConfigError
-// where that is another run's.
+// The config that the run of `folder` continues with, from `resume_from` or from its beginning, if
+// started with `config`. ConfigError if `config` belongs to another run.
 NextConfig config_to_go_on(const std::filesystem::path& folder, RunConfig config,
                            const std::set<std::string>& requested,
                            const std::optional<std::filesystem::path>& resume_from);
 
-// Of a config that was read: its kinds are known, whoever registered them.
+// The kinds of a config that was already read, so that they count as known in whatever registry
+// they are.
 KnownKinds kinds_of(const RunConfig& config);
 
-// The config of a run folder (its config.toml); ConfigError if it is none.
+// The config of a run folder (its config.toml); ConfigError if it is not a run folder.
 RunConfig config_of_folder(const std::filesystem::path& folder,
                            const std::vector<std::string>& sets, const KnownKinds& known);
 
-// The config that a run folder, or one of its step folders, was written with; not validated anew.
+// The config that a run folder, or one of its step folders, was written with; not validated again.
 RunConfig recorded_config(const std::filesystem::path& folder);
 
 }  // namespace tanren

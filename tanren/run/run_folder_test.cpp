@@ -38,7 +38,7 @@ class RunFolderOf : public ::testing::Test {
 TEST_F(RunFolderOf, one_start_is_refused_to_another_from_before_it_begins) {
   RunFolder first(at("run"), config_of());
   TANREN_EXPECT_CONTAINS(refusal(at("run"), config_of()), "is in use by another process");
-  EXPECT_TRUE(fs::exists(at("run/lock")));  // the one who is refused takes nothing away
+  EXPECT_TRUE(fs::exists(at("run/lock")));  // the refused start removes nothing
   first.begin();
   TANREN_EXPECT_CONTAINS(refusal(at("run"), config_of()), "is in use by another process");
 }
@@ -70,8 +70,9 @@ TEST_F(RunFolderOf, a_run_whose_next_start_never_begins_or_is_refused_is_as_it_w
   TANREN_EXPECT_CONTAINS(read_file(at("run/summary.json")), "stopped");
 }
 
-// The folder's maker gives up after another start has opened the lock file and before it locks it: what
-// that one then locks is no longer the folder's, and it must make its own.
+// The maker of the folder gives up after another start has opened the lock file and before that
+// start locks it: the locked file is then no longer the folder's, and the other start must create
+// its own.
 TEST_F(RunFolderOf, a_lock_on_a_file_that_was_taken_away_is_none) {
   auto maker = std::make_unique<RunFolder>(at("run"), config_of());
   const int stale = ::open(at("run/lock").c_str(), O_RDWR | O_CLOEXEC);
@@ -99,7 +100,7 @@ TEST_F(RunFolderOf, a_folder_with_other_files_is_refused_and_left_as_it_was) {
   EXPECT_TRUE(fs::exists(at("mine/notes.txt")));
 }
 
-// Its evaluation saw other numbers than its training, which was no fault when it began.
+// Its evaluation saw other numbers than its training, which was not an error when the run began.
 TEST_F(RunFolderOf, a_run_that_would_be_refused_by_now_goes_on_with_what_is_not) {
   RunConfig before = config_of();
   before.data.train = {};

@@ -17,7 +17,7 @@
 #include <system_error>
 #include <utility>
 
-// Of libgomp; without -fopenmp there is no omp.h to rely on.
+// From libgomp; without -fopenmp omp.h may be missing.
 extern "C" void GOMP_parallel(void (*work)(void*), void* data, unsigned threads, unsigned flags);
 extern "C" int omp_get_num_procs();
 
@@ -47,7 +47,7 @@ class NoSignals {
   sigset_t before_;
 };
 
-// Signals are for the run's own threads. system_error where there may be no more threads.
+// Signals are for the run's own threads. system_error if no more threads are allowed.
 template <class Work>
 std::jthread thread_without_signals(Work work) {
   const NoSignals no_signals;
@@ -64,7 +64,7 @@ int64_t size_of_team() { return omp_get_num_procs() + 1; }
 }  // namespace
 
 bool may_add_threads(int64_t threads, const std::filesystem::path& root) {
-  constexpr int64_t kLeft = 64;  // for whatever else starts some
+  constexpr int64_t kLeft = 64;  // for other threads
   for (const auto& folder : cgroup_folders(root)) {
     const auto most = kernel_number(folder / "pids.max");
     const auto now = kernel_number(folder / "pids.current");
@@ -74,7 +74,7 @@ bool may_add_threads(int64_t threads, const std::filesystem::path& root) {
   const bool is_limited =
       ::getuid() != 0 && ::getrlimit(RLIMIT_NPROC, &own) == 0 && own.rlim_cur != RLIM_INFINITY;
   if (!is_limited) return true;
-  // "0.20 0.18 0.12 1/80 11206": no user has more threads than the machine.
+  // "0.20 0.18 0.12 1/80 11206": the machine's thread count (80) is an upper bound for any user's.
   const std::string load = kernel_line(root / "proc/loadavg");
   const size_t all = load.find('/');
   if (all == std::string::npos) return false;
@@ -102,7 +102,7 @@ bool WaitRule::look(Duration passed, Duration waited) {
   const bool hurts = waited_ >= kShareThatHurts * period;
   if (hurts || passed_ >= period) passed_ = waited_ = Duration(0);
   if (!hurts) {
-    // As long without trouble as the last trouble lasted: the next is a new one.
+    // If there was no trouble for as long as the last hold, the next trouble counts as new.
     left_ -= passed;
     if (left_ <= -hold_) hold_ = Duration(0);
     return false;
@@ -149,7 +149,7 @@ class ShortWaits::Watcher {
 
   std::function<std::optional<double>()> waited_;
   std::function<void(bool)> brief_;
-  std::jthread thread_;  // last: it uses the others
+  std::jthread thread_;  // last: it uses the other members
 };
 
 ShortWaits::ShortWaits(std::function<std::optional<double>()> waited,
@@ -161,7 +161,7 @@ ShortWaits::ShortWaits(int64_t threads) {
   const std::filesystem::path file = "/proc/self/task/" + std::to_string(::gettid()) + "/schedstat";
   const auto wait = [team = std::shared_ptr<SleepingTeam>()](bool brief) mutable {
     team.reset();
-    // libgomp ends the process where it cannot have its threads.
+    // libgomp ends the process if it cannot get its threads.
     if (brief && may_add_threads(size_of_team())) team = std::make_shared<SleepingTeam>();
   };
   try {

@@ -1,11 +1,9 @@
-// ShortWaits: while it lives, the threads of an operator wait for one another briefly where other
-// processes want the cores. libgomp lets a thread that waits spin for milliseconds before it sleeps: the
-// fastest way where each thread has a core, and the slowest by far where the one that it waits for
-// has none. With more OpenMP threads than cores libgomp spins a hundred times only (its manual,
-// GOMP_SPINCOUNT), so a watcher that finds the calling thread waiting for a core adds threads that sleep.
-// No number changes. Does nothing for one thread, where OMP_WAIT_POLICY or GOMP_SPINCOUNT is set,
-// where the kernel does not say how long a thread waited, or where there may hardly be more threads.
-// Made by run and by whoever drives steps.
+// ShortWaits: shortens the spinning of OpenMP threads while other processes want the cores. A
+// waiting libgomp thread spins for milliseconds before it sleeps: fastest if each thread has a
+// core, slowest by far if the awaited thread has none. With more OpenMP threads than cores it spins
+// only 100 times (GOMP_SPINCOUNT), so a watcher adds sleeping threads when its thread waits for a
+// core. No result changes. Off for one thread, with OMP_WAIT_POLICY or GOMP_SPINCOUNT set, without
+// the kernel's wait times, and near the thread limit. Made by run and by step drivers.
 #pragma once
 
 #include <chrono>
@@ -18,14 +16,14 @@
 
 namespace tanren {
 
-// When to wait briefly, as a pure function of what is seen: from a fifth of 0.2 seconds without a core on,
-// as something that starts and ends beside the run is no reason; then for a second, and for twice as
-// long each time that the cores turn out to be wanted still.
+// Decides when waits should be brief, from observations alone. It starts once a fifth of 0.2
+// seconds was spent without a core; shorter bursts beside the run do not count. It then holds for a
+// second, and for twice as long each time that the cores turn out to be wanted still.
 class WaitRule {
  public:
   using Duration = std::chrono::duration<double>;
-  // Told at each look: how much time went by since the last one and how much of it was waited.
-  // Whether to wait briefly from here on.
+  // Called at each look with the time since the last look and the part of it spent waiting. Returns
+  // whether waits should be brief from now on.
   bool look(Duration passed, Duration waited);
 
  private:
@@ -34,23 +32,24 @@ class WaitRule {
   Duration passed_{0}, waited_{0};  // since the last decision
 };
 
-// Whether so many threads more stay well below what limits their number: that of the cgroups, and for
-// others than root that of the user. `root` is where proc/ and sys/ lie.
+// Whether `threads` more threads stay well below the limits on their number: the cgroups', and the
+// user's unless that is root. `root` is the folder that holds proc/ and sys/.
 bool may_add_threads(int64_t threads, const std::filesystem::path& root = "/");
 
-// More OpenMP threads than this process has cores, asleep as long as it lives.
+// Keeps more OpenMP threads than this process has cores, asleep, as long as it lives.
 class SleepingTeam {
  public:
   SleepingTeam();
 
  private:
-  std::jthread owner_;  // opened the team, which ends with it
+  std::jthread owner_;  // opened the team, which ends with this thread
 };
 
 class ShortWaits {
  public:
   explicit ShortWaits(int64_t threads);
-  // For tests: `waited` tells how long the thread has waited so far, `brief` hears each change.
+  // For tests: `waited` returns how long the thread has waited so far; `brief` is called on each
+  // change.
   ShortWaits(std::function<std::optional<double>()> waited, std::function<void(bool)> brief);
   ~ShortWaits();
   ShortWaits(const ShortWaits&) = delete;

@@ -24,7 +24,8 @@ namespace {
 
 using Seconds = WaitRule::Duration;
 
-// Seconds until the rule changes its mind, with this share of the time waited; looks of 0.05 s.
+// Seconds until the rule changes its decision, with this share of the time spent waiting; looks
+// every 0.05 s.
 double until_change(WaitRule& rule, bool from, double share) {
   constexpr double kLook = 0.05;
   double seconds = 0;
@@ -137,19 +138,20 @@ double own_cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// What this thread computes while it waits for the other one of its team, which sleeps.
+// CPU seconds that this thread spends while it waits for the other thread of its team, which
+// sleeps.
 double cpu_seconds_of_a_wait() {
   const auto work = [](void*) {
     if (omp_get_thread_num() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   };
-  GOMP_parallel([](void*) {}, nullptr, 2, 0);  // the thread is there
+  GOMP_parallel([](void*) {}, nullptr, 2, 0);  // starts the thread
   const double before = own_cpu_seconds();
   GOMP_parallel(work, nullptr, 2, 0);
   return own_cpu_seconds() - before;
 }
 
 TEST(SleepingTeam, makes_waits_brief_as_long_as_it_lives) {
-  if (std::getenv("OMP_WAIT_POLICY") != nullptr) {  // which libgomp has read: again without it
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr) {  // libgomp has read it: run again without
     const std::string again = "env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT /proc/" +
                               std::to_string(::getpid()) +
                               "/exe --gtest_filter=SleepingTeam.* 2>&1";
@@ -160,7 +162,7 @@ TEST(SleepingTeam, makes_waits_brief_as_long_as_it_lives) {
   double during = 0;
   {
     const SleepingTeam team;
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it opens meanwhile
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the team starts meanwhile
     during = cpu_seconds_of_a_wait();
   }
   const double after = cpu_seconds_of_a_wait();

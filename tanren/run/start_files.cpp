@@ -16,8 +16,8 @@ namespace {
 constexpr const char* kModel = "start.toml";
 constexpr const char* kTokenizer = "tokenizer";
 
-// Takes away the tokenizer that a start before this one left, which saved nothing, but for `kept`. Not
-// where the config names what lies there as its tokenizer, and no other file.
+// Removes the tokenizer left by an earlier start that saved nothing, except for the files in
+// `kept`. Does nothing if the config names this folder, or a file in it, as its tokenizer.
 void remove_stale(const fs::path& folder, const DataOptions& data, const TokenizerFiles& kept) {
   std::error_code none;
   if (!fs::is_directory(folder, none)) return;

@@ -1,6 +1,5 @@
-// What a run folder keeps of the files that its run began with, so that going on and evaluating need
-// them no more: start.toml, the kind and the sizes that model.from_hf gave, and tokenizer/.
-// Called by run.
+// Keeps in the run folder what its run began with, so that resuming and evaluating do not need the
+// original files: start.toml (the kind and sizes from model.from_hf) and tokenizer/. Called by run.
 #pragma once
 
 #include "tanren/base/data_info.h"
@@ -11,14 +10,14 @@
 
 namespace tanren {
 
-// Writes them into `folder`: what `filled` has over `asked`, and the tokenizer of the data if the
-// config names one. What an earlier start left of its own goes: only for a run that begins. RunError as
-// write_file.
+// Writes these files into `folder`: the keys that `filled` has beyond `asked`, and the data's
+// tokenizer if the config names one. Removes those of an earlier start, so call it only for a run
+// that begins. RunError as write_file.
 void keep_start(const std::filesystem::path& folder, const RunConfig& asked,
                 const ModelOptions& filled, const DataInfo& train);
 
-// The model of `config` as `folder` keeps it, else resolve_model; data.*.tokenizer of `config` then name
-// the kept one, if it is there.
+// The model of `config` as kept in `folder`, else resolve_model. data.*.tokenizer of `config` are
+// set to the kept tokenizer, if it exists.
 Pretrained take_start(const std::filesystem::path& folder, RunConfig& config);
 
 }  // namespace tanren

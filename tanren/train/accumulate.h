@@ -1,5 +1,5 @@
-// The window of an update: forward and backward over one global batch. Called by the step and by the
-// search of a loss scale.
+// The window of an update: forward and backward over one global batch. Called by the step and by
+// the search for a loss scale.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -9,12 +9,13 @@
 
 namespace tanren {
 
-// The gradients are then the sum over ranks, and `losses` has the terms. False if a stop was requested in
-// between, and there are no other ranks to finish the window with.
+// Afterwards the gradients are the sums over ranks, and `losses` has the terms. Returns false if a
+// stop was requested between microsteps; only a run of one rank stops there, several ranks finish
+// the window.
 bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch,
                 LossMeter& losses);
 
-// Makes the phase's reducer, where there are several ranks and it has none.
+// Makes the phase's reducer if there are several ranks and the phase has none yet.
 void connect_reducer(Phase& phase, const DataParallel& parallel);
 
 }  // namespace tanren

@@ -13,7 +13,7 @@ namespace tanren {
 
 namespace {
 
-// The loader knows it of the whole batch already.
+// The loader already gives this count for the whole batch.
 constexpr const char* kSamples = "samples";
 
 }  // namespace
@@ -25,11 +25,11 @@ BatchStream::~BatchStream() {
   if (!ahead_) return;
   try {
     ahead_->sum->wait();
-  } catch (const std::exception&) {  // whoever waits for more has been told
+  } catch (const std::exception&) {  // next() reports the failure to a caller that needs the sum
   }
 }
 
-// A rank without samples may not know what there is to count.
+// A rank without samples may not know which counts there are.
 void BatchStream::agree(const GlobalBatch& first) {
   std::vector<std::string> mine;
   for (const auto& [name, count] : first.counts) {
@@ -70,7 +70,7 @@ GlobalBatch BatchStream::next() {
     current.batch.counts[(*names_)[i]] = counts.const_data_ptr<double>()[i];
   }
   ahead_ = start();
-  // What this call waited for is the batch behind.
+  // This call waited for the batch after the current one.
   current.batch.wait_seconds = waited > 0 ? ahead_->batch.wait_seconds : current.batch.wait_seconds;
   return std::move(current.batch);
 }

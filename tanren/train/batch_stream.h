@@ -1,6 +1,7 @@
-// BatchStream: the global batches of a run with what they count over all ranks, summed one batch ahead,
-// while the step works: a loss is divided once, by the global count, before backward. Every rank's
-// stream starts the same sums in the same order. Used by train_loop; own loops of several ranks may.
+// BatchStream: the global batches of a run with their counts summed over all ranks. The counts are
+// summed one batch ahead, while the step works, because a loss is divided once, by the global
+// count, before backward. Every rank's stream starts the same sums in the same order. Used by
+// train_loop; custom loops on several ranks may use it too.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -16,15 +17,15 @@ namespace tanren {
 
 class BatchStream {
  public:
-  // `parallel` outlives it. The loader gives this rank's shares.
+  // `parallel` must outlive the stream. The loader gives this rank's shares.
   BatchStream(Loader loader, const DataParallel& parallel);
-  // Waits for what is under way, so that nobody sums into memory that is gone.
+  // Waits for the sum under way, so that it does not write into freed memory.
   ~BatchStream();
   BatchStream(const BatchStream&) = delete;
   BatchStream& operator=(const BatchStream&) = delete;
 
-  // The next batch; counts are those of all ranks. DataError for a count that the first batch of no
-  // rank had; CommError.
+  // Returns the next batch; its counts are those of all ranks. DataError for a count that no rank's
+  // first batch had; CommError.
   GlobalBatch next();
 
  private:

@@ -15,8 +15,9 @@ namespace tanren {
 
 namespace {
 
-// Module::to of a dtype would make floating numbers of counters (num_batches_tracked) too. A tensor
-// that torch made from a value is real in a dry run, too, and no data of another kind fit into it.
+// Module::to with a dtype would convert counters (num_batches_tracked) to floating numbers too. In
+// a dry run a tensor that torch made from a value is real, and set_data cannot make it a dry one: a
+// tensor with the right dtype is left alone.
 void move_module(torch::nn::Module& module, at::Device device, at::ScalarType dtype) {
   module.to(device);
   const auto convert = [&](at::Tensor tensor) {

@@ -1,4 +1,5 @@
-// Build: Plan → RunState and Parts. One line per room, no logic: each builds itself from its slice.
+// Build: Plan → RunState and Parts. One line per component, no logic: each component builds itself
+// from its slice of the plan.
 #pragma once
 
 #include "tanren/data/registry.h"
@@ -25,22 +26,22 @@ Datasets open_datasets(const DataOptions& options, const DatasetRegistry& regist
 // The task, initialised from run.seed, on the CPU in fp32.
 Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train);
 
-// Its weights and buffers by name: the tensors themselves.
+// The module's weights and buffers by name: the tensors themselves, not copies.
 TensorMap tensors_of(const torch::nn::Module& module);
 
-// What planning needs to know of the model's parameters.
+// Adds what planning needs to know about the model's parameters.
 void profile_parameters(const torch::nn::Module& module, ModelProfile& profile);
 
-// What planning needs to know of task and data.
+// What planning needs to know about task and data.
 ModelProfile profile(const Task& task, const Datasets& datasets);
 
 // The module's floating tensors that are not fp32, by name, with their dtype.
 using OddDtypes = std::vector<std::pair<std::string, at::ScalarType>>;
 OddDtypes odd_dtypes(const torch::nn::Module& module);
-// What the plan says of them where the run trains them in another dtype; else nothing.
+// The plan's line about these tensors if the run trains them in another dtype; otherwise nothing.
 std::optional<PlanLine> dtype_line(const OddDtypes& odd, const Plan& plan);
 
-// Sets the process's switches for `plan` and returns the behaviour.
+// Sets the process-wide switches for `plan` and returns the run's behaviour.
 Parts build_parts(const Plan& plan, const std::atomic<bool>* stop);
 
 // Moves the task to the plan's device and dtype and allocates gradients and optimizer state.

@@ -27,7 +27,7 @@ std::string own_culprit(const Objective& objective, const Status& status, const 
   return text;
 }
 
-// What every rank has found of it.
+// The findings of all ranks in one text.
 std::string joint_culprit(const std::string& mine, const DataParallel& parallel) {
   if (parallel.alone()) return mine;
   const auto texts = gather_texts(parallel.communicator(), mine);

@@ -11,8 +11,9 @@
 
 namespace tanren {
 
-// The microbatch and the parameter whose numbers are not finite, on each rank that has some; or the count
-// of 0 that a term is divided by. Empty for an overflow, which is no fault. An exchange between ranks.
+// Names the microbatch and the parameter with non-finite numbers, for each rank that has any; or
+// the count of 0 that divides a term. Empty for an overflow, which is no fault. Exchanges text
+// between ranks.
 std::string culprit(const Objective& objective, Cause cause, const Status& status,
                     const GlobalBatch& batch, const LossMeter& losses,
                     const DataParallel& parallel);

@@ -19,8 +19,8 @@ namespace tanren {
 
 namespace {
 
-// Memory of each device, asked of the driver without a context on any: torch's own question would
-// make one, and its allocator then reads its settings before the plan has written them.
+// Memory of each device, read from the driver without a context on any: torch's own query would
+// make one, and its allocator would then read its settings before the plan has written them.
 std::vector<int64_t> device_bytes(int64_t count) {
   std::vector<int64_t> bytes;
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -53,7 +53,7 @@ void probe_accelerators(Machine& machine, const std::string& asked_device) {
   machine.num_cuda = static_cast<unsigned char>(hooks.deviceCount());
   if (machine.num_cuda > 0) machine.cuda_name = "cuda:0";
   machine.cuda_bytes = device_bytes(machine.num_cuda);
-  // The capability itself needs CUDA headers; bf16 matrix products tell what planning needs.
+  // The capability itself needs CUDA headers; bf16 convolutions of cuDNN tell what planning needs.
   machine.cuda_capability = hooks.supportsBFloat16ConvolutionWithCuDNNv8() ? 80 : 70;
 }
 
@@ -64,7 +64,7 @@ Machine with_world(Machine machine, const World& world, const Environment& envir
   machine.local_ranks = world.local_size;
   machine.launcher = world.launcher == "none" ? "" : world.launcher;
   machine.rendezvous = world.port > 0 ? world.host + ":" + std::to_string(world.port) : "";
-  // srun that binds gives a task as many cores as it was asked for.
+  // If srun binds tasks to cores, a task sees as many cores as it was asked for.
   const auto per_task = environment("SLURM_CPUS_PER_TASK");
   machine.own_cores = world.launcher == "slurm" && per_task == std::to_string(machine.cores);
   return machine;

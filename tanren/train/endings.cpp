@@ -16,7 +16,7 @@ namespace tanren {
 
 namespace {
 
-// How the run in whose folder `checkpoints` lies goes on; empty where that is no run folder.
+// How the run whose folder holds `checkpoints` can be continued; empty if that is no run folder.
 std::string way_on(const std::filesystem::path& checkpoints, const ParallelPlan& parallel,
                    const std::string& where) {
   const auto folder = checkpoints.parent_path();
@@ -90,9 +90,9 @@ void rethrow_with(const std::string& more) {
   if (more.empty()) throw;
   try {
     throw;
-  } catch (const CommError&) {  // another rank's news
+  } catch (const CommError&) {  // the failure of another rank
     throw;
-  } catch (const c10::OutOfMemoryError&) {  // the run says what it needs
+  } catch (const c10::OutOfMemoryError&) {  // the run itself reports what it needs
     throw;
   } catch (const DataError& error) {
     std::throw_with_nested(DataError(error.what() + more));

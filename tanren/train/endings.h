@@ -1,5 +1,5 @@
-// How a run ends that does not reach its end: the lines of its errors, with what was saved of it.
-// Called by train_loop.
+// How a run ends before its planned end: the lines of its errors, including what was saved. Called
+// by train_loop.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -15,27 +15,32 @@ namespace tanren {
 
 inline constexpr const char* kRuinedWeights = "the weights are not finite";
 
-// What went wrong with `work` on some rank, empty: nothing. Returns once all ranks are through.
+// Runs `work` and returns what failed on this or another rank; empty if nothing failed. Returns
+// once all ranks have finished `work`.
 std::string failure_of(const std::function<void()>& work, const Parts& parts);
-// What an error line adds where `unsaved` says why no checkpoint was written.
+// The part of an error line that gives `unsaved`, the reason why no checkpoint was written; empty
+// if `unsaved` is.
 std::string unsaved_text(const std::string& unsaved);
-// "; last checkpoint: …", empty where none are written.
+// "; last checkpoint: …"; empty if the run writes no checkpoints.
 std::string last_checkpoint_text(const std::filesystem::path& checkpoints);
-// RunError of the guard's verdict; `unsaved` as above.
+// Throws the RunError for the guard's verdict; `unsaved` as above.
 [[noreturn]] void halt(const StepReport& report, const ObjectiveReport& objective, const Plan& plan,
                        const std::filesystem::path& checkpoints, const std::string& unsaved);
-// A run does not end well with weights that are of no use, whatever ended it.
+// Throws the RunError for weights that are not finite. A run with such weights has failed, whatever
+// ended it.
 [[noreturn]] void end_with_ruined_weights(const RunState& run, const Plan& plan,
                                           const std::filesystem::path& checkpoints);
-// To be called while an exception is handled: throws one of its kind with `more` behind its line.
+// Call this while an exception is handled: throws one of the same kind with `more` after its line.
 [[noreturn]] void rethrow_with(const std::string& more);
 
-// Tells a sink; what one of a user throws becomes a RunError that says so.
+// Runs `telling`, which calls a sink. A user's exception becomes a RunError that says the sink
+// failed.
 void report_to_sink(const std::function<void()>& telling);
-// Before a checkpoint, which is written whatever a sink throws. A record that cannot be written
-// (RecordError) is to end the run behind it, and is returned; anything else is logged. Null: neither.
+// Call this before writing a checkpoint, which is written whatever a sink throws. Returns a
+// RecordError (a record cannot be written), which must end the run after the checkpoint; logs any
+// other exception. Null if there was no RecordError.
 std::exception_ptr flush_for_checkpoint(Sink& sink);
-// Throws that of a record with the checkpoint behind its line; nothing where there is none.
+// Throws the RecordError with the checkpoint after its line; does nothing if `failure` is null.
 void end_with_unwritten(const std::exception_ptr& failure, const std::filesystem::path& written);
 
 }  // namespace tanren

@@ -26,8 +26,8 @@ namespace tanren {
 
 namespace {
 
-// A batch norm whose statistics are being measured: in training mode, and back as it was at the end, but
-// for the statistics that keep() was called of.
+// A batch norm whose statistics are being measured: in training mode, and at the end as before,
+// except for the statistics if keep() was called.
 class MeasuredNorm {
  public:
   // `set_momentum` sets the share of the newest batch.
@@ -48,17 +48,17 @@ class MeasuredNorm {
     try {
       if (count_.defined()) count_.copy_(count_before_);
       for (size_t i = 0; i < before_.size(); ++i) statistics_[i].copy_(before_[i]);
-    } catch (const std::exception&) {  // a device that failed: the error is the news
+    } catch (const std::exception&) {  // the device failed: report the error before
       return;
     }
   }
   MeasuredNorm(const MeasuredNorm&) = delete;
   MeasuredNorm& operator=(const MeasuredNorm&) = delete;
 
-  // The mean over batches: batch i (from 0) has the share 1 / (i + 1).
+  // Takes the mean over batches: batch i (from 0) has the share 1 / (i + 1).
   void next_batch(int64_t i) const { set_momentum_(1.0 / static_cast<double>(i + 1)); }
   const std::vector<at::Tensor>& statistics() const { return statistics_; }
-  // The statistics are measured.
+  // Keeps the measured statistics.
   void keep() { before_.clear(); }
 
  private:
@@ -100,13 +100,14 @@ MeasuredNorms measured_norms(torch::nn::Module& root, const std::set<std::string
   return norms;
 }
 
-// Which of the batches a rank measures, and of how many samples they are.
+// The batches that a rank measures, and their number of samples.
 struct Share {
-  int64_t batch = 0;           // samples, of all ranks where they measure it together
+  int64_t batch = 0;           // samples; of all ranks if they measure it together
   int64_t first = 0, end = 0;  // batches [first, end) of the epoch
 };
 
-// Every rank learns the same size: a microbatch may differ over ranks, but where batch norm sees them all.
+// Every rank gets the same size. Microbatches may differ over ranks, unless batch norm is
+// synchronised.
 int64_t batch_size(const Plan& plan, const DataParallel& parallel) {
   if (parallel.alone()) return plan.batch.microbatch;
   if (parallel.across_ranks() != nullptr) {
@@ -132,7 +133,7 @@ std::vector<Share> shares_of_ranks(const Plan& plan, const DataParallel& paralle
   return shares;
 }
 
-// From the share's first batch on.
+// Loads from the share's first batch on.
 Loader loader_of(const RunState& run, const Parts& parts, const Share& share,
                  const Dataset& train) {
   const Plan& plan = parts.plan;
@@ -180,7 +181,7 @@ bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
     const RandomScope random(run.seed, 0, batch.ids);
     const WindowScope window(parts.plan.precision.mode, parallel.open_windows());
     const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
-    block_trail().failed = 0;  // of a shortage before it
+    block_trail().failed = 0;  // may be left from a shortage before
     try {
       run.phases.front().spec.forward(batch);
     } catch (...) {

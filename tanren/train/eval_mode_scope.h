@@ -1,5 +1,5 @@
-// EvalModeScope: every module in eval mode, and each its own flag back at the end, so that a frozen
-// batch norm stays frozen. Used by what runs forwards without training.
+// EvalModeScope: puts every module into eval mode and restores each module's own flag at the end,
+// so that a frozen batch norm stays frozen. Used by code that runs forwards without training.
 #pragma once
 
 #include <memory>

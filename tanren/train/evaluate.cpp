@@ -39,8 +39,8 @@ namespace {
 
 using Take = std::function<void(const Prediction&)>;
 
-// What to try after so many did not fit. In eval mode no sample sees another, no row of scores ever:
-// any split gives the same. MemoryError below one.
+// The size to try after `size` samples or rows did not fit. In eval mode no sample depends on
+// another, and no row of scores ever does: any split gives the same. MemoryError if `size` is 1.
 int64_t smaller(int64_t size, const char* of, const char* key, const Shortage& shortage,
                 const Parts& parts) {
   if (size == 1 || parts.plan.memory.recovery == RecoveryMode::off) {
@@ -53,7 +53,7 @@ int64_t smaller(int64_t size, const char* of, const char* key, const Shortage& s
   return size / 2;
 }
 
-// Each row once, so many at a time as memory allows.
+// Takes each row once, as many at a time as memory allows.
 void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take) {
   int64_t most = std::max<int64_t>(rows.at_once, 1);
   for (int64_t begin = 0; begin < rows.rows;) {
@@ -72,8 +72,8 @@ void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take)
   }
 }
 
-// Hands on what there is to say of `batch`, in one piece or several. Where memory ran out before the
-// first, nothing was handed on.
+// Passes the predictions for `batch` to `take`, in one piece or several. Returns a shortage if
+// memory ran out before the first piece; then nothing was passed.
 std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, const Batch& batch,
                                     const Take& take) {
   const RandomScope random(run.seed, run.attempt, batch.ids);
@@ -100,7 +100,7 @@ std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, con
 
 std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
                                 const Take& take) {
-  block_trail().failed = 0;  // of a shortage before it
+  block_trail().failed = 0;  // may be left from a shortage before
   try {
     return predict_all(run, parts, batch, take);
   } catch (...) {
@@ -111,7 +111,7 @@ std::optional<Shortage> predict(const RunState& run, const Parts& parts, const B
   }
 }
 
-// An evaluation of terms that none of its counts divides comes to nothing.
+// Throws DataError if no count of the data divides a term: such an evaluation would have no result.
 void check_counts(const Terms& terms, const Counts& counts) {
   std::string wanted, known;
   for (const auto& term : terms) {
@@ -126,9 +126,10 @@ void check_counts(const Terms& terms, const Counts& counts) {
                   "; let the dataset's collate count it");
 }
 
-// The module's tensors beside a rehearsal of predict. The weights of torch's embeddings with a largest
-// norm, which shorten their rows in every forward, are put back; any other parameter that predict leaves
-// changed (an initialisation by its first data) is an error, as is one that it registers.
+// The module's tensors around a rehearsal of predict. torch's embeddings with a largest norm
+// shorten rows of their weights in every forward; these weights are put back. Any other parameter
+// that predict leaves changed (an initialisation by its first data) is an error, as is one that it
+// registers.
 class KeptTensors {
  public:
   explicit KeptTensors(const torch::nn::Module& module)
@@ -157,7 +158,8 @@ class KeptTensors {
   }
 
  private:
-  // Norm and sum of each parameter, which take no memory; another value almost surely has others.
+  // Norm and sum of each parameter, which take no memory; a changed value almost surely changes
+  // them.
   std::vector<double> prints() const {
     const at::NoGradGuard no_grad;
     std::vector<at::Tensor> prints;
@@ -176,11 +178,11 @@ class KeptTensors {
   std::vector<std::pair<at::Tensor, at::Tensor>> shortened_;  // a weight, and its value before
 };
 
-// What an evaluation has come to, also when it throws.
+// How far an evaluation has come, also if it throws.
 struct Progress {
   int64_t samples = 0;  // that are done
   std::string left_out;
-  bool is_stopped = false;  // on some rank: then the report says nothing
+  bool is_stopped = false;  // on some rank: then the report is empty
 };
 
 bool on_any_rank(bool here, const DataParallel& parallel) {
@@ -256,7 +258,7 @@ std::optional<EvaluationReport> evaluate_explained(const RunState& run, const Pa
   Progress progress;
   int64_t seen = 0;
   std::optional<EvalPass> again;
-  // A device tells of a failure later than it happens: in any of the batches so far.
+  // A device reports a failure late: any of the batches so far may have caused it.
   const auto batches_so_far = [&](Batch& batch) {
     if (seen > progress.samples) return false;
     if (!again) {
@@ -322,7 +324,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
     if (!first) return;
     EvaluationMetrics metrics(parts.plan.evaluate.metrics, parts.device);
     EvaluationSums sums;
-    // Where memory runs out, the evaluation itself takes them in parts.
+    // If memory runs out here, the evaluation itself will take the samples in parts.
     predict(run, parts, prepared(first->batch, parts), [&](const Prediction& prediction) {
       check_can_judge(parts.plan, !prediction.terms.empty());
       check_counts(prediction.terms, first->counts);
@@ -333,7 +335,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
     try {
       const auto means = sums.means();
       if (!means.terms.empty()) (void)metrics.result(means.terms);
-    } catch (const NothingToEvaluate&) {  // in this batch
+    } catch (const NothingToEvaluate&) {  // only in this batch
       return;
     }
   };

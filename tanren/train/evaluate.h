@@ -1,6 +1,6 @@
-// Evaluation: each sample exactly once, without gradients, in eval mode; the loss is the sum of the
-// terms over all samples divided by their counts, so neither the batch size nor the number of ranks can
-// change it. Ranks share the samples and all return the same.
+// Evaluation: takes each sample exactly once, without gradients, in eval mode. The loss is the sum
+// of the terms over all samples divided by their counts, so neither the batch size nor the number
+// of ranks can change it. Ranks share the samples and all return the same.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -13,25 +13,27 @@
 
 namespace tanren {
 
-// Module modes and the generator are as before when it returns. Where the plan says so, of the
-// averaged weights; the raw ones are back bitwise when it returns or throws. `samples` = 0 if the
-// dataset is empty. A stop request does not cut it short.
-// A term whose count is 0 is left out of the loss, which the log tells unless `told` is the same text;
-// `told` becomes it. NothingToEvaluate, a DataError, on every rank where that leaves no term.
+// Evaluates the averaged weights if the plan says so; the raw weights are back bitwise when it
+// returns or throws. Module modes and the generator are as before when it returns. `samples` is 0
+// if the dataset is empty. A stop request does not cut it short.
+// A term whose count is 0 is left out of the loss. The log reports this unless `told` already has
+// the same text; `told` is then set to that text. If no term is left, every rank throws
+// NothingToEvaluate, a DataError.
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
                           std::string* told = nullptr);
 
-// The same, but a stop request on any rank breaks it off on all: then no value. Draws and
-// changes of predict stay until Untouched puts them back.
+// The same, but a stop request on any rank ends the evaluation on all; then there is no value.
+// Random draws and changes made by predict stay until Untouched puts them back.
 std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, const Parts& parts,
                                                         const Dataset& dataset,
                                                         std::string* told = nullptr);
 
-// ConfigError where the task predicts nothing.
+// Throws ConfigError if the task has neither predict nor predict_rows.
 void check_predicts(const Task& task);
 
-// Evaluates this rank's first batch, of which nothing is told and no trace is left: what is wrong with
-// predict, its outputs or the data shows before the first step and not behind the last. No exchange.
+// Evaluates this rank's first batch, reports nothing and leaves no trace, so that errors in
+// predict, its outputs or the data show before the first step and not after the last. No exchange
+// between ranks.
 void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset& dataset);
 
 }  // namespace tanren

@@ -1,5 +1,6 @@
-// EvaluationSums: what an evaluation has seen so far, as sums of terms and of counts: on the device until
-// they are read, joined over ranks before. A value; used by evaluate.
+// EvaluationSums: what an evaluation has seen so far, as sums of terms and of counts. The terms'
+// sums stay on the device until they are read; ranks join them before that. A value; used by
+// evaluate.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -13,7 +14,7 @@
 
 namespace tanren {
 
-// Every rank throws it alike, after the last exchange of the evaluation.
+// Every rank throws it, after the last exchange of the evaluation.
 class NothingToEvaluate : public DataError {
  public:
   using DataError::DataError;
@@ -23,17 +24,17 @@ class EvaluationSums {
  public:
   void add(const Terms& terms);
   void add(const Counts& counts);
-  // Sums become those over all ranks; a rank may have seen nothing. Reads the device once.
+  // Replaces the sums by those over all ranks; a rank may have seen nothing. Reads the device once.
   void join_over(const DataParallel& parallel);
 
   struct Means {
-    NamedValues terms;     // each divided by its count; NaN where that is 0, or nobody counted it
-    double loss = 0;       // the sum of the others
-    std::string left_out;  // what there is to tell of the terms that are NaN so; empty: none is
+    NamedValues terms;     // each divided by its count; NaN if the count is 0 or missing
+    double loss = 0;       // the sum of the terms that have a count
+    std::string left_out;  // log text for the terms without a count; empty: there are none
   };
-  // No terms where nothing was added. One read. NothingToEvaluate where every count is 0.
+  // Has no terms if nothing was added. One read. NothingToEvaluate if every count is 0.
   Means means() const;
-  // 0 where nobody counted it.
+  // 0 if no batch counted it.
   double count(const std::string& name) const;
 
  private:

@@ -20,7 +20,7 @@ namespace tanren {
 
 namespace {
 
-// The batches' first number out of bounds, else what the last of them holds.
+// The first number out of bounds in the batches, and the ranges of the last batch looked at.
 struct Found {
   std::optional<BadValue> value;
   std::string ranges;
@@ -35,7 +35,7 @@ Found look(const Work& work) {
       found.value = find_bad_value(batch, bounds);
       found.ranges = ranges_text(batch);
     }
-  } catch (...) {  // what failed first is the news
+  } catch (...) {  // what failed first is the error to report
     return found;
   }
   return found;
@@ -46,7 +46,7 @@ Found look(const Work& work) {
                   "; mend the data, or what the dataset says of its vocabulary and classes");
 }
 
-// As the loader collated it for training.
+// The batch as the loader collated it for training.
 Batch collated_again(const Dataset& dataset, const GlobalBatch& batch, uint64_t seed) {
   const at::Tensor& ids = batch.local.ids;
   const auto* first = ids.const_data_ptr<int64_t>();
@@ -60,7 +60,7 @@ void explained(const Work& work, const MemoryGauge& gauge, MemoryState& state,
                const std::function<void()>& run) {
   std::string message;
   Fault fault = Fault::none;
-  std::exception_ptr ours;  // of an operator that checks its labels, but knows no sample
+  std::exception_ptr ours;  // from an operator that checks its labels, but knows no sample
   try {
     run();
     return;
@@ -82,7 +82,7 @@ void explained(const Work& work, const MemoryGauge& gauge, MemoryState& state,
     fault = fault_of(message);
     if (fault == Fault::none) throw;
   }
-  // A failed assert may come out in a library's words: so the data are looked at in any case.
+  // A failed assert may appear in a library's words, so the data are checked in any case.
   const Found found = look(work);
   if (found.value) tell_value(work, *found.value, message);
   if (ours) std::rethrow_exception(ours);
@@ -105,7 +105,8 @@ std::optional<StepReport> explained_update(RunState& run, const Parts& parts,
     if (std::exchange(looked, true)) return false;
     const bool is_here = std::all_of(batch.local.fields.begin(), batch.local.fields.end(),
                                      [](const auto& field) { return field.second.is_cpu(); });
-    // Elsewhere it is out of reach after a fault; but the samples are what their ids say.
+    // On a device the batch cannot be read after a fault; its samples are collated again from their
+    // ids.
     again = is_here ? batch.local : collated_again(dataset, batch, run.seed);
     return true;
   };

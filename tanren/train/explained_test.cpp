@@ -17,7 +17,7 @@ using testing::error_of;
 
 constexpr const char* kAssert = "CUDA error: device-side assert triggered";
 
-// Tokens below 50, it says; sample `bad` has one of 50.
+// Announces tokens below 50; sample `bad` has a token of 50.
 class Tokens : public Dataset {
  public:
   explicit Tokens(int64_t bad) : bad_(bad) {}
@@ -43,7 +43,7 @@ struct Explained {
   std::string name;
   int looked = 0;
 
-  // Runs a failure of one batch with samples 4 to 7 and 8 to 11.
+  // The error's text if `run` fails on two batches, of samples 4 to 7 and 8 to 11.
   template <class E>
   std::string text(const Dataset& dataset, const std::function<void()>& run) {
     MemoryState state;

@@ -27,7 +27,7 @@ std::map<std::string, Values> worst_values(const RunState& run) {
   std::vector<at::Tensor> bounds;  // lowest and highest of each; one read for all
   const auto add = [&](const std::string& name, const at::Tensor& tensor) {
     if (tensor.numel() == 0 || !tensor.is_floating_point()) return;
-    const auto [low, high] = at::aminmax(tensor.detach());  // NaN where there is one
+    const auto [low, high] = at::aminmax(tensor.detach());  // NaN if the tensor has one
     bounds.push_back(low.to(at::kDouble));
     bounds.push_back(high.to(at::kDouble));
     names.push_back(name);

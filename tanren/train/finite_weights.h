@@ -1,5 +1,5 @@
-// Whether a run's weights are worth keeping. train_loop asks it before it writes a checkpoint, and before
-// it calls a run finished.
+// Whether a run's weights are worth keeping. Called by train_loop before it writes a checkpoint and
+// before it calls a run finished.
 #pragma once
 
 #include "tanren/train/run_state.h"
@@ -12,12 +12,12 @@ namespace tanren {
 enum class Values : uint8_t { finite, infinite, nan };  // each worse than the one before
 
 // The worst value of each of the model's parameters, trained or not, and of each average, by name.
-// Buffers, such as a mask of -inf, are left out. The same on every rank, as the weights are. One device
-// read.
+// Buffers, such as a mask of -inf, are left out. The same on every rank, because the weights are.
+// One device read.
 std::map<std::string, Values> worst_values(const RunState& run);
 
-// True where a weight has become worse: no later update mends it. A weight that holds an infinite value
-// from the start, such as the logarithm of 0 among trained priors, may keep it.
+// True if a weight has become worse: no later update can fix it. A weight that holds an infinite
+// value from the start, such as the logarithm of 0 among trained priors, may keep it.
 bool is_ruined(const std::map<std::string, Values>& at_start,
                const std::map<std::string, Values>& now);
 

@@ -123,7 +123,8 @@ void unfreeze(RunState& run, const FreezePlan& plan, bool tells, Communicator* r
     elements += parameter.numel();
   }
   if (elements == 0) return;  // this step is tried again after a skipped update
-  // Parents come first, so that what stays frozen inside a woken module is set back after it.
+  // Parents come first, so what stays frozen inside an unfrozen module is set back after its
+  // parent.
   const auto after = frozen_whole(root);
   for (const auto& item : root.named_modules("", /*include_self=*/false)) {
     if (before.count(item.key()) > 0) item.value()->train(after.count(item.key()) == 0);

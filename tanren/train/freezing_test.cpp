@@ -85,7 +85,7 @@ TEST(Freezing, an_own_norm_in_eval_mode_stays_as_its_author_left_it) {
   EXPECT_TRUE(modules["stages.1.norm2"]->is_training());
 }
 
-// A run at step `step` whose stages unfreeze at 3, but for one norm, and that at 5.
+// A run at step `step`: one norm of the stages unfreezes at 5, the rest of the stages at 3.
 struct UnfreezingRun {
   RunState run;
   Plan plan;
@@ -176,7 +176,8 @@ TEST(Freezing, vgg19_with_an_appended_linear_trains_1001_of_143668241_parameters
   EXPECT_EQ(names.back(), "appended.bias");
 }
 
-// Two training forwards with other draws, of a module whose parameters but `free` are frozen.
+// Whether two training forwards with different seeds differ; only the parameters `free` are
+// trained.
 bool draws(const ModelOptions& options, const DataInfo& info, const Batch& batch,
            const std::string& free) {
   at::manual_seed(1);

@@ -1,5 +1,5 @@
-// The consequences of an evaluation: which step was the best, whether the run ends, what a schedule on a
-// plateau does. Called by train_loop.
+// The consequences of an evaluation: which step was the best, whether the run ends, and what a
+// plateau schedule does. Called by train_loop.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -8,14 +8,16 @@
 
 namespace tanren {
 
-// Whether what evaluations find changes how the run goes on.
+// Whether the results of evaluations change how the run continues.
 bool evaluations_decide(const Plan& plan);
 
-// Judges an evaluation of the run's step, once. All of it or nothing: ConfigError where the report lacks
-// a metric that the plan names. True if the step is now among the best. `tells`: this rank logs.
+// Judges an evaluation of the run's step, once per step. If the report lacks a metric that the plan
+// names, it throws ConfigError and changes nothing. True if the step is now among the best.
+// `tells`: this rank logs.
 bool judge(RunState& run, const Plan& plan, EvaluationReport& report, bool tells);
 
-// ConfigError where an evaluation of such terms, or of none, could not be judged.
+// Throws ConfigError if evaluations decide about the run but return no terms (`has_terms` is
+// false).
 void check_can_judge(const Plan& plan, bool has_terms);
 
 }  // namespace tanren

@@ -1,5 +1,5 @@
-// The part of LoopState that writes checkpoints: when they are due, before an evaluation, and before an
-// error ends the run.
+// The part of LoopState that writes checkpoints: when they are due, before an evaluation, and
+// before an error ends the run.
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
 #include "tanren/base/log.h"
@@ -25,7 +25,8 @@ bool writes_together(const Parts& parts) {
 
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const LoopInputs& inputs, int64_t spared) {
-  // Before the state, so that a log is whole where it can be; a state costs no log that cannot.
+  // Before the state, so that logs are complete if they can be. A log that cannot be written does
+  // not prevent the checkpoint.
   std::exception_ptr unwritten;
   for (Sink* sink : inputs.sinks) {
     if (const auto failure = flush_for_checkpoint(*sink)) unwritten = failure;
@@ -50,7 +51,7 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   } else {
     written = write_checkpoint(checkpoints, run.step(), snapshot, keep, best);
   }
-  if (spared == 0) end_with_unwritten(unwritten, written);  // else another error is on its way
+  if (spared == 0) end_with_unwritten(unwritten, written);  // else another error is being handled
   return written;
 }
 
@@ -78,11 +79,11 @@ void LoopState::write(int64_t spared) {
 
 void LoopState::checkpoint(int64_t spared) {
   write(spared);
-  saved_at_ = run_.attempt;  // on every rank, as some do together what follows from it
+  saved_at_ = run_.attempt;  // on every rank, as ranks decide together by it
   saved_judged_ = run_.selection.judged_step;
 }
 
-// In steps, as each may fail on one rank alone, and the last is an exchange.
+// In two steps, since each may fail on one rank alone, and the last is an exchange.
 std::string LoopState::save_last() {
   const auto look = [&] {
     if (has_ruined_weights()) throw RunError(kRuinedWeights);

@@ -23,7 +23,7 @@ namespace tanren {
 
 namespace {
 
-constexpr size_t kIncidentPeaks = 20;  // of steps before it that an incident shows
+constexpr size_t kIncidentPeaks = 20;  // of steps before it, shown with an incident
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -39,7 +39,7 @@ std::string rank_text(const Parts& parts) {
   return parts.parallel->alone() ? "" : ", rank " + std::to_string(parts.parallel->rank());
 }
 
-// Each of several ranks makes its batches ahead.
+// Several ranks make their batches ahead, so the batch is not always for the next step.
 std::string where_of_batch(const RunState& run, const Parts& parts) {
   if (parts.parallel->alone()) return " (for step " + to_text(run.step() + 1) + ")";
   return " (after step " + to_text(run.step()) + rank_text(parts) + ")";
@@ -80,19 +80,19 @@ void LoopState::begin() {
   if (inputs_.eval == nullptr || finished(run_, plan_)) return;
   saved_before_error("", [&] { rehearse_evaluation(run_, parts_, *inputs_.eval); });
   trim_cpu_memory();
-  if (gauge_.counts()) gauge_.restart();  // the first step's peak is its own
+  if (gauge_.counts()) gauge_.restart();  // the rehearsal is not part of the first step's peak
 }
 
 std::optional<Ending> LoopState::before_update() {
   const bool saves = is_due(plan_.checkpoint.every, run_.step());
-  if (is_applied_ && saves) checkpoint();  // first: whatever comes of an evaluation
+  if (is_applied_ && saves) checkpoint();  // first, in case the evaluation fails
   is_applied_ = is_among_best_ = false;
   if (inputs_.eval != nullptr && owes_evaluation(run_, plan_)) {
     if (!evaluate()) return Ending::interrupted;
     const bool decides = estimates_ || evaluations_decide(plan_);
     if (is_among_best_ || (decides && saves)) checkpoint();
   }
-  if (finished(run_, plan_)) return Ending::finished;  // by that evaluation
+  if (finished(run_, plan_)) return Ending::finished;  // because of that evaluation
   if (parts_.parallel->alone() ? parts_.stop_requested() : stop_agreed_) {
     return Ending::interrupted;
   }
@@ -116,7 +116,7 @@ GlobalBatch LoopState::next_batch(BatchStream& batches) {
 
 bool LoopState::update(const GlobalBatch& batch) {
   const int64_t step_before = run_.step();
-  if (!parts_.parallel->alone()) {  // for the others, if this rank is lost
+  if (!parts_.parallel->alone()) {  // reported by the others if this rank is lost
     parts_.parallel->communicator().set_state("step " + std::to_string(step_before + 1));
   }
   auto report = saved_before_error(
@@ -171,7 +171,7 @@ bool LoopState::estimate() {
 
 bool LoopState::evaluate() {
   const Untouched before(run_, *parts_.parallel);
-  const bool is_news = run_.selection.judged_step != run_.step();  // else it is in the log
+  const bool is_news = run_.selection.judged_step != run_.step();  // else it was logged already
   std::optional<EvaluationReport> report;
   try {
     if (estimate()) {
@@ -192,7 +192,7 @@ bool LoopState::evaluate() {
     }
     rethrow_with(unsaved_text(unsaved) + last_saved());
   }
-  trim_cpu_memory();  // its batches are larger, or smaller, than the steps'
+  trim_cpu_memory();  // its batches differ in size from the steps'
   if (!report) {
     before.restore();
     return false;
@@ -236,14 +236,14 @@ void LoopState::count(StepReport& report) {
 void LoopState::check_verdicts(const StepReport& report) {
   for (const auto& objective : report.objectives) {
     if (objective.verdict.action == Action::halt) {
-      // The refused update is not in the state, and its batch is behind it.
+      // The state has nothing of the refused update, and the data cursor is past its batch.
       const std::string unsaved = save_last();
       halt(report, objective, plan_, inputs_.checkpoints, unsaved);
     }
   }
   uncounted_ = counted_nothing(report) ? uncounted_ + 1 : 0;
   if (uncounted_ == 0 || uncounted_ < plan_.batch.steps_per_epoch) return;
-  const std::string unsaved = save_last();  // it would go on for ever
+  const std::string unsaved = save_last();  // otherwise the run would never end
   throw DataError("[train] no batch of a whole epoch can be trained on (attempt " +
                   to_text(report.attempt) + ": " + report.culprit +
                   "); mend the labels and begin another run" + unsaved_text(unsaved));

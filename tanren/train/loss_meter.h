@@ -13,18 +13,18 @@ namespace tanren {
 
 class LossMeter {
  public:
-  // Detached sums of one microstep over `samples`, the next ones of the batch. Every microstep must
-  // bring the same terms; Error otherwise.
+  // Adds the detached sums of one microstep over the next `samples` samples of the batch. Every
+  // microstep must bring the same terms; Error otherwise.
   void add(const Terms& terms, int64_t samples);
 
   int64_t microsteps() const { return microsteps_; }
   const std::vector<std::string>& names() const { return names_; }
   const std::vector<std::string>& count_names() const { return count_names_; }
-  // The samples [first, last) of the batch that a microstep was over.
+  // The samples [first, last) of the batch that a microstep covered.
   std::pair<int64_t, int64_t> samples(int64_t microstep) const;
   // [microsteps × terms] 0-dim tensors, microstep-major.
   const std::vector<at::Tensor>& sums() const { return sums_; }
-  // Whether the sum at this place of sums() had a graph, before it was detached.
+  // Whether entry `index` of sums() had a graph before it was detached.
   bool has_graph(size_t index) const { return has_graph_[index]; }
 
  private:

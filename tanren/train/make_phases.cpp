@@ -19,7 +19,7 @@ std::string module_of(const std::string& name) {
   return dot == std::string::npos ? "" : name.substr(0, dot);
 }
 
-// Whether a buffer moves with parameters that match `patterns`: those of its module, or, where that
+// Whether a buffer moves with parameters that match `patterns`: those of its module, or, if that
 // has none (batch norm without affine), of the nearest module around it that has some.
 bool belongs(const std::string& buffer, const std::vector<std::string>& patterns,
              const std::vector<std::string>& parameters) {
@@ -34,7 +34,7 @@ bool belongs(const std::string& buffer, const std::vector<std::string>& patterns
   }
 }
 
-// The layer whose running statistics the buffer is one of, by torch's names; else null.
+// The layer that has the buffer as a running statistic, by torch's names; otherwise null.
 std::shared_ptr<const torch::nn::Module> norm_of(const torch::nn::Module& root,
                                                  const std::string& buffer) {
   const std::string module = module_of(buffer);
@@ -43,8 +43,8 @@ std::shared_ptr<const torch::nn::Module> norm_of(const torch::nn::Module& root,
   return root.named_modules()[module];
 }
 
-// What a checkpoint calls the state of an objective begins with its phase's name and its own, so that no
-// such path may begin another.
+// In a checkpoint the names of an objective's state begin with its phase's name and its own, so
+// none of these paths may be a prefix of another.
 void check_paths(const Task& task) {
   std::vector<std::string> paths;
   for (const auto& phase : task.phases) {
@@ -63,9 +63,9 @@ void check_paths(const Task& task) {
   }
 }
 
-// Who updates what, as the plan shares it out.
+// Which rank updates what, as the plan shares it out.
 Sharding sharding_of(const Plan& plan) {
-  constexpr int64_t kUnit = 16;         // elements: parts begin at lines of the cache
+  constexpr int64_t kUnit = 16;         // elements: parts begin at cache lines
   constexpr int64_t kPackedUnit = 256;  // no block of packed state lies in two slices
   const ParallelPlan& parallel = plan.parallel;
   if (parallel.zero == 0 || parallel.world_size == 1) return {};
@@ -77,7 +77,7 @@ Sharding sharding_of(const Plan& plan) {
           .transient = parallel.zero > 1};
 }
 
-// Parameters that are trained now or once.
+// Whether a parameter is trained now or after a later unfreeze.
 bool is_ever_trained(const NamedParameter& parameter, const FreezePlan& freeze) {
   if (parameter.tensor.requires_grad()) return true;
   return std::any_of(
@@ -87,8 +87,9 @@ bool is_ever_trained(const NamedParameter& parameter, const FreezePlan& freeze) 
       });
 }
 
-// Buffers that stand beside no objective's parameters (a frozen body's batch norm in training mode) are
-// undone and shared over ranks with the first objective of each phase, whose forward may meet them.
+// Buffers that belong to no objective's parameters (a frozen body's batch norm in training mode)
+// are undone and shared over ranks with the first objective of each phase, since its forward may
+// change them.
 void give_unowned_buffers(const torch::nn::Module& module, std::vector<Phase>& phases) {
   std::set<const void*> owned;
   for (const auto& phase : phases) {
@@ -136,12 +137,12 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
       for (const auto& item : task.module->named_buffers()) {
         if (!belongs(item.key(), spec.parameters, names)) continue;
         buffers.push_back({item.value(), norm_of(*task.module, item.key())});
-        // Of a constant there is no average: a mask's infinity less itself is none.
+        // Constants are not averaged: a mask's infinity minus itself is not a number.
         if (buffers.back().norm != nullptr && averaged.insert(item.key()).second) {
           statistics.push_back({item.key(), item.value()});
         }
       }
-      // The config's patterns and layers are meant of the whole model.
+      // The config's patterns and layers refer to the whole model.
       OptimizerOptions options = options_of_part(plan.optimizer, all, model);
       phase.objectives.push_back({.spec = spec,
                                   .parameters = {},

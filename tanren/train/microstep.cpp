@@ -31,8 +31,8 @@ namespace {
 // Per objective the parameters whose gradient is still to come; no value: all of them.
 using Pending = std::vector<std::optional<std::vector<at::Tensor>>>;
 
-// The sum of a term divided by its global count, times weight and loss scale, is the loss; as a
-// seed of backward it costs no operation and no graph.
+// The loss is the sum of a term divided by its global count, times weight and loss scale. As a seed
+// of backward this factor costs no operation and no graph.
 void backward(Objective& objective, const Terms& terms, const GlobalBatch& batch,
               const std::vector<at::Tensor>& inputs, bool retain_graph) {
   std::vector<at::Tensor> roots, seeds;
@@ -57,8 +57,9 @@ void backward(Objective& objective, const Terms& terms, const GlobalBatch& batch
 
 void backward_pending(Phase& phase, const Terms& terms, const Pending& pending,
                       const GlobalBatch& batch) {
-  // To torch an empty list of inputs means all leaves; naming them costs a little, so only where
-  // some are done already, or another objective's parameters hang on the same graph.
+  // torch takes an empty list of inputs as all leaves. Naming them costs a little, so they are
+  // named only if some are done already, or if another objective's parameters hang on the same
+  // graph.
   const bool shared_graph = phase.objectives.size() > 1;
   for (size_t i = 0; i < phase.objectives.size(); ++i) {
     auto& objective = phase.objectives[i];
@@ -69,7 +70,7 @@ void backward_pending(Phase& phase, const Terms& terms, const Pending& pending,
   }
 }
 
-// What is still to come after a backward that broke off.
+// The parameters that are still to come after a backward that broke off.
 Pending without_fired(const Phase& phase, const Pending& pending) {
   Pending rest;
   size_t i = 0;
@@ -107,7 +108,7 @@ Incident incident_of(const Shortage& shortage, const Batch& piece, int64_t next,
   return incident;
 }
 
-// Null where nothing is recomputed.
+// Null if nothing is recomputed.
 std::unique_ptr<RecomputeScope> recompute_scope(const Phase& phase,
                                                 const std::vector<std::string>& patterns) {
   if (patterns.empty()) return nullptr;
@@ -118,7 +119,7 @@ std::unique_ptr<RecomputeScope> recompute_scope(const Phase& phase,
   return std::make_unique<RecomputeScope>(patterns, std::move(buffers));
 }
 
-// Null where nothing is offloaded.
+// Null if nothing is offloaded.
 std::unique_ptr<OffloadScope> offload_scope(const Batch& piece, const StepContext& context) {
   const MemoryPlan& plan = context.parts.plan.memory;
   if (plan.offload.empty()) return nullptr;
@@ -132,7 +133,7 @@ std::unique_ptr<OffloadScope> offload_scope(const Batch& piece, const StepContex
   return std::make_unique<OffloadScope>(options);
 }
 
-// Patterns of blocks that a forward did not pass through are wrong.
+// Throws ConfigError for a pattern that matches no block that the forward passed through.
 void check_blocks(const char* key, const std::vector<std::string>& patterns, bool with_input) {
   for (const auto& pattern : patterns) {
     std::string blocks;
@@ -153,8 +154,9 @@ void check_blocks(const char* key, const std::vector<std::string>& patterns, boo
 bool run_piece(Phase& phase, const Batch& piece, const Pending& pending, bool is_last,
                const StepContext& context);
 
-// One transaction over `piece`, the window's last or not; after a failure what is missing, in smaller
-// ones. What was complete before the failure may be on its way to the other ranks: it stays.
+// One transaction over `piece`, the window's last or not. After a failure the missing part is done
+// in smaller ones. Gradients that were complete before the failure may be on their way to other
+// ranks: they stay.
 bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is_last,
                const StepContext& context) {
   const Parts& parts = context.parts;
@@ -172,7 +174,7 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
       const MemoryScope memory(MemoryKind::activations);
       const auto recompute = recompute_scope(phase, parts.plan.memory.recompute);
       const auto offload = offload_scope(piece, context);
-      WaitOnUse parameters(context.run.gathering());  // it begins before all have come
+      WaitOnUse parameters(context.run.gathering());  // forward begins before all have arrived
       const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
       terms = phase.spec.forward(piece);
       check_terms(phase, terms);
@@ -227,9 +229,9 @@ bool run_piece(Phase& phase, const Batch& piece, const Pending& pending, bool is
   return true;
 }
 
-// Where batch norm sees the samples of all ranks, each makes as many microsteps as the one with the most
-// samples. Shares differ by one at most, so that all microsteps but the last are full on every rank; the
-// last may be short, or empty, which adds nothing.
+// If batch norm sees the samples of all ranks, each rank makes as many microsteps as the one with
+// the most samples. Shares differ by one at most, so that all microsteps but the last are full on
+// every rank; the last may be short, or empty, which adds nothing.
 void run_in_step(Phase& phase, const Batch& piece, const StepContext& context) {
   const auto all = static_cast<int64_t>(context.batch.count("samples"));
   const int64_t ranks = context.parts.parallel->world_size();

@@ -1,6 +1,6 @@
-// One forward + backward, as a transaction: running out of memory leaves no trace but smaller
-// microsteps for what is missing of it. Invariant: after it returns, each parameter's gradient has
-// grown by exactly its share of every sample of the piece, once. Called by train_step.
+// One forward + backward, as a transaction: if memory runs out, what is missing is done in smaller
+// microsteps, and no other trace is left. Invariant: after it returns, each parameter's gradient
+// has grown by exactly its share of every sample of the piece, once. Called by accumulate.
 #pragma once
 
 #include "tanren/data/loader.h"
@@ -17,15 +17,15 @@ struct StepContext {
   const Parts& parts;
   const GlobalBatch& batch;
   LossMeter& losses;
-  // Told of each failure that is being recovered from.
+  // Called for each failure that is being recovered from.
   std::function<void(const Incident&)> incident;
 };
 
-// Accumulates the gradients of `piece` (on the run's device) into the phase's objectives and adds its
-// terms to `losses`, microstep by microstep, as Parts::recovery says. MemoryError where that fails.
-// False if a stop was requested in between, and there are no other ranks to finish the window with.
-// On several ranks the gradients go to the others from the last microstep on; finish them with
-// phase.reducer.
+// Accumulates the gradients of `piece` (on the run's device) into the phase's objectives and adds
+// its terms to `losses`, microstep by microstep, in sizes that Parts::recovery allows. MemoryError
+// if the recovery fails. Returns false if a stop was requested between microsteps; only a run of
+// one rank stops there, several ranks finish the window. With several ranks the gradients are sent
+// from the last microstep on; phase.reducer must finish them.
 bool accumulate_piece(Phase& phase, const Batch& piece, const StepContext& context);
 
 }  // namespace tanren

@@ -23,7 +23,7 @@ std::string shape_of(const at::Tensor& tensor) {
   return text.str();
 }
 
-// Short names first: the first that differs is what the user reads.
+// Short names first: the user reads the first one that differs.
 Facts facts_of(const RunState& run, const Plan& plan) {
   Facts facts{{"tanren", TANREN_VERSION},
               {"model.kind", plan.model.kind},
@@ -37,7 +37,7 @@ Facts facts_of(const RunState& run, const Plan& plan) {
               {"attempt", to_text(run.attempt)},
               {"epoch", to_text(run.epoch)},
               {"samples consumed", to_text(run.consumed)}};
-  if (plan.parallel.buffers == RankBuffers::synchronised) {  // then ranks go in step
+  if (plan.parallel.buffers == RankBuffers::synchronised) {  // then ranks run in lockstep
     facts.emplace_back("batch.microbatch", to_text(plan.batch.microbatch));
     facts.emplace_back("memory.recompute", join(plan.memory.recompute));
   }
@@ -93,9 +93,9 @@ void check_weights(const RunState& run, const Parts& parts) {
 }
 
 void reseed(const RunState& run, const DataParallel& parallel, Draws draws) {
-  // Ranks that are threads share that generator, and the plan lets nobody draw from it.
+  // Ranks that are threads share that generator, and the plan forbids drawing from it.
   if (parallel.alone() || parallel.plan().backend == Backend::threads) return;
-  constexpr uint64_t kEvaluations = uint64_t{1} << 32;  // no rank is so far
+  constexpr uint64_t kEvaluations = uint64_t{1} << 32;  // more than any rank
   const uint64_t first = draws == Draws::evaluation ? kEvaluations : 0;
   at::manual_seed(random_bits(run.seed, first + static_cast<uint64_t>(parallel.rank()),
                               static_cast<uint64_t>(run.attempt)));

@@ -1,5 +1,5 @@
-// What makes several ranks one run: the same start on each, and weights that are compared now and then.
-// With one rank nothing happens. Called by train_loop and train_step.
+// Makes several ranks one run: they start equal, and their weights are compared at intervals. With
+// one rank nothing happens. Called by train_loop and train_step.
 #pragma once
 
 #include "tanren/train/parts.h"
@@ -7,20 +7,22 @@
 
 namespace tanren {
 
-// Before the first batch. CommError naming the first of model, optimizer, precision, data and counters
-// that is not rank 0's, on every rank; then weights and buffers become rank 0's, bitwise. CommError too
-// where averaged weights or the optimizer's state, loaded from a checkpoint, are not rank 0's.
+// Before the first batch. Compares model, optimizer, precision, data and counters over the ranks:
+// ConfigError on every rank, which names the first difference to rank 0. Then weights and buffers
+// become rank 0's, bitwise. CommError if averaged weights or the optimizer's state, loaded from a
+// checkpoint, are not rank 0's.
 void begin_alike(RunState& run, const Parts& parts);
 
-// After an applied update: CommError where some rank's weights are not rank 0's, every
-// parallel.check_every steps.
+// After an applied update, every parallel.check_every steps: throws CommError if a rank's weights
+// are not rank 0's.
 void check_weights(const RunState& run, const Parts& parts);
 
 enum class Draws { update, evaluation };  // of torch's own generator
 
-// The draws of a user's at::dropout differ over ranks, and are a function of rank and attempt alone, so that
-// a resumed run draws alike on any number of ranks, and an evaluation that is made again as the first
-// time. One rank goes on where it is.
+// Seeds torch's generator so that the draws of a user's at::dropout differ over ranks and are a
+// function of rank and attempt alone. A resumed run then draws the same on any number of ranks, and
+// a repeated evaluation draws the same as the first time. A single rank keeps its generator's
+// state.
 void reseed(const RunState& run, const DataParallel& parallel, Draws draws);
 
 }  // namespace tanren

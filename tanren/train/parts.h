@@ -1,4 +1,4 @@
-// Parts: how a run behaves, as against RunState, which is what it is. Read-only for the step.
+// Parts: how a run behaves; RunState is what it is. Read-only for the step.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -19,14 +19,14 @@ struct Parts {
   at::Device device = at::kCPU;
   // Set by a signal handler or another thread: stop at the next microstep, resumable.
   const std::atomic<bool>* stop = nullptr;
-  // What happens when memory runs out; has a state of its own, never null.
+  // Decides what happens when memory runs out; has a state of its own, never null.
   std::shared_ptr<Recovery> recovery = std::make_shared<Recovery>(MemoryPlan{}, at::kCPU);
   // The other ranks; never null.
   std::shared_ptr<const DataParallel> parallel = std::make_shared<DataParallel>();
-  // Told of every failure that the step recovers from; may be empty.
+  // Called for every failure that the step recovers from; may be empty.
   std::function<void(const Incident&)> incident = nullptr;
 
-  // Of this process; what ranks make of it together, the step's report says.
+  // In this process alone; the step's report says whether any rank was asked to stop.
   bool stop_requested() const { return stop != nullptr && stop->load(std::memory_order_relaxed); }
 };
 

@@ -6,8 +6,8 @@
 
 namespace tanren {
 
-// The batch on the run's device, floating fields in the parameters' dtype in mode fp64, images
-// [n, c, h, w] channels-last where the plan says so.
+// The batch on the run's device. In mode fp64 floating fields get the parameters' dtype; images,
+// [n, c, h, w], become channels-last if the plan says so.
 Batch prepared(const Batch& batch, const Parts& parts);
 
 }  // namespace tanren

@@ -11,7 +11,7 @@
 namespace tanren {
 
 struct Registry {
-  // Implicit: a program with models alone hands on its ModelRegistry.
+  // Implicit, so that a program that adds only models can pass its ModelRegistry.
   Registry(ModelRegistry with_models = {},  // NOLINT(google-explicit-constructor)
            DatasetRegistry with_datasets = {})
       : models(std::move(with_models)), datasets(std::move(with_datasets)) {}

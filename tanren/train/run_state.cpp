@@ -165,7 +165,7 @@ void RunState::load(const State& model, const State& optimizer, const State& run
       objective.plateau.load(extract(run, "objective." + path + ".schedule"));
       objective.step = value_of<int64_t>(run, "objective." + path + ".step");
       if (objective.average) {
-        // Its own tensors of a file that has every objective's.
+        // The file has every objective's averages; this objective loads its own.
         State part = extract({{}, average.values}, path);
         for (const auto& [name, own] : objective.average->state().tensors) {
           if (const auto* tensor = average.tensors.find(name)) part.tensors.set(name, *tensor);
@@ -193,7 +193,7 @@ void Phase::choose_parameters(Communicator* ranks) {
 
 namespace {
 
-// Makes `updated` this rank's slices of the parameters that it has now.
+// Replaces the parameters in `updated` by this rank's slices of them.
 void share_update(Objective& objective) {
   const std::vector<NamedParameter> whole = std::move(objective.updated);
   objective.shards = std::make_unique<ShardedParameters>(objective.gradients);
@@ -250,7 +250,7 @@ void Objective::choose_parameters(Communicator* ranks) {
     }
     made->load(state);
   }
-  const auto before = std::exchange(optimizer, std::move(made));  // `kept` is its own
+  const auto before = std::exchange(optimizer, std::move(made));  // `kept` is this one's state
   parameters = std::move(chosen);
   if (before && sharding.on() && ranks != nullptr) take_over_state(*this, kept, *ranks);
 }

@@ -1,6 +1,7 @@
 // RunState: everything of a run that is persisted, and nothing else: module (weights, buffers,
-// requires_grad and train/eval flags), objectives (optimizer, scaler, guard, step, average), counters,
-// data cursor, generator, what evaluations decided. Behaviour lives in Parts. Not thread-safe; owned by the loop's thread.
+// requires_grad and train/eval flags), objectives (optimizer, scaler, guard, step, average),
+// counters, data cursor, generator, and what evaluations decided. Behaviour lives in Parts. Not
+// thread-safe; owned by the loop's thread.
 #pragma once
 
 #include "tanren/base/state.h"
@@ -25,10 +26,11 @@ namespace tanren {
 // A buffer of the modules that hold an objective's parameters.
 struct ObjectiveBuffer {
   at::Tensor tensor;
-  // The layer whose running statistics it is one of (running_mean or running_var); null: another buffer.
+  // The layer that has the buffer as a running statistic (running_mean or running_var); null:
+  // another buffer.
   std::shared_ptr<const torch::nn::Module> norm = nullptr;
 
-  // A forward in training mode mixes what it sees of its samples into it.
+  // A forward in training mode mixes the statistics of its samples into the buffer.
   bool is_measured() const { return norm != nullptr && norm->is_training(); }
 };
 
@@ -36,7 +38,7 @@ struct ObjectiveBuffer {
 struct Objective {
   ObjectiveSpec spec;
   std::vector<NamedParameter> parameters;  // that are trained now
-  std::vector<NamedParameter> all;         // and with those that are frozen, in the model's order
+  std::vector<NamedParameter> all;         // trained and frozen ones, in the model's order
   std::vector<ObjectiveBuffer> buffers;    // that belong to its parameters' modules
   Gradients gradients;
   std::unique_ptr<Optimizer> optimizer;
@@ -47,16 +49,16 @@ struct Objective {
   std::unique_ptr<WeightAverage> average = nullptr;  // null: none
   OptimizerOptions optimizer_options = {};
   Sharding sharding = {};
-  // Where ranks share the update: what the optimizer updates are slices of the parameters, one for
-  // each of gradients.slices().
+  // If ranks share the update, the optimizer updates slices of the parameters, one for each of
+  // gradients.slices().
   std::unique_ptr<ShardedParameters> shards = nullptr;  // null: each rank updates all
   std::vector<NamedParameter> updated = {};             // by the optimizer: parameters, or slices
 
-  // Takes as its parameters those that require a gradient now: gradients and optimizer are made for
-  // them, and the optimizer's state stays where they had some. ConfigError where there are none.
-  // Ranks that share the state call it together, and name one another; without it starts anew.
+  // Takes the parameters that require a gradient now and makes gradients and an optimizer for them.
+  // Parameters that had optimizer state keep it. ConfigError if there are none. Ranks that share
+  // the state call it together and pass `ranks`; without it their state starts again.
   void choose_parameters(Communicator* ranks = nullptr);
-  // One flag for each of `updated`; null: all. `kept` is where they are, if they have to be made.
+  // One flag for each of `updated`; null: all. `kept` holds the flags if they have to be made.
   const std::vector<uint8_t>* active(std::vector<uint8_t>& kept) const;
 };
 
@@ -68,11 +70,12 @@ struct PhaseTerm {
 struct Phase {
   PhaseSpec spec;
   std::vector<Objective> objectives;
-  std::vector<PhaseTerm> terms = {};  // as ranks agreed on in the first window; empty on one rank
-  // Parameters and buffers of the module when the phase was made; empty once the first update has looked.
+  std::vector<PhaseTerm> terms = {};  // as agreed over ranks in the first window; empty on one rank
+  // Names of the module's parameters and buffers when the phase was made; empty after the first
+  // update's check.
   std::vector<std::string> tensors = {};
-  // Sums the objectives' gradients over ranks; made by the first update of several ranks, and anew
-  // where the trained parameters changed. Null on one rank.
+  // Sums the objectives' gradients over ranks. Made by the first update of several ranks, and again
+  // after the trained parameters changed. Null on one rank.
   std::unique_ptr<Reducer> reducer = nullptr;
 
   // choose_parameters() of every objective.
@@ -88,12 +91,12 @@ struct RunState {
   int64_t consumed = 0;    // and samples of it consumed
   int64_t microbatch = 0;  // samples per microstep
   Selection selection;     // what evaluations decided
-  bool applying = false;   // an update is being applied: an error then leaves half of two states
+  bool applying = false;   // an update is being applied: an error now leaves a mix of two states
 
-  // After an update the weights of other ranks may still be arriving: waits for them. Before anything
-  // but an update reads or writes weights. CommError.
+  // After an update the weights of other ranks may still be arriving; this waits for them. Call it
+  // before anything but an update reads or writes weights. CommError.
   void settle() const;
-  // Those whose weights still arrive.
+  // The objectives' shards whose weights are still arriving.
   std::vector<ShardedParameters*> gathering() const;
   // Applied updates of the first objective.
   int64_t step() const { return phases.front().objectives.front().step; }
@@ -102,21 +105,20 @@ struct RunState {
   // Weights and buffers by name.
   TensorMap model_tensors() const;
   State optimizer_state() const;
-  // Of what that state is where ranks share it; else none.
+  // The slices that optimizer_state() consists of if ranks share it; otherwise none.
   std::vector<StateSlice> optimizer_slices() const;
   State run_state() const;
   // The averages of all objectives under the weights' names; empty: none.
   State average_state() const;
   std::vector<WeightAverage*> averages() const;
-  // The model as one that uses the averages has it: model_tensors() with the averaged ones in their
-  // places, where there are any.
+  // model_tensors() with the averaged tensors in place of the raw ones, if there are averages.
   TensorMap averaged_tensors() const;
-  // Loads in place; what requires a gradient is as it was when saved. CheckpointError listing names and shapes where the model differs; `average` is
-  // needed where the objectives have averages.
-  // `slices`: of the optimizer's state, where it is stored so.
+  // Loads in place and restores requires_grad. CheckpointError listing names and shapes if the
+  // model differs. `average` is needed if the objectives have averages. `slices`: of the
+  // optimizer's state, if it is stored in slices.
   void load(const State& model, const State& optimizer, const State& run, const State& average = {},
             const std::vector<StateSlice>& slices = {});
-  // Weights and buffers alone.
+  // Loads weights and buffers alone.
   void load_model(const TensorMap& tensors, const std::string& what);
 };
 

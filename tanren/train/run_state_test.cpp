@@ -16,7 +16,7 @@
 namespace tanren {
 namespace {
 
-// A model whose body and head are of two objectives.
+// A model whose body and head belong to two objectives.
 Task of_two_objectives() {
   ModelOptions options;
   options.kind = "convnet";
@@ -73,7 +73,7 @@ TEST(Objectives, have_the_rates_of_layers_that_are_counted_over_the_whole_model)
   EXPECT_EQ(*phases[0].objectives[0].optimizer_options.groups[0].learning_rate_scale, 0.125);
 }
 
-// A plan that is made by hand may leave the decay to the kind of optimizer.
+// A plan made by hand may leave the decay to the kind of optimizer.
 TEST(Objectives, have_the_decay_of_the_kind_where_none_is_given) {
   Plan plan;
   const auto phases = make_phases(of_two_objectives(), plan);
@@ -88,7 +88,7 @@ TEST(Objectives, have_the_decay_of_the_kind_where_none_is_given) {
   EXPECT_EQ(found, 1);
 }
 
-// A weight of 0 in the exponent is minus infinity all along.
+// A weight that is the logarithm of 0 is minus infinity from the start.
 TEST(RuinedWeights, are_worse_than_they_were_at_the_start) {
   RunState run;
   run.task = of_two_objectives();

@@ -21,7 +21,7 @@ bool find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const G
     auto before = scalers.begin();
     for (auto& objective : phase.objectives) objective.scaler.load(*before++);
   };
-  int low = 0, high = 32;  // 2^low is taken to be fine, 2^high not
+  int low = 0, high = 32;  // 2^low is assumed to be fine, 2^high not
   while (high - low > 1) {
     const int middle = (low + high) / 2;
     for (auto& objective : phase.objectives) objective.scaler.set_searched(std::ldexp(1.0, middle));
@@ -31,7 +31,7 @@ bool find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const G
     try {
       done = accumulate(phase, run, parts, batch, losses);
       if (done) window = measure_window(phase, *run.task.module, parts, batch, losses);
-    } catch (...) {  // as below
+    } catch (...) {  // restored as below
       undo.restore_after_error(phase);
       give_up();
       throw;

@@ -7,9 +7,10 @@
 
 namespace tanren {
 
-// The largest power of two whose window stays finite, halved once for headroom, by bisection over a
-// window. Leaves no trace but the scale; and not even that where the window's loss is not finite, or of
-// nothing: then the next one is searched. False if a stop was requested in between.
+// Finds the largest power of two whose window stays finite, by bisection over windows of `batch`,
+// and halves it once for headroom. Changes nothing but the scale. If the window's loss is not
+// finite, or if it counts nothing, the scale does not change either, and the next window is
+// searched. False if a stop was requested in between.
 bool find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch);
 
 }  // namespace tanren

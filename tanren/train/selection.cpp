@@ -13,7 +13,7 @@ std::string described(const MetricPlan& by) {
   return by.metric + (by.lower_is_better ? ", lower is better" : ", higher is better");
 }
 
-// Never true of a NaN.
+// False for a NaN.
 bool better(double value, double than, const MetricPlan& by, double margin = 0) {
   return by.lower_is_better ? value < than - margin : value > than + margin;
 }
@@ -49,7 +49,7 @@ bool Selection::judge(const Plan& plan, EvaluationReport& report) {
   const auto& stop = plan.early_stop;
   const bool ranks = plan.checkpoint.best > 0;
   const bool may_stop = stop.patience > 0 && report.step >= stop.start;
-  // A value that was not measured is an error here, before anything has changed.
+  // A metric that was not measured throws here, before anything has changed.
   const double ranked = ranks ? measured(report, plan.best.metric) : 0;
   const double watched = may_stop ? measured(report, plan.early_stop_by.metric) : 0;
   judged_step = report.step;

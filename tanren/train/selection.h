@@ -1,6 +1,6 @@
 // Selection: what evaluations have decided about a run so far: which steps were the best, and for
 // how many evaluations it has not improved. Part of the checkpoint, so that a resumed run decides
-// alike. A value; judged by the loop, once per evaluation.
+// the same. A value; judged by the loop, once per evaluation.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -23,20 +23,19 @@ struct Selection {
   std::optional<Ranked> record;    // early stop: the last that was better than all before
   int64_t waited = 0;              // evaluations since then
   int64_t judged_step = -1;        // of the last evaluation: one step is judged once
-  std::string best_by, record_by;  // what the values are of
+  std::string best_by, record_by;  // metric and direction of the values
 
-  // Takes a plan's metrics over: what was measured by others does not count, nor, where the plan stops
-  // nothing early, what was waited for: evaluations may then be of other data.
+  // Takes over a plan's metrics. Values of another metric are dropped. If the plan has no early
+  // stop, the waiting starts again too, since later evaluations may be of other data.
   void adopt(const Plan& plan);
-  // Judges an evaluation, and writes report.ends_run where it ends the run. True if its step is now
-  // among the best. ConfigError if the report lacks a metric that the plan names: then
-  // nothing is judged.
+  // Judges an evaluation and sets report.ends_run if it ends the run. True if its step is now among
+  // the best. ConfigError if the report lacks a metric that the plan names: then nothing is judged.
   bool judge(const Plan& plan, EvaluationReport& report);
-  // Why the run ends before its length; empty: it goes on.
+  // Why the run ends before its length; empty if it continues.
   std::string end_reason(const Plan& plan) const;
 
   State state() const;
-  // What is not in `state` (a checkpoint from before) stays empty.
+  // Values that `state` lacks (an older checkpoint) stay empty.
   void load(const State& state);
 };
 

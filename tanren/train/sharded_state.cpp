@@ -14,13 +14,13 @@ namespace tanren {
 
 namespace {
 
-// "h.0.weight@4096" and "exp_avg".
+// Splits "h.0.weight@4096.exp_avg" into "h.0.weight@4096" and "exp_avg".
 std::pair<std::string, std::string> split_state_name(const std::string& name) {
   const size_t dot = name.rfind('.');
   return {name.substr(0, dot), name.substr(dot + 1)};
 }
 
-// By the names in the optimizer's state.
+// The ranges of the updated parameters, by their names in the optimizer's state.
 std::unordered_map<std::string, StateRange> ranges_of(const Objective& objective,
                                                       const std::string& start) {
   std::unordered_map<std::string, StateRange> ranges;
@@ -33,7 +33,7 @@ std::unordered_map<std::string, StateRange> ranges_of(const Objective& objective
   return ranges;
 }
 
-// `own` seen as a range is: 1-dim in memory's order, or 0-dim.
+// `own` in the shape of a range: 1-dim in memory's order, or 0-dim.
 at::Tensor flat_view(const at::Tensor& own) {
   return own.dim() == 0 ? own : own.as_strided({own.numel()}, {1});
 }
@@ -70,14 +70,14 @@ std::string packed_moment(const std::string& key) {
   return "";
 }
 
-// The moment whose codes or scales `key` names, in fp32, if it is to be packed anew: its blocks are of
-// another order of memory, or it is not packed. Else undefined.
+// The moment whose codes or scales `key` names, in fp32, if it must be packed again: its blocks are
+// of another order of memory, or it is stored unpacked. Otherwise undefined.
 at::Tensor to_pack_anew(const StoredState& stored, const StateRange& range,
                         const std::string& key) {
   const std::string moment = packed_moment(key), codes = moment + std::string(kCodes);
   if (moment.empty()) return {};
   if (stored.has(range.whole, codes)) {
-    const int64_t elements = range.end - range.begin;  // each with its scale where blocks are apart
+    const int64_t elements = range.end - range.begin;  // one scale each if orders differ
     const at::Tensor scales = stored.range(range, moment + std::string(kScales));
     const bool is_apart = elements > 1 && scales.numel() == elements;
     return is_apart ? moment_of(stored, range, codes) : at::Tensor();
@@ -106,7 +106,7 @@ void load_state(Objective& objective, const std::string& start, const StoredStat
     value = *given;
   }
   State loaded{{}, own.values};
-  for (const bool copies : {false, true}) {  // all is looked at before anything is written
+  for (const bool copies : {false, true}) {  // checks everything before writing anything
     for (const auto& [name, tensor] : own.tensors) {
       const auto [of, key] = split_state_name(name);
       const StateRange& range = ranges.at(of);
@@ -131,7 +131,8 @@ void load_state(Objective& objective, const std::string& start, const StoredStat
       if (copies) into.copy_(given);
     }
   }
-  // What was copied is in place; it takes the plain values, and packs what is to be packed anew.
+  // The copied tensors are in place. load() takes the plain values and packs the moments to be
+  // packed again.
   objective.optimizer->load(loaded);
 }
 

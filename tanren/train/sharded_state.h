@@ -1,5 +1,5 @@
-// The optimizer's state of an objective as files have it: in slices where ranks share it, and loaded from
-// the slices of any other number of ranks, or from whole tensors. Called by RunState.
+// The optimizer's state of an objective as stored in files: in slices if ranks share it. It is
+// loaded from the slices of any number of ranks, or from whole tensors. Called by RunState.
 #pragma once
 
 #include "tanren/checkpoint/exchange_slices.h"
@@ -10,18 +10,20 @@
 
 namespace tanren {
 
-// What this rank's state is of; `start` comes before every name.
+// The slices that this rank's state covers; `start` comes before every name.
 std::vector<StateSlice> slices_in(const Objective& objective, const std::string& start);
 
-// Loads what the objective's optimizer keeps, each element from where it is stored. CheckpointError where
-// something is missing or of another kind; then nothing has changed.
+// Loads the state of the objective's optimizer, each element from where it is stored.
+// CheckpointError if something is missing or of another kind; then nothing has changed.
 void load_ranges(Objective& objective, const std::string& start, const StoredState& stored);
 
-// The same of what is stored, in its optimizer's dtype; the rest stays. No names before the parameters'.
+// Loads only the state that is stored, converted to the optimizer's dtype; the rest stays. The
+// parameters' names have no prefix.
 void load_known(Objective& objective, const StoredState& stored);
 
-// After the objective's parameters were chosen anew: what ranks kept of those that it had before goes to
-// where it is kept now; the state of the others stays. Every rank at once. CommError.
+// Call this after the objective's parameters were chosen again. State that ranks kept for the
+// earlier parameters goes to the ranks that keep it now; the state of other parameters stays. Every
+// rank calls it at the same time. CommError.
 void take_over_state(Objective& objective, const SlicedState& before, Communicator& ranks);
 
 }  // namespace tanren

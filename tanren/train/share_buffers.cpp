@@ -12,7 +12,7 @@ void share_buffers(const Phase& phase, const std::vector<Objective*>& applied,
   const auto source = std::find_if(samples.begin(), samples.end(), [](double n) { return n > 0; });
   if (parallel.alone() || source == samples.end()) return;
   const bool averages = parallel.plan().buffers == RankBuffers::mean;
-  std::set<const void*> seen;  // one may belong to two objectives
+  std::set<const void*> seen;  // a buffer may belong to two objectives
   std::vector<at::Tensor> statistics, others;
   for (const auto* objective : applied) {
     for (const auto& buffer : objective->buffers) {

@@ -1,5 +1,6 @@
-// StepError: what a task's own code threw (a forward, a loss, backward, predict), as one line of ours
-// that says where. The exception itself is nested in it. Thrown by the step and by evaluations.
+// StepError: an exception of a task's own code (a forward, a loss, backward, predict), as one line
+// of ours that says where it was thrown. The exception itself is nested in it. Thrown by the step
+// and by evaluations.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -15,25 +16,25 @@ namespace tanren {
 class StepError : public RunError {
  public:
   StepError(const std::string& line, std::string said) : RunError(line), said_(std::move(said)) {}
-  const std::string& said() const { return said_; }  // by whoever threw, one line
+  const std::string& said() const { return said_; }  // the exception's own message, one line
 
  private:
   std::string said_;
 };
 
-// What was thrown, in one line: without our words where it is a StepError.
+// The message of an exception, in one line; of a StepError, that of the exception in it.
 std::string said_by(const std::exception& error);
 
 struct Where {
   std::string work;  // "step 12, microbatch 0", "evaluation"
   const Batch& piece;
   const DataParallel& ranks;
-  std::string mend;  // what is to be mended: "forward"
+  std::string mend;  // what to fix: "forward"
   bool in_backward = false;
 };
 
-// To be called while an exception is handled: throws it anew, as a StepError where its words are not
-// ours. What lacks memory comes out as it is.
+// Call this while an exception is handled: throws it again, as a StepError if it is not one of our
+// errors. An error for lack of memory is thrown unchanged.
 [[noreturn]] void throw_located(const Where& where);
 
 }  // namespace tanren

@@ -1,8 +1,8 @@
-// The loop: batches from the loader, updates, reports to the sinks, evaluation and checkpoints at
-// applied steps, until the plan's length is reached, evaluations no longer improve (early_stop) or a
-// stop is requested. Every rank runs it; rank 0 alone has the sinks, and writes
-// checkpoints (with the others where they share the optimizer's state). Public and
-// without privileges: copy it where it does not fit.
+// The loop: takes batches from the loader, makes updates, reports to the sinks, and evaluates and
+// writes checkpoints at applied steps, until the plan's length is reached, evaluations no longer
+// improve (early_stop) or a stop is requested. Every rank runs it. Only rank 0 has the sinks and
+// writes checkpoints (with the others if they share the optimizer's state). Public and without
+// privileges: copy it if it does not fit.
 #pragma once
 
 #include "tanren/base/report.h"
@@ -43,30 +43,30 @@ struct LoopResult {
   int64_t device_reads = 0;  // made by updates
   std::optional<StepReport> last;
   std::optional<EvaluationReport> evaluation;  // the last one
-  std::string reason;                          // why it finished before its length; empty: at it
+  std::string reason;                          // why it finished early; empty: it did not
   std::filesystem::path checkpoint;            // the last one written
-  int64_t recoveries = 0;  // failures for lack of memory that were recovered from
+  int64_t recoveries = 0;  // failures for lack of memory that it recovered from
   std::string growth;      // what the leak detector warned of
 };
 
-// Where ranks share the optimizer's state, every rank calls it at the same time.
-// Writes run's checkpoint under inputs.checkpoints and returns its folder. So many older ones stay
-// beyond those of checkpoint.keep.
+// Writes run's checkpoint under inputs.checkpoints and returns its folder. Keeps `spared` older
+// checkpoints beyond those of checkpoint.keep. If ranks share the optimizer's state, every rank
+// calls it at the same time.
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const LoopInputs& inputs, int64_t spared = 0);
 
-// Whether the evaluation that follows the last update, or is the last one, was not made: a stop request
-// broke it off, or an error. The loop begins with it.
+// Whether an evaluation is owed: a stop request or an error prevented the one that follows the last
+// update, or the last one of the run. The loop begins with it.
 bool owes_evaluation(const RunState& run, const Plan& plan);
 
-// This rank's shares of the batches of `dataset` from the run's cursor on, as the plan wants them.
+// Loads this rank's shares of the batches of `dataset` from the run's cursor on, as the plan says.
 Loader make_loader(const RunState& run, const Parts& parts, const Dataset& dataset);
 
-// A stop request ends the update and an evaluation, on every rank; the state is saved. Before the
-// evaluation at the end it is saved first: whatever comes of that, no update is lost.
-// Throws RunError when the guard halts: the line names step, cause, culprit and the checkpoint of the state
-// then, which is written first: nothing of the refused update is in it. Weights that are not finite are
-// never written: the line then names the checkpoint before.
+// A stop request ends the update and an evaluation, on every rank; the state is saved. The state is
+// also saved before the evaluation at the end, so that a failing evaluation loses no update. Throws
+// RunError when the guard halts: the line names step, cause, culprit and the checkpoint of the
+// state then, which is written first and has nothing of the refused update. Weights that are not
+// finite are never written: the line then names the checkpoint before.
 LoopResult train_loop(RunState& run, const Parts& parts, const LoopInputs& inputs);
 
 }  // namespace tanren

@@ -33,7 +33,7 @@ void begin(Phase& phase, RunState& run, const Parts& parts) {
   if (!parts.plan.parallel.overlap || !phase.spec.forward_on_one_thread) run.settle();
 }
 
-// The window, measured; nothing where a stop was requested, and then nothing has changed.
+// Accumulates and measures the window. Empty if a stop was requested; then nothing has changed.
 std::optional<WindowStatus> accumulate_and_measure(Phase& phase, RunState& run, const Parts& parts,
                                                    const GlobalBatch& batch, LossMeter& losses,
                                                    const Undo& undo) {
@@ -43,7 +43,7 @@ std::optional<WindowStatus> accumulate_and_measure(Phase& phase, RunState& run, 
       return std::nullopt;
     }
     if (losses.microsteps() > 0) check_grown(phase, *run.task.module);
-    run.settle();  // of a rank without samples
+    run.settle();  // a rank without samples has not waited yet
     return measure_window(phase, *run.task.module, parts, batch, losses);
   } catch (...) {  // a checkpoint of the state before the update may follow
     if (parts.parallel->alone()) undo.restore_after_error(phase);
@@ -94,14 +94,14 @@ void apply(Objective& objective, double norm, double learning_rate, const Parts&
   ++objective.step;
 }
 
-// Takes the weights and buffers in that all ranks have now.
+// Updates the average with the weights and buffers that all ranks have now.
 void update_average(Objective& objective) {
   if (!objective.average) return;
   if (objective.shards) objective.shards->wait();
   objective.average->update(objective.step);
 }
 
-// Moves the data cursor behind the batch.
+// Moves the data cursor past the batch.
 void advance(RunState& run, const GlobalBatch& batch) {
   ++run.attempt;
   run.epoch = batch.epoch;
@@ -127,7 +127,8 @@ std::optional<StepReport> update_in_memory(Phase& phase, RunState& run, const Pa
   const MemoryScope memory(MemoryKind::temporaries);
   begin(phase, run, parts);
   if (!find_initial_scale(phase, run, parts, batch)) return std::nullopt;
-  // One rank may stop within the window, which memory may split; more of them seed torch's anew.
+  // One rank may stop within the window, which memory may split; several ranks seed torch's
+  // generators again.
   const Undo undo(phase, /*with_generators=*/parts.parallel->alone());
   LossMeter losses;
   const auto window = accumulate_and_measure(phase, run, parts, batch, losses, undo);

@@ -18,7 +18,8 @@ class Undo {
   void restore(const Objective& objective) const;
   // Everything, the generators included if they were remembered.
   void restore_all(const Phase& phase) const;
-  // The same. A device that failed may refuse it; the error is the news.
+  // The same, but ignores that a failed device cannot restore: the error before is the one to
+  // report.
   void restore_after_error(const Phase& phase) const;
 
  private:
@@ -26,13 +27,15 @@ class Undo {
   TensorMap generators_;
 };
 
-// All that an evaluation and the estimate before it may draw and change, put back where they come to
-// nothing: a run that goes on makes them anew. More than one rank seed torch's generators anew for each.
+// Everything that an evaluation, and the estimate before it, may draw and change. It is restored if
+// they yield nothing; a run that continues makes them again. With more than one rank torch's
+// generators are not restored, because they are seeded again for each evaluation.
 class Untouched {
  public:
   Untouched(const RunState& run, const DataParallel& parallel);
   void restore() const;
-  // A device that failed may refuse it; the error is the news.
+  // The same, but ignores that a failed device cannot restore: the error before is the one to
+  // report.
   void restore_after_error() const;
 
  private:

@@ -18,7 +18,7 @@ namespace tanren {
 
 namespace {
 
-// Tensors of one dtype in a row.
+// Stacks the tensors in one dtype.
 at::Tensor stacked(std::vector<at::Tensor> values) {
   for (const auto& value : values) {
     if (value.scalar_type() == values[0].scalar_type()) continue;
@@ -28,7 +28,7 @@ at::Tensor stacked(std::vector<at::Tensor> values) {
   return at::stack(values);
 }
 
-// Names and counts of the terms, which a rank without samples has not seen.
+// Agrees on names and counts of the terms, which a rank without samples has not seen.
 const std::vector<PhaseTerm>& agree_terms(Phase& phase, const DataParallel& parallel,
                                           const LossMeter& losses) {
   if (phase.terms.empty()) {
@@ -53,8 +53,8 @@ const std::vector<PhaseTerm>& agree_terms(Phase& phase, const DataParallel& para
   return phase.terms;
 }
 
-// What this rank adds to the norm of an objective: of shared gradients the square of its own parts'
-// norm, else rank 0's norm.
+// What this rank adds to an objective's norm. Sharded gradients: the squared norm of this rank's
+// part. Otherwise rank 0 contributes its norm and the others 0.
 at::Tensor norm_share(const Gradients& gradients, const at::Tensor& norm, bool is_first) {
   const auto own = norm.to(at::kDouble).reshape({1});
   if (gradients.sharding().on()) return own.square();
@@ -65,7 +65,7 @@ double joint_norm(const Gradients& gradients, double sum) {
   return gradients.sharding().on() ? std::sqrt(sum) : sum;
 }
 
-// The share that the parts of a rank have of all elements: their own shares are to be weighed with it.
+// The share of all elements that this rank's parts have: its own shares are weighted with it.
 double weight_of_parts(const Gradients& gradients) {
   double own = 0, all = 0;
   for (const auto& part : gradients.owned()) own += static_cast<double>(part.numel());
@@ -120,8 +120,8 @@ at::Tensor own_row(const Phase& phase, const Parts& parts, const Batch& local,
   return at::cat(row);
 }
 
-// Of the objective: its terms of `names`, each divided by its count, and their weighted sum. Of nothing
-// there is no mean: then NaN.
+// Sets the objective's terms of `names`, each divided by its count, and their weighted sum. A mean
+// over nothing does not exist: then NaN.
 void take_terms(const ObjectiveSpec& spec, const std::vector<std::string>& names,
                 const std::vector<std::string>& count_names, const GlobalBatch& batch,
                 const std::vector<double>& sums, Status& status) {
@@ -149,7 +149,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   for (auto& objective : phase.objectives) {
     const auto measured =
         unscale_and_measure(objective.gradients.owned(), objective.scaler.scale(), report_flush);
-    // Of shared gradients a rank has measured its own parts: the row joins them.
+    // Shared gradients: each rank has measured its own parts, and the row joins them.
     const bool joins = !alone && objective.gradients.sharding().on();
     (alone ? values : norms).push_back(measured.norm);
     if (report_flush) {
@@ -159,7 +159,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
     }
   }
 
-  // Read: the row that ranks share, then this rank's own.
+  // One read: the row summed over ranks, then this rank's own values.
   std::vector<std::string> names = losses.names(), count_names = losses.count_names();
   std::vector<double> host, shared;
   if (alone) {

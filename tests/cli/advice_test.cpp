@@ -1,6 +1,6 @@
-// Advice that a line of the program gives is followed to the letter, and the program then does what it
-// refused (issue 22): a table of the input, the advice, and the input as advised. A line that names a key
-// gets a row.
+// Follows the advice of the program's error lines literally; the program must then accept the input
+// (issue 22). Each row has the refused input, the advice, and the input changed as advised. Every
+// error line that names a key gets a row.
 #include "tests/cli/day_files.h"
 
 namespace tanren::testing {
@@ -12,7 +12,7 @@ class Followed : public DayFiles {
     std::string input, advice, advised;
   };
 
-  // What comes before a row is there already: rows may build on one another.
+  // Rows are run in order and may use the files and runs of earlier rows.
   void follow(const std::vector<Row>& rows) const {
     for (const auto& [input, advice, advised] : rows) {
       const auto refused = tanren(input);
@@ -91,7 +91,8 @@ TEST_F(Followed, about_images) {
   follow({{"run images.toml --quiet --out out --set evaluate.batch=2",
            "set data.eval.broken = \"skip\"", "run out --quiet --set data.eval.broken=skip"}});
   folder_.file("eval/dog/1.png", make_png(8, 1, 2, 3));
-  // Evaluations decide here. The damaged one was the first, so the mended file may take its place.
+  // Here evaluations decide. The first one failed on the damaged file, so a repaired file may
+  // replace it.
   const std::string judged =
       "run images.toml --quiet --set evaluate.every=2 --set evaluate.batch=2 --set "
       "checkpoint.best=1 --out ";
@@ -99,7 +100,7 @@ TEST_F(Followed, about_images) {
   expect(judged + "first", 2, {"or mend or remove it"});
   folder_.file("eval/dog/1.png", make_png(16, 1, 2, 3));
   expect("run first --quiet", 0, {"data.eval is other data after step 2"});
-  // Step 2 is judged by it: another file is another run, or decides nothing.
+  // Step 2 was judged with this file: a different file needs another run, or may decide nothing.
   ASSERT_EQ(tanren(judged + "off --set run.stop_after=2").code, 0);
   for (const char* copy : {"mended", "skipped"}) {
     std::filesystem::copy(at("off"), at(copy), std::filesystem::copy_options::recursive);
@@ -116,7 +117,7 @@ TEST_F(Followed, about_images) {
            "run skipped --quiet --set data.eval.broken=skip"}});
   folder_.file("eval/dog/1.png", sound);
   expect("run mended --quiet", 0);
-  // Damaged while it goes on, before it was read.
+  // Images that are damaged between two sessions, before they were read.
   ASSERT_EQ(tanren("run images.toml --quiet --out more --set run.stop_after=1 --set data.workers=0 "
                    "--set data.prefetch=1")
                 .code,
@@ -146,7 +147,7 @@ TEST_F(Followed, about_texts) {
        "plan texts.toml --set data.train.context=3"},
   });
   ASSERT_EQ(tanren("run texts.toml --quiet --out out").code, 0);
-  // The data of a whole model are what data.eval would name.
+  // The data given to `eval` of a whole model take the place of data.eval.
   const std::string eval = "eval out/model.tanren.safetensors named.csv";
   follow({{eval, "set data.eval.text to one of them",
            eval + " --set data.eval.text=words --set data.eval.label=kind"},
@@ -215,7 +216,7 @@ TEST_F(Followed, about_runs_that_go_on) {
       {"eval out --set data.eval.path=five.csv", outputs,
        "eval out --set data.eval.path=mended.csv"},
   });
-  // The keys that let evaluations decide, turned off.
+  // Turns off the keys that let evaluations decide.
   struct Deciding {
     std::string folder, on, advice, off;
   };
@@ -233,7 +234,7 @@ TEST_F(Followed, about_runs_that_go_on) {
     const std::string other = "run " + folder + " --quiet --set data.eval.path=mended.csv";
     follow({{other, advice + ", so that none decides", other + " --set " + off}});
   }
-  // No way out of a schedule: its run would go on at the rate of its beginning.
+  // A schedule cannot be turned off so: the run would continue with the initial learning rate.
   ASSERT_EQ(tanren("run run.toml --quiet --out flat --set evaluate.every=1 --set run.stop_after=2 "
                    "--set schedule.kind=reduce_on_plateau")
                 .code,
@@ -291,7 +292,7 @@ TEST_F(Followed, about_the_config_itself) {
        plan + "run.threads=1"},
       {plan + "learning_rate=0.1", "optimizer.learning_rate", plan + "optimizer.learning_rate=0.1"},
   });
-  // The line that does not parse, and the same file with the advised one in its place.
+  // The line that does not parse, and the advised line that replaces it in the file.
   struct Line {
     std::string broken, advice, mended;
   };
@@ -304,7 +305,7 @@ TEST_F(Followed, about_the_config_itself) {
             "[evaluate]\nevery = 2"},
            {"[evaluate]\nevery = None", "or leave the line out", "[evaluate]"}}) {
     const std::string sound = csv_config("train.csv", "eval.csv");
-    const auto file = [&](const std::string& lines) {  // a section that is there already is longer
+    const auto file = [&](const std::string& lines) {  // adds to an existing section
       std::string text = sound;
       const std::string section = lines.substr(0, lines.find('\n'));
       const auto place = text.find(section + "\n");

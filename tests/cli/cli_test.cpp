@@ -1,5 +1,5 @@
-// The program as a user meets it: bad input gets one clear line and exit code 2, and nothing is
-// lost or half-written; verbs, flags and exit codes stay as they are.
+// The program as users see it: bad input gives one clear line and exit code 2, and no file is lost
+// or half-written. Verbs, flags and exit codes stay stable.
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
 #include "tanren/metrics/event_reader_test_util.h"
@@ -54,7 +54,7 @@ every = 2
     return shell(std::string(TANREN_BINARY) + " " + arguments, folder_.path());
   }
 
-  // Exit code 2, one line (or one a problem), every `part` in it, and no run folder made.
+  // Expects exit code 2, one line (or one per problem) with all `parts`, and no run folder.
   void refuses(const std::string& arguments, const std::vector<std::string>& parts) const {
     const auto result = tanren(arguments);
     EXPECT_EQ(result.code, 2) << arguments << "\n" << result.output;
@@ -150,7 +150,8 @@ TEST_F(Cli, refuses_metrics_that_do_not_fit_the_task_before_anything_is_made) {
 }
 
 TEST_F(Cli, a_full_disk_under_tensorboard_is_one_warning_and_the_run_goes_on) {
-  // No file may grow past 24 KiB, or 12 where the shell counts halves: the curves do.
+  // Limits files to 24 KiB, or 12 if the shell counts in blocks of 512 bytes. The event file
+  // exceeds both.
   const auto result = shell("ulimit -f 24; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
                                 " run run.toml --out full --quiet --set metrics.jsonl=false "
                                 "--set run.steps=200 --set checkpoint.every=50",
@@ -178,7 +179,7 @@ TEST_F(Cli, writes_what_an_evaluation_says_of_classes_and_eval_says_the_same) {
       " --set evaluate.metrics=[accuracy,f1_macro,auroc,perplexity,confusion_matrix]";
   const auto run = tanren("run run.toml --json" + metrics);
   ASSERT_EQ(run.code, 0) << run.output;
-  const auto summary = nlohmann::json::parse(run.output);  // and nothing else is printed
+  const auto summary = nlohmann::json::parse(run.output);  // fails if anything else is printed
   EXPECT_TRUE(summary.contains("evaluate.f1_macro") && summary.contains("evaluate.auroc"));
   const auto report = nlohmann::json::parse(read_file(folder_.path() / "runs/run/evaluation.json"));
   EXPECT_EQ(report["values"]["f1_macro"], summary["evaluate.f1_macro"]);
@@ -288,7 +289,7 @@ TEST_F(Cli, refuses_damaged_and_foreign_checkpoints) {
   refuses("eval runs/run", {"model.safetensors"});
   fs::remove(model);
   refuses("run run.toml", {"model.safetensors", "missing"});
-  // Without its marker it is no checkpoint: the run goes on from the one before.
+  // Without its marker it is no checkpoint: the run resumes from the previous one.
   fs::remove(folder_.path() / "runs/run/checkpoints/step-3/COMPLETE");
   const auto result = tanren("run run.toml");
   EXPECT_EQ(result.code, 0) << result.output;
@@ -430,14 +431,14 @@ TEST_F(Cli, lists_and_converts_every_kind_of_file_that_python_leaves) {
   for (const auto& [name, kind, remark] : files) {
     SCOPED_TRACE(name);
     const auto list = tanren("convert " + folder + name + " --list");
-    EXPECT_EQ(list.output.rfind(kind + ": ", 0), 0u) << list.output;  // first what it is
+    EXPECT_EQ(list.output.rfind(kind + ": ", 0), 0u) << list.output;  // names the kind
     EXPECT_NE(list.output.find("head.weight  [3, 8]  float32"), std::string::npos) << list.output;
     const auto done = tanren("convert " + folder + name + " all.safetensors");
     EXPECT_EQ(done.code, 0) << done.output;
     EXPECT_NE(done.output.find(remark), std::string::npos) << done.output;
     EXPECT_NE(done.output.find(" tensors from " + kind), std::string::npos) << done.output;
     auto found = tensors_of("all.safetensors");
-    found.erase("scratch");  // TorchScript does not say which buffers are not for keeping
+    found.erase("scratch");  // TorchScript does not mark non-persistent buffers
     EXPECT_EQ(found, wanted);
   }
   const auto whole = tanren("convert " + folder + "torchvision_module.pt out.pt --rename fc=head");

@@ -1,4 +1,4 @@
-// What a shell offers on TAB, through the shells themselves; zsh and fish where they are installed.
+// What shells offer on TAB, tested with the shells themselves; zsh and fish only if installed.
 #include "tanren/base/testing.h"
 #include "tests/support/shell.h"
 
@@ -18,7 +18,7 @@ class Completion : public ::testing::Test {
     return shell(std::string(TANREN_BINARY) + " " + arguments, folder_.path());
   }
 
-  // What bash offers at the end of `line`, in its words: it splits at = and : by itself.
+  // What bash offers at the end of `line`. `breaks` are bash's own word breaks, such as = and :.
   std::string offered(const std::string& line,
                       const std::string& breaks = " \\t\\n\"\\'><=;|&(:") const {
     if (!fs::exists(folder_.path() / "tanren.bash")) {

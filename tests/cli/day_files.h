@@ -1,4 +1,4 @@
-// The files of a practitioner's day with the command line, for its tests. Torch-free; included by tests.
+// Files for the command-line tests that follow a user's typical day. Torch-free; included by tests.
 #pragma once
 
 #include "tanren/base/file.h"
@@ -25,7 +25,7 @@ class DayFiles : public ::testing::Test {
     folder_.file("eval.csv", rows(9));
   }
 
-  // An mlp on tables of two numbers and three classes.
+  // A config of an mlp on tables with two numeric columns and three classes.
   static std::string csv_config(const std::string& train, const std::string& eval) {
     return "[run]\nsteps = 6\nthreads = 1\nseed = 3\n[model]\nkind = \"mlp\"\nhidden = [8]\n"
            "[data.train]\nkind = \"csv\"\npath = \"" +
@@ -40,7 +40,7 @@ class DayFiles : public ::testing::Test {
     return text;
   }
 
-  // Two folders of three images for each of two classes, and a convnet on them.
+  // Training and evaluation folders with three images of each of two classes, and a convnet config.
   void make_images() const {
     namespace fs = std::filesystem;
     for (const std::string part : {"train", "eval"}) {
@@ -59,15 +59,15 @@ class DayFiles : public ::testing::Test {
                  "[data.eval]\nkind = \"images\"\npath = \"eval\"\nsize = [8]\n"
                  "[batch]\nglobal_batch = 4\n[precision]\nmode = \"fp32\"\n");
   }
-  // Header and end are sound, which is all that a start looks at; the pixels cannot be decoded.
+  // Keeps header and end valid, since opening checks only those; the pixels cannot be decoded.
   void damage_image(const std::string& name) const {
     std::string bytes = read_file(at(name));
     const size_t pixels = bytes.find("IDAT") + 4;
-    bytes.at(pixels + 2) = '\xff';  // a block of a kind that deflate has not
+    bytes.at(pixels + 2) = '\xff';  // an invalid deflate block type
     folder_.file(name, bytes);
   }
 
-  // A table of texts, and an lstm on it.
+  // A table of texts, and the config of an lstm on it.
   void make_texts() const {
     const std::string fixtures = TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/";
     folder_.file("texts.csv", "text,label\na b,0\nc,1\nb c,1\na,0\n");

@@ -1,4 +1,4 @@
-// A day with the command line: what a practitioner met there (issue 22), each as the command that met it.
+// Problems that a user met in a day with the command line (issue 22), each with its command.
 #include "tests/cli/day_files.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::seconds;
 
-// The address sanitizer holds more than a program asks for.
+// The address sanitizer allocates more memory than the program requests.
 #ifdef __SANITIZE_ADDRESS__
 constexpr bool kHasShadow = true;
 #else
@@ -22,7 +22,7 @@ class Day : public DayFiles {};
 TEST_F(Day, a_damaged_image_of_the_last_evaluation_costs_the_evaluation_alone) {
   make_images();
   damage_image("eval/dog/1.png");
-  // (Behind the first batch, which a start rehearses.)
+  // (Not in the first batch, which is rehearsed before the first step.)
   expect("run images.toml --quiet --out out --set evaluate.batch=2", 2,
          {"eval/dog/1.png", "data.eval.broken = \"skip\""});
   ASSERT_TRUE(fs::exists(at("out/checkpoints/step-4/COMPLETE")));
@@ -35,7 +35,7 @@ TEST_F(Day, a_damaged_image_of_the_last_evaluation_costs_the_evaluation_alone) {
 TEST_F(Day, a_damaged_image_of_an_evaluation_on_the_way_is_met_behind_a_checkpoint) {
   make_images();
   damage_image("eval/cat/2.png");
-  // (Of two images a batch, so that the first one, which a start looks at, is sound.)
+  // (Batches of two images, so that the first batch, which is rehearsed at start, is valid.)
   expect("run images.toml --quiet --out out --set evaluate.every=2 --set evaluate.batch=2", 2,
          {"eval/cat/2.png", "[train] step 2 is saved; its evaluation failed and is owed"});
   ASSERT_TRUE(fs::exists(at("out/checkpoints/step-2/COMPLETE")));
@@ -69,7 +69,7 @@ TEST_F(Day, sizes_are_checked_before_anything_of_the_model_is_there) {
     if (!kHasShadow) {
       EXPECT_LT(huge.peak_bytes(), int64_t{1} << 30);
     }
-    // Without a limit, as on an accelerator, the host is to hold the weights.
+    // Without a limit, as on an accelerator, the host must still hold the weights.
     Child unlimited({"/bin/sh", "-c",
                      "cd '" + folder_.path().string() + "' && exec " + TANREN_BINARY + " " + verb +
                          " run.toml --set run.device=cpu --set memory.limit=none --set "
@@ -101,14 +101,14 @@ TEST_F(Day, recompute_costs_the_same_products_in_every_format_and_precision) {
     }
     ASSERT_EQ(costs.size(), 4u) << kind;
     for (const auto& cost : costs) EXPECT_EQ(cost, costs[0]) << kind;
-    EXPECT_GE(std::stoi(costs[0]), 20) << costs[0];  // nearly all of a forward, a third of the work
+    EXPECT_GE(std::stoi(costs[0]), 20) << costs[0];  // %; nearly one forward of three
   }
 }
 
 TEST_F(Day, a_resume_at_the_last_step_knows_the_loss_of_the_last_update) {
   const auto whole = json("run run.toml --out whole");
   ASSERT_EQ(tanren("run run.toml --quiet --out out").code, 0);
-  // As after a kill between the last checkpoint and the end.
+  // As if killed between the last checkpoint and the end.
   fs::remove(at("out/summary.json"));
   const std::string text = expect("run out", 0, {"finished: 6 steps, loss "});
   EXPECT_EQ(text.find("loss 0,"), std::string::npos) << text;
@@ -153,7 +153,7 @@ TEST_F(Day, a_plan_of_a_run_folder_refuses_what_its_run_refuses) {
   }
   expect("plan out --set optimizer.learning_rate=0.5", 0, {"changed at step 2: 0.001 → 0.5"});
   ASSERT_EQ(tanren("run out --quiet").code, 0);
-  expect("plan out", 0);  // of a finished run, too
+  expect("plan out", 0);  // also of a finished run
 }
 
 TEST_F(Day, how_a_run_is_evaluated_may_change_on_the_way) {
@@ -173,12 +173,12 @@ TEST_F(Day, how_a_run_is_evaluated_may_change_on_the_way) {
   const std::string log = read_file(at("out/log.jsonl"));
   EXPECT_NE(log.find("\"step\":3,\"samples\":9"), std::string::npos) << log;
   EXPECT_NE(log.find("\"step\":6,\"samples\":12"), std::string::npos) << log;
-  // Where evaluations decide over the run, they are part of it.
+  // If evaluations make decisions, their settings belong to the run …
   const std::string judged = " --quiet --out judged --set evaluate.every=1 --set checkpoint.best=1";
   ASSERT_EQ(tanren("run run.toml" + judged + " --set run.stop_after=2").code, 0);
   expect("run judged --quiet --set evaluate.every=2", 2, {"evaluate.every: 1 → 2"});
   expect("run judged --quiet --set data.eval.path=more.csv", 2, {"12 samples of data.eval"});
-  // Unless none was made yet.
+  // … unless none has been made yet.
   const std::string early = " --quiet --out early --set evaluate.every=3 --set checkpoint.best=1";
   ASSERT_EQ(tanren("run run.toml" + early + " --set run.stop_after=2").code, 0);
   expect(
@@ -231,14 +231,14 @@ TEST_F(Day, text_that_is_not_utf_8_is_refused_by_line_and_byte) {
   EXPECT_FALSE(fs::exists(at("out")));
   folder_.file("texts.csv", latin);
   expect("run texts.toml --quiet --out out --set data.encoding=latin-1", 0);
-  // What it is stays part of the run, and of its whole model.
+  // The encoding is stored in the run and in its whole-model file.
   expect("run out --quiet --set run.steps=4", 0);
   expect("eval out/model.tanren.safetensors texts.csv --quiet", 0);
-  // A run that has begun takes the advice: here for a file beside it.
+  // A run that has begun accepts the key too.
   make_texts();
   expect("run texts.toml --quiet --out begun --set run.stop_after=1", 0);
   expect("run begun --quiet --set data.encoding=latin-1", 0);
-  // Behind text that takes long: it is found before anything is made of that.
+  // The bad byte is found before any ids are written.
   folder_.file("book.txt", latin);
   expect("convert book.txt ids.bin --tokenizer " TANREN_SOURCE_DIR
          "/tests/fixtures/tokenizer/bpe.json",
@@ -271,7 +271,7 @@ TEST_F(Day, a_class_whose_name_is_no_utf_8_leaves_all_json_sound) {
                    "evaluate.metrics=accuracy,f1_macro,confusion_matrix")
                 .code,
             0);
-  const std::string shown = "caf\xef\xbf\xbd";  // U+FFFD for the byte
+  const std::string shown = "caf\xef\xbf\xbd";  // U+FFFD replaces the byte
   const auto name_of = [](const nlohmann::json& evaluated) {
     return evaluated.contains("classes") ? evaluated["classes"][0]["name"] : evaluated;
   };
@@ -308,7 +308,7 @@ TEST_F(Day, what_memory_changed_by_itself_is_said_on_the_console) {
       "norm = \"batch\"\n[data.train]\nkind = \"synthetic\"\nsamples = 64\n"
       "fields = [\"inputs: float[3,64,64] in [-1, 1]\", \"labels: int[] in [0, 4]\"]\n"
       "[batch]\nglobal_batch = 64\n[precision]\nmode = \"fp32\"\n");
-  // MiB, the least that the program offers.
+  // The smallest limit that the program names, in MiB.
   const auto least = [&](const std::string& more) {
     const auto refused = tanren("plan wide.toml --set memory.limit=1KB" + more);
     const std::string smallest = "the smallest limit that works: memory.limit = \"";

@@ -1,4 +1,4 @@
-// `tanren monitor` beside a run that goes on, as lines, as JSON and on a terminal.
+// `tanren monitor` beside a training run: as lines, as JSON and on a terminal.
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
 #include "tests/support/shell.h"
@@ -15,7 +15,7 @@ namespace {
 
 class MonitorVerb : public ::testing::Test {
  protected:
-  // `lines` while a long run goes on in the folder "r"; B is the program, P the run's pid.
+  // Runs the shell lines while a long run trains in "r"; $B is the program, $P the run's pid.
   ShellResult beside_a_run(const std::string& lines) const {
     folder_.file("run.toml", R"([run]
 steps = 1000000
@@ -105,7 +105,7 @@ TEST_F(MonitorVerb, without_a_terminal_it_prints_lines_until_it_is_interrupted) 
 
 TEST_F(MonitorVerb, on_a_terminal_it_refreshes_in_place_until_q_and_gives_the_terminal_back) {
   if (shell("script --version", folder_.path()).code != 0) GTEST_SKIP() << "no script(1) here";
-  // A key that comes early waits in the terminal.
+  // A key that is sent early waits in the terminal.
   const auto result = shell("{ sleep 2; printf q; } | timeout 60 script -qec '" TANREN_BINARY
                             " monitor --interval 0.2' typed; echo code $?",
                             folder_.path());

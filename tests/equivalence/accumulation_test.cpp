@@ -1,4 +1,4 @@
-// Composition is exact: N microbatches ≡ one batch, whatever the counts, the last window, the split.
+// Accumulation is exact: N microbatches ≡ one batch, for any counts, last window and split.
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Split,
                          ::testing::Combine(::testing::Values("mlp", "convnet"),
                                             ::testing::Values(30, 15, 10, 7, 1)));
 
-// Sequences of different lengths: a sample's loss is a sum over its tokens.
+// Sequences of different lengths; a sample's loss is the sum over its tokens.
 class Ragged : public Dataset {
  public:
   int64_t size() const override { return 37; }
@@ -105,7 +105,7 @@ RunConfig ragged_config() {
   return config;
 }
 
-// The mean over all tokens of samples [begin, end), by hand.
+// The gradient of the mean over all tokens of samples [begin, end), computed by hand.
 at::Tensor token_mean_gradient(const Ragged& data, int64_t begin, int64_t end) {
   std::vector<int64_t> indices(end - begin);
   std::iota(indices.begin(), indices.end(), begin);
@@ -134,7 +134,7 @@ TEST(Accumulation, divides_the_short_last_window_by_what_it_holds) {
   const Ragged data;
   auto config = ragged_config();
   config.batch.microbatch = 5;
-  config.optimizer.learning_rate = 1e-30;  // the second gradient at the first one's weights
+  config.optimizer.learning_rate = 1e-30;  // the second gradient sees the initial weights
   TinyRun run(config, &data, ragged_task());
   run.step();
   const auto report = run.step();

@@ -1,5 +1,5 @@
-// A transformer with dropout everywhere composes exactly: the split cannot change a run, and a
-// state that was saved and loaded goes on bitwise.
+// A transformer with dropout everywhere: the split into microbatches does not change a run, and a
+// state that was saved and loaded continues bitwise.
 #include "tests/support/tiny_run.h"
 #include "tests/support/token_data.h"
 
@@ -137,9 +137,9 @@ TEST(Sample, of_bytes_is_valid_text_that_is_safe_on_a_terminal) {
   EXPECT_EQ(printable(std::string("\0\r\x7F", 3)), bad + bad + bad);
   EXPECT_EQ(printable("\xC2\x9B"), bad);                  // a control character too
   EXPECT_EQ(printable("\xC3"), bad);                      // cut off
-  EXPECT_EQ(printable("\x80\xFF"), bad + bad);            // never begin a character
-  EXPECT_EQ(printable("\xC0\xAF"), bad + bad);            // too long a form
-  EXPECT_EQ(printable("\xED\xA0\x80"), bad + bad + bad);  // half of a pair
+  EXPECT_EQ(printable("\x80\xFF"), bad + bad);            // cannot start a character
+  EXPECT_EQ(printable("\xC0\xAF"), bad + bad);            // overlong form
+  EXPECT_EQ(printable("\xED\xA0\x80"), bad + bad + bad);  // half of a surrogate pair
   EXPECT_EQ(printable("\xE2\x82z"), bad + bad + "z");
 }
 

@@ -1,5 +1,5 @@
-// The models of transformers and torch, trained by our loop from the same weights: 20 steps of AdamW
-// lose as much there as here, the split cannot change a run, and padding stays out of it.
+// Our models against those of transformers and torch, from the same weights: 20 steps of AdamW give
+// the same losses. The split into microbatches and padding do not change a run.
 #include "tanren/base/testing.h"
 #include "tanren/formats/safetensors.h"
 #include "tests/support/tiny_run.h"
@@ -11,7 +11,7 @@
 namespace tanren::testing {
 namespace {
 
-// A model with its fixture: tests/fixtures/<name>.safetensors.
+// A model and its fixture tests/fixtures/<name>.safetensors.
 struct Reference {
   const char* name;
   ModelOptions model;

@@ -1,4 +1,4 @@
-// Loss scaling, skips and non-finite values: what is not applied leaves no trace.
+// Loss scaling, skips and non-finite values: an update that is not applied leaves no trace.
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/text.h"
@@ -34,7 +34,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(Overflow, backs_off_and_leaves_weights_state_buffers_counters_and_schedule_as_they_were) {
   auto config = fp16_config();
-  config.model.norm = "batch";                       // has buffers that a forward moves
+  config.model.norm = "batch";                       // has buffers that a forward changes
   config.precision.initial_scale = "1099511627776";  // 2^40
   TinyRun run(config);
   const auto weights = run.weights();
@@ -52,7 +52,8 @@ TEST(Overflow, backs_off_and_leaves_weights_state_buffers_counters_and_schedule_
   for (size_t i = 0; i < buffers.size(); ++i) EXPECT_TRUE(at::equal(after[i], buffers[i])) << i;
   EXPECT_EQ(report.attempt, 1);
   EXPECT_EQ(report.step, 0);
-  // Until it fits; then training goes on and the schedule starts with its first value.
+  // Skips until the scale fits. Then training continues, and the schedule starts with its first
+  // value.
   StepReport next;
   int skips = 1;
   while ((next = run.step()).objectives[0].verdict.action == Action::skip) ++skips;
@@ -67,8 +68,8 @@ TEST(Overflow, backs_off_and_leaves_weights_state_buffers_counters_and_schedule_
 }
 
 TEST(Overflow, skipped_attempts_do_not_change_what_the_applied_ones_learn) {
-  // A run whose first attempts overflow equals one that starts with the scale that fits and never
-  // sees those batches.
+  // A run whose first attempts overflow equals a run that starts with a fitting scale and without
+  // those batches.
   auto config = fp16_config();
   config.precision.initial_scale = "1099511627776";
   TinyRun rough(config);
@@ -92,7 +93,7 @@ TEST(Scale, is_the_same_over_all_microsteps_of_a_window_and_one_bad_one_skips_al
   EXPECT_EQ(report.microsteps, 5);
   EXPECT_EQ(report.objectives[0].verdict.cause, Cause::overflow);
   EXPECT_EQ(report.objectives[0].loss_scale, 65536);
-  EXPECT_EQ(run.objective().scaler.scale(), 32768);  // once, not once a microstep
+  EXPECT_EQ(run.objective().scaler.scale(), 32768);  // halved once, not once per microstep
   EXPECT_TRUE(at::equal(run.weights(), weights));
 }
 
@@ -202,7 +203,8 @@ TEST(Flush, share_is_reported_on_request_without_another_read) {
   EXPECT_EQ(*report.objectives[0].overflow_share, 0.0);
 }
 
-// Counts what would stop the host on an accelerator: reads of a scalar and copies to the CPU.
+// Counts operations that would block the host on an accelerator: scalar reads and copies to the
+// CPU.
 class HostReads {
  public:
   HostReads() {

@@ -9,7 +9,7 @@ namespace tanren::fuzz {
 
 namespace {
 
-// Without the marks of keys that nobody asked for: what is written asks for all.
+// Without the marks of default keys: a config that was written and read again sets every key.
 std::string plain(const RunConfig& config) {
   std::string text = to_toml(config);
   constexpr std::string_view kMark = "  # default\n";

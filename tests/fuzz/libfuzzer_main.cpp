@@ -1,4 +1,4 @@
-// The entry that libFuzzer calls; an exception that escapes ends the process, which it reports.
+// libFuzzer's entry point. An exception that escapes ends the process, which libFuzzer reports.
 #include "tests/fuzz/targets.h"
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// The seeds of `make fuzz`, and every input that once broke a reader, through the same functions in
-// an ordinary build: seeds/TARGET/ok_* are read, bad_* refused, crashes/TARGET/* either.
+// Calls the fuzz targets in an ordinary build with the seeds of `make fuzz` and every input that
+// once broke a reader: seeds/TARGET/ok_* must be read, bad_* refused, crashes/TARGET/* either.
 
 #include "tests/fuzz/targets.h"
 
@@ -60,7 +60,7 @@ TEST(Fuzz, inputs_that_once_broke_a_reader_no_longer_do) {
       SCOPED_TRACE(path.string());
       const long before = peak_kib();
       EXPECT_NO_THROW(found->second(read_file(path)));
-      EXPECT_LT(peak_kib() - before, 512 * 1024);  // of a file of some kilobytes
+      EXPECT_LT(peak_kib() - before, 512 * 1024);  // KiB; the files have a few kilobytes
     }
   }
 }

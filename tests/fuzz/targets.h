@@ -1,6 +1,7 @@
-// The readers of files that strangers made, each as a function of hostile bytes. libFuzzer calls them
+// The readers of untrusted files, each as a function of arbitrary bytes. libFuzzer calls them
 // (`make fuzz`), and replay_test calls them with the seeds and every input that once broke one.
-// True: the bytes were read; false: refused as bad input, in one line. Any other exception escapes.
+// They return true if the bytes were read, false if an InputError refused them; other exceptions
+// escape.
 #pragma once
 
 #include "tanren/base/error.h"
@@ -16,12 +17,12 @@ namespace tanren::fuzz {
 
 bool safetensors(std::string_view bytes);
 bool pt(std::string_view bytes);         // a whole .pt file
-bool pickle(std::string_view bytes);     // data.pkl of one, with two storages beside it
+bool pickle(std::string_view bytes);     // data.pkl of a .pt file with two storages
 bool index(std::string_view bytes);      // …safetensors.index.json
-bool tokenizer(std::string_view bytes);  // first byte: which of its files; '\x1e' parts two of them
+bool tokenizer(std::string_view bytes);  // first byte: file kind; '\x1e' separates two files
 bool config(std::string_view bytes);     // run.toml, then a --set after each '\x1e'
 
-// A folder of this process for the files that the readers want, gone at the end.
+// A temporary folder of this process, for readers that need a path; removed at the end.
 class Scratch {
  public:
   Scratch() {
@@ -46,7 +47,7 @@ class Scratch {
   std::filesystem::path path_;
 };
 
-// Whether `read` took its input; what it may throw is an InputError of one line a problem.
+// Whether `read` accepted its input. It may throw only an InputError with one line per problem.
 template <class F>
 bool is_read(F&& read, bool several_lines = false) {
   try {

@@ -29,7 +29,7 @@ bool tokenizer(std::string_view bytes) {
   const auto path = files_of(scratch, bytes);
   return is_read([&] {
     const auto loaded = load_tokenizer(path);
-    // Its own bytes are text too, and better than any that could be made up.
+    // The input itself is also encoded as text: no made-up text fits its vocabulary better.
     const std::string text = "The Blade's \xc3\xa9\xe4\xb8\xad \xff[MASK] [SEP]1234\n\n  \t";
     loaded->decode(loaded->encode(text));
     loaded->decode(loaded->encode(bytes.substr(0, 2048)));

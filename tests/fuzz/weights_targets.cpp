@@ -19,7 +19,7 @@ void touch(const TensorMap& tensors) {
   for (const auto& [name, tensor] : tensors) tensor.clone();
 }
 
-// Copies to memory that ends where the bytes do, so that the sanitizer sees one byte too many.
+// A copy in memory that ends with the last byte, so that the sanitizer sees a read beyond it.
 class Exact {
  public:
   explicit Exact(std::string_view bytes) : bytes_(bytes.begin(), bytes.end()) {

@@ -1,4 +1,5 @@
-// A run warns, once, of what its model keeps from step to step; a sound run is left alone.
+// A run warns once if its model keeps tensors from step to step. A run without such a leak gets no
+// warning.
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/file.h"
@@ -14,7 +15,7 @@
 namespace tanren::testing {
 namespace {
 
-// Keeps what it gave out, as a module that collects its activations for a plot does.
+// Keeps its outputs, like a module that collects activations for a plot.
 class Keeper : public torch::nn::Module {
  public:
   Keeper(int64_t inputs, int64_t outputs, bool keeps, bool detached)
@@ -51,7 +52,7 @@ class Growth : public ::testing::Test {
     input.config = tiny_config("keeper");
     input.config.precision.mode = "fp32";
     input.config.guard.growth_steps = growth_steps;
-    input.config.memory.limit = "8GiB";  // so that bytes are counted, under a sanitizer too
+    input.config.memory.limit = "8GiB";  // counts bytes, under a sanitizer too
     input.folder = folder_.path() / "run";
     return run(input, models);
   }

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Models made by the real packages go through tanren and back.
+"""Checks that models of the real packages survive the way through tanren and back.
 
     check_models.py TANREN_BINARY EMPTY_FOLDER [NAME...]
 
-For each model: the package saves it, `tanren run` trains it 20 steps, PyTorch trains it 20 steps on the
-same batches; the losses must agree to 1e-4. Then `tanren convert` writes the trained model as a folder
-that the package opens: its loss must be the one that `tanren eval` says of the whole model to 1e-5,
-and its outputs those of PyTorch's own training to 1e-5 of their size.
+For each model: the package saves it, and `tanren run` and PyTorch each train it for 20 steps on the
+same batches; the losses must agree to 1e-4. Then `tanren convert` writes the trained model as a
+folder that the package opens. Its loss must equal that of `tanren eval` on the whole model to 1e-5,
+and its outputs must equal those of PyTorch's training to 1e-5 of their size.
 
 Called by tests/interop/run, which provides the packages.
 """
@@ -136,8 +136,8 @@ class Gpt2(Bert):
 
 
 class Vision:
-    # In fp32 rounding decides: batch norm over four samples of 1 x 1 makes PyTorch's own losses in fp32 and
-    # in fp64 differ by a hundredth after three steps.
+    # fp32 would be too sensitive to rounding: with batch norm over four samples of 1 x 1, PyTorch's
+    # own losses in fp32 and fp64 differ by a hundredth after three steps.
     precision = "fp64"
     config, optimizer = SGD, staticmethod(sgd)
 
@@ -235,7 +235,7 @@ def loss_of(outputs, labels):
 
 
 def trained_by_pytorch(case, model, data):
-    """20 steps on consecutive batches; the loss of each."""
+    """Trains 20 steps on consecutive batches; returns the loss of each."""
     optimizer = case.optimizer(model)
     losses = []
     model.train()

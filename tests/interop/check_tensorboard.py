@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a short training and checks that TensorBoard reads what log.jsonl says.
+"""Runs a short training and checks that TensorBoard reads the values of log.jsonl.
 
     check_tensorboard.py TANREN_BINARY EMPTY_FOLDER
 
@@ -62,7 +62,7 @@ def expect(fine, what):
 
 
 def compare(accumulator, lines):
-    """Every value of the log is a point of a curve, at its step, once."""
+    """Every value of the log must be exactly one point of a curve, at its step."""
     expected = {}
     for line in lines:
         if "evaluation" in line:
@@ -93,11 +93,11 @@ def main():
     binary, folder = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     (folder / "run.toml").write_text(CONFIG)
     run(binary, folder, "run.stop_after=17")
-    # A crash after step 17: the checkpoint there is gone, so the run goes on from step 10.
+    # Simulates a crash after step 17: that checkpoint is removed, so the run resumes from step 10.
     for path in sorted((folder / "out" / "checkpoints" / "step-17").iterdir()):
         path.unlink()
     (folder / "out" / "checkpoints" / "step-17").rmdir()
-    watching = read(folder / "out" / "tensorboard")  # began to watch before the resume
+    watching = read(folder / "out" / "tensorboard")  # opened before the resume
     expect(len(watching.Scalars("train/loss")) == 17, "a first session has not its 17 points")
     run(binary, folder)
     lines = [json.loads(line) for line in (folder / "out" / "log.jsonl").read_text().splitlines()]

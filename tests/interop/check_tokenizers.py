@@ -3,9 +3,10 @@
 
     check_tokenizers.py BUILD_FOLDER TANREN_BINARY
 
-For each kind of vocabulary and each set of added tokens (every combination of normalized, single_word,
-lstrip, rstrip, special): 1000 texts and 1000 pairs that are cut to odd and even rooms, from a fixed
-seed. Then the older files against transformers, and texts of more than a chunk through `tanren convert`.
+For each kind of vocabulary and each set of added tokens (every combination of normalized,
+single_word, lstrip, rstrip, special): 1000 texts and 1000 pairs that are truncated to odd and even
+lengths, from a fixed seed. Then the older file formats against transformers, and texts longer than
+a chunk through `tanren convert`.
 
 Called by tests/interop/run, which provides the packages.
 """
@@ -24,12 +25,12 @@ from tokenizers import Tokenizer
 
 FOLDER = Path(__file__).resolve().parents[1] / "fixtures" / "tokenizer"
 FLAGS = ("normalized", "single_word", "lstrip", "rstrip", "special")
-# No two are the same once they are normalised: which of those wins is by chance in Hugging Face's.
+# All differ after normalisation; otherwise Hugging Face's choice between two would be random.
 CONTENTS = ["Zork", "run", "ÉA b", "<t>", "日本", "the", "ing", "[X]", "  ", "é", "a\u0301b", "'s", "1", "q\n", " w", "İ"]
 TEXTS = 1000
 
-# What a random text is made of. Code points that Unicode assigned after its version 14 are left out:
-# each package has tables of its own age.
+# The code points of random texts. Those assigned after Unicode 14 are left out, because the
+# packages have Unicode tables of different versions.
 RANGES = [
     (0x20, 0x7E), (0x20, 0x7E), (0x00, 0x1F), (0x7F, 0xA0), (0xA0, 0x17F), (0x180, 0x24F), (0x250, 0x2AF),
     (0x300, 0x36F), (0x370, 0x3FF), (0x400, 0x4FF), (0x531, 0x556), (0x5D0, 0x5EA), (0x620, 0x64A), (0x660, 0x669),
@@ -88,7 +89,7 @@ def ours(build, path, asked):
 
 
 def same(name, build, path, draw, encode, encode_pair, rooms, count=TEXTS):
-    """encode(text) and encode_pair(a, b, room) are the other package's; how many ids were compared."""
+    """Compares with encode(text) and encode_pair(a, b, room); returns how many ids it compared."""
     texts = [{"text": draw.text()} for _ in range(count)]
     pairs = [{"text": draw.text(), "pair": draw.text() or "a", "room": rooms[i % len(rooms)]} for i in range(count)]
     ids = 0
@@ -148,7 +149,7 @@ def kinds():
 
 
 def flagged(draw, start):
-    """Each content with another combination of flags, of which there are 32."""
+    """Gives each content another of the 32 combinations of flags."""
     tokens = []
     for i, content in enumerate(CONTENTS):
         values = list(itertools.product((False, True), repeat=len(FLAGS)))[(start + i) % 32]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""10 updates in tanren and 10 in torch are 20 in tanren: check_torch_state.py TANREN
+"""Checks that 10 updates in tanren and 10 in torch equal 20 in tanren: check_torch_state.py TANREN
 
 Trains an mlp for 10 updates, writes it with `tanren convert --optimizer`, loads that with
-torch.load(weights_only=True) and load_state_dict, goes on in torch, and compares the weights with
-those of a tanren run of 20 updates. Packed moments arrive in fp32, so those runs are compared loosely.
-Needs torch and safetensors.
+torch.load(weights_only=True) and load_state_dict, continues in torch, and compares the weights with
+those of a tanren run of 20 updates. Packed moments are written as fp32, so those runs are compared
+with a larger tolerance. Needs torch and safetensors.
 """
 
 import pathlib

@@ -294,7 +294,7 @@ TEST(Pretrained, a_run_goes_on_bitwise_when_the_folder_it_began_with_is_gone) {
   const Evaluated evaluated =
       evaluate_checkpoint(config, chosen_checkpoint(config, split), models, nullptr);
   EXPECT_EQ(evaluated.report.samples, 12);
-  // Another config is refused as ever.
+  // Another config is still refused.
   config.run.steps = 7;
   config.model.num_layers = 1;
   TANREN_EXPECT_CONTAINS(

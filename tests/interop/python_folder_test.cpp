@@ -21,7 +21,7 @@ using testing::error_of;
 
 class PythonFolders : public ::testing::Test {
  protected:
-  // Trains a model of these sections on synthetic data; its whole file.
+  // Trains a model with these config sections on synthetic data; returns its whole-model file.
   fs::path train(const std::string& model, const std::string& fields) const {
     const auto config = parse_config(
         "[model]\n" + model + "\n[data.train]\nkind = \"synthetic\"\nfields = " + fields +
@@ -99,7 +99,7 @@ TEST_F(PythonFolders, of_gpt2_reads_back_as_the_same_model_in_the_dtype_asked_fo
   }
 }
 
-// Issue 21: a reopened run was written, and started from, as it was when it first ended.
+// Issue 21: export and init_from took the weights of the first end of a run that was reopened.
 TEST_F(PythonFolders, of_a_run_that_went_on_after_its_end_have_the_newest_weights) {
   train("kind = \"mlp\"\nhidden = [4]",
         R"(["inputs: float[3] in [0, 1]", "labels: int[] in [0, 2]"])");
@@ -113,7 +113,7 @@ TEST_F(PythonFolders, of_a_run_that_went_on_after_its_end_have_the_newest_weight
   for (const auto& [name, tensor] : newest) EXPECT_TRUE(at::equal(after.at(name), tensor)) << name;
   ASSERT_FALSE(written.remarks.empty());
   TANREN_EXPECT_CONTAINS(written.remarks[0], "took step-3");
-  // Another run starts from the same, and its plan says so.
+  // Another run starts from the same weights, and its plan names them.
   config.model.init_from = run_folder.string();
   std::string told;
   for (const auto& line : plan_only(config, ModelRegistry()).lines) {
@@ -122,7 +122,7 @@ TEST_F(PythonFolders, of_a_run_that_went_on_after_its_end_have_the_newest_weight
   TANREN_EXPECT_CONTAINS(told, "took step-3");
 }
 
-// Issue 21: the one logit of bce is that of class 1, and was exported under the name of class 0.
+// Issue 21: the single logit of bce belongs to class 1, but was exported with the name of class 0.
 TEST(HfConfig, of_bce_names_the_class_that_the_logit_is_of_and_says_sigmoid) {
   DataInfo info;
   info.input_shape = {7};
@@ -148,7 +148,7 @@ TEST(HfConfig, of_bce_names_the_class_that_the_logit_is_of_and_says_sigmoid) {
     unnamed.class_names.clear();
     json = nlohmann::json::parse(hf_config_of(model, unnamed, "float32"));
     EXPECT_EQ(json["id2label"], (nlohmann::json{{"0", "LABEL_1"}}));
-    // Values as targets: each output is a label of its own.
+    // With values as targets, each output is its own label.
     unnamed.class_labels = false;
     json = nlohmann::json::parse(hf_config_of(model, unnamed, "float32"));
     EXPECT_EQ(json["id2label"], (nlohmann::json{{"0", "LABEL_0"}, {"1", "LABEL_1"}}));

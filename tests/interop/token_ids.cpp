@@ -1,4 +1,5 @@
-// The ids that a tokenizer's files make of texts, for tests/interop/check_tokenizers.py: reads lines of JSON,
+// Encodes texts with a tokenizer's files, for tests/interop/check_tokenizers.py: reads lines of
+// JSON,
 // {"text": …} or {"text": …, "pair": …, "room": …}, and writes {"ids": […], "types": […]} for each.
 //   token_ids TOKENIZER < texts.jsonl
 #include "tanren/base/error.h"

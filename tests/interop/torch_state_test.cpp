@@ -1,4 +1,5 @@
-// Expected values: torch.optim itself, 20 updates in one go, by tests/fixtures/make/torch_state_fixtures.py.
+// Expected values are from 20 uninterrupted updates of torch.optim
+// (tests/fixtures/make/torch_state_fixtures.py).
 #include "tanren/interop/torch_state.h"
 
 #include "tanren/base/error.h"
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 
 const fs::path kFixtures = fs::path(TANREN_SOURCE_DIR) / "tests/fixtures/torch_state";
 
-// The run that does updates 11 to 20 after `kind`.pt.
+// Config of the run that continues `kind`.pt with updates 11 to 20.
 RunConfig config_of(const std::string& kind) {
   RunConfig config;
   config.run.steps = 10;
@@ -84,7 +85,7 @@ TEST_F(TorchState, what_does_not_fit_is_refused_with_the_way_out) {
   config.optimizer.init_from = (kFixtures / "expected.safetensors").string();
   TANREN_EXPECT_CONTAINS(refusal(config), "it holds no optimizer (no param_groups)");
   config = config_of("adamw");
-  config.optimizer.decay_norms_and_biases = true;  // then no group of torch's is here
+  config.optimizer.decay_norms_and_biases = true;  // no group of torch's fits this
   TANREN_EXPECT_CONTAINS(refusal(config),
                          "a group of 2 parameters with weight decay 0.1 fits none");
   config = config_of("sgd");
@@ -114,7 +115,7 @@ TEST_F(TorchState, ten_updates_in_torch_and_ten_here_are_twenty_in_torch) {
       const at::Tensor& want = expected.at(kind + "." + name);
       EXPECT_LT(((tensor - want).norm() / want.norm()).item<double>(), 1e-6) << name;
     }
-    // Without the state it is another run.
+    // Without the state the result differs.
     auto fresh = config_of(kind);
     fresh.optimizer.init_from.clear();
     go(fresh, kind + "-fresh");
@@ -179,7 +180,8 @@ TEST_F(TorchState, what_is_written_for_torch_is_read_back_to_the_same_state) {
   }
 }
 
-// Issue 21: the moments of packed parameters were left out (8bit) or flat (bf16).
+// Issue 21: the moments of packed parameters were missing (8bit) or flat (bf16) in the written
+// file.
 TEST_F(TorchState, packed_moments_are_written_as_torch_keeps_them_and_taken_over_from_it) {
   const auto moments_of = [&](const std::string& kind, const char* state) {
     auto config = config_of(kind);
@@ -204,7 +206,7 @@ TEST_F(TorchState, packed_moments_are_written_as_torch_keeps_them_and_taken_over
       SCOPED_TRACE(kind + " " + state);
       const auto packed = moments_of(kind, state);
       const Snapshot saved = last(kind + "-" + state);
-      // Of the parameter of this shape (each has another): what the run itself holds.
+      // The moment that the run holds for the parameter of this shape; all shapes differ.
       const auto held = [&](const at::Tensor& like, const std::string& moment) {
         for (const auto& [name, tensor] : saved.model.tensors) {
           if (tensor.sizes() != like.sizes()) continue;
@@ -232,7 +234,7 @@ TEST_F(TorchState, packed_moments_are_written_as_torch_keeps_them_and_taken_over
         }
         EXPECT_EQ(kept.tensors.at("step").item<float>(), 10);
       }
-      // A run with packed state starts from torch's, and keeps it.
+      // A run with packed state starts from torch's state and keeps its values.
       auto config = config_of(kind);
       config.model.hidden = {1024};
       config.optimizer.amsgrad = false;
@@ -240,7 +242,7 @@ TEST_F(TorchState, packed_moments_are_written_as_torch_keeps_them_and_taken_over
           (folder_.path() / (kind + "-fp32.pt")).string();
       config.optimizer.state = state;
       config.optimizer.beta1 = 0.999;
-      config.optimizer.beta2 = 0.99999;  // one update more changes little
+      config.optimizer.beta2 = 0.99999;  // one more update changes little
       config.run.steps = 1;
       const std::string name = kind + "-" + state + "-on";
       go(config, name);
@@ -272,7 +274,7 @@ TEST_F(TorchState, frozen_parameters_travel_without_state) {
   EXPECT_EQ(torch->groups[0].names, (std::vector<std::string>{"hidden.0.weight", "head.weight"}));
   EXPECT_EQ(torch->state.size(), 2u);
   config.optimizer.init_from = file.string();
-  go(config, "frozen-on");  // and is read again by a run that freezes the same
+  go(config, "frozen-on");  // a run with the same freeze can read the file
 }
 
 }  // namespace

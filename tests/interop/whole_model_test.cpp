@@ -64,7 +64,8 @@ class WholeModels : public ::testing::Test {
     run({.config = config, .folder = place()}, {});
     return place() / "model.tanren.safetensors";
   }
-  // The model's file with one metadata text changed; empty: taken out.
+  // Writes a copy of the model's file with one metadata text changed, or removed if `text` is
+  // empty.
   fs::path changed(const fs::path& file, const std::string& key, const std::string& text) const {
     SafetensorsFile read = read_safetensors(file);
     if (text.empty()) {
@@ -145,7 +146,7 @@ TEST_F(WholeModels, evaluates_bitwise_as_its_run_folder) {
   }
 }
 
-// The training data, which say how many threads the operators can use, are not there.
+// The training data, which normally limit the number of threads, are missing.
 TEST_F(WholeModels, evaluate_with_no_more_threads_than_their_operators_can_use) {
   const auto file = train(text_config());
   evaluate_whole_model(file, folder_.path() / "rows.csv", {"run.threads=0"}, Registry(), nullptr);

@@ -1,5 +1,5 @@
-// memory.allocator changes where tensors lie and nothing else: a run with cached pages is bitwise
-// the run with torch's allocator, also with loader threads and evaluation.
+// memory.allocator changes nothing but the placement of tensors: a run with cached pages is bitwise
+// equal to one with torch's allocator, also with loader threads and evaluation.
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/file.h"

@@ -1,5 +1,5 @@
-// What a parameter costs, by optimizer and precision, as the allocator counts it; the rule of thumb
-// of the guide "Model training anatomy" stands beside it.
+// The bytes per parameter for each optimizer and precision, counted by the allocator. They are
+// printed beside the rule of thumb of the guide "Model training anatomy".
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/random.h"
@@ -21,7 +21,7 @@ struct Row {
   const char* optimizer;
   void (*choose)(OptimizerOptions&);
   double state;  // bytes per parameter of weights in fp32
-  double guide;  // 0: the guide does not say
+  double guide;  // 0: not in the guide
 };
 
 const std::vector<Row> kRows = {
@@ -56,7 +56,7 @@ const std::vector<Row> kRows = {
 struct PrecisionRow {
   const char* mode;
   double weights, gradients;
-  double casts;  // within a window, while autocast's copies live
+  double casts;  // autocast's copies, which live within a window
   double state_scale;
 };
 const std::vector<PrecisionRow> kPrecisions = {
@@ -69,14 +69,14 @@ RunConfig wide_config(const Row& row, const char* mode) {
   config.data.train.samples = 2;
   config.batch.global_batch = "2";
   config.precision.mode = mode;
-  config.memory.limit = "8GiB";  // so that the allocator is ours, under a sanitizer too
+  config.memory.limit = "8GiB";  // installs our allocator, under a sanitizer too
   row.choose(config.optimizer);
   return config;
 }
 
 int64_t bytes_of(MemoryKind kind) { return cpu_memory_by_kind()[static_cast<size_t>(kind)]; }
 
-// What a forward leaves behind of its weights within its window.
+// Bytes of the cast weights that a forward keeps until the end of its window.
 int64_t cast_bytes(TinyRun& run, bool training) {
   const at::AutoGradMode gradients(training);
   const Batch batch = run.dataset->collate({0}).batch;
@@ -125,7 +125,7 @@ TEST_F(BytesPerParameter, are_as_the_table_says_for_every_optimizer_and_precisio
   }
 }
 
-// Issue 21: kernels in channels-last were planned as packed, and were not.
+// Issue 21: convolution kernels in channels-last were planned as packed, but were not packed.
 TEST_F(BytesPerParameter, of_packed_state_are_those_of_the_plan_for_every_kind_and_layout) {
   struct Kind {
     const char* name;

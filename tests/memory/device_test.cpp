@@ -1,5 +1,5 @@
-// The promises of memory on an accelerator, against what its allocator and its driver count. Needs a CUDA
-// device (label gpu); without one every test is skipped.
+// Memory predictions and recovery on an accelerator, checked against its allocator and its driver.
+// Needs a CUDA device (label gpu); without one every test is skipped.
 #include "tests/support/tiny_run.h"
 
 #include "tanren/forecast/predict.h"
@@ -38,7 +38,7 @@ RunConfig wide_config(const std::string& kind, const std::string& mode) {
     config.model.num_heads = 4;
     config.model.hidden_size = 256;
     config.model.vocab_size = 1000;
-    config.model.dropout = 0.0;  // with it the device has other kernels than the prediction knows
+    config.model.dropout = 0.0;  // dropout has kernels there that the prediction lacks
     config.data.train.fields = {"inputs: int[128] in [0, 999]", kind == "gpt2"
                                                                     ? "labels: int[128] in [0, 999]"
                                                                     : "labels: int[] in [0, 4]"};
@@ -65,7 +65,7 @@ TEST_F(DeviceLimit, in_bytes_is_what_the_devices_allocator_obeys) {
   EXPECT_NO_THROW(at::empty({int64_t{256} << 20}, bytes));
 }
 
-// The prediction runs the CPU's operators: the device's own differ.
+// The prediction runs the CPU's operators, from which the device's differ; hence the tolerance.
 TEST_F(DeviceMemory, a_predicted_peak_is_near_what_the_devices_allocator_counts) {
   constexpr double kTolerance = 0.25;
   for (const char* kind : {"mlp", "gpt2", "bert", "convnet"}) {
@@ -87,7 +87,7 @@ TEST_F(DeviceMemory, a_predicted_peak_is_near_what_the_devices_allocator_counts)
   }
 }
 
-// Bytes that a second step of microbatches of `samples` takes above what is held between steps.
+// Peak of a second step with microbatches of `samples`, in bytes above what is held between steps.
 int64_t taken_by_step(RunConfig config, int64_t samples) {
   config.batch.microbatch = samples;
   TinyRun run(config);
@@ -108,7 +108,7 @@ TEST_F(DeviceMemory, twenty_real_shortages_are_recovered_from_and_leave_no_byte_
   undisturbed.step();
   MemoryGauge gauge(run.parts.device);
   gauge.release_cache();
-  // What others hold, so that neither the whole batch nor the cache fits beside it.
+  // Stands for memory of other processes: neither the whole batch nor the cache fits beside it.
   const int64_t room = (whole + 3 * one) / 4 + (int64_t{64} << 20);
   at::Tensor ballast = at::empty({gauge.limit() - gauge.live() - room},
                                  at::TensorOptions(at::kByte).device(run.parts.device));
@@ -142,7 +142,7 @@ TEST_F(DeviceMemory, tensors_cache_and_context_are_what_the_driver_counts) {
   ASSERT_TRUE(states[0].used_bytes);
   EXPECT_NEAR(sum / kMiB, static_cast<double>(*states[0].used_bytes) / kMiB, 64);
   const auto& processes = states[0].processes;
-  if (processes.size() != 1 || !processes[0].bytes) return;  // alone, or the driver does not say
+  if (processes.size() != 1 || !processes[0].bytes) return;  // not alone, or bytes unknown
   std::printf("process %lld (here %lld): %.1f MiB\n", static_cast<long long>(processes[0].pid),
               static_cast<long long>(::getpid()), static_cast<double>(*processes[0].bytes) / kMiB);
   EXPECT_NEAR(sum / kMiB, static_cast<double>(*processes[0].bytes) / kMiB, 64);

@@ -1,5 +1,5 @@
-// An evaluation of a language model holds the scores of a chunk of tokens, never of its whole batch;
-// that changes no metric, and any of its allocations may fail.
+// An evaluation of a language model holds the scores of one chunk of tokens, never of its whole
+// batch. Chunks change no metric, and any allocation may fail.
 #include "tests/support/tiny_run.h"
 
 #include "tanren/forecast/predict.h"
@@ -28,7 +28,7 @@ RunConfig scores_config(const std::string& kind, int64_t chunk) {
   config.data.train.samples = 2 * kSamples;
   config.data.train.fields = {"inputs: int[48] in [0, 1999]", "labels: int[48] in [0, 1999]"};
   config.batch.global_batch = "2";
-  config.memory.limit = "8GiB";  // so that the allocator is ours, under a sanitizer too
+  config.memory.limit = "8GiB";  // installs our allocator, under a sanitizer too
   return config;
 }
 

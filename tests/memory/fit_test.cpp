@@ -1,4 +1,4 @@
-// A plan fits the memory there is, or is refused before it starts; what it says then is true.
+// A plan fits the available memory or is refused before the start, and its predictions hold.
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
@@ -62,7 +62,8 @@ class FitTest : public ::testing::Test {
     config.asked.insert("memory.limit");
     return fit(config);
   }
-  // Failures that 3 steps of the fitted plan recover from, in its limit.
+  // The number of allocation failures that 3 steps of the fitted plan recover from, under its
+  // limit.
   int64_t recoveries(const Fitted& fitted) const {
     TinyRun run(fitted.config, dataset_.get(), std::nullopt);
     set_cpu_memory_limit(fitted.plan.memory.limit_bytes + standing_,
@@ -80,7 +81,7 @@ class FitTest : public ::testing::Test {
   RunConfig config_;
   int64_t cores_ = 1;
   std::unique_ptr<Dataset> dataset_;
-  int64_t standing_ = 1 << 20;  // what the test program's other tensors take
+  int64_t standing_ = 1 << 20;  // for the test program's other tensors
 };
 
 TEST_F(FitTest, with_room_enough_the_plan_stays_and_says_its_peak) {
@@ -91,7 +92,8 @@ TEST_F(FitTest, with_room_enough_the_plan_stays_and_says_its_peak) {
   EXPECT_THAT(line(fitted.plan, "predicted_peak"), HasSubstr("activations"));
 }
 
-// issue 21: on a busy machine each thread that only waits makes every operator wait for a core.
+// Issue 21: on a busy machine, every operator must wait until all its threads get a core, idle ones
+// too.
 TEST_F(FitTest, a_plan_has_no_more_threads_than_its_microbatch_can_use_and_says_why) {
   cores_ = 4;
   config_.run.threads = 0;
@@ -108,7 +110,7 @@ TEST_F(FitTest, a_plan_has_no_more_threads_than_its_microbatch_can_use_and_says_
   EXPECT_EQ(fit(config_).plan.device.threads, 3) << "as asked";
 }
 
-// Rows of several lengths, filled up to the longest of a batch.
+// Rows of several lengths, padded to the longest of a batch.
 class Padded : public Dataset {
  public:
   explicit Padded(std::vector<int64_t> lengths) : lengths_(std::move(lengths)) {}
@@ -167,7 +169,7 @@ TEST_F(FitTest, replicas_in_threads_share_the_limit) {
   const Fitted free = fit(config_);
   EXPECT_EQ(free.plan.batch.microbatch, 8);
   const int64_t each = free.prediction->peak_bytes;
-  const Fitted tight = fit_in(each * 3 / 2, config_);  // enough for one of them alone
+  const Fitted tight = fit_in(each * 3 / 2, config_);  // enough for one of them only
   EXPECT_LT(tight.plan.batch.microbatch, 8);
   EXPECT_THAT(line(tight.plan, "predicted_peak"), HasSubstr("leaves each of 2 replicas"));
   EXPECT_EQ(fit_in(each * 4, config_).plan.batch.microbatch, 8);
@@ -271,7 +273,7 @@ TEST_F(FitTest, where_moments_are_the_most_of_it_8_bit_ones_are_named) {
   }
 }
 
-// Reads a value of its weights in forward.
+// Its forward reads a value of the weights, so that it cannot be traced.
 class UntraceableTest : public FitTest {
  protected:
   Task make(const RunConfig& config) const override {
@@ -296,7 +298,7 @@ TEST_F(UntraceableTest, the_plan_says_why_nothing_is_predicted_and_two_real_step
   const StepPredictor predictor([&] { return build_task(config_, ModelRegistry(), *dataset_); },
                                 *dataset_);
   const auto expected = static_cast<double>(predictor.step(fitted.plan).peak_bytes);
-  // A straight line through two small steps, whose peaks may lie at other operators.
+  // The forecast extrapolates from two small steps, whose peaks may be at different operators.
   EXPECT_NEAR(static_cast<double>(forecast.planned.peak_bytes), expected, 0.01 * expected);
 }
 
@@ -316,8 +318,8 @@ TEST_F(FitTest, the_forecast_grows_with_samples_and_tokens_and_names_what_needs_
   for (const auto& other : forecast.alternatives) {
     EXPECT_LT(other.peak_bytes, fitted.prediction->peak_bytes) << other.what;
   }
-  // A block has four products, 12 width² a token. Three are computed again, 8 width², and so is its
-  // attention, 2 · 64 tokens · width; a step is three forwards, with the head:
+  // A block has four products: 12 width² per token. Three of them (8 width²) and the attention
+  // (2 · 64 tokens · width) are recomputed. A step costs three forwards, including the head:
   // 4 · (8 + 2) · 64² / (3 · (4 · (12 + 2) · 64² + 500 · 64)).
   EXPECT_THAT(to_text(forecast), HasSubstr("21 % more multiply-adds"));
 }

@@ -1,4 +1,5 @@
-// A model that stumbles over a number in the data: the run ends with a line that names it.
+// A number in the data that the model cannot handle: the run ends with a line that names the
+// number.
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
@@ -13,7 +14,7 @@
 namespace tanren::testing {
 namespace {
 
-// An own kind of data that announces tokens below 50 and two classes, and does not keep to it.
+// A user's dataset that declares tokens below 50 and two classes, and violates that.
 class Careless : public Dataset {
  public:
   Careless(int64_t sample, std::string field, int64_t value)

@@ -1,5 +1,5 @@
-// Offload changes where activations wait for backward, and no number. On the CPU the plan refuses it;
-// here the plan's result is set by hand, so that the same copies are made from host to host. With
+// Offload changes where activations wait for backward, and no number. The plan refuses it on the
+// CPU, so these tests set the plan's result by hand, and the copies go from host to host. With
 // TANREN_TEST_DEVICE=cuda:0 they go over the bus.
 #include "tests/support/block_config.h"
 
@@ -22,7 +22,7 @@ namespace {
 
 RunConfig offload_config(const std::string& kind, const std::string& mode) {
   auto config = block_config(kind, mode);
-  if (test_device() == "cpu") config.memory.limit = "8GiB";  // so that the allocator is ours
+  if (test_device() == "cpu") config.memory.limit = "8GiB";  // installs our allocator
   return config;
 }
 
@@ -81,8 +81,8 @@ RunConfig deep_config() {
   return config;
 }
 
-// Bytes that a forward leaves on the device for its backward. On the CPU the host's copies are of
-// another kind.
+// Bytes that a forward keeps on the device for its backward. On the CPU, the offloaded copies count
+// as another kind of memory.
 int64_t kept_by_forward(TinyRun& run, const std::vector<std::string>& patterns) {
   const Batch batch = prepared(run.loader->next().local, run.parts);
   const RandomScope random(1, 1, batch.ids);

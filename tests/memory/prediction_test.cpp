@@ -1,4 +1,4 @@
-// What a dry run predicts is what the step then takes, counted by the allocator.
+// The memory that a dry run predicts is what the step then takes, as counted by the allocator.
 #include "tests/support/step_peaks.h"
 
 #include "tanren/base/error.h"
@@ -21,7 +21,7 @@ namespace {
 RunConfig small(const std::string& kind, const std::string& mode) {
   auto config = tiny_config(kind);
   config.precision.mode = mode;
-  config.memory.limit = "16GiB";  // so that the allocator is ours, under a sanitizer too
+  config.memory.limit = "16GiB";  // installs our allocator, under a sanitizer too
   config.batch.global_batch = "8";
   config.model.dropout = 0.1;
   if (kind == "gpt2" || kind == "bert" || kind == "lstm") {
@@ -172,7 +172,7 @@ int64_t peak_of(const MemoryTrace& trace) {
   return peak;
 }
 
-// The most that the forward of one convolution holds at once, and its backward.
+// Peak bytes of the forward of one convolution, and of its backward.
 std::pair<int64_t, int64_t> convolution_peaks(const Convolution& c) {
   const at::Tensor x =
       at::zeros({c.samples, c.channels, c.height, c.width}, c.dtype).contiguous(c.format);
@@ -192,7 +192,7 @@ std::pair<int64_t, int64_t> convolution_peaks(const Convolution& c) {
   return {peak_of(forward.trace()), peak_of(backward.trace())};
 }
 
-// What a dry run says first, before the kernel was asked, and what it says then.
+// Checks two dry runs: the first, before the kernel was asked, and one after that.
 void expect_real_peaks_of(const Convolution& c, double tolerance = 0) {
   SCOPED_TRACE(c.in_words());
   const auto real = convolution_peaks(c);
@@ -236,7 +236,7 @@ TEST(DryScope, a_convolution_too_large_to_try_takes_what_smaller_ones_tell) {
              {{11, 17, 60, 41, 33}, 0.03},
              {{1, 17, 240, 151, 33}, 0.03},
              {{1, 16, 160, 131, 32, 7, 1, 4}, 0.03},
-             {{6, 32, 90, 71, 64, 5, 2}, 0.1}}) {  // scratch memory grows by large steps
+             {{6, 32, 90, 71, 64, 5, 2}, 0.1}}) {  // scratch memory grows in large steps
       Convolution c = shape;
       c.format = format;
       expect_real_peaks_of(c, tolerance);

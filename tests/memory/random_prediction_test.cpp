@@ -1,5 +1,5 @@
-// What a dry run predicts of random configs is what their steps take: every kind of model, mode of
-// precision and optimizer, odd sizes. TANREN_PREDICTION_SEED draws others.
+// Dry runs predict the memory of the steps of random configs: every kind of model, precision mode
+// and optimizer, odd sizes. Another TANREN_PREDICTION_SEED draws other configs.
 #include "tests/support/step_peaks.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ class Draw {
   std::mt19937 random_;
 };
 
-// Most are of few channels: there scratch memory counts most.
+// Mostly models with few channels, where scratch memory has the largest share.
 constexpr std::array<const char*, 20> kKinds = {
     "convnet", "mlp", "gpt2",    "resnet",  "convnet", "bert",   "lstm",
     "convnet", "mlp", "vgg",     "convnet", "lstm",    "resnet", "convnet",
@@ -57,13 +57,13 @@ void draw_images(Draw& draw, RunConfig& config) {
     model.norm = draw.one_of({"group", "batch", "none"});
     model.dropout = draw.one_of({0.0, 0.1});
   } else if (model.kind == "resnet") {
-    // (Large ones in fp64, with an optimizer's state and an average, take 1 GB.)
+    // (Large ones in fp64 would take 1 GB with the optimizer's state and an average.)
     const bool small = config.precision.mode == "fp64" || !draw.once_in(3);
     model.size = small ? "resnet18" : draw.one_of({"resnet34", "resnet34", "resnet50"});
   } else {
     model.size = draw.one_of({"vgg11", "vgg13_bn"});
     model.dropout = draw.one_of({0.0, 0.5});
-    // 119 of 129 million weights; prediction_test trains them.
+    // Freezes 119 of 129 million weights; prediction_test trains them.
     model.freeze = {"classifier.0.*", "classifier.3.*"};
   }
 }
@@ -116,7 +116,7 @@ void draw_optimizer(Draw& draw, RunConfig& config) {
   if (optimizer.kind == "rmsprop" || optimizer.kind == "sgd") {
     optimizer.momentum = draw.one_of({0.0, 0.9});
   }
-  optimizer.newton_schulz_steps = 1;  // as much memory as five
+  optimizer.newton_schulz_steps = 1;  // takes as much memory as five
   if (draw.once_in(3)) config.clip.norm = 1;
   if (draw.once_in(5)) config.clip.value = 0.1;
   config.average.kind = draw.one_of({"none", "none", "none", "ema", "swa"});
@@ -124,10 +124,10 @@ void draw_optimizer(Draw& draw, RunConfig& config) {
 
 RunConfig random_config(Draw& draw, const std::string& kind) {
   auto config = tiny_config(kind);
-  config.memory.limit = "16GiB";  // so that the allocator is ours, under a sanitizer too
+  config.memory.limit = "16GiB";  // installs our allocator, under a sanitizer too
   config.precision.mode = draw.one_of({"fp32", "bf16", "fp16", "fp64"});
   if (config.precision.mode == "fp16") config.precision.initial_scale = "1";
-  // (torch has no LSTM under bf16 autocast on some CPUs; where it has, prediction_test holds it.)
+  // (torch has no LSTM under bf16 autocast on some CPUs; prediction_test covers the others.)
   if (kind == "lstm" && config.precision.mode == "bf16") config.precision.mode = "fp32";
   config.run.threads = draw.between(1, 3);
   const bool deep = kind == "resnet" || kind == "vgg";
@@ -143,7 +143,7 @@ RunConfig random_config(Draw& draw, const std::string& kind) {
     draw_tokens(draw, config);
   }
   draw_optimizer(draw, config);
-  if (kind == "vgg") {  // within 1 GB
+  if (kind == "vgg") {  // keeps it within 1 GB
     if (config.precision.mode == "fp64") config.precision.mode = "fp32";
     config.average.kind = "none";
   }

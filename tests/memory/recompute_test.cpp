@@ -21,7 +21,7 @@ namespace {
 
 RunConfig recompute_config(const std::string& kind, const std::string& mode) {
   auto config = block_config(kind, mode);
-  if (test_device() == "cpu") config.memory.limit = "8GiB";  // so that the allocator is ours
+  if (test_device() == "cpu") config.memory.limit = "8GiB";  // installs our allocator
   config.run.deterministic = test_device() != "cpu";
   if (kind == "resnet") {
     config.model.size = "resnet18";
@@ -90,7 +90,7 @@ TEST(Recompute, a_pattern_without_a_block_names_those_that_there_are) {
 const at::Tensor* watched_buffer = nullptr;
 int num_clones = 0;
 
-// The update remembers each buffer, the microstep does, and a block those of its own module (issue 21).
+// Each buffer is cloned by the update and by the microstep; a block clones only its own (issue 21).
 TEST(Recompute, a_block_remembers_the_buffers_of_its_own_module_alone) {
   auto config = recompute_config("convnet", "fp32");
   config.model.channels = {4, 8, 8};
@@ -141,7 +141,7 @@ TEST(Recompute, the_last_product_of_a_gpts_block_is_not_computed_twice) {
       at::removeCallback(handle);
       products.at(again ? 1 : 0) = num_products;
     }
-    // Of each block four; autocast calls each twice.
+    // Four per block; autocast calls each twice.
     const int each = std::string(mode) == "bf16" ? 2 : 1;
     const auto blocks = static_cast<int>(config.model.num_layers);
     EXPECT_EQ(products[0], each * 4 * blocks) << mode;
@@ -149,7 +149,7 @@ TEST(Recompute, the_last_product_of_a_gpts_block_is_not_computed_twice) {
   }
 }
 
-// Bytes that a forward leaves for its backward.
+// Bytes that a forward keeps for its backward.
 int64_t kept_by_forward(TinyRun& run, const std::vector<std::string>& patterns) {
   const Batch batch = run.loader->next().local;
   const RandomScope random(1, 1, batch.ids);

@@ -1,5 +1,5 @@
-// Running out of memory is a recovered event: whichever allocation of a step fails, the step is
-// applied once, with the numbers of the undisturbed one, and nothing stays behind.
+// A run recovers from a lack of memory: whichever allocation of a step fails, the step is applied
+// once, with the numbers of the undisturbed step, and no memory leaks.
 #include "tests/support/eventful.h"
 #include "tests/support/tiny_run.h"
 
@@ -25,7 +25,7 @@ RunConfig gpt_config() {
   config.model.vocab_size = 50;
   config.data.train.fields = {"inputs: int[12] in [0, 49]", "labels: int[12] in [0, 49]"};
   config.batch.global_batch = "8";
-  config.memory.limit = "8GiB";  // so that the allocator is ours, under a sanitizer too
+  config.memory.limit = "8GiB";  // installs our allocator, under a sanitizer too
   return config;
 }
 
@@ -48,14 +48,14 @@ class RecoveryTest : public ::testing::Test {
 };
 
 struct Injected {
-  int64_t allocations = 0;  // of the step, each of which failed once
+  int64_t allocations = 0;  // of the step; each failed once
   int64_t recoveries = 0;
   double worst = 0;  // relative distance of the weights after it
   bool bitwise = true;
 };
 
-// Lets each allocation of the second step fail once, and compares the weights after it with the
-// undisturbed ones.
+// Lets each allocation of the second step fail once, and compares the weights after the step with
+// those of an undisturbed run.
 Injected inject_everywhere(const RunConfig& config) {
   TinyRun undisturbed(config);
   undisturbed.step();
@@ -113,7 +113,7 @@ TEST_F(RecoveryTest, batch_norm_keeps_its_split_and_its_statistics) {
   EXPECT_TRUE(result.bitwise);
 }
 
-// Issue 21: the numbers of an overflow were once measured in a copy of all gradients.
+// Issue 21: an overflow was measured in a copy of all gradients.
 TEST_F(RecoveryTest, any_allocation_of_an_overflow_a_skip_an_evaluation_or_a_checkpoint_may_fail) {
   const auto config = eventful_config();
   const auto prepared = [&](TinyRun& run) {
@@ -186,7 +186,7 @@ TEST_F(RecoveryTest, a_hundred_recoveries_leave_no_byte_behind) {
   EXPECT_EQ(cpu_memory_stats().live_bytes, before);
 }
 
-// A limit that one microstep of `samples` just keeps.
+// A limit that one microstep of `samples` samples stays within.
 int64_t limit_for(const RunConfig& config, int64_t samples) {
   auto small = config;
   small.batch.microbatch = samples;
@@ -263,14 +263,14 @@ TEST_F(RecoveryTest, the_configs_limit_is_the_allocators_and_gone_with_the_next_
   EXPECT_EQ(cpu_memory_limit(), 0);
 }
 
-// The window was planned as one microstep; a stop may come once it is split.
+// The window is planned as one microstep. A stop can come after a failure has split it.
 TEST_F(RecoveryTest,
        a_stop_between_the_pieces_of_a_split_window_leaves_torchs_generator_as_it_was) {
   const auto config = gpt_config();
   const auto data = open_dataset(config.data.train, "data.train");
   Task task = build_task(config, ModelRegistry(), *data);
   task.phases[0].forward = [forward = task.phases[0].forward](const Batch& batch) {
-    at::rand({2});  // as an own dropout does
+    at::rand({2});  // as a user's own dropout does
     return forward(batch);
   };
   TinyRun run(config, data.get(), task);

@@ -1,6 +1,6 @@
-// No option is read and ignored: for every key there is a row that sets it and shows that the plan's
-// values, the training, the log, the checkpoints or the error of a run differ. A key without a row
-// fails the test.
+// No option is ignored: every key has a row that sets it and shows that the plan's values, the
+// training, the log, the checkpoints or the error of a run change. A key without a row fails the
+// test.
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
@@ -32,8 +32,8 @@ Sets operator+(const Sets& a, const Sets& b) {
   return both;
 }
 
-// What a run is seen by: its log without times, weights and optimizer of its last checkpoint, which
-// checkpoints there are, how it ended.
+// The visible outcome of a run: its log without times, weights and optimizer of its last
+// checkpoint, the list of checkpoints, and how the run ended.
 std::string outcome_of_run(const RunConfig& config) {
   const TemporaryFolder folder;
   std::ostringstream seen;
@@ -71,7 +71,7 @@ std::string outcome_of_run(const RunConfig& config) {
   return seen.str();
 }
 
-// The values that the plan prints, without sources and reasons, on a machine that is data.
+// The values that the plan prints for `machine`, without sources and reasons.
 std::string outcome_of_plan(const RunConfig& config, const Machine& machine) {
   const ModelProfile profile{
       .num_parameters = 100, .num_trainable = 100, .train_samples = 12, .eval_samples = 12};
@@ -88,7 +88,7 @@ std::string outcome_of_plan(const RunConfig& config, const Machine& machine) {
 
 struct Row {
   std::string key;
-  Sets base;           // what makes the key matter, beside the base config
+  Sets base;           // settings under which the key has an effect
   std::string change;  // its value
   enum class Seen { run, plan, plan_cuda, plan_ranks } seen = Seen::run;
 };
@@ -117,7 +117,7 @@ const Sets kResnet = {"model.kind=resnet",      "model.hidden=[128,128]",
                       "data.eval.kind=",        "data.eval.path=",
                       "data.eval.classes=0",    "run.steps=1",
                       "optimizer.kind=sgd",     "optimizer.learning_rate=0.01"};
-// Classes of token sequences.
+// Token sequences with class labels.
 const Sets kTokens = {
     "model.hidden=[128,128]",
     "data.train.kind=synthetic",
@@ -158,18 +158,18 @@ const Sets kCosine = {"schedule.kind=cosine"};
 const Sets kNadam = {"optimizer.kind=nadam", "optimizer.weight_decay=0.5"};
 const Sets kAdafactor = {"optimizer.kind=adafactor"};
 const Sets kMuon = {"optimizer.kind=muon"};
-// An evaluation per update, of which each but the first is no improvement.
+// An evaluation per update; only the first is an improvement.
 const Sets kPlateau = {"schedule.kind=reduce_on_plateau", "evaluate.every=1", "schedule.patience=0",
                        "schedule.threshold=0.9", "run.steps=6"};
 const Sets kImproving = {"schedule.kind=reduce_on_plateau", "evaluate.every=1",
                          "schedule.patience=0", "schedule.threshold=0", "run.steps=6"};
 
-// Targets of 1e30: squared, the loss is infinite.
+// Targets of 1e30, whose squared loss is infinite.
 Sets infinite_loss() {
   return kNoEval + Sets{"data.train.label_type=value", "data.train.classes=0",  "model.loss=mse",
                         "evaluate.metrics=[]",         "data.train.scale=1e30", "model.hidden=[]"};
 }
-// A finite loss whose gradients are not: the scale cannot fall below its floor.
+// A finite loss with infinite gradients: the scale cannot fall below its floor.
 Sets infinite_gradient() {
   return kOverflowing + Sets{"precision.loss_scale=static", "precision.growth_interval=2000"};
 }
@@ -375,7 +375,7 @@ std::vector<Row> rows() {
   };
 }
 
-// Keys whose effect no run or plan of this file can show, and the test that shows it.
+// Keys whose effect no run or plan of this file can show, each with the test that shows it.
 const std::map<std::string, std::string> kElsewhere = {
     {"run.name", "cli_test: names the folder"},
     {"model.options", "readme_test and own_model: handed to registered kinds"},

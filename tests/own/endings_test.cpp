@@ -1,5 +1,5 @@
-// What an own program's error costs: nothing that was trained, and nothing that a start would not have
-// seen. Issue 22.
+// An error in a user's program loses no applied update, and a resumed run equals one without the
+// error. Issue 22.
 #include "tests/own/fragile.h"
 
 #include "tanren/base/error.h"
@@ -19,8 +19,8 @@ TEST(OwnErrors, in_the_last_evaluation_cost_that_evaluation_alone) {
   whole.evaluates = cut.evaluates = true;
   train(whole);
   train(plain);
-  // The third of the last evaluation's batches: predict has drawn and counted by then.
-  cut.factory = before_predict(failing_from(4), fragile_task);  // the first is the rehearsal
+  // Fails in the third batch of the last evaluation, after predict has drawn and counted.
+  cut.factory = before_predict(failing_from(4), fragile_task);  // call 1 is the rehearsal
   EXPECT_EQ(cut.go("run", {"--set", "evaluate.batch=4"}), 1);
   TANREN_EXPECT_CONTAINS(cut.err, "[train] evaluation (4 samples");
   TANREN_EXPECT_CONTAINS(cut.err, "it failed");
@@ -28,13 +28,13 @@ TEST(OwnErrors, in_the_last_evaluation_cost_that_evaluation_alone) {
   TANREN_EXPECT_CONTAINS(cut.err, "step-4");
   cut.expect_one_line();
   expect_same_state(plain, cut, 4);
-  train(cut);  // mended
+  train(cut);  // without the error
   expect_same_state(whole, cut, 4);
   expect_same_log(whole.run(), cut.run());
   EXPECT_EQ(cut.attempts(), 4);
 }
 
-// Issue 22: what the estimate and the first batches had drawn went into the checkpoint.
+// Issue 22: the checkpoint contained the draws of the estimate and of the first batches.
 TEST(OwnErrors, and_stops_in_an_evaluation_on_the_way_leave_no_trace_of_it) {
   const std::vector<std::vector<std::string>> kinds{
       {},
@@ -71,7 +71,7 @@ TEST(OwnErrors, and_stops_in_an_evaluation_on_the_way_leave_no_trace_of_it) {
   }
 }
 
-// The second batch of the estimate behind the second step, before which forward was called four times.
+// Fails in the second batch of the estimate after step 2; the two steps called forward four times.
 TEST(OwnErrors, in_an_estimate_of_statistics_leave_no_trace_of_it_either) {
   OwnProgram whole, cut;
   whole.evaluates = cut.evaluates = true;
@@ -81,7 +81,7 @@ TEST(OwnErrors, in_an_estimate_of_statistics_leave_no_trace_of_it_either) {
   EXPECT_EQ(cut.go("run", averaging()), 1) << cut.err;
   TANREN_EXPECT_CONTAINS(cut.err, "[train] estimate of batch norm's statistics (4 samples");
   ASSERT_TRUE(cut.has_checkpoint(2));
-  OwnProgram without;  // an estimate
+  OwnProgram without;  // without an estimate
   without.factory = fragile_task;
   ASSERT_EQ(without.go("run", averaging({"--set", "run.stop_after=2"})), 0) << without.err;
   for (const auto& [name, tensor] : checkpoint_of(without, 2).average.tensors) {
@@ -93,14 +93,14 @@ TEST(OwnErrors, in_an_estimate_of_statistics_leave_no_trace_of_it_either) {
   expect_same_log(whole.run(), cut.run());
 }
 
-// Issue 22: the line of the change stood before that of the evaluation, which went with it.
+// Issue 22: the change's log line came before the evaluation's, which was then removed with it.
 TEST(OwnErrors, in_an_evaluation_leave_a_log_with_each_line_once_whatever_is_changed_on_the_way) {
   OwnProgram program;
   program.evaluates = true;
   const std::vector<std::string> every{"--set", "evaluate.every=2"};
   program.factory = before_predict(failing_from(2), fragile_task);
   ASSERT_EQ(program.go("run", every), 1) << program.err;
-  // The evaluation is made; nothing of the update behind it is.
+  // Makes the owed evaluation, but stops before the next update is done.
   auto changed = every;
   changed.insert(changed.end(), {"--set", "optimizer.learning_rate=1e-4"});
   program.factory = before_forward(stopping_at(1), fragile_task);
@@ -131,7 +131,7 @@ TEST(OwnErrors, in_an_evaluation_find_a_checkpoint_that_is_due_already_there) {
 
 // --- what a user's sink throws
 
-// Throws, of anything, once it is told of step `at` or of its evaluation; or, in flush, an error as ours.
+// Throws an int in step() or evaluation() of step `at`; or, in flush, an error like ours.
 class FailingSink : public Sink {
  public:
   FailingSink(int64_t at, bool of_evaluation, bool in_flush = false)
@@ -204,7 +204,7 @@ TEST(OwnErrors, of_a_sinks_flush_show_at_the_end_and_cost_no_checkpoint) {
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "run/checkpoints/step-4/COMPLETE"));
 }
 
-// The disk of the log may be full where that of the checkpoints is not.
+// The log's disk may be full while the checkpoints' is not.
 TEST(OwnErrors, of_a_log_that_cannot_be_written_cost_no_state) {
   struct Unwritable : Sink {
     void step(const StepReport&) override {}
@@ -242,7 +242,7 @@ TEST(OwnErrors, of_a_sinks_flush_cost_no_state_where_the_guard_halts) {
   EXPECT_FALSE(contains(error, "could not be written")) << error;
 }
 
-// Nothing is decided by the last evaluation, so the state before it is the one that goes on.
+// The last evaluation decides nothing, so the run continues from the state before it.
 TEST(OwnErrors, of_a_sink_in_the_last_evaluation_leave_the_state_before_it) {
   OwnProgram whole, cut;
   const auto steps = [](int64_t count) {
@@ -258,7 +258,8 @@ TEST(OwnErrors, of_a_sink_in_the_last_evaluation_leave_the_state_before_it) {
   expect_same_state(whole, cut, 6);
 }
 
-// The second microbatch of the third update: batch norm and the generator have moved by then.
+// Fails in the second microbatch of the third update, after batch norm and the generator have
+// changed.
 TEST(OwnErrors, in_a_forward_cost_that_update_alone_and_leave_no_trace) {
   OwnProgram whole, cut;
   train(whole);
@@ -276,7 +277,7 @@ TEST(OwnErrors, in_a_forward_cost_that_update_alone_and_leave_no_trace) {
   EXPECT_EQ(cut.attempts(), 4);
 }
 
-// The buffers of a body that no objective trains go back, too.
+// The buffers of a body that no objective trains are restored, too.
 TEST(OwnErrors, in_a_forward_leave_no_trace_in_what_nobody_trains) {
   const auto frozen = [](const ModelOptions& options, const DataInfo& info) {
     Task task = fragile_task(options, info);
@@ -296,7 +297,7 @@ TEST(OwnErrors, in_a_forward_leave_no_trace_in_what_nobody_trains) {
   expect_same_state(whole, cut, 4);
 }
 
-// The first search is given up, as the loss is not finite; that of the second attempt fails.
+// The first search is given up, because the loss is not finite. The search of attempt 2 fails.
 TEST(OwnErrors, in_the_search_of_a_loss_scale_leave_no_trace_either) {
   const auto factory = [](const ModelOptions& options, const DataInfo& info) {
     Task task = fragile_task(options, info);
@@ -332,7 +333,7 @@ TEST(OwnErrors, of_the_data_cost_no_trained_step_whichever_thread_meets_them) {
     OwnProgram cut;
     cut.factory = fragile_task;
     cut.spoil_train = [](Collated&, const std::vector<int64_t>& indices) {
-      // So long that a loader takes threads.
+      // Slow enough that the loader uses threads.
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       if (indices.back() >= 16) throw 42;
     };

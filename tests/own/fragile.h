@@ -1,5 +1,5 @@
-// The tests of errors and stops of an own program share this: a model in which each leaves a trace, and
-// what compares two runs of it.
+// Shared by the tests of errors and stops in a user's program: a model in which any interrupted
+// forward would leave a trace, and functions that compare two runs of it.
 #pragma once
 
 #include "tests/own/own_program.h"
@@ -18,8 +18,8 @@
 
 namespace tanren::testing {
 
-// All that an error on the way could leave a trace in: batch norm's statistics, a buffer that predict
-// counts in, and torch's own generator, from which every forward draws.
+// Has all the state in which an error could leave a trace: batch norm's statistics, a buffer that
+// predict adds to, and torch's own generator, from which every forward draws.
 class FragileNet : public torch::nn::Module {
  public:
   FragileNet()
@@ -32,7 +32,7 @@ class FragileNet : public torch::nn::Module {
     if (!is_dry(x)) drawn_ = at::rand({});
     return head_(at::dropout(at::relu(norm_(body_(x))), 0.4, is_training()));
   }
-  // With a draw and a trace of its own.
+  // Draws once more and adds the draw to `seen`.
   at::Tensor predict(const at::Tensor& x) {
     if (!is_dry(x)) seen_ += at::rand({}) + 1;
     return forward(x);
@@ -55,7 +55,7 @@ inline Task fragile_task(const ModelOptions& options, const DataInfo& info) {
   return task;
 }
 
-// Fails from the call of number `first` on, counted from 1.
+// Throws from call `first` on, counted from 1.
 inline OwnHook failing_from(int64_t first) {
   return [first, calls = std::make_shared<int64_t>(0)](const Batch&) {
     if (++*calls >= first) throw std::runtime_error("it failed");
@@ -72,8 +72,8 @@ inline bool same_value(const Value& a, const Value& b) {
   return a == b || (one != nullptr && other != nullptr && std::isnan(*one) && std::isnan(*other));
 }
 
-// Weights, their averages, buffers, the optimizer's state, counters and the generator, bitwise; of what
-// evaluations decided all but whether this step is judged, and by what.
+// Expects weights, their averages, buffers, the optimizer's state, counters and the generator to be
+// bitwise equal. Of the evaluations' decisions, judged_step and …_by may differ.
 inline void expect_same_state(const OwnProgram& a, const OwnProgram& b, int64_t step) {
   ASSERT_TRUE(a.has_checkpoint(step) && b.has_checkpoint(step));
   const Snapshot one = checkpoint_of(a, step), other = checkpoint_of(b, step);
@@ -96,14 +96,14 @@ inline void train(OwnProgram& program) {
   ASSERT_EQ(program.go("run"), 0) << program.err;
 }
 
-// The signal comes in the call of this number.
+// Raises SIGTERM in call number `call`, counted from 1.
 inline OwnHook stopping_at(int64_t call) {
   return [call, calls = std::make_shared<int64_t>(0)](const Batch&) {
     if (++*calls == call) std::raise(SIGTERM);
   };
 }
 
-// Averaged weights whose statistics are estimated before each evaluation.
+// Options for averaged weights whose batch norm statistics are estimated before each evaluation.
 inline std::vector<std::string> averaging(std::vector<std::string> more = {}) {
   for (const char* key : {"average.kind=swa", "average.start=1", "evaluate.every=2",
                           "evaluate.batch=4", "average.buffers=estimate"}) {

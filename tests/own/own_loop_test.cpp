@@ -1,5 +1,5 @@
-// A loop of one's own that sets gradients to none, as torch's zero_grad() does: what it measures and clips
-// is what reaches the weights. Issue 22.
+// A user's own loop that sets gradients to none, as torch's zero_grad() does. The gradients that it
+// measures and clips must be those that the optimizer applies. Issue 22.
 #include "tests/own/own_program.h"
 
 #include "tanren/optimizer/clip.h"
@@ -71,7 +71,7 @@ TEST(OwnLoop, measures_nothing_where_gradients_were_set_to_none_after_backward) 
   }
 }
 
-// As in torch, an optimizer leaves a parameter alone whose gradient is none.
+// As in torch, an optimizer does not change a parameter whose gradient is none.
 TEST(OwnLoop, reaches_no_parameter_whose_gradient_it_set_to_none) {
   OwnNet net;
   const Gradients gradients(net.parameters());

@@ -1,5 +1,5 @@
-// A user's own program, as the tests of what may be wrong with one need it: a model and data that are
-// right, each with one place to spoil, under every verb of the command line.
+// A user's own program, for the tests of faulty ones: a correct model and correct data, each with a
+// place where a test can break it, run under any verb of the command line.
 #pragma once
 
 #include "tanren/base/testing.h"
@@ -22,10 +22,10 @@
 
 namespace tanren::testing {
 
-// Six numbers a sample and one of three classes.
+// 24 samples of six numbers, each of one of three classes.
 class OwnPoints : public Dataset {
  public:
-  // Spoils what was collated.
+  // Changes what was collated.
   using Spoil = std::function<void(Collated&, const std::vector<int64_t>&)>;
   explicit OwnPoints(Spoil spoil, DataInfo info = {.input_shape = {6}, .outputs = 3})
       : spoil_(std::move(spoil)), info_(std::move(info)) {}
@@ -57,7 +57,7 @@ class OwnNet : public torch::nn::Module {
   torch::nn::Linear body, head{nullptr};
 };
 
-// The right task; tests take it apart.
+// The correct task, which tests break.
 inline Task own_task(const ModelOptions& options, const DataInfo& info) {
   return supervised(std::make_shared<OwnNet>(), options, info);
 }
@@ -65,7 +65,7 @@ inline Task own_task(const ModelOptions& options, const DataInfo& info) {
 using OwnFactory = std::function<Task(const ModelOptions&, const DataInfo&)>;
 using OwnHook = std::function<void(const Batch&)>;
 
-// The task of `factory`, with `hook` before each forward of real numbers.
+// The task of `factory`, with `hook` called before each forward that is not a dry run.
 inline OwnFactory before_forward(OwnHook hook, OwnFactory factory = own_task) {
   return [hook = std::move(hook), factory = std::move(factory)](const ModelOptions& options,
                                                                 const DataInfo& info) {
@@ -78,7 +78,7 @@ inline OwnFactory before_forward(OwnHook hook, OwnFactory factory = own_task) {
   };
 }
 
-// The same before each predict.
+// The same for predict.
 inline OwnFactory before_predict(OwnHook hook, OwnFactory factory = own_task) {
   return [hook = std::move(hook), factory = std::move(factory)](const ModelOptions& options,
                                                                 const DataInfo& info) {
@@ -96,14 +96,14 @@ struct OwnProgram {
   OwnFactory factory = own_task;
   OwnPoints::Spoil spoil_train, spoil_eval;
   DataInfo info = {.input_shape = {6}, .outputs = 3};
-  std::function<void()> on_open;  // of the data
+  std::function<void()> on_open;  // called when data is opened
   bool evaluates = false;
   std::string out, err;
 
   std::filesystem::path at(const std::string& name) const { return folder.path() / name; }
   std::filesystem::path run() const { return at("run"); }
 
-  // The exit code of the verb; what it printed is in `out` and `err`.
+  // Runs a verb and returns its exit code; `out` and `err` get what it printed.
   int go(const std::string& verb, const std::vector<std::string>& words = {}) {
     std::ofstream(at("run.toml"))
         << "[run]\nname = \"own\"\nsteps = 4\nthreads = 1\n[model]\nkind = \"own\"\n"
@@ -141,12 +141,12 @@ struct OwnProgram {
     return code;
   }
 
-  // One line and no stack.
+  // Expects one line of error output and no stack trace.
   void expect_one_line() const {
     EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
     EXPECT_EQ(err.find("frame #"), std::string::npos) << err;
   }
-  // How many attempts the run's log has.
+  // The number of attempts in the run's log.
   int64_t attempts() const {
     std::ifstream log(run() / "log.jsonl");
     int64_t count = 0;

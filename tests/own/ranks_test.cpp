@@ -1,4 +1,5 @@
-// Own programs on several ranks: what happens on one ends all, and costs what it costs on one. Issue 22.
+// Users' programs on several ranks: an error on one rank ends all and loses no more than on one.
+// Issue 22.
 #include "tests/own/fragile.h"
 
 #include "tests/support/run_log.h"
@@ -6,7 +7,7 @@
 namespace tanren::testing {
 namespace {
 
-// Fails where a batch has a sample from `first` on.
+// Its predict throws for batches with a sample index of `first` or more.
 OwnFactory failing_to_predict(int64_t first) {
   return before_predict([first](const Batch& batch) {
     if (has_sample(batch.ids, first)) throw std::runtime_error("it failed");
@@ -16,7 +17,7 @@ OwnFactory failing_to_predict(int64_t first) {
 TEST(OwnRanks, end_together_where_the_forward_of_one_fails) {
   for (const bool is_exception : {true, false}) {
     OwnProgram program;
-    // The second rank has the last four of each eight samples.
+    // Rank 1 has the last four of every eight samples.
     program.factory = before_forward([is_exception](const Batch& batch) {
       if (!has_sample(batch.ids, 20)) return;
       if (is_exception) throw std::runtime_error("it failed");
@@ -35,7 +36,7 @@ TEST(OwnRanks, end_together_where_the_forward_of_one_fails) {
 TEST(OwnRanks, end_together_where_the_data_of_one_fail) {
   OwnProgram program;
   program.spoil_train = [](Collated&, const std::vector<int64_t>& indices) {
-    if (indices.size() > 1 && indices.back() >= 20) throw 42;  // all look at a few single ones
+    if (indices.size() > 1 && indices.back() >= 20) throw 42;  // at start all check single ones
   };
   EXPECT_EQ(program.go("run", kTwoRanks), 2) << program.err;
   TANREN_EXPECT_CONTAINS(program.err, "[data] collate of samples 20, 21, 22, 23 failed: ");
@@ -43,9 +44,10 @@ TEST(OwnRanks, end_together_where_the_data_of_one_fail) {
   program.expect_one_line();
 }
 
-// Issue 22: rank 0 had five seconds to save what was due, and where ranks share the state nobody did.
+// Issue 22: rank 0 had five seconds to save a due checkpoint, and with sharded state no rank saved
+// it.
 TEST(OwnRanks, find_a_due_checkpoint_where_the_evaluation_of_one_fails_on_the_way) {
-  // With the last one none is due, and rank 0 writes it all the same.
+  // With the last key no checkpoint is due, but rank 0 writes one nevertheless.
   for (const char* key : {"checkpoint.every=2", "parallel.zero=1", "checkpoint.every=0"}) {
     auto words = kTwoRanks;
     for (const char* set : {"checkpoint.every=2", "evaluate.every=2", key}) {
@@ -69,7 +71,7 @@ TEST(OwnRanks, find_a_due_checkpoint_where_the_evaluation_of_one_fails_on_the_wa
 TEST(OwnRanks, end_together_where_the_evaluation_of_one_fails_and_the_run_is_saved) {
   OwnProgram program;
   program.evaluates = true;
-  // The second rank has the last twelve of all 24 samples; its first four are rehearsed.
+  // Rank 1 has the last twelve of the 24 samples; their first four are rehearsed at start.
   program.factory = failing_to_predict(20);
   EXPECT_EQ(program.go("run", kTwoRanks), 1) << program.err;
   TANREN_EXPECT_CONTAINS(program.err, "[train] evaluation (4 samples");
@@ -78,7 +80,7 @@ TEST(OwnRanks, end_together_where_the_evaluation_of_one_fails_and_the_run_is_sav
   program.factory = own_task;
   EXPECT_EQ(program.go("run", kTwoRanks), 0) << program.err;
   EXPECT_EQ(program.attempts(), 4);
-  // An error in the first batch of one rank is met before the first step.
+  // An error in the first batch of a rank occurs before the first step.
   OwnProgram rehearsed;
   rehearsed.evaluates = true;
   rehearsed.factory = failing_to_predict(12);

@@ -1,5 +1,5 @@
-// One batch of an evaluation is rehearsed before the first step: what is wrong with predict shows there,
-// and no number of the run changes. Issue 22.
+// One batch of an evaluation is rehearsed before the first step. It shows errors of predict and
+// changes no number of the run. Issue 22.
 #include "tests/own/fragile.h"
 
 #include <torch/nn/modules/embedding.h>
@@ -9,7 +9,7 @@ namespace {
 
 using Predict = std::function<Prediction(const Batch&)>;
 
-// The right task with another predict, which may call the right one.
+// The correct task with another predict, which may call the correct one.
 OwnFactory predicting(
     const std::function<Prediction(OwnNet&, const Batch&, const Predict&)>& predict) {
   return [predict](const ModelOptions& options, const DataInfo& info) {
@@ -81,7 +81,7 @@ TEST(OwnRehearsal, shows_what_is_wrong_with_predict_before_the_first_step) {
   }
 }
 
-// Issue 22: the run went on from other weights than without an evaluation.
+// Issue 22: the run then trained from other weights than without an evaluation.
 TEST(OwnRehearsal, refuses_a_predict_that_sets_a_parameter) {
   OwnProgram program;
   program.evaluates = true;
@@ -108,7 +108,7 @@ TEST(OwnRehearsal, takes_a_predict_that_puts_other_weights_in_and_its_own_back) 
   EXPECT_EQ(program.go("run"), 0) << program.err;
 }
 
-// Rows that are longer than allowed are shortened by each forward that meets them.
+// Its embedding has max_norm: a forward shortens the rows that it uses if their norm is larger.
 class ShortenedNet : public torch::nn::Module {
  public:
   ShortenedNet()
@@ -130,7 +130,7 @@ TEST(OwnRehearsal, puts_rows_back_that_an_embedding_with_a_largest_norm_shortens
   };
   OwnProgram plain, evaluated;
   evaluated.evaluates = true;
-  evaluated.spoil_eval = rows_from(6);  // other rows than are trained
+  evaluated.spoil_eval = rows_from(6);  // not the rows that are trained
   for (OwnProgram* program : {&plain, &evaluated}) {
     program->spoil_train = rows_from(0);
     program->factory = [](const ModelOptions& options, const DataInfo& info) {
@@ -214,7 +214,8 @@ TEST(OwnRehearsal, takes_data_that_name_a_count_only_where_there_is_something_to
   EXPECT_EQ(program.go("run"), 0) << program.err;
 }
 
-// Issue 22: a factory was first called for sizes alone, and one that keeps what it made gave that.
+// Issue 22: a first call of the factory was only for sizes; a factory that keeps its module
+// returned that module again.
 TEST(OwnRehearsal, of_sizes_never_meets_a_factory_that_keeps_its_module) {
   OwnProgram program;
   program.factory = [kept = std::make_shared<std::shared_ptr<OwnNet>>()](

@@ -1,4 +1,5 @@
-// Samples of several shapes, and a model with a second head: what is trained can be opened. Issue 22.
+// Samples of several shapes, and a model with a second head: the trained model can be opened. Issue
+// 22.
 #include "tests/own/own_program.h"
 
 #include "tanren/base/file.h"
@@ -9,7 +10,7 @@
 namespace tanren::testing {
 namespace {
 
-// Steps of six numbers, as many as the longest of a batch has.
+// Sequences of six numbers per step, padded to the longest of the batch.
 void make_sequences(Collated& made, const std::vector<int64_t>& indices) {
   int64_t longest = 0;
   for (const int64_t index : indices) longest = std::max(longest, 2 + index % 3);
@@ -81,7 +82,7 @@ TEST(OwnShapes, that_vary_are_told_by_the_kinds_that_need_one_size) {
   }
 }
 
-// A head that helps the body to learn, and that no prediction comes from.
+// Has an auxiliary head, used in training and not in predictions.
 class AuxNet : public OwnNet {
  public:
   AuxNet() { aux = register_module("zz_aux", torch::nn::Linear(8, 7)); }

@@ -1,5 +1,5 @@
-// What an own model or dataset may get wrong without an error of torch: nothing is trained in silence.
-// Issue 22.
+// Mistakes in a user's model or dataset for which torch reports no error: each must give an error
+// here. Issue 22.
 #include "tests/own/fragile.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace {
 
 using MakeTerms = std::function<Terms(const at::Tensor& loss, const at::Tensor& outputs)>;
 
-// A task whose forward gives what `terms` make of the right loss.
+// A task whose forward returns `terms(loss, outputs)` for the correct loss.
 OwnFactory with_terms(const MakeTerms& terms, const std::vector<WeightedTerm>& wanted = {}) {
   return [terms, wanted](const ModelOptions& options, const DataInfo& info) {
     auto net = std::make_shared<OwnNet>();
@@ -114,7 +114,7 @@ TEST(OwnTerms, of_frozen_layers_beside_others_need_no_graph) {
   EXPECT_EQ(program.go("run", {"--set", "model.freeze=[body.*]"}), 0) << program.err;
 }
 
-// The module's own constants count as frozen layers, and one microbatch of the window may have none.
+// A term from frozen layers needs no graph; otherwise one microbatch of the window must have one.
 TEST(OwnTerms, need_a_graph_in_one_microbatch_alone_or_none_where_the_module_has_constants) {
   for (const bool freezes : {false, true}) {
     OwnProgram program;
@@ -136,7 +136,7 @@ TEST(OwnTerms, need_a_graph_in_one_microbatch_alone_or_none_where_the_module_has
     };
     EXPECT_EQ(program.go("run"), 0) << program.err;
     EXPECT_EQ(program.attempts(), 4);
-    OwnProgram ranks;  // of which the first has nothing but the constant
+    OwnProgram ranks;  // rank 0 has only the constant term
     ranks.factory = program.factory;
     EXPECT_EQ(ranks.go("run", kTwoRanks), 0) << ranks.err;
     EXPECT_EQ(ranks.attempts(), 4);
@@ -163,7 +163,7 @@ TEST(OwnTerms, of_weight_0_need_not_be_returned) {
   EXPECT_EQ(program.go("run"), 0) << program.err;
 }
 
-// Issue 22: what the microbatches before it had added was lost without a word.
+// Issue 22: the gradients of the microbatches before it were lost silently.
 TEST(OwnTerms, of_a_forward_that_changes_gradients_are_refused) {
   const auto backward = [](OwnNet& net, const Batch& batch) {
     cross_entropy(net.forward(batch["inputs"]), batch["labels"]).sum.backward();
@@ -189,7 +189,7 @@ TEST(OwnTerms, of_a_forward_that_changes_gradients_are_refused) {
         auto net = std::make_shared<OwnNet>();
         Task task = supervised(net, options, info);
         task.phases[0].forward = [net, change = ways[way]](const Batch& batch) {
-          // In the second microbatch of a rank there is something to lose.
+          // In a rank's second microbatch there are gradients to lose.
           const int64_t first = batch.ids[0].item<int64_t>() % 4;
           if (!is_dry(batch["inputs"]) && (first > 0 || batch.size() == 4)) change(*net, batch);
           return Terms{cross_entropy(net->forward(batch["inputs"]), batch["labels"])};
@@ -218,7 +218,7 @@ TEST(OwnData, are_held_to_the_invariant_of_a_batch_on_every_batch) {
     OwnPoints::Spoil spoil;
     std::string part;
   };
-  // Not in the first samples, which a plan looks at.
+  // Not in the first samples, which the plan reads.
   const auto late = [](const std::vector<int64_t>& indices) { return indices.back() >= 16; };
   const std::vector<Case> cases{{[late](Collated& made, const auto& indices) {
                                    if (late(indices)) made.batch.ids = made.batch.ids.to(at::kInt);
@@ -263,7 +263,7 @@ TEST(OwnData, that_count_no_samples_are_counted_in_evaluations_too) {
   EXPECT_EQ(program.go("run"), 0) << program.err;
 }
 
-// --- what a module may be
+// --- what a module may do
 
 TEST(OwnModules, that_grow_in_their_first_forward_are_named_and_leave_no_checkpoint) {
   for (const bool buffer : {false, true}) {

@@ -1,5 +1,5 @@
-// The verbs on a program of one's own that has something wrong in it: one line, an exit code, and a plan
-// wherever a run works. Issue 22.
+// The verbs on a user's faulty program: one line of error and an exit code. And `plan` works for
+// every program for which `run` works. Issue 22.
 #include "tests/own/own_program.h"
 
 #include "tanren/base/error.h"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kNoException = "something was thrown that is no std::exception";
 
-// The verb on the program; what has to be trained first is trained before `spoil` does its work.
+// Runs the verb on the program after `spoil` broke it; for `eval`, trains before that.
 int go_spoilt(OwnProgram& program, const std::string& verb,
               const std::function<void(OwnProgram&)>& spoil) {
   program.evaluates = true;
@@ -36,8 +36,8 @@ TEST(OwnVerbs, end_with_a_line_and_a_code_whatever_the_program_throws) {
   struct Fault {
     std::string name;
     std::function<void(OwnProgram&)> spoil;
-    std::map<std::string, int> codes;  // by verb; those that are not here are left out
-    std::string part;                  // of the line
+    std::map<std::string, int> codes;  // exit code by verb; other verbs are not tested
+    std::string part;                  // must be in the error line
   };
   const OwnPoints::Spoil no_rows = [](Collated&, const std::vector<int64_t>&) { throw 42; };
   const std::vector<Fault> faults{
@@ -119,9 +119,9 @@ TEST(OwnVerbs, plan_tells_what_its_model_or_predict_makes_unknown) {
   TANREN_EXPECT_CONTAINS(program.out, "\"evaluation_unknown\": ");
 }
 
-// --- a plan wherever a run works
+// --- plan works for every program for which run works
 
-// Six tokens a sample, and a position learnt for each.
+// Six tokens per sample, each with a learnt position.
 class PlacedNet : public torch::nn::Module {
  public:
   PlacedNet() : embed_(register_module("embed", torch::nn::Embedding(5, 8))) {
@@ -151,7 +151,7 @@ TEST(OwnPlans, of_a_model_with_learnt_positions_are_made_as_its_runs_are) {
   TANREN_EXPECT_CONTAINS(program.out, "- the model does not take it");
 }
 
-// One sample alone has no variance, and torch's layer refuses it.
+// A single sample has no variance, so torch's batch norm refuses it.
 class NormedNet : public torch::nn::Module {
  public:
   NormedNet()
@@ -252,7 +252,7 @@ TEST(OwnErrors, are_one_line_and_with_verbose_also_torchs_stack) {
   EXPECT_EQ(program.err.find("[train] step 1, microbatch 0"), 0U) << program.err;
   TANREN_EXPECT_CONTAINS(program.err, "\nno way through");
   TANREN_EXPECT_CONTAINS(program.err, "Exception raised from");
-  // What comes out of a verb without our words says how to see more, and only where that is known.
+  // An error without our own text names --verbose, and every verb accepts that option.
   program.factory = [](const ModelOptions& options, const DataInfo& info) {
     Task task = own_task(options, info);
     task.predict = [](const Batch&) -> Prediction { C10_THROW_ERROR(Error, "no way back"); };

@@ -1,6 +1,7 @@
-// parallel.buffers = "synchronised": models with batch norm train on N ranks as on one. With microbatches
-// of m samples a rank, that is one rank with microbatches of N × m, cut from the batch in the order in
-// which ranks see it: the first m samples of every rank's share, then the next of every one, …
+// parallel.buffers = "synchronised": models with batch norm train on N ranks as on one. N ranks
+// with microbatches of m samples equal one rank with microbatches of N × m that takes the samples
+// in the order in which the ranks process them: the first m samples of every rank's share, then the
+// next m, …
 #include "tests/support/loop_run.h"
 #include "tests/support/rank_run.h"
 
@@ -39,7 +40,7 @@ struct Trained {
   at::Tensor gradient;  // of the first update
   at::Tensor weights, buffers;
   double loss = 0;
-  int64_t microsteps = 0;  // of the last update
+  int64_t microsteps = 0;  // in the last update
 };
 
 at::Tensor flat_buffers(const RunState& state) {
@@ -94,7 +95,7 @@ Batch as_ranks_see(const Batch& batch, int64_t ranks, int64_t microbatch) {
   return seen;
 }
 
-// One rank on the same batches in that order, in microbatches of `ranks` × `microbatch`.
+// Trains one rank on the same batches in that order, in microbatches of `ranks` × `microbatch`.
 Trained trained_alone(RunConfig config, int64_t ranks, int64_t microbatch, int updates,
                       const MakeTask& make_task = {}) {
   const auto data = open_dataset(config.data.train, "data.train");
@@ -156,7 +157,7 @@ TEST(NormOverRanksOf, a_whole_batch_needs_no_order) {
   }
 }
 
-// Else the tests above would say nothing.
+// Otherwise the tests above would prove nothing.
 TEST(NormOverRanksOf, the_mean_of_statistics_is_another_computation) {
   auto config = norm_config("fp64");
   const Trained one = trained(config, "single", 1, 5)[0];
@@ -175,13 +176,13 @@ TEST(NormOverRanksOf, fewer_samples_than_ranks_leaves_some_with_none) {
   EXPECT_LT(relative(ranks[0].buffers, one.buffers), 1e-10);
 }
 
-// In channels-last: our own kernels, and torch's where a rank has nothing.
+// In channels-last: our own kernels, and torch's on ranks without samples.
 TEST(NormOverRanksOf, lower_precisions_agree_to_their_rounding) {
   for (const auto& [mode, bound] :
        {std::pair{"fp32", 1e-5}, std::pair{"fp16", 1e-2}, std::pair{"bf16", 0.05}}) {
     auto config = norm_config(mode);
     config.model.memory_format = "channels_last";
-    config.precision.initial_scale = "auto";  // of fp16: found by some windows before the first
+    config.precision.initial_scale = "auto";  // fp16: searched before the first update
     for (const char* global_batch : {"11", "2"}) {
       config.batch.global_batch = global_batch;
       const Trained one = trained(config, "single", 1, 1)[0];
@@ -199,7 +200,7 @@ TEST(NormOverRanksOf, resnet_trains_alike_with_ranks_that_have_nothing) {
   config.model.kind = "resnet";
   config.model.size = "resnet18";
   config.model.dropout.reset();
-  // Of 32 pixels two values a channel would be left: the difference of two is all rounding.
+  // Images of 32 pixels would leave two values per channel, whose difference is only rounding.
   config.data.train.fields = {"inputs: float[3,64,64] in [-1, 1]", "labels: int[] in [0, 4]"};
   config.batch.global_batch = "2";
   const Trained one = trained(config, "single", 1, 1)[0];
@@ -245,7 +246,7 @@ TEST(NormOverRanksOf, torchs_module_in_a_task_of_ones_own_needs_no_change) {
   }
 }
 
-// Two ranks that have the same samples, of which the other is imitated: so one device is enough.
+// Simulates a second rank with the same samples as this one, so that one device is enough.
 void expect_twins_to_be_one_rank_with_both(at::Device device) {
   install_synchronised_norm();
   const auto leaf = [&](const at::Tensor& t) { return t.to(device).clone().requires_grad_(); };
@@ -324,7 +325,7 @@ class NormMemory : public ::testing::Test {
 
 TEST_F(NormMemory, out_of_memory_on_one_rank_ends_all_and_names_the_key) {
   auto config = norm_config("fp64");
-  config.memory.limit = "8GiB";  // so that the allocator is ours
+  config.memory.limit = "8GiB";  // installs our allocator
   const auto data = open_dataset(config.data.train, "data.train");
   int ended = 0;
   for (int64_t index = 10; index < 400; index += 30) {
@@ -350,7 +351,7 @@ TEST_F(NormMemory, out_of_memory_on_one_rank_ends_all_and_names_the_key) {
       }
     };
     try {
-      on_ranks(2, work);  // outside of a microstep nothing ends: there is a reserve
+      on_ranks(2, work);  // failures outside of microsteps end nothing: a reserve
     } catch (const MemoryError&) {
       ++ended;
       EXPECT_NE(message.find("[memory] out of memory with 6 samples"), std::string::npos)

@@ -1,6 +1,7 @@
-// One rank that is a process, for lost_rank_test: comm_rank WHAT [RANK SIZE MEETING]; without the latter
-// the launcher's environment says them. It writes "begun", "ready" when the ranks are connected, a line every
-// five steps, and the error that ended it. 0: it finished, 3: a CommError, 4: an error of its own.
+// One rank as a process, for lost_rank_test: comm_rank WHAT [RANK SIZE MEETING]. Without the last
+// three it reads the launcher's environment. It prints "begun", "ready" when the ranks are
+// connected, a line every five steps, and the error that ended it. Exit codes: 0 finished, 3 a
+// CommError, 4 another error.
 #include "tanren/base/error.h"
 #include "tanren/comm/backend.h"
 #include "tanren/comm/rendezvous.h"
@@ -25,24 +26,24 @@ void say(const std::string& line) {
 
 void pause_for_a_while() { std::this_thread::sleep_for(2ms); }
 
-// What the ranks do, step by step; true at the end.
+// Performs step `step` of `what`; returns true at the end.
 bool step_of(const std::string& what, tanren::Communicator& comm, int step,
              const at::Tensor& data) {
-  if (what == "sums" || what == "impatient") {  // nearly always in one
+  if (what == "sums" || what == "impatient") {  // nearly always inside a sum
     comm.sum(data);
-  } else if (what == "broadcasts") {  // a payload is half on its way
+  } else if (what == "broadcasts") {  // nearly always with a payload half sent
     comm.broadcast(data, 0);
   } else if (what == "few") {
     comm.sum(data);
     return step == 10;
-  } else if (what == "late") {  // all wait in a sum for the last rank, which does not come
+  } else if (what == "late") {  // all wait in a sum for the last rank, which never joins it
     if (comm.rank() == comm.world_size() - 1) {
       comm.check();
       pause_for_a_while();
     } else {
       comm.sum(data);
     }
-  } else if (what == "alone") {  // nobody waits for anybody
+  } else if (what == "alone") {  // no rank waits for another
     comm.check();
     pause_for_a_while();
   } else if (what == "error") {
@@ -50,7 +51,7 @@ bool step_of(const std::string& what, tanren::Communicator& comm, int step,
       throw std::runtime_error("[data] row 7 has 3 columns");
     }
     comm.sum(data);
-  } else if (what == "leave") {  // each at a time of its own
+  } else if (what == "leave") {  // each at a different step
     if (step == 5 + comm.rank() * 10) {
       comm.leave();
       return true;
@@ -73,7 +74,7 @@ int run(const std::string& what, const tanren::World& world, const std::string& 
         comm->device().str());
     return 0;
   }
-  if (what == "absent" && world.rank == world.size - 1) {  // comes, and never connects
+  if (what == "absent" && world.rank == world.size - 1) {  // joins the rendezvous, never connects
     tanren::World own = world;
     set_rendezvous(own, rendezvous);
     const auto met = tanren::join_rendezvous(own, 10min);

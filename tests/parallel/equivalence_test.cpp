@@ -1,6 +1,6 @@
-// N ranks are one rank: the same weights whatever the engine, the number of ranks and of microsteps and
-// the precision, with counts that differ, dropout, tied weights, clipping, frozen parameters and ranks
-// that have no sample.
+// N ranks equal one rank: the same weights for every engine, number of ranks, number of microsteps
+// and precision, with unequal counts, dropout, tied weights, clipping, frozen parameters and ranks
+// without samples.
 #include "tests/support/rank_run.h"
 #include "tests/support/token_data.h"
 
@@ -16,12 +16,12 @@ namespace {
 
 struct Outcome {
   at::Tensor gradient;  // of the first update
-  at::Tensor weights;   // after the last
+  at::Tensor weights;   // after the last update
   double scale = 0, loss = 0, norm = 0;
   int64_t buckets = 0;
 };
 
-// `updates` of them, on each rank.
+// The outcome of `updates` updates on each rank.
 std::vector<Outcome> outcomes(const RunConfig& config, const std::string& engine, int world_size,
                               int updates) {
   const TokenData data(38);
@@ -72,7 +72,7 @@ TEST_P(Ranks, are_one_rank) {
     EXPECT_LT(weights, 1e-10);
     EXPECT_NEAR(ranks[0].loss, one.loss, 1e-11);
   }
-  // What is added in the half precisions is added in another order.
+  // Sums in half precision depend on the order, which differs.
   EXPECT_LT(gradient, precision == "fp64"   ? 1e-12
                       : precision == "fp32" ? 1e-6
                       : precision == "fp16" ? 2e-3
@@ -104,7 +104,7 @@ TEST(RanksTogether, start_one_reduction_a_bucket_and_step_whatever_the_accumulat
   }
 }
 
-// Sample 5 alone overflows at this scale, so one rank alone sees it.
+// Only sample 5 overflows at this scale, so only one rank sees the overflow.
 Task task_that_overflows() {
   struct Net : torch::nn::Module {
     Net() { weight = register_parameter("weight", at::full({12}, 0.1)); }
@@ -176,7 +176,7 @@ TEST(RanksTogether, a_nan_on_one_rank_is_skipped_by_all_and_the_rank_is_named) {
   });
 }
 
-// One rank's samples never reach `second`; nobody's reach `unused`.
+// The samples of one rank do not use `second`; no samples use `unused`.
 TEST(RanksTogether, a_parameter_that_some_rank_reaches_is_updated_on_all_and_others_on_none) {
   struct Net : torch::nn::Module {
     Net() {

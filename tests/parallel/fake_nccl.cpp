@@ -1,5 +1,5 @@
-// Stands behind the door of the NCCL plugin in lost_rank_test: a backend that has rank and size, and
-// carries nothing.
+// Takes the place of the NCCL plugin in lost_rank_test: a backend that has rank and size, but no
+// collectives.
 #include "tanren/comm/nccl_plugin.h"
 
 #include <stdexcept>
@@ -15,7 +15,7 @@ class FakeNccl final : public c10d::Backend {
 
 }  // namespace
 
-#ifdef __clang__  // both ends are C++
+#ifdef __clang__  // caller and plugin are both C++
 #pragma clang diagnostic ignored "-Wreturn-type-c-linkage"
 #endif
 extern "C" __attribute__((visibility("default"))) c10::intrusive_ptr<c10d::Backend>

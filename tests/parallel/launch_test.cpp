@@ -1,5 +1,6 @@
-// `tanren launch` with small scripts as its ranks: their environment, whole labelled lines, whose
-// message comes last, signals, exit codes, and that no process is left whoever is killed.
+// `tanren launch` with small scripts as its ranks: their environment, whole labelled lines, which
+// message comes last, signals, exit codes, and that no process survives, whichever process is
+// killed.
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
 #include "tests/parallel/launcher_process.h"
@@ -26,12 +27,12 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// For sh: all ranks wait for one another, however slowly they start.
+// For sh: waits until all ranks have started.
 const std::string kTogether =
     "touch at.$RANK; r=0\n"
     "while [ $r -lt $WORLD_SIZE ]; do [ -e at.$r ] && r=$((r + 1)) || sleep 0.01; done\n";
 
-// A machine with fewer cores than ranks says so first.
+// Removes the first line, which a machine with fewer cores than ranks prints.
 std::string without_cores_line(const std::string& text) {
   static const std::regex line("^\\[launch\\] [0-9]+ ranks share [^\n]*\n");
   return std::regex_replace(text, line, "");
@@ -39,14 +40,14 @@ std::string without_cores_line(const std::string& text) {
 
 class Launch : public ::testing::Test {
  protected:
-  // A program of `lines` for sh; returns its path.
+  // Writes a program of `lines` for sh and returns its path.
   std::string program(const std::string& lines) const {
     std::string path = folder_.file("program", "#!/bin/sh\n" + lines + "\n");
     fs::permissions(path, fs::perms::owner_all);
     return path;
   }
 
-  // Of the program of `lines` as `ranks` ranks.
+  // The result of running the program of `lines` as `ranks` ranks.
   struct Result {
     int code = 0;
     std::string out, err;
@@ -58,7 +59,7 @@ class Launch : public ::testing::Test {
     return {code, launcher.out(), without_cores_line(launcher.err())};
   }
 
-  // Exit code 2, and `line` alone.
+  // Expects exit code 2 and only `line`.
   void refuses(const std::string& arguments, const std::string& line,
                const std::string& before = "") const {
     const auto result =
@@ -69,7 +70,7 @@ class Launch : public ::testing::Test {
 
   std::string text(const std::string& name) const { return read_file(folder_.path() / name); }
   bool exists(const std::string& name) const { return fs::exists(folder_.path() / name); }
-  // Whether all ranks have made their file: `touch NAME.$RANK`.
+  // Whether all ranks have created their file NAME.$RANK in time.
   bool all_made(const std::string& name, int ranks) const {
     return comes_true([&] {
       for (int rank = 0; rank < ranks; ++rank) {
@@ -118,7 +119,7 @@ TEST_F(Launch, refuses_a_rendezvous_point_that_cannot_be) {
   refuses("-n 1 --master " + master + " -- true",
           "[launch] --master " + master + ": port " + taken.text() +
               " of this machine: Address already in use; name a free one, the same on all nodes");
-  // Another machine's port is not looked at.
+  // The port of another machine is not checked.
   EXPECT_EQ(
       shell(TANREN_BINARY " launch -n 1 --nodes 2 --node-rank 1 --master " + master + " -- true",
             folder_.path())
@@ -331,7 +332,7 @@ TEST_F(Launch, what_all_ranks_refuse_alike_is_said_once) {
   EXPECT_EQ(result.out, "");
 }
 
-// Whoever ends first.
+// The order in which the ranks end does not matter.
 TEST_F(Launch, what_one_rank_refuses_and_the_others_heard_of_is_said_once) {
   for (const char* pause : {"0.$RANK", "0.$((9 - RANK))"}) {
     const std::string heard = "echo '[comm] rank 1: [run] out is finished; go on' >&2; exit 1";
@@ -363,7 +364,7 @@ TEST_F(Launch, exit_codes_are_those_of_the_cause) {
   EXPECT_EQ(launch(2, "[ $RANK = 0 ] || kill -SEGV $$").code, 1);
 }
 
-// Ranks that would go on for long, with a process each that they started; `traps` are set in both.
+// Lines of ranks that run until they are killed, each with a child process; both set `traps`.
 std::string long_lines(const std::string& traps) {
   return traps + "\n(" + traps + "\nwhile :; do sleep 0.2; done) &\n" +
          "echo $$ > pid.$RANK; touch ready.$RANK\nwhile :; do sleep 0.2; done";
@@ -393,7 +394,7 @@ TEST_F(Launch, when_it_is_killed_itself_nothing_is_left) {
   LauncherProcess launcher(folder_.path(),
                            {"-n", "3", "--", program(long_lines("trap '' TERM INT HUP"))});
   ASSERT_TRUE(all_made("ready", 3));
-  EXPECT_GE(launcher.left().size(), 8u);  // itself, its guard, three ranks and what they started
+  EXPECT_GE(launcher.left().size(), 8u);  // itself, its guard, three ranks and their children
   launcher.send(SIGKILL);
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
   EXPECT_TRUE(comes_true([&] { return launcher.left().empty(); }, 10)) << launcher.left().size();
@@ -432,7 +433,7 @@ TEST_F(Launch, a_signal_goes_to_all_ranks_once_and_they_take_their_time) {
   }
 }
 
-// Issue 21: any second signal killed, and many send one twice.
+// Issue 21: any second signal killed the ranks, although many programs send a signal twice.
 TEST_F(Launch, all_further_signals_are_the_same_wish_and_only_a_second_interrupt_kills) {
   LauncherProcess launcher(
       folder_.path(),
@@ -472,13 +473,13 @@ TEST_F(Launch, a_reader_that_waits_or_leaves_does_not_keep_it) {
   const auto left =
       shell(TANREN_BINARY " launch -n 2 -- ./program 2> err | head -n 1", folder_.path());
   EXPECT_EQ(left.output, "line\n");
-  // A reader that reads nothing: what is written waits, and signals are heard.
+  // A reader that reads nothing: output waits, but signals are handled.
   const auto waits = shell("mkfifo slow; sleep 1000 < slow & S=$!; " TANREN_BINARY
                            " launch -n 2 -- ./program > slow 2> err & L=$!; exec 2> /dev/null; "
                            "sleep 1; for i in 1 2 3 4 5; do kill -TERM $L; sleep 0.3; done; "
                            "wait $L; echo code $?; kill $S",
                            folder_.path());
-  // 143: a signal came when the launcher was done and did not listen any more.
+  // 143: a signal came when the launcher had finished and no longer handled signals.
   EXPECT_TRUE(waits.output == "code 1\n" || waits.output == "code 143\n") << waits.output;
 }
 

@@ -1,5 +1,6 @@
-// Whole runs on ranks that are processes, as a user starts them: the log of one process, a killed rank,
-// signals, ranks that were not started alike, and what torch's own generator draws on them.
+// Whole runs on ranks that are processes, started as a user does: the log equals that of one
+// process; killed ranks; signals; ranks that were started differently; and the draws of torch's own
+// generator.
 #include "tests/parallel/launcher_process.h"
 #include "tests/support/child.h"
 #include "tests/support/run_log.h"
@@ -20,8 +21,8 @@ namespace fs = std::filesystem;
 const std::string kTanren = TANREN_BINARY;
 const std::string kTestProgram = TANREN_TEST_PROGRAM;
 
-// 64 samples in batches of 14, the last of an epoch has 8; of 31 evaluated ones no two ranks have as
-// many.
+// 64 samples in batches of 14, so that the last batch of an epoch has 8. 31 evaluated samples,
+// which neither 2 nor 3 ranks divide evenly.
 std::string config_text(const std::string& model, int64_t steps, int64_t every) {
   const std::string data =
       "kind = \"synthetic\"\n"
@@ -44,7 +45,7 @@ class Launched : public ::testing::Test {
 
   fs::path at(const std::string& name) const { return folder_.path() / name; }
   ShellResult go(const std::string& line) const { return shell(line, folder_.path()); }
-  // Without the line that a machine of few cores begins with.
+  // Removes the line that a machine with too few cores prints first.
   ShellResult launch(int ranks, const std::string& rest, const std::string& before = "") const {
     auto result = go(before + " " + kTanren + " launch -n " + std::to_string(ranks) + " " + rest);
     static const std::regex few_cores("^\\[launch\\] [0-9]+ ranks share [^\n]*\n");
@@ -61,7 +62,7 @@ class Launched : public ::testing::Test {
     const std::string text = read_file(at(out) / "log.jsonl");
     return std::count(text.begin(), text.end(), '\n');
   }
-  // Steps in the log, which also has a line for each evaluation.
+  // The number of steps in the log, which also has a line for each evaluation.
   int64_t steps(const std::string& out) const {
     const std::string text = read_file(at(out) / "log.jsonl");
     int64_t count = 0;
@@ -81,7 +82,7 @@ class Launched : public ::testing::Test {
     }
     return last;
   }
-  // Process of each rank, as rank 0 told them.
+  // The process of each rank, as printed by rank 0.
   static std::map<int, pid_t> ranks_of(const std::string& told) {
     std::map<int, pid_t> ranks;
     static const std::regex line("rank ([0-9]+) of [0-9]+: [^\n]*process ([0-9]+)");
@@ -90,7 +91,7 @@ class Launched : public ::testing::Test {
     }
     return ranks;
   }
-  // Ends with `code`, and says `line` alone, once.
+  // Expects exit code `code` and a single line that matches `line`.
   static void expect_line(const ShellResult& result, int code, const std::string& line) {
     EXPECT_EQ(result.code, code) << result.output;
     EXPECT_TRUE(std::regex_match(result.output, std::regex(line + "\n"))) << result.output;
@@ -130,7 +131,7 @@ TEST_F(Launched, accumulation_of_a_gpt_and_sharded_batches_of_tokens_agree_too) 
   expect_same_log(at("one"), at("three"));
 }
 
-// In a process of its own, whose peak is the run's.
+// Uses a separate process for each run, so that its peak is the run's.
 TEST_F(Launched, a_summary_foretells_the_peak_of_all_replicas_of_the_process) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the address sanitizer is the allocator: nobody counts what tensors hold";
@@ -152,7 +153,7 @@ TEST_F(Launched, a_summary_foretells_the_peak_of_all_replicas_of_the_process) {
     const double told =
         summary["predicted_peak_bytes"].get<double>() / summary["peak_tensor_bytes"].get<double>();
     EXPECT_GT(told, 0.95) << replicas;
-    EXPECT_LT(told, replicas == "1" ? 1.05 : 1.5) << replicas;  // not all reach it at one time
+    EXPECT_LT(told, replicas == "1" ? 1.05 : 1.5) << replicas;  // replicas peak at different times
   }
 }
 
@@ -166,7 +167,7 @@ TEST_F(Launched, evaluation_over_ranks_counts_each_sample_once) {
   expect_same_json(expected, got, "eval");
 }
 
-// How often: TANREN_KILLS, for soak.
+// The number of kills is TANREN_KILLS (for `make soak`), else 5.
 TEST_F(Launched, a_killed_rank_is_named_and_the_run_goes_on_on_three_with_the_same_log) {
   const char* asked = std::getenv("TANREN_KILLS");
   const int kills = asked != nullptr ? std::atoi(asked) : 5;
@@ -201,7 +202,8 @@ TEST_F(Launched, a_killed_rank_is_named_and_the_run_goes_on_on_three_with_the_sa
                               std::to_string(pid) +
                               ") failed first: killed by signal 9 (Killed); the others were ended");
     }
-    // The line of a step comes before its checkpoint, so the newest may be one behind.
+    // A step is logged before its checkpoint is written, so the newest checkpoint may be one
+    // earlier.
     EXPECT_GE(last_checkpoint("cut"), (seen / kEvery - 1) * kEvery) << which;
     EXPECT_LT(last_checkpoint("cut"), kSteps) << which;
     const auto result = launch(3, "run long.toml --quiet --out cut");
@@ -212,14 +214,14 @@ TEST_F(Launched, a_killed_rank_is_named_and_the_run_goes_on_on_three_with_the_sa
   }
 }
 
-// They are forks of it that go on without exec.
+// Ranks are forks of the launcher without exec.
 TEST_F(Launched, ranks_hold_no_descriptor_of_the_launcher) {
   folder_.file("long.toml", config_text(kMlp, 2000, 500));
   LauncherProcess launcher(folder_.path(), {"-n", "3", "run", "long.toml", "--out", "long"});
   ASSERT_TRUE(comes_true([&] { return lines("long") > 2; })) << launcher.err();
   const auto ranks = ranks_of(launcher.out());
   ASSERT_EQ(ranks.size(), 3U) << launcher.out();
-  // The numbers of its descriptors by what they are, so that a pipe's two ends are one.
+  // A process's descriptor numbers by the link target, so that both ends of a pipe are one entry.
   const auto descriptors_of = [](pid_t pid) {
     std::map<std::string, int> descriptors;
     for (const auto& entry : fs::directory_iterator("/proc/" + std::to_string(pid) + "/fd")) {
@@ -255,7 +257,7 @@ TEST_F(Launched, an_interrupt_stops_all_after_the_same_update_and_the_run_goes_o
     EXPECT_EQ(launcher.wait(), 130) << launcher.err();
     const int64_t stopped = last_checkpoint("cut");
     TANREN_EXPECT_CONTAINS(launcher.out(), "stopped at step " + std::to_string(stopped));
-    TANREN_EXPECT_CONTAINS(launcher.out(), " launch -n 3 run cut\n");  // the way to go on
+    TANREN_EXPECT_CONTAINS(launcher.out(), " launch -n 3 run cut\n");  // how to resume
     EXPECT_GT(stopped, 20);
     EXPECT_LT(stopped, 200);
     EXPECT_EQ(launcher.left(), std::vector<pid_t>{});
@@ -271,7 +273,7 @@ TEST_F(Launched, an_interrupt_breaks_an_evaluation_off_on_every_rank_and_the_run
   folder_.file("waiting.toml", config_text(waiting, 2, 1));
   const std::string run = kTestProgram + " run waiting.toml --quiet --set evaluate.batch=6 --out ";
   ASSERT_EQ(go(run + "one").code, 0);
-  // The first predict is a rehearsal's; the second, of the first evaluation, waits on each rank.
+  // Predict call 1 is the rehearsal. Call 2, in the first evaluation, waits on each rank.
   LauncherProcess launcher(folder_.path(), {"-n", "2", "--", "sh", "-c",
                                             "WAIT_AT=2 WAIT_FILE=wait exec " + run + "cut"});
   const auto waits = [&] { return fs::exists(at("wait0")) && fs::exists(at("wait1")); };
@@ -288,7 +290,7 @@ TEST_F(Launched, an_interrupt_breaks_an_evaluation_off_on_every_rank_and_the_run
   expect_same_log(at("one"), at("cut"));
 }
 
-// `timeout` signals the launcher, and then its group; the ranks have groups of their own.
+// `timeout` signals the launcher and then its process group. The ranks have their own groups.
 TEST_F(Launched, what_timeout_sends_twice_stops_all_and_the_run_goes_on) {
   if (!contains(go("timeout --version").output, "coreutils")) GTEST_SKIP() << "no timeout(1) here";
   folder_.file("long.toml", config_text(kMlp, 200, 50));
@@ -299,7 +301,7 @@ TEST_F(Launched, what_timeout_sends_twice_stops_all_and_the_run_goes_on) {
                  "cd '" + folder_.path().string() + "' && exec timeout --preserve-status -s " +
                      signal + " 1000 " + kTanren + " launch -n 2 run long.toml --out cut"});
     ASSERT_TRUE(comes_true([&] { return lines("cut") > 20; })) << child.text();
-    child.signal(SIGALRM);  // its time is over
+    child.signal(SIGALRM);  // as if its time were over
     EXPECT_EQ(child.ended(std::chrono::seconds(60)), 130) << child.text();
     TANREN_EXPECT_CONTAINS(child.text(),
                            "stopped at step " + std::to_string(last_checkpoint("cut")));
@@ -309,8 +311,8 @@ TEST_F(Launched, what_timeout_sends_twice_stops_all_and_the_run_goes_on) {
   }
 }
 
-// The kernel tells the first process of the session and the group in front of it, and a shell tells its
-// jobs once more.
+// The kernel sends SIGHUP to the session leader and to the foreground group, and a shell sends it
+// to its jobs again.
 TEST_F(Launched, a_closed_terminal_stops_all_and_the_run_goes_on) {
   folder_.file("long.toml", config_text(kMlp, 200, 50));
   train_alone("long.toml", "one");
@@ -341,7 +343,7 @@ TEST_F(Launched, a_closed_terminal_stops_all_and_the_run_goes_on) {
   expect_same_log(at("one"), at("cut"));
 }
 
-// Nothing has begun then, and nobody would look for a wish to stop until the timeout ends.
+// A waiting rank has nothing to save, and would not check for a stop request until its timeout.
 TEST_F(Launched, a_signal_ends_a_rank_that_waits_for_the_others_at_once) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const fs::path rendezvous = at("rendezvous" + std::to_string(signal));
@@ -359,7 +361,7 @@ TEST_F(Launched, a_signal_ends_a_rank_that_waits_for_the_others_at_once) {
   }
 }
 
-// As ranks, each with the words of $SET on top.
+// Arguments of `tanren launch` that start each rank with --set "$SET".
 std::string by_rank(const std::string& set) {
   return "-- sh -c '" + set + "; exec " + kTanren +
          " run run.toml --quiet --out out --set \"$SET\"'";
@@ -375,7 +377,7 @@ TEST_F(Launched, another_config_on_a_rank_is_named_with_the_key) {
   };
   differs("optimizer.learning_rate=0.$((RANK + 1))", "optimizer.learning_rate 0.2",
           "optimizer.learning_rate 0.1");
-  // What defines no run, but would leave a rank waiting for the others.
+  // A key that does not define the run, but a difference would leave a rank waiting for the others.
   differs("evaluate.every=$((RANK + 4))", "evaluate.every 5", "evaluate.every 4");
   differs("model.hidden=[1$RANK]", "model.hidden \\[11\\]", "model.hidden \\[10\\]");
   EXPECT_EQ(launch(2, by_rank("SET=run.threads=$((RANK + 1))")).code, 0);
@@ -431,7 +433,7 @@ TEST_F(Launched, nccl_without_cuda_is_refused_in_one_line) {
               "device is cpu .*; set parallel.backend = \"gloo\" or \"auto\"");
 }
 
-// One rank is all that one device can have.
+// One device can have only one NCCL rank.
 TEST_F(Launched, a_rank_with_nccl_on_cuda_is_one_process_there) {
   const auto plan = go(kTanren + " plan run.toml --set run.device=cuda");
   if (plan.code != 0) GTEST_SKIP() << "no CUDA device, NCCL was not tried: " << plan.output;
@@ -454,7 +456,7 @@ TEST_F(Launched, a_run_folder_that_is_finished_or_of_another_config_is_refused) 
   TANREN_EXPECT_CONTAINS(other.output, "was made with another config (run.seed: 7 → 8)");
 }
 
-// A line per forward and rank: what at::dropout drew.
+// Each rank writes the draws of at::dropout, a line per forward.
 TEST_F(Launched, torchs_own_dropout_differs_over_ranks_and_is_the_same_when_resumed) {
   folder_.file("drop.toml", config_text("kind = \"torch_dropout\"", 12, 100));
   const auto train = [&](int ranks, const std::string& out, const std::string& more) {

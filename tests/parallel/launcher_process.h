@@ -1,5 +1,5 @@
-// `tanren launch` as a process of its own, started without a shell between (whose background jobs
-// ignore SIGINT), with its output in files; and which processes of it are left. Torch-free.
+// `tanren launch` as a child process, started without a shell (a shell's background jobs ignore
+// SIGINT). Its output goes to files; left() lists its processes that still live. Torch-free.
 // Included by tests only; TANREN_BINARY names the program.
 #pragma once
 
@@ -25,7 +25,7 @@ inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Whether `condition` comes true within a minute.
+// Whether `condition` becomes true within `seconds`.
 inline bool comes_true(const std::function<bool()>& condition, double seconds = 60) {
   const auto start = std::chrono::steady_clock::now();
   while (!condition()) {
@@ -67,7 +67,7 @@ class LauncherProcess {
   pid_t pid() const { return pid_; }
   void send(int signal) const { ::kill(pid_, signal); }
 
-  // Its exit code, 128 + signal if one ended it; -1 if it does not end within `seconds`.
+  // Returns its exit code, or 128 + signal; -1 if it does not end within `seconds`.
   int wait(double seconds = 60) {
     int status = 0;
     if (!comes_true([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; }, seconds)) return -1;
@@ -78,7 +78,7 @@ class LauncherProcess {
   std::string out() const { return read_file(folder_ / "out"); }
   std::string err() const { return read_file(folder_ / "err"); }
 
-  // Its descendants, and itself, that live (a zombie does not).
+  // The live processes among itself and its descendants; zombies do not count.
   std::vector<pid_t> left() const {
     std::vector<pid_t> pids;
     std::error_code ignored;

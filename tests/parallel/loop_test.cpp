@@ -1,5 +1,5 @@
-// Whole runs on ranks that are threads: the log of one rank, stop and resume on other numbers of ranks,
-// evaluation without padding, failures that end all.
+// Whole runs on ranks that are threads: the log equals that of one rank; stop and resume on other
+// numbers of ranks; evaluation without padding; failures of one rank that end all.
 #include "tests/support/loop_run.h"
 #include "tests/support/rank_run.h"
 #include "tests/support/token_data.h"
@@ -49,7 +49,8 @@ TEST_F(Loop, of_two_and_three_replicas_writes_the_log_of_one_rank) {
   }
 }
 
-// Of one to 22 words: the ranks' shares of a batch are padded to other lengths than the whole.
+// Texts of one to 22 words: the ranks' shares of a batch are padded to other lengths than the
+// batch.
 TEST_F(Loop, of_texts_padded_to_the_longest_of_a_rank_is_that_of_one_rank) {
   folder_.file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nred\ngreen\n");
   std::string table = "text,label\n";
@@ -81,7 +82,7 @@ TEST_F(Loop, of_texts_padded_to_the_longest_of_a_rank_is_that_of_one_rank) {
     };
     const auto expected = trained(1), got = trained(3);
     for (const auto& [name, tensor] : expected.tensors) {
-      // Not relative: but for rounding, a bias of keys has no gradient and stays 0.
+      // An absolute bound: the gradient of a key bias is only rounding, so the bias stays near 0.
       const at::Tensor apart = (got.tensors.at(name) - tensor).abs().max();
       EXPECT_LT(apart.item<double>(), 1e-12) << kind << " " << name;
     }
@@ -128,12 +129,12 @@ TEST_F(Loop, what_one_rank_throws_ends_all_and_comes_out) {
   try {
     go(looped_config(3), "broken", nullptr, {&sink});
     FAIL() << "nothing was thrown";
-  } catch (const RunError& error) {  // not a CommError of those that were told to stop
+  } catch (const RunError& error) {  // not the CommError of the other ranks
     EXPECT_STREQ(error.what(), "[sink] the disk is full; make room; last checkpoint: none");
   }
 }
 
-// What the plan's choice of replicas goes by is taken from the data that the run opens.
+// The plan chooses the number of replicas by the model and the data that the run opens.
 TEST_F(Loop, has_as_many_replicas_as_pay_for_its_model_and_data) {
   struct Case {
     const char* model;
@@ -176,7 +177,7 @@ TEST_F(Loop, has_as_many_replicas_as_pay_for_its_model_and_data) {
   }
 }
 
-// Two on one device, taking turns: its sums go the way of threads.
+// Two replicas take turns on one device, and their sums go through the threads.
 TEST_F(Loop, of_two_replicas_on_cuda_writes_the_log_of_one_rank_there) {
   Machine machine;
   probe_accelerators(machine, "cuda:0");
@@ -191,7 +192,7 @@ TEST_F(Loop, of_two_replicas_on_cuda_writes_the_log_of_one_rank_there) {
   expect_same("1", "2");
 }
 
-// Evaluation shares the samples without padding, whatever is left for a rank.
+// Evaluation splits the samples over ranks without padding, also if a rank gets none.
 TEST(Evaluation, over_ranks_counts_each_sample_once) {
   const TokenData data(5);
   auto config = tiny_config("gpt2");
@@ -199,7 +200,7 @@ TEST(Evaluation, over_ranks_counts_each_sample_once) {
   config.model.hidden_size = 8;
   config.model.num_heads = 1;
   config.batch.global_batch = "4";
-  config.data.eval.kind = "synthetic";  // there is one: `data`
+  config.data.eval.kind = "synthetic";  // not opened: the test evaluates `data`
   config.evaluate.metrics = {"accuracy", "perplexity"};
   config.evaluate.batch = 2;
   NamedValues expected;

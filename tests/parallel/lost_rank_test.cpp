@@ -1,5 +1,5 @@
-// Ranks that are real processes, killed, failing and leaving: the others end soon and say who and why.
-// Designed for 2 seconds, held to 10.
+// Ranks that are real processes and are killed, fail or leave: the others end soon and name the
+// rank and the reason. Designed for 2 seconds; the tests allow 10.
 #include "tanren/base/testing.h"
 #include "tests/support/child.h"
 #include "tests/support/taken_port.h"
@@ -43,7 +43,7 @@ class Ranks {
   std::vector<Child> children_;
 };
 
-// Kills `victim` and checks how the others end; the longest that one took.
+// Kills `victim`, and expects the others to end within 10 s with an error that names it.
 void expect_all_name_the_lost(Ranks& ranks, int victim,
                               const std::string& heard = "last heard at step ") {
   const auto start = Clock::now();
@@ -86,7 +86,7 @@ TEST_P(LostRank, of_four_that_is_killed_while_a_sum_waits_is_named_by_the_others
   expect_all_name_the_lost(ranks, GetParam());
 }
 
-// When a connection breaks, Gloo forgets who waits for the rest of a payload.
+// When a connection breaks, Gloo does not wake a rank that waits for the rest of a payload.
 TEST(LostRanks, amid_a_large_payload_are_named_too) {
   for (const int victim : {0, 1, 2}) {
     Ranks ranks(3, "broadcasts");
@@ -95,7 +95,7 @@ TEST(LostRanks, amid_a_large_payload_are_named_too) {
   }
 }
 
-// All have met, and Gloo connects them, for which it has no abort.
+// All ranks have met and Gloo is connecting them, which cannot be aborted.
 TEST(LostRanks, while_the_others_connect_are_named_too) {
   Ranks ranks(3, "absent");
   ASSERT_TRUE(ranks[2].await("met", 60s)) << ranks[2].text();
@@ -111,7 +111,7 @@ TEST(LostRanks, in_worlds_of_two_and_three_too) {
   }
 }
 
-// Their connections stay, so that only the end of the timeout tells.
+// Their connections stay open, so only the timeout reveals them.
 TEST(LostRanks, that_are_stopped_are_named_when_the_timeout_ends) {
   Ranks of_three(3, "impatient"), of_two(2, "impatient");
   const auto stop = [](Ranks& ranks, int victim) {
@@ -136,7 +136,7 @@ TEST(LostRanks, that_are_stopped_are_named_when_the_timeout_ends) {
   expect_named(of_two, 0);
 }
 
-// Its store answers nobody then, and the third does not come.
+// Rank 0 holds the store, which no longer answers. Rank 2 never comes.
 TEST(LostRanks, that_stop_at_the_rendezvous_keep_nobody_there) {
   const std::string rendezvous = "tcp://127.0.0.1:" + testing::TakenPort().text();
   const auto rank = [&](const std::string& number) {
@@ -144,7 +144,7 @@ TEST(LostRanks, that_stop_at_the_rendezvous_keep_nobody_there) {
   };
   Child stopped = rank("0"), other = rank("1");
   for (Child* child : {&stopped, &other}) ASSERT_TRUE(child->await("begun", 60s));
-  std::this_thread::sleep_for(2s);  // until both are there
+  std::this_thread::sleep_for(2s);  // until both are at the rendezvous
   stopped.signal(SIGSTOP);
   EXPECT_EQ(other.ended(40s), 3) << other.text();
   TANREN_EXPECT_CONTAINS(other.text(),
@@ -174,7 +174,7 @@ TEST(LeavingRank, disturbs_nobody) {
   }
 }
 
-// The door to the plugin, with one behind it that carries nothing.
+// Loads a fake plugin that has no collectives.
 TEST(NcclPlugin, is_loaded_from_the_library_path_and_given_rank_size_and_device) {
   Ranks ranks(2, "nccl", {"LD_LIBRARY_PATH=" TANREN_FAKE_PLUGIN_FOLDER});
   for (const int rank : {0, 1}) {

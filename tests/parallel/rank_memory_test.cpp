@@ -1,5 +1,5 @@
-// Out of memory on one of two ranks, at every allocation of its microsteps: it recovers alone, the other
-// just waits, the numbers stay, and nothing more travels than without.
+// Lets every allocation in the microsteps of one of two ranks fail in turn. That rank recovers
+// alone while the other only waits; weights and number of collectives stay the same.
 #include "tests/support/rank_injection.h"
 #include "tests/support/token_data.h"
 
@@ -16,7 +16,7 @@ RunConfig injected_config(const std::string& mode) {
   config.batch.global_batch = "8";
   config.batch.microbatch = 2;
   config.precision.mode = mode;
-  config.memory.limit = "8GiB";  // so that the allocator is ours, under a sanitizer too
+  config.memory.limit = "8GiB";  // installs our allocator, under a sanitizer too
   config.parallel.first_bucket_mb = 1.0 / 1024;
   config.parallel.bucket_mb = 4.0 / 1024;
   return config;

@@ -1,5 +1,5 @@
-// Checkpoints of ranks that share the optimizer's state: one file of each rank, whole or invisible, and
-// loaded on any other number of ranks.
+// Checkpoints of ranks with sharded optimizer state: one file per rank, complete or invisible, and
+// loadable on any other number of ranks.
 #include "tests/support/loop_run.h"
 #include "tests/support/rank_run.h"
 #include "tests/support/token_data.h"
@@ -114,7 +114,7 @@ TEST_F(ZeroLoop, packed_state_moves_between_ranks_and_layouts_and_is_written_who
     go(second, moved);
     go(config_of(1, 0, "channels_last"), moved);
     const at::Tensor end = kernel(whole);
-    // Other blocks of 256, so other roundings.
+    // The blocks of 256 differ, so the roundings do too.
     EXPECT_LT((kernel(moved) - end).norm().item<double>(),
               0.25 * (end - start).norm().item<double>());
   }
@@ -161,7 +161,7 @@ TEST_F(ZeroLoop, refuses_a_damaged_or_missing_file_of_a_rank) {
   std::string bytes = read_file(file);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   write_file(file, bytes);
-  for (const int64_t replicas : {1, 2, 3}) {  // each byte is verified by some rank
+  for (const int64_t replicas : {1, 2, 3}) {  // every byte is verified by one of the ranks
     try {
       go(zero_config(replicas, 1), "damaged");
       FAIL() << "it was accepted on " << replicas;
@@ -225,7 +225,7 @@ TEST(ZeroCheckpoint, of_which_one_rank_is_lost_leaves_the_last_one) {
   EXPECT_EQ(names_in(folder.path()), (std::set<std::string>{"step-1"}));
 }
 
-// The parameters that are shared change, and with them who keeps what.
+// Unfreezing changes the set of sharded parameters, and with it which rank keeps which part.
 TEST(ZeroUnfreeze, state_follows_its_parameters_to_the_ranks_that_keep_it_then) {
   const TokenData data(24);
   at::Tensor one;
@@ -239,7 +239,7 @@ TEST(ZeroUnfreeze, state_follows_its_parameters_to_the_ranks_that_keep_it_then) 
       config.model.unfreeze = {{.parameters = {"transformer.h.1.*"}, .step = 2},
                                {.parameters = {"transformer.h.0.*"}, .step = 4}};
       config.batch.global_batch = "6";
-      config.optimizer.kind = "radam";  // keeps steps and moments
+      config.optimizer.kind = "radam";  // its state has steps and moments
       config.parallel.zero = zero;
       config.parallel.first_bucket_mb = config.parallel.bucket_mb = 2.0 / 1024;
       on_engine("threads", world_size, [&](Communicator& comm) {

@@ -1,6 +1,6 @@
-// Ranks that share the optimizer's state and the gradients are one rank: the same weights, gradients,
-// norms and scales on every engine and number of ranks; fewer bytes on each; and running out of memory on
-// one of them costs nobody anything but time.
+// Ranks with sharded optimizer state and gradients equal one rank: the same weights, gradients,
+// norms and scales on every engine and number of ranks. Each rank holds fewer bytes, and running
+// out of memory on one of them costs only time.
 #include "tests/support/rank_injection.h"
 #include "tests/support/token_data.h"
 
@@ -24,12 +24,12 @@ RunConfig shared_config(const std::string& mode, int64_t zero) {
 }
 
 struct Outcome {
-  at::Tensor gradient;  // of the first update, joined of all ranks' parts
-  at::Tensor weights;   // after the last
+  at::Tensor gradient;  // in the first update, joined from all ranks' parts
+  at::Tensor weights;   // after the last update
   double scale = 0, loss = 0, norm = 0;
 };
 
-// Puts what this rank owns into the gradients of all parameters in a row.
+// Copies the gradients that this rank owns into `row`, which holds those of all parameters in turn.
 void put_owned(RankRun& run, const at::Tensor& row) {
   const Gradients& gradients = run.objective().gradients;
   if (!gradients.sharding().on()) {
@@ -50,7 +50,7 @@ int64_t num_trained(RankRun& run) {
                          [](int64_t sum, const auto& p) { return sum + p.numel(); });
 }
 
-// `updates` of them, on each rank.
+// The outcome of `updates` updates on each rank.
 std::vector<Outcome> outcomes(const RunConfig& config, const std::string& engine, int world_size,
                               int updates) {
   const TokenData data(38);
@@ -116,7 +116,7 @@ TEST_P(Zero, ranks_are_one_rank) {
     EXPECT_NEAR(ranks[0].norm, one.norm, 1e-11);
     EXPECT_GT(one.norm, config.clip.norm) << "clipping does nothing";
   }
-  // What is added in the half precisions is added in another order.
+  // Sums in half precision depend on the order, which differs.
   EXPECT_LT(gradient, precision == "fp64"   ? 1e-12
                       : precision == "fp32" ? 1e-6
                       : precision == "fp16" ? 2e-3
@@ -146,8 +146,8 @@ TEST(ZeroStates, other_optimizers_and_packed_states_are_one_ranks_too) {
     config.optimizer.state = state;
     config.optimizer.layer_decay = 0.8;
     config.model.hidden_size = 64;  // large enough to be packed
-    // Lion takes the sign of a gradient that is rounding alone (a key's bias), so that the order of a
-    // sum decides: beside whole state on as many ranks, whose sums are the same.
+    // The gradient of a key bias is only rounding, and Lion takes its sign, which depends on the
+    // order of the sums. So its reference is unsharded state on the same number of ranks.
     const bool signs = std::string(kind) == "lion";
     const auto one =
         signs ? outcomes(config, "threads", 3, 4)[0] : outcomes(config, "single", 1, 4)[0];
@@ -161,7 +161,7 @@ TEST(ZeroStates, other_optimizers_and_packed_states_are_one_ranks_too) {
   }
 }
 
-// Issue 21: a pattern that matches no slice of some rank was refused there.
+// Issue 21: a rank refused a pattern that matched none of its slices.
 TEST(ZeroStates, exceptions_from_packed_state_are_of_the_whole_model) {
   auto config = shared_config("fp32", 0);
   config.optimizer.state = "8bit";
@@ -177,7 +177,7 @@ TEST(ZeroStates, exceptions_from_packed_state_are_of_the_whole_model) {
 TEST(ZeroStates, amsgrad_and_groups_and_decay_follow_the_whole_parameters) {
   auto config = shared_config("fp64", 0);
   config.optimizer.amsgrad = true;
-  config.optimizer.weight_decay = 0.1;  // not of vectors, which slices look like
+  config.optimizer.weight_decay = 0.1;  // not for vectors; slices look like vectors
   config.optimizer.groups = {{{"*.attn.*"}, 0.5, std::nullopt}, {{"*wpe*"}, std::nullopt, 0.3}};
   const auto one = outcomes(config, "single", 1, 4)[0];
   for (const int64_t zero : {1, 2}) {
@@ -235,7 +235,7 @@ class ZeroMemory : public ::testing::Test {
     config.model.num_layers = 8;
     config.model.hidden_size = 128;
     config.model.num_heads = 4;
-    config.memory.limit = "8GiB";  // so that the allocator is ours
+    config.memory.limit = "8GiB";  // installs our allocator
     config.parallel.first_bucket_mb = 0.25;
     config.parallel.bucket_mb = 0.25;
     return config;
@@ -300,7 +300,7 @@ TEST_F(ZeroMemory, transient_gradients_never_exist_whole) {
   std::printf("gradients of 2 ranks at their most: %.2f of %.2f MB\n",
               static_cast<double>(most[2]) / 1e6, static_cast<double>(most[1]) / 1e6);
   EXPECT_GE(most[1], 2 * trained);
-  // The parts are one half; of each rank some of about 25 buckets are filled or travel.
+  // The sharded parts are one half; in addition a rank holds some of about 25 buckets in use.
   EXPECT_LT(static_cast<double>(most[2]), 0.75 * static_cast<double>(most[1]));
 }
 
@@ -324,7 +324,7 @@ TEST_F(ZeroMemory, a_dry_run_knows_what_a_rank_keeps) {
   EXPECT_LT(predicted[2].peak_bytes, predicted[1].peak_bytes);
 }
 
-// A forward on threads of its own would read weights that no operator of this thread is given.
+// Operators of this thread wait for their weights; a forward on its own threads would not.
 TEST(ZeroOverlap,
      a_forward_of_one_thread_begins_while_weights_still_come_unless_the_option_says_no) {
   const TokenData data(38);
@@ -348,7 +348,7 @@ TEST(ZeroOverlap,
       };
       run.step();
       EXPECT_EQ(before > 0, begins);
-      EXPECT_EQ(after, 0);  // it has used them all
+      EXPECT_EQ(after, 0);  // the forward has used all weights
     });
   }
 }

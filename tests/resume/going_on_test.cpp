@@ -1,6 +1,6 @@
-// A run folder that goes on, as a user meets it (issue 21): on other data it is refused, on moved data it
-// is not; what the guard ended goes on, with what its message advises; and of two starts that overlap
-// the second is refused before it looks at anything.
+// Resuming a run folder, as a user does (issue 21). Other data are refused, moved data are not. A
+// run that the guard ended resumes with the change that its message advises. If two starts overlap,
+// the second is refused before it reads anything.
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
 #include "tests/support/child.h"
@@ -51,8 +51,8 @@ class GoingOn : public ::testing::Test {
     }
     return text;
   }
-  // Regression whose batches `bad` (of four rows, from 0) are of such rows: their loss is infinite, if
-  // nothing else is asked for. In their order.
+  // Writes an unshuffled regression data set in which the batches `bad` (of four rows, counted from
+  // 0) consist of `row`. The default row gives an infinite loss.
   void write_values(int batches, const std::vector<int>& bad,
                     const std::string& row = "0,3e38,3e38") const {
     std::string text = "label,a,b\n";
@@ -94,12 +94,12 @@ class GoingOn : public ::testing::Test {
     return *std::find_if(lines.rbegin(), lines.rend(),
                          [](const auto& line) { return line.contains("attempt"); });
   }
-  // The log without what is not repeatable.
+  // The log without its timings.
   std::string plain_log(const std::string& out) const {
     static const std::regex timing(R"(,"timing":\{[^}]*\})");
     return std::regex_replace(read_file(at(out) / "log.jsonl"), timing, "");
   }
-  // The tensors alone: what stands before them names the config.
+  // The tensors without the header, which names the config.
   std::string weights(const std::string& out) const {
     const std::string file = read_file(at(out) / "model.safetensors");
     uint64_t header = 0;
@@ -123,11 +123,11 @@ TEST_F(GoingOn, on_other_training_data_is_refused_and_names_what_differs) {
   expect_code("run run.toml --out out --quiet", 2,
               {"[data] inputs of data.train are not those that"});
   EXPECT_EQ(read_file(at("out") / "log.jsonl"), before);
-  folder_.file("train.csv", rows(24));  // put back: written anew, the same
+  folder_.file("train.csv", rows(24));  // the same content, written again
   expect_code("run out --quiet", 0, {});
 }
 
-// Issue 22: a file that was mended, under its name, was refused.
+// Issue 22: a repaired file of the same name was refused.
 TEST_F(GoingOn, on_other_evaluation_data_is_refused_where_they_decide_and_told_elsewhere) {
   stop_after("out", 5, "--set checkpoint.best=1");
   stop_after("free", 5);
@@ -169,7 +169,7 @@ TEST_F(GoingOn, on_moved_data_is_the_same_run_with_the_same_numbers) {
   expect_code("run out --quiet --set data.train.path=disk/renamed.csv --set run.stop_after=2", 0,
               {});
   fs::rename(at("eval.csv"), at("disk/eval.csv"));
-  folder_.file("disk/run.toml", config("renamed.csv", "eval.csv"));  // a whole project that moved
+  folder_.file("disk/run.toml", config("renamed.csv", "eval.csv"));  // a moved project
   expect_code("run disk/run.toml --out out --quiet", 0, {});
   EXPECT_EQ(plain_log("out"), plain_log("whole"));
   EXPECT_EQ(weights("out"), weights("whole"));
@@ -181,7 +181,7 @@ TEST_F(GoingOn, a_path_that_is_typed_is_relative_to_where_it_is_typed) {
   expect_code("run configs/run.toml --quiet --out out --set data.train.path=train.csv", 0, {});
   expect_code("run configs/run.toml --quiet --out other --set data.train.path=../train.csv", 2,
               {"cannot read " + (folder_.path().parent_path() / "train.csv").string()});
-  // Weights, too.
+  // The same for weights.
   expect_code(
       "run configs/run.toml --quiet --out warm --set data.train.path=train.csv --set "
       "model.init_from=out",
@@ -202,7 +202,7 @@ TEST_F(GoingOn, after_a_halt_is_the_run_that_skipped_that_batch) {
   TANREN_EXPECT_CONTAINS(halted.output, "[guard] step 3 (attempt 3): non-finite loss");
   TANREN_EXPECT_CONTAINS(halted.output, "last checkpoint: out/checkpoints/step-2");
   TANREN_EXPECT_CONTAINS(halted.output, "tanren run out --set optimizer.learning_rate=");
-  expect_code("run out --quiet", 0, {});  // nothing is changed
+  expect_code("run out --quiet", 0, {});  // without a change
   expect_code("run values.toml --quiet --out skips --set guard.nan_loss=skip", 0, {});
   EXPECT_EQ(weights("out"), weights("skips"));
   const std::string log = plain_log("out");
@@ -250,7 +250,7 @@ TEST_F(GoingOn, a_halt_that_cannot_be_saved_is_still_told_first) {
               {"[guard] step 3 (attempt 3): non-finite loss", "could not be written"});
 }
 
-// The third update is finite, the weights after it are not: the fourth attempt halts.
+// The third update is finite but the weights after it are not, so the fourth attempt halts.
 TEST_F(GoingOn, after_a_halt_with_ruined_weights_is_from_the_checkpoint_before_it) {
   write_values(8, {2}, "0,1e18,0.5");
   expect_code(
@@ -265,7 +265,7 @@ TEST_F(GoingOn, after_a_halt_with_ruined_weights_is_from_the_checkpoint_before_i
   expect_code("run out --quiet --set optimizer.learning_rate=1e-37", 0, {});
 }
 
-// The last update is finite, the weights after it are not.
+// The last update is finite, but the weights after it are not.
 TEST_F(GoingOn, after_a_last_update_that_ruined_the_weights_is_from_the_checkpoint_before_it) {
   write_values(8, {2}, "0,1e18,0.5");
   expect_code(
@@ -352,14 +352,14 @@ TEST_F(GoingOn, a_run_that_saved_nothing_begins_again_with_another_tokenizer_and
   EXPECT_FALSE(fs::exists(at("out/tokenizer/tokenizer.json")));
   EXPECT_TRUE(fs::exists(at("out/tokenizer/vocab.txt")));
   expect_code("run out --quiet --set run.stop_after=1", 0, {});
-  // What lies there may be named itself.
+  // The files in the run folder may themselves be named as the tokenizer.
   fs::remove_all(at("out/checkpoints"));
   expect_code(start + " --set data.train.tokenizer=out/tokenizer", 0, {});
   EXPECT_TRUE(fs::exists(at("out/tokenizer/vocab.txt")));
   expect_code("run out --quiet", 0, {});
 }
 
-// The folder of a config that was written by hand is where its run begins.
+// A run of a hand-written config.toml starts in the folder of that file.
 TEST_F(GoingOn, a_first_start_removes_no_file_of_the_user) {
   fs::create_directories(at("mine/tokenizer/own"));
   const std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n";
@@ -400,7 +400,7 @@ TEST_F(GoingOn, rate_clip_and_precision_change_where_they_are_asked_for_and_nowh
   EXPECT_EQ(last_attempt("out")["learning_rate"], 0.01);
   TANREN_EXPECT_CONTAINS(read_file(at("out") / "plan.txt"), "changed at step 3: 0.001 → 0.01");
   TANREN_EXPECT_CONTAINS(read_file(at("out") / "config.toml"), "learning_rate = 0.01");
-  // What defines the run otherwise stays so.
+  // Other keys that define the run still cannot change.
   expect_code("run out --quiet --set optimizer.weight_decay=0.5", 2, {"another config"});
   expect_code("run out --quiet --set precision.mode=fp64", 2,
               {"another config (precision.mode: \"bf16\" → \"fp64\")"});
@@ -411,7 +411,7 @@ TEST_F(GoingOn, a_change_that_was_asked_for_lasts_whatever_starts_the_run_next) 
   ASSERT_EQ(tanren("run low --quiet --set optimizer.learning_rate=0.01").code, 0);
   const std::string whole = plain_log("low");
   stop_after("out", 3);
-  // Killed after the change and before the next checkpoint: the change happens once.
+  // As if killed after the change and before the next checkpoint: the change is applied only once.
   const std::string ask = " --quiet --set optimizer.learning_rate=0.01 --set run.stop_after=";
   ASSERT_EQ(tanren("run out" + ask + "2").code, 0);
   fs::remove_all(at("out/checkpoints/step-5"));
@@ -435,7 +435,7 @@ TEST_F(GoingOn, a_change_can_be_taken_back) {
                          "changed at step 2: 0.0 → 0.1; at step 4: 0.1 → 0.0");
 }
 
-// Every precision from every other, and a schedule with a state from one without.
+// Every precision to every other, and to a schedule with state and back.
 TEST_F(GoingOn, precision_and_schedule_change_from_any_to_any) {
   for (const std::string from : {"fp32", "bf16", "fp16"}) {
     for (const std::string to : {"fp32", "bf16", "fp16"}) {
@@ -467,7 +467,8 @@ TEST_F(GoingOn, a_start_holds_the_folder_before_it_chooses_its_checkpoint) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
   while (lines() < 5 && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(5ms);
   ASSERT_GE(lines(), 5);
-  // The second start waits for its data, if it comes so far, until the first has saved and gone.
+  // If the second start got as far as its data, it would wait for them until the first has saved
+  // and ended.
   const std::string pipe = at("train.csv").string();
   fs::remove(pipe);
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

@@ -1,5 +1,5 @@
-// model.memory_format: channels-last weights train as plain ones do, go on bitwise, and are plain in
-// every file.
+// model.memory_format: channels-last weights train like contiguous ones, resume bitwise, and are
+// contiguous in every file.
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/file.h"
@@ -83,7 +83,7 @@ TEST(MemoryFormat, stops_and_goes_on_bitwise_and_writes_plain_files) {
   for (const auto& [name, tensor] : whole.average.tensors) {
     EXPECT_TRUE(at::equal(tensor, stopped.average.tensors.at(name))) << name;
   }
-  // The same weights by their names and shapes, whoever reads the file, and in the plain order.
+  // The file has the same weights, with the same names and shapes, in contiguous order.
   const auto file = read_safetensors(folder.path() / "whole" / "model.safetensors");
   const auto& averaged = whole.average.tensors;
   for (const auto& [name, tensor] : file.tensors) {
@@ -91,7 +91,7 @@ TEST(MemoryFormat, stops_and_goes_on_bitwise_and_writes_plain_files) {
     EXPECT_TRUE(tensor.is_contiguous()) << name;
     EXPECT_TRUE(at::equal(tensor, mean != nullptr ? *mean : whole.model.tensors.at(name))) << name;
   }
-  // A run of one format goes on in the other.
+  // A run of one format can resume in the other.
   RunConfig longer = image_config("contiguous");
   longer.run.steps = 8;
   EXPECT_EQ(go(longer, "whole").summary.steps, 8);
@@ -109,7 +109,7 @@ Snapshot last_of(const std::filesystem::path& folder) {
   return read_checkpoint(*latest_checkpoint(folder / "checkpoints"));
 }
 
-// Issue 21: packed state left out kernels in channels-last, and was of one layout alone.
+// Issue 21: packed state did not cover kernels in channels-last, and worked in only one layout.
 TEST(MemoryFormat, packed_state_stops_and_goes_on_bitwise_in_either_layout) {
   const TemporaryFolder folder;
   const auto go = [&](const RunConfig& config, const std::string& name) {

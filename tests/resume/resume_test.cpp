@@ -46,7 +46,7 @@ class Resume : public ::testing::Test {
     return run(input, ModelRegistry());
   }
 
-  // The log without what is not repeatable.
+  // The log without its timings.
   std::string log(const std::string& folder) {
     static const std::regex timing(R"(,"timing":\{[^}]*\})");
     return std::regex_replace(read_file(root_ / folder / "log.jsonl"), timing, "");
@@ -83,7 +83,7 @@ RunConfig resumable_config() {
   config.precision.growth_interval = 3;
   config.schedule.kind = "cosine";
   config.clip.norm = 1;
-  config.guard.spike_z = 0.001;  // about every second update stands out
+  config.guard.spike_z = 0.001;  // about every second update is a spike
   config.guard.spike_window = 2;
   config.data.workers = 2;
   config.data.prefetch = 3;
@@ -111,13 +111,13 @@ TEST_F(Resume, by_stop_after_at_every_step_is_bitwise_the_undisturbed_run) {
   }
 }
 
-// huggingface/transformers#40560: rates after a resume counted what was trained before.
+// huggingface/transformers#40560: rates after a resume included samples of earlier sessions.
 TEST_F(Resume, draws_each_step_once_and_counts_this_session_alone) {
   auto config = resumable_config();
   const auto whole = go(config, "whole");
   config.run.stop_after = 7;
   go(config, "lost");
-  fs::remove_all(root_ / "lost" / "checkpoints" / "step-7");  // a crash before it was written
+  fs::remove_all(root_ / "lost" / "checkpoints" / "step-7");  // as if it crashed before writing it
   config.run.stop_after.reset();
   const auto rest = go(config, "lost");
   const auto one = read_curves(root_ / "whole" / "tensorboard");
@@ -133,7 +133,7 @@ TEST_F(Resume, draws_each_step_once_and_counts_this_session_alone) {
               static_cast<double>(rest.loop.session_samples), 1e-6);
 }
 
-// Variants of every kind, with what they keep beyond the weights.
+// Every kind of optimizer, and variants that keep more state.
 std::vector<OptimizerOptions> optimizers() {
   std::vector<OptimizerOptions> all;
   for (const char* kind :
@@ -178,7 +178,7 @@ TEST_F(Resume, is_bitwise_with_any_optimizer_and_a_schedule_that_depends_on_eval
       if (key.ends_with(".schedule.scale")) scale = std::get<double>(value);
     }
     EXPECT_NEAR(scale, 1e-4, 1e-12);  // after evaluations 3, 5, 7 and 9 of 9
-    // What the plan says of the state is what it weighs.
+    // The size of the state in the plan is its real size.
     double bytes = 0, trained = 0;
     for (const auto& [key, tensor] : end.optimizer.tensors) bytes += double(tensor.nbytes());
     for (const auto& [key, tensor] : end.model.tensors) {
@@ -192,7 +192,7 @@ TEST_F(Resume, is_bitwise_with_any_optimizer_and_a_schedule_that_depends_on_eval
   }
 }
 
-// Asks for a stop once so many attempts are reported.
+// Requests a stop when attempt `attempt` is reported.
 class StopAt final : public Sink {
  public:
   StopAt(int64_t attempt, std::atomic<bool>& stop) : attempt_(attempt), stop_(stop) {}
@@ -218,8 +218,8 @@ TEST_F(Resume, by_a_stop_request_in_any_attempt_is_bitwise_the_undisturbed_run) 
   }
 }
 
-// Averages, ranking and the count of early stop: the log, every checkpoint that is left and the
-// exported weights are those of the undisturbed run.
+// With averages, ranking and the count of early stop: the log, all remaining checkpoints and the
+// exported weights equal those of the undisturbed run.
 TEST_F(Resume, with_averages_best_checkpoints_and_early_stop_is_bitwise_the_undisturbed_run) {
   for (const std::string kind : {"ema", "swa"}) {
     auto config = resumable_config();
@@ -276,7 +276,7 @@ TEST_F(Resume, by_a_stop_request_between_microsteps_leaves_no_trace_of_the_windo
 TEST_F(Resume, after_a_crash_cuts_the_log_back_to_the_checkpoint) {
   const auto config = resumable_config();
   go(config, "whole");
-  // A sink that throws in the middle stands for a crash, without the checkpoint that an error leaves.
+  // Simulates a crash: a sink throws, and the checkpoint that this error leaves is removed below.
   struct Crash final : Sink {
     void step(const StepReport& report) override {
       if (report.step == 7) throw RunError("crash");
@@ -375,7 +375,7 @@ TEST_F(Resume, with_loader_threads_at_work_is_bitwise_at_any_workers_and_prefetc
   TinyRun whole(config);
   whole.steps(12);
   TinyRun first(config);
-  first.use_loader(2, 5);  // has fetched up to five batches more than were consumed
+  first.use_loader(2, 5);  // prefetches up to five batches more than are consumed
   first.steps(5);
   State model;
   model.tensors = first.state.model_tensors();
@@ -388,7 +388,7 @@ TEST_F(Resume, with_loader_threads_at_work_is_bitwise_at_any_workers_and_prefetc
   EXPECT_EQ(second.state.consumed, whole.state.consumed);
 }
 
-// The real program and a real signal.
+// Runs the real program and sends it a real signal.
 int run_program(const std::vector<std::string>& arguments, const fs::path& log, int64_t lines) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -1,7 +1,7 @@
-// The end of a run at any moment, with the real program: by signals, as `timeout`, a batch system, a
-// closed terminal and a person send them; by a kill before any call that changes the run folder; with
-// output that nobody reads. Whatever the moment, the run has finished, or goes on with the same log, or
-// had not begun. TANREN_STOPS says how often, for soak.
+// Ends the real program at any moment: by the signals of `timeout`, a batch system, a closed
+// terminal and a person; by a kill before any call that changes the run folder; and with its output
+// closed. Each time the run has finished, or resumes with the same log, or had not begun.
+// TANREN_STOPS is the number of rounds, for scripts/soak.
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
 #include "tests/parallel/launcher_process.h"
@@ -40,7 +40,7 @@ std::string config_text(int64_t steps, int64_t every, const std::string& kind = 
          "\n[metrics]\ntensorboard = false\n";
 }
 
-// The address sanitizer wants to be loaded first.
+// The address sanitizer must be the first library that is loaded.
 #ifdef __SANITIZE_ADDRESS__
 #define TANREN_NEEDS_PRELOAD GTEST_SKIP() << "nothing can be preloaded before the address sanitizer"
 #else
@@ -60,7 +60,7 @@ class Stop : public ::testing::Test {
   }
   fs::path at(const std::string& name) const { return folder_.path() / name; }
   ShellResult go(const std::string& line) const { return shell(line, folder_.path()); }
-  // `line` for sh, which ends with the program in the shell's place.
+  // Starts `line` with sh. It must end with exec, so that the child is the program.
   Child start(const std::string& line, const std::vector<std::string>& environment = {}) const {
     return Child({"/bin/sh", "-c", "cd '" + folder_.path().string() + "' && " + line}, environment);
   }
@@ -69,7 +69,7 @@ class Stop : public ::testing::Test {
     const auto result = go(program + " run " + config + " --quiet --out " + out);
     ASSERT_EQ(result.code, 0) << result.output;
   }
-  // Its predict of this number (the first is a rehearsal's) waits until go_on().
+  // Starts a run in which predict call number `call` (1 is the rehearsal) waits until go_on().
   Child start_waiting(const std::string& config, int64_t call, const std::string& out) const {
     fs::remove(at("wait0"));
     return start("exec " + kTestProgram + " run " + config + " --quiet --out " + out,
@@ -85,12 +85,12 @@ class Stop : public ::testing::Test {
     const std::string text = read_file(at(out) / "log.jsonl");
     return std::count(text.begin(), text.end(), '\n');
   }
-  // Of the summary; empty where there is none.
+  // The status in the summary; empty if there is no summary.
   std::string status(const std::string& out) const {
     if (!fs::exists(at(out) / "summary.json")) return "";
     return nlohmann::json::parse(read_file(at(out) / "summary.json")).value("status", "");
   }
-  // What a writer leaves that is killed.
+  // Files that a killed writer leaves.
   std::vector<std::string> leftovers(const std::string& out) const {
     std::vector<std::string> found;
     for (const auto& entry : fs::recursive_directory_iterator(at(out))) {
@@ -123,8 +123,8 @@ TEST_F(Stop, a_signal_saves_and_the_run_goes_on_with_the_same_log) {
   }
 }
 
-// `timeout` signals its child and then their group, within microseconds. Its own alarm, sent to it, is
-// the end of its time at a moment that depends on no clock.
+// `timeout` signals its child and then their process group, within microseconds. Sending it SIGALRM
+// ends its time at a moment that does not depend on a clock.
 TEST_F(Stop, what_timeout_sends_twice_is_one_wish_and_the_run_can_go_on) {
   if (!contains(go("timeout --version").output, "coreutils")) GTEST_SKIP() << "no timeout(1) here";
   train("long.toml", "whole");
@@ -162,7 +162,7 @@ TEST_F(Stop, is_told_by_the_help_of_the_verbs_that_run) {
 }
 
 TEST_F(Stop, only_a_second_interrupt_of_a_person_ends_at_once) {
-  // A wish to stop is looked for behind the batch, which does not end.
+  // A stop request is handled after the batch, which does not end here.
   folder_.file("waiting.toml", config_text(10, 1, "waiting"));
   Child child = start_waiting("waiting.toml", 2, "busy");
   ASSERT_TRUE(waits()) << child.text();
@@ -178,7 +178,7 @@ TEST_F(Stop, only_a_second_interrupt_of_a_person_ends_at_once) {
   EXPECT_EQ(status("busy"), "") << "it was to end at once";
 }
 
-// Issue 22: it waited for the evaluation's end without a word.
+// Issue 22: it waited silently for the end of the evaluation.
 TEST_F(Stop, a_signal_breaks_an_evaluation_off_which_the_next_start_makes_first) {
   folder_.file("waiting.toml", config_text(3, 1, "waiting"));
   train("waiting.toml", "whole", kTestProgram);
@@ -220,7 +220,7 @@ TEST_F(Stop, before_the_last_evaluation_all_is_saved_and_the_next_start_makes_it
   }
 }
 
-// Issue 22: it said that it stops, and finished. The summary is what a run writes last.
+// Issue 22: it printed that it stops, but finished. The summary is the last file that a run writes.
 TEST_F(Stop, a_signal_when_only_the_weights_are_still_written_is_told_so) {
   TANREN_NEEDS_PRELOAD;
   const std::string run = " run short.toml --quiet --out ";
@@ -254,7 +254,7 @@ TEST_F(Stop, a_run_whose_output_nobody_reads_any_more_goes_on) {
   EXPECT_EQ(summary.output, "");
 }
 
-// As many moments as asked for, spread over all of a run, from the first entry of its folder on.
+// Ends runs at moments that are spread over a whole run, from the first entry of its folder on.
 TEST_F(Stop, at_any_moment_leaves_a_run_that_goes_on_or_has_finished) {
   TANREN_NEEDS_PRELOAD;
   train("short.toml", "whole");
@@ -288,7 +288,7 @@ TEST_F(Stop, at_any_moment_leaves_a_run_that_goes_on_or_has_finished) {
   }
 }
 
-// Issue 21: the folder was "no run" forever.
+// Issue 21: the folder was refused as "no run" from then on.
 TEST_F(Stop, a_kill_during_the_first_write_leaves_a_folder_that_is_empty_to_the_next_start) {
   TANREN_NEEDS_PRELOAD;
   for (int64_t call = 1; call <= 7; ++call) {
@@ -341,7 +341,7 @@ TEST_F(Stop, a_file_system_without_locks_costs_a_warning) {
 
 TEST_F(Stop, a_signal_before_the_first_update_ends_at_once) {
   TANREN_NEEDS_PRELOAD;
-  // The first call is the run folder's.
+  // Call 1 creates the run folder.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     Child child = start("exec " + kTanren + " run long.toml --quiet --out out",
                         {kPreload, "POINTS_AT=2", "POINTS_SIGNAL=" + std::to_string(signal)});

@@ -1,5 +1,5 @@
-// Freezing and unfreezing within a run: what is frozen stays bitwise, what unfreezes starts afresh, and
-// stop + resume ≡ no stop before, at and after a unfreeze.
+// Freezing and unfreezing within a run: frozen parameters do not change by a bit, unfrozen ones
+// start with fresh optimizer state, and stop + resume ≡ no stop before, at and after an unfreeze.
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
@@ -16,7 +16,7 @@
 namespace tanren::testing {
 namespace {
 
-// Stages unfreeze at 3, the stem at 6 of 9 steps.
+// The stages unfreeze at step 3 of 9, the stem at step 6.
 RunConfig unfreezing_config() {
   auto config = tiny_config("convnet");
   config.run.steps = 9;
@@ -98,7 +98,7 @@ TEST_F(Unfreeze, resumed_before_at_and_after_each_unfreeze_is_bitwise_the_undist
     const std::string name = "v" + std::to_string(variant++);
     go(config, name);
     for (const int64_t step : {2, 3, 4, 6, 8}) {
-      if (variant > 1 && step != 3) continue;  // every step with the first kind, then the unfreeze
+      if (variant > 1 && step != 3) continue;  // later kinds: only at the unfreeze
       SCOPED_TRACE(step);
       const std::string stopped = name + "-" + std::to_string(step);
       auto first = config;
@@ -110,7 +110,7 @@ TEST_F(Unfreeze, resumed_before_at_and_after_each_unfreeze_is_bitwise_the_undist
   }
 }
 
-// Asks for a stop once so many attempts are reported.
+// Requests a stop when attempt `attempt` is reported.
 class StopAt final : public Sink {
  public:
   StopAt(int64_t attempt, std::atomic<bool>& stop) : attempt_(attempt), stop_(stop) {}
@@ -127,7 +127,7 @@ TEST_F(Unfreeze, an_fp16_run_whose_update_at_the_unfreeze_is_skipped_resumes_bit
   auto config = unfreezing_config();
   config.precision.mode = "fp16";
   config.precision.initial_scale = "4294967296";
-  config.precision.growth_interval = 2;  // overflows now and then, on both sides of the unfreezes
+  config.precision.growth_interval = 2;  // gives overflows before and after the unfreezes
   const auto whole = go(config, "whole");
   EXPECT_GT(whole.summary.skipped_steps, 0);
   for (const int64_t attempt : {3, 8, 12}) {
@@ -176,7 +176,7 @@ TEST_F(Unfreeze, adam_counts_from_the_unfreeze_so_its_first_update_has_the_full_
   const at::Tensor change = (weight.detach() - before).abs();
   const at::Tensor counts = change.gt(0);
   EXPECT_GT(counts.sum().item<int64_t>(), weight.numel() / 2);
-  // Bias-corrected, the first update of an element is the rate, whatever its gradient.
+  // With bias correction the first update of an element equals the rate for any gradient.
   EXPECT_NEAR(change.masked_select(counts).median().item<double>(), 0.01, 1e-5);
   const State state = run.objective().optimizer->state();
   EXPECT_EQ(state.tensors.at("stages.0.conv1.weight.step").item<float>(), 1);

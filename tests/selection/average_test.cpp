@@ -1,4 +1,4 @@
-// Averaged weights in whole runs: the trained ones never notice them (PEERS rule 33).
+// Averaged weights in whole runs never affect the trained weights (PEERS rule 33).
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
@@ -136,7 +136,7 @@ TEST(Average, gives_the_raw_weights_back_bitwise_when_an_evaluation_throws) {
   expect_same(run.state.average_state().tensors, average, "average ");
   for (const auto& module : run.state.task.module->modules()) EXPECT_TRUE(module->is_training());
   run.state.task.predict = predict;
-  run.steps(2);  // and the run goes on
+  run.steps(2);  // the run continues
 }
 
 TEST(Average, resumed_goes_on_from_the_raw_weights_and_needs_its_own) {
@@ -214,7 +214,7 @@ TEST(Average, estimates_batch_norm_as_torchs_update_bn_and_leaves_the_model_alon
   config.optimizer.weight_decay = 0;
   TinyRun run(config, &data, task);
   EXPECT_EQ(run.parts.plan.average.buffers, AverageBuffers::estimate);
-  run.step();  // gradients of zero: the weights stay, the running statistics move
+  run.step();  // zero gradients: only the running statistics change
   const auto raw = copied(run.state.model_tensors());
   estimate_statistics(run.state, run.parts, data);
   expect_same(run.state.model_tensors(), raw, "raw ");
@@ -225,7 +225,7 @@ TEST(Average, estimates_batch_norm_as_torchs_update_bn_and_leaves_the_model_alon
     EXPECT_LT(relative(average.at(name), expected), 1e-6) << name;
     EXPECT_FALSE(at::equal(raw.at(name), average.at(name)));
   }
-  net->norm->eval();  // frozen: its statistics are the user's
+  net->norm->eval();  // frozen: the estimate must not change its statistics
   const auto before = copied(average);
   run.parts.plan.average.estimate_batches = 1;
   estimate_statistics(run.state, run.parts, data);

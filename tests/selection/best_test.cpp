@@ -24,18 +24,18 @@ RunConfig ranking_config() {
   config.run.steps = 12;
   config.data.eval = config.data.train;
   config.evaluate.every = 1;
-  config.optimizer.learning_rate = 0.5;  // the loss jumps up and down
+  config.optimizer.learning_rate = 0.5;  // makes the loss go up and down
   config.checkpoint.best = 2;
   config.checkpoint.keep = 1;
   return config;
 }
 
-// Remembers the evaluations.
+// Records the evaluations.
 struct Evaluations final : Sink {
   std::vector<EvaluationReport> reports;
   void step(const StepReport&) override {}
   void evaluation(const EvaluationReport& report) override { reports.push_back(report); }
-  // Steps by loss, best first.
+  // The steps in the order of their loss, best first.
   std::vector<int64_t> ranking() const {
     std::multimap<double, int64_t> sorted;
     for (const auto& report : reports) sorted.emplace(report.values.front().second, report.step);
@@ -146,7 +146,7 @@ TEST_F(Best, early_stop_finishes_the_run_and_says_why_everywhere) {
   EXPECT_EQ(seen.reports.back().ends_run, output.summary.reason);
   EXPECT_NE(read_file(place() / "summary.json").find(output.summary.reason), std::string::npos);
   EXPECT_NE(read_file(place() / "log.jsonl").find("\"ends_run\":\"loss has"), std::string::npos);
-  // Finished: not by the length, so a greater length does not reopen it, more patience does.
+  // Early stop finished the run, so more steps do not reopen it, but more patience does.
   config.run.steps = 300;
   const auto error = error_of<ConfigError>([&] { go(config); });
   EXPECT_NE(error.find("is finished (loss has not improved"), std::string::npos) << error;

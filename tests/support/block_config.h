@@ -1,4 +1,4 @@
-// Small configs of the models that have blocks, for tests of what is done to blocks.
+// Small configs of the models that have blocks, for tests of what is applied to blocks.
 #pragma once
 
 #include "tests/support/tiny_run.h"
@@ -7,7 +7,7 @@
 
 namespace tanren::testing {
 
-// Two blocks or layers, eight samples as two microbatches, dropout 0.2 (convnet: batch norm instead).
+// Two blocks or layers, eight samples in two microbatches, dropout 0.2 (convnet: batch norm).
 inline RunConfig block_config(const std::string& kind, const std::string& mode) {
   auto config = tiny_config(kind);
   config.precision.mode = mode;

@@ -1,5 +1,5 @@
-// A program that a test starts, reads line by line and may kill: for ranks that are real processes.
-// Torch-free. One thread at a time; its destructor leaves no process behind.
+// A child process that a test starts, whose output it reads and which it may kill: for ranks that
+// are real processes. Torch-free. Not thread-safe; the destructor kills and reaps the process.
 #pragma once
 
 #include <fcntl.h>
@@ -23,7 +23,7 @@ class Child {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Its stdout and stderr are read together. `environment`: NAME=value, besides the test's own.
+  // Reads stdout and stderr as one text. `environment`: NAME=value, added to the test's own.
   explicit Child(const std::vector<std::string>& command,
                  const std::vector<std::string>& environment = {}) {
     int ends[2];
@@ -72,12 +72,12 @@ class Child {
 
   pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
-  // Most memory that it had at once, once it has ended.
+  // Peak resident memory; known after the process has ended.
   int64_t peak_bytes() const { return peak_bytes_; }
-  // What it has written so far.
+  // The output so far.
   const std::string& text() const { return text_; }
 
-  // Reads until it has written `part`, or ended, or the time is over; whether it has written it.
+  // Reads until the output contains `part` and returns true; false at its end or after `patience`.
   bool await(const std::string& part, std::chrono::milliseconds patience) {
     const auto end = Clock::now() + patience;
     while (text_.find(part) == std::string::npos) {
@@ -86,8 +86,8 @@ class Child {
     return true;
   }
 
-  // Reads until it has ended: its exit code, or 128 and its signal as in a shell. -1 where the time is
-  // over first.
+  // Reads until the process ends. Returns its exit code, or 128 + signal as in a shell; -1 if
+  // `patience` is over first.
   int ended(std::chrono::milliseconds patience) {
     const auto end = Clock::now() + patience;
     while (read_some(end)) {
@@ -107,7 +107,7 @@ class Child {
     return all;
   }
 
-  // False at the end of its output or of the time.
+  // False if the output or the time has ended.
   bool read_some(Clock::time_point end) {
     if (output_ < 0) return false;
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());

@@ -1,10 +1,10 @@
-// Stands before the calls of the C library that change what a folder holds, so that a test can end a
-// process at any one of them; preloaded, or linked into a test. The environment says what happens:
-//   POINTS_COUNT=FILE       a letter for every call is appended to FILE
+// Replaces the calls of the C library that change what a folder holds, so that a test can end a
+// process at any one of them. Preloaded, or linked into a test. Controlled by the environment:
+//   POINTS_COUNT=FILE       every call appends a letter to FILE
 //   POINTS_AT=N             before the Nth call (from 1) …
-//   POINTS_SIGNAL=S         … signal S comes, twice unless it ends the process (9 if absent)
-//   POINTS_NO_EXCHANGE=1    two names cannot change places, as on NFS
-//   POINTS_NO_FLUSH=1       nothing waits for the disk
+//   POINTS_SIGNAL=S         … the process gets signal S (default 9), twice if it survives the first
+//   POINTS_NO_EXCHANGE=1    renameat2 cannot exchange two names, as on NFS
+//   POINTS_NO_FLUSH=1       fsync does nothing
 //   POINTS_FLOCK_ERRNO=E    flock fails with E
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -50,7 +50,7 @@ int result(long code) { return static_cast<int>(code); }  // syscall() sets errn
 
 #define TANREN_POINT extern "C" __attribute__((visibility("default")))
 
-// Counts from the start again: for a test that has it linked in.
+// Restarts the count of calls; for a test that links this file in.
 TANREN_POINT void restart_points() { num_calls.store(0); }
 
 TANREN_POINT int open(const char* path, int flags, ...) {

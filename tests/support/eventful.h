@@ -1,5 +1,5 @@
-// What a run does beside plain updates: an fp16 overflow, a skip, an evaluation, a checkpoint. For tests
-// that let memory run out in each of them.
+// A run's events other than plain updates: an fp16 overflow, a skip, an evaluation, a checkpoint.
+// For tests that let memory run out in each of them.
 #pragma once
 
 #include "tanren/base/memory_tag.h"
@@ -26,7 +26,7 @@ inline RunConfig eventful_config() {
   config.precision.mode = "fp16";
   config.guard.nan_loss = "skip";
   config.memory.recovery = "same_split";
-  config.memory.limit = "8GiB";  // so that the allocator is ours, under a sanitizer too
+  config.memory.limit = "8GiB";  // installs our allocator, under a sanitizer too
   return config;
 }
 
@@ -34,7 +34,7 @@ struct Events {
   GlobalBatch overflows, is_skipped, is_applied;
 };
 
-// Of a TinyRun or a RankRun, from `next`, which gives its next batch.
+// The batches of the three updates; `next` returns the next batch of a TinyRun or a RankRun.
 template <class Next>
 Events events_of(const Next& next) {
   Events events{next(), next(), next()};
@@ -46,7 +46,7 @@ Events events_of(const Next& next) {
 
 inline const Dataset& dataset_of(const TinyRun& run) { return *run.dataset; }
 
-// Returns the evaluation's loss. The checkpoint is under `folder`.
+// Goes through the events and returns the evaluation's loss. The checkpoint is under `folder`.
 template <class Run>
 double go_through(Run& run, const Events& events, const std::filesystem::path& folder) {
   const MustSucceedScope
@@ -69,7 +69,7 @@ double go_through(Run& run, const Events& events, const std::filesystem::path& f
   return evaluation.values.front().second;
 }
 
-// The newest checkpoint under `folder` holds the weights and buffers of `state`.
+// Expects the newest checkpoint under `folder` to hold the weights and buffers of `state`.
 inline void expect_stored(const RunState& state, const std::filesystem::path& folder) {
   const auto latest = latest_checkpoint(folder);
   ASSERT_TRUE(latest.has_value());

@@ -1,5 +1,5 @@
-// Whole runs on ranks that are threads, for tests: configs with evaluation and checkpoints, run folders of
-// their own, and their logs compared.
+// For tests: whole runs on ranks that are threads, with evaluation and checkpoints. Each run has
+// its own folder, and the logs of two runs can be compared.
 #pragma once
 
 #include "tanren/base/testing.h"
@@ -25,7 +25,7 @@ inline RunConfig looped_config(int64_t replicas) {
   config.schedule.kind = "cosine";
   config.clip.norm = 1;
   config.data.eval = config.data.train;
-  config.data.eval.samples = 31;  // of 2 or 3 ranks none has as many as another
+  config.data.eval.samples = 31;  // neither 2 nor 3 ranks divide it evenly
   config.evaluate.every = 4;
   config.evaluate.metrics = {"accuracy", "top2", "f1_macro", "auroc"};
   config.checkpoint.every = 4;

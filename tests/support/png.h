@@ -1,4 +1,4 @@
-// PNG files without a library, for tests of the program with folders of images. Torch-free.
+// Writes PNG files without a library, for tests of the program on image folders. Torch-free.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace tanren::testing {
 
-// A sound PNG of `size` × `size` RGB pixels of one colour.
+// A valid PNG of `size` × `size` RGB pixels of one colour.
 inline std::string make_png(uint32_t size, uint8_t red, uint8_t green, uint8_t blue) {
   const auto big_endian = [](uint32_t number) {
     std::string bytes;

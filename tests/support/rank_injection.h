@@ -1,5 +1,6 @@
-// Out of memory on one of two ranks, at every allocation of its step: it recovers alone, the other just
-// waits, the numbers stay, and nothing more travels than without. Included by tests only.
+// Lets every allocation of a step of one of two ranks fail in turn. That rank must recover alone
+// while the other only waits; weights and number of collectives must stay the same. Included by
+// tests only.
 #pragma once
 
 #include "tanren/memory/cpu_allocator.h"
@@ -16,12 +17,12 @@ namespace tanren::testing {
 inline const Dataset& dataset_of(const RankRun& run) { return run.dataset; }
 
 struct InjectedStep {
-  at::Tensor weights, gradients;  // gradients: where each rank has all
+  at::Tensor weights, gradients;  // gradients: unless sharded
   bool failed = false;
   int64_t recoveries = 0, operations = 0;
 };
 
-// Two updates on two ranks; allocation `index` of rank 1's second one fails.
+// Two updates on two ranks; allocation `index` of rank 1's second update fails.
 inline InjectedStep injected_step(const RunConfig& config, const Dataset& data, int64_t index) {
   const ThreadGroup group(2);
   InjectedStep result;
@@ -45,7 +46,7 @@ inline InjectedStep injected_step(const RunConfig& config, const Dataset& data, 
   return result;
 }
 
-// In fp64. Allocations outside of microsteps are tried again on the spot: they break nothing off.
+// For fp64 configs. Allocations outside of microsteps are retried at once and interrupt nothing.
 inline void expect_any_allocation_may_fail(const RunConfig& config, const Dataset& data,
                                            const char* what) {
   const InjectedStep expected = injected_step(config, data, INT64_MAX);
@@ -67,8 +68,8 @@ inline void expect_any_allocation_may_fail(const RunConfig& config, const Datase
   EXPECT_LT(worst, 1e-10);
 }
 
-// One update on two ranks, then an overflow, a skip, an update, an evaluation and a checkpoint, in which
-// allocation `index` of rank 1 fails.
+// One update on two ranks, then an overflow, a skip, an update, an evaluation and a checkpoint.
+// Allocation `index` of rank 1 after the first update fails.
 inline InjectedStep injected_events(const RunConfig& config, const Dataset& data, int64_t index) {
   const ThreadGroup group(2);
   const TemporaryFolder folder;

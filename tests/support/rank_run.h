@@ -32,7 +32,8 @@ inline Plan rank_plan(const RunConfig& config, const Task& task, const Dataset& 
   return make_plan(config, machine, profile);
 }
 
-// A GPT on 38 samples (TokenData) in batches of 12: the fourth has 2, so that of 3 or 4 ranks some have none.
+// A GPT, for 38 samples of TokenData in batches of 12: the fourth batch has 2 samples, so that some
+// of 3 or 4 ranks have none.
 inline RunConfig ranks_config(const std::string& mode) {
   auto config = tiny_config("gpt2");
   config.model.num_layers = 2;
@@ -49,7 +50,7 @@ inline RunConfig ranks_config(const std::string& mode) {
   return config;
 }
 
-// Of one rank. Built by one rank after another: models draw from the process's generator.
+// The run of one rank. Ranks build theirs one at a time: models draw from the process's generator.
 struct RankRun {
   const Dataset& dataset;
   Parts parts;
@@ -88,7 +89,7 @@ struct RankRun {
   Objective& objective() { return state.phases.front().objectives.front(); }
 };
 
-// `work` on `world_size` ranks over "threads", "gloo", or "single" where there is one.
+// Runs `work` on `world_size` ranks over "threads" or "gloo"; one rank has the single communicator.
 inline void on_engine(const std::string& engine, int world_size,
                       const std::function<void(Communicator&)>& work) {
   if (world_size == 1) {

@@ -1,5 +1,5 @@
-// Two logs of runs, compared: the same lines, numbers to 1e-9, whatever ranks and microsteps made them.
-// Torch-free. Included by tests only.
+// Compares the logs of two runs: the same lines, numbers to 1e-9, for any number of ranks and
+// microsteps. Torch-free. Included by tests only.
 #pragma once
 
 #include "tanren/base/file.h"
@@ -29,7 +29,7 @@ inline void expect_same_json(const nlohmann::json& a, const nlohmann::json& b,
                              const std::string& where) {
   if (a.is_object()) {
     for (const auto& [key, value] : a.items()) {
-      // How many microsteps a rank makes is its own business.
+      // Runs may differ in how many microsteps a rank makes.
       if (key == "timing" || key == "microsteps" || key == "seconds") continue;
       ASSERT_TRUE(b.contains(key)) << where << " " << key;
       expect_same_json(value, b[key], where + "." + key);

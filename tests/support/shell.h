@@ -12,7 +12,7 @@
 namespace tanren::testing {
 
 struct ShellResult {
-  int code = 0;        // exit code; 128 + signal where one ended it, as in a shell
+  int code = 0;        // exit code, or 128 + signal as in a shell
   std::string output;  // stdout and stderr together
 };
 
@@ -31,8 +31,8 @@ inline ShellResult shell(const std::string& line, const std::filesystem::path& f
   return result;
 }
 
-// The keys of a ci.toml, which holds [section] and key = value lines alone, as command-line options:
-// " --set run.epochs=1 --set run.threads=1".
+// Returns the keys of a ci.toml as command-line options: " --set run.epochs=1 --set run.threads=1".
+// The file may hold only [section] and key = value lines.
 inline std::string ci_options(const std::filesystem::path& file) {
   std::ifstream in(file);
   std::string options, section;

@@ -1,5 +1,5 @@
-// The peak of one training step of a config: what a dry run predicts, and what the allocator then
-// counts. For the tests of predictions.
+// The memory peak of one training step of a config: predicted by a dry run, and measured by the
+// allocator. For the tests of predictions.
 #pragma once
 
 #include "tests/support/tiny_run.h"
@@ -20,7 +20,7 @@ struct StepPeaks {
   }
 };
 
-// The allocator and its limit are gone again at the end of each test.
+// Removes the limit and uninstalls the allocator at the end of each test.
 class StepPeaksTest : public ::testing::Test {
  protected:
   void TearDown() override {
@@ -29,7 +29,7 @@ class StepPeaksTest : public ::testing::Test {
   }
 };
 
-// The second step's, above what the data takes, in a process set up as the plan says.
+// The second step's peaks, without the memory of the data, with threads and device as planned.
 inline StepPeaks step_peaks(const RunConfig& config) {
   install_cpu_allocator();
   const int threads_before = at::get_num_threads();

@@ -1,4 +1,4 @@
-// A port of the loopback that is taken while the object lives, and free again after it. Torch-free.
+// A loopback port that is occupied while the object lives. Torch-free.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Where tests of whole runs compute: the CPU, or what the gpu-labelled twins say in TANREN_TEST_DEVICE.
-// Where there is no such device a twin skips all its tests and prints why.
+// The device of the whole-run tests: the CPU, or TANREN_TEST_DEVICE, which the gpu-labelled twins
+// set. If that device does not exist, a twin skips all its tests and prints why.
 #pragma once
 
 #include "tanren/train/device.h"

@@ -1,8 +1,8 @@
 // tanren with two more models, for tests of processes.
-// torch_dropout: its dropout is torch's own, which draws from the process's generator. Each rank writes
-// what it drew in training to $TORCH_DROPOUT_DRAWS<rank>, a line per forward.
-// waiting: an mlp whose predict number $WAIT_AT (from 1) makes the file $WAIT_FILE<rank> and waits until
-// somebody takes it away: an evaluation that lasts as long as a test wants, on any machine.
+// torch_dropout: uses torch's own dropout, which draws from the process's generator. Each rank
+// appends what it drew in training to $TORCH_DROPOUT_DRAWS<rank>, a line per forward.
+// waiting: an mlp whose predict call number $WAIT_AT (from 1) creates the file $WAIT_FILE<rank> and
+// waits until the test removes it, so that an evaluation lasts as long as the test wants.
 #include "tanren/cli.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/model/registry.h"

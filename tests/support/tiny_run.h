@@ -1,5 +1,5 @@
-// Small runs for the whole-run tests: a config → plan → state in one line, on a machine that is
-// data, one thread.
+// Small single-threaded runs for the whole-run tests: config → plan → state in one line, planned
+// for a default Machine with the accelerators of this one.
 #pragma once
 
 #include "tanren/base/device_reads.h"
@@ -50,7 +50,7 @@ struct TinyRun {
 
   explicit TinyRun(const RunConfig& config) : TinyRun(config, nullptr, std::nullopt) {}
 
-  // With an own dataset and task where they are given.
+  // Uses the given dataset and task; those that are null are made from the config.
   TinyRun(const RunConfig& config, const Dataset* own_data, std::optional<Task> own_task) {
     if (own_data == nullptr) owned = open_dataset(config.data.train, "data.train");
     dataset = own_data != nullptr ? own_data : owned.get();

@@ -1,5 +1,5 @@
-// Token sequences for the whole-run tests, a pure function of the index: each token follows from the
-// two before it, or from chance. Labels beyond a sample's own length are -100, so counts differ.
+// Token sequences for the whole-run tests, a pure function of the index: each token follows from
+// the two before it, or is random. Labels beyond a sample's own length are -100, so counts differ.
 #pragma once
 
 #include "tanren/base/random.h"

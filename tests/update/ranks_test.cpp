@@ -1,5 +1,5 @@
-// What an update leaves beside the weights is the same on every rank: averaged weights, buffers, what an
-// estimate of statistics measures, and a batch that counts nothing. Issue 21.
+// The results of an update other than the weights are equal on all ranks: averaged weights,
+// buffers, estimated statistics, and the skip of a batch that counts nothing. Issue 21.
 #include "tests/support/rank_run.h"
 
 #include "tanren/base/testing.h"
@@ -35,7 +35,7 @@ bool same(const TensorMap& a, const TensorMap& b) {
          });
 }
 
-// Batch norm, and an average of the weights; 38 samples in batches of 11, the last one of 5.
+// Batch norm and averaged weights; 38 samples in batches of 11, the last one of 5.
 RunConfig averaged_config(const std::string& kind) {
   auto config = tiny_config("convnet");
   config.model.norm = "batch";
@@ -56,7 +56,7 @@ Saved saved(const RankRun& run) {
           copy_of(run.state.average_state())};
 }
 
-// Each rank's state after `updates`, which go on from `start` if it is given.
+// The state of each rank after `updates` updates, which continue from `start` if it is given.
 std::vector<Saved> trained(const RunConfig& config, int ranks, int updates,
                            const Saved* start = nullptr) {
   const auto data = open_dataset(config.data.train, "data.train");
@@ -95,7 +95,7 @@ TEST(AverageOverRanks, stopped_and_resumed_is_bitwise_that_of_the_run_that_was_n
   const auto config = averaged_config("ema");
   const auto whole = trained(config, 2, 7);
   const auto first = trained(config, 2, 3);
-  const auto second = trained(config, 2, 4, &first[0]);  // a checkpoint is rank 0's
+  const auto second = trained(config, 2, 4, &first[0]);  // checkpoints hold rank 0's state
   for (size_t rank = 0; rank < 2; ++rank) {
     EXPECT_TRUE(same(second[rank].model.tensors, whole[rank].model.tensors)) << rank;
     EXPECT_TRUE(same(second[rank].average.tensors, whole[rank].average.tensors)) << rank;
@@ -108,14 +108,14 @@ TEST(AverageOverRanks, takes_the_shared_statistics_in) {
   config.average.start = "1";
   config.average.every = 4;
   config.average.buffers = "average";
-  const auto ranks = trained(config, 2, 4);  // the average is a copy of what the fourth update left
+  const auto ranks = trained(config, 2, 4);  // the average is a copy of the state after update 4
   ASSERT_GT(ranks[1].average.tensors.size(), 0U);
   for (const auto& [name, tensor] : ranks[1].average.tensors) {
     EXPECT_TRUE(at::equal(tensor, ranks[1].model.tensors.at(name))) << name;
   }
 }
 
-// A norm right behind the inputs, so that its statistics are known; and buffers that are constants.
+// A norm directly on the inputs, so that its statistics are known, and constant buffers.
 struct Constants : torch::nn::Module {
   Constants() {
     norm = register_module("norm", torch::nn::BatchNorm1d(3));
@@ -144,7 +144,7 @@ Task constants_task() {
   return task;
 }
 
-// Batches of 11 and 2 samples: of the second the first of three ranks has none.
+// Batches of 11 and 2 samples; rank 0 of three has no sample of the second.
 RunConfig constants_config() {
   auto config = tiny_config("mlp");
   config.model.hidden = {};
@@ -220,7 +220,7 @@ TEST(BuffersOverRanks, a_frozen_norm_keeps_its_statistics_to_the_last_bit) {
   });
 }
 
-// A norm that one phase updates, and both phases' forwards go through.
+// A norm whose buffers only one phase updates; the forwards of both phases use it.
 struct Judge : torch::nn::Module {
   Judge() {
     norm = register_module("norm",
@@ -243,7 +243,7 @@ struct Judged : torch::nn::Module {
   at::Tensor weight;
 };
 
-// Two phases; the second one's loss is no number.
+// Two phases; the loss of the second is NaN.
 Task judged_task() {
   at::manual_seed(5);
   auto net = std::make_shared<Judged>();
@@ -292,7 +292,7 @@ TEST(BuffersOverRanks, that_only_a_skipped_phase_updates_are_the_same_on_every_r
   EXPECT_TRUE(at::equal(means[0], means[1])) << means[0] << means[1];
 }
 
-// Counts the samples that this rank makes.
+// Counts the samples that this rank collates.
 class Counted : public Dataset {
  public:
   explicit Counted(const Dataset& inner) : inner_(inner) {}
@@ -310,10 +310,10 @@ class Counted : public Dataset {
 
 struct Estimated {
   TensorMap average;
-  int64_t made = 0;  // samples, for the estimate
+  int64_t made = 0;  // samples collated for the estimate
 };
 
-// Of the averaged weights `given`; each rank's.
+// Estimates the statistics of the averaged weights `given`; the result of each rank.
 std::vector<Estimated> estimated(const RunConfig& config, int ranks, const TensorMap& given) {
   const auto data = open_dataset(config.data.train, "data.train");
   std::vector<Estimated> all(static_cast<size_t>(ranks));
@@ -356,7 +356,7 @@ void expect_estimate_of_one(const std::vector<Estimated>& ranks, const Estimated
 }
 
 TEST(EstimateOverRanks, is_shared_out_and_equals_that_of_one_rank) {
-  for (const int64_t batches : {0, 5, 2}) {  // 38 samples are 12 batches of 3
+  for (const int64_t batches : {0, 5, 2}) {  // 38 samples give 12 full batches of 3
     auto config = estimate_config(3);
     config.average.estimate_batches = batches;
     const Estimated one = estimated(config, 1, {})[0];
@@ -393,7 +393,7 @@ TEST(EstimateOverRanks, takes_the_smallest_microbatch_of_all_ranks) {
   });
 }
 
-// The second of batches of 12 has no token.
+// The second batch of 12 has no token that counts.
 TEST(NothingCounted, is_skipped_alike_by_all_ranks_and_leaves_no_trace) {
   const SparseTokens data(36, 12, 24);
   for (const int64_t zero : {0, 2}) {
@@ -427,11 +427,11 @@ TEST(NothingCounted, is_skipped_alike_by_all_ranks_and_leaves_no_trace) {
   }
 }
 
-// The last save of a run that an error ends is an exchange, where ranks share the optimizer's state: what
-// fails on one of them before it must not leave the others waiting in it.
+// With sharded optimizer state, the last save after an error is an exchange between ranks. If one
+// rank fails before it, the others must not wait in it.
 TEST(LastSave, is_made_by_all_ranks_or_by_none_and_the_error_is_the_same) {
   const SparseTokens data(36, 0, 36);
-  // A sink's error keeps nobody from writing.
+  // An error of a sink does not prevent the save.
   struct Full : Sink {
     void step(const StepReport&) override {}
     void flush() override { throw RecordError("the disk is full"); }
@@ -445,7 +445,7 @@ TEST(LastSave, is_made_by_all_ranks_or_by_none_and_the_error_is_the_same) {
       std::vector<std::string> errors(2);
       on_ranks(2, [&](Communicator& comm) {
         RankRun run(config, data, comm);
-        // Below a file no folder can be made.
+        // No folder can be created below a file.
         LoopInputs inputs{.train = data, .checkpoints = fails ? blocked : folder.path()};
         if (comm.rank() == 0) inputs.sinks = {&full};
         try {

@@ -1,4 +1,4 @@
-// TokenData of which some samples have no label that counts. Included by tests only.
+// TokenData with some samples whose labels are all ignored. Included by tests only.
 #pragma once
 
 #include "tests/support/tiny_run.h"
@@ -10,7 +10,7 @@ namespace tanren::testing {
 
 class SparseTokens : public TokenData {
  public:
-  // Samples [first, last) have no token.
+  // Samples [first, last) have no label that counts.
   SparseTokens(int64_t samples, int64_t first, int64_t last)
       : TokenData(samples), first_(first), last_(last) {}
   Collated collate(const std::vector<int64_t>& indices) const override {
@@ -29,7 +29,7 @@ class SparseTokens : public TokenData {
   int64_t first_, last_;
 };
 
-// Batches of 12 in the data's order.
+// A GPT on unshuffled batches of 12.
 inline RunConfig sparse_config(const std::string& mode) {
   auto config = tiny_config("gpt2");
   config.model.num_layers = 1;

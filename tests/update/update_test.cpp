@@ -1,5 +1,5 @@
-// What an update must not leave behind: a search of the loss scale that was broken off, a batch that
-// counts nothing, and one objective's state in another's. Issue 21.
+// Cases in which an update must leave no trace: an interrupted search of the loss scale and a batch
+// that counts nothing. And objectives do not mix their states. Issue 21.
 #include "tests/support/tiny_run.h"
 #include "tests/update/sparse_tokens.h"
 
@@ -57,7 +57,7 @@ TEST(ScaleSearch, that_a_stop_breaks_off_leaves_no_scale_and_no_trace) {
   EXPECT_TRUE(at::equal(run.weights(), undisturbed.weights()));
 }
 
-// Its gradients are finite at no scale, which says nothing about the scale.
+// With an infinite loss the gradients are finite at no scale, so the search learns nothing.
 TEST(ScaleSearch, waits_for_a_window_whose_loss_is_finite) {
   auto config = searching_config();
   config.guard.nan_loss = "skip";
@@ -77,7 +77,7 @@ TEST(NothingCounted, skips_the_update_and_moves_nothing_but_the_attempt) {
   const SparseTokens data(36, 12, 24);
   for (const char* mode : {"fp64", "fp16"}) {
     auto config = sparse_config(mode);
-    config.guard.max_skips = 1;  // the first other skip would end the run
+    config.guard.max_skips = 1;  // a skip for any other cause would end the run
     config.optimizer.weight_decay = 0.1;
     config.precision.initial_scale = "1024";
     TinyRun run(config, &data, std::nullopt);
@@ -154,7 +154,7 @@ TEST(NothingCounted, in_all_of_an_evaluation_ends_the_run_once_it_is_saved) {
   EXPECT_EQ(last->filename(), "step-1");
 }
 
-// Two terms with counts of their own, and an objective for each.
+// Two terms with their own counts, and an objective for each.
 struct Two : torch::nn::Module {
   Two() {
     a = register_parameter("a", at::ones({3}));
@@ -229,10 +229,10 @@ TEST(NothingCounted, in_a_whole_epoch_is_an_error_and_no_endless_run) {
                           {.train = data, .checkpoints = folder.path(), .sinks = {&limit}}),
                DataError);
   EXPECT_EQ(run.state.attempt, 3);
-  EXPECT_TRUE(latest_checkpoint(folder.path()).has_value());  // nothing is lost
+  EXPECT_TRUE(latest_checkpoint(folder.path()).has_value());  // the state is saved
 }
 
-// One batch of each epoch counts: now and then those of two epochs have all the others between them.
+// One batch per epoch counts. More batches than an epoch has can lie between two that count.
 TEST(NothingCounted, in_a_row_of_batches_over_the_end_of_an_epoch_is_no_error) {
   const SparseTokens data(36, 1, 36);
   auto config = sparse_config("fp64");

@@ -31,7 +31,7 @@ class ControlChannel::Running {
 
   void start(std::unique_ptr<ControlEnd> given) {
     end = std::move(given);
-    // Signals are for the run's own threads.
+    // Only the run's own threads handle signals.
     sigset_t all, before;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -53,7 +53,7 @@ class ControlChannel::Running {
   const Options options;
   ControlDesk desk;
   ControlStanding standing;
-  std::unique_ptr<ControlEnd> end;  // of the thread, once it runs
+  std::unique_ptr<ControlEnd> end;  // used only by the thread once that runs
   std::thread thread;
 };
 

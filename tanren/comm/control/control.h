@@ -1,8 +1,8 @@
-// ControlChannel: news of failure among the processes of a run, beside their collectives, which
-// would only time out. A star of TCP connections to rank 0, watched by one thread per process; a
-// connection that ends without a goodbye is a lost rank. Invariant: the first news is the same text
-// on all ranks, but on one that has failed itself at the same time. Thread-safe, torch-free. Called by
-// Gloo's and NCCL's communicators.
+// ControlChannel: reports failures ("news") among the processes of a run, beside their collectives,
+// which would only time out. A star of TCP connections to rank 0, watched by one thread per
+// process; a connection that ends without a goodbye is a lost rank. Invariant: the first failure
+// has the same text on all ranks, except on a rank that failed itself at the same time.
+// Thread-safe, torch-free. Called by the communicators of Gloo and NCCL.
 #pragma once
 
 #include "tanren/comm/sockets.h"
@@ -20,45 +20,47 @@ class ControlChannel {
   struct Options {
     int rank = 0;
     int size = 1;
-    std::string run_id;  // random, one word, the same on the ranks of this run alone
+    std::string run_id;  // random, one word, shared only by the ranks of this run
     std::chrono::milliseconds timeout{60'000};  // until all ranks have connected
   };
 
-  // Rank 0's; the others join at the port of the listener. Both return when all ranks are there.
-  // CommError with the names of those that are not, or with the news that came meanwhile.
+  // Rank 0 calls lead; the others call join with the port of its listener. Both return when all
+  // ranks have connected. CommError with the names of the missing ranks, or with a failure reported
+  // meanwhile.
   static std::unique_ptr<ControlChannel> lead(Socket listener, const Options& options);
   static std::unique_ptr<ControlChannel> join(const std::string& host, int port,
                                               const Options& options);
-  // Without leave() or fail() before, the others learn that this rank is gone.
+  // Unless leave() or fail() was called, the others learn that this rank is gone.
   ~ControlChannel();
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
 
-  // Where this rank is ("step 120"), for the others to say if it is lost. Cheap: sent a few times a
-  // second at most.
+  // The progress of this rank ("step 120"), which the others report if it is lost. Cheap: sent at
+  // most a few times a second.
   void set_state(const std::string& state);
-  // All ranks, this one too, have the news "[comm] rank <this>: <cause>", or the cause as it is
-  // where it already says "[comm] rank". The first news stays. Returns when it is on its way.
+  // Reports the failure "[comm] rank <this>: <cause>" to all ranks including this one; `cause` is
+  // used unchanged if it already begins with "[comm] rank". The first failure stays. Returns when
+  // the report is on its way.
   void fail(const std::string& cause);
-  // The goodbye of a rank that has finished: its end is no news.
+  // Announces that this rank has finished, so that its end is no failure.
   void leave();
 
-  // Counts an operation that this rank starts; its number, from 1 on.
+  // Counts an operation that this rank starts. Returns its number, from 1 on.
   int64_t count_operation();
-  // Who keeps the operation `number` waiting: "rank 1 <phrase>: its process does not answer …" of the
-  // ranks that do not, else "rank 1 <phrase>: it answers, …" of those that have started the fewest
-  // operations and not this one. Empty where it is neither, or there is news. Asks all ranks, and takes
-  // seconds where one does not answer.
+  // Names the ranks that keep operation `number` waiting: "rank 1 <phrase>: its process does not
+  // answer …" for ranks that do not answer, else "rank 1 <phrase>: it answers, …" for those that
+  // have started the fewest operations and not this one. Empty if there are neither, or if a
+  // failure is known. Asks all ranks, and takes seconds if one does not answer.
   std::string held_up_by(int64_t number, const std::string& phrase);
 
-  // Why the run cannot go on; waits for it at most `timeout`.
+  // The failure that ended the run, if there is one; waits for it at most `timeout`.
   std::optional<std::string> news(std::chrono::milliseconds timeout = {}) const;
-  // Called once with news that is not this rank's own, on the channel's thread, or at once where it
-  // is there already. Must neither block nor call this. Empty: a call under way has ended on
-  // return.
+  // `call` is called once with a failure that is not this rank's own: on the channel's thread, or
+  // at once if the failure is already known. It must neither block nor call on_news. An empty
+  // `call`: on return, a call under way has ended.
   void on_news(std::function<void(const std::string& why)> call);
-  // "rank 0 at step 12, rank 1 has left": on rank 0 of all, elsewhere of rank 0 and those that have
-  // left.
+  // "rank 0 at step 12, rank 1 has left": on rank 0 about all ranks, on others about rank 0 and the
+  // ranks that have left.
   std::string standing() const;
 
  private:

@@ -61,7 +61,7 @@ void send_text(const Socket& socket, const std::string& text) {
             static_cast<ssize_t>(text.size()));
 }
 
-// What comes until the other side closes.
+// The text received until the other side closes.
 std::string all_received(Socket socket) {
   ControlLines lines(std::move(socket));
   std::string all;

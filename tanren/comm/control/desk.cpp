@@ -25,7 +25,7 @@ void ControlDesk::set_state(const std::string& state) {
   const auto now = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
   next_.state = state;
-  if (now - state_sent_ < kPause) return;  // the next one, or the thread's next round, brings it
+  if (now - state_sent_ < kPause) return;  // sent with the next one, or in the thread's next round
   state_sent_ = now;
   wake();
 }
@@ -144,7 +144,7 @@ void ControlDesk::call_back() {
   try {
     std::exchange(call_, nullptr)(why);
   } catch (const std::exception&) {
-    // The news is there; who did not hear it asks news().
+    // The failure is stored: callers that the callback did not reach get it from news().
   }
 }
 
@@ -157,7 +157,7 @@ void ControlDesk::wake() const {
 void ControlDesk::wait_until_done(std::unique_lock<std::mutex>& lock) {
   const int64_t number = next_.number;
   wake();
-  if (thread_ == std::this_thread::get_id()) return;  // in the callback
+  if (thread_ == std::this_thread::get_id()) return;  // called from the callback
   changed_.wait_for(lock, std::chrono::seconds(1), [&] { return done_ >= number; });
 }
 

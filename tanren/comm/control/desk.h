@@ -1,6 +1,6 @@
-// What a run's threads and the thread of its control channel hand to each other: orders one way,
-// news the other. Invariant: the first news stays, and is handed to the callback once. Thread-safe,
-// torch-free. Called by control.cpp and the two ends of the channel.
+// Passes orders from a run's threads to the thread of its control channel, and failures ("news")
+// back. Invariant: the first failure stays, and the callback gets it once. Thread-safe, torch-free.
+// Called by control.cpp and the two ends of the channel.
 #pragma once
 
 #include "tanren/comm/sockets.h"
@@ -21,7 +21,7 @@ class ControlDesk {
  public:
   using OnNews = std::function<void(const std::string& why)>;
 
-  // What the channel's thread is to do; each is handed over once.
+  // Orders to the channel's thread; each is handed over once.
   struct Orders {
     int64_t number = 0;
     std::optional<std::string> state;
@@ -33,29 +33,31 @@ class ControlDesk {
 
   ControlDesk();
 
-  // The run's side. fail and leave return when the order is on its way, or after a second.
+  // Called by the run's threads. fail and leave return when the order is on its way, or after a
+  // second.
   void set_state(const std::string& state);
-  void fail(const std::string& text);  // also this rank's own news, without the callback
+  void fail(const std::string& text);  // becomes this rank's own news, without the callback
   void leave();
   void stop();
   void set_on_news(OnNews call);
   int64_t count_operation() { return ++num_operations_; }
-  // The answer of the channel's thread; empty where there is none in time, or news.
+  // The answer of the channel's thread. Empty if none comes in time or a failure is known.
   std::string ask(const std::string& question);
   std::optional<std::string> news(std::chrono::milliseconds timeout) const;
-  // Until the channel is complete. CommError with the news that came instead.
+  // Waits until the channel is complete: all ranks have connected. CommError with the failure that
+  // came instead.
   void wait_until_complete() const;
 
-  // The side of the channel's thread, which says so first.
+  // Called by the channel's thread, begin() first.
   void begin();
   Orders take();
   int wake_descriptor() const { return wake_.descriptor(); }
-  void set_done(int64_t number);  // the orders up to it
+  void set_done(int64_t number);  // the orders up to `number`
   void set_complete();
   int64_t num_operations() const { return num_operations_; }
   void set_answer(const std::string& text);
-  std::string set_news(const std::string& text);  // returns the first, which may be another
-  // Calls who wants to hear news that is not this rank's own; once. May take a while.
+  std::string set_news(const std::string& text);  // returns the first failure, which may be another
+  // Calls the callback, once, with a failure that is not this rank's own. May take a while.
   void call_back();
 
  private:

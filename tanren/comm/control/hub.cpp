@@ -19,7 +19,7 @@ namespace {
 
 using HubClock = std::chrono::steady_clock;
 
-int hub_number(const std::string& word) {  // -1 where it is none
+int hub_number(const std::string& word) {  // -1 if it is no number
   int value = -1;
   const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   return error == std::errc() && stop == word.data() + word.size() ? value : -1;
@@ -42,7 +42,7 @@ std::string hub_names(const std::vector<int>& ranks) {
   return names;
 }
 
-// What a stranger must say to be one of the run's ranks.
+// What an unverified peer must send to become one of the run's ranks.
 struct Hello {
   std::string run_id, machine;
   int size = -1, rank = -1, pid = -1;
@@ -79,7 +79,7 @@ class ControlHub final : public ControlEnd {
   }
 
   void run() override {
-    greet_if_complete();  // alone it is complete at once
+    greet_if_complete();  // a run of one rank is complete at once
     for (;;) {
       const ControlDesk::Orders orders = desk_.take();
       obey(orders);
@@ -102,12 +102,12 @@ class ControlHub final : public ControlEnd {
   static constexpr std::chrono::milliseconds kPause{250};
   static constexpr std::chrono::seconds kStrangerTimeout{5};
 
-  // What a rank said last, and when.
+  // When a rank was last heard, when it last answered, and its count of operations.
   struct Pulse {
     HubClock::time_point heard, answered;
     int64_t num_operations = 0;
   };
-  // Who keeps its operation of this number waiting?
+  // A rank's question: which ranks keep its operation `number` waiting?
   struct Question {
     int rank;
     int64_t number;
@@ -156,7 +156,7 @@ class ControlHub final : public ControlEnd {
           ::accept4(listener_.descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) {
         if (errno == EINTR || errno == ECONNABORTED) continue;
-        // No descriptor left: it stays readable, and would keep this thread busy.
+        // No descriptor is left. The listener stays readable, and would keep this thread busy.
         if (errno != EAGAIN && errno != EWOULDBLOCK) no_accept_before_ = HubClock::now() + kPause;
         return;
       }
@@ -169,7 +169,7 @@ class ControlHub final : public ControlEnd {
   void hear_strangers() {
     for (auto one = strangers_.begin(); one != strangers_.end();) {
       const auto next = std::next(one);
-      // Before its hello no rank says more than that line.
+      // The first line of a rank is its hello.
       const std::vector<std::string> lines = one->lines.received();
       if (!lines.empty()) {
         welcome(one, lines);
@@ -179,7 +179,7 @@ class ControlHub final : public ControlEnd {
       one = next;
     }
     if (!is_complete_) return;
-    listener_ = Socket();  // who comes now is a stranger
+    listener_ = Socket();  // peers that come now are no ranks of this run
     strangers_.clear();
   }
 
@@ -259,7 +259,7 @@ class ControlHub final : public ControlEnd {
   }
 
   void take_question(int rank, const std::string& text) {
-    // All of a run may ask at once: then they share what the others say.
+    // All ranks may ask at the same time: then their questions share one round of answers.
     constexpr std::chrono::milliseconds kShared{100};
     const auto now = HubClock::now();
     if (now - asked_ > kShared) {
@@ -357,10 +357,10 @@ class ControlHub final : public ControlEnd {
   const HubClock::time_point deadline_;
   HubClock::time_point no_accept_before_;
   std::list<Stranger> strangers_;
-  std::vector<std::unique_ptr<ControlLines>> members_;  // by rank; its own stays empty
+  std::vector<std::unique_ptr<ControlLines>> members_;  // by rank; rank 0's stays empty
   std::vector<Pulse> pulses_;                           // by rank
   std::list<Question> questions_;
-  HubClock::time_point asked_;  // the last of them
+  HubClock::time_point asked_;  // when the ranks were last asked
   std::optional<std::string> news_;
   bool is_complete_ = false;
   int64_t obeyed_ = 0;

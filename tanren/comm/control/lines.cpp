@@ -26,14 +26,14 @@ std::vector<std::string> ControlLines::received() {
     }
     unread_.erase(0, first);
     if (unread_.size() > kMaxLine) close("a line without end");
-    // One that sends without end must not keep the thread: the rest is for the next time.
+    // A peer that sends without end must not occupy the thread: the rest is read next time.
     if (lines.size() > 64) break;
   }
   return lines;
 }
 
 void ControlLines::send(std::string_view line) {
-  // Who reads nothing for so long is as good as gone; its connection will tell.
+  // A peer that has left this much unread is as good as gone; its connection will report that.
   constexpr size_t kMaxUnsent = 1U << 20;
   if (!open_ || unsent_.size() > kMaxUnsent) return;
   unsent_.append(line).push_back('\n');

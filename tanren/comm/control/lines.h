@@ -1,6 +1,6 @@
 // Lines of text over a non-blocking socket, as the control channel sends them. Invariant: nothing
-// blocks and nothing throws; what a stranger sends costs a bounded amount of memory. One thread.
-// Called by control.cpp.
+// blocks and nothing throws; an unverified peer can use only a bounded amount of memory. One
+// thread. Called by control.cpp.
 #pragma once
 
 #include "tanren/comm/sockets.h"
@@ -18,19 +18,19 @@ class ControlLines {
   explicit ControlLines(Socket socket) : socket_(std::move(socket)) {}
 
   int descriptor() const { return socket_.descriptor(); }
-  // Both sides can still send.
+  // Whether both sides can still send.
   bool is_open() const { return open_; }
   // Why it is not open; empty after an orderly end.
   const std::string& why_closed() const { return why_; }
 
-  // The complete lines that have come; closes at the end, on an error and on a line that is too
+  // The complete lines received so far. Closes at the end, on an error and on a line that is too
   // long.
   std::vector<std::string> received();
-  // Puts the line behind those that are not sent yet, and sends what goes without waiting.
+  // Appends the line to those not sent yet, and sends as much as goes without waiting.
   void send(std::string_view line);
   void flush();
   bool has_unsent() const { return open_ && !unsent_.empty(); }
-  // Nothing more will be sent; what comes can still be read.
+  // Ends sending; incoming lines can still be read.
   void end_sending();
   void close(const std::string& why);
 
@@ -40,7 +40,8 @@ class ControlLines {
   bool open_ = true;
 };
 
-// As it may stand in a line: control characters become blanks, and what is too long is cut.
+// `text` as it may be in a line: control characters become blanks, and text that is too long is
+// cut.
 std::string as_control_text(std::string_view text);
 
 }  // namespace tanren

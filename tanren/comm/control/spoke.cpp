@@ -23,12 +23,12 @@ class ControlSpoke final : public ControlEnd {
     notice_dead_machine(lines_.descriptor());
     lines_.send(fmt::format("hello {} {} {} {} {}", options_.run_id, options_.size, options_.rank,
                             ::getpid(), machine_name()));
-    // Rank 0 says who is missing when its timeout ends, which is a little later than ours.
+    // Rank 0 reports the missing ranks when its timeout ends, a little later than ours.
     const auto deadline = SpokeClock::now() + options_.timeout + std::chrono::seconds(5);
     for (;;) {
       const ControlDesk::Orders orders = desk_.take();
       if (orders.state) lines_.send("state " + *orders.state);
-      if (std::exchange(is_asked_, false)) {  // behind the state, so that it is that of now
+      if (std::exchange(is_asked_, false)) {  // after the state, so that the hub has the newest
         lines_.send(fmt::format("here {}", desk_.num_operations()));
       }
       if (orders.question) {
@@ -64,11 +64,11 @@ class ControlSpoke final : public ControlEnd {
     desk_.call_back();
   }
 
-  // Where the hub itself says nothing.
+  // Answers this rank's question if the hub does not.
   void answer_for_hub() {
     const ControlMember hub = standing_.member(0);
     const bool is_there = lines_.is_open() && !hub.left;
-    // It waits for the other ranks first.
+    // The hub waits for the other ranks first.
     if (is_there && SpokeClock::now() < asked_ + kAnswerPatience + std::chrono::seconds(2)) return;
     const std::string phrase = split_word(question_).second;
     desk_.set_answer(is_there ? silent_text("rank 0", phrase, heard_, hub.state) : "");

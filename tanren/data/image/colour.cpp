@@ -58,7 +58,7 @@ TANREN_CLONES void change_hue(float* planes, int64_t pixels, float turn) {
   for (int64_t i = 0; i < pixels; ++i) {
     const float high = std::max(r[i], std::max(g[i], b[i]));
     const float chroma = high - std::min(r[i], std::min(g[i], b[i]));
-    const float part = 1 / std::max(chroma, 1e-6F);  // of a grey the hue does not matter
+    const float part = 1 / std::max(chroma, 1e-6F);  // a grey has no hue
     const float in_red = (g[i] - b[i]) * part;
     const float in_green = (b[i] - r[i]) * part + 2;
     const float in_blue = (r[i] - g[i]) * part + 4;

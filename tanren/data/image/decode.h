@@ -1,6 +1,6 @@
-// Decoding of JPEG and PNG row by row, top to bottom, as 8-bit RGB: no image is ever held whole,
-// except interlaced PNGs and (as coefficients) progressive JPEGs. Only the rows and columns that are
-// needed come out, and for JPEGs at a fraction of the size if asked. Torch-free, thread-safe.
+// Decodes JPEG and PNG row by row, top to bottom, to 8-bit RGB. No image is ever held whole, except
+// interlaced PNGs and (as coefficients) progressive JPEGs. Returns only the needed rows and
+// columns; JPEGs can be decoded at a fraction of their size. Torch-free, thread-safe.
 #pragma once
 
 #include "tanren/data/image/header.h"
@@ -28,12 +28,12 @@ struct DecodeRequest {
 using RowSink = std::function<void(int64_t y, const uint8_t* pixels)>;
 
 // Decodes the box. Palette, grey and 16-bit images become 8-bit RGB; alpha is dropped (as PIL's
-// convert("RGB") does), CMYK multiplied out, inverted where an Adobe mark says so. `rows` is memory
-// that is kept from call to call. BrokenImage for damaged data that lies before the box's end.
+// convert("RGB") does); CMYK is multiplied out, inverted if an Adobe mark says so. `rows` is
+// scratch memory, reused from call to call. BrokenImage for damaged data before the box's end.
 void decode_image(std::string_view bytes, const DecodeRequest& request, std::vector<uint8_t>& rows,
                   const RowSink& sink);
 
-// One file each.
+// One source file each.
 void decode_jpeg(std::string_view bytes, const DecodeRequest& request, std::vector<uint8_t>& rows,
                  const RowSink& sink);
 void decode_png(std::string_view bytes, const DecodeRequest& request, std::vector<uint8_t>& rows,

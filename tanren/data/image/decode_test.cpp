@@ -99,7 +99,7 @@ std::string png_chunk(const std::string& type, const std::string& data) {
   return big_endian(static_cast<uint32_t>(data.size())) + type + data + big_endian(~crc);
 }
 
-// A zlib stream of that many zeros: fixed codes, each match is of 258 bytes.
+// A zlib stream of `bytes` zeros: fixed codes, each match is of 258 bytes.
 std::string deflated_zeros(size_t bytes) {
   std::string stream("\x78\x9c", 2);
   uint32_t buffer = 0;

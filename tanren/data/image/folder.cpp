@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What people keep images in. Only JPEG and PNG are read, whatever the extension says; a file of
-// another format is named as broken rather than passed over in silence.
+// Common extensions of images. Only JPEG and PNG are read, whatever the extension says; a file of
+// another format is reported as broken, not skipped in silence.
 constexpr std::array<std::string_view, 14> kExtensions = {".jpg", ".jpeg", ".jpe",  ".jfif", ".png",
                                                           ".bmp", ".gif",  ".tif",  ".tiff", ".ppm",
                                                           ".pgm", ".webp", ".heic", ".avif"};
@@ -70,7 +70,7 @@ std::vector<std::string> classes_of(const fs::path& root, const std::string& wha
   return classes;
 }
 
-// Those that data.*.only_classes names, in its order; all where it is empty.
+// The classes that data.*.only_classes names, in its order; all classes if it is empty.
 std::vector<std::string> chosen(std::vector<std::string> classes, const SourceOptions& options,
                                 const std::string& what) {
   if (options.only_classes.empty()) return classes;
@@ -82,7 +82,7 @@ std::vector<std::string> chosen(std::vector<std::string> classes, const SourceOp
   return options.only_classes;
 }
 
-// Why each file is broken; empty where it is fine, whose size is then known.
+// Returns why each file is broken; empty if it is fine, and then its size is filled in.
 std::vector<std::string> reasons(const fs::path& root, std::vector<ImageFolder::File>& files,
                                  int64_t max_pixels) {
   std::vector<std::string> found(files.size());
@@ -98,7 +98,7 @@ std::vector<std::string> reasons(const fs::path& root, std::vector<ImageFolder::
       }
     }
   };
-  // Waiting for a disk more than computing; a few small folders need no threads at all.
+  // The work is waiting for a disk more than computing; a few small folders need no threads at all.
   constexpr size_t kFilesPerThread = 500, kMostThreads = 8;
   const size_t helpers = std::min(files.size() / kFilesPerThread, kMostThreads);
   std::vector<std::jthread> threads;
@@ -107,7 +107,7 @@ std::vector<std::string> reasons(const fs::path& root, std::vector<ImageFolder::
   return found;
 }
 
-// Takes broken files off the list; DataError or a line in the log, as configured.
+// Removes broken files from the list; DataError or a line in the log, as configured.
 void drop_broken(ImageFolder& folder, const SourceOptions& options, const std::string& what) {
   const auto why = reasons(options.path, folder.files, options.max_pixels);
   std::vector<std::string> broken;
@@ -134,7 +134,7 @@ void drop_broken(ImageFolder& folder, const SourceOptions& options, const std::s
   folder.files = std::move(usable);
 }
 
-// Folders of an evaluation set mean the classes of training, by name.
+// The label of each class folder. Folders of an evaluation set get the training labels, by name.
 std::vector<int64_t> labels_of(const std::vector<std::string>& classes, const DataInfo* train,
                                const SourceOptions& options, const std::string& what) {
   std::vector<int64_t> labels;

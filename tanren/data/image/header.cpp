@@ -62,7 +62,7 @@ std::optional<ImageHeader> jpeg_header(std::string_view b, bool whole) {
   bool exif_seen = false;
   for (size_t at = 2;;) {
     while (at < b.size() && byte_at(b, at) != 0xFF)
-      ++at;  // as libjpeg: stray bytes are passed over
+      ++at;  // stray bytes are skipped, as in libjpeg
     while (at + 1 < b.size() && byte_at(b, at + 1) == 0xFF) ++at;
     if (at + 10 > b.size()) return more();
     const uint32_t marker = byte_at(b, at + 1);
@@ -143,7 +143,7 @@ class OpenedFile {
   OpenedFile& operator=(const OpenedFile&) = delete;
 
   size_t size() const { return size_; }
-  // Bytes [from, from + count) into `target`, fewer only if the file has shrunk meanwhile.
+  // Reads bytes [from, from + count) into `target`; fewer only if the file has shrunk meanwhile.
   std::string_view read(char* target, size_t from, size_t count) const {
     size_t done = 0;
     while (done < count) {
@@ -166,7 +166,7 @@ class OpenedFile {
   size_t size_ = 0;
 };
 
-// Whether the mark that ends an image of this format stands in `bytes`.
+// Whether `bytes` contain the end mark of this format.
 bool has_end(std::string_view bytes, ImageHeader::Format format) {
   const auto mark = format == ImageHeader::Format::jpeg ? kJpegEnd : std::string_view("IEND");
   return bytes.rfind(mark) != std::string_view::npos;
@@ -218,8 +218,8 @@ ImageHeader FileBuffer::check(const std::string& path, int64_t max_pixels) {
   }
   check_pixels(*header, max_pixels);
 
-  // A thumbnail in the header has an end mark of its own, so only what follows counts. The last bytes
-  // nearly always hold it, but other data may stand behind it.
+  // A thumbnail in the header has its own end mark, so only the bytes after the header count. The
+  // file's last bytes nearly always hold the end mark, but other data may follow it.
   if (!whole) {
     const size_t from = std::max(kHead, size - std::min(size, kTail));
     if (has_end(file.read(buffer_.data(), from, size - from), header->format)) return *header;

@@ -1,6 +1,6 @@
-// ImageHeader: what a JPEG or PNG says of itself before its pixels: size and how to turn it. Found by
-// content, never by the file's name. Torch-free, thread-safe. Called when an image folder is opened
-// (every file's head and tail) and again before each decoding.
+// ImageHeader: the size and orientation that a JPEG or PNG declares before its pixels. The format
+// is detected from the content, never from the file's name. Torch-free, thread-safe. Read when an
+// image folder is opened (every file's head and tail) and again before each decoding.
 #pragma once
 
 #include <cstdint>
@@ -30,19 +30,20 @@ struct ImageHeader {
   int64_t shown_height() const { return turned() ? width : height; }
 };
 
-// Reads it from the first bytes of a file; nothing if more of them are needed, which cannot be once
-// they are `whole`. BrokenImage for what is neither JPEG nor PNG, or ends too early.
+// Reads the header from the first bytes of a file. Returns nullopt if more bytes are needed, which
+// cannot happen if they are the `whole` file. BrokenImage for a file that is neither JPEG nor PNG,
+// or that ends too early.
 std::optional<ImageHeader> image_header(std::string_view bytes, bool whole);
 
-// The bytes of files, in one buffer that only grows. For one thread at a time.
+// Reads files into one buffer that only grows. For one thread at a time.
 class FileBuffer {
  public:
   // All bytes of a file, valid until the next call. BrokenImage with the system's reason.
   std::string_view read(const std::string& path);
-  // The header of a file that is complete: its end mark is there too. Reads head and tail alone
-  // where that is enough. BrokenImage, also for more than `max_pixels`.
+  // Returns the header of a complete file, i.e. one that also has its end mark. Reads only head and
+  // tail if that is enough. BrokenImage for a broken file or one of more than `max_pixels`.
   ImageHeader check(const std::string& path, int64_t max_pixels);
-  // Bytes of the file that was checked last.
+  // Size of the file that was checked last.
   int64_t checked_bytes() const { return checked_bytes_; }
 
  private:
@@ -50,7 +51,8 @@ class FileBuffer {
   int64_t checked_bytes_ = 0;
 };
 
-// BrokenImage naming both numbers if the image has more pixels than `max_pixels`, or than 2^20 a row.
+// BrokenImage naming both numbers if the image has more than `max_pixels` pixels, or more than 2^20
+// in a row.
 void check_pixels(const ImageHeader& header, int64_t max_pixels);
 
 }  // namespace tanren

@@ -1,9 +1,10 @@
 // images: a folder of class folders with JPEG and PNG files, decoded when they are needed.
 //
-// A file that turns out to be damaged only while it is decoded ends the run, or, with broken = "skip":
-// in training the next readable file after it takes its place (files are sorted, so mostly one of its
-// class) with the draws of the one it stands for; in evaluation it is left out and not counted. Both
-// depend on the files alone, never on what was read before, so order and counts stay as they are.
+// If a file turns out to be damaged only while it is decoded, the run ends. With broken = "skip"
+// instead: in training, the next readable file takes its place, with the random draws of the
+// damaged one (files are sorted, so it mostly has the same class); in evaluation, the file is left
+// out and not counted. Both depend on the files alone, never on what was read before, so order and
+// counts stay the same.
 #include "tanren/base/error.h"
 #include "tanren/base/hash.h"
 #include "tanren/base/log.h"
@@ -24,8 +25,8 @@ namespace tanren {
 
 namespace {
 
-// What a thread needs to read images one after another; lent out, so that nothing is allocated anew
-// for each image.
+// Buffers that a thread needs to read images. They are lent out and reused, so that nothing is
+// allocated for each image.
 struct Workbench {
   FileBuffer file;
   std::vector<uint8_t> rows;
@@ -117,7 +118,8 @@ class ImagesDataset : public Dataset {
     return collated;
   }
 
-  // Fills the planes with a sample; returns the file that it came from, -1 if it is to be left out.
+  // Fills the planes with a sample; returns the file that was used, -1 if the sample is to be left
+  // out.
   int64_t read(int64_t index, const Draw* draw, Workbench& bench, float* planes) const {
     if (index < 0 || index >= size()) {
       throw DataError("[" + what_ + "] there is no sample " + to_text(index) + "; there are " +
@@ -168,7 +170,7 @@ class ImagesDataset : public Dataset {
                  [&](int64_t y, const uint8_t* pixels) { resizer.row(y, pixels); });
   }
 
-  // A file that broke: an error, or a line in the log for the first few.
+  // Handles a broken file: DataError, or with "skip" a line in the log for the first few.
   void note(int64_t file, const std::string& reason) const {
     const std::string line =
         "[" + what_ + "] " + options_.path + "/" + name_of(file) + " " + reason;

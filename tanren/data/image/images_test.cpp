@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::error_of;
 
-// Class folders "cat" and "dog" of six images each, every one another size.
+// Class folders "cat" and "dog" with six images each, all of different sizes.
 class Images : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -53,7 +53,7 @@ class Images : public ::testing::Test {
   std::string refusal(const SourceOptions& options) const {
     return error_of<DataError>([&] { open(options); });
   }
-  // A JPEG that is whole by its header and its end mark, but not in between.
+  // A JPEG with a sound header and end mark, but damaged in between.
   static std::string rotten() {
     std::string bytes = testing::make_jpeg(64, 64);
     std::fill(bytes.begin() + static_cast<int64_t>(bytes.size()) / 3, bytes.end() - 2, '\xFF');

@@ -1,6 +1,6 @@
-// JPEG through libjpeg-turbo: only the rows and the columns that are needed, at a fraction of the size
-// where asked; what follows the last row is never read. Each scan of a progressive file passes over
-// the whole image, and a few bytes make one, so their number has a limit.
+// JPEG through libjpeg-turbo: decodes only the rows and columns that are needed, at a fraction of
+// the size if asked. Data after the last needed row is never read. Each scan of a progressive file
+// passes over the whole image and needs only a few bytes, so the number of scans has a limit.
 #include "tanren/data/image/decode.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace tanren {
 
 namespace {
 
-// Warnings of libjpeg after which the pixels are made up; others are harmless oddities.
+// Warnings of libjpeg after which the pixels are made up; other warnings are harmless.
 bool spoils_pixels(int code) {
   switch (code) {
     case JWRN_HIT_MARKER:
@@ -31,8 +31,9 @@ bool spoils_pixels(int code) {
 
 constexpr int kMostScans = 100;  // programs write about ten
 
-// A decompressor whose errors are exceptions. libjpeg is C and must be left by longjmp, so each call
-// into it goes through guarded(), whose function may hold nothing that has a destructor.
+// A decompressor whose errors are exceptions. libjpeg is C and must be left by longjmp, so each
+// call into it goes through guarded(). The function passed to guarded() may hold nothing with a
+// destructor.
 class Decompressor {
  public:
   Decompressor() {
@@ -77,7 +78,7 @@ class Decompressor {
   char message_[JMSG_LENGTH_MAX] = "";
 };
 
-// Four bytes a pixel to three. Adobe's programs store CMYK inverted and say so by their mark.
+// Converts four bytes a pixel to three. Adobe's programs store CMYK inverted and mark such files.
 void cmyk_to_rgb(const uint8_t* cmyk, uint8_t* rgb, size_t pixels, bool inverted) {
   const auto flip = static_cast<uint8_t>(inverted ? 0 : 255);
   for (size_t i = 0; i < pixels; ++i, cmyk += 4, rgb += 3) {
@@ -110,8 +111,8 @@ void decode_jpeg(std::string_view bytes, const DecodeRequest& request, std::vect
   }
   jpeg.guarded([&] { jpeg_start_decompress(&info); });
 
-  // Blocks beside the box lend their colour to its edge when chroma is interpolated: decode one more
-  // on each side, so that the pixels are those of the whole image.
+  // Chroma interpolation at the edge of the box uses the blocks beside it: decode one more block on
+  // each side, so that the pixels are those of the whole image.
   const int64_t block = info.max_h_samp_factor * info.min_DCT_scaled_size;
   const int64_t block_rows = info.max_v_samp_factor * info.min_DCT_scaled_size;
   const int64_t from = std::max<int64_t>(need.x0 / block - 1, 0) * block;

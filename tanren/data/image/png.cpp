@@ -1,5 +1,6 @@
-// PNG through libspng, which decodes hostile files safely and row by row. It is given the critical
-// chunks alone: texts and colour profiles would be inflated, without a limit, and change no pixel.
+// PNG through libspng, which decodes untrusted files safely and row by row. It gets only the
+// critical chunks: texts and colour profiles would be inflated, without a limit, and change no
+// pixel.
 #include "tanren/data/image/decode.h"
 
 #include <algorithm>
@@ -43,7 +44,8 @@ class CriticalChunks {
     return 0;
   }
 
-  // Moves to the next chunk whose type begins with a capital letter; nothing is left at the end.
+  // Moves to the next critical chunk, whose type begins with a capital letter; left_ stays 0 at the
+  // end.
   void find_chunk() {
     while (bytes_.size() - at_ >= kAround) {
       size_t size = 0;
@@ -91,7 +93,7 @@ void decode_png(std::string_view bytes, const DecodeRequest& request, std::vecto
   check(spng_decode_image(png.get(), nullptr, 0, SPNG_FMT_RGB8, SPNG_DECODE_PROGRESSIVE));
   for (int64_t y = 0; y < need.y1; ++y) {
     const int result = spng_decode_row(png.get(), rows.data(), width);
-    if (result != SPNG_EOI) check(result);  // that is how the last row reports itself
+    if (result != SPNG_EOI) check(result);  // the last row returns SPNG_EOI
     if (y >= need.y0) sink(y, rows.data() + offset);
   }
 }

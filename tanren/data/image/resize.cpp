@@ -9,8 +9,8 @@ namespace tanren {
 
 namespace {
 
-// The loops below are compiled for AVX2 too, chosen when the program starts. No contraction to
-// fused operations happens (-std=c++20), so both give the same bits.
+// The loops below are compiled for AVX2 too; the variant is chosen when the program starts.
+// -std=c++20 contracts nothing to fused operations, so both variants give the same bits.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define TANREN_CLONES __attribute__((target_clones("avx2", "default")))
@@ -37,7 +37,7 @@ TANREN_CLONES void to_luma(const uint8_t* __restrict rgb, uint8_t* __restrict lu
 
 using Float4 = float __attribute__((vector_size(16)));
 
-// One output row across: four floats a pixel of which three count, so that a pixel is one vector.
+// Resizes one row across: four floats a pixel, of which three count, so that a pixel is one vector.
 TANREN_CLONES void across_rgb(const float* sums, const AxisTaps::Run* runs, size_t outputs,
                               const float* weights, int64_t first, float* line) {
   for (size_t i = 0; i < outputs; ++i) {
@@ -149,7 +149,7 @@ void Resizer::finish(size_t output) {
   float* to = target_.data + target_.start + static_cast<int64_t>(output) * target_.step_y;
   const auto outputs = static_cast<int64_t>(runs.size());
   const auto& down = y_.runs()[output];
-  if (down.first == down.end) {  // beside the image
+  if (down.first == down.end) {  // outside the image
     for (int64_t c = 0; c < colours_; ++c) {
       for (int64_t i = 0; i < outputs; ++i) to[c * target_.plane + i * target_.step_x] = 0;
     }

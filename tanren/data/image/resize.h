@@ -1,8 +1,9 @@
-// Resizer: bilinear resize with antialiasing of an image that arrives row by row. Each row is added to
-// the output rows it belongs to, so that no more than the rows in work are held. The weights are
-// PIL's (a triangle as wide as the step between outputs, cut at the image's edge, then normalised);
-// between the two directions nothing is rounded, so that results lie within one 8-bit level of PIL's,
-// which rounds there. Torch-free. For one thread at a time; its memory is kept from image to image.
+// Resizer: bilinear resize with antialiasing of an image that arrives row by row. Each row is added
+// to the output rows that use it, so only unfinished output rows are held in memory. The weights
+// are PIL's (a triangle as wide as the step between outputs, cut at the image's edge, then
+// normalised). Nothing is rounded between the two directions, where PIL rounds, so results lie
+// within one 8-bit level of PIL's. Torch-free. For one thread at a time; its memory is reused from
+// image to image.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +12,21 @@
 
 namespace tanren {
 
-// Where the outputs of one direction look: output i at origin + (i + 0.5) * step in input pixels,
-// of which only [low, high) exist. Outputs whose centre lies outside have no pixels: they are 0.
+// Sampling positions in one direction: output i is centred at origin + (i + 0.5) * step, in input
+// pixels. Only the inputs [low, high) exist; outputs whose centre lies outside are 0.
 struct Axis {
   int64_t outputs = 0;
   double origin = 0;
   double step = 1;
   int64_t low = 0, high = 0;
 
-  // The same outputs on an input of `size` pixels that is read from its other end, in reverse.
+  // The same outputs, in reverse, on an input of `size` pixels that is read from its other end.
   Axis mirrored(int64_t size) const;
-  // The same outputs on an input that was divided by `divisor`.
+  // The same outputs on an input that was scaled down by `divisor`.
   Axis divided(int64_t divisor) const;
 };
 
-// Which inputs make an output, and how much of each.
+// The inputs of each output, and their weights.
 class AxisTaps {
  public:
   struct Run {
@@ -45,7 +46,8 @@ class AxisTaps {
   int64_t first_ = 0, end_ = 0;
 };
 
-// Where the outputs go: value (x, y) of colour c at data[c * plane + start + x * step_x + y * step_y].
+// Output positions: value (x, y) of colour c goes to
+// data[c * plane + start + x * step_x + y * step_y].
 struct PlaneTarget {
   float* data = nullptr;
   int64_t plane = 0;
@@ -56,9 +58,9 @@ struct PlaneTarget {
 
 class Resizer {
  public:
-  // Starts an image. Its rows are RGB bytes; 3 colours come out, or their luma (ITU-R 601) as 1.
+  // Starts an image, whose rows are RGB bytes. `colours`: 3 for RGB output, 1 for luma (ITU-R 601).
   void start(const Axis& x, const Axis& y, int64_t colours, const PlaneTarget& target);
-  // The inputs that are needed: rows [first_y, end_y) are to be given in order, each with its pixels
+  // The needed inputs: give row() the rows [first_y, end_y) in order, each with its pixels
   // [first_x, end_x).
   int64_t first_x() const { return x_.first(); }
   int64_t end_x() const { return x_.end(); }
@@ -72,7 +74,7 @@ class Resizer {
   AxisTaps x_, y_;
   int64_t colours_ = 3;
   PlaneTarget target_;
-  size_t slots_ = 1;      // output rows in work at most
+  size_t slots_ = 1;      // largest number of unfinished output rows
   size_t slot_size_ = 0;  // floats of a slot
   size_t next_ = 0;       // first output row that is not finished
   std::vector<float> sums_;

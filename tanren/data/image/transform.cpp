@@ -10,7 +10,7 @@ namespace tanren {
 
 namespace {
 
-// Sites of the draws. The tries of a crop come first.
+// Sites of the draws. The first kTries are the attempts at a random crop.
 constexpr uint32_t kTries = 10;
 constexpr uint32_t kFlip = 16, kColour = 17, kColourOrder = 18, kShift = 19;
 
@@ -36,13 +36,13 @@ std::array<int64_t, 2> resized(const SourceOptions& options, int64_t width, int6
   return by_width ? std::array{shorter, longer} : std::array{longer, shorter};
 }
 
-// A crop of `outputs` at `offset` of `resized` pixels that `inputs` are resized to.
+// Resizes `inputs` pixels to `resized` and crops `outputs` of these at `offset`.
 Axis cut(int64_t inputs, int64_t resized, int64_t offset, int64_t outputs) {
   const double step = static_cast<double>(inputs) / static_cast<double>(resized);
   return {outputs, static_cast<double>(offset) * step, step, 0, inputs};
 }
 
-// `outputs` of the inputs [begin, begin + count), which are all they see.
+// Resizes the inputs [begin, begin + count) to `outputs`, without using pixels beyond them.
 Axis part(int64_t begin, int64_t count, int64_t outputs) {
   return {outputs, static_cast<double>(begin),
           static_cast<double>(count) / static_cast<double>(outputs), begin, begin + count};
@@ -79,7 +79,7 @@ Box random_box(const SourceOptions& options, int64_t width, int64_t height,
 
 SampleRandom::SampleRandom(uint64_t seed, int64_t epoch, int64_t sample)
     : sample_(static_cast<uint64_t>(sample)) {
-  constexpr uint64_t kImages = 0x696d61676573;  // a stream of its own beside orders and dropout
+  constexpr uint64_t kImages = 0x696d61676573;  // a stream separate from orders and dropout
   const uint64_t bits = random_bits(seed, kImages, static_cast<uint64_t>(epoch));
   key_ = {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
 }
@@ -100,7 +100,7 @@ View evaluation_view(const SourceOptions& options, int64_t width, int64_t height
   const auto [rows, columns] = image_size(options);
   if (options.crop == "none") return {part(0, width, columns), part(0, height, rows)};
   const auto [w, h] = resized(options, width, height);
-  // Half of an odd rest is rounded to even, as Python's round() does there.
+  // Half of an odd margin is rounded to even, as torchvision does with Python's round().
   const int64_t left = rounded(static_cast<double>(w - columns) / 2);
   const int64_t top = rounded(static_cast<double>(h - rows) / 2);
   return {cut(width, w, left, columns), cut(height, h, top, rows)};
@@ -130,7 +130,7 @@ StoredView stored_view(const View& view, const ImageHeader& header, float* plane
   const int turn = header.orientation;
   const bool mirror_x = turn == 2 || turn == 3 || turn == 6 || turn == 7;
   const bool mirror_y = turn == 3 || turn == 4 || turn == 7 || turn == 8;
-  // Along the shown directions; the stored ones are the same or exchanged.
+  // Axes along the shown directions; the stored directions are the same or exchanged.
   const Axis shown_x = mirror_x ? view.x.mirrored(header.shown_width()) : view.x;
   const Axis shown_y = mirror_y ? view.y.mirrored(header.shown_height()) : view.y;
   const int64_t columns = view.x.outputs, rows = view.y.outputs;

@@ -1,6 +1,6 @@
-// What happens to an image between file and batch: crop, turning, flip, colour, normalisation.
-// Evaluation draws nothing. Training draws from Philox keyed by (seed, epoch, sample), so workers,
-// batches and resume cannot change a pixel. Thread-safe.
+// Processing of an image between file and batch: crop, turn, flip, colour, normalisation.
+// Evaluation draws no random numbers. Training draws from Philox keyed by (seed, epoch, sample), so
+// workers, batches and resume cannot change a pixel. Thread-safe.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -13,7 +13,7 @@
 
 namespace tanren {
 
-// The draws of one sample in one epoch, each named by its site.
+// The random numbers of one sample in one epoch. A site names each draw.
 class SampleRandom {
  public:
   SampleRandom(uint64_t seed, int64_t epoch, int64_t sample);
@@ -31,31 +31,31 @@ struct View {
   bool flip = false;
 };
 
-// torchvision's Resize(resize), CenterCrop(size); with `resize` 0 the smallest that covers the crop;
-// the whole image squeezed to `size` where crop is "none".
+// torchvision's Resize(resize) and CenterCrop(size). With `resize` 0, the image is resized to the
+// smallest size that covers the crop. With crop "none", the whole image is squeezed to `size`.
 View evaluation_view(const SourceOptions& options, int64_t width, int64_t height);
-// As asked by `crop` and `flip`: "random" is torchvision's RandomResizedCrop, "shift" the evaluation's
-// resize with `pad` black pixels around it and a crop somewhere in that.
+// The view that `crop` and `flip` ask for. "random" is torchvision's RandomResizedCrop; "shift" is
+// the resize of evaluation with `pad` black pixels around it and a crop at a random place.
 View training_view(const SourceOptions& options, int64_t width, int64_t height,
                    const SampleRandom& random);
 
-// A view laid on the image as it is stored, and where its outputs go in planes of size.
+// A view in pixels of the image as stored, and where its outputs go in planes of the crop's size.
 struct StoredView {
   Axis x, y;
   PlaneTarget target;
 };
 StoredView stored_view(const View& view, const ImageHeader& header, float* planes);
 
-// The largest divisor of 1, 2, 4, 8 that leaves every output of the view a pixel of its own.
+// The largest of the divisors 1, 2, 4, 8 that leaves each output of the view at least one pixel.
 int64_t training_divisor(const StoredView& view, const ImageHeader& header);
 
-// torchvision's ColorJitter(*options.color) on planes of [0, 255], in an order that is drawn too.
+// torchvision's ColorJitter(*options.color) on planes of [0, 255], in a random order.
 void jitter(const SourceOptions& options, const SampleRandom& random, float* planes,
             int64_t pixels);
 // [0, 255] → (value / 255 - mean) / std.
 void normalise(const SourceOptions& options, float* planes, int64_t pixels);
 
-// {height, width} of options.size, of which one number is a square.
+// {height, width} of options.size; a single number there means a square.
 std::array<int64_t, 2> image_size(const SourceOptions& options);
 
 }  // namespace tanren

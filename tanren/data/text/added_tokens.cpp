@@ -12,7 +12,7 @@ namespace {
 
 size_t index_of(char byte) { return static_cast<unsigned char>(byte); }
 
-// What stays white space, or becomes a space, under every normalisation here; \v and \f do not.
+// Bytes that stay white space, or become a space, under every normalisation here; \v and \f do not.
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
@@ -92,8 +92,8 @@ const AddedToken* AddedTokens::Matcher::at(std::string_view text, size_t place) 
 
 template <typename Plain, typename Token>
 void AddedTokens::Matcher::split(std::string_view text, Plain&& plain, Token&& token) const {
-  size_t begin = 0;      // of what was not given out yet
-  size_t space_end = 0;  // of the white space behind the last match that took it
+  size_t begin = 0;      // of the text that was not passed on yet
+  size_t space_end = 0;  // of the white space that the last match included
   for (size_t place = 0; !tokens.empty() && place < text.size();) {
     const AddedToken* found = at(text, place);
     if (found == nullptr) {
@@ -101,12 +101,12 @@ void AddedTokens::Matcher::split(std::string_view text, Plain&& plain, Token&& t
       continue;
     }
     size_t from = place, to = place + found->text.size();
-    place = to;  // the search goes on behind a match, also behind one that does not count
+    place = to;  // continue after a match, also after one that does not count
     if (found->single_word &&
         (ends_with_word(text.substr(0, from)) || starts_with_word(text.substr(to)))) {
       continue;
     }
-    // Nothing is looked at twice: tokens of white space may stand in a long run of it.
+    // No white space is scanned twice: a long run of it may hold many tokens of white space.
     if (found->strip_left) {
       from = from < begin ? begin : from - trailing_space(text.substr(begin, from - begin));
     }
@@ -140,7 +140,7 @@ void AddedTokens::forbid_cuts(const AddedToken& token) {
     if (is_blank(text[i])) reaching_.set(index_of(text[i - 1]));
   }
   if (token.strip_right) reaching_.set(index_of(text.back()));
-  // It looks at the character before it.
+  // A single_word token also checks the character before it.
   if (!token.single_word || !is_blank(text.front())) return;
   for (int32_t byte = 0; byte < 0x80; ++byte) {
     if (unicode::is_word(byte)) reaching_.set(static_cast<size_t>(byte));

@@ -1,5 +1,5 @@
-// Tokens that stand in a text as they are and split it: special ones ("[MASK]") and those that were
-// added to a vocabulary. Immutable once made. Used by the tokenizers of this room.
+// Added tokens: special ones ("[MASK]") and those that were added to a vocabulary. They are found
+// in a text as they are and split it. Immutable once made. Used by the tokenizers of this folder.
 #pragma once
 
 #include <array>
@@ -15,28 +15,29 @@ namespace tanren {
 struct AddedToken {
   std::string text;
   int32_t id = 0;
-  bool strip_left = false;   // takes the white space before it with it
-  bool strip_right = false;  // and after it
-  bool single_word = false;  // counts only where no word character stands next to it
-  bool normalized = false;   // is looked for in the normalised text, and normalised itself
+  bool strip_left = false;   // includes the white space before it
+  bool strip_right = false;  // includes the white space after it
+  bool single_word = false;  // matches only if no word character is next to it
+  bool normalized = false;   // is normalised, and found in the normalised text
 };
 
 class AddedTokens {
  public:
   using Normalize = std::function<std::string(std::string_view)>;
 
-  // Without `normalize` a text is looked through as it stands. DataError (beginning with `where`) for
-  // a token of which `normalize` leaves nothing.
+  // Without `normalize`, texts are searched as they are. DataError (beginning with `where`) for a
+  // token that `normalize` makes empty.
   AddedTokens(const std::vector<AddedToken>& tokens, Normalize normalize, const std::string& where);
 
-  // Calls plain(part) for normalised parts of `text` and token(id) between them, in order. The tokens
-  // of the text as it stands come first; then each part between them is normalised and split again. At
-  // one place the longest token wins, and of equal ones the first.
+  // Calls plain(part) for the normalised parts of `text` and token(id) for the tokens between them,
+  // in order. First the unchanged text is split at the tokens that are not `normalized`; then each
+  // part is normalised and split at the `normalized` ones. At one place the longest token wins;
+  // among equal ones, the first.
   void split(std::string_view text, const std::function<void(std::string_view)>& plain,
              const std::function<void(int32_t)>& token) const;
 
-  // Whether a text may be cut between these two bytes, and each part be split by itself: the first is
-  // printable ASCII, the second white space of ASCII, and no token reaches across.
+  // Whether a text may be cut between these two bytes so that each part can be split alone: the
+  // first is printable ASCII, the second ASCII white space, and no token reaches across the cut.
   bool may_cut(char before, char after) const;
 
  private:

@@ -108,7 +108,7 @@ TEST(Pairs, are_cut_where_hugging_face_cuts_them) {
   EXPECT_GT(pairs, 400u);
 }
 
-// Each space once looked at all the others.
+// Regression: each space used to scan all the others.
 TEST(AddedTokens, that_take_white_space_and_are_some_are_found_in_a_long_run_of_it) {
   const AddedToken space{.text = " ", .id = 7, .strip_left = true, .strip_right = true};
   const AddedTokens tokens({space}, nullptr, "test");

@@ -70,7 +70,7 @@ class ByteBpe : public Tokenizer {
       merges_.insert_or_assign(key(required(left, where), required(right, where)),
                                Merge{static_cast<int32_t>(rank), required(left + right, where)});
     }
-    // Only here do the added tokens join the vocabulary: no word is made of them.
+    // Added tokens join the vocabulary last, so that no word is encoded as one of them.
     for (const auto& token : options.added) {
       text_.resize(std::max(text_.size(), static_cast<size_t>(token.id) + 1));
       text_[static_cast<size_t>(token.id)] = token.text;
@@ -108,7 +108,8 @@ class ByteBpe : public Tokenizer {
     return text;
   }
 
-  // Behind a token that was added, white space other than a space begins a part, which gets a prefix.
+  // With add_prefix_space, a part that does not begin with a space gets one. So a text may be cut
+  // only before a space.
   bool may_cut(char before, char after) const override {
     return added_.may_cut(before, after) && (!add_prefix_space_ || after == ' ');
   }

@@ -1,5 +1,5 @@
-// Byte-level byte-pair encoding as GPT-2 uses it: the text is cut into words by one fixed pattern, the
-// bytes of a word are merged pair by pair, lowest rank first. Source: Radford et al., 2019.
+// Byte-level byte-pair encoding as GPT-2 uses it: the text is cut into words by one fixed pattern,
+// the bytes of a word are merged pair by pair, lowest rank first. Source: Radford et al., 2019.
 #pragma once
 
 #include "tanren/data/text/added_tokens.h"
@@ -14,9 +14,9 @@ namespace tanren {
 
 struct ByteBpeOptions {
   std::vector<std::string> vocabulary;  // by id, in GPT-2's spelling of bytes ("Ġthe")
-  std::vector<std::pair<std::string, std::string>> merges;  // by rank, in the same spelling;
-                                                            // of a pair that comes twice, the last
-  bool add_prefix_space = false;  // a text that begins with no space gets one
+  std::vector<std::pair<std::string, std::string>> merges;  // by rank, in the same spelling; if a
+                                                            // pair comes twice, the last one counts
+  bool add_prefix_space = false;  // a text that does not begin with a space gets one
   std::vector<AddedToken> added;
   Tokenizer::Frame frame;
 };
@@ -24,8 +24,8 @@ struct ByteBpeOptions {
 // DataError (beginning with `where`) if a byte or the result of a merge is not in the vocabulary.
 std::unique_ptr<Tokenizer> make_byte_bpe(const ByteBpeOptions& options, const std::string& where);
 
-// The end of the word that begins at `begin` by GPT-2's pattern: contractions, letters, digits, other
-// characters, each with one space before it, and white space.
+// Returns the end of the word that begins at `begin`, by GPT-2's pattern: contractions, letters,
+// digits, other characters, each with one space before it, and white space.
 size_t end_of_word(std::string_view text, size_t begin);
 
 }  // namespace tanren

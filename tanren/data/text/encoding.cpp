@@ -12,7 +12,7 @@ namespace tanren {
 
 namespace {
 
-// By its mark, or since every other of the first bytes is 0.
+// Recognised by its byte order mark, or because about every other of the first bytes is 0.
 bool is_utf16(std::string_view bytes) {
   if (bytes.starts_with("\xff\xfe") || bytes.starts_with("\xfe\xff")) return true;
   constexpr size_t kLooked = 64;

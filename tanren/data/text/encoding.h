@@ -1,5 +1,6 @@
-// What the bytes of a text file mean. Tokenizers and columns take UTF-8; a file that is none is an error
-// sooner than letters that nobody wrote. Called by the readers of texts.
+// Character encoding of text files. Tokenizers and columns take UTF-8. A file that is not UTF-8 is
+// an error, because decoding it all the same would give wrong letters. Called by the readers of
+// texts.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +10,23 @@
 
 namespace tanren {
 
-// Where the first byte stands that no UTF-8 text holds there, a 0 included; none: all is text.
+// Returns the index of the first byte that is not valid UTF-8 at its place, or is 0; nullopt if all
+// bytes are text.
 std::optional<size_t> first_bad_byte(std::string_view bytes);
 
-// The index at which the last character of `bytes` begins, which may be cut; their size where that
-// character is a single byte.
+// Returns the index at which the last character of `bytes` begins; it may be incomplete. Returns
+// the size of `bytes` if that character is a single byte.
 size_t last_character(std::string_view bytes);
 
-// Looks at a file part after part, cut between characters.
+// Checks a file part by part; the parts are cut between characters.
 class TextCheck {
  public:
-  // `where` begins the errors ("[data.train] a.csv"), `advice` ends those about other bytes than UTF-8.
+  // `where` begins the errors ("[data.train] a.csv"), `advice` ends those about bytes that are not
+  // UTF-8.
   TextCheck(std::string where, std::string advice)
       : where_(std::move(where)), advice_(std::move(advice)) {}
-  // DataError naming line and byte of what is no UTF-8, and UTF-16 by its name. `any_byte`: only a 0
-  // is none.
+  // DataError naming line and byte of what is not UTF-8; a UTF-16 file is reported as UTF-16.
+  // `any_byte`: any byte but 0 is accepted.
   void add(std::string_view bytes, bool any_byte = false);
 
  private:

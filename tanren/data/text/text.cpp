@@ -14,7 +14,8 @@ namespace tanren {
 namespace {
 
 constexpr int64_t kVocabulary = 256;
-// Smaller files are read at once: a mapping takes a page at least, and a process has 65 530.
+// Smaller files are read into memory: a mapping takes a page at least, and a process can have only
+// 65 530 mappings.
 constexpr uintmax_t kMappedBytes = 1 << 20;
 
 TokenPiece open_piece(const std::filesystem::path& path, const std::string& name) {

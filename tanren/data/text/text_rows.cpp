@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// What both formats share: the file, its errors, and the check of a row.
+// Shared by both formats: the file, its errors, and the check of a row.
 class Source {
  public:
   Source(const std::filesystem::path& path, const TextColumns& columns, std::string what,
@@ -93,7 +93,7 @@ class Records {
   }
 
  private:
-  // Past the separator after a cell, or past the line's end: then false.
+  // Moves past the separator after a cell; else past the line's end, and returns false.
   bool take_separator() {
     if (!rest_.empty() && rest_.front() == separator_) {
       rest_.remove_prefix(1);
@@ -120,7 +120,7 @@ class Records {
     return cell;
   }
 
-  // The opening quote is taken.
+  // The opening quote was already taken.
   std::string take_quoted() {
     const int64_t opened = next_line_;
     std::string cell;
@@ -187,7 +187,7 @@ void read_cells(Source& source, char separator) {
   }
 }
 
-// A label of JSON as text: whole numbers without a fraction, whatever they were written with.
+// A JSON label as text: whole numbers without a fraction, whatever they were written with.
 std::string label_text(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
@@ -221,7 +221,7 @@ void read_json_lines(Source& source) {
     const auto text_of = [&](const std::string& name, const char* key) {
       const Json& value = value_of(name, key);
       if (!value.is_string()) {
-        // Its type alone: printing a value recurses as deep as the line says.
+        // Names only the type: printing a value recurses as deep as the line nests.
         source.fail(number, "column " + name + " is of type " + value.type_name() +
                                 ", no text; put it into quotes or drop the row");
       }

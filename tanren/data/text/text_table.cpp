@@ -20,8 +20,8 @@ namespace tanren {
 
 namespace {
 
-constexpr int64_t kWidthStep = 8;    // widths of batches repeat, and vectors are whole
-constexpr int64_t kRowsATask = 256;  // tokenised at once
+constexpr int64_t kWidthStep = 8;    // so that widths of batches repeat, and vectors are full
+constexpr int64_t kRowsATask = 256;  // tokenised in one task
 
 template <typename T>
 std::optional<T> number(const std::string& text) {
@@ -104,8 +104,8 @@ class Labels {
     return labels;
   }
 
-  // The names that are given or that training had, else those of the rows, sorted; none if all the
-  // labels are whole numbers.
+  // The class names that are configured or that training had; else those of the rows, sorted, or
+  // none if all the labels are whole numbers.
   std::vector<std::string> names_for(const std::vector<TextRow>& rows) const {
     if (!options_.class_names.empty()) return options_.class_names;
     if (train_ != nullptr) return train_->class_names;

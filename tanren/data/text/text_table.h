@@ -1,5 +1,5 @@
-// text_table: texts, or pairs of them, with a class or a value each, as ids of a tokenizer. The file is
-// tokenised once, when it is opened, on all cores; collate pads. Immutable, so thread-safe.
+// text_table: texts, or pairs of them, each with a class or a value, as ids of a tokenizer. The
+// file is tokenised once, when it is opened, on all cores; collate pads. Immutable, so thread-safe.
 // Called by open_dataset, and by whole models to encode texts that have no label.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace tanren {
 
-// Ids of samples one after the other.
+// The ids of all samples, one sample after the other.
 struct EncodedTexts {
   std::vector<int32_t> ids;
   std::vector<int64_t> ends;    // of sample i in `ids`
@@ -27,17 +27,19 @@ struct EncodedTexts {
   int64_t end(int64_t sample) const { return ends[static_cast<size_t>(sample)]; }
 };
 
-// The rows' texts as the model reads them, cut to options.context. ConfigError if that leaves no room
-// beside what the tokenizer puts around a text; DataError naming a row without a token.
+// Encodes the rows' texts as the model reads them, cut to options.context. ConfigError if the
+// tokens that the tokenizer puts around a text leave no room for it; DataError naming a row without
+// a token.
 EncodedTexts encode_texts(const std::vector<TextRow>& rows, const Tokenizer& tokenizer,
                           const SourceOptions& options, const std::string& what);
 
-// "inputs" and "attention_mask" int64 [n, T], for pairs "token_types" too; T is options.context, or
-// with padding "longest" that of the longest of `indices`, rounded up to a multiple of 8.
+// Returns "inputs" and "attention_mask", int64 [n, T], and for pairs "token_types" too. T is
+// options.context; with padding "longest" it is the length of the longest of `indices`, rounded up
+// to a multiple of 8, at most options.context.
 TensorMap padded_fields(const EncodedTexts& texts, const std::vector<int64_t>& indices,
                         const SourceOptions& options, int64_t pad_token);
 
-// The id of [PAD] or <pad>; 0 where the tokenizer has neither.
+// The id of [PAD] or <pad>; 0 if the tokenizer has neither.
 int64_t pad_token_of(const Tokenizer& tokenizer);
 
 }  // namespace tanren

@@ -1,5 +1,6 @@
-// Narrow token ids to the int64 that models take: plain loops that vectorise, in a file of their own
-// because they are compiled with -O3. Sources may lie at any address. Called by token_windows.cpp.
+// Converts narrow token ids to the int64 that models take. Plain loops that vectorise, in their own
+// file because it is compiled with -O3. Sources may lie at any address. Called by
+// token_windows.cpp.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the tests of text and tokens share: windows as plain lists, and windows made the slow way.
+// Shared by the tests of text and tokens: windows as plain lists, and windows made the slow way.
 #pragma once
 
 #include "tanren/data/dataset.h"
@@ -36,7 +36,7 @@ inline Collated whole_of(const Dataset& dataset, bool training = false) {
   return training ? dataset.collate_training(indices, {}) : dataset.collate(indices);
 }
 
-// The windows of `documents`, token by token; ids of `end` end a document too.
+// The windows of `documents`, made token by token; the id `end` also ends a document.
 inline std::vector<Window> windows_of(const std::vector<Ids>& documents, int64_t context,
                                       int64_t stride, bool training, int64_t end = -1) {
   Ids tokens, targets;  // targets[i] follows tokens[i]

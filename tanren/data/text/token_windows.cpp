@@ -111,7 +111,7 @@ int64_t TokenWindows::fill(int64_t window, bool each_target_once, int64_t* input
     counted -= labels[at] != kIgnored ? 1 : 0;
     labels[at] = kIgnored;
   };
-  // The first token of a piece follows from nothing.
+  // The first token of a piece is not a target: it does not follow the piece before.
   auto start = std::upper_bound(starts_.begin(), starts_.end(), begin);
   for (; start != starts_.end() && *start <= begin + length; ++start) ignore(*start - begin - 1);
   if (stream_.document_end >= 0) {

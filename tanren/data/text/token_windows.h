@@ -1,7 +1,7 @@
-// TokenWindows: a stream of token ids, cut into windows of `context` tokens: what the kinds text and
-// tokens are. "inputs" int64 [n, T] and "labels" int64 [n, T], the token after each input, -100 where
-// there is none to learn: across a document's end and beyond the stream's. Counts: samples, tokens.
-// Nothing is copied but the rows asked for, so the stream may be a file larger than memory; the
+// TokenWindows: a stream of token ids cut into windows of `context` tokens, the dataset of the
+// kinds text and tokens. "inputs" int64 [n, T] and "labels" int64 [n, T], the token after each
+// input; -100 if there is no target: at a document's end and after the stream's. Counts: samples,
+// tokens. Only the requested rows are copied, so the stream may be a file larger than memory; the
 // files must not shrink meanwhile. Safe to use from several threads.
 #pragma once
 
@@ -14,18 +14,18 @@
 
 namespace tanren {
 
-// Ids that lie next to each other in memory, little-endian, at any address: a file, or part of it.
+// Contiguous little-endian ids in memory, at any address: a file, or part of it.
 struct TokenPiece {
   std::string name;  // of the file
   const char* data = nullptr;
   int64_t size = 0;   // ids
-  int64_t first = 0;  // the file's id that `data` begins with
+  int64_t first = 0;  // index in the file of the id at `data`
   std::shared_ptr<const void> owner;
   DataFile file = {};
   bool in_memory = false;  // read as a whole, not mapped
 };
 
-// Narrows a piece of ids of `width` bytes to the shares [begin, end) of it.
+// Narrows a piece, whose ids are `width` bytes each, to its shares [begin, end).
 void cut_to_part(TokenPiece& piece, double begin, double end, int64_t width);
 
 struct TokenStream {
@@ -43,8 +43,8 @@ class TokenWindows : public Dataset {
 
   int64_t size() const override { return size_; }
   DataInfo info() const override;
-  // Every target of the stream is in exactly one window: where windows overlap, the later one has it
-  // as context only. DataError naming file and place for an id past the vocabulary.
+  // Every target of the stream counts in exactly one window: if windows overlap, the later one has
+  // it as context only. DataError naming file and place for an id past the vocabulary.
   Collated collate(const std::vector<int64_t>& indices) const override;
   // The same with all targets of each window.
   Collated collate_training(const std::vector<int64_t>& indices, const Draw& draw) const override;

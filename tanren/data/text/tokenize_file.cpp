@@ -20,13 +20,13 @@ constexpr const char* kAdvice =
     "LATIN1 "
     "(iconv -f LATIN1 -t UTF-8)";
 
-// All of it, before anything is made of it: a bad byte at the end is to cost no hours.
+// Checks the whole file before any work: a bad byte at the end must not cost hours.
 void check_whole(const std::filesystem::path& path) {
   OpenFile file = open_file(path);
-  if (file.size == 0) return;  // a pipe is read once
+  if (file.size == 0) return;  // a pipe can be read only once
   constexpr size_t kBlock = size_t{4} << 20;
   TextCheck check("[convert] " + path.string(), kAdvice);
-  std::string rest;  // the beginning of a character
+  std::string rest;  // the last character of a block, perhaps incomplete
   while (file.stream) {
     std::string block = std::move(rest);
     const size_t had = block.size();
@@ -47,7 +47,7 @@ size_t last_cut(const std::string& text, size_t from, const Tokenizer& tokenizer
   return 0;
 }
 
-// Cuts a file into chunks that can be tokenized by themselves.
+// Cuts a file into chunks that can be tokenized alone.
 class Chunks {
  public:
   Chunks(const std::filesystem::path& path, size_t size, const Tokenizer& tokenizer)
@@ -56,7 +56,7 @@ class Chunks {
         tokenizer_(tokenizer),
         check_("[convert] " + path.string(), kAdvice) {}
 
-  // The next chunk; empty at the end. Longer than asked only where no place to cut was found.
+  // Returns the next chunk; empty at the end. Longer than asked only if no place to cut was found.
   std::string next() {
     std::string chunk = std::move(rest_);
     rest_.clear();
@@ -64,7 +64,7 @@ class Chunks {
       const size_t had = chunk.size();
       chunk.resize(had + size_);
       chunk.resize(had + file_.read(chunk.data() + had, size_));
-      // What was there before has no place to cut, or is a rest, which is shorter than a chunk.
+      // The bytes before `had` have no place to cut, or are a rest, which is shorter than a chunk.
       cut = file_.stream ? last_cut(chunk, had, tokenizer_) : 0;
       if (cut == 0) continue;
       rest_ = chunk.substr(cut);

@@ -36,7 +36,7 @@ TEST(TokenizeFile, in_chunks_and_threads_gives_the_ids_of_the_whole_text) {
   for (const auto& item : expected["bpe"]) {
     text += item["text"].get<std::string>() + (text.size() % 3 == 0 ? "\n" : "  ");
   }
-  std::erase(text, '\0');  // which no file of text may hold
+  std::erase(text, '\0');  // no text file may hold a 0
   const auto file = folder.file("text", text);
   for (const char* name : {"bpe.json", "uncased.json", "cased.json"}) {
     const auto tokenizer = load_tokenizer(fixtures / name);

@@ -24,7 +24,7 @@ std::vector<AddedToken> added_of(const Json& json, const std::vector<std::string
 
 constexpr size_t kMostPieces = 1024;  // of a template: a few around each text
 
-// What a post-processor puts around a text or a pair of them.
+// Reads the tokens that a post-processor puts around a text or a pair of texts.
 class FrameReader {
  public:
   FrameReader(const Json& post, int64_t vocab_size, const fs::path& path)

@@ -1,5 +1,5 @@
-// The files before tokenizer.json: vocab.txt (BERT), vocab.json with merges.txt (GPT-2), and what
-// transformers keeps beside them. Read as transformers 5 reads them.
+// The file formats before tokenizer.json: vocab.txt (BERT), vocab.json with merges.txt (GPT-2), and
+// the files that transformers keeps beside them. Read as transformers 5 reads them.
 #include "tanren/data/text/byte_bpe.h"
 #include "tanren/data/text/tokenizer_files.h"
 #include "tanren/data/text/wordpiece.h"
@@ -37,7 +37,7 @@ class Beside {
       }
       return;
     }
-    // What follows is older than that key, and is not looked at beside it.
+    // The files below are older than added_tokens_decoder, and are not read if that key exists.
     given_in_ = kAdded;
     config_.update(file(files, "special_tokens_map.json"));
     std::set<std::string> special;
@@ -58,7 +58,7 @@ class Beside {
 
   const Json& config() const { return config_; }
 
-  // The text of a named token; none where the config says null.
+  // The text of a named token; nullopt if the config says null.
   std::optional<std::string> name_of(const char* name, const std::string& otherwise) const {
     const auto found = config_.find(name);
     if (found == config_.end()) return otherwise.empty() ? std::nullopt : std::optional(otherwise);
@@ -67,8 +67,8 @@ class Beside {
     return token_of(*found, folder_ / kConfig).token.text;
   }
 
-  // Every added token in transformers' order: those with ids, the named ones (`defaults` where the
-  // config says nothing), the rest.
+  // Every added token in transformers' order: those with ids, then the named ones (from `defaults`
+  // if the config lacks them), then the rest.
   std::vector<AddedToken> added(const std::map<std::string, std::string>& defaults,
                                 const std::vector<std::string>& vocabulary,
                                 size_t vocabulary_size) const {
@@ -93,7 +93,7 @@ class Beside {
     return with_ids(std::move(all), vocabulary, vocabulary_size, folder_ / given_in_);
   }
 
-  // DataError unless the files are for one of these classes, or for none by name.
+  // DataError unless tokenizer_class is one of these classes or not set.
   void expect_class(const std::vector<std::string>& classes) const {
     std::string name = text_or(config_, "tokenizer_class", "");
     constexpr std::string_view kFast = "Fast";

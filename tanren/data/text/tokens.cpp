@@ -1,6 +1,6 @@
-// tokens: files of token ids, mapped into memory: opening reads a header at most, however large they
-// are. Raw ids (nanoGPT's .bin, what `tanren convert --tokenizer` writes), .npy with one dimension, or
-// .safetensors with one tensor or one called "tokens".
+// tokens: files of token ids, mapped into memory: opening reads a header at most, however large
+// they are. Raw ids (nanoGPT's .bin, what `tanren convert --tokenizer` writes), .npy with one
+// dimension, or .safetensors with one tensor or one called "tokens".
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/data/file_list.h"
@@ -18,7 +18,7 @@ namespace tanren {
 
 namespace {
 
-// Where in a file the ids lie.
+// The position of the ids in a file.
 struct Layout {
   TokenType type = TokenType::uint16;
   uint64_t offset = 0;  // bytes
@@ -49,7 +49,7 @@ T read_as(std::string_view bytes) {
   return value;
 }
 
-// One file: its bytes, its name for the error texts, and what they say of its layout.
+// One file: its bytes, its name for the error texts, and the layout of its ids.
 class TokenFile {
  public:
   TokenFile(const std::filesystem::path& path, const SourceOptions& options,
@@ -90,7 +90,8 @@ class TokenFile {
     return layout;
   }
 
-  // Both headers are bounded by the file and agree with the dtype asked for.
+  // Checks what a .npy or .safetensors header says: the ids are within the file and have the dtype
+  // asked for.
   Layout checked(const Layout& layout) const {
     const auto width = static_cast<uint64_t>(width_of(layout.type));
     if (layout.offset > file_->size() || layout.count > (file_->size() - layout.offset) / width) {
@@ -105,8 +106,8 @@ class TokenFile {
     return layout;
   }
 
-  // "\x93NUMPY", version, header length (2 bytes; 4 from version 2 on), a Python dict as text. Format:
-  // numpy.lib.format.
+  // "\x93NUMPY", version, header length (2 bytes; 4 from version 2 on), a Python dict as text.
+  // Format: numpy.lib.format.
   Layout numpy() const {
     const auto bytes = file_->bytes();
     if (bytes.size() < 12 || bytes.substr(0, 6) != "\x93NUMPY") fail("is no .npy file; rename it");

@@ -115,7 +115,7 @@ std::u32string decomposed(const std::u32string& text) {
     }
     for (utf8proc_ssize_t i = 0; i < count; ++i) result += static_cast<char32_t>(parts[i]);
   }
-  // Marks stand in the order of their combining classes.
+  // Marks are sorted by their combining classes.
   const auto class_of = [](char32_t code) {
     return utf8proc_get_property(static_cast<utf8proc_int32_t>(code))->combining_class;
   };

@@ -1,4 +1,4 @@
-// The facts about code points that tokenizers ask for, after Unicode (through utf8proc).
+// Unicode properties of code points that tokenizers need (through utf8proc).
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,10 @@
 
 namespace tanren::unicode {
 
-// The next code point of `text` at `at`, which moves past it; U+FFFD for each byte that is no UTF-8.
+// Returns the code point of `text` at `at`, and moves `at` past it; U+FFFD for each byte that is
+// not UTF-8.
 int32_t next(std::string_view text, size_t& at);
-// Where the last code point of `text`, which is not empty, begins.
+// Returns the index at which the last code point of `text` begins; `text` must not be empty.
 size_t last(std::string_view text);
 void append(std::string& text, int32_t code);
 
@@ -24,7 +25,7 @@ bool is_cjk(int32_t code);          // ideographs that BERT sets apart
 
 // Canonical decomposition (NFD).
 std::u32string decomposed(const std::u32string& text);
-// Lower case of each code point by itself (no context).
+// Appends the lower case of one code point (without context).
 void append_lower(std::u32string& text, int32_t code);
 
 }  // namespace tanren::unicode

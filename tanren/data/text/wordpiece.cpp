@@ -28,7 +28,7 @@ class WordPiece : public Tokenizer {
     for (size_t id = 0; id < options_.vocabulary.size(); ++id) {
       const auto& token = options_.vocabulary[id];
       ids_.insert_or_assign(token,
-                            static_cast<int32_t>(id));  // of a token that comes twice, the last
+                            static_cast<int32_t>(id));  // the last id of a token that comes twice
       const bool continues = token.size() > options_.prefix.size() &&
                              token.compare(0, options_.prefix.size(), options_.prefix) == 0;
       if (continues) {
@@ -42,7 +42,7 @@ class WordPiece : public Tokenizer {
                       "; take the files of one tokenizer");
     }
     unknown_ = unknown->second;
-    // Only here do the added tokens join the vocabulary: no word is made of them.
+    // Added tokens join the vocabulary last, so that no word is encoded as one of them.
     for (const auto& token : options_.added) {
       auto& vocabulary = options_.vocabulary;
       vocabulary.resize(std::max(vocabulary.size(), static_cast<size_t>(token.id) + 1));
@@ -85,7 +85,7 @@ class WordPiece : public Tokenizer {
   int64_t vocab_size() const override { return static_cast<int64_t>(options_.vocabulary.size()); }
 
  private:
-  // Of normalised text.
+  // `text` is normalised.
   void encode_plain(std::string_view text, TokenIds& ids) const {
     size_t begin = 0;  // of the word
     int64_t characters = 0;
@@ -121,7 +121,7 @@ class WordPiece : public Tokenizer {
     return result;
   }
 
-  // A character whose case alone changes; marks are never moved across it.
+  // A character that normalisation changes in case only; no mark is ever moved across it.
   static bool is_simple(char c) { return c >= ' ' && c < 0x7F; }
 
   void normalize_any(std::string_view text, std::string& result) const {

@@ -1,5 +1,6 @@
 // WordPiece as BERT uses it: clean, lower-case and strip accents (uncased), split at white space,
-// punctuation and ideographs, then the longest pieces from the left. Source: Devlin et al., 2018.
+// punctuation and ideographs, then take the longest pieces from the left. Source: Devlin et al.,
+// 2018.
 #pragma once
 
 #include "tanren/data/text/added_tokens.h"

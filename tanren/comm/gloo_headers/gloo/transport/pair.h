@@ -17,7 +17,8 @@ namespace tcp {
 class Pair : public ::gloo::transport::Pair {
  public:
   ~Pair() override;
-  // Protected in Gloo: ends whatever waits on the connection, and the connection, with this message.
+  // Protected in Gloo: ends whatever waits on the connection, and the connection, with this
+  // message.
   std::exception_ptr signalExceptionExternal(const std::string& message);
 };
 
