@@ -13,10 +13,10 @@ enum class OperatorClass : uint8_t {
   contractions,    // products of matrices, convolutions, attention
   normalisations,  // reductions, then applied: softmax, layer norm, losses, pooling, sums
   element_wise,    // activations, dropout, additions
-  data_movement,  // copies, casts, gathers: no arithmetic
-  optimizer,      // the whole update, apart from forward and backward
-  loader,         // the step waits for its batch
-  idle,           // forward and backward outside of any operator: the host between kernels
+  data_movement,   // copies, casts, gathers: no arithmetic
+  optimizer,       // the whole update, apart from forward and backward
+  loader,          // the step waits for its batch
+  idle,            // forward and backward outside of any operator: the host between kernels
 };
 constexpr size_t kNumOperatorClasses = 7;
 

@@ -29,10 +29,10 @@ struct Batch {
 };
 
 struct GlobalBatch {
-  Batch local;           // this rank's share, possibly empty
-  Counts counts;         // over all ranks
-  int64_t epoch = 0;     // epoch that its first sample belongs to
-  int64_t consumed = 0;  // samples of that epoch consumed up to the end of this batch (cursor)
+  Batch local;              // this rank's share, possibly empty
+  Counts counts;            // over all ranks
+  int64_t epoch = 0;        // epoch that its first sample belongs to
+  int64_t consumed = 0;     // samples of that epoch consumed up to the end of this batch (cursor)
   double wait_seconds = 0;  // how long the loop waited for the loader
 
   double count(std::string_view name) const;  // DataError naming the known counts

@@ -23,7 +23,7 @@ struct DataInfo {
   int64_t token_types =
       0;  // "token_types" are int64 numbers in [0, token_types); 0: there are none
   std::shared_ptr<const TokenizerFiles> tokenizer;  // that made the ids; null: unknown
-  std::vector<std::string> feature_names;  // of a sample's numbers; empty: no names
+  std::vector<std::string> feature_names;           // of a sample's numbers; empty: no names
 };
 
 }  // namespace tanren

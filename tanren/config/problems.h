@@ -41,7 +41,7 @@ class Problems {
   struct Unused {
     std::string key, because;  // `key` has no effect because of the value of `because`
   };
-  std::vector<Unused> unused_keys;  // from unused(); each is in `found`, too
+  std::vector<Unused> unused_keys;                        // from unused(); each is in `found`, too
   std::map<std::string, std::vector<std::string>> words;  // allowed, by key, from one_of()
 };
 

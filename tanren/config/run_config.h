@@ -16,13 +16,12 @@ namespace tanren {
 struct RunOptions {
   std::string name;  // folder runs/<name>; required (default: the config file's stem)
   int64_t seed = 0;
-  std::optional<int64_t> steps;   // applied updates; this or epochs
-  std::optional<int64_t> epochs;  // passes over the training data
-  std::string device = "auto";    // auto, cpu, cuda, cuda:<i>
-  int64_t threads = 0;            // 0: the cores this process may use
-  bool deterministic = false;     // deterministic kernels only
-  std::optional<int64_t>
-      stop_after;  // applied steps of this session before a resumable stop
+  std::optional<int64_t> steps;       // applied updates; this or epochs
+  std::optional<int64_t> epochs;      // passes over the training data
+  std::string device = "auto";        // auto, cpu, cuda, cuda:<i>
+  int64_t threads = 0;                // 0: the cores this process may use
+  bool deterministic = false;         // deterministic kernels only
+  std::optional<int64_t> stop_after;  // applied steps of this session before a resumable stop
 };
 
 struct UnfreezeOptions {                // [[model.unfreeze]]
@@ -60,9 +59,9 @@ struct ModelOptions {
   int64_t embedding_size = 0;                // lstm: width of a token's vector; 0: hidden_size
   bool bidirectional = false;                // lstm: also from the end to the start
   std::string memory_format = "auto";        // of images: auto, channels_last, contiguous
-  int64_t append_head = 0;  // outputs of a Linear appended to the model; 0: none
-  std::string init_from;    // weights file, checkpoint or run folder; relative to the config file
-  std::string from_hf;      // folder of save_pretrained, or the name of a model in a cache
+  int64_t append_head = 0;                   // outputs of a Linear appended to the model; 0: none
+  std::string init_from;  // weights file, checkpoint or run folder; relative to the config file
+  std::string from_hf;    // folder of save_pretrained, or the name of a model in a cache
   std::vector<std::string> init_skip;          // patterns of tensors not taken from that file
   std::vector<std::string> init_rename;        // old=new: renames parts of the file's tensor names
   std::vector<std::string> freeze;             // patterns of parameters that are not trained
@@ -83,8 +82,7 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::vector<std::string>
       fields;           // synthetic: "inputs: float[1,8,8] in [-1, 1]", "labels: int[] in [0, 9]"
   int64_t samples = 0;  // synthetic: number of samples
-  std::vector<int64_t> size = {
-      224};            // images: output height and width; one number: a square
+  std::vector<int64_t> size = {224};  // images: output height and width; one number: a square
   int64_t resize = 0;  // images: shorter edge before the crop; 0: the smallest that covers the crop
   std::string crop = "center";  // images: center, none; in training also random, shift
   std::vector<double> crop_scale = {0.08, 1.0};        // images, random: share of the area
@@ -192,24 +190,24 @@ struct ScheduleOptions {
   // constant, linear, cosine, cosine_with_restarts, polynomial, inverse_sqrt, step, multi_step,
   // one_cycle, warmup_stable_decay, reduce_on_plateau
   std::string kind = "constant";
-  int64_t warmup_steps = 0;     // linear from 0 to the learning rate; not one_cycle
-  double final_fraction = 0.0;  // learning rate at the end of the run, as a share of the peak
-  int64_t cycles = 1;           // cosine_with_restarts
-  double cycle_growth = 1.0;    // cosine_with_restarts: length of a cycle / the one before
-  double power = 1.0;           // polynomial
-  int64_t timescale = 0;        // inverse_sqrt; 0: warmup_steps, or 10000 if that is 0
-  int64_t step_size = 0;        // step: updates between two reductions
-  std::vector<int64_t> milestones;     // multi_step: updates before each reduction
-  double factor = 0.1;                 // step, multi_step, reduce_on_plateau
-  double warmup_fraction = 0.3;        // one_cycle: share of the run in which the rate rises
-  double div_factor = 25.0;            // one_cycle: peak / first rate
-  double final_div_factor = 1e4;       // one_cycle: first rate / last rate
-  std::string shape = "cosine";        // one_cycle, warmup_stable_decay: cosine, linear, 1-sqrt
-  int64_t decay_steps = 0;             // warmup_stable_decay; 0: a tenth of the run
-  std::string metric = "loss";         // reduce_on_plateau: the evaluation's metric
-  std::string mode = "auto";           // reduce_on_plateau: min, max; auto: by the metric
-  int64_t patience = 10;               // reduce_on_plateau: evaluations without improvement
-  double threshold = 1e-4;             // reduce_on_plateau
+  int64_t warmup_steps = 0;         // linear from 0 to the learning rate; not one_cycle
+  double final_fraction = 0.0;      // learning rate at the end of the run, as a share of the peak
+  int64_t cycles = 1;               // cosine_with_restarts
+  double cycle_growth = 1.0;        // cosine_with_restarts: length of a cycle / the one before
+  double power = 1.0;               // polynomial
+  int64_t timescale = 0;            // inverse_sqrt; 0: warmup_steps, or 10000 if that is 0
+  int64_t step_size = 0;            // step: updates between two reductions
+  std::vector<int64_t> milestones;  // multi_step: updates before each reduction
+  double factor = 0.1;              // step, multi_step, reduce_on_plateau
+  double warmup_fraction = 0.3;     // one_cycle: share of the run in which the rate rises
+  double div_factor = 25.0;         // one_cycle: peak / first rate
+  double final_div_factor = 1e4;    // one_cycle: first rate / last rate
+  std::string shape = "cosine";     // one_cycle, warmup_stable_decay: cosine, linear, 1-sqrt
+  int64_t decay_steps = 0;          // warmup_stable_decay; 0: a tenth of the run
+  std::string metric = "loss";      // reduce_on_plateau: the evaluation's metric
+  std::string mode = "auto";        // reduce_on_plateau: min, max; auto: by the metric
+  int64_t patience = 10;            // reduce_on_plateau: evaluations without improvement
+  double threshold = 1e-4;          // reduce_on_plateau
   std::string threshold_mode = "rel";  // reduce_on_plateau: rel, abs
   int64_t cooldown = 0;                // reduce_on_plateau: evaluations after a reduction
 };
@@ -231,10 +229,9 @@ struct GuardOptions {
 struct MemoryOptions {
   std::string allocator = "auto";  // of tensors on the CPU: auto, cached, default
   std::string limit = "auto";      // for tensors: "8GiB", "0.9" of what the machine has, auto, none
-  std::vector<std::string>
-      recompute;                     // patterns of blocks that keep only their input for backward
-  std::vector<std::string> offload;  // patterns of blocks that keep it in host memory meanwhile
-  std::string recovery = "auto";     // when memory runs out: split, same_split, off; auto
+  std::vector<std::string> recompute;  // patterns of blocks that keep only their input for backward
+  std::vector<std::string> offload;    // patterns of blocks that keep it in host memory meanwhile
+  std::string recovery = "auto";       // when memory runs out: split, same_split, off; auto
   std::string release_cache = "pressure";  // when freed memory is given back: never, pressure, step
 };
 

@@ -20,7 +20,7 @@ struct TensorboardOptions {
   int64_t step =
       0;  // applied steps of the run so far: later points of earlier sessions are cut off
   std::vector<std::pair<std::string, std::string>> texts;  // tag, text as it is (config, plan)
-  bool repeats_evaluation = false;  // of `step`: its points are cut off too
+  bool repeats_evaluation = false;                         // of `step`: its points are cut off too
 };
 
 // Begins a new file in `folder`, which is created if absent. Never throws: a failure, now or later,

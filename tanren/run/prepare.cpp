@@ -74,8 +74,7 @@ void refuse_too_large(const RunConfig& config, const Registry& registry, const M
     facts = profile(build_task(config, registry.models, *datasets.train), datasets);
   } catch (const ConfigError&) {
     throw;
-  } catch (
-      const std::exception&) {  // it needs values; the real model will report any error
+  } catch (const std::exception&) {  // it needs values; the real model will report any error
     return;
   }
   const Plan plan = make_plan(config, machine, facts);

@@ -45,8 +45,8 @@ struct LoopResult {
   std::optional<EvaluationReport> evaluation;  // the last one
   std::string reason;                          // why it finished early; empty: it did not
   std::filesystem::path checkpoint;            // the last one written
-  int64_t recoveries = 0;  // failures for lack of memory that it recovered from
-  std::string growth;      // what the leak detector warned of
+  int64_t recoveries = 0;                      // failures for lack of memory that it recovered from
+  std::string growth;                          // what the leak detector warned of
 };
 
 // Writes run's checkpoint under inputs.checkpoints and returns its folder. Keeps `spared` older

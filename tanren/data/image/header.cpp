@@ -61,8 +61,7 @@ std::optional<ImageHeader> jpeg_header(std::string_view b, bool whole) {
   ImageHeader header;
   bool exif_seen = false;
   for (size_t at = 2;;) {
-    while (at < b.size() && byte_at(b, at) != 0xFF)
-      ++at;  // stray bytes are skipped, as in libjpeg
+    while (at < b.size() && byte_at(b, at) != 0xFF) ++at;  // stray bytes are skipped, as in libjpeg
     while (at + 1 < b.size() && byte_at(b, at + 1) == 0xFF) ++at;
     if (at + 10 > b.size()) return more();
     const uint32_t marker = byte_at(b, at + 1);
