@@ -26,28 +26,28 @@ struct OptimizerKind {
   Keys keys;  // keys of its section that it reads and some other kind does not
   std::vector<Moment> moments;
   Keys scalars;  // names of fp32 numbers, one per parameter each
-  int64_t flops =
-      0;  // operations to update one element, by its formula; 0: depends on the matrices
+  // Operations to update one element, by its formula; 0: depends on the matrices.
+  int64_t flops = 0;
   // Defaults of options that are not set.
   double weight_decay = 0, beta2 = 0.999, eps = 1e-8, momentum = 0;
   bool nesterov = false;
   bool decouples_decay = false;  // weight decay shrinks the weights and is not added to gradients
   bool is_factored = false;      // keeps sums over rows and columns
-  bool leaves_some_to_adamw = false;
+  bool leaves_some_to_adamw = false;  // those of optimizer.adamw_parameters, and 1-dim ones
   std::string whole;  // what one rank must update as a whole; empty: single elements
   std::string state;  // its state in words; empty: as in `moments`
 };
 
 struct ScheduleKind {
   std::string name;
-  Keys keys;                                     // as above
+  Keys keys;                                     // as in OptimizerKind
   Keys shapes = {"cosine", "linear", "1-sqrt"};  // words of schedule.shape
   bool reads_evaluations = false;
 };
 
 struct ModelKind {
   std::string name;
-  Keys keys;                   // as above
+  Keys keys;                   // as in OptimizerKind
   Keys sizes;                  // words of model.size
   std::vector<Keys> families;  // groups of sizes that differ only in size, largest first
   Keys tasks;                  // words of model.task; the last predicts tokens
@@ -62,10 +62,9 @@ struct ModelKind {
 
 struct DatasetKind {
   std::string name;
-  bool has_encoding = false;  // a file of text: data.encoding
-  bool counts_classes =
-      false;  // labels are whole numbers, and the largest gives the number of classes
-  bool has_context = false;  // a sample is a sequence of data.*.context tokens
+  bool has_encoding = false;    // a file of text: data.encoding
+  bool counts_classes = false;  // labels are whole numbers; the largest gives their number
+  bool has_context = false;     // a sample is a sequence of data.*.context tokens
 };
 
 const std::vector<OptimizerKind>& optimizer_kinds();

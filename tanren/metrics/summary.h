@@ -27,7 +27,7 @@ struct Summary {
   int64_t skipped_steps = 0;  // attempts that were not applied
   double device_reads_per_step = 0;
   int64_t out_of_memory = 0;         // failures for lack of memory that were recovered from
-  std::string growth;                // what the growth watch warned of; empty: nothing
+  std::string growth;                // what the leak detector warned of; empty: nothing
   std::string status;                // finished, stopped
   std::string reason;                // why the run finished early; empty: it did not
   std::optional<int64_t> best_step;  // of the best checkpoint, with checkpoint.best

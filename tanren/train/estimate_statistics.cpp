@@ -8,6 +8,7 @@
 #include "tanren/model/layers.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/eval_mode_scope.h"
+#include "tanren/train/on_ranks.h"
 #include "tanren/train/prepared.h"
 #include "tanren/train/step_error.h"
 
@@ -193,10 +194,7 @@ bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
     stopped = !together && parts.stop_requested();
   }
   if (!together) {  // else all have measured the same
-    if (!parallel.alone()) {
-      stopped = sum_numbers(parallel.communicator(), {stopped ? 1.0 : 0.0})[0] > 0;
-    }
-    if (stopped) return false;
+    if (on_any_rank(stopped, parallel)) return false;
     std::vector<at::Tensor> statistics;
     for (const auto& norm : norms) {
       statistics.insert(statistics.end(), norm->statistics().begin(), norm->statistics().end());

@@ -6,7 +6,6 @@
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/random.h"
 #include "tanren/blocks/block_trail.h"
-#include "tanren/comm/exchange.h"
 #include "tanren/data/eval_pass.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/metrics/evaluation_metrics.h"
@@ -16,6 +15,7 @@
 #include "tanren/train/evaluation_sums.h"
 #include "tanren/train/explained.h"
 #include "tanren/train/judgement.h"
+#include "tanren/train/on_ranks.h"
 #include "tanren/train/prepared.h"
 #include "tanren/train/step_error.h"
 #include "tanren/train/undo.h"
@@ -184,10 +184,6 @@ struct Progress {
   std::string left_out;
   bool is_stopped = false;  // on some rank: then the report is empty
 };
-
-bool on_any_rank(bool here, const DataParallel& parallel) {
-  return parallel.alone() ? here : sum_numbers(parallel.communicator(), {here ? 1.0 : 0.0})[0] > 0;
-}
 
 EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dataset& dataset,
                               bool may_stop, Progress& progress) {

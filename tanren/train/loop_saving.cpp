@@ -5,9 +5,9 @@
 #include "tanren/base/log.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
-#include "tanren/comm/exchange.h"
 #include "tanren/train/endings.h"
 #include "tanren/train/loop_state.h"
+#include "tanren/train/on_ranks.h"
 
 #include <exception>
 #include <vector>
@@ -67,9 +67,9 @@ bool LoopState::has_ruined_weights() const {
 void LoopState::write(int64_t spared) {
   const bool together = writes_together(parts_);
   if (!(is_first_ || together) || inputs_.checkpoints.empty()) return;
-  double ruined = has_ruined_weights() ? 1 : 0;
-  if (together) ruined = sum_numbers(parts_.parallel->communicator(), {ruined})[0];
-  if (ruined == 0) {
+  bool ruined = has_ruined_weights();
+  if (together) ruined = on_any_rank(ruined, *parts_.parallel);
+  if (!ruined) {
     result_.checkpoint = save_checkpoint(run_, parts_, inputs_, spared);
   } else if (is_first_) {
     log("[train] step " + to_text(run_.step()) + ": " + kRuinedWeights +

@@ -5,7 +5,6 @@
 #include "tanren/base/log.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
-#include "tanren/comm/exchange.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/metrics/incident_file.h"
 #include "tanren/train/estimate_statistics.h"
@@ -114,14 +113,14 @@ GlobalBatch LoopState::next_batch(BatchStream& batches) {
   return batch;
 }
 
-bool LoopState::update(const GlobalBatch& batch) {
+void LoopState::update(const GlobalBatch& batch) {
   const int64_t step_before = run_.step();
   if (!parts_.parallel->alone()) {  // reported by the others if this rank is lost
     parts_.parallel->communicator().set_state("step " + std::to_string(step_before + 1));
   }
   auto report = saved_before_error(
       "", [&] { return explained_update(run_, parts_, batch, inputs_.train, memory_); });
-  if (!report) return false;
+  if (!report) return;  // a stop was requested, and nothing has changed
   stop_agreed_ = report->stop_requested;
   count(*report);
   saved_before_error("", [&] { tell(*report, &Sink::step); });
@@ -133,16 +132,13 @@ bool LoopState::update(const GlobalBatch& batch) {
   result_.session_steps += is_applied_ ? 1 : 0;
   result_.last = std::move(report);
   if (is_applied_) check_weights(run_, parts_);
-  return true;
 }
 
 LoopResult LoopState::end(Ending ending) {
   result_.ending = ending;
-  double ruined = has_ruined_weights() ? 1 : 0;
-  if (!parts_.parallel->alone()) {
-    ruined = sum_numbers(parts_.parallel->communicator(), {ruined})[0];
+  if (on_any_rank(has_ruined_weights(), *parts_.parallel)) {
+    end_with_ruined_weights(run_, plan_, inputs_.checkpoints);
   }
-  if (ruined > 0) end_with_ruined_weights(run_, plan_, inputs_.checkpoints);
   if (!is_saved()) checkpoint();
   if (seen_epoch_ >= 0) {
     saved_before_error("", [&] { tell_remarks(); });

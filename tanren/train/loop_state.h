@@ -44,9 +44,9 @@ class LoopState {
   // loop ends here; empty if it continues.
   std::optional<Ending> before_update();
   GlobalBatch next_batch(BatchStream& batches);
-  // Makes one update and reports it to the sinks. False if a stop was requested during the update;
-  // then nothing has changed. Throws if the guard halts or if no batch of an epoch counts anything.
-  bool update(const GlobalBatch& batch);
+  // Makes one update and reports it to the sinks. A stop request during the update leaves no trace
+  // of it. Throws if the guard halts or if no batch of an epoch counts anything.
+  void update(const GlobalBatch& batch);
   // Writes the last checkpoint, then makes the last evaluation: if that fails, the training is not
   // lost.
   LoopResult end(Ending ending);
@@ -120,8 +120,8 @@ class LoopState {
   bool is_applied_ = false;   // whether the last attempt was
   bool stop_agreed_ = false;  // by several ranks, after an update
 
-  int64_t saved_at_ = -1,
-          saved_judged_ = -1;  // attempt and judged step of the last checkpoint
+  // Attempt and judged step of the last checkpoint.
+  int64_t saved_at_ = -1, saved_judged_ = -1;
   std::map<std::string, Values> values_at_start_;
   int64_t evaluated_at_ = -1;   // a step
   std::string left_out_;        // of evaluations, as last logged

@@ -3,6 +3,7 @@
 #include "tanren/base/names.h"
 #include "tanren/base/random.h"
 #include "tanren/base/text.h"
+#include "tanren/comm/exchange.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
@@ -90,6 +91,10 @@ void check_weights(const RunState& run, const Parts& parts) {
     }
   }
   parts.parallel->check_equal(weights, "at step " + to_text(run.step()));
+}
+
+bool on_any_rank(bool here, const DataParallel& parallel) {
+  return parallel.alone() ? here : sum_numbers(parallel.communicator(), {here ? 1.0 : 0.0})[0] > 0;
 }
 
 void reseed(const RunState& run, const DataParallel& parallel, Draws draws) {

@@ -17,6 +17,9 @@ void begin_alike(RunState& run, const Parts& parts);
 // are not rank 0's.
 void check_weights(const RunState& run, const Parts& parts);
 
+// Whether `here` is true on some rank. An exchange between several ranks.
+bool on_any_rank(bool here, const DataParallel& parallel);
+
 enum class Draws { update, evaluation };  // of torch's own generator
 
 // Seeds torch's generator so that the draws of a user's at::dropout differ over ranks and are a

@@ -51,11 +51,7 @@ void Untouched::restore() const {
 }
 
 void Untouched::restore_after_error() const {
-  try {
-    restore();
-  } catch (const std::exception&) {
-    return;
-  }
+  for (size_t i = 0; i < undos_.size(); ++i) undos_[i].restore_after_error(run_.phases[i]);
 }
 
 }  // namespace tanren

@@ -1,4 +1,4 @@
-// One rank as a process, for lost_rank_test: comm_rank WHAT [RANK SIZE MEETING]. Without the last
+// One rank as a process, for lost_rank_test: comm_rank WHAT [RANK SIZE RENDEZVOUS]. Without the last
 // three it reads the launcher's environment. It prints "begun", "ready" when the ranks are
 // connected, a line every five steps, and the error that ended it. Exit codes: 0 finished, 3 a
 // CommError, 4 another error.
@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   try {
     if (argc == 2) return run(argv[1], tanren::world_of(tanren::process_environment()), "");
-    if (argc != 5) throw std::invalid_argument("comm_rank WHAT [RANK SIZE MEETING]");
+    if (argc != 5) throw std::invalid_argument("comm_rank WHAT [RANK SIZE RENDEZVOUS]");
     tanren::World world;
     world.rank = world.local_rank = std::stoi(argv[2]);
     world.size = world.local_size = std::stoi(argv[3]);
