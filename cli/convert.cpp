@@ -1,4 +1,5 @@
 #include "tanren/base/error.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/names.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
@@ -40,7 +41,8 @@ void list(const WeightsFile& file, bool json) {
     for (const auto& [name, tensor] : file.content.tensors) {
       tensors[name] = {{"shape", tensor.sizes().vec()}, {"dtype", dtype_text(tensor)}};
     }
-    std::cout << nlohmann::ordered_json{{"kind", file.kind}, {"tensors", tensors}}.dump(2) << "\n";
+    std::cout << json_text(nlohmann::ordered_json{{"kind", file.kind}, {"tensors", tensors}}, 2)
+              << "\n";
     return;
   }
   double bytes = 0;

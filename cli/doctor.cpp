@@ -1,3 +1,4 @@
+#include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
 #include "tanren/config/describe.h"
 #include "tanren/plan/probe_machine.h"
@@ -15,16 +16,15 @@ int doctor(const Arguments& arguments, const Registry& /*registry*/) {
   Machine machine = probe_machine();
   probe_accelerators(machine, "auto");
   if (arguments.json) {
-    std::cout << nlohmann::ordered_json{{"tanren", TANREN_VERSION},
-                                        {"libtorch", TORCH_VERSION},
-                                        {"cpu", machine.cpu},
-                                        {"cores", machine.cores},
-                                        {"memory_bytes", machine.memory_bytes},
-                                        {"cpu_bf16", machine.cpu_bf16},
-                                        {"cpu_fp16", machine.cpu_fp16},
-                                        {"num_cuda", machine.num_cuda},
-                                        {"cuda_bytes", machine.cuda_bytes}}
-                     .dump()
+    std::cout << json_text(nlohmann::ordered_json{{"tanren", TANREN_VERSION},
+                                                  {"libtorch", TORCH_VERSION},
+                                                  {"cpu", machine.cpu},
+                                                  {"cores", machine.cores},
+                                                  {"memory_bytes", machine.memory_bytes},
+                                                  {"cpu_bf16", machine.cpu_bf16},
+                                                  {"cpu_fp16", machine.cpu_fp16},
+                                                  {"num_cuda", machine.num_cuda},
+                                                  {"cuda_bytes", machine.cuda_bytes}})
               << "\n";
     return 0;
   }

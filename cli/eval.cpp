@@ -1,4 +1,5 @@
 #include "tanren/base/error.h"
+#include "tanren/base/json_text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/comm/world.h"
 #include "tanren/metrics/evaluation_file.h"
@@ -48,12 +49,11 @@ int eval(const Arguments& arguments, const Registry& registry) {
     if (report.averaged) json["weights"] = "averaged";
     for (const auto& [name, value] : report.values) json["evaluate." + name] = value;
     if (sample) json["sample"] = *sample;
-    const auto more = nlohmann::ordered_json::parse(evaluation_json(report, names));
+    const auto more = parse_ordered_json(evaluation_json(report, names));
     for (const char* key : {"auroc_error", "classes", "confusion_matrix"}) {
       if (more.contains(key) && !more[key].empty()) json[key] = more[key];
     }
-    std::cout << json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
-              << "\n";
+    std::cout << json_text(json) << "\n";
     return 0;
   }
   if (arguments.quiet) return 0;

@@ -1,5 +1,6 @@
 #include "tanren/run/run.h"
 #include "tanren/base/error.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
 #include "tanren/config/renamed_keys.h"
 #include "tanren/metrics/console_sink.h"
@@ -233,9 +234,9 @@ int plan(const Arguments& arguments, const Registry& registry) {
   const PlannedMemory planned =
       plan_memory_of(named.config, registry, named.began, requested_by(arguments));
   if (arguments.json) {
-    auto json = nlohmann::ordered_json::parse(plan_json(planned.plan));
-    json["memory"] = nlohmann::ordered_json::parse(to_json(planned.memory));
-    std::cout << json.dump(2) << "\n";
+    auto json = parse_ordered_json(plan_json(planned.plan));
+    json["memory"] = parse_ordered_json(to_json(planned.memory));
+    std::cout << json_text(json, 2) << "\n";
   } else if (!arguments.quiet) {
     std::cout << plan_text(planned.plan) << "\n" << to_text(planned.memory);
   }

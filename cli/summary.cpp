@@ -1,3 +1,4 @@
+#include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
 #include "tanren/forecast/model_table.h"
 #include "tanren/run/start_files.h"
@@ -101,7 +102,7 @@ std::string table_json(const LayerTable& table) {
       {"input_bytes", table.input_bytes},     {"parameter_bytes", table.parameter_bytes},
       {"buffer_bytes", table.buffer_bytes},   {"loss_bytes", table.loss_bytes}};
   if (!table.mismatch.empty()) json["mismatch"] = table.mismatch;
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return json_text(json);
 }
 
 }  // namespace

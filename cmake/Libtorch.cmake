@@ -79,6 +79,5 @@ target_link_options(
 target_compile_options(
   libtorch INTERFACE
   "$<$<AND:$<CXX_COMPILER_ID:Clang>,$<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,18>>:-fclang-abi-compat=17>")
-# NDEBUG is part of the ABI (a member of RecordFunction depends on it); fmt comes with the wheel.
-target_compile_definitions(libtorch INTERFACE NDEBUG FMT_HEADER_ONLY=1 USE_DISTRIBUTED
-                                              USE_C10D_GLOO)
+# NDEBUG is part of the ABI (a member of RecordFunction depends on it).
+target_compile_definitions(libtorch INTERFACE NDEBUG USE_DISTRIBUTED USE_C10D_GLOO)

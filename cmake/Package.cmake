@@ -14,7 +14,7 @@ install(TARGETS tanren ${tanren_libraries} EXPORT tanrenTargets
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/tanren DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h" PATTERN "testing.h" EXCLUDE PATTERN "*_test_util.h" EXCLUDE
         PATTERN "tokenizer_files.h" EXCLUDE PATTERN "values_json.h" EXCLUDE
-        PATTERN "gloo_headers" EXCLUDE)
+        PATTERN "json_text.h" EXCLUDE PATTERN "gloo_headers" EXCLUDE)
 install(EXPORT tanrenTargets NAMESPACE tanren:: DESTINATION ${package_folder})
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/tanrenConfig.cmake.in

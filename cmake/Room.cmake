@@ -17,8 +17,6 @@ function(tanren_room name)
   set(target tanren_${name})
   add_library(${target} STATIC ${room_SOURCES})
   tanren_library(${target})
-  # Header-only and used in no public header, so users of the installed library do not need it.
-  list(TRANSFORM room_LINK REPLACE "^(nlohmann_json::nlohmann_json)$" "$<BUILD_INTERFACE:\\1>")
   target_link_libraries(${target} PUBLIC ${room_LINK})
   foreach(dependency IN LISTS room_DEPENDS)
     target_link_libraries(${target} PUBLIC tanren_${dependency})

@@ -1,5 +1,6 @@
 #include "tanren/anatomy/memory_plot.h"
 
+#include "tanren/base/json_text.h"
 #include "tanren/page/report_page.h"
 #include "tanren/page/units.h"
 
@@ -163,7 +164,7 @@ std::string data_of(const MemoryTimeline& memory, double top) {
   const nlohmann::json data{{"left", kLeft},     {"width", kWidth}, {"bottom", kBottom},
                             {"height", kHeight}, {"top", top},      {"total", memory.total},
                             {"owners", owners}};
-  std::string text = data.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string text = json_text(data);
   for (size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at)) {
     text.replace(at, 1, "\\u003c");  // no name may end the element
   }

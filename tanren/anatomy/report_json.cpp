@@ -1,5 +1,7 @@
 #include "tanren/anatomy/report.h"
 
+#include "tanren/base/json_text.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -152,7 +154,7 @@ std::string anatomy_json(const Anatomy& anatomy) {
       {"memory", memory_json(anatomy)},
       {"advice", advice},
       {"tried", anatomy.tried}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(json);
 }
 
 }  // namespace tanren

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/manifest.h"
 #include "tanren/checkpoint/step_folders.h"
@@ -64,7 +65,7 @@ void write_files(const fs::path& folder, const Snapshot& snapshot, bool shared) 
               values_to_json(shared ? std::map<std::string, Value>() : snapshot.optimizer.values)},
              {"model", values_to_json(snapshot.model.values)}};
   if (averages) state["average"] = values_to_json(snapshot.average.values);
-  write_file(folder / kState, state.dump(1) + "\n");
+  write_file(folder / kState, exact_json_text(state, 1) + "\n");
   write_file(folder / kConfig, snapshot.config_toml);
   write_file(folder / kPlan, snapshot.plan_text);
   if (!snapshot.origin.empty()) write_file(folder / kOrigin, snapshot.origin);
@@ -204,7 +205,7 @@ std::string origin_of(const fs::path& step_folder) {
 }
 
 std::map<std::string, Value> run_values_of(const fs::path& step_folder) {
-  const auto state = Json::parse(read_file(step_folder / kState), nullptr, false);
+  const auto state = parse_ordered_json(read_file(step_folder / kState));
   return values_of_part(step_folder, state, "run");
 }
 
@@ -220,7 +221,7 @@ Snapshot read_checkpoint(const fs::path& step_folder, int64_t rank, int64_t rank
   verify_manifest(step_folder, required, [&](const std::string& name) {
     return std::find(others.begin(), others.end(), name) != others.end();
   });
-  const auto state = Json::parse(read_file(step_folder / kState), nullptr, false);
+  const auto state = parse_ordered_json(read_file(step_folder / kState));
   const bool averages = fs::exists(step_folder / kAverage);
   Snapshot snapshot{
       .model = read_part(step_folder / kModel, state, "model"),

@@ -1,5 +1,6 @@
 #include "tanren/checkpoint/exchange_slices.h"
 
+#include "tanren/base/json_text.h"
 #include "tanren/checkpoint/values_json.h"
 #include "tanren/comm/exchange.h"
 
@@ -26,7 +27,8 @@ std::string list_of(const SlicedState& mine) {
     slices.push_back({slice.name, slice.whole, slice.begin, slice.end, slice.sizes, slice.strides,
                       std::move(tensors)});
   }
-  return ListJson{{"slices", slices}, {"values", values_to_json(mine.state.values)}}.dump();
+  return exact_json_text(
+      ListJson{{"slices", slices}, {"values", values_to_json(mine.state.values)}});
 }
 
 at::Tensor bytes_of(const at::Tensor& tensor) { return tensor.view({-1}).view(at::kByte); }
@@ -39,7 +41,7 @@ SlicedState exchange_slices(Communicator& ranks, const SlicedState& mine,
   SlicedState all;
   const auto lists = gather_texts(ranks, list_of(mine));
   for (size_t rank = 0; rank < lists.size(); ++rank) {
-    const auto list = ListJson::parse(lists[rank]);
+    const auto list = parse_ordered_json(lists[rank]);
     const auto root = static_cast<int>(rank);
     all.state.values.merge(values_from_json(list["values"]));
     for (const auto& entry : list["slices"]) {

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/json_text.h"
 
 #define XXH_INLINE_ALL
 #include <nlohmann/json.hpp>
@@ -60,14 +61,14 @@ Facts checked_facts(const fs::path& path) {
 
 // The manifest's list. The file's checksum is verified first, so every irregularity is an error.
 std::map<std::string, Facts> read_manifest(const fs::path& path) {
-  const Json json = Json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  const Json json = parse_ordered_json(read_file(path));
   if (!json.is_object() || !json.contains("format") || !json["format"].is_number_integer() ||
       !json.contains("files") || !json["files"].is_object()) {
     fail(path, "is no manifest");
   }
   if (json["format"] != kFormat) {
-    fail(path,
-         "has format " + json["format"].dump() + ", this program reads " + std::to_string(kFormat));
+    fail(path, "has format " + json_text(json["format"]) + ", this program reads " +
+                   std::to_string(kFormat));
   }
   std::map<std::string, Facts> files;
   for (const auto& [name, facts] : json["files"].items()) {
@@ -93,7 +94,7 @@ void write_manifest(const fs::path& folder) {
     files[name] = {{"bytes", facts.bytes}, {"xxh3", facts.checksum}};
   }
   const Json manifest{{"format", kFormat}, {"tanren", TANREN_VERSION}, {"files", files}};
-  write_file(folder / kManifest, manifest.dump(1) + "\n");
+  write_file(folder / kManifest, exact_json_text(manifest, 1) + "\n");
   write_file(folder / kMarker, facts_of(folder / kManifest).checksum + "\n");
 }
 

@@ -1,6 +1,7 @@
 #include "tanren/checkpoint/stored_state.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/json_text.h"
 #include "tanren/checkpoint/stored_moment.h"
 #include "tanren/checkpoint/values_json.h"
 #include "tanren/config/run_config.h"
@@ -70,8 +71,9 @@ void write_slices(const std::filesystem::path& path, const State& state,
                     {"shape", slice.sizes},
                     {"strides", slice.strides}});
   }
-  write_safetensors(path, state.tensors,
-                    {{kSlices, list.dump()}, {kValues, values_to_json(state.values).dump()}});
+  write_safetensors(
+      path, state.tensors,
+      {{kSlices, exact_json_text(list)}, {kValues, exact_json_text(values_to_json(state.values))}});
 }
 
 void read_slices(const std::filesystem::path& path, State& state, std::vector<StateSlice>& slices) {
@@ -85,14 +87,16 @@ void read_slices(const std::filesystem::path& path, State& state, std::vector<St
     if (list == file.metadata.end() || values == file.metadata.end()) {
       fail("it does not say which slices it holds");
     }
-    const auto entries = StateJson::parse(list->second);
+    const auto entries = parse_ordered_json(list->second);
     if (!entries.is_array()) fail("its list of slices is damaged");
     for (const auto& json : entries) {
       slices.push_back(slice_of(json));
       if (!is_sound(slices.back())) fail("its slice " + slices.back().name + " is no range");
     }
     for (const auto& [name, tensor] : file.tensors) state.tensors.set(name, tensor);
-    state.values.merge(values_from_json(StateJson::parse(values->second)));
+    const auto parsed = parse_ordered_json(values->second);
+    if (parsed.is_discarded()) fail("its values are damaged");
+    state.values.merge(values_from_json(parsed));
   } catch (const DataError& error) {
     throw CheckpointError(error.what());
   } catch (const StateJson::exception&) {

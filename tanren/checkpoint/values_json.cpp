@@ -1,6 +1,7 @@
 #include "tanren/checkpoint/values_json.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/json_text.h"
 
 #include <cmath>
 #include <limits>
@@ -25,7 +26,7 @@ double non_finite_from_json(const Json& json) {
     if (text == "inf") return std::numeric_limits<double>::infinity();
     if (text == "-inf") return -std::numeric_limits<double>::infinity();
   }
-  throw CheckpointError("[checkpoint] state.json holds " + json.dump() +
+  throw CheckpointError("[checkpoint] state.json holds " + json_text(json) +
                         ", which is no value; the file is damaged");
 }
 

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/one_line.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/folder_weights.h"
@@ -64,7 +65,7 @@ WeightsFile read_index(const fs::path& path) {
     throw CheckpointError("[checkpoint] " + path.string() + ": " + one_line(what) +
                           "; download the index and its files again");
   };
-  const auto json = nlohmann::json::parse(read_file(path), nullptr, false);
+  const auto json = parse_json(read_file(path));
   if (json.is_discarded() || !json.is_object() || !json.contains("weight_map") ||
       !json["weight_map"].is_object()) {
     fail("it is no index of weights (no weight_map)");

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
 #include "tanren/memory/gauge.h"
 
@@ -250,7 +251,7 @@ std::string to_json(const MemoryForecast& forecast) {
     json["alternatives"].push_back(
         {{"what", other.what}, {"peak_bytes", other.peak_bytes}, {"cost", other.cost}});
   }
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return json_text(json, 2);
 }
 
 }  // namespace tanren

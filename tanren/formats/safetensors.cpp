@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/one_line.h"
 #include "tanren/formats/mapped_file.h"
 
@@ -293,7 +294,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
         {"dtype", dtype}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
     offset = end;
   }
-  std::string text = header.dump();
+  std::string text = exact_json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // data starts aligned
   const uint64_t size = text.size();
   std::vector<std::string_view> pieces{{reinterpret_cast<const char*>(&size), sizeof size}, text};

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/json_text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -17,7 +18,7 @@ using Json = nlohmann::json;
 class Fields {
  public:
   Fields(const std::string& text, std::string name) : file_(std::move(name)) {
-    json_ = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    json_ = parse_json(text);
     if (json_.is_discarded() || !json_.is_object()) fail("is no JSON object; download it again");
   }
 
@@ -55,7 +56,7 @@ class Fields {
   void expect(const char* key, const Json& only) const {
     const Json* value = find(key);
     if (value != nullptr && *value != only)
-      refuse(key, *value, only.dump() + ", the one we compute");
+      refuse(key, *value, json_text(only) + ", the one we compute");
   }
 
   // The number of classes of a transformers classifier.
@@ -86,7 +87,7 @@ class Fields {
   }
 
   [[noreturn]] void refuse(const char* key, const Json& value, const std::string& wanted) const {
-    fail(std::string("has ") + key + " " + value.dump() + "; it must be " + wanted);
+    fail(std::string("has ") + key + " " + json_text(value) + "; it must be " + wanted);
   }
 
   std::string file_;

@@ -1,5 +1,6 @@
 #include "tanren/interop/hf_config.h"
 
+#include "tanren/base/json_text.h"
 #include "tanren/model/bert_shape.h"
 #include "tanren/model/gpt2_shape.h"
 
@@ -105,7 +106,7 @@ std::string hf_config_of(const ModelOptions& model, const DataInfo& info,
   OrderedJson json = model.kind == "bert" ? bert_json(model, info) : gpt2_json(model, info);
   json["dtype"] = dtype;
   // Class names may come from folders, whose names can be any bytes.
-  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 }  // namespace tanren

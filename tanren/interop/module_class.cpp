@@ -1,6 +1,7 @@
 #include "tanren/interop/module_class.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/one_line.h"
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/interop/hf_config.h"
@@ -27,7 +28,7 @@ std::string config_of(const WeightsFile& file, const std::string& model_type) {
                value);
   }
   json["model_type"] = model_type;  // a class attribute in Python, so not in the file
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_text(json);
 }
 
 // The size by the number of blocks in each stage, and by their type.

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/json_text.h"
 #include "tanren/checkpoint/folder_weights.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/export.h"
@@ -22,9 +23,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-std::string text_of(const OrderedJson& json) {
-  return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
-}
+std::string text_of(const OrderedJson& json) { return json_text(json, 2) + "\n"; }
 
 void make_empty(const fs::path& folder) {
   std::error_code error;
@@ -110,7 +109,7 @@ class Writer {
         file("tokenizer_config.json", tokenizer_config(*info.tokenizer, context(is_bert)));
       }
     }
-    const auto parsed = OrderedJson::parse(config);
+    const auto parsed = parse_ordered_json(config);
     result_.opened_by = "transformers." + parsed["architectures"][0].get<std::string>() +
                         ".from_pretrained(\"" + folder_.string() + "\")";
     if (!is_bert) return;

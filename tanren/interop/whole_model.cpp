@@ -1,6 +1,7 @@
 #include "tanren/interop/whole_model.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/names.h"
 #include "tanren/checkpoint/check_tensors.h"
 #include "tanren/config/read_config.h"
@@ -106,7 +107,7 @@ int64_t count_of(const Json& json, const char* key, int64_t most, const fs::path
 }
 
 Json object_of(const Metadata& metadata, const char* key, const fs::path& file) {
-  Json json = Json::parse(metadata.at(key), nullptr, /*allow_exceptions=*/false);
+  Json json = parse_json(metadata.at(key));
   if (!json.is_object()) refuse(file, std::string("has a ") + key + " that is no JSON object");
   return json;
 }
@@ -190,7 +191,7 @@ Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t
                   {"train_samples", train_samples},    {"feature_names", info.feature_names}};
   const auto text_of = [](const Json& json) {
     // Folder names may be invalid UTF-8.
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return json_text(json);
   };
   Metadata metadata{{kVersionKey, kVersion},
                     {"tanren.config", to_toml(kept_of(resolved))},

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/log.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
@@ -90,7 +91,7 @@ class EvaluationFileSink final : public Sink {
       : file_(std::move(file)), names_(std::move(names)) {
     std::error_code error;
     if (!fs::is_regular_file(file_, error)) return;
-    const auto json = nlohmann::json::parse(read_file(file_), nullptr, false);
+    const auto json = parse_json(read_file(file_));
     const bool later = json.is_discarded() || !json.is_object() || json.value("step", -1) > step;
     if (later) fs::remove(file_, error);
   }

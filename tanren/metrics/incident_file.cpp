@@ -1,5 +1,6 @@
 #include "tanren/metrics/incident_file.h"
 
+#include "tanren/base/json_text.h"
 #include "tanren/base/log.h"
 
 #include <nlohmann/json.hpp>
@@ -50,7 +51,7 @@ std::string incident_json(const Incident& incident) {
     for (const auto& [kind, bytes] : incident.owners) json["owners"][kind] = bytes;
   }
   if (!incident.recent_peaks.empty()) json["recent_peaks"] = incident.recent_peaks;
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return json_text(json);
 }
 
 std::string incident_text(const Incident& incident) {

@@ -1,6 +1,7 @@
 #include "tanren/metrics/jsonl_sink.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/json_text.h"
 #include "tanren/metrics/json_line.h"
 
 #include <nlohmann/json.hpp>
@@ -92,7 +93,7 @@ std::optional<double> last_loss(const std::filesystem::path& file, int64_t attem
     if (line.starts_with("{\"attempt\":")) last.swap(line);
   }
   if (attempt_of(last) != attempt) return std::nullopt;  // the log was off, or is another run's
-  const auto json = nlohmann::json::parse(last, nullptr, /*allow_exceptions=*/false);
+  const auto json = parse_json(last);
   if (!json.is_object() || !json.contains("loss") || !json["loss"].is_number()) return std::nullopt;
   return json["loss"].get<double>();
 }

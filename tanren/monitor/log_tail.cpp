@@ -1,5 +1,7 @@
 #include "tanren/monitor/log_tail.h"
 
+#include "tanren/base/json_text.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -62,7 +64,7 @@ Lines lines_of(std::string_view text) {
     const size_t start = text.rfind('\n') + 1;
     const std::string_view line = text.substr(start);
     text = text.substr(0, start);
-    nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    nlohmann::json json = parse_json(line);
     if (!json.is_object()) continue;
     if (json.contains("attempt")) {
       lines.attempts.push_back(std::move(json));

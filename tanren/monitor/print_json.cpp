@@ -1,5 +1,7 @@
 #include "tanren/monitor/print.h"
 
+#include "tanren/base/json_text.h"
+
 #include <nlohmann/json.hpp>
 
 namespace tanren {
@@ -121,7 +123,7 @@ std::string look_json(const Look& look) {
   json["runs"] = Json::array();
   for (const auto& run : look.runs) json["runs"].push_back(run_json(run));
   // A path may hold bytes that are invalid UTF-8.
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(json);
 }
 
 }  // namespace tanren

@@ -1,5 +1,6 @@
 #include "tanren/plan/print.h"
 
+#include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
 
 #include <nlohmann/json.hpp>
@@ -39,7 +40,7 @@ std::string plan_json(const Plan& plan) {
     json[line.key] = {
         {"value", line.value}, {"source", source_name(line.source)}, {"reason", line.reason}};
   }
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return json_text(json, 2);
 }
 
 }  // namespace tanren

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/hash.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/state.h"
@@ -55,7 +56,7 @@ bool was_evaluated(const fs::path& step_folder) {
 
 // The TOML text of a value is also JSON, except for the text of a value that is not set.
 OrderedJson json_of(const std::string& toml) {
-  OrderedJson json = OrderedJson::parse(toml, nullptr, /*allow_exceptions=*/false);
+  OrderedJson json = parse_ordered_json(toml);
   return json.is_discarded() ? OrderedJson(toml) : json;
 }
 
@@ -74,7 +75,7 @@ std::string to_json(const Origin& origin) {
   for (const auto& [step, key] : origin.changes) {
     changes.push_back({{"step", step}, {"key", key.key}, {"before", key.before}, {"now", key.now}});
   }
-  return OrderedJson{{"data", data}, {"changes", changes}}.dump(1) + "\n";
+  return exact_json_text(OrderedJson{{"data", data}, {"changes", changes}}, 1) + "\n";
 }
 
 Origin read_origin(const fs::path& step_folder) {
@@ -82,7 +83,7 @@ Origin read_origin(const fs::path& step_folder) {
   if (text.empty()) return {};
   Origin origin;
   try {
-    const OrderedJson json = OrderedJson::parse(text);
+    const OrderedJson json = parse_ordered_json(text);
     for (const auto& [name, value] : json.at("data").items()) {
       origin.data.emplace_back(name, value.get<std::string>());
     }
@@ -175,10 +176,9 @@ void add_changes(Plan& plan, const std::vector<ConfigChange>& changes) {
 std::string log_line(const ConfigChange& change, int64_t from_attempt) {
   const OrderedJson values{{"before", json_of(change.key.before)},
                            {"now", json_of(change.key.now)}};
-  return OrderedJson{{"from_attempt", from_attempt},
-                     {"step", change.step},
-                     {"changed", {{change.key.key, values}}}}
-      .dump();
+  return exact_json_text(OrderedJson{{"from_attempt", from_attempt},
+                                     {"step", change.step},
+                                     {"changed", {{change.key.key, values}}}});
 }
 
 }  // namespace tanren

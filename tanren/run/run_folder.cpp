@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/temporary.h"
@@ -39,7 +40,7 @@ constexpr int kMostTries = 100;  // for the lock
 std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const RunConfig& now) {
   const auto summary = folder / "summary.json";
   if (!fs::exists(summary)) return "";
-  const auto json = nlohmann::json::parse(read_file(summary), nullptr, false);
+  const auto json = parse_json(read_file(summary));
   if (json.is_discarded() || json.value("status", "") != "finished") return "";
   const std::string reason = json.value("reason", "");
   if (!reason.empty()) {
@@ -58,11 +59,11 @@ std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const 
 void reopen(const fs::path& folder) {
   const auto summary = folder / "summary.json";
   if (!fs::exists(summary)) return;
-  auto json = nlohmann::ordered_json::parse(read_file(summary), nullptr, false);
+  auto json = parse_ordered_json(read_file(summary));
   if (!json.is_object() || json.value("status", "") != "finished") return;
   json["status"] = "stopped";
   json.erase("reason");
-  write_file(summary, json.dump(2) + "\n");
+  write_file(summary, exact_json_text(json, 2) + "\n");
 }
 
 // Whether the folder is empty, or its first file was not written completely.

@@ -1,6 +1,7 @@
 #include "tanren/data/text/tokenizer_files.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/one_line.h"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ void fail(const fs::path& path, const std::string& what) {
 }
 
 Json read_json(const NamedText& file) {
-  auto json = Json::parse(file.text, nullptr, false);
+  auto json = parse_json(file.text);
   if (json.is_discarded() || !json.is_object()) {
     fail(file.path, "is no JSON object; download it again");
   }

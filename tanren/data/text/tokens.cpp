@@ -2,6 +2,7 @@
 // they are. Raw ids (nanoGPT's .bin, what `tanren convert --tokenizer` writes), .npy with one
 // dimension, or .safetensors with one tensor or one called "tokens".
 #include "tanren/base/error.h"
+#include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
 #include "tanren/data/file_list.h"
 #include "tanren/data/text/token_windows.h"
@@ -141,8 +142,7 @@ class TokenFile {
     const auto bytes = file_->bytes();
     const uint64_t length = bytes.size() < 8 ? 0 : read_as<uint64_t>(bytes);
     if (bytes.size() < 8 || length > bytes.size() - 8) fail("is no safetensors file, or cut off");
-    const auto header =
-        nlohmann::json::parse(bytes.substr(8, length), nullptr, /*allow_exceptions=*/false);
+    const auto header = parse_json(bytes.substr(8, length));
     if (!header.is_object()) fail("has a header that is not understood; write it again");
     const nlohmann::json* tensor = nullptr;
     size_t tensors = 0;
