@@ -90,20 +90,20 @@ void check_gradients_kept(const Phase& phase) {
 }
 
 void check_graphs(const Phase& phase, const torch::nn::Module& module, const DataParallel& parallel,
-                  const std::vector<std::string>& names, const std::vector<bool>& has_graph,
+                  const std::vector<PhaseTerm>& terms, const std::vector<double>& num_graphs,
                   const std::vector<double>& sums) {
   for (const Objective& objective : phase.objectives) {
     bool any = false;
-    for (size_t i = 0; i < names.size(); ++i) {
-      any = any || (has_graph[i] && wants(objective.spec, names[i]));
+    for (size_t i = 0; i < terms.size(); ++i) {
+      any = any || (num_graphs[i] > 0 && wants(objective.spec, terms[i].name));
     }
-    for (size_t i = 0; i < names.size(); ++i) {
-      if (has_graph[i] || !wants(objective.spec, names[i])) continue;
+    for (size_t i = 0; i < terms.size(); ++i) {
+      if (num_graphs[i] > 0 || !wants(objective.spec, terms[i].name)) continue;
       if (sums[i] == 0 || !std::isfinite(sums[i]) || (any && has_frozen(module))) continue;
-      if (!parallel.alone()) settle(parallel.communicator());
+      settle(parallel.communicator());
       throw ConfigError(
-          step_text(phase) + "term " + names[i] + " of objective " + objective.spec.name + " is " +
-          to_text(sums[i]) +
+          step_text(phase) + "term " + terms[i].name + " of objective " + objective.spec.name +
+          " is " + to_text(sums[i]) +
           " and has no gradient: it was detached, or made of constants or without gradients; "
           "return it with its graph, or, if it is only to be told, list the others as the "
           "objective's terms");

@@ -94,7 +94,7 @@ void check_weights(const RunState& run, const Parts& parts) {
 }
 
 bool on_any_rank(bool here, const DataParallel& parallel) {
-  return parallel.alone() ? here : sum_numbers(parallel.communicator(), {here ? 1.0 : 0.0})[0] > 0;
+  return sum_numbers(parallel.communicator(), {here ? 1.0 : 0.0})[0] > 0;
 }
 
 void reseed(const RunState& run, const DataParallel& parallel, Draws draws) {

@@ -2,8 +2,6 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/generators.h"
-#include "tanren/base/memory_tag.h"
-#include "tanren/base/names.h"
 #include "tanren/checkpoint/check_tensors.h"
 #include "tanren/train/sharded_state.h"
 
@@ -189,78 +187,6 @@ void RunState::load(const State& model, const State& optimizer, const State& run
 void Phase::choose_parameters(Communicator* ranks) {
   reducer.reset();
   for (auto& objective : objectives) objective.choose_parameters(ranks);
-}
-
-namespace {
-
-// Replaces the parameters in `updated` by this rank's slices of them.
-void share_update(Objective& objective) {
-  const std::vector<NamedParameter> whole = std::move(objective.updated);
-  objective.shards = std::make_unique<ShardedParameters>(objective.gradients);
-  objective.updated.clear();
-  size_t next = 0;
-  for (const Slice& slice : objective.gradients.slices()) {
-    const NamedParameter& parameter = whole[slice.parameter];
-    objective.updated.push_back({.name = parameter.name + "@" + std::to_string(slice.begin),
-                                 .tensor = objective.shards->owned()[next++],
-                                 .whole_name = parameter.name,
-                                 .whole = parameter.tensor,
-                                 .begin = slice.begin});
-  }
-}
-
-}  // namespace
-
-void Objective::choose_parameters(Communicator* ranks) {
-  std::vector<NamedParameter> chosen;
-  std::vector<at::Tensor> tensors;
-  for (const auto& parameter : all) {
-    if (!parameter.tensor.requires_grad()) {
-      at::Tensor(parameter.tensor).mutable_grad().reset();
-      continue;
-    }
-    chosen.push_back(parameter);
-    tensors.push_back(parameter.tensor);
-  }
-  if (chosen.empty()) {
-    throw ConfigError("[train] objective " + spec.name + " has no parameter to train (patterns " +
-                      join(spec.parameters) + "); unfreeze some or mend the patterns");
-  }
-  SlicedState kept;
-  if (shards) {
-    shards->wait();
-    kept = {optimizer->state(), slices_in(*this, "")};
-  }
-  shards.reset();
-  gradients = Gradients(tensors, sharding);
-  updated = chosen;
-  if (sharding.on()) share_update(*this);
-  const MemoryScope memory(MemoryKind::optimizer);
-  auto made = make_optimizer(optimizer_options, updated, all);
-  if (optimizer && !sharding.on()) {
-    State state = made->state();
-    const State before = optimizer->state();
-    const TensorMap own = state.tensors;
-    for (const auto& [name, tensor] : own) {
-      if (const auto* kept = before.tensors.find(name)) state.tensors.set(name, *kept);
-    }
-    for (auto& [name, value] : state.values) {
-      const auto kept = before.values.find(name);
-      if (kept != before.values.end()) value = kept->second;
-    }
-    made->load(state);
-  }
-  const auto before = std::exchange(optimizer, std::move(made));  // `kept` is this one's state
-  parameters = std::move(chosen);
-  if (before && sharding.on() && ranks != nullptr) take_over_state(*this, kept, *ranks);
-}
-
-const std::vector<uint8_t>* Objective::active(std::vector<uint8_t>& kept) const {
-  const auto* flags = gradients.active();
-  if (flags == nullptr || !shards) return flags;
-  kept.clear();
-  for (const Slice& slice : gradients.slices()) kept.push_back((*flags)[slice.parameter]);
-  return &kept;
 }
 
 std::vector<ShardedParameters*> RunState::gathering() const {

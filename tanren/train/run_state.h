@@ -7,14 +7,8 @@
 #include "tanren/base/state.h"
 #include "tanren/base/task.h"
 #include "tanren/checkpoint/stored_state.h"
-#include "tanren/guard/guard.h"
-#include "tanren/optimizer/average.h"
-#include "tanren/optimizer/optimizer.h"
-#include "tanren/optimizer/plateau.h"
-#include "tanren/parallel/gradients.h"
 #include "tanren/parallel/reducer.h"
-#include "tanren/parallel/sharded_parameters.h"
-#include "tanren/precision/loss_scaler.h"
+#include "tanren/train/objective.h"
 #include "tanren/train/selection.h"
 
 #include <memory>
@@ -22,45 +16,6 @@
 #include <vector>
 
 namespace tanren {
-
-// A buffer of the modules that hold an objective's parameters.
-struct ObjectiveBuffer {
-  at::Tensor tensor;
-  // The layer that has the buffer as a running statistic (running_mean or running_var); null:
-  // another buffer.
-  std::shared_ptr<const torch::nn::Module> norm = nullptr;
-
-  // A forward in training mode mixes the statistics of its samples into the buffer.
-  bool is_measured() const { return norm != nullptr && norm->is_training(); }
-};
-
-// One loss with the parameters it may change, and all that belongs to their update.
-struct Objective {
-  ObjectiveSpec spec;
-  std::vector<NamedParameter> parameters;  // that are trained now
-  std::vector<NamedParameter> all;         // trained and frozen ones, in the model's order
-  std::vector<ObjectiveBuffer> buffers;    // that belong to its parameters' modules
-  Gradients gradients;
-  std::unique_ptr<Optimizer> optimizer;
-  LossScaler scaler;
-  Guard guard;
-  Plateau plateau;   // of the schedule: what evaluations did to its rate
-  int64_t step = 0;  // applied updates: drives its schedule
-  std::unique_ptr<WeightAverage> average = nullptr;  // null: none
-  OptimizerOptions optimizer_options = {};
-  Sharding sharding = {};
-  // If ranks share the update, the optimizer updates slices of the parameters, one for each of
-  // gradients.slices().
-  std::unique_ptr<ShardedParameters> shards = nullptr;  // null: each rank updates all
-  std::vector<NamedParameter> updated = {};             // by the optimizer: parameters, or slices
-
-  // Takes the parameters that require a gradient now and makes gradients and an optimizer for them.
-  // Parameters that had optimizer state keep it. ConfigError if there are none. Ranks that share
-  // the state call it together and pass `ranks`; without it their state starts again.
-  void choose_parameters(Communicator* ranks = nullptr);
-  // One flag for each of `updated`; null: all. `kept` holds the flags if they have to be made.
-  const std::vector<uint8_t>* active(std::vector<uint8_t>& kept) const;
-};
 
 // A term of the phase's forward and the count that divides it.
 struct PhaseTerm {

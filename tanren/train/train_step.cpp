@@ -26,8 +26,7 @@ namespace {
 
 void begin(Phase& phase, RunState& run, const Parts& parts) {
   const DataParallel& parallel = *parts.parallel;
-  unfreeze(run, parts.plan.freeze, /*tells=*/parallel.is_first(),
-           parallel.alone() ? nullptr : &parallel.communicator());
+  unfreeze(run, parts.plan.freeze, /*tells=*/parallel.is_first(), &parallel.communicator());
   connect_reducer(phase, parallel);
   reseed(run, parallel, Draws::update);
   if (!parts.plan.parallel.overlap || !phase.spec.forward_on_one_thread) run.settle();
@@ -88,9 +87,7 @@ void apply(Objective& objective, double norm, double learning_rate, const Parts&
   if (clip.value > 0) clip_value_(objective.gradients.owned(), clip.value);
   std::vector<uint8_t> kept;
   objective.optimizer->step({.learning_rate = learning_rate, .active = objective.active(kept)});
-  if (objective.shards && !parts.parallel->alone()) {
-    objective.shards->start_gather(parts.parallel->communicator());
-  }
+  if (objective.shards) objective.shards->start_gather(parts.parallel->communicator());
   ++objective.step;
 }
 

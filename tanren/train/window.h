@@ -1,9 +1,8 @@
-// Measures a window's gradients and losses on the device; the host reads all results at once. On
-// several ranks all get the same from one all-reduce of one row: sums of the terms, the gradient
-// norm (rank 0's, whose rounding all then share; joint if gradients are sharded), which gradients
-// some rank has reached, whether a rank was asked to stop, and each rank's number of samples.
-// Invariant: the one device read of a step. Called by train_step and scale_search after the
-// reducer.
+// Measures a window's gradients and losses on the device; the host reads all results at once, in
+// one StatusRow. On several ranks all get the same: sums of the terms, the gradient norm (rank 0's,
+// whose rounding all then share; joint if gradients are sharded), which gradients some rank has
+// reached, whether a rank was asked to stop, and each rank's number of samples. Called by
+// train_step and scale_search after the reducer.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -32,7 +31,7 @@ struct Status {
 struct WindowStatus {
   std::vector<Status> objectives;
   bool stop_requested = false;  // on any rank; false with one rank
-  std::vector<double> samples;  // of each rank; empty with one rank
+  std::vector<double> samples;  // of each rank
 };
 
 // Unscales the gradients in place, and makes each objective's active() what it is over all ranks.

@@ -1,0 +1,100 @@
+#include "tanren/train/status_row.h"
+
+#include "tanren/base/device_reads.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+namespace tanren {
+
+namespace {
+
+// Stacks scalars in one dtype.
+at::Tensor stacked(std::vector<at::Tensor> values) {
+  for (const auto& value : values) {
+    if (value.scalar_type() == values[0].scalar_type()) continue;
+    for (auto& other : values) other = other.to(at::kDouble);
+    break;
+  }
+  return at::stack(values);
+}
+
+}  // namespace
+
+StatusRow::Part StatusRow::add(const std::vector<at::Tensor>& scalars, Join join) {
+  if (join == Join::own || parallel_.alone()) {
+    own_.insert(own_.end(), scalars.begin(), scalars.end());
+    return {.begin = own_.size() - scalars.size(), .length = scalars.size()};
+  }
+  const Part part{.join = join, .begin = num_shared_, .length = scalars.size()};
+  for (const auto& scalar : scalars) {
+    at::Tensor value = scalar.to(at::kDouble).reshape({1});
+    if (join == Join::norm) value = value.square();
+    if (join == Join::first && !parallel_.is_first()) value = at::zeros_like(value);
+    share(value);
+  }
+  return part;
+}
+
+StatusRow::Part StatusRow::add(const std::vector<double>& numbers, Join join) {
+  numbers_.insert(numbers_.end(), numbers.begin(), numbers.end());
+  return {.join = join,
+          .is_from_host = true,
+          .begin = numbers_.size() - numbers.size(),
+          .length = numbers.size()};
+}
+
+StatusRow::Part StatusRow::add_column_sums(const Part& own, const std::vector<at::Tensor>& scalars,
+                                           size_t columns) {
+  if (parallel_.alone()) return {.begin = own.begin, .length = own.length, .columns = columns};
+  const Part part{.join = Join::sum, .begin = num_shared_, .length = columns};
+  const auto width = static_cast<int64_t>(columns);
+  if (scalars.empty()) {
+    share(at::zeros({width}, at::kDouble));
+  } else {
+    share(stacked(scalars).to(at::kDouble).view({-1, width}).sum(0));
+  }
+  return part;
+}
+
+void StatusRow::share(const at::Tensor& values) {
+  shared_.push_back(values.to(parallel_.communicator().device()));
+  num_shared_ += static_cast<size_t>(values.numel());
+}
+
+void StatusRow::read() {
+  at::Tensor row;
+  if (!parallel_.alone()) {
+    Communicator& ranks = parallel_.communicator();
+    shared_.push_back(at::tensor(numbers_, at::kDouble).to(ranks.device()));
+    row = at::cat(shared_);
+    ranks.sum(row);
+  }
+  if (!own_.empty()) {
+    const at::Tensor own = stacked(own_);
+    row = row.defined() ? at::cat({row, own.to(at::kDouble).to(row.device())}) : own;
+  }
+  const std::vector<double> host = read_to_host(row);
+  const auto middle = host.end() - static_cast<std::ptrdiff_t>(own_.size());
+  read_shared_.assign(host.begin(), middle);
+  read_own_.assign(middle, host.end());
+  if (parallel_.alone()) read_shared_ = numbers_;
+}
+
+std::vector<double> StatusRow::take(const Part& part) const {
+  const bool is_shared = part.is_from_host || part.join != Join::own;
+  const auto& all = is_shared ? read_shared_ : read_own_;
+  const size_t begin = part.begin + (part.is_from_host ? num_shared_ : 0);
+  const auto first = all.begin() + static_cast<std::ptrdiff_t>(begin);
+  std::vector<double> values(first, first + static_cast<std::ptrdiff_t>(part.length));
+  if (part.join == Join::norm && !parallel_.alone()) {
+    for (double& value : values) value = std::sqrt(value);
+  }
+  if (part.columns == 0) return values;
+  std::vector<double> sums(part.columns, 0.0);
+  for (size_t i = 0; i < values.size(); ++i) sums[i % part.columns] += values[i];
+  return sums;
+}
+
+}  // namespace tanren
