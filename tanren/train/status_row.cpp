@@ -37,9 +37,9 @@ StatusRow::Part StatusRow::add(const std::vector<at::Tensor>& scalars, Join join
   return part;
 }
 
-StatusRow::Part StatusRow::add(const std::vector<double>& numbers, Join join) {
+StatusRow::Part StatusRow::add(const std::vector<double>& numbers) {
   numbers_.insert(numbers_.end(), numbers.begin(), numbers.end());
-  return {.join = join,
+  return {.join = Join::sum,
           .is_from_host = true,
           .begin = numbers_.size() - numbers.size(),
           .length = numbers.size()};
@@ -83,12 +83,11 @@ void StatusRow::read() {
 }
 
 std::vector<double> StatusRow::take(const Part& part) const {
-  const bool is_shared = part.is_from_host || part.join != Join::own;
-  const auto& all = is_shared ? read_shared_ : read_own_;
+  const auto& all = part.join == Join::own ? read_own_ : read_shared_;
   const size_t begin = part.begin + (part.is_from_host ? num_shared_ : 0);
   const auto first = all.begin() + static_cast<std::ptrdiff_t>(begin);
   std::vector<double> values(first, first + static_cast<std::ptrdiff_t>(part.length));
-  if (part.join == Join::norm && !parallel_.alone()) {
+  if (part.join == Join::norm) {
     for (double& value : values) value = std::sqrt(value);
   }
   if (part.columns == 0) return values;

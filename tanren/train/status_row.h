@@ -33,8 +33,8 @@ class StatusRow {
 
   // Adds scalars of any dtype that are on the step's device.
   Part add(const std::vector<at::Tensor>& scalars, Join join);
-  // Adds numbers of the host.
-  Part add(const std::vector<double>& numbers, Join join);
+  // Adds numbers of the host, which become sums over ranks.
+  Part add(const std::vector<double>& numbers);
   // Adds the sums of `columns` columns over all rows of all ranks. `scalars` are this rank's rows,
   // one after the other, and were added as `own`.
   Part add_column_sums(const Part& own, const std::vector<at::Tensor>& scalars, size_t columns);

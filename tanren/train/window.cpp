@@ -93,7 +93,7 @@ Measured measure(Objective& objective, bool report_flush, StatusRow& row) {
     places.flush = row.add({measured.flush_share * weight, measured.overflow_share * weight},
                            is_sharded ? Join::sum : Join::own);
   }
-  places.active = row.add(active_flags(gradients), Join::sum);
+  places.active = row.add(active_flags(gradients));
   return places;
 }
 
@@ -132,15 +132,16 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   StatusRow row(parallel);
   std::vector<Measured> measured;
   const auto each = row.add(losses.sums(), Join::own);
-  for (auto& objective : phase.objectives) measured.push_back(measure(objective, report_flush, row));
+  for (auto& objective : phase.objectives)
+    measured.push_back(measure(objective, report_flush, row));
   const auto terms = agreed_terms(phase, parallel, losses);
   const auto totals = row.add_column_sums(each, losses.sums(), terms.size());
-  const auto graphs = row.add(graphs_of(losses, terms.size()), Join::sum);
+  const auto graphs = row.add(graphs_of(losses, terms.size()));
   const bool stops = !parallel.alone() && parts.stop_requested();
-  const auto stop = row.add(std::vector<double>{stops ? 1.0 : 0.0}, Join::sum);
+  const auto stop = row.add(std::vector<double>{stops ? 1.0 : 0.0});
   std::vector<double> samples(static_cast<size_t>(parallel.world_size()), 0.0);
   samples[static_cast<size_t>(parallel.rank())] = static_cast<double>(batch.local.size());
-  const auto samples_of_ranks = row.add(samples, Join::sum);
+  const auto samples_of_ranks = row.add(samples);
   row.read();
 
   const std::vector<double> sums = row.take(totals);
