@@ -65,6 +65,7 @@ endif()
 message(STATUS "libtorch: ${torch_root}")
 
 set(torch_lib "${torch_root}/lib")
+set(TANREN_FMT_INCLUDE "${torch_root}/include")
 get_filename_component(torch_site "${torch_root}/.." ABSOLUTE)
 add_library(libtorch INTERFACE IMPORTED) # imported, so that exported libraries may link it
 target_include_directories(libtorch SYSTEM INTERFACE "${torch_root}/include"
