@@ -17,8 +17,6 @@ std::string to_text(double value) {
   return {buffer, end};
 }
 
-std::string to_text(int64_t value) { return std::to_string(value); }
-
 std::string fixed_text(double value, int digits) {
   std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, "%.*f", digits, value)), ' ');
   std::snprintf(text.data(), text.size() + 1, "%.*f", digits, value);

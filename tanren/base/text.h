@@ -1,6 +1,7 @@
 // Small text helpers, mostly to show numbers. Torch-free; g++ 12 has no std::format.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -10,7 +11,10 @@ namespace tanren {
 
 // Shortest decimal that reads back as the same double ("0.001", "1e-08", "3").
 std::string to_text(double value);
-std::string to_text(int64_t value);
+template <std::integral Number>
+std::string to_text(Number value) {
+  return std::to_string(value);
+}
 // With `digits` digits after the point: "3.14".
 std::string fixed_text(double value, int digits);
 // "1.5 GiB", "812 KiB"
