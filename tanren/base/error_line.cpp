@@ -1,8 +1,11 @@
 #include "tanren/base/error_line.h"
 
+#include "tanren/base/error.h"
 #include "tanren/base/text.h"
 
 #include <c10/util/Exception.h>
+
+#include <new>
 
 namespace tanren {
 
@@ -24,6 +27,20 @@ std::string line_of_current() {
     return line_of(error);
   } catch (...) {
     return kUnknown;
+  }
+}
+
+void rethrow_known() {
+  try {
+    throw;
+  } catch (const Error&) {
+    throw;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (...) {
+    return;
   }
 }
 

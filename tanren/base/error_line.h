@@ -11,6 +11,9 @@ namespace tanren {
 std::string line_of(const std::exception& error);
 // The same for the exception that is being handled, of any type.
 std::string line_of_current();
+// In a catch block around user code: throws the exception being handled again if it is one of our
+// errors, which name the place already, or lack of memory, which callers recover from.
+void rethrow_known();
 // The whole text of the exception being handled, with torch's stack and nested exceptions.
 std::string whole_text_of_current();
 

@@ -6,7 +6,6 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
-#include <new>
 #include <string>
 
 namespace tanren {
@@ -67,13 +66,8 @@ Collated looked_at(const Dataset& dataset, const std::vector<int64_t>& indices, 
   Collated made;
   try {
     made = work();
-  } catch (const Error&) {  // already one of our errors
-    throw;
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const std::bad_alloc&) {
-    throw;
   } catch (...) {
+    rethrow_known();
     std::throw_with_nested(DataError("[data] collate of " + samples_text(indices) +
                                      " failed: " + line_of_current() + "; mend the dataset"));
   }

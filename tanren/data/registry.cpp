@@ -5,9 +5,7 @@
 #include "tanren/base/names.h"
 #include "tanren/config/kinds.h"
 
-#include <c10/util/Exception.h>
 
-#include <new>
 
 namespace tanren {
 
@@ -57,13 +55,8 @@ std::unique_ptr<Dataset> DatasetRegistry::open(const SourceOptions& options,
   std::unique_ptr<Dataset> dataset;
   try {
     dataset = found->second(options, what, train);
-  } catch (const Error&) {
-    throw;
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const std::bad_alloc&) {
-    throw;
   } catch (...) {
+    rethrow_known();
     std::throw_with_nested(DataError("[" + what + "] kind '" + options.kind +
                                      "' could not be opened: " + line_of_current()));
   }

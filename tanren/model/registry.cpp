@@ -14,7 +14,6 @@
 #include "tanren/model/supervised.h"
 #include "tanren/model/vgg.h"
 
-#include <new>
 
 namespace tanren {
 namespace {
@@ -57,13 +56,8 @@ Task ModelRegistry::make(const ModelOptions& options, const DataInfo& info) cons
   Task task;
   try {
     task = found->second(options, info);
-  } catch (const Error&) {
-    throw;
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const std::bad_alloc&) {
-    throw;
   } catch (...) {
+    rethrow_known();
     std::throw_with_nested(
         Error("[model] kind '" + options.kind + "' could not be built: " + line_of_current()));
   }

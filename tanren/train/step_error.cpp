@@ -8,7 +8,6 @@
 #include <c10/util/Exception.h>
 
 #include <exception>
-#include <new>
 #include <sstream>
 
 namespace tanren {
@@ -36,28 +35,19 @@ std::string said_by(const std::exception& error) {
 }
 
 void throw_located(const Where& where) {
-  try {
-    throw;
-  } catch (const Error&) {  // in our words already
-    throw;
-  } catch (const c10::OutOfMemoryError&) {
-    throw;
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (...) {
-    const std::string said = line_of_current();
-    const std::string block = block_name(block_trail().failed);
-    std::string line = "[train] " + where.work + shapes_text(where.piece);
-    if (!where.ranks.alone()) {
-      line += ", rank " + to_text(where.ranks.rank()) + " of " + to_text(where.ranks.world_size());
-    }
-    if (where.in_backward) {
-      line += ", in backward";
-    } else if (!block.empty()) {
-      line += ", in block " + block;
-    }
-    std::throw_with_nested(StepError(line + ": " + said + "; mend the task's " + where.mend, said));
+  rethrow_known();
+  const std::string said = line_of_current();
+  const std::string block = block_name(block_trail().failed);
+  std::string line = "[train] " + where.work + shapes_text(where.piece);
+  if (!where.ranks.alone()) {
+    line += ", rank " + to_text(where.ranks.rank()) + " of " + to_text(where.ranks.world_size());
   }
+  if (where.in_backward) {
+    line += ", in backward";
+  } else if (!block.empty()) {
+    line += ", in block " + block;
+  }
+  std::throw_with_nested(StepError(line + ": " + said + "; mend the task's " + where.mend, said));
 }
 
 }  // namespace tanren
