@@ -1,9 +1,10 @@
-// assign(node, member): one value of a TOML tree into a field of the config; true if the node has
-// the member's type. A text field that is "number or word" takes a number as its text. Called by
-// read_config.cpp alone.
+// assign(node, field): one value of a TOML tree into a field of the config; true if the node has
+// the field's type. A text field that is "number or word" takes a number as its text. Called by
+// read_config.cpp and filled_keys.cpp.
 #pragma once
 
 #include "tanren/base/text.h"
+#include "tanren/config/fields.h"
 #include "tanren/config/toml.h"
 
 #include <cmath>
@@ -91,6 +92,15 @@ inline bool assign(const toml::node& node, std::map<std::string, std::string>& m
     member[std::string(key.str())] = text;
   }
   return true;
+}
+
+// Lists of tables are read table by table: see append_table().
+inline bool assign(const toml::node&, std::vector<GroupOptions>&, bool) { return false; }
+inline bool assign(const toml::node&, std::vector<UnfreezeOptions>&, bool) { return false; }
+
+inline bool assign(const toml::node& node, const Field& field) {
+  return std::visit([&](auto* member) { return assign(node, *member, field.info.number_or_word); },
+                    field.member);
 }
 
 }  // namespace tanren

@@ -2,7 +2,6 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
-#include "tanren/config/fields.h"
 #include "tanren/config/renamed_keys.h"
 #include "tanren/config/synonyms.h"
 #include "tanren/config/value_text.h"
@@ -11,29 +10,31 @@ namespace tanren {
 
 std::vector<std::string> all_keys() {
   RunConfig config;
-  std::vector<std::string> keys;
-  visit_config(config,
-               [&](const std::string& key, auto&, const FieldInfo&) { keys.push_back(key); });
-  return keys;
+  return keys_of(fields_of(config));
 }
 
 namespace {
 
+struct Description {
+  std::string section, name, type, value;
+  FieldInfo info;
+};
+
 // Every key, and after a list of tables the keys of one table.
-template <class F>
-void each_described(F&& f) {
+std::vector<Description> descriptions() {
   RunConfig config;
-  visit_config(config, [&](const std::string& key, auto& member, const FieldInfo& info) {
-    f(key, key.rfind('.'), member, info);
-    using Member = std::remove_reference_t<decltype(member)>;
-    if constexpr (is_table_list<Member>) {
-      typename Member::value_type table;
-      auto with_prefix = [&](const char* name, auto& part, const FieldInfo& part_info) {
-        f(key + "." + name, key.rfind('.'), part, part_info);
-      };
-      fields(with_prefix, table);
-    }
-  });
+  std::vector<Description> found;
+  for (const Field& field : fields_of(config)) {
+    const std::string section = field.key.substr(0, field.key.rfind('.'));
+    const auto describe = [&](const Field& part) {
+      const std::string value = toml_text(part);
+      found.push_back({section, part.key.substr(section.size() + 1), type_text(part),
+                       value.empty() ? "not set" : value, part.info});
+    };
+    describe(field);
+    for (const Field& part : append_table(field)) describe(part);
+  }
+  return found;
 }
 
 // What a changed key means to a run that resumes.
@@ -71,14 +72,12 @@ std::string markdown_text(const std::string& help) {
 std::string help_text(const std::string& given) {
   const std::string asked = current_key(given);
   std::string text;
-  each_described([&](const std::string& key, size_t, auto& member, const FieldInfo& info) {
-    if (!asked.empty() && key != asked && key.rfind(asked + ".", 0) != 0) return;
-    const std::string value = toml_text(member);
-    text += key + " (" + type_text(member, info) + ", default " +
-            (value.empty() ? "not set" : value) + ")\n    " + info.help;
-    text += words_of(info.identity).sentence;
-    text += "\n";
-  });
+  for (const auto& [section, name, type, value, info] : descriptions()) {
+    const std::string key = section + "." + name;
+    if (!asked.empty() && key != asked && !key.starts_with(asked + ".")) continue;
+    text += key + " (" + type + ", default " + value + ")\n    " + info.help +
+            words_of(info.identity).sentence + "\n";
+  }
   if (text.empty()) {
     const auto section = nearest_section(asked, all_keys());
     const auto more =
@@ -101,17 +100,16 @@ std::string config_markdown() {
       "may "
       "change where no\nevaluation decides over the run (plateau, best, early stop). Of a path "
       "marked / the last name defines\nthe run, its place does not.\n";
-  std::string section;
-  each_described([&](const std::string& key, size_t dot, auto& member, const FieldInfo& info) {
-    if (key.substr(0, dot) != section) {
-      section = key.substr(0, dot);
+  std::string last;
+  for (const auto& [section, name, type, value, info] : descriptions()) {
+    if (section != last) {
+      last = section;
       text += "\n## [" + section + "]\n\n| key | type | default | meaning |\n|---|---|---|---|\n";
     }
-    const std::string value = toml_text(member);
-    text += "| `" + key.substr(dot + 1) + "`" + words_of(info.identity).mark + " | " +
-            type_text(member, info) + " | " + (value.empty() ? "not set" : "`" + value + "`") +
-            " | " + markdown_text(info.help) + " |\n";
-  });
+    text += "| `" + name + "`" + words_of(info.identity).mark + " | " + type + " | " +
+            (value == "not set" ? value : "`" + value + "`") + " | " + markdown_text(info.help) +
+            " |\n";
+  }
   return text;
 }
 

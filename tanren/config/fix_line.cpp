@@ -2,17 +2,13 @@
 
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
-#include "tanren/config/fields.h"
 #include "tanren/config/set_text.h"
 #include "tanren/config/toml.h"
 #include "tanren/config/value_text.h"
 
 #include <algorithm>
 #include <cctype>
-#include <map>
 #include <optional>
-#include <type_traits>
-#include <vector>
 
 namespace tanren {
 
@@ -75,37 +71,31 @@ std::string in_brackets(const std::string& value) {
   return value.starts_with("[") ? value : "[" + value + "]";
 }
 
-// How to write a value of the member's type; empty if that takes more than a line.
-template <typename Member>
-std::string advice_for(const Member& member, const FieldInfo& info, const Assignment& line) {
-  constexpr bool kIsTruth =
-      std::is_same_v<Member, bool> || std::is_same_v<Member, std::optional<bool>>;
-  constexpr bool kAreNumbers =
-      std::is_same_v<Member, std::vector<int64_t>> || std::is_same_v<Member, std::vector<double>>;
-  if constexpr (std::is_same_v<Member, std::string>) {
-    const bool is_plain = (!info.number_or_word || is_word(line.value)) &&
+// How to write a value of the field's type; empty if that takes more than a line.
+std::string advice_for(const Field& field, const Assignment& line) {
+  if (field.is<std::string>()) {
+    const bool is_plain = (!field.info.number_or_word || is_word(line.value)) &&
                           !is_nothing(line.value) && !truth_of(line.value) &&
                           line.value.find_first_of("[]") == std::string::npos;
     if (is_plain) return "texts need quotes: " + line.key + " = " + toml_text(line.value);
-  } else if constexpr (std::is_same_v<Member, std::vector<std::string>>) {
+  } else if (field.is<std::vector<std::string>>()) {
     const std::string list = as_toml_list(in_brackets(line.value));
     if (!line.value.empty() && is_toml(list)) {
       return "lists need brackets, and texts quotes: " + line.key + " = " + list;
     }
-  } else if constexpr (kAreNumbers) {
+  } else if (field.is<std::vector<int64_t>>() || field.is<std::vector<double>>()) {
     const std::string list = in_brackets(line.value);
     if (!line.value.empty() && is_toml(list)) {
       return "lists need brackets: " + line.key + " = " + list;
     }
-  } else if constexpr (kIsTruth) {
+  } else if (field.is<bool>() || field.is<std::optional<bool>>()) {
     if (const auto truth = truth_of(line.value)) {
       return "write " + line.key + " = " + toml_text(*truth);
     }
-  } else if constexpr (is_table_list<Member> ||
-                       std::is_same_v<Member, std::map<std::string, std::string>>) {
+  } else if (field.is<std::map<std::string, std::string>>() || is_table_list(field)) {
     return "";
   }
-  return line.key + " takes " + type_text(member, info) + "; give that, or leave the line out";
+  return line.key + " takes " + type_text(field) + "; give that, or leave the line out";
 }
 
 }  // namespace
@@ -115,23 +105,14 @@ std::string way_to_fix(std::string_view text, int64_t number) {
   const auto line = assignment_at(text, number);
   if (!line || is_toml(line->value)) return other;
   const std::string key = (line->section.empty() ? "" : line->section + ".") + line->key;
-  std::string advice;
   RunConfig config;
-  visit_config(config, [&](const std::string& name, auto& member, const FieldInfo& info) {
-    using Member = std::remove_reference_t<decltype(member)>;
-    if (name == key) advice = advice_for(member, info, *line);
-    if constexpr (is_table_list<Member>) {
-      typename Member::value_type table;
-      auto in_table = [&](const char* of_table, auto& part, const FieldInfo& part_info) {
-        if (name + "." + of_table == key) advice = advice_for(part, part_info, *line);
-      };
-      fields(in_table, table);
-    }
-  });
-  // The options of a registered model are texts here.
-  if (key.starts_with("model.options.")) {
-    advice = advice_for(std::string(), {.help = ""}, *line);
-  }
+  std::vector<Field> fields = fields_of(config);
+  const Field* list = find_field(fields, std::string_view(key).substr(0, key.rfind('.')));
+  if (list != nullptr) fields = append_table(*list);
+  std::string value;
+  const Field option{key, &value, {.help = ""}};  // the options of a registered model are texts
+  const Field* field = key.starts_with("model.options.") ? &option : find_field(fields, key);
+  const std::string advice = field == nullptr ? "" : advice_for(*field, *line);
   return one_line(advice.empty() ? other : advice);
 }
 

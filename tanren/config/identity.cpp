@@ -1,12 +1,10 @@
 #include "tanren/config/identity.h"
 
-#include "tanren/config/fields.h"
 #include "tanren/config/kinds.h"
 #include "tanren/config/value_text.h"
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <string_view>
 
 namespace tanren {
@@ -29,8 +27,9 @@ constexpr std::array<std::string_view, 12> kOwnOfARank = {"run.name",
                                                           "generate."};
 
 // Paths may differ, too: ranks compare the data itself, and weights come from rank 0.
-bool is_own_of_a_rank(std::string_view key, const FieldInfo& info) {
-  if (info.path != PathKind::none) return true;
+bool is_own_of_a_rank(const Field& field) {
+  if (field.info.path != PathKind::none) return true;
+  const std::string_view key = field.key;
   return std::any_of(kOwnOfARank.begin(), kOwnOfARank.end(), [&](std::string_view own) {
     return own.back() == '.' ? key.substr(0, own.size()) == own : key == own;
   });
@@ -43,6 +42,11 @@ std::string_view last_name(std::string_view text) {
   std::string_view path = text.substr(1, text.size() - 2);  // between the quotes
   while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
   return path.substr(path.rfind('/') + 1);
+}
+
+// Of two counts as TOML text; empty if not set.
+bool has_grown(const std::string& before, const std::string& now) {
+  return !before.empty() && !now.empty() && std::stoll(now) > std::stoll(before);
 }
 
 // Whether a change on request is allowed. Changes to or from fp64 are not, because parameters in
@@ -58,57 +62,45 @@ bool may_change(const FieldInfo& info, const std::string& key, const std::string
 
 std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig& now,
                                         const std::set<std::string>& requested) {
-  RunConfig one = before, other = now;
-  std::map<std::string, std::string> values;
-  visit_config(one, [&](const std::string& key, auto& member, const FieldInfo&) {
-    values[key] = toml_text(member);
-  });
+  const auto values = values_of(before);
   const bool are_judged = evaluations_decide(now);
+  RunConfig copy = now;
   std::vector<std::string> differing;
-  visit_config(other, [&](const std::string& key, auto& member, const FieldInfo& info) {
-    const std::string value = toml_text(member);
-    if (value == values[key] || info.identity == Identity::free) return;
-    if (info.identity == Identity::evaluates && !are_judged) return;
-    using Member = std::remove_reference_t<decltype(member)>;
-    if constexpr (std::is_same_v<Member, std::optional<int64_t>>) {
-      const bool grew = member && !values[key].empty() && *member > std::stoll(values[key]);
-      if (info.identity == Identity::may_grow && grew) return;
-    }
-    if constexpr (std::is_same_v<Member, std::string>) {
-      if (info.identity == Identity::by_name && last_name(value) == last_name(values[key])) return;
-    }
-    if (requested.count(key) > 0 && may_change(info, key, values[key], value)) return;
-    differing.push_back(key + ": " + shown(values[key]) + " → " + shown(value));
-  });
+  for (const auto& field : fields_of(copy)) {
+    const auto& [key, member, info] = field;
+    const std::string value = toml_text(field);
+    const std::string& old = values.at(key);
+    if (value == old || info.identity == Identity::free) continue;
+    if (info.identity == Identity::evaluates && !are_judged) continue;
+    if (info.identity == Identity::may_grow && has_grown(old, value)) continue;
+    if (info.identity == Identity::by_name && last_name(value) == last_name(old)) continue;
+    if (requested.count(key) > 0 && may_change(info, key, old, value)) continue;
+    differing.push_back(key + ": " + shown(old) + " → " + shown(value));
+  }
   return differing;
 }
 
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now) {
-  RunConfig one = before, other = now;
-  std::map<std::string, std::string> values;
-  visit_config(one, [&](const std::string& key, auto& member, const FieldInfo&) {
-    values[key] = toml_text(member);
-  });
+  const auto values = values_of(before);
+  RunConfig copy = now;
   std::vector<KeyChange> changes;
-  visit_config(other, [&](const std::string& key, auto& member, const FieldInfo& info) {
-    const std::string value = toml_text(member);
-    if (value == values[key] || !may_change(info, key, values[key], value)) return;
-    changes.push_back({key, shown(values[key]), shown(value)});
-  });
+  for (const Field& field : fields_of(copy)) {
+    const std::string value = toml_text(field);
+    const std::string& old = values.at(field.key);
+    if (value == old || !may_change(field.info, field.key, old, value)) continue;
+    changes.push_back({field.key, shown(old), shown(value)});
+  }
   return changes;
 }
 
 void take_keys(RunConfig& config, const RunConfig& from, const std::vector<std::string>& keys) {
   RunConfig source = from;
-  for (const std::string& wanted : keys) {
-    visit_config(source, [&](const std::string& key, auto& value, const FieldInfo&) {
-      if (key != wanted) return;
-      visit_config(config, [&](const std::string& name, auto& member, const FieldInfo&) {
-        if constexpr (std::is_same_v<decltype(member), decltype(value)>) {
-          if (name == wanted) member = value;
-        }
-      });
-    });
+  const auto values = fields_of(source), targets = fields_of(config);
+  for (const std::string& key : keys) {
+    const Field* target = find_field(targets, key);
+    if (target == nullptr) continue;
+    const Member& value = find_field(values, key)->member;
+    std::visit([&](auto* member) { *member = *std::get<decltype(member)>(value); }, target->member);
   }
 }
 
@@ -120,22 +112,18 @@ bool evaluations_decide(const RunConfig& config) {
 std::vector<std::pair<std::string, std::string>> values_of_all_ranks(const RunConfig& config) {
   RunConfig copy = config;
   std::vector<std::pair<std::string, std::string>> values;
-  visit_config(copy, [&](const std::string& key, auto& member, const FieldInfo& info) {
-    if (!is_own_of_a_rank(key, info)) values.emplace_back(key, toml_text(member));
-  });
+  for (const Field& field : fields_of(copy)) {
+    if (!is_own_of_a_rank(field)) values.emplace_back(field.key, toml_text(field));
+  }
   return values;
 }
 
 std::set<std::string> changed_keys(const RunConfig& config) {
-  RunConfig defaults, copy = config;
-  std::map<std::string, std::string> values;
-  visit_config(defaults, [&](const std::string& key, auto& member, const FieldInfo&) {
-    values[key] = toml_text(member);
-  });
+  const auto defaults = values_of(RunConfig());
   std::set<std::string> changed;
-  visit_config(copy, [&](const std::string& key, auto& member, const FieldInfo&) {
-    if (toml_text(member) != values[key]) changed.insert(key);
-  });
+  for (const auto& [key, value] : values_of(config)) {
+    if (value != defaults.at(key)) changed.insert(key);
+  }
   return changed;
 }
 

@@ -82,15 +82,17 @@ struct Change {
   void operator()(std::vector<UnfreezeOptions>& value) const { value.push_back({{"a.*"}, 7}); }
 };
 
+void change(const Field& field) {
+  std::visit([&](auto* member) { Change{field.key}(*member); }, field.member);
+}
+
 TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
   RunConfig base = parse(kGood);
   base.data.eval.kind = "tensors";  // so that its section is written
   std::vector<std::string> seen, free;
-  visit_config(base, [&](const std::string& key, auto&, const FieldInfo& info) {
+  for (const auto& [key, member, info] : fields_of(base)) {
     RunConfig changed = base;
-    visit_config(changed, [&](const std::string& name, auto& member, const FieldInfo&) {
-      if (name == key) Change{key}(member);
-    });
+    change(*find_field(fields_of(changed), key));
     EXPECT_NE(to_toml(changed), to_toml(base)) << key;
     EXPECT_EQ(changed_keys(changed).count(key), 1u) << key;
     const auto differing = differing_keys(base, changed);
@@ -101,7 +103,7 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
     if (differing.size() == 1) expect_contains(differing[0], key + ": ");
     if (info.identity == Identity::free) free.push_back(key);
     seen.push_back(key);
-  });
+  }
   EXPECT_EQ(seen, all_keys());
   EXPECT_GT(seen.size(), 70u);
   EXPECT_EQ(free, (std::vector<std::string>{"run.name",
@@ -343,7 +345,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
     config.model.loss = synthetic ? "cross_entropy" : "mse";
     config.data.train.kind = config.data.eval.kind = synthetic ? "synthetic" : "csv";
     if (synthetic) config.data.train.path.clear();
-    visit_config(config, [&](const std::string& key, auto& member, const FieldInfo&) {
+    for (const Field& field : fields_of(config)) {
       std::set<std::string> left = {"run.steps",      "model.kind",     "data.train.kind",
                                     "data.eval.kind", "optimizer.kind", "model.loss",
                                     "average.kind",   "model.from_hf"};
@@ -381,10 +383,10 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
         left.insert(std::string(source) + "classes");
         left.insert(std::string(source) + "only_classes");
       }
-      if (left.count(key) > 0) return;
-      Change{key}(member);
-      covered.insert(key);
-    });
+      if (left.count(field.key) > 0) continue;
+      change(field);
+      covered.insert(field.key);
+    }
     const std::string text = to_toml(config);
     RunConfig back = parse(text);
     back.asked = config.asked;

@@ -70,9 +70,8 @@ void Problems::not_negative(const std::string& key, double value) {
         key + " is " + to_text(value) + "; it must be 0 or more and finite");
 }
 
-void Problems::unused(const std::set<std::string>& changed, const std::string& section,
-                      const std::vector<std::string>& keys, const std::string& kind_key,
-                      const std::string& kind) {
+void Problems::unused(const std::string& section, const std::vector<std::string>& keys,
+                      const std::string& kind_key, const std::string& kind) {
   for (const auto& key : keys) {
     if (changed.count(section + key) == 0) continue;
     unused_keys.push_back({section + key, kind_key});

@@ -1,5 +1,5 @@
 // Shared by the checks of a config: a list of problems, one line each, and the common rules. Used
-// only by validate.cpp and the validate_<section>.cpp files.
+// only by validate.cpp and the files in sections/.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -33,10 +33,10 @@ class Problems {
   void positive(const std::string& key, double value);
   void not_negative(const std::string& key, double value);
   // Reports changed keys that have no effect because of the value `kind` of `kind_key`.
-  void unused(const std::set<std::string>& changed, const std::string& section,
-              const std::vector<std::string>& keys, const std::string& kind_key,
-              const std::string& kind);
+  void unused(const std::string& section, const std::vector<std::string>& keys,
+              const std::string& kind_key, const std::string& kind);
 
+  std::set<std::string> changed;  // keys of the config that differ from their defaults
   std::vector<std::string> found;
   struct Unused {
     std::string key, because;  // `key` has no effect because of the value of `because`
@@ -52,23 +52,39 @@ bool reads_as(const std::string& text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// The checks of one section each; `changed` are the keys that differ from their defaults.
-void check_model(Problems& p, const ModelOptions& o, const std::vector<std::string>& known,
-                 const std::set<std::string>& changed);
-void check_data(Problems& p, const RunConfig& config, const std::vector<std::string>& registered,
-                const std::set<std::string>& changed);
-// check_images: the image keys of one data section ("data.train."). check_image_pair: both sections
-// must prepare images in the same way for the model.
-void check_images(Problems& p, const std::string& section, const SourceOptions& o,
-                  const std::set<std::string>& changed);
+// The checks of one section each, in sections/<section>.cpp: those whose line begins with one of its
+// keys, in the order in which validate.cpp calls them.
+void check_run(Problems& p, const RunOptions& o);
+void check_model(Problems& p, const ModelOptions& o, const std::vector<std::string>& known);
+void check_data(Problems& p, const RunConfig& config, const std::vector<std::string>& registered);
+void check_batch(Problems& p, const BatchOptions& o);
+void check_precision(Problems& p, const PrecisionOptions& o);
+void check_optimizer(Problems& p, const RunConfig& config);
+void check_schedule(Problems& p, const RunConfig& config);
+void check_clip(Problems& p, const ClipOptions& o);
+void check_guard(Problems& p, const GuardOptions& o);
+void check_memory(Problems& p, const MemoryOptions& o);
+void check_parallel(Problems& p, const RunConfig& config);
+void check_evaluate(Problems& p, const EvaluateOptions& o);
+void check_checkpoint(Problems& p, const CheckpointOptions& o);
+void check_metrics(Problems& p, const MetricsOptions& o);
+void check_generate(Problems& p, const GenerateOptions& o);
+void check_best(Problems& p, const RunConfig& config);  // checkpoint.best
+void check_early_stop(Problems& p, const RunConfig& config);
+void check_average(Problems& p, const RunConfig& config);
+void check_evaluated(Problems& p, const EvaluateOptions& o);  // evaluate.checkpoint
+
+// The image keys of one data section ("data.train."), and whether both sections prepare images in
+// the same way for the model. The same for texts and tokens.
+void check_images(Problems& p, const std::string& section, const SourceOptions& o);
 void check_image_pair(Problems& p, const DataOptions& o);
-// The same for text and tokens.
-void check_token_data(Problems& p, const std::string& section, const SourceOptions& o,
-                      const std::set<std::string>& changed);
+void check_token_data(Problems& p, const std::string& section, const SourceOptions& o);
 void check_token_pair(Problems& p, const DataOptions& o);
-void check_optimizer(Problems& p, const RunConfig& config, const std::set<std::string>& changed);
-void check_observation(Problems& p, const RunConfig& config);
-void check_parallel(Problems& p, const RunConfig& config, const std::set<std::string>& changed);
-void check_selection(Problems& p, const RunConfig& config, const std::set<std::string>& changed);
+
+// A metric that steers the run must be measured during the run, and its direction must be known.
+// `switch_key` of `section` turned it on.
+void check_steering(Problems& p, const RunConfig& config, const std::string& section,
+                    const std::string& switch_key, const std::string& metric,
+                    const std::string& mode);
 
 }  // namespace tanren

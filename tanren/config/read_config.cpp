@@ -6,7 +6,6 @@
 #include "tanren/base/names.h"
 #include "tanren/base/one_line.h"
 #include "tanren/config/assign_node.h"
-#include "tanren/config/fields.h"
 #include "tanren/config/fix_line.h"
 #include "tanren/config/identity.h"
 #include "tanren/config/renamed_keys.h"
@@ -21,7 +20,6 @@
 #include <memory>
 #include <set>
 #include <sstream>
-#include <type_traits>
 #include <utility>
 
 namespace tanren {
@@ -60,10 +58,11 @@ void resolve_folder(std::string& name, const fs::path& folder) {
 class Reader {
  public:
   // Paths in the file are relative to `folder`; those of --set to the working folder.
-  Reader(RunConfig& config, fs::path folder) : config_(config), folder_(std::move(folder)) {
-    visit_config(config_,
-                 [&](const std::string& key, auto&, const FieldInfo&) { keys_.push_back(key); });
-  }
+  Reader(RunConfig& config, fs::path folder)
+      : config_(config),
+        folder_(std::move(folder)),
+        fields_(fields_of(config)),
+        keys_(keys_of(fields_)) {}
 
   void read(const toml::table& table, const std::string& source) {
     walk(table, "", {source});
@@ -130,22 +129,19 @@ class Reader {
 
   // The table {v = value}; null if the value is not TOML. A bare word is a text.
   std::unique_ptr<toml::table> parse_value(const std::string& key, const std::string& value) {
-    bool is_text = false, are_texts = false, are_numbers = false;
-    visit_config(config_, [&](const std::string& name, auto& member, const FieldInfo& info) {
-      using Member = std::remove_reference_t<decltype(member)>;
-      if (name != key) return;
-      is_text = std::is_same_v<Member, std::string> && !info.number_or_word;
-      are_texts = std::is_same_v<Member, std::vector<std::string>>;
-      are_numbers = std::is_same_v<Member, std::vector<int64_t>> ||
-                    std::is_same_v<Member, std::vector<double>>;
-    });
     // A list may do without its brackets: a,b.
     const bool is_bare = !trimmed(value).empty() && trimmed(value).front() != '[';
     const std::string list = is_bare ? "[" + value + "]" : value;
     std::vector<std::string> readings = {value, toml_text(value)};
-    if (is_text) readings = {as_toml_text(value)};
-    if (are_texts) readings = {list, as_toml_list(list), toml_text(value)};
-    if (are_numbers) readings = {list, value, toml_text(value)};
+    if (const Field* field = find_field(fields_, key)) {
+      if (field->is<std::string>() && !field->info.number_or_word) {
+        readings = {as_toml_text(value)};
+      } else if (field->is<std::vector<std::string>>()) {
+        readings = {list, as_toml_list(list), toml_text(value)};
+      } else if (field->is<std::vector<int64_t>>() || field->is<std::vector<double>>()) {
+        readings = {list, value, toml_text(value)};
+      }
+    }
     if (has_deep_keys(value)) return nullptr;
     for (const auto& reading : readings) {
       try {
@@ -162,15 +158,14 @@ class Reader {
 
   // --set key=none: unsets an optional key, as if it had not been given.
   bool take_back(const std::string& key) {
-    bool taken = false;
-    visit_config(config_, [&](const std::string& name, auto& member, const FieldInfo&) {
-      using Member = std::remove_reference_t<decltype(member)>;
-      if constexpr (requires(Member m) { m.reset(); }) {
-        if (name != key) return;
-        member.reset();
-        taken = true;
-      }
-    });
+    const Field* field = find_field(fields_, key);
+    if (field == nullptr) return false;
+    const auto reset = [](auto* member) {
+      constexpr bool kIsOptional = requires { member->reset(); };
+      if constexpr (kIsOptional) member->reset();
+      return kIsOptional;
+    };
+    const bool taken = std::visit(reset, field->member);
     if (taken) config_.asked.erase(key);
     return taken;
   }
@@ -214,84 +209,60 @@ class Reader {
     return table.contains(key.substr(key.rfind('.') + 1));
   }
 
-  bool is_key(const std::string& key) const {
-    return std::find(keys_.begin(), keys_.end(), key) != keys_.end();
-  }
+  bool is_key(const std::string& key) const { return find_field(fields_, key) != nullptr; }
   bool is_section(const std::string& name) const {
     return std::any_of(keys_.begin(), keys_.end(),
                        [&](const auto& key) { return key.rfind(name + ".", 0) == 0; });
   }
 
   void take(const std::string& key, const toml::node& node, const Place& place) {
-    bool found = false;
-    visit_config(config_, [&](const std::string& name, auto& member, const FieldInfo& info) {
-      if (name != key) return;
-      found = true;
-      using Member = std::remove_reference_t<decltype(member)>;
-      bool fine = false;
-      if constexpr (is_table_list<Member>) {
-        fine = read_tables(key, node, member, place);
-      } else {
-        fine = assign(node, member, info.number_or_word);
-        if (!fine) mismatch(key, member, info, node, place);
-      }
-      if constexpr (std::is_same_v<Member, std::string>) {
-        const fs::path folder = place.is_file ? folder_ : fs::path();
-        if (info.path == PathKind::file) resolve(member, folder);
-        if (info.path == PathKind::file_or_name) resolve_folder(member, folder);
-      }
-      if (!fine) refused_.insert(key);
-      config_.asked.insert(key);
-      places_[key] = place.text();
-    });
-    if (!found) {
-      report(place, "unknown key " + key + advice(key, keys_, word_of(node)));
+    const Field* field = find_field(fields_, key);
+    if (field == nullptr) {
+      return report(place, "unknown key " + key + advice(key, keys_, word_of(node)));
     }
+    const bool fine =
+        is_table_list(*field) ? read_tables(*field, node, place) : read_value(*field, node, place);
+    const fs::path folder = place.is_file ? folder_ : fs::path();
+    if (field->info.path == PathKind::file) resolve(field->as<std::string>(), folder);
+    if (field->info.path == PathKind::file_or_name) {
+      resolve_folder(field->as<std::string>(), folder);
+    }
+    if (!fine) refused_.insert(key);
+    config_.asked.insert(key);
+    places_[key] = place.text();
   }
 
-  template <typename T>
-  void mismatch(const std::string& key, const T& member, const FieldInfo& info,
-                const toml::node& node, const Place& place) {
-    report(place, key + " must be " + type_text(member, info) + ", not " + shown(node));
+  bool read_value(const Field& field, const toml::node& node, const Place& place) {
+    if (assign(node, field)) return true;
+    report(place, field.key + " must be " + type_text(field) + ", not " + shown(node));
+    return false;
   }
 
-  template <typename Table>
-  bool read_tables(const std::string& key, const toml::node& node, std::vector<Table>& tables,
-                   const Place& place) {
+  bool read_tables(const Field& list, const toml::node& node, const Place& place) {
     const auto* array = node.as_array();
     if (array == nullptr || (!array->empty() && !array->is_homogeneous<toml::table>())) {
-      report(place,
-             key + " must be a list of tables, not " + shown(node) + "; write [[" + key + "]]");
+      report(place, list.key + " must be a list of tables, not " + shown(node) + "; write [[" +
+                        list.key + "]]");
       return false;
     }
     const size_t before = problems_.size();
-    tables.clear();
-    for (const auto& item : *array) {
-      read_table(key + ".", *item.as_table(), tables.emplace_back(), place);
-    }
+    std::visit([](auto* member) { *member = std::remove_pointer_t<decltype(member)>(); },
+               list.member);
+    for (const auto& item : *array) read_table(*item.as_table(), list, place);
     return problems_.size() == before;
   }
 
-  template <typename Table>
-  void read_table(const std::string& prefix, const toml::table& table, Table& read,
-                  const Place& place) {
-    std::vector<std::string> known;
-    auto gather = [&](const char* name, auto&, const FieldInfo&) {
-      known.push_back(prefix + name);
-    };
-    fields(gather, read);
+  void read_table(const toml::table& table, const Field& list, const Place& place) {
+    const std::vector<Field> fields = append_table(list);
     for (const auto& item : table) {
       const toml::node& node = item.second;
-      const std::string key = prefix + std::string(item.first.str());
+      const std::string key = list.key + "." + std::string(item.first.str());
       const Place here = place.at(node);
-      bool found = false;
-      auto take_field = [&](const char* field, auto& member, const FieldInfo& info) {
-        if (key != prefix + field) return;
-        found = true;
-        if (!assign(node, member, false)) mismatch(key, member, info, node, here);
-      };
-      fields(take_field, read);
-      if (!found) report(here, "unknown key " + key + "; one of " + join(known));
+      if (const Field* field = find_field(fields, key)) {
+        read_value(*field, node, here);
+      } else {
+        report(here, "unknown key " + key + "; one of " + join(keys_of(fields)));
+      }
     }
   }
 
@@ -319,7 +290,8 @@ class Reader {
 
   RunConfig& config_;
   const fs::path folder_;
-  std::vector<std::string> keys_;
+  const std::vector<Field> fields_;  // of config_
+  const std::vector<std::string> keys_;
   std::vector<std::pair<toml::source_index, std::string>> problems_;  // line (0: none), text
   std::map<std::string, std::string> places_;                         // key → where it was given
   std::set<std::string> refused_;                                     // keys of a wrong type

@@ -40,17 +40,10 @@ int64_t num_buckets(const Request& request, const Plan& plan) {
 }
 
 // Each key of [parallel] that differs from its default, with its value.
-std::map<std::string, std::string> changed_values(const ParallelOptions& options) {
-  const auto values = [](ParallelOptions o) {
-    std::map<std::string, std::string> texts;
-    auto take = [&](const char* key, const auto& member, const FieldInfo&) {
-      texts[key] = toml_text(member);
-    };
-    fields(take, o);
-    return texts;
-  };
-  const auto defaults = values({});
-  auto changed = values(options);
+std::map<std::string, std::string> changed_values(ParallelOptions options) {
+  ParallelOptions plain;
+  const auto defaults = values_of(fields_of(plain));
+  auto changed = values_of(fields_of(options));
   std::erase_if(changed,
                 [&](const auto& entry) { return defaults.at(entry.first) == entry.second; });
   return changed;

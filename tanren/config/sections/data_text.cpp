@@ -22,10 +22,9 @@ void check_table_pair(Problems& p, const DataOptions& o) {
           "one of data.train and data.eval has text_pair; one model sees both: give it to both");
 }
 
-void check_text_table(Problems& p, const std::string& section, const SourceOptions& o,
-                      const std::set<std::string>& changed) {
+void check_text_table(Problems& p, const std::string& section, const SourceOptions& o) {
   p.unused(
-      changed, section,
+      section,
       {"shape", "scale", "offset", "fields", "samples", "stride", "include", "exclude", "part"},
       section + "kind", o.kind);
   p.check(!o.path.empty(), section + "path is missing; name the .csv, .tsv or .jsonl file");
@@ -51,14 +50,13 @@ void check_text_table(Problems& p, const std::string& section, const SourceOptio
 
 }  // namespace
 
-void check_token_data(Problems& p, const std::string& section, const SourceOptions& o,
-                      const std::set<std::string>& changed) {
+void check_token_data(Problems& p, const std::string& section, const SourceOptions& o) {
   const auto unused = [&](const std::vector<std::string>& keys) {
-    p.unused(changed, section, keys, section + "kind", o.kind);
+    p.unused(section, keys, section + "kind", o.kind);
   };
   if (o.kind != "tokens") unused({"dtype", "vocab_size", "document_end"});
   if (o.kind == "text_table") {
-    check_text_table(p, section, o, changed);
+    check_text_table(p, section, o);
     return;
   }
   unused({"text", "text_pair", "tokenizer", "class_names", "padding"});

@@ -1,9 +1,58 @@
 #include "tanren/base/text.h"
+#include "tanren/config/fields.h"
 #include "tanren/config/problems.h"
 
-#include <algorithm>
-
 namespace tanren {
+
+void fields(FieldList& add, ParallelOptions& o) {
+  add("ranks", &o.ranks,
+      {"How the samples of a step are shared: processes (ranks that a launcher starts: tanren "
+       "launch, torchrun, srun, mpirun), threads (replicas of the model in one process).",
+       Identity::free});
+  add("replicas", &o.replicas,
+      {"threads: how many, 0 to 1024; 0: one for each device, on the CPU as many as the plan takes "
+       "for faster.",
+       Identity::free});
+  add("devices", &o.devices,
+      {"threads: CUDA devices of the replicas, in turn; empty: all there are.", Identity::free});
+  add("backend", &o.backend,
+      {"processes: auto (nccl where every rank has a CUDA device of its own, else gloo), gloo, "
+       "nccl.",
+       Identity::free});
+  add("rendezvous", &o.rendezvous,
+      {"processes: where they meet, tcp://host:port (of rank 0) or file:///path (on a disk of "
+       "all); empty: as the launcher says.",
+       Identity::free});
+  add("timeout", &o.timeout,
+      {"Seconds that a rank waits for the others, at the start and in a step, before it ends with "
+       "the names of those that are missing; in (0, 1e7].",
+       Identity::free});
+  add("bucket_mb", &o.bucket_mb,
+      {"Gradients that are summed over ranks at once, in MiB, in (0, 65536].", Identity::free});
+  add("first_bucket_mb", &o.first_bucket_mb,
+      {"The same for those that backward completes first, so that the wire is busy early; at most "
+       "bucket_mb.",
+       Identity::free});
+  add("overlap", &o.overlap,
+      {"Sum a bucket as soon as backward has filled it, and with zero go forward while weights "
+       "still come; false: all after backward, and all before forward.",
+       Identity::free});
+  add("compress", &o.compress,
+      {"What gradients are rounded to on their way: none, bf16, fp16. Half the bytes of fp32, "
+       "other numbers."});
+  add("buffers", &o.buffers,
+      {"What batch norm's running statistics become over ranks after each step: mean over samples, "
+       "first (of the first rank with samples); synchronised: batch norm sees the samples of all "
+       "ranks, and what it keeps is equal."});
+  add("check_every", &o.check_every,
+      {"Applied steps between comparisons of the weights over ranks, which must be the same to the "
+       "last bit; 0: at the start alone.",
+       Identity::free});
+  add("zero", &o.zero,
+      {"What each rank keeps its own part of alone: 0 nothing, 1 the optimizer's state, 2 "
+       "gradients too. The same numbers.",
+       Identity::free});
+}
 
 namespace {
 
@@ -17,10 +66,10 @@ bool is_rendezvous(const std::string& text) {
   return reads_as(text.substr(colon + 1), port) && port >= 1 && port <= 65535;
 }
 
-void check_threads(Problems& p, const RunConfig& config, const std::set<std::string>& changed) {
+void check_threads(Problems& p, const RunConfig& config) {
   const ParallelOptions& o = config.parallel;
   if (o.ranks == "processes") {
-    p.unused(changed, "parallel.", {"replicas", "devices"}, "parallel.ranks", o.ranks);
+    p.unused("parallel.", {"replicas", "devices"}, "parallel.ranks", o.ranks);
     return;
   }
   p.within("parallel.replicas", static_cast<double>(o.replicas), 0, 1024, true);
@@ -32,7 +81,7 @@ void check_threads(Problems& p, const RunConfig& config, const std::set<std::str
                                             "take turns on them)");
   }
   if (o.ranks != "threads") return;
-  p.unused(changed, "parallel.", {"backend", "rendezvous"}, "parallel.ranks", o.ranks);
+  p.unused("parallel.", {"backend", "rendezvous"}, "parallel.ranks", o.ranks);
   const auto devices = std::ssize(o.devices);
   p.check(o.replicas <= 0 || o.replicas >= devices,
           "parallel.devices names " + to_text(int64_t{devices}) +
@@ -45,14 +94,14 @@ void check_threads(Problems& p, const RunConfig& config, const std::set<std::str
 
 }  // namespace
 
-void check_parallel(Problems& p, const RunConfig& config, const std::set<std::string>& changed) {
+void check_parallel(Problems& p, const RunConfig& config) {
   const ParallelOptions& o = config.parallel;
   p.one_of("parallel.ranks", o.ranks, {"processes", "threads"});
   p.one_of("parallel.backend", o.backend, {"auto", "gloo", "nccl"});
   p.check(o.rendezvous.empty() || is_rendezvous(o.rendezvous),
           "parallel.rendezvous \"" + o.rendezvous +
               "\" is no rendezvous; give tcp://host:port, file:///path, or nothing");
-  check_threads(p, config, changed);
+  check_threads(p, config);
   p.check(o.timeout > 0 && o.timeout <= 1e7,
           "parallel.timeout is " + to_text(o.timeout) + "; it must lie in (0, 1e7] seconds");
   const auto size = [&](const char* key, double megabytes) {
@@ -61,7 +110,7 @@ void check_parallel(Problems& p, const RunConfig& config, const std::set<std::st
   };
   size("parallel.bucket_mb", o.bucket_mb);
   size("parallel.first_bucket_mb", o.first_bucket_mb);
-  p.check(changed.count("parallel.first_bucket_mb") == 0 || !(o.first_bucket_mb > o.bucket_mb),
+  p.check(p.changed.count("parallel.first_bucket_mb") == 0 || !(o.first_bucket_mb > o.bucket_mb),
           "parallel.first_bucket_mb " + to_text(o.first_bucket_mb) +
               " is above parallel.bucket_mb " + to_text(o.bucket_mb) + "; lower it");
   p.one_of("parallel.compress", o.compress, {"none", "bf16", "fp16"});

@@ -31,11 +31,10 @@ void check_per_channel(Problems& p, const std::string& key, const std::vector<do
   }
 }
 
-void check_geometry(Problems& p, const std::string& section, const SourceOptions& o,
-                    const std::set<std::string>& changed) {
+void check_geometry(Problems& p, const std::string& section, const SourceOptions& o) {
   const bool training = section == "data.train.";
   const auto unused = [&](const std::vector<std::string>& keys) {
-    p.unused(changed, section, keys, section + "crop", o.crop);
+    p.unused(section, keys, section + "crop", o.crop);
   };
   p.sizes(section + "size", o.size);
   p.check(o.size.size() == 1 || o.size.size() == 2,
@@ -68,17 +67,16 @@ void check_geometry(Problems& p, const std::string& section, const SourceOptions
 
 }  // namespace
 
-void check_images(Problems& p, const std::string& section, const SourceOptions& o,
-                  const std::set<std::string>& changed) {
+void check_images(Problems& p, const std::string& section, const SourceOptions& o) {
   if (o.kind != "images") {
-    p.unused(changed, section,
+    p.unused(section,
              {"size", "resize", "crop", "crop_scale", "crop_ratio", "pad", "flip", "color",
               "channels", "mean", "std", "max_pixels", "broken"},
              section + "kind", o.kind);
     return;
   }
   p.check(!o.path.empty(), section + "path is missing; name the folder of class folders");
-  check_geometry(p, section, o, changed);
+  check_geometry(p, section, o);
   p.within(section + "flip", o.flip, 0, 1, true);
   p.check(o.channels == 1 || o.channels == 3,
           section + "channels is " + to_text(o.channels) + "; it must be 3 (RGB) or 1 (grey)");

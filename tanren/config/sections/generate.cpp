@@ -1,18 +1,31 @@
-#include "tanren/base/metric_names.h"
 #include "tanren/base/text.h"
+#include "tanren/config/fields.h"
 #include "tanren/config/problems.h"
 
 namespace tanren {
 
-namespace {
-
-void check_metrics(Problems& p, const EvaluateOptions& o) {
-  std::set<std::string> seen;
-  for (const auto& metric : o.metrics) {
-    p.check(metric_named(metric).has_value(),
-            "evaluate.metrics has \"" + metric + "\"; " + metric_advice(metric));
-    p.check(seen.insert(metric).second, "evaluate.metrics has \"" + metric + "\" twice; drop one");
-  }
+void fields(FieldList& add, GenerateOptions& o) {
+  add("prompt", &o.prompt,
+      {"What the sample of tanren eval goes on from: text for byte data, else token numbers "
+       "(\"15496 11\"); empty: token 0, a new line for text.",
+       Identity::free});
+  add("tokens", &o.tokens, {"Tokens to sample, 0 to 2^20; 0: no sample.", Identity::free});
+  add("temperature", &o.temperature,
+      {"Logits are divided by it, ≥ 0; 0: the most probable token each time.", Identity::free});
+  add("top_k", &o.top_k,
+      {"Sample among the k most probable tokens only; 0: among all.", Identity::free});
+  add("top_p", &o.top_p,
+      {"Sample among the fewest tokens that hold this probability, in (0, 1].", Identity::free});
+  add("seed", &o.seed, {"Seed of the sample, 0 or more.", Identity::free});
+  add("num_beams", &o.num_beams,
+      {"1: tokens are drawn; above: beam search, which keeps the num_beams most probable texts and "
+       "draws nothing.",
+       Identity::free});
+  add("length_penalty", &o.length_penalty,
+      {"Beams that end at different lengths compare by log probability / length^length_penalty.",
+       Identity::free});
+  add("stop_token", &o.stop_token,
+      {"Token (for text: byte) that ends the text, and stands in it; -1: none.", Identity::free});
 }
 
 void check_generate(Problems& p, const GenerateOptions& o) {
@@ -34,19 +47,6 @@ void check_generate(Problems& p, const GenerateOptions& o) {
   p.check(o.length_penalty == plain.length_penalty || (o.num_beams > 1 && o.stop_token >= 0),
           "generate.length_penalty has no meaning where all texts are of one length; set "
           "generate.num_beams above 1 and generate.stop_token, or drop it");
-}
-
-}  // namespace
-
-void check_observation(Problems& p, const RunConfig& config) {
-  p.count("evaluate.every", config.evaluate.every, 0);
-  p.count("evaluate.batch", config.evaluate.batch, 0);
-  check_metrics(p, config.evaluate);
-  p.count("checkpoint.every", config.checkpoint.every, 0);
-  p.count("checkpoint.keep", config.checkpoint.keep, 1);
-  p.count("metrics.console_every", config.metrics.console_every, 1);
-  p.count("metrics.tensorboard_every", config.metrics.tensorboard_every, 1);
-  check_generate(p, config.generate);
 }
 
 }  // namespace tanren

@@ -1,0 +1,33 @@
+#include "tanren/config/fields.h"
+#include "tanren/config/problems.h"
+
+namespace tanren {
+
+void fields(FieldList& add, CheckpointOptions& o) {
+  add("every", &o.every,
+      {"Applied steps between checkpoints; 0: only at the end or when stopped.", Identity::free});
+  add("keep", &o.keep, {"Newest checkpoints that stay, ≥ 1.", Identity::free});
+  add("best", &o.best,
+      {"Best checkpoints that stay beside them; an evaluation among the best writes one. 0: none.",
+       Identity::free});
+  add("metric", &o.metric, {"What ranks them: loss, or one of evaluate.metrics.", Identity::free});
+  add("mode", &o.mode, {"auto (by the metric), min, max.", Identity::free});
+}
+
+void check_checkpoint(Problems& p, const CheckpointOptions& o) {
+  p.count("checkpoint.every", o.every, 0);
+  p.count("checkpoint.keep", o.keep, 1);
+}
+
+void check_best(Problems& p, const RunConfig& config) {
+  const auto& o = config.checkpoint;
+  p.count("checkpoint.best", o.best, 0);
+  p.one_of("checkpoint.mode", o.mode, {"auto", "min", "max"});
+  if (o.best == 0) {
+    p.unused("checkpoint.", {"metric", "mode"}, "checkpoint.best", "0");
+  } else if (o.best > 0) {
+    check_steering(p, config, "checkpoint.", "best", o.metric, o.mode);
+  }
+}
+
+}  // namespace tanren

@@ -1,0 +1,62 @@
+// [data]: how batches are loaded, and in [data.train] and [data.eval] what they are read from.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+struct SourceOptions {               // [data.train], [data.eval]
+  std::string kind;                  // csv, images, tensors, synthetic, text, text_table, tokens
+  std::string path;                  // all but synthetic; relative to the config file
+  std::string label = "label";       // csv, text_table: column that holds the label
+  std::string label_type = "class";  // csv, text_table: class or value (float)
+  std::vector<int64_t> shape;  // csv: shape of one sample's inputs; empty: one row of features
+  double scale = 1.0;          // csv: inputs are multiplied by it
+  double offset = 0.0;         // csv: then added to the inputs
+  std::vector<std::string> only_classes;  // csv, tensors, images: only these classes, as 0, 1, …
+  int64_t classes = 0;  // csv: labels must lie in [0, classes); 0: one more than the largest
+  std::vector<std::string>
+      fields;           // synthetic: "inputs: float[1,8,8] in [-1, 1]", "labels: int[] in [0, 9]"
+  int64_t samples = 0;  // synthetic: number of samples
+  std::vector<int64_t> size = {224};  // images: output height and width; one number: a square
+  int64_t resize = 0;  // images: shorter edge before the crop; 0: the smallest that covers the crop
+  std::string crop = "center";  // images: center, none; in training also random, shift
+  std::vector<double> crop_scale = {0.08, 1.0};        // images, random: share of the area
+  std::vector<double> crop_ratio = {0.75, 4.0 / 3.0};  // images, random: width / height
+  int64_t pad = 0;            // images, shift: black pixels around the image before the crop
+  double flip = 0.0;          // images: probability of mirroring a training image
+  std::vector<double> color;  // images: jitter of brightness, contrast, saturation, hue
+  int64_t channels = 3;       // images: 3 colours, or 1: grey
+  std::vector<double> mean;   // images: subtracted from pixels in [0, 1], a number per channel
+  std::vector<double> std;    // images: divides the pixels after that
+  int64_t max_pixels = 100'000'000;  // images: a larger file counts as broken
+  std::string broken = "error";      // images: error, skip
+  int64_t context = 0;  // text, tokens: targets of a window; text_table: longest text; required
+  int64_t stride = 0;   // text, tokens: distance from window to window; 0: context
+  std::vector<std::string> include;  // text, tokens: names of files, below the folder; empty: all
+  std::vector<std::string> exclude;  // text, tokens: names of files to leave out
+  std::vector<double> part;          // text, tokens: share of the files, [low, high); empty: all
+  std::string dtype = "auto";        // tokens: auto, uint8, uint16, uint32, int32, int64
+  int64_t vocab_size = 0;            // tokens: ids lie in [0, vocab_size); required
+  int64_t document_end = -1;         // tokens: the id that ends a document; -1: none
+  std::string text = "text";         // text_table: column of the text
+  std::string text_pair;             // text_table: column of the second text of a pair; empty: none
+  std::string tokenizer;             // text_table: file or folder; relative to the config file
+  std::vector<std::string> class_names;  // text_table: names of class 0, 1, …; empty: from the data
+  std::string padding = "longest";       // text_table: longest (of the batch), fixed (context)
+  std::string encoding = "utf-8";        // not a key; copied from data.encoding
+};
+
+struct DataOptions {
+  int64_t workers = 1;             // loader threads; 0: collate on the step's own thread
+  int64_t prefetch = 2;            // batches ready ahead of the step
+  bool shuffle = true;             // training order: a pure function of (seed, epoch)
+  std::string last = "keep";       // the short last batch of an epoch: keep, drop
+  std::string encoding = "utf-8";  // of csv and text_table: utf-8, latin-1
+  SourceOptions train;
+  SourceOptions eval;  // kind empty: no evaluation data
+};
+
+}  // namespace tanren

@@ -1,0 +1,142 @@
+#include "tanren/base/text.h"
+#include "tanren/config/fields.h"
+#include "tanren/config/kinds.h"
+#include "tanren/config/problems.h"
+
+namespace tanren {
+
+void fields(FieldList& add, GroupOptions& o) {
+  add("parameters", &o.parameters, {"Patterns of parameter names (* any run, ? one character)."});
+  add("learning_rate_scale", &o.learning_rate_scale, {"Factor on the learning rate, ≥ 0."});
+  add("weight_decay", &o.weight_decay, {"Instead of optimizer.weight_decay, ≥ 0."});
+}
+
+void fields(FieldList& add, OptimizerOptions& o) {
+  add("kind", &o.kind,
+      {"adamw, adam, nadam, radam, adagrad, rmsprop, adafactor, lion, muon, sgd; each as "
+       "torch.optim has it (lion as published)."});
+  add("init_from", &o.init_from,
+      {"adamw, adam, sgd: start from the state that a training checkpoint of PyTorch (.pt, .pth, "
+       ".bin) holds of its optimizer; usually the file of model.init_from. Relative to the config "
+       "file.",
+       Identity::by_name, false, PathKind::file});
+  add("learning_rate", &o.learning_rate,
+      {"Peak learning rate, in (0, 1e6).", Identity::on_request});
+  add("weight_decay", &o.weight_decay,
+      {"Decoupled in adamw, adafactor, lion, muon; else added to the gradient. ≥ 0; default 0.01 "
+       "for adamw, sgd and lion, 0.1 for muon, else 0."});
+  add("beta1", &o.beta1, {"adamw, adam, nadam, radam, lion, muon's AdamW; in [0, 1)."});
+  add("beta2", &o.beta2,
+      {"adamw, adam, nadam, radam, lion, muon's AdamW; in [0, 1); default 0.999, lion 0.99."});
+  add("eps", &o.eps,
+      {"adamw, adam, nadam, radam, adagrad, rmsprop, muon's AdamW; > 0; default 1e-8, adagrad "
+       "1e-10."});
+  add("momentum", &o.momentum, {"sgd, rmsprop, muon, in [0, 1); default 0, muon 0.95."});
+  add("dampening", &o.dampening, {"sgd, in [0, 1]."});
+  add("nesterov", &o.nesterov,
+      {"sgd (needs momentum and no dampening), muon; default false, muon true."});
+  add("decay_norms_and_biases", &o.decay_norms_and_biases,
+      {"false: no weight decay on 1-dim parameters."});
+  add("groups", &o.groups,
+      {"Tables [[optimizer.groups]]; a parameter belongs to the first that matches it."});
+  add("layer_decay", &o.layer_decay,
+      {"Rate of a parameter × layer_decay ^ (layers between its own and the last), in (0, 1]; 1: "
+       "off. Multiplies a group's learning_rate_scale."});
+  add("layers", &o.layers,
+      {"Patterns of the layers from the input on, {} a block's number, such as \"*wte*\", "
+       "\"transformer.h.{}.*\"; what none matches is the last layer. Empty: by the first number in "
+       "a name; what comes before the first block is the first layer."});
+  add("amsgrad", &o.amsgrad, {"adamw, adam: divide by the largest second moment so far."});
+  add("state", &o.state,
+      {"adamw, adam: the moments in fp32 (8 bytes an element), bf16 (4, rounded at random), 8bit "
+       "(2, in blocks of 256 elements). Parameters below 4096 elements keep fp32."});
+  add("fp32_state", &o.fp32_state,
+      {"state bf16, 8bit: patterns of parameters that keep fp32 moments; embeddings, whose rows "
+       "are updated unequally often."});
+  add("decoupled_weight_decay", &o.decoupled_weight_decay,
+      {"nadam, radam: weight decay as adamw's."});
+  add("momentum_decay", &o.momentum_decay, {"nadam, ≥ 0."});
+  add("alpha", &o.alpha, {"rmsprop: average of squares, in [0, 1)."});
+  add("centered", &o.centered, {"rmsprop: divide by the deviation instead of the square mean."});
+  add("learning_rate_decay", &o.learning_rate_decay,
+      {"adagrad: the rate of update t is divided by 1 + (t - 1) × it, ≥ 0."});
+  add("initial_accumulator", &o.initial_accumulator, {"adagrad: first sum of squares, ≥ 0."});
+  add("beta2_decay", &o.beta2_decay,
+      {"adafactor: exponent of the averages' weight, ≤ 0 (1 - t ^ it is beta2 of update t)."});
+  add("clip_threshold", &o.clip_threshold,
+      {"adafactor: largest root mean square of an update, ≥ 1."});
+  add("scale_floor", &o.scale_floor,
+      {"adafactor: least root mean square that a parameter counts with, ≥ 0."});
+  add("relative_step", &o.relative_step,
+      {"adafactor: true, as torch: min(rate, 1/√t) × the parameter's root mean square; false: the "
+       "rate itself (transformers' relative_step and scale_parameter off)."});
+  add("newton_schulz_steps", &o.newton_schulz_steps, {"muon, 1 to 99."});
+  add("adjust_learning_rate", &o.adjust_learning_rate,
+      {"muon: match_rms_adamw (× 0.2 √max(rows, columns): one rate fits matrices and AdamW's "
+       "parameters), original (× √max(1, rows / columns))."});
+  add("adamw_parameters", &o.adamw_parameters,
+      {"muon: patterns of matrices that AdamW updates (embeddings, heads), beside all 0- and 1-dim "
+       "parameters. Kernels of convolutions are matrices of one row per output channel."});
+}
+
+namespace {
+
+void check_values(Problems& p, const OptimizerOptions& asked) {
+  const OptimizerOptions o = with_defaults(asked);
+  const OptimizerKind* kind = optimizer_kind(o.kind);
+  p.check(o.learning_rate > 0 && o.learning_rate < 1e6, "optimizer.learning_rate is " +
+                                                            to_text(o.learning_rate) +
+                                                            "; it must be positive and below 1e6");
+  p.not_negative("optimizer.weight_decay", *o.weight_decay);
+  p.within("optimizer.beta1", o.beta1, 0, 1, false);
+  p.within("optimizer.beta2", *o.beta2, 0, 1, false);
+  p.positive("optimizer.eps", *o.eps);
+  p.within("optimizer.momentum", *o.momentum, 0, 1, false);
+  p.one_of("optimizer.state", o.state, {"fp32", "bf16", "8bit"});
+  p.check(o.state == "fp32" || !o.amsgrad,
+          "optimizer.amsgrad keeps a third moment, which optimizer.state = \"" + o.state +
+              "\" has no place for; drop one of them");
+  p.within("optimizer.dampening", o.dampening, 0, 1, true);
+  p.check(
+      (kind != nullptr && kind->nesterov) || !*o.nesterov || (*o.momentum > 0 && o.dampening == 0),
+      "optimizer.nesterov needs a momentum and no dampening");
+  p.check(o.layer_decay > 0 && o.layer_decay <= 1,
+          "optimizer.layer_decay is " + to_text(o.layer_decay) + "; it must lie in (0, 1]");
+  p.check(o.layers.empty() || o.layer_decay != 1,
+          "optimizer.layers does nothing while optimizer.layer_decay is 1; lower that or drop it");
+  p.not_negative("optimizer.momentum_decay", o.momentum_decay);
+  p.within("optimizer.alpha", o.alpha, 0, 1, false);
+  p.not_negative("optimizer.learning_rate_decay", o.learning_rate_decay);
+  p.not_negative("optimizer.initial_accumulator", o.initial_accumulator);
+  p.within("optimizer.beta2_decay", o.beta2_decay, -100, 0, true);
+  p.within("optimizer.clip_threshold", o.clip_threshold, 1, 1e38, true);
+  p.not_negative("optimizer.scale_floor", o.scale_floor);
+  p.within("optimizer.newton_schulz_steps", static_cast<double>(o.newton_schulz_steps), 1, 99,
+           true);
+  p.one_of("optimizer.adjust_learning_rate", o.adjust_learning_rate,
+           {"match_rms_adamw", "original"});
+  for (size_t i = 0; i < o.groups.size(); ++i) {
+    const auto& group = o.groups[i];
+    const std::string name = "optimizer.groups[" + std::to_string(i) + "]";
+    p.check(!group.parameters.empty(), name + " has no parameters; give it patterns");
+    p.not_negative(name + ".learning_rate_scale", group.learning_rate_scale.value_or(0));
+    p.not_negative(name + ".weight_decay", group.weight_decay.value_or(0));
+  }
+}
+
+}  // namespace
+
+void check_optimizer(Problems& p, const RunConfig& config) {
+  const OptimizerOptions& o = config.optimizer;
+  p.check(o.state == "fp32" || config.precision.mode != "fp64",
+          "optimizer.state \"" + o.state +
+              "\" rounds what precision.mode \"fp64\" keeps exact; drop one of them");
+  if (o.state == "fp32") p.unused("optimizer.", {"fp32_state"}, "optimizer.state", "fp32");
+  p.one_of("optimizer.kind", o.kind, names_of(optimizer_kinds()));
+  if (const OptimizerKind* kind = optimizer_kind(o.kind)) {
+    p.unused("optimizer.", unread_keys(optimizer_kinds(), *kind), "optimizer.kind", o.kind);
+  }
+  check_values(p, o);
+}
+
+}  // namespace tanren
