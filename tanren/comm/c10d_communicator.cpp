@@ -22,7 +22,7 @@ namespace {
 
 // A broken connection is only an echo; its cause arrives through the control channel a little
 // later.
-constexpr std::chrono::seconds kNewsTimeout{2};
+constexpr std::chrono::seconds kCauseTimeout{2};
 // If a connection breaks while a payload is half sent, Gloo forgets the wait for it, which would
 // then last for its whole timeout. So no wait lasts much longer than the connections.
 constexpr std::chrono::milliseconds kAfterAbort{500};
@@ -43,14 +43,14 @@ class C10dCommunicator final : public Communicator {
   C10dCommunicator(c10::intrusive_ptr<c10d::Backend> backend, C10dOptions options,
                    std::unique_ptr<ControlChannel> control)
       : backend_(std::move(backend)), options_(std::move(options)), control_(std::move(control)) {
-    if (control_ != nullptr) control_->on_news([this](const std::string& why) { end(why); });
+    if (control_ != nullptr) control_->on_failure([this](const std::string& why) { end(why); });
   }
   ~C10dCommunicator() override {
     if (control_ != nullptr) {
-      control_->on_news(nullptr);
+      control_->on_failure(nullptr);
       if (std::uncaught_exceptions() > exceptions_before_) {
         control_->fail("it ends with an error of its own, which its own last lines say");
-      } else if (!control_->news()) {
+      } else if (!control_->failure()) {
         control_->leave();
       }
       control_.reset();
@@ -196,10 +196,10 @@ class C10dCommunicator final : public Communicator {
       // The cause of a broken connection is reported a little later. After a timeout, no rank knows
       // more.
       const bool is_late = has_ended(operation);
-      if (!is_late) control_->news(kNewsTimeout);
+      if (!is_late) control_->failure(kCauseTimeout);
       const std::string held_up = held_up_by(operation, is_late);
-      if (const auto news = control_->news()) {
-        set_why(*news);
+      if (const auto failure = control_->failure()) {
+        set_why(*failure);
         return why();
       }
       if (is_late && !held_up.empty()) {

@@ -22,13 +22,15 @@ template <class Connect>
 auto connected(const Rendezvous& rendezvous, const std::string& failure, Connect connect) {
   auto group = run_detached(std::move(connect));
   while (group.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
-    if (const auto news = rendezvous.control->news()) throw CommError(*news);
+    if (const auto lost = rendezvous.control->failure()) throw CommError(*lost);
   }
   try {
     return group.get();
   } catch (const std::exception& error) {
     // A broken connection is noticed before the report of the rank that broke it arrives.
-    if (const auto news = rendezvous.control->news(std::chrono::seconds(2))) throw CommError(*news);
+    if (const auto lost = rendezvous.control->failure(std::chrono::seconds(2))) {
+      throw CommError(*lost);
+    }
     const std::string text = failure + ": " + first_line(error.what());
     rendezvous.control->fail(text);
     throw CommError(text);

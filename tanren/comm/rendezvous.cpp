@@ -278,13 +278,13 @@ std::unique_ptr<ControlChannel> open_control(const std::shared_ptr<Arrival>& arr
       arrival->tell("control", words);
       return std::string();
     });
-    return ControlChannel::lead(std::move(listener), options);
+    return ControlChannel::open(std::move(listener), options);
   }
   std::istringstream words(answered(arrival, [arrival] { return arrival->told("control"); }));
   int port = 0;
   std::string host;
   words >> port >> options.run_id >> host;
-  return ControlChannel::join(host, port, options);
+  return ControlChannel::open(connected_socket(host, port, Clock::now() + timeout), options);
 }
 
 std::string address_of(const World& world) {

@@ -2,7 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
-#include "tanren/comm/control/lines.h"
+#include "tanren/comm/control/messages.h"
 
 #include <gtest/gtest.h>
 
@@ -33,8 +33,11 @@ class ControlGroup {
   int port() const { return port_; }
   ControlChannel::Options options(int rank) const { return {rank, size_, "r1", timeout_}; }
   Channel channel(int rank) {
-    return rank == 0 ? ControlChannel::lead(std::move(listener_), options(0))
-                     : ControlChannel::join("127.0.0.1", port_, options(rank));
+    return ControlChannel::open(
+        rank == 0
+            ? std::move(listener_)
+            : connected_socket("127.0.0.1", port_, std::chrono::steady_clock::now() + timeout_),
+        options(rank));
   }
   // All channels, by rank.
   std::vector<Channel> open() {
@@ -74,7 +77,7 @@ std::string all_received(Socket socket) {
   return all;
 }
 
-Socket stranger_at(int port) {
+Socket peer_at(int port) {
   return connected_socket("127.0.0.1", port, std::chrono::steady_clock::now() + 5s);
 }
 
@@ -93,17 +96,17 @@ TEST(ControlChannel, who_does_not_come_is_named_on_all_that_came) {
 
 TEST(ControlChannel, without_rank_0_it_says_that_nobody_receives) {
   const int port = port_of(listening_socket("127.0.0.1", 0, false));  // closed again
-  TANREN_EXPECT_CONTAINS(error_of<CommError>([&] {
-                           ControlChannel::join("127.0.0.1", port, {1, 2, "r1", 200ms});
-                         }),
-                         "nobody receives at 127.0.0.1:" + std::to_string(port));
+  TANREN_EXPECT_CONTAINS(
+      error_of<CommError>(
+          [&] { connected_socket("127.0.0.1", port, std::chrono::steady_clock::now() + 200ms); }),
+      "nobody receives at 127.0.0.1:" + std::to_string(port));
 }
 
-TEST(ControlChannel, strangers_are_refused_and_disturb_nobody) {
+TEST(ControlChannel, unverified_peers_are_refused_and_disturb_nobody) {
   ControlGroup group(2);
   std::vector<Channel> channels(2);
   std::thread leader([&] { channels[0] = group.channel(0); });
-  const Socket silent = stranger_at(group.port());
+  const Socket silent = peer_at(group.port());
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"GET / HTTP/1.1\r\n\r\n", "no way to begin"},
       {std::string("\x16\x03\x01\0\n", 5), "no way to begin"},
@@ -115,18 +118,18 @@ TEST(ControlChannel, strangers_are_refused_and_disturb_nobody) {
       {"hello r1 2 -1 77 node\n", "it says rank -1 of 2"},
       {"hello r1 2 1x 77 node\n", "it says rank -1 of 2"}};
   for (const auto& [said, answer] : cases) {
-    Socket stranger = stranger_at(group.port());
-    send_text(stranger, said);
-    const std::string received = all_received(std::move(stranger));
+    Socket peer = peer_at(group.port());
+    send_text(peer, said);
+    const std::string received = all_received(std::move(peer));
     TANREN_EXPECT_CONTAINS(received, answer);
   }
-  Socket endless = stranger_at(group.port());
+  Socket endless = peer_at(group.port());
   send_text(endless, std::string(ControlLines::kMaxLine + 4096, 'x'));
   EXPECT_EQ(all_received(std::move(endless)), "");
   channels[1] = group.channel(1);
   leader.join();
   channels[1]->fail("still heard");
-  EXPECT_EQ(channels[0]->news(10s), "[comm] rank 1: still heard");
+  EXPECT_EQ(channels[0]->failure(10s), "[comm] rank 1: still heard");
 }
 
 TEST(ControlChannel, names_who_has_started_the_fewest_operations_and_not_this_one) {
@@ -154,7 +157,7 @@ TEST(ControlChannel, names_who_does_not_answer) {
   std::vector<Channel> channels(2);
   std::thread first([&] { channels[0] = group.channel(0); });
   std::thread second([&] { channels[1] = group.channel(1); });
-  const Socket silent = stranger_at(group.port());
+  const Socket silent = peer_at(group.port());
   send_text(silent, "hello r1 3 2 77 node\nstate step 7\n");
   first.join();
   second.join();
@@ -172,31 +175,31 @@ TEST(ControlChannel, a_rank_0_that_does_not_answer_is_named_by_the_others) {
   Socket listener = listening_socket("127.0.0.1", 0, false);
   Channel channel;
   std::thread joins([&] {
-    channel = ControlChannel::join("127.0.0.1", port_of(listener), {1, 2, "r1", 20s});
+    channel = ControlChannel::open(peer_at(port_of(listener)), {1, 2, "r1", 20s});
   });
-  Socket hub;
-  while (!hub) hub = Socket(::accept(listener.descriptor(), nullptr, nullptr));
-  send_text(hub, "welcome 77 node\nstate step 9\n");
+  Socket server;
+  while (!server) server = Socket(::accept(listener.descriptor(), nullptr, nullptr));
+  send_text(server, "welcome 77 node\nstate step 9\n");
   joins.join();
   const std::string text = channel->held_up_by(1, "is late");
   TANREN_EXPECT_CONTAINS(text, "rank 0 is late: its process does not answer (");
   TANREN_EXPECT_CONTAINS(text, " s ago at step 9");
 }
 
-TEST(ControlChannel, a_stranger_behind_the_last_rank_is_let_go) {
+TEST(ControlChannel, an_unverified_peer_behind_the_last_rank_is_let_go) {
   ControlGroup group(2);
   std::string answer;
   Channel leader;
   std::thread thread([&] { leader = group.channel(0); });
-  const Socket rank = stranger_at(group.port());
+  const Socket rank = peer_at(group.port());
   std::this_thread::sleep_for(50ms);  // so that they come in this order
-  Socket stranger = stranger_at(group.port());
+  Socket peer = peer_at(group.port());
   std::this_thread::sleep_for(50ms);
   send_text(rank, "hello r1 2 1 77 node\n");
-  EXPECT_EQ(all_received(std::move(stranger)), "");
+  EXPECT_EQ(all_received(std::move(peer)), "");
   send_text(rank, "fail [comm] rank 1: still heard\n");
   thread.join();
-  EXPECT_EQ(leader->news(10s), "[comm] rank 1: still heard");
+  EXPECT_EQ(leader->failure(10s), "[comm] rank 1: still heard");
 }
 
 TEST(ControlChannel, a_second_process_of_one_rank_is_refused) {
@@ -220,28 +223,28 @@ TEST(ControlChannel, a_second_process_of_one_rank_is_refused) {
   EXPECT_EQ(refused, 1);
 }
 
-TEST(ControlChannel, the_cause_of_one_rank_is_the_same_news_on_all) {
+TEST(ControlChannel, the_cause_of_one_rank_is_the_same_failure_on_all) {
   for (const int size : {1, 2, 3, 4}) {
     for (int failing = 0; failing < size; ++failing) {
       ControlGroup group(size);
       auto channels = group.open();
       channels[static_cast<size_t>(failing)]->fail("[data] line 3 is\nno number");
       for (const auto& channel : channels) {
-        EXPECT_EQ(channel->news(10s),
+        EXPECT_EQ(channel->failure(10s),
                   "[comm] rank " + std::to_string(failing) + ": [data] line 3 is no number");
       }
     }
   }
 }
 
-TEST(ControlChannel, the_first_news_stays) {
+TEST(ControlChannel, the_first_failure_stays) {
   ControlGroup group(3);
   const auto channels = group.open();
   channels[2]->fail("first");
-  EXPECT_EQ(channels[1]->news(10s), "[comm] rank 2: first");
+  EXPECT_EQ(channels[1]->failure(10s), "[comm] rank 2: first");
   channels[1]->fail("second");
   channels[0]->fail("third");
-  for (const auto& channel : channels) EXPECT_EQ(channel->news(10s), "[comm] rank 2: first");
+  for (const auto& channel : channels) EXPECT_EQ(channel->failure(10s), "[comm] rank 2: first");
 }
 
 TEST(ControlChannel, a_rank_that_goes_without_goodbye_is_named_with_where_it_was) {
@@ -260,7 +263,7 @@ TEST(ControlChannel, a_rank_that_goes_without_goodbye_is_named_with_where_it_was
       channels[static_cast<size_t>(going)].reset();
       for (const auto& channel : channels) {
         if (channel == nullptr) continue;
-        const std::string why = channel->news(10s).value_or("");
+        const std::string why = channel->failure(10s).value_or("");
         TANREN_EXPECT_CONTAINS(why, "[comm] rank " + std::to_string(going) + " (" + machine_name() +
                                         ", pid " + std::to_string(::getpid()) +
                                         ") is gone without a word (last heard at step 120); ");
@@ -269,7 +272,7 @@ TEST(ControlChannel, a_rank_that_goes_without_goodbye_is_named_with_where_it_was
   }
 }
 
-TEST(ControlChannel, a_goodbye_is_no_news) {
+TEST(ControlChannel, a_goodbye_is_no_failure) {
   for (const int size : {1, 2, 4}) {
     for (int first = 0; first < size; ++first) {
       ControlGroup group(size);
@@ -278,7 +281,7 @@ TEST(ControlChannel, a_goodbye_is_no_news) {
       channels[static_cast<size_t>(first)].reset();
       for (auto& channel : channels) {
         if (channel == nullptr) continue;
-        EXPECT_FALSE(channel->news(20ms).has_value());
+        EXPECT_FALSE(channel->failure(20ms).has_value());
         channel->leave();
       }
     }
@@ -299,7 +302,7 @@ TEST(ControlChannel, the_callback_comes_once_and_not_for_what_this_rank_said) {
   const auto channels = group.open();
   std::vector<std::atomic<int>> calls(3);
   for (size_t rank = 0; rank < 3; ++rank) {
-    channels[rank]->on_news([&, rank](const std::string& why) {
+    channels[rank]->on_failure([&, rank](const std::string& why) {
       EXPECT_EQ(why, "[comm] rank 1: no memory");
       ++calls[rank];
     });
@@ -307,19 +310,19 @@ TEST(ControlChannel, the_callback_comes_once_and_not_for_what_this_rank_said) {
   channels[1]->fail("no memory");
   channels[1]->fail("and again");
   while (calls[0] == 0 || calls[2] == 0) std::this_thread::sleep_for(1ms);
-  for (const auto& channel : channels) channel->on_news(nullptr);
+  for (const auto& channel : channels) channel->on_failure(nullptr);
   EXPECT_EQ(calls[0], 1);
   EXPECT_EQ(calls[1], 0);
   EXPECT_EQ(calls[2], 1);
 }
 
-TEST(ControlChannel, a_callback_that_comes_after_the_news_is_called_at_once) {
+TEST(ControlChannel, a_callback_that_comes_after_the_failure_is_called_at_once) {
   ControlGroup group(2);
   const auto channels = group.open();
   channels[1]->fail("no memory");
-  EXPECT_TRUE(channels[0]->news(10s));
+  EXPECT_TRUE(channels[0]->failure(10s));
   std::string heard;
-  channels[0]->on_news([&](const std::string& why) { heard = why; });
+  channels[0]->on_failure([&](const std::string& why) { heard = why; });
   EXPECT_EQ(heard, "[comm] rank 1: no memory");
 }
 
@@ -342,7 +345,7 @@ TEST(ControlChannel, signals_interrupt_nothing) {
         }
         channel->fail("after many signals");
       }
-      EXPECT_EQ(channel->news(20s), "[comm] rank 1: after many signals");
+      EXPECT_EQ(channel->failure(20s), "[comm] rank 1: after many signals");
       while (!done) std::this_thread::sleep_for(1ms);
     });
   }

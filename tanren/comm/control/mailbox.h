@@ -1,0 +1,158 @@
+// What a rank's own threads and the thread of its control channel leave for each other: messages to
+// send; the ranks as their messages describe them, the first failure, the answer to a question.
+// Invariant: the first failure stays, and the callback gets it once. Thread-safe, torch-free.
+// Called through control.h by the run, and by the two ends of the channel.
+#pragma once
+
+#include "tanren/comm/sockets.h"
+
+#include <sys/eventfd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace tanren {
+
+// A rank as far as this one knows it.
+struct ControlMember {
+  std::string machine = "?";
+  int64_t pid = 0;  // 0: it has not connected yet
+  std::string state;
+  bool left = false;
+  std::chrono::steady_clock::time_point heard = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point replied{};  // to an ask of the server, with num_operations
+  int64_t num_operations = 0;
+};
+
+class ControlMailbox {
+ public:
+  struct Options {
+    int rank = 0;
+    int size = 1;
+    std::string run_id;  // random, one word, shared only by the ranks of this run
+    std::chrono::milliseconds timeout{60'000};  // until all ranks have connected
+  };
+  using OnFailure = std::function<void(const std::string& why)>;
+
+  explicit ControlMailbox(const Options& given);
+  const Options options;
+
+  // The functions down to standing() are for the run's threads.
+
+  // The progress of this rank ("step 120"), which the others report if it is lost. Cheap: sent at
+  // most a few times a second.
+  void set_state(const std::string& state);
+  // Reports the failure "[comm] rank <this>: <cause>" to all ranks including this one; `cause` is
+  // used unchanged if it already begins with "[comm] rank". The first failure stays. Returns when
+  // the report is on its way, or after a second.
+  void fail(const std::string& cause);
+  // Announces that this rank has finished, so that its end is no failure.
+  void leave();
+
+  // Counts an operation that this rank starts. Returns its number, from 1 on.
+  int64_t count_operation() { return ++num_operations_; }
+  // Names the ranks that keep operation `number` waiting: "rank 1 <phrase>: its process does not
+  // answer …" for ranks that do not answer, else "rank 1 <phrase>: it answers, …" for those that
+  // have started the fewest operations and not this one. Empty if there are neither, or if a
+  // failure is known. Asks all ranks, and takes seconds if one does not answer.
+  std::string held_up_by(int64_t number, const std::string& phrase);
+
+  // The failure that ended the run, if there is one; waits for it at most `timeout`.
+  std::optional<std::string> failure(std::chrono::milliseconds timeout = {}) const;
+  // `call` is called once with a failure that is not this rank's own: on the channel's thread, or
+  // at once if the failure is already known. It must neither block nor use the channel. An empty
+  // `call`: on return, a call under way has ended.
+  void on_failure(OnFailure call);
+  // "rank 0 at step 12, rank 1 has left": on rank 0 about all ranks, on others about rank 0 and the
+  // ranks that have left.
+  std::string standing() const;
+
+  // Waits until all ranks have connected. CommError with the failure that came instead.
+  void wait_until_complete() const;
+  // Ends the channel's thread soon.
+  void stop() {
+    change([&] { stop_ = true; });
+    wake();
+  }
+
+  // The functions below are for the channel's thread.
+
+  struct Outgoing {
+    std::vector<std::string> lines;  // of messages, as a client sends them
+    bool stop = false;               // the last ones
+  };
+  Outgoing take();
+  void set_sent() {  // all that has been taken
+    change([&] { num_sent_ = num_taken_; });
+  }
+  int wake_descriptor() const { return wake_.descriptor(); }
+  int64_t num_operations() const { return num_operations_; }
+  void set_complete() {
+    change([&] { complete_ = true; });
+  }
+  void set_answer(const std::string& text) {
+    change([&] { answer_ = text; });
+  }
+  std::string set_failure(const std::string& text);  // returns the first, which may be another
+  // Calls the callback, once, with a failure that is not this rank's own. May take a while.
+  void call_back();
+
+  std::vector<ControlMember> members() const;
+  ControlMember member(int rank) const { return members()[static_cast<size_t>(rank)]; }
+  template <class Value>
+  void set(int rank, Value ControlMember::*field, const std::type_identity_t<Value>& value) {
+    change([&] { members_[static_cast<size_t>(rank)].*field = value; });
+  }
+  void introduce(int rank, int64_t pid, const std::string& machine);
+  // "[comm] rank 2 (node1, pid 123) is gone without a word (last heard at step 120); …"
+  std::string lost_text(int rank, const std::string& why_closed) const;
+  // "rank 1 <phrase>: its process does not answer (…), and was last heard 7 s ago at step 198"
+  std::string silent_text(const std::vector<int>& ranks, const std::string& phrase) const;
+
+ private:
+  template <class F>
+  void change(const F& change) {
+    const std::lock_guard lock(mutex_);
+    change();
+    changed_.notify_all();
+  }
+  void wake() const { ::eventfd_write(wake_.descriptor(), 1); }
+  void post(std::unique_lock<std::mutex>& lock, const std::string& line);
+
+  const Socket wake_;
+  std::atomic<int64_t> num_operations_{0};
+  std::mutex ask_mutex_;  // one question at a time; taken before mutex_
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  // Guarded by mutex_.
+  std::vector<ControlMember> members_;  // by rank
+  std::vector<std::string> lines_;      // not taken yet
+  std::optional<std::string> state_;    // the newest, not taken yet
+  bool stop_ = false;
+  int64_t num_taken_ = 0, num_sent_ = 0;  // calls of take()
+  bool complete_ = false;
+  std::optional<std::string> answer_;
+  std::optional<std::string> failure_;
+  bool is_own_failure_ = false;
+  std::chrono::steady_clock::time_point state_sent_;
+
+  std::mutex call_mutex_;  // held while the callback runs; taken before mutex_
+  OnFailure call_;
+};
+
+// "rank 1, rank 3 and 4 more"
+std::string names_of(const std::vector<int>& ranks);
+// "step 120"; "its start" if it is empty
+inline std::string place_in_run(const std::string& state) {
+  return state.empty() ? "its start" : state;
+}
+
+}  // namespace tanren
