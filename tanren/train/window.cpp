@@ -76,17 +76,17 @@ std::vector<double> active_flags(const Gradients& gradients) {
 }
 
 // The places of an objective's numbers in the row.
-struct Measured {
+struct Places {
   StatusRow::Part norm, flush, active;
 };
 
 // Unscales and measures an objective's gradients. Of sharded gradients each rank has a part.
-Measured measure(Objective& objective, bool report_flush, StatusRow& row) {
+Places measure(Objective& objective, bool report_flush, StatusRow& row) {
   Gradients& gradients = objective.gradients;
   const auto measured =
       unscale_and_measure(gradients.owned(), objective.scaler.scale(), report_flush);
   const bool is_sharded = gradients.sharding().on();
-  Measured places;
+  Places places;
   places.norm = row.add({measured.norm}, is_sharded ? Join::norm : Join::first);
   if (report_flush) {
     const double weight = is_sharded ? weight_of_parts(gradients) : 1.0;
@@ -130,7 +130,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   const DataParallel& parallel = *parts.parallel;
   const bool report_flush = parts.plan.precision.report_flush;
   StatusRow row(parallel);
-  std::vector<Measured> measured;
+  std::vector<Places> measured;
   const auto each = row.add(losses.sums(), Join::own);
   for (auto& objective : phase.objectives)
     measured.push_back(measure(objective, report_flush, row));
