@@ -62,7 +62,9 @@ TEST(StatusRow, of_several_ranks_is_joined_part_by_part) {
     const auto more = row.add(Numbers{rank * 10});
     row.read();
     EXPECT_EQ(row.take(each).size(), sums.size());
-    if (!sums.empty()) EXPECT_EQ(row.take(each)[0], rank);
+    if (!sums.empty()) {
+      EXPECT_EQ(row.take(each)[0], rank);
+    }
     EXPECT_EQ(row.take(norm), Numbers{std::sqrt(1.0 + 4 + 9)});
     EXPECT_EQ(row.take(flags), (Numbers{3, 3}));
     EXPECT_EQ(row.take(totals)[0], 0 + 3 + 2 + 3);
