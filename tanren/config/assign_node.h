@@ -99,8 +99,11 @@ inline bool assign(const toml::node&, std::vector<GroupOptions>&, bool) { return
 inline bool assign(const toml::node&, std::vector<UnfreezeOptions>&, bool) { return false; }
 
 inline bool assign(const toml::node& node, const Field& field) {
-  return std::visit([&](auto* member) { return assign(node, *member, field.info.number_or_word); },
-                    field.member);
+  return std::visit(
+      [&](auto* member) {
+        return assign(node, *member, field.info.text == TextKind::number_or_word);
+      },
+      field.member);
 }
 
 }  // namespace tanren

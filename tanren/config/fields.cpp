@@ -4,8 +4,9 @@
 
 namespace tanren {
 
-void FieldList::operator()(const char* name, Member member, const FieldInfo& info) {
-  fields.push_back({prefix + name, member, info});
+void FieldList::operator()(const char* name, Member member, Identity identity, const char* help,
+                           TextKind text) {
+  fields.push_back({prefix + name, member, {identity, help, text}});
 }
 
 std::vector<Field> fields_of(RunConfig& config) {

@@ -25,18 +25,18 @@ enum class Identity {
   free,        // does not change training, or the data's fingerprint detects the change
 };
 
-// Whether the text is a path, which is relative to the place where it was written.
-enum class PathKind {
-  none,
+// What the text of a key stands for. A path is relative to the place where it was written.
+enum class TextKind {
+  word,
+  number_or_word,  // also takes a number ("epoch" or 32)
   file,
   file_or_name,  // a path only if such a folder or file exists
 };
 
 struct FieldInfo {
+  Identity identity;
   const char* help;
-  Identity identity = Identity::defines;
-  bool number_or_word = false;  // a text field that also takes a number ("epoch" or 32)
-  PathKind path = PathKind::none;
+  TextKind text = TextKind::word;
 };
 
 // The types that a key may have. value_text.cpp has their names, in this order.
@@ -67,7 +67,11 @@ struct FieldList {
   std::string prefix;  // of each key, such as "run."
   std::vector<Field> fields;
 
-  void operator()(const char* name, Member member, const FieldInfo& info);
+  void operator()(const char* name, Member member, Identity identity, const char* help,
+                  TextKind text = TextKind::word);
+  void operator()(const char* name, Member member, const char* help) {
+    (*this)(name, member, Identity::defines, help);
+  }
 };
 
 void fields(FieldList& add, RunOptions& o);

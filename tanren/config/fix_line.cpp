@@ -74,7 +74,7 @@ std::string in_brackets(const std::string& value) {
 // How to write a value of the field's type; empty if that takes more than a line.
 std::string advice_for(const Field& field, const Assignment& line) {
   if (field.is<std::string>()) {
-    const bool is_plain = (!field.info.number_or_word || is_word(line.value)) &&
+    const bool is_plain = (field.info.text != TextKind::number_or_word || is_word(line.value)) &&
                           !is_nothing(line.value) && !truth_of(line.value) &&
                           line.value.find_first_of("[]") == std::string::npos;
     if (is_plain) return "texts need quotes: " + line.key + " = " + toml_text(line.value);
@@ -110,7 +110,7 @@ std::string way_to_fix(std::string_view text, int64_t number) {
   const Field* list = find_field(fields, std::string_view(key).substr(0, key.rfind('.')));
   if (list != nullptr) fields = append_table(*list);
   std::string value;
-  const Field option{key, &value, {.help = ""}};  // the options of a registered model are texts
+  const Field option{key, &value, {}};  // the options of a registered model are texts
   const Field* field = key.starts_with("model.options.") ? &option : find_field(fields, key);
   const std::string advice = field == nullptr ? "" : advice_for(*field, *line);
   return one_line(advice.empty() ? other : advice);

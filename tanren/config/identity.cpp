@@ -4,7 +4,6 @@
 #include "tanren/config/value_text.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 namespace tanren {
@@ -13,24 +12,25 @@ namespace {
 
 // Keys and sections that may differ between ranks: they change no number and no exchange between
 // ranks.
-constexpr std::array<std::string_view, 12> kOwnOfARank = {"run.name",
-                                                          "run.device",
-                                                          "run.threads",
-                                                          "batch.microbatch",
-                                                          "data.workers",
-                                                          "data.prefetch",
-                                                          "memory.",
-                                                          "metrics.",
-                                                          "parallel.devices",
-                                                          "checkpoint.keep",
-                                                          "parallel.rendezvous",
-                                                          "generate."};
+constexpr std::string_view kOwnOfARank[] = {"run.name",
+                                            "run.device",
+                                            "run.threads",
+                                            "batch.microbatch",
+                                            "data.workers",
+                                            "data.prefetch",
+                                            "memory.",
+                                            "metrics.",
+                                            "parallel.devices",
+                                            "checkpoint.keep",
+                                            "parallel.rendezvous",
+                                            "generate."};
 
 // Paths may differ, too: ranks compare the data itself, and weights come from rank 0.
 bool is_own_of_a_rank(const Field& field) {
-  if (field.info.path != PathKind::none) return true;
+  const TextKind text = field.info.text;
+  if (text == TextKind::file || text == TextKind::file_or_name) return true;
   const std::string_view key = field.key;
-  return std::any_of(kOwnOfARank.begin(), kOwnOfARank.end(), [&](std::string_view own) {
+  return std::any_of(std::begin(kOwnOfARank), std::end(kOwnOfARank), [&](std::string_view own) {
     return own.back() == '.' ? key.substr(0, own.size()) == own : key == own;
   });
 }

@@ -74,11 +74,10 @@ void check_early_stop(Problems& p, const RunConfig& config);
 void check_average(Problems& p, const RunConfig& config);
 void check_evaluated(Problems& p, const EvaluateOptions& o);  // evaluate.checkpoint
 
-// The image keys of one data section ("data.train."), and whether both sections prepare images in
-// the same way for the model. The same for texts and tokens.
+// The keys of one data section ("data.train.") about images, and about texts and tokens.
 void check_images(Problems& p, const std::string& section, const SourceOptions& o);
-void check_image_pair(Problems& p, const DataOptions& o);
 void check_token_data(Problems& p, const std::string& section, const SourceOptions& o);
+// Whether both data sections give the model the same kind of tokens.
 void check_token_pair(Problems& p, const DataOptions& o);
 
 // A metric that steers the run must be measured during the run, and its direction must be known.

@@ -134,7 +134,7 @@ class Reader {
     const std::string list = is_bare ? "[" + value + "]" : value;
     std::vector<std::string> readings = {value, toml_text(value)};
     if (const Field* field = find_field(fields_, key)) {
-      if (field->is<std::string>() && !field->info.number_or_word) {
+      if (field->is<std::string>() && field->info.text != TextKind::number_or_word) {
         readings = {as_toml_text(value)};
       } else if (field->is<std::vector<std::string>>()) {
         readings = {list, as_toml_list(list), toml_text(value)};
@@ -223,8 +223,8 @@ class Reader {
     const bool fine =
         is_table_list(*field) ? read_tables(*field, node, place) : read_value(*field, node, place);
     const fs::path folder = place.is_file ? folder_ : fs::path();
-    if (field->info.path == PathKind::file) resolve(field->as<std::string>(), folder);
-    if (field->info.path == PathKind::file_or_name) {
+    if (field->info.text == TextKind::file) resolve(field->as<std::string>(), folder);
+    if (field->info.text == TextKind::file_or_name) {
       resolve_folder(field->as<std::string>(), folder);
     }
     if (!fine) refused_.insert(key);

@@ -2,27 +2,28 @@
 
 #include "tanren/base/text.h"
 
-#include <array>
+#include <iterator>
 
 namespace tanren {
 
 namespace {
 
 // In the order of Member.
-constexpr std::array<const char*, std::variant_size_v<Member>> kTypeNames = {
-    "text",
-    "true or false",
-    "a whole number",
-    "a number",
-    "true or false",
-    "a whole number",
-    "a number",
-    "a list of texts",
-    "a list of whole numbers",
-    "a list of numbers",
-    "a table of plain values",
-    "a list of tables",
-    "a list of tables"};
+constexpr const char* kTypeNames[] = {"text",
+                                      "true or false",
+                                      "a whole number",
+                                      "a number",
+                                      "true or false",
+                                      "a whole number",
+                                      "a number",
+                                      "a list of texts",
+                                      "a list of whole numbers",
+                                      "a list of numbers",
+                                      "a table of plain values",
+                                      "a list of tables",
+                                      "a list of tables"};
+
+static_assert(std::size(kTypeNames) == std::variant_size_v<Member>);
 
 using tanren::toml_text;  // the overloads below join these
 std::string toml_text(int64_t value) { return std::to_string(value); }
@@ -94,9 +95,9 @@ std::map<std::string, std::string> values_of(const std::vector<Field>& fields) {
 }
 
 std::string type_text(const Field& field) {
-  const char* more = !field.info.number_or_word ? ""
-                     : field.is<std::string>()  ? " or a number"
-                                                : " or numbers";
+  const char* more = field.info.text != TextKind::number_or_word ? ""
+                     : field.is<std::string>()                   ? " or a number"
+                                                                 : " or numbers";
   return std::string(kTypeNames[field.member.index()]) + more;
 }
 

@@ -5,24 +5,23 @@
 namespace tanren {
 
 void fields(FieldList& add, AverageOptions& o) {
-  add("kind", &o.kind, {"Average of the weights beside them: none, ema, swa."});
-  add("decay", &o.decay, {"ema: share of the old average that stays, in [0, 1)."});
+  add("kind", &o.kind, "Average of the weights beside them: none, ema, swa.");
+  add("decay", &o.decay, "ema: share of the old average that stays, in [0, 1).");
   add("decay_warmup", &o.decay_warmup,
-      {"ema: a smaller decay at first, min(decay, (1 + t) / (10 + t)) after t updates."});
-  add("every", &o.every, {"Applied steps between updates of the average, ≥ 1."});
-  add("start", &o.start,
-      {"First step averaged: a whole number of steps, or a share of the run in (0, 1); auto: 0 "
-       "(ema), 0.75 (swa).",
-       Identity::defines, true});
-  add("learning_rate", &o.learning_rate,
-      {"swa: constant learning rate from the start of averaging on; 0: the schedule's.",
-       Identity::on_request});
+      "ema: a smaller decay at first, min(decay, (1 + t) / (10 + t)) after t updates.");
+  add("every", &o.every, "Applied steps between updates of the average, ≥ 1.");
+  add("start", &o.start, Identity::defines,
+      "First step averaged: a whole number of steps, or a share of the run in (0, 1); auto: 0 "
+      "(ema), 0.75 (swa).",
+      TextKind::number_or_word);
+  add("learning_rate", &o.learning_rate, Identity::on_request,
+      "swa: constant learning rate from the start of averaging on; 0: the schedule's.");
   add("buffers", &o.buffers,
-      {"Batch norm's running statistics: average, copy, or estimate anew from training data; auto: "
-       "average (ema), estimate (swa with batch norm)."});
+      "Batch norm's running statistics: average, copy, or estimate anew from training data; auto: "
+      "average (ema), estimate (swa with batch norm).");
   add("estimate_batches", &o.estimate_batches,
-      {"Training batches of an estimate; 0: one pass over all the data."});
-  add("evaluate", &o.evaluate, {"Evaluate and export the averaged weights, not the raw ones."});
+      "Training batches of an estimate; 0: one pass over all the data.");
+  add("evaluate", &o.evaluate, "Evaluate and export the averaged weights, not the raw ones.");
 }
 
 void check_average(Problems& p, const RunConfig& config) {

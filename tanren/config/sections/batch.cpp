@@ -5,10 +5,10 @@
 namespace tanren {
 
 void fields(FieldList& add, BatchOptions& o) {
-  add("global_batch", &o.global_batch,
-      {"Samples per update over all ranks, or \"epoch\".", Identity::defines, true});
-  add("microbatch", &o.microbatch,
-      {"Samples per forward and backward; 0: a rank's whole share.", Identity::free});
+  add("global_batch", &o.global_batch, Identity::defines,
+      "Samples per update over all ranks, or \"epoch\".", TextKind::number_or_word);
+  add("microbatch", &o.microbatch, Identity::free,
+      "Samples per forward and backward; 0: a rank's whole share.");
 }
 
 void check_batch(Problems& p, const BatchOptions& o) {

@@ -4,14 +4,13 @@
 namespace tanren {
 
 void fields(FieldList& add, CheckpointOptions& o) {
-  add("every", &o.every,
-      {"Applied steps between checkpoints; 0: only at the end or when stopped.", Identity::free});
-  add("keep", &o.keep, {"Newest checkpoints that stay, ≥ 1.", Identity::free});
-  add("best", &o.best,
-      {"Best checkpoints that stay beside them; an evaluation among the best writes one. 0: none.",
-       Identity::free});
-  add("metric", &o.metric, {"What ranks them: loss, or one of evaluate.metrics.", Identity::free});
-  add("mode", &o.mode, {"auto (by the metric), min, max.", Identity::free});
+  add("every", &o.every, Identity::free,
+      "Applied steps between checkpoints; 0: only at the end or when stopped.");
+  add("keep", &o.keep, Identity::free, "Newest checkpoints that stay, ≥ 1.");
+  add("best", &o.best, Identity::free,
+      "Best checkpoints that stay beside them; an evaluation among the best writes one. 0: none.");
+  add("metric", &o.metric, Identity::free, "What ranks them: loss, or one of evaluate.metrics.");
+  add("mode", &o.mode, Identity::free, "auto (by the metric), min, max.");
 }
 
 void check_checkpoint(Problems& p, const CheckpointOptions& o) {

@@ -11,96 +11,90 @@ namespace tanren {
 
 void fields(FieldList& add, SourceOptions& o) {
   add("kind", &o.kind,
-      {"csv, images (a folder of JPEG and PNG per class), tensors, synthetic, text (bytes), "
-       "text_table (texts with a label each), tokens."});
-  add("path", &o.path,
-      {"csv, tensors: the file; text_table: a .csv, .tsv or .jsonl file; images: the folder; text, "
-       "tokens: a file, a folder searched in depth, or a pattern of them (*, ?, [a-z]). Relative "
-       "to the config file. The data themselves must be the same.",
-       Identity::free, false, PathKind::file});
-  add("label", &o.label, {"csv, text_table: name of the label column."});
-  add("label_type", &o.label_type,
-      {"csv, text_table: class (csv: 0, 1, …) or value (regression)."});
-  add("shape", &o.shape, {"csv: shape of one sample's inputs; empty: a row of features."});
-  add("scale", &o.scale, {"csv: inputs are multiplied by it; not 0."});
-  add("offset", &o.offset, {"csv: and this is added."});
-  add("only_classes", &o.only_classes,
-      {"csv, tensors (numbers), images (folders): samples of these classes alone, which become 0, "
-       "1, … in this order. []: all.",
-       Identity::defines, true});
+      "csv, images (a folder of JPEG and PNG per class), tensors, synthetic, text (bytes), "
+      "text_table (texts with a label each), tokens.");
+  add("path", &o.path, Identity::free,
+      "csv, tensors: the file; text_table: a .csv, .tsv or .jsonl file; images: the folder; text, "
+      "tokens: a file, a folder searched in depth, or a pattern of them (*, ?, [a-z]). Relative to "
+      "the config file. The data themselves must be the same.",
+      TextKind::file);
+  add("label", &o.label, "csv, text_table: name of the label column.");
+  add("label_type", &o.label_type, "csv, text_table: class (csv: 0, 1, …) or value (regression).");
+  add("shape", &o.shape, "csv: shape of one sample's inputs; empty: a row of features.");
+  add("scale", &o.scale, "csv: inputs are multiplied by it; not 0.");
+  add("offset", &o.offset, "csv: and this is added.");
+  add("only_classes", &o.only_classes, Identity::defines,
+      "csv, tensors (numbers), images (folders): samples of these classes alone, which become 0, "
+      "1, … in this order. []: all.",
+      TextKind::number_or_word);
   add("classes", &o.classes,
-      {"csv, text_table: labels must lie in [0, classes); 0: one more than the largest."});
+      "csv, text_table: labels must lie in [0, classes); 0: one more than the largest.");
   add("fields", &o.fields,
-      {"synthetic: such as \"inputs: float[1,8,8] in [-1, 1]\", \"labels: int[] in [0, 9]\"."});
-  add("samples", &o.samples, {"synthetic: how many, ≥ 1."});
-  add("size", &o.size, {"images: [height, width] that come out; one number is a square."});
+      "synthetic: such as \"inputs: float[1,8,8] in [-1, 1]\", \"labels: int[] in [0, 9]\".");
+  add("samples", &o.samples, "synthetic: how many, ≥ 1.");
+  add("size", &o.size, "images: [height, width] that come out; one number is a square.");
   add("resize", &o.resize,
-      {"images: shorter edge before the crop; 0: the smallest that covers the crop."});
+      "images: shorter edge before the crop; 0: the smallest that covers the crop.");
   add("crop", &o.crop,
-      {"images: center, none (squeezed to size); in training also random (a random part, resized), "
-       "shift (a random place)."});
+      "images: center, none (squeezed to size); in training also random (a random part, resized), "
+      "shift (a random place).");
   add("crop_scale", &o.crop_scale,
-      {"images, crop random: smallest and largest share of the area, in (0, 1]."});
-  add("crop_ratio", &o.crop_ratio, {"images, crop random: smallest and largest width / height."});
+      "images, crop random: smallest and largest share of the area, in (0, 1].");
+  add("crop_ratio", &o.crop_ratio, "images, crop random: smallest and largest width / height.");
   add("pad", &o.pad,
-      {"images, crop shift: black pixels around the image, in its size before the crop."});
-  add("flip", &o.flip, {"images: probability that a training image is mirrored, in [0, 1]."});
+      "images, crop shift: black pixels around the image, in its size before the crop.");
+  add("flip", &o.flip, "images: probability that a training image is mirrored, in [0, 1].");
   add("color", &o.color,
-      {"images: jitter of [brightness, contrast, saturation, hue] in training; hue ≤ 0.5."});
-  add("channels", &o.channels, {"images: 3 (RGB) or 1 (grey)."});
-  add("mean", &o.mean, {"images: taken off pixels in [0, 1], a number per channel; []: 0."});
-  add("std", &o.std, {"images: what is left is divided by it, a number per channel; []: 1."});
-  add("max_pixels", &o.max_pixels, {"images: a file with more pixels counts as broken."});
-  add("broken", &o.broken,
-      {"images: damaged, empty or unreadable files are an error, or skip: left out and named.",
-       Identity::free});
+      "images: jitter of [brightness, contrast, saturation, hue] in training; hue ≤ 0.5.");
+  add("channels", &o.channels, "images: 3 (RGB) or 1 (grey).");
+  add("mean", &o.mean, "images: taken off pixels in [0, 1], a number per channel; []: 0.");
+  add("std", &o.std, "images: what is left is divided by it, a number per channel; []: 1.");
+  add("max_pixels", &o.max_pixels, "images: a file with more pixels counts as broken.");
+  add("broken", &o.broken, Identity::free,
+      "images: damaged, empty or unreadable files are an error, or skip: left out and named.");
   add("context", &o.context,
-      {"text, tokens: tokens that a window sees and predicts, ≥ 1; text_table: of a sample at "
-       "most, longer ones are cut."});
+      "text, tokens: tokens that a window sees and predicts, ≥ 1; text_table: of a sample at most, "
+      "longer ones are cut.");
   add("stride", &o.stride,
-      {"text, tokens: from one window to the next, up to context; 0: context. Where windows "
-       "overlap, training learns all targets of each, evaluation counts every target once."});
+      "text, tokens: from one window to the next, up to context; 0: context. Where windows "
+      "overlap, training learns all targets of each, evaluation counts every target once.");
   add("include", &o.include,
-      {"text, tokens: patterns of the files' names below the folder (* crosses folders); []: "
-       "all."});
-  add("exclude", &o.exclude, {"text, tokens: files of these names are left out."});
+      "text, tokens: patterns of the files' names below the folder (* crosses folders); []: all.");
+  add("exclude", &o.exclude, "text, tokens: files of these names are left out.");
   add("part", &o.part,
-      {"text, tokens: [low, high) of [0, 1): the files whose name hashes into it; of one file, "
-       "that stretch. Parts that do not overlap share nothing. []: all."});
+      "text, tokens: [low, high) of [0, 1): the files whose name hashes into it; of one file, that "
+      "stretch. Parts that do not overlap share nothing. []: all.");
   add("dtype", &o.dtype,
-      {"tokens: auto, uint8, uint16, uint32, int32, int64. auto: what a .npy or .safetensors "
-       "header says; raw ids are uint16 while vocab_size ≤ 65536, else uint32."});
-  add("vocab_size", &o.vocab_size,
-      {"tokens: ids lie in [0, vocab_size); a larger one is an error."});
+      "tokens: auto, uint8, uint16, uint32, int32, int64. auto: what a .npy or .safetensors header "
+      "says; raw ids are uint16 while vocab_size ≤ 65536, else uint32.");
+  add("vocab_size", &o.vocab_size, "tokens: ids lie in [0, vocab_size); a larger one is an error.");
   add("document_end", &o.document_end,
-      {"tokens: id that ends a document; what follows it is no target. -1: none."});
-  add("text", &o.text, {"text_table: name of the column that holds the text."});
-  add("text_pair", &o.text_pair, {"text_table: of a second text, for pairs; empty: none."});
-  add("tokenizer", &o.tokenizer,
-      {"text_table: tokenizer.json, vocab.txt, vocab.json (merges.txt beside it), or their folder; "
-       "relative to the config file. data.eval: empty is that of data.train. A run that goes on "
-       "has its own copy.",
-       Identity::free, false, PathKind::file});
+      "tokens: id that ends a document; what follows it is no target. -1: none.");
+  add("text", &o.text, "text_table: name of the column that holds the text.");
+  add("text_pair", &o.text_pair, "text_table: of a second text, for pairs; empty: none.");
+  add("tokenizer", &o.tokenizer, Identity::free,
+      "text_table: tokenizer.json, vocab.txt, vocab.json (merges.txt beside it), or their folder; "
+      "relative to the config file. data.eval: empty is that of data.train. A run that goes on has "
+      "its own copy.",
+      TextKind::file);
   add("class_names", &o.class_names,
-      {"text_table: names of class 0, 1, …, as the label column has them. []: the names that "
-       "data.train has, sorted; none if all its labels are whole numbers."});
+      "text_table: names of class 0, 1, …, as the label column has them. []: the names that "
+      "data.train has, sorted; none if all its labels are whole numbers.");
   add("padding", &o.padding,
-      {"text_table: longest (of the batch, to a multiple of 8) or fixed (context). Padding is "
-       "masked: it weighs nothing."});
+      "text_table: longest (of the batch, to a multiple of 8) or fixed (context). Padding is "
+      "masked: it weighs nothing.");
 }
 
 void fields(FieldList& add, DataOptions& o) {
-  add("workers", &o.workers,
-      {"Loader threads of a machine, shared by its ranks, 0 to 256; 0: the step's own thread "
-       "collates.",
-       Identity::free});
-  add("prefetch", &o.prefetch, {"Batches ready ahead of the step, 1 to 4096.", Identity::free});
-  add("shuffle", &o.shuffle, {"Order drawn anew each epoch, a pure function of seed and epoch."});
-  add("last", &o.last, {"The short last batch of an epoch: keep, drop."});
-  add("encoding", &o.encoding,
-      {"csv, text_table: utf-8, or latin-1 (one byte a character). Bytes that are none of it are "
-       "an error, named by file, line and byte.",
-       Identity::free});
+  add("workers", &o.workers, Identity::free,
+      "Loader threads of a machine, shared by its ranks, 0 to 256; 0: the step's own thread "
+      "collates.");
+  add("prefetch", &o.prefetch, Identity::free, "Batches ready ahead of the step, 1 to 4096.");
+  add("shuffle", &o.shuffle, "Order drawn anew each epoch, a pure function of seed and epoch.");
+  add("last", &o.last, "The short last batch of an epoch: keep, drop.");
+  add("encoding", &o.encoding, Identity::free,
+      "csv, text_table: utf-8, or latin-1 (one byte a character). Bytes that are none of it are an "
+      "error, named by file, line and byte.");
 }
 
 namespace {
@@ -147,7 +141,7 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
   check_only_classes(p, section, o);
   p.sizes(section + "shape", o.shape);
   p.one_of(section + "label_type", o.label_type, {"class", "value"});
-  p.within(section + "classes", static_cast<double>(o.classes), 0, kAbsurdWidth, false);
+  p.within(section + "classes", o.classes, 0, kAbsurdWidth, false);
   p.check(o.scale != 0 && std::isfinite(o.scale),
           section + "scale is " + to_text(o.scale) + "; it must be finite and not 0");
   p.check(std::isfinite(o.offset), section + "offset is " + to_text(o.offset) + "; give a number");
@@ -160,14 +154,25 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
           section + "classes has no meaning for " + section + "label_type \"value\"; drop it");
 }
 
-void check_csv_pair(Problems& p, const DataOptions& o) {
-  if (o.train.kind != "csv" || o.eval.kind != "csv") return;
+// Both sections must prepare samples in the same way for the model.
+void check_pair(Problems& p, const DataOptions& o) {
+  const SourceOptions &train = o.train, &eval = o.eval;
   const auto same = [&](const std::string& key, bool equal) {
     p.check(equal, "data.eval." + key + " differs from data.train." + key +
                        "; a model must be evaluated on what it was trained on: make them equal");
   };
-  same("scale", o.train.scale == o.eval.scale);
-  same("offset", o.train.offset == o.eval.offset);
+  const bool is_one_kind = train.kind == eval.kind;
+  if (is_one_kind && train.kind == "images") {
+    same("channels", train.channels == eval.channels);
+    same("mean", train.mean == eval.mean);
+    same("std", train.std == eval.std);
+  }
+  check_token_pair(p, o);
+  if (is_one_kind && train.kind == "csv") {
+    same("scale", train.scale == eval.scale);
+    same("offset", train.offset == eval.offset);
+  }
+  if (is_one_kind) same("only_classes", train.only_classes == eval.only_classes);
 }
 
 }  // namespace
@@ -181,14 +186,7 @@ void check_data(Problems& p, const RunConfig& config, const std::vector<std::str
   }
   if (!o.eval.kind.empty()) {
     check_source(p, "data.eval.", o.eval, config.model, registered);
-    check_image_pair(p, o);
-    check_token_pair(p, o);
-    check_csv_pair(p, o);
-    const bool compares = o.train.kind == o.eval.kind;
-    p.check(
-        !compares || o.train.only_classes == o.eval.only_classes,
-        "data.eval.only_classes differs from data.train.only_classes; a model must be evaluated "
-        "on what it was trained on: make them equal");
+    check_pair(p, o);
   } else {
     for (const auto& key : p.changed) {
       if (!key.starts_with("data.eval.")) continue;
@@ -196,8 +194,8 @@ void check_data(Problems& p, const RunConfig& config, const std::vector<std::str
       p.check(false, key + " is set, data.eval.kind is not; set it too");
     }
   }
-  p.within("data.workers", static_cast<double>(o.workers), 0, 256, true);
-  p.within("data.prefetch", static_cast<double>(o.prefetch), 1, 4096, true);
+  p.within("data.workers", o.workers, 0, 256, true);
+  p.within("data.prefetch", o.prefetch, 1, 4096, true);
   p.one_of("data.last", o.last, {"keep", "drop"});
   p.one_of("data.encoding", o.encoding, {"utf-8", "latin-1"});
   const auto reads_text = [](const SourceOptions& source) {

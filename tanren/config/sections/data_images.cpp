@@ -100,15 +100,4 @@ void check_images(Problems& p, const std::string& section, const SourceOptions& 
   p.one_of(section + "broken", o.broken, {"error", "skip"});
 }
 
-void check_image_pair(Problems& p, const DataOptions& o) {
-  if (o.train.kind != "images" || o.eval.kind != "images") return;
-  const auto same = [&](const std::string& key, bool equal) {
-    p.check(equal, "data.eval." + key + " differs from data.train." + key +
-                       "; a model must be evaluated on what it was trained on: make them equal");
-  };
-  same("channels", o.train.channels == o.eval.channels);
-  same("mean", o.train.mean == o.eval.mean);
-  same("std", o.train.std == o.eval.std);
-}
-
 }  // namespace tanren

@@ -35,7 +35,7 @@ void check_text_table(Problems& p, const std::string& section, const SourceOptio
   p.check(!o.tokenizer.empty() || section != "data.train.",
           section + "tokenizer is missing; name tokenizer.json, vocab.txt or their folder");
   p.check(o.context != 0, section + "context is missing; give the tokens of the longest sample");
-  p.within(section + "context", static_cast<double>(o.context), 0, kAbsurdWidth, false);
+  p.within(section + "context", o.context, 0, kAbsurdWidth, false);
   p.one_of(section + "padding", o.padding, {"longest", "fixed"});
   const std::set<std::string> names(o.class_names.begin(), o.class_names.end());
   p.check(names.size() == o.class_names.size() && names.count("") == 0,
@@ -67,7 +67,7 @@ void check_token_data(Problems& p, const std::string& section, const SourceOptio
   unused({"label", "label_type", "shape", "scale", "offset", "classes", "fields", "samples"});
   p.check(!o.path.empty(), section + "path is missing; name a file, a folder or a pattern");
   p.check(o.context != 0, section + "context is missing; give the tokens of a window, such as 256");
-  p.within(section + "context", static_cast<double>(o.context), 0, kAbsurdWidth, false);
+  p.within(section + "context", o.context, 0, kAbsurdWidth, false);
   p.check(o.stride >= 0 && (o.stride <= o.context || o.context < 1),
           section + "stride is " + to_text(o.stride) + "; it must lie in [1, context] (" +
               to_text(o.context) + "), or be 0 for context");
@@ -79,7 +79,7 @@ void check_token_data(Problems& p, const std::string& section, const SourceOptio
   if (o.kind != "tokens") return;
   p.one_of(section + "dtype", o.dtype, {"auto", "uint8", "uint16", "uint32", "int32", "int64"});
   p.check(o.vocab_size != 0, section + "vocab_size is missing; give the tokenizer's");
-  p.within(section + "vocab_size", static_cast<double>(o.vocab_size), 0, kAbsurdWidth, false);
+  p.within(section + "vocab_size", o.vocab_size, 0, kAbsurdWidth, false);
   p.check(o.document_end >= -1 && (o.document_end < o.vocab_size || o.vocab_size < 1),
           section + "document_end is " + to_text(o.document_end) +
               "; it must be a token below vocab_size, or -1 for none");

@@ -4,14 +4,13 @@
 namespace tanren {
 
 void fields(FieldList& add, EarlyStopOptions& o) {
-  add("patience", &o.patience,
-      {"Evaluations without improvement that end the run; 0: off.", Identity::free});
-  add("metric", &o.metric,
-      {"What must improve: loss, or one of evaluate.metrics.", Identity::free});
-  add("mode", &o.mode, {"auto (by the metric), min, max.", Identity::free});
-  add("min_delta", &o.min_delta,
-      {"A value counts as better if it is better by more than this, ≥ 0.", Identity::free});
-  add("start", &o.start, {"Evaluations before this step do not count, ≥ 0.", Identity::free});
+  add("patience", &o.patience, Identity::free,
+      "Evaluations without improvement that end the run; 0: off.");
+  add("metric", &o.metric, Identity::free, "What must improve: loss, or one of evaluate.metrics.");
+  add("mode", &o.mode, Identity::free, "auto (by the metric), min, max.");
+  add("min_delta", &o.min_delta, Identity::free,
+      "A value counts as better if it is better by more than this, ≥ 0.");
+  add("start", &o.start, Identity::free, "Evaluations before this step do not count, ≥ 0.");
 }
 
 void check_early_stop(Problems& p, const RunConfig& config) {

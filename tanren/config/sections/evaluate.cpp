@@ -5,16 +5,14 @@
 namespace tanren {
 
 void fields(FieldList& add, EvaluateOptions& o) {
-  add("every", &o.every,
-      {"Applied steps between evaluations; 0: only at the end.", Identity::evaluates});
-  add("batch", &o.batch, {"Samples per evaluation batch; 0: the microbatch.", Identity::free});
-  add("metrics", &o.metrics,
-      {"accuracy, top<k>; precision_, recall_ or f1_ with macro, micro or binary (of class 1); "
-       "auroc, confusion_matrix; mse, mae, r2; perplexity.",
-       Identity::free});
-  add("checkpoint", &o.checkpoint,
-      {"What tanren eval reads: latest, best, step-<n>, or exported (model.safetensors).",
-       Identity::free});
+  add("every", &o.every, Identity::evaluates,
+      "Applied steps between evaluations; 0: only at the end.");
+  add("batch", &o.batch, Identity::free, "Samples per evaluation batch; 0: the microbatch.");
+  add("metrics", &o.metrics, Identity::free,
+      "accuracy, top<k>; precision_, recall_ or f1_ with macro, micro or binary (of class 1); "
+      "auroc, confusion_matrix; mse, mae, r2; perplexity.");
+  add("checkpoint", &o.checkpoint, Identity::free,
+      "What tanren eval reads: latest, best, step-<n>, or exported (model.safetensors).");
 }
 
 void check_evaluate(Problems& p, const EvaluateOptions& o) {

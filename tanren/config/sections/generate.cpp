@@ -5,38 +5,35 @@
 namespace tanren {
 
 void fields(FieldList& add, GenerateOptions& o) {
-  add("prompt", &o.prompt,
-      {"What the sample of tanren eval goes on from: text for byte data, else token numbers "
-       "(\"15496 11\"); empty: token 0, a new line for text.",
-       Identity::free});
-  add("tokens", &o.tokens, {"Tokens to sample, 0 to 2^20; 0: no sample.", Identity::free});
-  add("temperature", &o.temperature,
-      {"Logits are divided by it, ≥ 0; 0: the most probable token each time.", Identity::free});
-  add("top_k", &o.top_k,
-      {"Sample among the k most probable tokens only; 0: among all.", Identity::free});
-  add("top_p", &o.top_p,
-      {"Sample among the fewest tokens that hold this probability, in (0, 1].", Identity::free});
-  add("seed", &o.seed, {"Seed of the sample, 0 or more.", Identity::free});
-  add("num_beams", &o.num_beams,
-      {"1: tokens are drawn; above: beam search, which keeps the num_beams most probable texts and "
-       "draws nothing.",
-       Identity::free});
-  add("length_penalty", &o.length_penalty,
-      {"Beams that end at different lengths compare by log probability / length^length_penalty.",
-       Identity::free});
-  add("stop_token", &o.stop_token,
-      {"Token (for text: byte) that ends the text, and stands in it; -1: none.", Identity::free});
+  add("prompt", &o.prompt, Identity::free,
+      "What the sample of tanren eval goes on from: text for byte data, else token numbers "
+      "(\"15496 11\"); empty: token 0, a new line for text.");
+  add("tokens", &o.tokens, Identity::free, "Tokens to sample, 0 to 2^20; 0: no sample.");
+  add("temperature", &o.temperature, Identity::free,
+      "Logits are divided by it, ≥ 0; 0: the most probable token each time.");
+  add("top_k", &o.top_k, Identity::free,
+      "Sample among the k most probable tokens only; 0: among all.");
+  add("top_p", &o.top_p, Identity::free,
+      "Sample among the fewest tokens that hold this probability, in (0, 1].");
+  add("seed", &o.seed, Identity::free, "Seed of the sample, 0 or more.");
+  add("num_beams", &o.num_beams, Identity::free,
+      "1: tokens are drawn; above: beam search, which keeps the num_beams most probable texts and "
+      "draws nothing.");
+  add("length_penalty", &o.length_penalty, Identity::free,
+      "Beams that end at different lengths compare by log probability / length^length_penalty.");
+  add("stop_token", &o.stop_token, Identity::free,
+      "Token (for text: byte) that ends the text, and stands in it; -1: none.");
 }
 
 void check_generate(Problems& p, const GenerateOptions& o) {
-  p.within("generate.tokens", static_cast<double>(o.tokens), 0, 1 << 20, true);
+  p.within("generate.tokens", o.tokens, 0, 1 << 20, true);
   p.not_negative("generate.temperature", o.temperature);
-  p.within("generate.top_k", static_cast<double>(o.top_k), 0, kAbsurdWidth, false);
+  p.within("generate.top_k", o.top_k, 0, kAbsurdWidth, false);
   p.check(o.top_p > 0 && o.top_p <= 1,
           "generate.top_p is " + to_text(o.top_p) + "; it must lie in (0, 1]");
   p.at_least("generate.seed", o.seed, 0);
-  p.within("generate.num_beams", static_cast<double>(o.num_beams), 1, 1024, true);
-  p.within("generate.stop_token", static_cast<double>(o.stop_token), -1, kAbsurdWidth, false);
+  p.within("generate.num_beams", o.num_beams, 1, 1024, true);
+  p.within("generate.stop_token", o.stop_token, -1, kAbsurdWidth, false);
   const GenerateOptions plain;
   if (o.num_beams > 1) {
     p.check(o.temperature == plain.temperature && o.top_k == plain.top_k &&

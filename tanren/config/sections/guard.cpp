@@ -4,20 +4,18 @@
 namespace tanren {
 
 void fields(FieldList& add, GuardOptions& o) {
-  add("nan_loss", &o.nan_loss,
-      {"A non-finite loss: stop (exit 1) or skip the update.", Identity::free});
-  add("nan_gradient", &o.nan_gradient,
-      {"A non-finite gradient that is no fp16 overflow: stop or skip.", Identity::free});
-  add("max_skips", &o.max_skips,
-      {"Stop after so many skips in a row that are no overflow, ≥ 1.", Identity::free});
-  add("spike_z", &o.spike_z,
-      {"Tell of a loss or gradient norm so many deviations above its running mean; 0: never.",
-       Identity::free});
-  add("spike_window", &o.spike_window,
-      {"Updates that this mean looks back on, and waits for at first, ≥ 2.", Identity::free});
-  add("growth_steps", &o.growth_steps,
-      {"Steps before the first look for tensors and graphs that are never freed; 0: never.",
-       Identity::free});
+  add("nan_loss", &o.nan_loss, Identity::free,
+      "A non-finite loss: stop (exit 1) or skip the update.");
+  add("nan_gradient", &o.nan_gradient, Identity::free,
+      "A non-finite gradient that is no fp16 overflow: stop or skip.");
+  add("max_skips", &o.max_skips, Identity::free,
+      "Stop after so many skips in a row that are no overflow, ≥ 1.");
+  add("spike_z", &o.spike_z, Identity::free,
+      "Tell of a loss or gradient norm so many deviations above its running mean; 0: never.");
+  add("spike_window", &o.spike_window, Identity::free,
+      "Updates that this mean looks back on, and waits for at first, ≥ 2.");
+  add("growth_steps", &o.growth_steps, Identity::free,
+      "Steps before the first look for tensors and graphs that are never freed; 0: never.");
 }
 
 void check_guard(Problems& p, const GuardOptions& o) {

@@ -5,34 +5,28 @@
 namespace tanren {
 
 void fields(FieldList& add, MemoryOptions& o) {
-  add("allocator", &o.allocator,
-      {"CPU tensors: cached (large ones keep their pages), default (torch's), auto.",
-       Identity::free});
-  add("limit", &o.limit,
-      {"Most that tensors may take: bytes (\"8GiB\", \"500MB\"), a share of the machine's memory "
-       "or the device's (\"0.5\"), none; auto: what cgroup, machine or device leave.",
-       Identity::free});
-  add("recompute", &o.recompute,
-      {"Patterns of the model's blocks (as tanren summary names them) that keep their input alone "
-       "for backward and are computed again there: less memory, more time, the same numbers. "
-       "[\"*\"]: all.",
-       Identity::free});
-  add("offload", &o.offload,
-      {"Patterns of blocks that move to host memory what they keep for backward, from the device "
-       "and back beside its work: less of the device's memory, the same numbers. Of a block that "
-       "is recomputed nothing is left to move; on the CPU it says so and does nothing.",
-       Identity::free});
-  add("recovery", &o.recovery,
-      {"When memory runs out: split (a smaller microbatch, same global batch and numbers), "
-       "same_split (once more as it was), off (end the run); auto: split, but same_split where "
-       "batch norm would see another microbatch.",
-       Identity::free});
-  add("release_cache", &o.release_cache,
-      {"When freed memory that the allocator keeps for the next step goes back: never, pressure "
-       "(after a step, if less than a twentieth of the machine's, cgroup's or device's memory is "
-       "left), step (after each). All of it also goes after an evaluation and when memory runs "
-       "out.",
-       Identity::free});
+  add("allocator", &o.allocator, Identity::free,
+      "CPU tensors: cached (large ones keep their pages), default (torch's), auto.");
+  add("limit", &o.limit, Identity::free,
+      "Most that tensors may take: bytes (\"8GiB\", \"500MB\"), a share of the machine's memory or "
+      "the device's (\"0.5\"), none; auto: what cgroup, machine or device leave.");
+  add("recompute", &o.recompute, Identity::free,
+      "Patterns of the model's blocks (as tanren summary names them) that keep their input alone "
+      "for backward and are computed again there: less memory, more time, the same numbers. "
+      "[\"*\"]: all.");
+  add("offload", &o.offload, Identity::free,
+      "Patterns of blocks that move to host memory what they keep for backward, from the device "
+      "and back beside its work: less of the device's memory, the same numbers. Of a block that is "
+      "recomputed nothing is left to move; on the CPU it says so and does nothing.");
+  add("recovery", &o.recovery, Identity::free,
+      "When memory runs out: split (a smaller microbatch, same global batch and numbers), "
+      "same_split (once more as it was), off (end the run); auto: split, but same_split where "
+      "batch norm would see another microbatch.");
+  add("release_cache", &o.release_cache, Identity::free,
+      "When freed memory that the allocator keeps for the next step goes back: never, pressure "
+      "(after a step, if less than a twentieth of the machine's, cgroup's or device's memory is "
+      "left), step (after each). All of it also goes after an evaluation and when memory runs "
+      "out.");
 }
 
 void check_memory(Problems& p, const MemoryOptions& o) {

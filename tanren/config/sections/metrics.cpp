@@ -4,14 +4,13 @@
 namespace tanren {
 
 void fields(FieldList& add, MetricsOptions& o) {
-  add("console_every", &o.console_every,
-      {"Steps between console lines, ≥ 1; the log has every one.", Identity::free});
-  add("jsonl", &o.jsonl, {"Write log.jsonl, one line per attempt.", Identity::free});
-  add("tensorboard", &o.tensorboard,
-      {"Write TensorBoard event files under tensorboard/.", Identity::free});
-  add("tensorboard_every", &o.tensorboard_every,
-      {"Applied steps between points of its curves, ≥ 1; speeds are means over them.",
-       Identity::free});
+  add("console_every", &o.console_every, Identity::free,
+      "Steps between console lines, ≥ 1; the log has every one.");
+  add("jsonl", &o.jsonl, Identity::free, "Write log.jsonl, one line per attempt.");
+  add("tensorboard", &o.tensorboard, Identity::free,
+      "Write TensorBoard event files under tensorboard/.");
+  add("tensorboard_every", &o.tensorboard_every, Identity::free,
+      "Applied steps between points of its curves, ≥ 1; speeds are means over them.");
 }
 
 void check_metrics(Problems& p, const MetricsOptions& o) {

@@ -7,104 +7,103 @@ namespace tanren {
 
 void fields(FieldList& add, UnfreezeOptions& o) {
   add("parameters", &o.parameters,
-      {"Patterns of parameters that model.freeze holds (* any run, ? one character)."});
+      "Patterns of parameters that model.freeze holds (* any run, ? one character).");
   add("step", &o.step,
-      {"Applied updates before they are trained, with optimizer state of their own from then on; "
-       "0: from the start, an exception from model.freeze."});
+      "Applied updates before they are trained, with optimizer state of their own from then on; 0: "
+      "from the start, an exception from model.freeze.");
 }
 
 void fields(FieldList& add, ModelOptions& o) {
   add("kind", &o.kind,
-      {"mlp, convnet, gpt2, bert, lstm, resnet, vgg, or a name that the program registered."});
-  add("hidden", &o.hidden, {"mlp: widths of the hidden layers, each ≥ 1; [] is a linear model."});
+      "mlp, convnet, gpt2, bert, lstm, resnet, vgg, or a name that the program registered.");
+  add("hidden", &o.hidden, "mlp: widths of the hidden layers, each ≥ 1; [] is a linear model.");
   add("channels", &o.channels,
-      {"convnet: channels per stage, each ≥ 1; each stage halves the image."});
-  add("norm", &o.norm, {"convnet: group, batch, none. batch couples the samples of a microbatch."});
+      "convnet: channels per stage, each ≥ 1; each stage halves the image.");
+  add("norm", &o.norm, "convnet: group, batch, none. batch couples the samples of a microbatch.");
   add("activation", &o.activation,
-      {"relu, gelu, gelu_tanh (approximated), tanh, silu. Empty: relu; bert: gelu."});
+      "relu, gelu, gelu_tanh (approximated), tanh, silu. Empty: relu; bert: gelu.");
   add("dropout", &o.dropout,
-      {"Probability in [0, 1) of every dropout of the model; counter-based: the split cannot "
-       "change it. Unset: 0; gpt2, bert: 0.1; vgg: 0.5. resnet has none."});
-  add("outputs", &o.outputs, {"Classes or regressed values; 0: as many as the data has."});
-  add("loss", &o.loss, {"cross_entropy, bce, mse, l1."});
+      "Probability in [0, 1) of every dropout of the model; counter-based: the split cannot change "
+      "it. Unset: 0; gpt2, bert: 0.1; vgg: 0.5. resnet has none.");
+  add("outputs", &o.outputs, "Classes or regressed values; 0: as many as the data has.");
+  add("loss", &o.loss, "cross_entropy, bce, mse, l1.");
   add("label_smoothing", &o.label_smoothing,
-      {"cross_entropy: share of the target spread evenly, in [0, 1)."});
+      "cross_entropy: share of the target spread evenly, in [0, 1).");
   add("loss_chunk", &o.loss_chunk,
-      {"gpt2, lstm, bert for masked_lm: tokens whose scores are computed, and held, at once in "
-       "training and evaluation. 0: as many as make 32 million scores, at least 512. A number "
-       "above the tokens of a microbatch computes all scores at once."});
+      "gpt2, lstm, bert for masked_lm: tokens whose scores are computed, and held, at once in "
+      "training and evaluation. 0: as many as make 32 million scores, at least 512. A number above "
+      "the tokens of a microbatch computes all scores at once.");
   add("size", &o.size,
-      {"Preset of a known model, the first if empty. gpt2: gpt2, distilgpt2, gpt2-medium, "
-       "gpt2-large, gpt2-xl. bert: bert-base-uncased, bert-base-cased, "
-       "bert-base-multilingual-cased, bert-base-chinese, bert-large-uncased, bert-large-cased, "
-       "bert-tiny, bert-mini, bert-small, bert-medium. resnet: resnet18, 34, 50, 101, 152. vgg: "
-       "vgg11, 13, 16, 19 and vgg11_bn, … with batch norm."});
-  add("num_layers", &o.num_layers, {"gpt2, bert: blocks; lstm: layers. 0: the preset's; lstm: 1."});
+      "Preset of a known model, the first if empty. gpt2: gpt2, distilgpt2, gpt2-medium, "
+      "gpt2-large, gpt2-xl. bert: bert-base-uncased, bert-base-cased, "
+      "bert-base-multilingual-cased, bert-base-chinese, bert-large-uncased, bert-large-cased, "
+      "bert-tiny, bert-mini, bert-small, bert-medium. resnet: resnet18, 34, 50, 101, 152. vgg: "
+      "vgg11, 13, 16, 19 and vgg11_bn, … with batch norm.");
+  add("num_layers", &o.num_layers, "gpt2, bert: blocks; lstm: layers. 0: the preset's; lstm: 1.");
   add("num_heads", &o.num_heads,
-      {"gpt2, bert: attention heads, which divide hidden_size; 0: the preset's."});
+      "gpt2, bert: attention heads, which divide hidden_size; 0: the preset's.");
   add("hidden_size", &o.hidden_size,
-      {"gpt2, bert: width of a token's vector; lstm: of its state. 0: the preset's; lstm: 256."});
+      "gpt2, bert: width of a token's vector; lstm: of its state. 0: the preset's; lstm: 256.");
   add("intermediate_size", &o.intermediate_size,
-      {"gpt2, bert: width inside a block's MLP; 0: 4 times hidden_size."});
+      "gpt2, bert: width inside a block's MLP; 0: 4 times hidden_size.");
   add("context_length", &o.context_length,
-      {"gpt2, bert: positions, the longest sequence it can see; 0: the preset's."});
+      "gpt2, bert: positions, the longest sequence it can see; 0: the preset's.");
   add("vocab_size", &o.vocab_size,
-      {"gpt2, bert, lstm: tokens it knows, at least as many as the data has; 0: the data's, or "
-       "that of the bert that model.size names."});
+      "gpt2, bert, lstm: tokens it knows, at least as many as the data has; 0: the data's, or that "
+      "of the bert that model.size names.");
   add("embedding_dropout", &o.embedding_dropout,
-      {"gpt2, bert, lstm: after the embeddings, in [0, 1); unset: model.dropout."});
+      "gpt2, bert, lstm: after the embeddings, in [0, 1); unset: model.dropout.");
   add("attention_dropout", &o.attention_dropout,
-      {"gpt2, bert: of attention weights, in [0, 1); unset: model.dropout."});
+      "gpt2, bert: of attention weights, in [0, 1); unset: model.dropout.");
   add("residual_dropout", &o.residual_dropout,
-      {"gpt2, bert: of what a block adds, in [0, 1); unset: model.dropout."});
+      "gpt2, bert: of what a block adds, in [0, 1); unset: model.dropout.");
   add("layer_norm_eps", &o.layer_norm_eps,
-      {"gpt2, bert: added to a variance, > 0; unset: 1e-5; bert: 1e-12."});
+      "gpt2, bert: added to a variance, > 0; unset: 1e-5; bert: 1e-12.");
   add("initializer_range", &o.initializer_range,
-      {"gpt2, bert: standard deviation of the initial weights, lstm: of the embedding's, > 0; "
-       "unset: 0.02; lstm: 1."});
+      "gpt2, bert: standard deviation of the initial weights, lstm: of the embedding's, > 0; "
+      "unset: 0.02; lstm: 1.");
   add("task", &o.task,
-      {"bert: classify (BertForSequenceClassification), masked_lm (BertForMaskedLM); lstm: "
-       "classify, next_token; gpt2: next_token, classify (GPT2ForSequenceClassification). Empty: "
-       "classify; gpt2: next_token."});
-  add("token_types", &o.token_types, {"bert: kinds of token, of sentence A and B; 0: 2."});
+      "bert: classify (BertForSequenceClassification), masked_lm (BertForMaskedLM); lstm: "
+      "classify, next_token; gpt2: next_token, classify (GPT2ForSequenceClassification). Empty: "
+      "classify; gpt2: next_token.");
+  add("token_types", &o.token_types, "bert: kinds of token, of sentence A and B; 0: 2.");
   add("pad_token", &o.pad_token,
-      {"bert, lstm: the token that pads, whose embedding starts at 0 and gets no gradient; -1: "
-       "none. Unset: none; bert: 0."});
+      "bert, lstm: the token that pads, whose embedding starts at 0 and gets no gradient; -1: "
+      "none. Unset: none; bert: 0.");
   add("classifier_dropout", &o.classifier_dropout,
-      {"bert, lstm: before the classifier, in [0, 1); unset: model.dropout."});
-  add("embedding_size", &o.embedding_size, {"lstm: width of a token's vector; 0: hidden_size."});
+      "bert, lstm: before the classifier, in [0, 1); unset: model.dropout.");
+  add("embedding_size", &o.embedding_size, "lstm: width of a token's vector; 0: hidden_size.");
   add("bidirectional", &o.bidirectional,
-      {"lstm: reads from the end to the start, too; not for task next_token."});
-  add("memory_format", &o.memory_format,
-      {"convnet, resnet, vgg and kinds of your own: how images and the weights of convolutions lie "
-       "in memory: channels_last (NHWC), contiguous (NCHW) or auto, what is faster here. Files are "
-       "NCHW either way.",
-       Identity::free});
+      "lstm: reads from the end to the start, too; not for task next_token.");
+  add("memory_format", &o.memory_format, Identity::free,
+      "convnet, resnet, vgg and kinds of your own: how images and the weights of convolutions lie "
+      "in memory: channels_last (NHWC), contiguous (NCHW) or auto, what is faster here. Files are "
+      "NCHW either way.");
   add("append_head", &o.append_head,
-      {"A linear layer `appended` after the model's outputs, with so many values; the model itself "
-       "keeps model.outputs (0: 1000 of resnet and vgg, or what from_hf has). Not where tokens are "
-       "guessed. 0: none."});
-  add("init_from", &o.init_from,
-      {"Start from these weights: a file (safetensors, its index, .pt, .bin), a checkpoint or a "
-       "run folder; relative to the config file.",
-       Identity::by_name, false, PathKind::file});
-  add("from_hf", &o.from_hf,
-      {"Start from a trained model, whose kind and sizes need not be given: a folder of Hugging "
-       "Face's save_pretrained (bert, gpt2), a name in the caches of Hugging Face and torch.hub "
-       "(bert-base-uncased, owner/name, resnet50), or a .pt file of torch.save(model) of their "
-       "classes; relative to the config file. Keys given beside it stand above its config.json.",
-       Identity::by_name, false, PathKind::file_or_name});
+      "A linear layer `appended` after the model's outputs, with so many values; the model itself "
+      "keeps model.outputs (0: 1000 of resnet and vgg, or what from_hf has). Not where tokens are "
+      "guessed. 0: none.");
+  add("init_from", &o.init_from, Identity::by_name,
+      "Start from these weights: a file (safetensors, its index, .pt, .bin), a checkpoint or a run "
+      "folder; relative to the config file.",
+      TextKind::file);
+  add("from_hf", &o.from_hf, Identity::by_name,
+      "Start from a trained model, whose kind and sizes need not be given: a folder of Hugging "
+      "Face's save_pretrained (bert, gpt2), a name in the caches of Hugging Face and torch.hub "
+      "(bert-base-uncased, owner/name, resnet50), or a .pt file of torch.save(model) of their "
+      "classes; relative to the config file. Keys given beside it stand above its config.json.",
+      TextKind::file_or_name);
   add("init_skip", &o.init_skip,
-      {"Patterns of tensors not taken from init_from or from_hf: initialised anew, or left in the "
-       "file."});
-  add("init_rename", &o.init_rename, {"Renames of the file's tensors, each \"old=new\"."});
+      "Patterns of tensors not taken from init_from or from_hf: initialised anew, or left in the "
+      "file.");
+  add("init_rename", &o.init_rename, "Renames of the file's tensors, each \"old=new\".");
   add("freeze", &o.freeze,
-      {"Patterns of parameters that are not trained; a module that is frozen whole keeps its "
-       "batch-norm statistics and draws no dropout."});
+      "Patterns of parameters that are not trained; a module that is frozen whole keeps its "
+      "batch-norm statistics and draws no dropout.");
   add("unfreeze", &o.unfreeze,
-      {"Tables [[model.unfreeze]]: which frozen parameters are trained from which step on; the "
-       "earliest that matches counts."});
-  add("options", &o.options, {"Table of options for a registered kind, handed on as text."});
+      "Tables [[model.unfreeze]]: which frozen parameters are trained from which step on; the "
+      "earliest that matches counts.");
+  add("options", &o.options, "Table of options for a registered kind, handed on as text.");
 }
 
 namespace {
@@ -173,10 +172,10 @@ void check_kind_keys(Problems& p, const ModelOptions& o) {
 
 // Whether the sizes fit together is checked where the preset fills in missing sizes.
 void check_transformer(Problems& p, const ModelOptions& o) {
-  p.within("model.num_layers", static_cast<double>(o.num_layers), 0, 4096, true);
-  p.within("model.num_heads", static_cast<double>(o.num_heads), 0, 4096, true);
+  p.within("model.num_layers", o.num_layers, 0, 4096, true);
+  p.within("model.num_heads", o.num_heads, 0, 4096, true);
   const auto width = [&](const char* key, int64_t value) {
-    p.within(key, static_cast<double>(value), 0, kAbsurdWidth, false);
+    p.within(key, value, 0, kAbsurdWidth, false);
   };
   width("model.hidden_size", o.hidden_size);
   width("model.intermediate_size", o.intermediate_size);
@@ -192,8 +191,7 @@ void check_transformer(Problems& p, const ModelOptions& o) {
   probability("model.classifier_dropout", o.classifier_dropout);
   width("model.token_types", o.token_types);
   width("model.embedding_size", o.embedding_size);
-  if (o.pad_token)
-    p.within("model.pad_token", static_cast<double>(*o.pad_token), -1, kAbsurdWidth, false);
+  if (o.pad_token) p.within("model.pad_token", *o.pad_token, -1, kAbsurdWidth, false);
   if (o.layer_norm_eps) p.positive("model.layer_norm_eps", *o.layer_norm_eps);
   if (o.initializer_range) p.positive("model.initializer_range", *o.initializer_range);
 }
@@ -222,8 +220,8 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
   p.check(o.label_smoothing == 0 || o.loss == "cross_entropy",
           "model.label_smoothing needs model.loss = \"cross_entropy\", not \"" + o.loss + "\"");
   p.count("model.loss_chunk", o.loss_chunk, 0);
-  p.within("model.outputs", static_cast<double>(o.outputs), 0, kAbsurdWidth, false);
-  p.within("model.append_head", static_cast<double>(o.append_head), 0, kAbsurdWidth, false);
+  p.within("model.outputs", o.outputs, 0, kAbsurdWidth, false);
+  p.within("model.append_head", o.append_head, 0, kAbsurdWidth, false);
   p.check(o.unfreeze.empty() || !o.freeze.empty(),
           "model.unfreeze has no meaning without model.freeze; add that or drop it");
   for (size_t i = 0; i < o.unfreeze.size(); ++i) {

@@ -6,77 +6,76 @@
 namespace tanren {
 
 void fields(FieldList& add, GroupOptions& o) {
-  add("parameters", &o.parameters, {"Patterns of parameter names (* any run, ? one character)."});
-  add("learning_rate_scale", &o.learning_rate_scale, {"Factor on the learning rate, ≥ 0."});
-  add("weight_decay", &o.weight_decay, {"Instead of optimizer.weight_decay, ≥ 0."});
+  add("parameters", &o.parameters, "Patterns of parameter names (* any run, ? one character).");
+  add("learning_rate_scale", &o.learning_rate_scale, "Factor on the learning rate, ≥ 0.");
+  add("weight_decay", &o.weight_decay, "Instead of optimizer.weight_decay, ≥ 0.");
 }
 
 void fields(FieldList& add, OptimizerOptions& o) {
   add("kind", &o.kind,
-      {"adamw, adam, nadam, radam, adagrad, rmsprop, adafactor, lion, muon, sgd; each as "
-       "torch.optim has it (lion as published)."});
-  add("init_from", &o.init_from,
-      {"adamw, adam, sgd: start from the state that a training checkpoint of PyTorch (.pt, .pth, "
-       ".bin) holds of its optimizer; usually the file of model.init_from. Relative to the config "
-       "file.",
-       Identity::by_name, false, PathKind::file});
-  add("learning_rate", &o.learning_rate,
-      {"Peak learning rate, in (0, 1e6).", Identity::on_request});
+      "adamw, adam, nadam, radam, adagrad, rmsprop, adafactor, lion, muon, sgd; each as "
+      "torch.optim has it (lion as published).");
+  add("init_from", &o.init_from, Identity::by_name,
+      "adamw, adam, sgd: start from the state that a training checkpoint of PyTorch (.pt, .pth, "
+      ".bin) holds of its optimizer; usually the file of model.init_from. Relative to the config "
+      "file.",
+      TextKind::file);
+  add("learning_rate", &o.learning_rate, Identity::on_request, "Peak learning rate, in (0, 1e6).");
   add("weight_decay", &o.weight_decay,
-      {"Decoupled in adamw, adafactor, lion, muon; else added to the gradient. ≥ 0; default 0.01 "
-       "for adamw, sgd and lion, 0.1 for muon, else 0."});
-  add("beta1", &o.beta1, {"adamw, adam, nadam, radam, lion, muon's AdamW; in [0, 1)."});
+      "Decoupled in adamw, adafactor, lion, muon; else added to the gradient. ≥ 0; default 0.01 "
+      "for adamw, sgd and lion, 0.1 for muon, else 0.");
+  add("beta1", &o.beta1, "adamw, adam, nadam, radam, lion, muon's AdamW; in [0, 1).");
   add("beta2", &o.beta2,
-      {"adamw, adam, nadam, radam, lion, muon's AdamW; in [0, 1); default 0.999, lion 0.99."});
+      "adamw, adam, nadam, radam, lion, muon's AdamW; in [0, 1); default 0.999, lion 0.99.");
   add("eps", &o.eps,
-      {"adamw, adam, nadam, radam, adagrad, rmsprop, muon's AdamW; > 0; default 1e-8, adagrad "
-       "1e-10."});
-  add("momentum", &o.momentum, {"sgd, rmsprop, muon, in [0, 1); default 0, muon 0.95."});
-  add("dampening", &o.dampening, {"sgd, in [0, 1]."});
+      "adamw, adam, nadam, radam, adagrad, rmsprop, muon's AdamW; > 0; default 1e-8, adagrad "
+      "1e-10.");
+  add("momentum", &o.momentum, "sgd, rmsprop, muon, in [0, 1); default 0, muon 0.95.");
+  add("dampening", &o.dampening, "sgd, in [0, 1].");
   add("nesterov", &o.nesterov,
-      {"sgd (needs momentum and no dampening), muon; default false, muon true."});
+      "sgd (needs momentum and no dampening), muon; default false, muon true.");
   add("decay_norms_and_biases", &o.decay_norms_and_biases,
-      {"false: no weight decay on 1-dim parameters."});
+      "false: no weight decay on 1-dim parameters.");
   add("groups", &o.groups,
-      {"Tables [[optimizer.groups]]; a parameter belongs to the first that matches it."});
+      "Tables [[optimizer.groups]]; a parameter belongs to the first that matches it.");
   add("layer_decay", &o.layer_decay,
-      {"Rate of a parameter × layer_decay ^ (layers between its own and the last), in (0, 1]; 1: "
-       "off. Multiplies a group's learning_rate_scale."});
+      "Rate of a parameter × layer_decay ^ (layers between its own and the last), in (0, 1]; 1: "
+      "off. Multiplies a group's learning_rate_scale.");
   add("layers", &o.layers,
-      {"Patterns of the layers from the input on, {} a block's number, such as \"*wte*\", "
-       "\"transformer.h.{}.*\"; what none matches is the last layer. Empty: by the first number in "
-       "a name; what comes before the first block is the first layer."});
-  add("amsgrad", &o.amsgrad, {"adamw, adam: divide by the largest second moment so far."});
+      "Patterns of the layers from the input on, {} a block's number, such as \"*wte*\", "
+      "\"transformer.h.{}.*\"; what none matches is the last layer. Empty: by the first number in "
+      "a name; what comes before the first block is the first layer.");
+  add("amsgrad", &o.amsgrad, "adamw, adam: divide by the largest second moment so far.");
   add("state", &o.state,
-      {"adamw, adam: the moments in fp32 (8 bytes an element), bf16 (4, rounded at random), 8bit "
-       "(2, in blocks of 256 elements). Parameters below 4096 elements keep fp32."});
+      "adamw, adam: the moments in fp32 (8 bytes an element), bf16 (4, rounded at random), 8bit "
+      "(2, in blocks of 256 elements). Parameters below 4096 elements keep fp32.");
   add("fp32_state", &o.fp32_state,
-      {"state bf16, 8bit: patterns of parameters that keep fp32 moments; embeddings, whose rows "
-       "are updated unequally often."});
+      "state bf16, 8bit: patterns of parameters that keep fp32 moments; embeddings, whose rows are "
+      "updated unequally often.");
   add("decoupled_weight_decay", &o.decoupled_weight_decay,
-      {"nadam, radam: weight decay as adamw's."});
-  add("momentum_decay", &o.momentum_decay, {"nadam, ≥ 0."});
-  add("alpha", &o.alpha, {"rmsprop: average of squares, in [0, 1)."});
-  add("centered", &o.centered, {"rmsprop: divide by the deviation instead of the square mean."});
+      "nadam, radam: weight decay as adamw's.");
+  add("momentum_decay", &o.momentum_decay, "nadam, ≥ 0.");
+  add("alpha", &o.alpha, "rmsprop: average of squares, in [0, 1).");
+  add("centered", &o.centered, "rmsprop: divide by the deviation instead of the square mean.");
   add("learning_rate_decay", &o.learning_rate_decay,
-      {"adagrad: the rate of update t is divided by 1 + (t - 1) × it, ≥ 0."});
-  add("initial_accumulator", &o.initial_accumulator, {"adagrad: first sum of squares, ≥ 0."});
+      "adagrad: the rate of update t is divided by 1 + (t - 1) × it, ≥ 0.");
+  add("initial_accumulator", &o.initial_accumulator, "adagrad: first sum of squares, ≥ 0.");
   add("beta2_decay", &o.beta2_decay,
-      {"adafactor: exponent of the averages' weight, ≤ 0 (1 - t ^ it is beta2 of update t)."});
+      "adafactor: exponent of the averages' weight, ≤ 0 (1 - t ^ it is beta2 of update t).");
   add("clip_threshold", &o.clip_threshold,
-      {"adafactor: largest root mean square of an update, ≥ 1."});
+      "adafactor: largest root mean square of an update, ≥ 1.");
   add("scale_floor", &o.scale_floor,
-      {"adafactor: least root mean square that a parameter counts with, ≥ 0."});
+      "adafactor: least root mean square that a parameter counts with, ≥ 0.");
   add("relative_step", &o.relative_step,
-      {"adafactor: true, as torch: min(rate, 1/√t) × the parameter's root mean square; false: the "
-       "rate itself (transformers' relative_step and scale_parameter off)."});
-  add("newton_schulz_steps", &o.newton_schulz_steps, {"muon, 1 to 99."});
+      "adafactor: true, as torch: min(rate, 1/√t) × the parameter's root mean square; false: the "
+      "rate itself (transformers' relative_step and scale_parameter off).");
+  add("newton_schulz_steps", &o.newton_schulz_steps, "muon, 1 to 99.");
   add("adjust_learning_rate", &o.adjust_learning_rate,
-      {"muon: match_rms_adamw (× 0.2 √max(rows, columns): one rate fits matrices and AdamW's "
-       "parameters), original (× √max(1, rows / columns))."});
+      "muon: match_rms_adamw (× 0.2 √max(rows, columns): one rate fits matrices and AdamW's "
+      "parameters), original (× √max(1, rows / columns)).");
   add("adamw_parameters", &o.adamw_parameters,
-      {"muon: patterns of matrices that AdamW updates (embeddings, heads), beside all 0- and 1-dim "
-       "parameters. Kernels of convolutions are matrices of one row per output channel."});
+      "muon: patterns of matrices that AdamW updates (embeddings, heads), beside all 0- and 1-dim "
+      "parameters. Kernels of convolutions are matrices of one row per output channel.");
 }
 
 namespace {
@@ -111,8 +110,7 @@ void check_values(Problems& p, const OptimizerOptions& asked) {
   p.within("optimizer.beta2_decay", o.beta2_decay, -100, 0, true);
   p.within("optimizer.clip_threshold", o.clip_threshold, 1, 1e38, true);
   p.not_negative("optimizer.scale_floor", o.scale_floor);
-  p.within("optimizer.newton_schulz_steps", static_cast<double>(o.newton_schulz_steps), 1, 99,
-           true);
+  p.within("optimizer.newton_schulz_steps", o.newton_schulz_steps, 1, 99, true);
   p.one_of("optimizer.adjust_learning_rate", o.adjust_learning_rate,
            {"match_rms_adamw", "original"});
   for (size_t i = 0; i < o.groups.size(); ++i) {

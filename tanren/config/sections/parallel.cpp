@@ -5,53 +5,44 @@
 namespace tanren {
 
 void fields(FieldList& add, ParallelOptions& o) {
-  add("ranks", &o.ranks,
-      {"How the samples of a step are shared: processes (ranks that a launcher starts: tanren "
-       "launch, torchrun, srun, mpirun), threads (replicas of the model in one process).",
-       Identity::free});
-  add("replicas", &o.replicas,
-      {"threads: how many, 0 to 1024; 0: one for each device, on the CPU as many as the plan takes "
-       "for faster.",
-       Identity::free});
-  add("devices", &o.devices,
-      {"threads: CUDA devices of the replicas, in turn; empty: all there are.", Identity::free});
-  add("backend", &o.backend,
-      {"processes: auto (nccl where every rank has a CUDA device of its own, else gloo), gloo, "
-       "nccl.",
-       Identity::free});
-  add("rendezvous", &o.rendezvous,
-      {"processes: where they meet, tcp://host:port (of rank 0) or file:///path (on a disk of "
-       "all); empty: as the launcher says.",
-       Identity::free});
-  add("timeout", &o.timeout,
-      {"Seconds that a rank waits for the others, at the start and in a step, before it ends with "
-       "the names of those that are missing; in (0, 1e7].",
-       Identity::free});
-  add("bucket_mb", &o.bucket_mb,
-      {"Gradients that are summed over ranks at once, in MiB, in (0, 65536].", Identity::free});
-  add("first_bucket_mb", &o.first_bucket_mb,
-      {"The same for those that backward completes first, so that the wire is busy early; at most "
-       "bucket_mb.",
-       Identity::free});
-  add("overlap", &o.overlap,
-      {"Sum a bucket as soon as backward has filled it, and with zero go forward while weights "
-       "still come; false: all after backward, and all before forward.",
-       Identity::free});
+  add("ranks", &o.ranks, Identity::free,
+      "How the samples of a step are shared: processes (ranks that a launcher starts: tanren "
+      "launch, torchrun, srun, mpirun), threads (replicas of the model in one process).");
+  add("replicas", &o.replicas, Identity::free,
+      "threads: how many, 0 to 1024; 0: one for each device, on the CPU as many as the plan takes "
+      "for faster.");
+  add("devices", &o.devices, Identity::free,
+      "threads: CUDA devices of the replicas, in turn; empty: all there are.");
+  add("backend", &o.backend, Identity::free,
+      "processes: auto (nccl where every rank has a CUDA device of its own, else gloo), gloo, "
+      "nccl.");
+  add("rendezvous", &o.rendezvous, Identity::free,
+      "processes: where they meet, tcp://host:port (of rank 0) or file:///path (on a disk of all); "
+      "empty: as the launcher says.");
+  add("timeout", &o.timeout, Identity::free,
+      "Seconds that a rank waits for the others, at the start and in a step, before it ends with "
+      "the names of those that are missing; in (0, 1e7].");
+  add("bucket_mb", &o.bucket_mb, Identity::free,
+      "Gradients that are summed over ranks at once, in MiB, in (0, 65536].");
+  add("first_bucket_mb", &o.first_bucket_mb, Identity::free,
+      "The same for those that backward completes first, so that the wire is busy early; at most "
+      "bucket_mb.");
+  add("overlap", &o.overlap, Identity::free,
+      "Sum a bucket as soon as backward has filled it, and with zero go forward while weights "
+      "still come; false: all after backward, and all before forward.");
   add("compress", &o.compress,
-      {"What gradients are rounded to on their way: none, bf16, fp16. Half the bytes of fp32, "
-       "other numbers."});
+      "What gradients are rounded to on their way: none, bf16, fp16. Half the bytes of fp32, other "
+      "numbers.");
   add("buffers", &o.buffers,
-      {"What batch norm's running statistics become over ranks after each step: mean over samples, "
-       "first (of the first rank with samples); synchronised: batch norm sees the samples of all "
-       "ranks, and what it keeps is equal."});
-  add("check_every", &o.check_every,
-      {"Applied steps between comparisons of the weights over ranks, which must be the same to the "
-       "last bit; 0: at the start alone.",
-       Identity::free});
-  add("zero", &o.zero,
-      {"What each rank keeps its own part of alone: 0 nothing, 1 the optimizer's state, 2 "
-       "gradients too. The same numbers.",
-       Identity::free});
+      "What batch norm's running statistics become over ranks after each step: mean over samples, "
+      "first (of the first rank with samples); synchronised: batch norm sees the samples of all "
+      "ranks, and what it keeps is equal.");
+  add("check_every", &o.check_every, Identity::free,
+      "Applied steps between comparisons of the weights over ranks, which must be the same to the "
+      "last bit; 0: at the start alone.");
+  add("zero", &o.zero, Identity::free,
+      "What each rank keeps its own part of alone: 0 nothing, 1 the optimizer's state, 2 gradients "
+      "too. The same numbers.");
 }
 
 namespace {
@@ -72,10 +63,10 @@ void check_threads(Problems& p, const RunConfig& config) {
     p.unused("parallel.", {"replicas", "devices"}, "parallel.ranks", o.ranks);
     return;
   }
-  p.within("parallel.replicas", static_cast<double>(o.replicas), 0, 1024, true);
+  p.within("parallel.replicas", o.replicas, 0, 1024, true);
   std::set<int64_t> seen;
   for (const int64_t device : o.devices) {
-    p.within("parallel.devices", static_cast<double>(device), 0, 1024, false);
+    p.within("parallel.devices", device, 0, 1024, false);
     p.check(seen.insert(device).second, "parallel.devices has " + to_text(device) +
                                             " twice; name each once (more replicas than devices "
                                             "take turns on them)");
@@ -116,7 +107,7 @@ void check_parallel(Problems& p, const RunConfig& config) {
   p.one_of("parallel.compress", o.compress, {"none", "bf16", "fp16"});
   p.one_of("parallel.buffers", o.buffers, {"mean", "first", "synchronised"});
   p.count("parallel.check_every", o.check_every, 0);
-  p.within("parallel.zero", static_cast<double>(o.zero), 0, 2, true);
+  p.within("parallel.zero", o.zero, 0, 2, true);
   if (o.compress != "bf16" && o.compress != "fp16") return;
   const std::string compress = "parallel.compress \"" + o.compress + "\" ";
   p.check(config.precision.mode != "fp64",

@@ -5,28 +5,26 @@
 namespace tanren {
 
 void fields(FieldList& add, PrecisionOptions& o) {
-  add("mode", &o.mode,
-      {"auto, fp32, bf16, fp16 (autocast, fp32 parameters), fp64 (proofs).", Identity::on_request});
-  add("loss_scale", &o.loss_scale,
-      {"auto (dynamic for fp16, else none), dynamic, static, none.", Identity::on_request});
-  add("initial_scale", &o.initial_scale,
-      {"First loss scale, or \"auto\": found on the first window.", Identity::on_request, true});
-  add("growth_factor", &o.growth_factor,
-      {"Dynamic scale: factor after growth_interval quiet updates, in (1, 65536].",
-       Identity::on_request});
-  add("backoff_factor", &o.backoff_factor,
-      {"Dynamic scale: factor after an overflow, in (0, 1).", Identity::on_request});
-  add("growth_interval", &o.growth_interval,
-      {"Quiet updates before the scale grows, ≥ 1.", Identity::on_request});
-  add("min_scale", &o.min_scale,
-      {"Floor, > 0; at it an overflow counts as a non-finite gradient.", Identity::on_request});
-  add("report_flush", &o.report_flush,
-      {"Log the share of gradient elements that fp16 would flush or overflow.",
-       Identity::on_request});
-  add("matmul", &o.matmul,
-      {"fp32 matrix products on CUDA: highest, high (TF32), medium.", Identity::on_request});
-  add("cudnn_benchmark", &o.cudnn_benchmark,
-      {"Let cuDNN time its algorithms; such runs do not repeat bitwise.", Identity::on_request});
+  add("mode", &o.mode, Identity::on_request,
+      "auto, fp32, bf16, fp16 (autocast, fp32 parameters), fp64 (proofs).");
+  add("loss_scale", &o.loss_scale, Identity::on_request,
+      "auto (dynamic for fp16, else none), dynamic, static, none.");
+  add("initial_scale", &o.initial_scale, Identity::on_request,
+      "First loss scale, or \"auto\": found on the first window.", TextKind::number_or_word);
+  add("growth_factor", &o.growth_factor, Identity::on_request,
+      "Dynamic scale: factor after growth_interval quiet updates, in (1, 65536].");
+  add("backoff_factor", &o.backoff_factor, Identity::on_request,
+      "Dynamic scale: factor after an overflow, in (0, 1).");
+  add("growth_interval", &o.growth_interval, Identity::on_request,
+      "Quiet updates before the scale grows, ≥ 1.");
+  add("min_scale", &o.min_scale, Identity::on_request,
+      "Floor, > 0; at it an overflow counts as a non-finite gradient.");
+  add("report_flush", &o.report_flush, Identity::on_request,
+      "Log the share of gradient elements that fp16 would flush or overflow.");
+  add("matmul", &o.matmul, Identity::on_request,
+      "fp32 matrix products on CUDA: highest, high (TF32), medium.");
+  add("cudnn_benchmark", &o.cudnn_benchmark, Identity::on_request,
+      "Let cuDNN time its algorithms; such runs do not repeat bitwise.");
 }
 
 void check_precision(Problems& p, const PrecisionOptions& o) {

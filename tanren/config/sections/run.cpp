@@ -4,23 +4,20 @@
 namespace tanren {
 
 void fields(FieldList& add, RunOptions& o) {
-  add("name", &o.name,
-      {"Name of the run and of its folder under runs/. Default: the file's stem.", Identity::free});
-  add("seed", &o.seed, {"Seed of initialisation, order, dropout. 0 or more."});
-  add("steps", &o.steps,
-      {"Length in applied updates, ≥ 1. This or run.epochs.", Identity::may_grow});
-  add("epochs", &o.epochs,
-      {"Length in passes over the training data, ≥ 1. This or run.steps.", Identity::may_grow});
-  add("device", &o.device, {"auto, cpu, cuda, cuda:<i>.", Identity::free});
-  add("threads", &o.threads,
-      {"Threads of the step in each process, 0 to 4096; 0: its share of the cores it may use, "
-       "which the ranks of a machine divide, and no more than its operators can use.",
-       Identity::free});
+  add("name", &o.name, Identity::free,
+      "Name of the run and of its folder under runs/. Default: the file's stem.");
+  add("seed", &o.seed, "Seed of initialisation, order, dropout. 0 or more.");
+  add("steps", &o.steps, Identity::may_grow, "Length in applied updates, ≥ 1. This or run.epochs.");
+  add("epochs", &o.epochs, Identity::may_grow,
+      "Length in passes over the training data, ≥ 1. This or run.steps.");
+  add("device", &o.device, Identity::free, "auto, cpu, cuda, cuda:<i>.");
+  add("threads", &o.threads, Identity::free,
+      "Threads of the step in each process, 0 to 4096; 0: its share of the cores it may use, which "
+      "the ranks of a machine divide, and no more than its operators can use.");
   add("deterministic", &o.deterministic,
-      {"Only kernels that repeat bitwise (CUDA; the CPU ones always do)."});
-  add("stop_after", &o.stop_after,
-      {"Save and stop after so many applied steps of this start (≥ 1); the run can go on.",
-       Identity::free});
+      "Only kernels that repeat bitwise (CUDA; the CPU ones always do).");
+  add("stop_after", &o.stop_after, Identity::free,
+      "Save and stop after so many applied steps of this start (≥ 1); the run can go on.");
 }
 
 void check_run(Problems& p, const RunOptions& o) {
@@ -31,7 +28,7 @@ void check_run(Problems& p, const RunOptions& o) {
   if (o.epochs) p.count("run.epochs", *o.epochs, 1);
   if (o.stop_after) p.count("run.stop_after", *o.stop_after, 1);
   p.at_least("run.seed", o.seed, 0);
-  p.within("run.threads", static_cast<double>(o.threads), 0, 4096, true);
+  p.within("run.threads", o.threads, 0, 4096, true);
   int64_t index = -1;
   const bool numbered = o.device.rfind("cuda:", 0) == 0 && reads_as(o.device.substr(5), index) &&
                         index >= 0 && index < 1024;

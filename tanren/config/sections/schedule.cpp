@@ -7,60 +7,48 @@
 namespace tanren {
 
 void fields(FieldList& add, ScheduleOptions& o) {
-  add("kind", &o.kind,
-      {"constant, linear, cosine, cosine_with_restarts, polynomial, inverse_sqrt, step, "
-       "multi_step, one_cycle, warmup_stable_decay, reduce_on_plateau.",
-       Identity::on_request});
-  add("warmup_steps", &o.warmup_steps,
-      {"Updates over which the rate rises linearly to its peak, ≥ 0; every kind but one_cycle.",
-       Identity::on_request});
-  add("final_fraction", &o.final_fraction,
-      {"Rate at the end, as a share of the peak, in [0, 1]: linear, cosine, cosine_with_restarts, "
-       "polynomial, warmup_stable_decay; reduce_on_plateau: the floor.",
-       Identity::on_request});
-  add("cycles", &o.cycles, {"cosine_with_restarts, ≥ 1.", Identity::on_request});
-  add("cycle_growth", &o.cycle_growth,
-      {"cosine_with_restarts: length of a cycle over that of the one before, in [1, 1000].",
-       Identity::on_request});
-  add("power", &o.power, {"polynomial, > 0.", Identity::on_request});
-  add("timescale", &o.timescale,
-      {"inverse_sqrt: updates after which the rate is peak / √2; 0: warmup_steps, or 10000 "
-       "without.",
-       Identity::on_request});
-  add("step_size", &o.step_size,
-      {"step: updates after the warm-up between two reductions, ≥ 1.", Identity::on_request});
-  add("milestones", &o.milestones,
-      {"multi_step: applied updates before each reduction, rising; the warm-up counts.",
-       Identity::on_request});
-  add("factor", &o.factor,
-      {"step, multi_step, reduce_on_plateau: factor of a reduction, in (0, 1).",
-       Identity::on_request});
-  add("warmup_fraction", &o.warmup_fraction,
-      {"one_cycle: share of the run that rises, in (0, 1).", Identity::on_request});
-  add("div_factor", &o.div_factor, {"one_cycle: peak over first rate, ≥ 1.", Identity::on_request});
-  add("final_div_factor", &o.final_div_factor,
-      {"one_cycle: first rate over last rate, ≥ 1.", Identity::on_request});
-  add("shape", &o.shape,
-      {"one_cycle, warmup_stable_decay: cosine, linear; the latter also 1-sqrt.",
-       Identity::on_request});
-  add("decay_steps", &o.decay_steps,
-      {"warmup_stable_decay: updates of the decay at the end; 0: a tenth of the run.",
-       Identity::on_request});
-  add("metric", &o.metric,
-      {"reduce_on_plateau: loss, or one of evaluate.metrics.", Identity::on_request});
-  add("mode", &o.mode,
-      {"reduce_on_plateau: min, max; auto: min for losses and errors, max for scores.",
-       Identity::on_request});
-  add("patience", &o.patience,
-      {"reduce_on_plateau: evaluations without improvement that are borne, ≥ 0.",
-       Identity::on_request});
-  add("threshold", &o.threshold,
-      {"reduce_on_plateau: least improvement that counts, ≥ 0.", Identity::on_request});
-  add("threshold_mode", &o.threshold_mode,
-      {"reduce_on_plateau: rel (of the best value), abs.", Identity::on_request});
-  add("cooldown", &o.cooldown,
-      {"reduce_on_plateau: evaluations after a reduction that are not judged, ≥ 0.",
-       Identity::on_request});
+  add("kind", &o.kind, Identity::on_request,
+      "constant, linear, cosine, cosine_with_restarts, polynomial, inverse_sqrt, step, multi_step, "
+      "one_cycle, warmup_stable_decay, reduce_on_plateau.");
+  add("warmup_steps", &o.warmup_steps, Identity::on_request,
+      "Updates over which the rate rises linearly to its peak, ≥ 0; every kind but one_cycle.");
+  add("final_fraction", &o.final_fraction, Identity::on_request,
+      "Rate at the end, as a share of the peak, in [0, 1]: linear, cosine, cosine_with_restarts, "
+      "polynomial, warmup_stable_decay; reduce_on_plateau: the floor.");
+  add("cycles", &o.cycles, Identity::on_request, "cosine_with_restarts, ≥ 1.");
+  add("cycle_growth", &o.cycle_growth, Identity::on_request,
+      "cosine_with_restarts: length of a cycle over that of the one before, in [1, 1000].");
+  add("power", &o.power, Identity::on_request, "polynomial, > 0.");
+  add("timescale", &o.timescale, Identity::on_request,
+      "inverse_sqrt: updates after which the rate is peak / √2; 0: warmup_steps, or 10000 "
+      "without.");
+  add("step_size", &o.step_size, Identity::on_request,
+      "step: updates after the warm-up between two reductions, ≥ 1.");
+  add("milestones", &o.milestones, Identity::on_request,
+      "multi_step: applied updates before each reduction, rising; the warm-up counts.");
+  add("factor", &o.factor, Identity::on_request,
+      "step, multi_step, reduce_on_plateau: factor of a reduction, in (0, 1).");
+  add("warmup_fraction", &o.warmup_fraction, Identity::on_request,
+      "one_cycle: share of the run that rises, in (0, 1).");
+  add("div_factor", &o.div_factor, Identity::on_request, "one_cycle: peak over first rate, ≥ 1.");
+  add("final_div_factor", &o.final_div_factor, Identity::on_request,
+      "one_cycle: first rate over last rate, ≥ 1.");
+  add("shape", &o.shape, Identity::on_request,
+      "one_cycle, warmup_stable_decay: cosine, linear; the latter also 1-sqrt.");
+  add("decay_steps", &o.decay_steps, Identity::on_request,
+      "warmup_stable_decay: updates of the decay at the end; 0: a tenth of the run.");
+  add("metric", &o.metric, Identity::on_request,
+      "reduce_on_plateau: loss, or one of evaluate.metrics.");
+  add("mode", &o.mode, Identity::on_request,
+      "reduce_on_plateau: min, max; auto: min for losses and errors, max for scores.");
+  add("patience", &o.patience, Identity::on_request,
+      "reduce_on_plateau: evaluations without improvement that are borne, ≥ 0.");
+  add("threshold", &o.threshold, Identity::on_request,
+      "reduce_on_plateau: least improvement that counts, ≥ 0.");
+  add("threshold_mode", &o.threshold_mode, Identity::on_request,
+      "reduce_on_plateau: rel (of the best value), abs.");
+  add("cooldown", &o.cooldown, Identity::on_request,
+      "reduce_on_plateau: evaluations after a reduction that are not judged, ≥ 0.");
 }
 
 namespace {
