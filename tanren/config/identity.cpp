@@ -44,7 +44,7 @@ std::string_view last_name(std::string_view text) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// Of two counts as TOML text; empty if not set.
+// Both are counts as TOML text, empty if not set.
 bool has_grown(const std::string& before, const std::string& now) {
   return !before.empty() && !now.empty() && std::stoll(now) > std::stoll(before);
 }
