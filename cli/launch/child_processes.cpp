@@ -24,72 +24,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::vector<char*> pointers_to(const std::vector<std::string>& words) {
-  std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (const auto& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
-  pointers.push_back(nullptr);
-  return pointers;
-}
-
 // Keeps descriptors 0 to 2 open: a closed one would be reused for a pipe, and a child would take
 // that pipe for its output.
 void open_standard_descriptors() {
   int descriptor = 0;
   while (descriptor >= 0 && descriptor <= STDERR_FILENO) descriptor = ::open("/dev/null", O_RDWR);
   if (descriptor > STDERR_FILENO) ::close(descriptor);
-}
-
-// The guard of ChildProcesses. It keeps the list of living groups that the owner reports (positive:
-// started, negative: ended). When the pipe closes because the owner ended, however that happened,
-// it kills these groups. Between fork and exec only async-signal-safe calls are allowed, and there
-// is no exec here.
-[[noreturn]] void guard_groups(int pipe) {
-  sigset_t all;
-  ::sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, nullptr);
-  ::setsid();
-  ::prctl(PR_SET_NAME, "launch-guard");
-  ::dup2(pipe, STDIN_FILENO);
-  ::close_range(STDOUT_FILENO, ~0U, 0);
-  std::array<pid_t, kMostChildren> groups{};
-  pid_t told = 0;
-  while (::read(STDIN_FILENO, &told, sizeof told) == sizeof told) {
-    for (pid_t& group : groups) {
-      if (group == (told > 0 ? 0 : -told)) {
-        group = std::max(told, 0);
-        break;
-      }
-    }
-  }
-  for (const pid_t group : groups) {
-    if (group > 0) ::kill(-group, SIGKILL);
-  }
-  ::_exit(0);
-}
-
-struct ChildSetup {
-  pid_t parent;
-  int input, out, err, errors;
-  const sigset_t* mask;
-  const struct sigaction* pipe_action;
-};
-
-// Runs in the child: only async-signal-safe calls.
-void set_up(const ChildSetup& setup) {
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != setup.parent) ::_exit(127);  // the parent died before the line above
-  ::dup2(setup.input, STDIN_FILENO);
-  if (setup.out >= 0) {
-    ::dup2(setup.out, STDOUT_FILENO);
-  } else {
-    // A background process may be stopped for writing to the terminal (stty tostop); prevents that.
-    ::signal(SIGTTOU, SIG_IGN);
-  }
-  ::dup2(setup.err, STDERR_FILENO);
-  ::sigaction(SIGPIPE, setup.pipe_action, nullptr);
-  ::sigprocmask(SIG_SETMASK, setup.mask, nullptr);
 }
 
 bool has_one_thread() {
@@ -110,7 +50,7 @@ void close_marked_descriptors() {
 }
 
 // The child has one thread, this one, so any function may be called.
-[[noreturn]] void go_on(const ChildStart& start) noexcept {
+[[noreturn]] void run_in_place(const ChildStart& start) noexcept {
   close_marked_descriptors();
   ::clearenv();
   for (const auto& entry : start.environment) {
@@ -119,13 +59,20 @@ void close_marked_descriptors() {
       ::setenv(entry.substr(0, sign).c_str(), entry.c_str() + sign + 1, 1);
     }
   }
-  std::vector<std::string> arguments = start.arguments;
-  const int code = start.go_on(arguments);
+  const int code = start.in_place(start.arguments);
   std::fflush(nullptr);
   ::_exit(code);  // atexit handlers belong to the launcher
 }
 
 }  // namespace
+
+std::vector<char*> pointers_to(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
+  for (const auto& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
 
 std::string signal_text(int signal) {
   const char* what = ::sigdescr_np(signal);
@@ -149,7 +96,6 @@ ChildProcesses::ChildProcesses() {
   if (signals_ < 0) {
     throw RunError("[launch] no signals can be heard: " + std::string(std::strerror(errno)));
   }
-  start_guard();
 }
 
 ChildProcesses::~ChildProcesses() {
@@ -158,7 +104,7 @@ ChildProcesses::~ChildProcesses() {
     collect();
     if (any_left()) ::usleep(1000);
   }
-  ::close(guard_pipe_);
+  if (guard_pipe_ >= 0) ::close(guard_pipe_);
   if (guard_ > 0) ::waitpid(guard_, nullptr, 0);
   while (next_signal()) {  // a signal that came meanwhile would end us once unblocked
   }
@@ -172,14 +118,44 @@ void ChildProcesses::start_guard() {
   if (::pipe2(ends.data(), O_CLOEXEC) < 0 || (guard_ = ::fork()) < 0) {
     throw RunError("[launch] cannot start a process: " + std::string(std::strerror(errno)));
   }
-  if (guard_ == 0) guard_groups(ends[0]);
+  if (guard_ == 0) guard(ends[0]);
   ::close(ends[0]);
   guard_pipe_ = ends[1];
 }
 
-void ChildProcesses::tell_guard(pid_t group) const {
-  // If the guard was killed, the children still die with this process.
-  [[maybe_unused]] const ssize_t told = ::write(guard_pipe_, &group, sizeof group);
+// The pipe reports the groups that have ended. When it closes because the owner ended, however that
+// happened, the guard kills the others. Only async-signal-safe calls are allowed after the fork.
+void ChildProcesses::guard(int pipe) {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  ::setsid();
+  ::prctl(PR_SET_NAME, "launch-guard");
+  ::dup2(pipe, STDIN_FILENO);
+  ::close_range(STDOUT_FILENO, ~0U, 0);
+  pid_t ended = 0;
+  while (::read(STDIN_FILENO, &ended, sizeof ended) == sizeof ended) {
+    for (Child& child : children_) child.group_ended |= child.pid == ended;
+  }
+  send(SIGKILL);
+  ::_exit(0);
+}
+
+// Runs in the child: only async-signal-safe calls.
+void ChildProcesses::set_up(const ChildStart& start, pid_t parent, int input) const {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(127);  // the parent died before the line above
+  ::dup2(input, STDIN_FILENO);
+  if (start.out >= 0) {
+    ::dup2(start.out, STDOUT_FILENO);
+  } else {
+    // A background process may be stopped for writing to the terminal (stty tostop); prevents that.
+    ::signal(SIGTTOU, SIG_IGN);
+  }
+  ::dup2(start.err, STDERR_FILENO);
+  ::sigaction(SIGPIPE, &pipe_before_, nullptr);
+  ::sigprocmask(SIG_SETMASK, &mask_before_, nullptr);
 }
 
 pid_t ChildProcesses::start(const ChildStart& start) {
@@ -192,17 +168,16 @@ pid_t ChildProcesses::start(const ChildStart& start) {
   const int input = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (input < 0 || ::pipe2(errors.data(), O_CLOEXEC) < 0)
     throw RunError(fail(errno) + "; start fewer ranks");
-  const ChildSetup setup{::getpid(), input,         start.out,    start.err,
-                         errors[1],  &mask_before_, &pipe_before_};
-  const bool in_place = start.go_on && has_one_thread();
+  const pid_t parent = ::getpid();
+  const bool in_place = start.in_place && has_one_thread();
   if (in_place) std::fflush(nullptr);  // the child must not write what is buffered here
   const pid_t pid = ::fork();
   if (pid == 0) {
-    set_up(setup);
-    if (in_place) go_on(start);
+    set_up(start, parent, input);
+    if (in_place) run_in_place(start);
     ::execve(start.program.c_str(), arguments.data(), environment.data());
     const int error = errno;
-    [[maybe_unused]] const ssize_t told = ::write(setup.errors, &error, sizeof error);
+    [[maybe_unused]] const ssize_t ignored = ::write(errors[1], &error, sizeof error);
     ::_exit(127);
   }
   int error = pid < 0 ? errno : 0;
@@ -211,9 +186,8 @@ pid_t ChildProcesses::start(const ChildStart& start) {
   if (pid > 0) {
     ::setpgid(pid, pid);  // parent and child both call this, in either order
     children_.push_back({pid});
-    tell_guard(pid);
     // Closed by a successful exec, or by the child that runs in place.
-    [[maybe_unused]] const ssize_t told = ::read(errors[0], &error, sizeof error);
+    [[maybe_unused]] const ssize_t ignored = ::read(errors[0], &error, sizeof error);
   }
   ::close(errors[0]);
   if (pid < 0) throw RunError(fail(error) + "; start fewer ranks");
@@ -249,7 +223,8 @@ std::vector<ChildEnd> ChildProcesses::collect() {
     const auto group = static_cast<id_t>(child.pid);
     if (::waitid(P_PGID, group, &info, WEXITED | WNOHANG | WNOWAIT) == 0) continue;
     child.group_ended = true;
-    tell_guard(-child.pid);
+    // If the guard was killed, the children still die with this process.
+    [[maybe_unused]] const ssize_t ignored = ::write(guard_pipe_, &child.pid, sizeof child.pid);
   }
   return ends;
 }

@@ -26,7 +26,7 @@ struct ChildStart {
   // If set, called in the child instead of running `program`, as long as this process has one
   // thread: libraries that it has loaded are then available at once, and shared. Takes `arguments`,
   // returns the exit code.
-  std::function<int(std::vector<std::string>&)> go_on = {};
+  std::function<int(const std::vector<std::string>&)> in_place = {};
 };
 
 // How a child ended: with an exit code, or by a signal.
@@ -49,6 +49,8 @@ class ChildProcesses {
   // The child's standard input is /dev/null, because reading in the terminal's background would
   // stop it. ConfigError if the program cannot be run, RunError if no process can be created.
   pid_t start(const ChildStart& start);
+  // Starts the guard of the children started so far. Until then only the kernel ends them.
+  void start_guard();
 
   // Readable when next_signal has a signal.
   int signals() const { return signals_; }
@@ -70,8 +72,8 @@ class ChildProcesses {
     bool group_ended = false;
   };
 
-  void start_guard();
-  void tell_guard(pid_t group) const;
+  void set_up(const ChildStart& start, pid_t parent, int input) const;
+  [[noreturn]] void guard(int pipe);
 
   std::vector<Child> children_;
   sigset_t mask_before_{};
@@ -80,6 +82,9 @@ class ChildProcesses {
   pid_t guard_ = 0;
   int guard_pipe_ = -1;
 };
+
+// The words as C's functions expect them, with a null pointer behind them.
+std::vector<char*> pointers_to(const std::vector<std::string>& words);
 
 // "signal 9 (Killed)"
 std::string signal_text(int signal);

@@ -51,17 +51,13 @@ class Ranks {
   // The steps taken if the ranks do not end on their own.
   enum class Stage { running, grace, asked, killed };
 
-  std::string name(size_t child) const {
-    return "rank " + std::to_string(options_.rank(static_cast<int>(child)));
-  }
-  void hear(int signal);
+  void handle(int signal);
   void pause();
   void ended(const ChildEnd& end);
   bool ended_as_told(const ChildEnd& end) const;
-  void go_on(Clock::time_point now);
+  void next_stage(Clock::time_point now);
   void ask_to_end(Clock::time_point now);
   void kill_all();
-  void stop_folding();
   bool say_one_thing(const ChildEnd& one, const ChildEnd& other) const;
   bool all_said_one_thing() const;
   const Failure& cause() const;
@@ -78,7 +74,6 @@ class Ranks {
   Interrupts interrupts_;
   std::vector<int> sent_;          // signals sent to the ranks from here
   std::vector<Failure> failures_;  // in the order of their ends
-  bool folding_ = true;            // until two failed ranks differ: their last lines are held
   bool resumable_ = false;
   size_t num_told_ = 0;  // ranks ended by a signal from here
 };
@@ -86,12 +81,8 @@ class Ranks {
 // A rank that runs a verb is this very program: libtorch, whose loading is most of a start, is
 // already loaded.
 auto as_this_program(const Registry& registry) {
-  return [&registry](std::vector<std::string>& words) {
-    std::vector<char*> pointers;
-    pointers.reserve(words.size() + 1);
-    for (auto& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    return main(static_cast<int>(words.size()), pointers.data(), registry);
+  return [&registry](const std::vector<std::string>& words) {
+    return main(static_cast<int>(words.size()), pointers_to(words).data(), registry);
   };
 }
 
@@ -103,20 +94,21 @@ void Ranks::start() {
                      .environment = rank_environment(options_, local),
                      .out = ends.out,
                      .err = ends.err};
-    if (options_.is_verb) start.go_on = as_this_program(registry_);
+    if (options_.is_verb) start.in_place = as_this_program(registry_);
     pids_.push_back(processes_.start(start));
     for (const int end : {ends.out, ends.err}) {
       if (end >= 0) ::close(end);
     }
   }
+  processes_.start_guard();
 }
 
 int Ranks::watch() {
   while (processes_.any_left()) {
     output_.wait(processes_.signals(), until_);
-    while (const auto signal = processes_.next_signal()) hear(*signal);
+    while (const auto signal = processes_.next_signal()) handle(*signal);
     for (const ChildEnd& end : processes_.collect()) ended(end);
-    go_on(Clock::now());
+    next_stage(Clock::now());
   }
   output_.take_rest();
   const int code = report();
@@ -124,7 +116,7 @@ int Ranks::watch() {
   return code;
 }
 
-void Ranks::hear(int signal) {
+void Ranks::handle(int signal) {
   if (signal == SIGCHLD) return;
   if (signal == SIGTSTP) {
     pause();
@@ -166,24 +158,23 @@ void Ranks::ended(const ChildEnd& end) {
     if (end.code == kStopped) resumable_ = true;
     if (failed) ++num_told_;
     output_.release_held(end.child);
-    if (!failures_.empty()) stop_folding();
+    if (!failures_.empty()) output_.release_held();
     return;
   }
   failures_.push_back({end, output_.last_error_line(end.child)});
-  if (!say_one_thing(end, failures_.front().end)) stop_folding();
-  if (!folding_) output_.release_held();
+  if (!say_one_thing(end, failures_.front().end)) output_.release_held();
   if (stage_ == Stage::running) {
     stage_ = Stage::grace;
     until_ = Clock::now() + kGrace;
   }
 }
 
-void Ranks::go_on(Clock::time_point now) {
+void Ranks::next_stage(Clock::time_point now) {
   const bool leftovers = !processes_.any_running() && forwarded_ == 0;
   if (stage_ == Stage::running && leftovers) {
     ask_to_end(now);
   } else if (stage_ == Stage::grace && (leftovers || now >= until_)) {
-    if (now >= until_) stop_folding();
+    if (now >= until_) output_.release_held();
     ask_to_end(now);
   } else if (stage_ == Stage::asked && now >= until_) {
     kill_all();
@@ -207,11 +198,6 @@ void Ranks::kill_all() {
   until_ = Clock::time_point::max();
 }
 
-void Ranks::stop_folding() {
-  folding_ = false;
-  output_.release_held();
-}
-
 // Whether `said` is the message of a rank that was told `cause`: "[comm] rank 0: <cause>".
 bool is_echo(const std::string& said, const std::string& cause) {
   return said.rfind("[comm] rank ", 0) == 0 && said.size() > cause.size() &&
@@ -229,9 +215,10 @@ bool Ranks::say_one_thing(const ChildEnd& one, const ChildEnd& other) const {
          (other.code == kRefused && is_echo(said, other_said));
 }
 
-// Then it is printed once, as by one process. A single rank of several machines keeps its label.
+// Then it is printed once, as by one process. If two ranks differed, or the grace was over, nothing
+// is held of the first. A single rank of several machines keeps its label.
 bool Ranks::all_said_one_thing() const {
-  if (!folding_ || failures_.size() != pids_.size()) return false;
+  if (failures_.size() != pids_.size()) return false;
   if (pids_.size() == 1 && options_.nodes > 1) return false;
   return !output_.held(failures_.front().end.child).empty();
 }
@@ -267,8 +254,8 @@ int Ranks::report() {
       // A rank that aborts prints the reason before.
       if (end.signal == SIGABRT && !last_line.empty()) what += ": " + last_line;
     }
-    output_.say("[launch] " + name(end.child) + " (pid " + std::to_string(pids_[end.child]) +
-                ") failed first: " + one_line(what) +
+    output_.say("[launch] rank " + std::to_string(options_.rank(static_cast<int>(end.child))) +
+                " (pid " + std::to_string(pids_[end.child]) + ") failed first: " + one_line(what) +
                 (options_.world_size() > 1 ? "; the others were ended\n" : "\n"));
     return end.signal != 0 ? 1 : end.code;
   }

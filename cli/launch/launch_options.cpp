@@ -2,13 +2,12 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/comm/sockets.h"
 #include "tanren/comm/world.h"
 #include "cli/launch/child_processes.h"
 #include "cli/verb_list.h"
 
 #include <netdb.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
@@ -44,32 +44,7 @@ int number_of(const std::string& option, const std::string& text, int low, int h
 
 // Whether rank 0 could listen on this port, on all addresses of this machine; else errno has the
 // reason.
-bool can_listen(int port) {
-  const auto listens = [&](int family, const sockaddr* address, socklen_t size) {
-    const int socket = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (socket < 0) return false;
-    const int yes = 1, no = 0;
-    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (family == AF_INET6) ::setsockopt(socket, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
-    const bool done = ::bind(socket, address, size) == 0 && ::listen(socket, 1) == 0;
-    const int error = errno;
-    ::close(socket);
-    errno = error;
-    return done;
-  };
-  const auto network_port = htons(static_cast<uint16_t>(port));
-  sockaddr_in6 both{};
-  both.sin6_family = AF_INET6;
-  both.sin6_addr = in6addr_any;
-  both.sin6_port = network_port;
-  if (listens(AF_INET6, reinterpret_cast<const sockaddr*>(&both), sizeof both)) return true;
-  if (errno == EADDRINUSE) return false;
-  sockaddr_in old{};  // a machine without IPv6
-  old.sin_family = AF_INET;
-  old.sin_addr.s_addr = htonl(INADDR_ANY);
-  old.sin_port = network_port;
-  return listens(AF_INET, reinterpret_cast<const sockaddr*>(&old), sizeof old);
-}
+bool can_listen(int port) { return static_cast<bool>(listener_on_all_addresses(port)); }
 
 int free_port() {
   const int start = static_cast<int>(std::random_device()() % kNumFreePorts);
@@ -131,15 +106,13 @@ void refuse_nesting(int nodes) {
 std::string found_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   const char* path = std::getenv("PATH");
-  std::string_view left = path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin";
-  while (true) {
-    const size_t colon = left.find(':');
-    const std::string folder(left.substr(0, colon));
+  // The colon at the end makes an empty last folder count.
+  std::istringstream folders(std::string(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin") +
+                             ":");
+  for (std::string folder; std::getline(folders, folder, ':');) {
     std::string file = (folder.empty() ? "." : folder) + "/" + name;
     std::error_code ignored;
     if (fs::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0) return file;
-    if (colon == std::string_view::npos) break;
-    left.remove_prefix(colon + 1);
   }
   throw ConfigError("[launch] " + name + " is in no folder of PATH; name the program's path, ./" +
                     name + " where it is here");

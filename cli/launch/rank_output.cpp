@@ -100,7 +100,7 @@ bool RankOutput::may_read(const Stream& stream) {
   return stream.descriptor >= 0 && !(passes_as_is(stream) ? out_ : for_stderr()).full();
 }
 
-void RankOutput::poll(int other, Clock::time_point until) {
+bool RankOutput::poll(int other, Clock::time_point until) {
   std::vector<pollfd> asked = {{other, POLLIN, 0}};
   for (const Outlet* outlet : {&out_, &err_}) {
     asked.push_back({outlet->pending() ? outlet->descriptor() : -1, POLLOUT, 0});
@@ -108,7 +108,7 @@ void RankOutput::poll(int other, Clock::time_point until) {
   for (const Stream& stream : streams_) {
     asked.push_back({may_read(stream) ? stream.descriptor : -1, POLLIN, 0});
   }
-  ::poll(asked.data(), asked.size(), milliseconds_until(until));
+  return ::poll(asked.data(), asked.size(), milliseconds_until(until)) > 0 && asked[0].revents != 0;
 }
 
 void RankOutput::wait(int other, Clock::time_point until) {
@@ -238,11 +238,7 @@ void RankOutput::take_rest() {
 
 void RankOutput::write_rest(int other) {
   for (flush(); out_.pending() || err_.pending(); flush()) {
-    std::array<pollfd, 3> asked = {{{other, POLLIN, 0},
-                                    {out_.pending() ? STDOUT_FILENO : -1, POLLOUT, 0},
-                                    {err_.pending() ? STDERR_FILENO : -1, POLLOUT, 0}}};
-    ::poll(asked.data(), asked.size(), -1);
-    if (asked[0].revents != 0) return;
+    if (poll(other, Clock::time_point::max())) return;
   }
 }
 

@@ -94,7 +94,8 @@ class RankOutput {
     return ranks_[stream.child].number == 0 && !stream.is_err;
   }
   bool may_read(const Stream& stream);
-  void poll(int other, Clock::time_point until);
+  // Whether `other` is readable.
+  bool poll(int other, Clock::time_point until);
   bool take(Stream& stream);
   void take_line(const Stream& stream, const std::string& line);
   void pass_on(Stream& stream, size_t size);

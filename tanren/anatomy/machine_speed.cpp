@@ -1,5 +1,7 @@
 #include "tanren/anatomy/machine_speed.h"
 
+#include "tanren/base/seconds.h"
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -28,7 +30,7 @@ double best_seconds(const std::function<void()>& call, const std::function<void(
     const auto start = Clock::now();
     call();
     wait();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = seconds_since(start);
     best = i == 0 ? seconds : std::min(best, seconds);
     spent += seconds;
   }

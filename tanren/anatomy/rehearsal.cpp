@@ -1,6 +1,7 @@
 #include "tanren/anatomy/rehearsal.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/seconds.h"
 #include "tanren/train/device.h"
 #include "tanren/train/explained.h"
 #include "tanren/train/train_loop.h"
@@ -16,10 +17,6 @@ namespace tanren {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The batch's token count, or the elements of [samples, tokens] integer inputs.
 int64_t tokens_of(const GlobalBatch& batch) {

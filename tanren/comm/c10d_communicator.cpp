@@ -1,6 +1,7 @@
 #include "tanren/comm/c10d_communicator.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/cause.h"
 
@@ -223,7 +224,7 @@ class C10dCommunicator final : public Communicator {
   // come.
   std::string held_up_by(const Operation& operation, bool is_late) const {
     if (!is_late) return control_->held_up_by(0, "is missing");
-    const double seconds = std::chrono::duration<double>(options_.timeout).count();
+    const double seconds = in_seconds(options_.timeout);
     return control_->held_up_by(operation.number,
                                 fmt::format("did not come to a {} over {} and {} ranks within {} s "
                                             "(parallel.timeout)",

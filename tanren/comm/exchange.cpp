@@ -88,9 +88,9 @@ std::vector<double> sum_numbers(Communicator& comm, const std::vector<double>& m
   const at::NoGradGuard no_grad;
   const at::Tensor sum = at::tensor(mine, at::kDouble).to(comm.device());
   comm.sum(sum);
-  const at::Tensor told = sum.to(at::kCPU);
-  const auto* first = told.const_data_ptr<double>();
-  return {first, first + told.numel()};
+  const at::Tensor on_cpu = sum.to(at::kCPU);
+  const auto* first = on_cpu.const_data_ptr<double>();
+  return {first, first + on_cpu.numel()};
 }
 
 at::Tensor gather_rows(Communicator& comm, const at::Tensor& rows) {

@@ -1,6 +1,7 @@
 #include "tanren/comm/rendezvous.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/rendezvous_file.h"
 #include "tanren/comm/run_detached.h"
@@ -63,8 +64,7 @@ Store store_of_rank_0(const World& world, const c10d::TCPStoreOptions& options,
       fmt::format("[comm] something receives at {} and {} rank 0 of a tanren run would: rank {} of "
                   "{} gives up after {} s; is rank 0 there, and are MASTER_ADDR and MASTER_PORT, "
                   "or the rendezvous, its own? Else take another port",
-                  place_of(world), what, world.rank, world.size,
-                  std::chrono::duration<double>(options.timeout).count()));
+                  place_of(world), what, world.rank, world.size, in_seconds(options.timeout)));
 }
 
 Store store_at_address(const World& world, std::chrono::milliseconds timeout) {
@@ -103,8 +103,7 @@ std::string unresponsive_text(const World& world, std::chrono::milliseconds time
       : world.has_agent_store ? "the launcher's process is stopped, or the connection to it is gone"
                               : "rank 0's process is stopped, or the connection to it is gone";
   return fmt::format("[comm] rank {} of {} came to {} and has no answer there after {} s: {}",
-                     world.rank, world.size, place_of(world),
-                     std::chrono::duration<double>(timeout).count(), why);
+                     world.rank, world.size, place_of(world), in_seconds(timeout), why);
 }
 
 Store store_in_file(const World& world, const std::string& prefix,
@@ -168,17 +167,17 @@ class Arrival {
   std::string unresponsive() const { return unresponsive_text(world_, timeout_); }
 
   // The text that rank 0 stores under `key`, once it exists. CommError.
-  std::string told(const std::string& key) {
+  std::string get(const std::string& key) {
     if (!await(key)) fail<CommError>(silent_text(0));
     return store_->get_to_str(key);
   }
-  void tell(const std::string& key, const std::string& text) { store_->set(key, text); }
+  void put(const std::string& key, const std::string& text) { store_->set(key, text); }
 
  private:
   static constexpr std::chrono::seconds kLinger{1};
 
   static std::string key_of(int rank) { return "rank/" + std::to_string(rank); }
-  double seconds() const { return std::chrono::duration<double>(timeout_).count(); }
+  double seconds() const { return in_seconds(timeout_); }
 
   // False when the timeout has ended. Throws the failure that another rank has stored.
   bool await(const std::string& key) {
@@ -275,12 +274,12 @@ std::unique_ptr<ControlChannel> open_control(const std::shared_ptr<Arrival>& arr
     Socket listener = listening_socket(host, 0, is_elsewhere(world));
     const auto words = fmt::format("{} {} {}", port_of(listener), options.run_id, host);
     answered(arrival, [arrival, words] {
-      arrival->tell("control", words);
+      arrival->put("control", words);
       return std::string();
     });
     return ControlChannel::open(std::move(listener), options);
   }
-  std::istringstream words(answered(arrival, [arrival] { return arrival->told("control"); }));
+  std::istringstream words(answered(arrival, [arrival] { return arrival->get("control"); }));
   int port = 0;
   std::string host;
   words >> port >> options.run_id >> host;

@@ -117,7 +117,7 @@ TEST(Rendezvous, rank_0_that_is_not_there_is_said) {
 }
 
 // The system accepts connections to the port, but no program answers.
-TEST(Rendezvous, a_stranger_at_the_port_that_stays_silent_is_said_when_the_timeout_ends) {
+TEST(Rendezvous, an_unverified_peer_at_the_port_that_stays_silent_is_said_when_the_timeout_ends) {
   Socket silent = listening_socket("127.0.0.1", 0, false);
   const std::string port = std::to_string(port_of(silent));
   const auto start = std::chrono::steady_clock::now();

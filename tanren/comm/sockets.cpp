@@ -81,20 +81,6 @@ Socket listener_at(const sockaddr* address, socklen_t length) {
   return socket;
 }
 
-Socket listener_on_all_addresses(int port) {
-  sockaddr_in6 six{};
-  six.sin6_family = AF_INET6;
-  six.sin6_addr = in6addr_any;
-  six.sin6_port = htons(static_cast<uint16_t>(port));
-  Socket socket = listener_at(reinterpret_cast<const sockaddr*>(&six), sizeof six);
-  if (socket || errno == EADDRINUSE) return socket;
-  sockaddr_in four{};  // a machine without IPv6
-  four.sin_family = AF_INET;
-  four.sin_addr.s_addr = htonl(INADDR_ANY);
-  four.sin_port = htons(static_cast<uint16_t>(port));
-  return listener_at(reinterpret_cast<const sockaddr*>(&four), sizeof four);
-}
-
 // One attempt. Empty if it fails, with the reason in `why`.
 Socket connected_to(const addrinfo& address, SocketClock::time_point end, std::string& why) {
   Socket socket(
@@ -130,6 +116,20 @@ Socket connected_to(const addrinfo& address, SocketClock::time_point end, std::s
 
 Socket::~Socket() {
   if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Socket listener_on_all_addresses(int port) {
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_addr = in6addr_any;
+  six.sin6_port = htons(static_cast<uint16_t>(port));
+  Socket socket = listener_at(reinterpret_cast<const sockaddr*>(&six), sizeof six);
+  if (socket || errno == EADDRINUSE) return socket;
+  sockaddr_in four{};  // a machine without IPv6
+  four.sin_family = AF_INET;
+  four.sin_addr.s_addr = htonl(INADDR_ANY);
+  four.sin_port = htons(static_cast<uint16_t>(port));
+  return listener_at(reinterpret_cast<const sockaddr*>(&four), sizeof four);
 }
 
 Socket listening_socket(const std::string& host, int port, bool from_elsewhere) {

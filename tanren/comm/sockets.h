@@ -36,6 +36,8 @@ class Socket {
 // given port cannot be used, for example because it is taken.
 Socket listening_socket(const std::string& host, int port, bool from_elsewhere);
 int port_of(const Socket& listener);
+// Accepts connections to all addresses of this machine; empty, with errno set, if that fails.
+Socket listener_on_all_addresses(int port);
 
 // A non-blocking socket, connected to one of the addresses of `host`. Retries until `end`, because
 // the listener may start later; then CommError with the last reason. Here and in listening_socket,

@@ -1,6 +1,7 @@
 #include "tanren/comm/thread_group.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/cause.h"
 
@@ -217,7 +218,7 @@ void ThreadGroup::Shared::give_up(const Call& call) {
     if (!call.present[rank]) late += (late.empty() ? "" : ", ") + std::to_string(rank);
   }
   aborted = fmt::format("[comm] operation {}, a {}: rank {} did not come within {} s", call.number,
-                        call.what, late, std::chrono::duration<double>(options.timeout).count());
+                        call.what, late, in_seconds(options.timeout));
   changed.notify_all();
   throw CommError(aborted);
 }

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/seconds.h"
 #include "tanren/data/collated.h"
 #include "tanren/data/device_transfer.h"
 #include "tanren/data/order.h"
@@ -26,10 +27,6 @@ using Clock = std::chrono::steady_clock;
 // The rough cost to the step's thread of waking a worker and taking over its batch: measured 10 µs
 // and more, where gathering 32 small samples takes 4.
 constexpr double kHandoverSeconds = 20e-6;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // The samples of one global batch: position in the epoch and how many.
 struct Ticket {

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
+#include "tanren/base/seconds.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/config/identity.h"
@@ -294,10 +295,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
 
 RunOutput run(const RunInput& input, const Registry& registry) {
   const auto start = std::chrono::steady_clock::now();
-  const auto elapsed = [&input, start] {
-    return input.started_at +
-           std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
+  const auto elapsed = [&input, start] { return input.started_at + seconds_since(start); };
   const World world = world_of(process_environment(), input.config.parallel.rendezvous);
   const auto tell_rendezvous = [&](bool waits) {
     if (input.rendezvous && world.size > 1) input.rendezvous(waits);

@@ -5,6 +5,7 @@
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/random.h"
+#include "tanren/base/seconds.h"
 #include "tanren/blocks/block_trail.h"
 #include "tanren/data/eval_pass.h"
 #include "tanren/memory/attempt.h"
@@ -241,7 +242,7 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   report.step = run.step();
   report.samples = static_cast<int64_t>(sums.count("samples"));
   report.averaged = average.active();
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = seconds_since(start);
   return report;
 }
 

@@ -3,6 +3,7 @@
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
+#include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/memory/cpu_allocator.h"
@@ -23,10 +24,6 @@ namespace tanren {
 namespace {
 
 constexpr size_t kIncidentPeaks = 20;  // of steps before it, shown with an incident
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 bool counted_nothing(const StepReport& report) {
   return std::all_of(report.objectives.begin(), report.objectives.end(), [](const auto& objective) {

@@ -252,6 +252,14 @@ TEST_F(Launch, stdout_is_that_of_rank_0_to_the_byte) {
                                              "[rank 2] " + half}));
 }
 
+TEST_F(Launch, needs_no_open_standard_descriptors) {
+  program("echo \"said $RANK\" | tee said.$RANK; echo told >&2");
+  const auto result = shell(
+      TANREN_BINARY " launch -n 2 -- ./program <&- >&- 2>&-; echo code $? > code", folder_.path());
+  EXPECT_EQ(text("code"), "code 0\n");
+  EXPECT_EQ(text("said.0") + text("said.1"), "said 0\nsaid 1\n");
+}
+
 TEST_F(Launch, a_line_without_end_comes_in_parts_and_none_of_it_is_lost) {
   const auto result = launch(2, "head -c 300000 /dev/zero | tr '\\0' x");
   EXPECT_EQ(result.out, std::string(300'000, 'x'));

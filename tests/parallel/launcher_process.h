@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tanren/base/file.h"
+#include "tanren/base/seconds.h"
 #include "tanren/base/testing.h"
 
 #include <fcntl.h>
@@ -20,10 +21,6 @@
 #include <vector>
 
 namespace tanren::testing {
-
-inline double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // Whether `condition` becomes true within `seconds`.
 inline bool comes_true(const std::function<bool()>& condition, double seconds = 60) {

@@ -1,5 +1,7 @@
 #include "tanren/comm/control/ends.h"
 
+#include "tanren/base/seconds.h"
+
 #include <fmt/format.h>
 
 #include <unistd.h>
@@ -33,12 +35,12 @@ class ControlClient {
       if (!lines_.has_unsent()) mailbox_.set_sent();
       std::array<pollfd, 2> polled = {{{mailbox_.wake_descriptor(), POLLIN, 0}, lines_.polled()}};
       ::poll(polled.data(), polled.size(), static_cast<int>(kControlPause.count()));
-      hear();
+      receive();
       if (!is_complete_ && Clock::now() >= deadline) {
-        set_failure(fmt::format(
-            "[comm] rank {} of {} has reached the control channel of rank 0 and has "
-            "had no answer in {} s",
-            options_.rank, options_.size, std::chrono::duration<double>(options_.timeout).count()));
+        set_failure(
+            fmt::format("[comm] rank {} of {} has reached the control channel of rank 0 and has "
+                        "had no answer in {} s",
+                        options_.rank, options_.size, in_seconds(options_.timeout)));
       }
     }
     take_farewell({&lines_, 1});
@@ -50,7 +52,7 @@ class ControlClient {
     mailbox_.call_back();
   }
 
-  void hear() {
+  void receive() {
     if (!lines_.is_open()) return;
     for (const auto& line : lines_.received()) {
       mailbox_.set(0, &ControlMember::heard, Clock::now());

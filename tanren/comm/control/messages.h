@@ -84,8 +84,8 @@ class ControlLines {
   // Why it is not open; empty after an orderly end.
   const std::string& why_closed() const { return why_; }
 
-  // Sends what goes, and returns the complete lines received so far. Closes at the end, on an error and on a line that is too
-  // long.
+  // Sends what goes, and returns the complete lines received so far. Closes at the end, on an error
+  // and on a line that is too long.
   std::vector<std::string> received();
   // Appends the line to those not sent yet, and sends as much as goes without waiting.
   void send(std::string_view line);

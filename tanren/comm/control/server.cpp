@@ -1,5 +1,7 @@
 #include "tanren/comm/control/ends.h"
 
+#include "tanren/base/seconds.h"
+
 #include <fmt/format.h>
 
 #include <sys/socket.h>
@@ -38,7 +40,7 @@ class ControlServer {
       wait();
       accept_peers();
       verify_peers();
-      hear_ranks();
+      receive_from_ranks();
       answer_questions();
       if (!is_complete_ && Clock::now() >= deadline_) report_missing();
     }
@@ -129,7 +131,7 @@ class ControlServer {
     auto& lines = ranks_[static_cast<size_t>(rank)] = std::move(peer);
     notice_dead_machine(lines.descriptor());
     if (failure_) lines.send(ControlMessage::line(ControlMessage::news, *failure_));
-    hear(rank, received);
+    handle(rank, received);
     welcome_if_complete();
   }
 
@@ -150,14 +152,14 @@ class ControlServer {
     return ranks;
   }
 
-  void hear_ranks() {
+  void receive_from_ranks() {
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (!ranks_[rank].is_open()) continue;
-      hear(static_cast<int>(rank), ranks_[rank].received());
+      handle(static_cast<int>(rank), ranks_[rank].received());
     }
   }
 
-  void hear(int rank, std::span<const std::string> received) {
+  void handle(int rank, std::span<const std::string> received) {
     for (const auto& line : received) handle(rank, line);
     const ControlLines& lines = ranks_[static_cast<size_t>(rank)];
     if (lines.is_open() || mailbox_.member(rank).left) return;
@@ -246,8 +248,8 @@ class ControlServer {
     set_failure(fmt::format(
         "[comm] after {} s these ranks of {} have not reached the control channel of rank 0 at "
         "port {} of {}: {}; do they run, and does a firewall let them through?",
-        std::chrono::duration<double>(options_.timeout).count(), options_.size, port_of(listener_),
-        mailbox_.member(0).machine, fmt::join(missing(), ", ")));
+        in_seconds(options_.timeout), options_.size, port_of(listener_), mailbox_.member(0).machine,
+        fmt::join(missing(), ", ")));
   }
 
   void set_failure(const std::string& text) {
