@@ -4,7 +4,7 @@
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/value_tensors.h"
 #include "tanren/blocks/block_trail.h"
-#include "tanren/dry/meta_operators.h"
+#include "tanren/dry/multiply_adds.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -139,7 +139,7 @@ int64_t flops_of(const at::RecordFunction& fn, const Frame& frame) {
   std::string_view name = frame.facts->name;
   if (name.rfind("aten::", 0) == 0) name.remove_prefix(6);
   try {
-    return 2 * meta::multiply_adds(name, frame.arguments, results).value_or(0);
+    return 2 * multiply_adds(name, frame.arguments, results).value_or(0);
   } catch (const std::exception&) {
     return 0;  // an overload with other arguments
   }
@@ -242,7 +242,7 @@ std::unique_ptr<Frame> OperatorRecorder::Impl::begin_operator(const at::RecordFu
   frame->kind = FrameKind::counting;
   frame->facts = &known_facts;
   frame->pass = backward ? Pass::backward : Pass::forward;
-  const uint16_t tagged = memory_tag().block;  // in backward: the recomputed block
+  const uint16_t tagged = memory_tag().block;  // in backward: inside a recomputed block
   frame->block = tagged != 0 ? tagged : backward ? open.node_block : uint16_t{0};
   look_at_inputs(fn, *frame);
   ++open.counting;

@@ -3,7 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/operator_record.h"
 #include "tanren/blocks/block.h"
-#include "tanren/dry/meta_operators.h"
+#include "tanren/dry/multiply_adds.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -111,11 +111,11 @@ TEST(OperatorRecorderTest, our_attention_has_the_same_flops_packed_and_apart) {
                    out = at::empty({n, tokens, width});
   const int64_t product = n * tokens * tokens * width;
   const std::vector<c10::IValue> apart{q, q, q}, together{packed};
-  EXPECT_EQ(meta::multiply_adds("tanren::attention", apart, {}), 2 * product);
-  EXPECT_EQ(meta::multiply_adds("tanren::attention", together, {}), 2 * product);
+  EXPECT_EQ(multiply_adds("tanren::attention", apart, {}), 2 * product);
+  EXPECT_EQ(multiply_adds("tanren::attention", together, {}), 2 * product);
   const std::vector<c10::IValue> apart_back{out, out, q, q, q}, together_back{out, out, packed};
-  EXPECT_EQ(meta::multiply_adds("tanren::attention_backward", apart_back, {}), 5 * product);
-  EXPECT_EQ(meta::multiply_adds("tanren::attention_backward", together_back, {}), 5 * product);
+  EXPECT_EQ(multiply_adds("tanren::attention_backward", apart_back, {}), 5 * product);
+  EXPECT_EQ(multiply_adds("tanren::attention_backward", together_back, {}), 5 * product);
 }
 
 TEST(OperatorRecorderTest, kernels_of_ours_are_heard_by_their_record) {

@@ -33,10 +33,10 @@ at::MemoryFormat format_of(bool last) {
   return last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
-// torch accepts one number for both directions.
-Sizes both(const c10::IValue& value) {
+// torch accepts one number for all directions.
+Sizes spatial(const c10::IValue& value, size_t dims = 2) {
   Sizes list = value.toIntVector();
-  if (list.size() == 1) list.push_back(list[0]);
+  if (list.size() == 1) list.resize(dims, list[0]);
   return list;
 }
 
@@ -49,12 +49,10 @@ struct Call {
   bool bias;
   Mask wanted = {};
 
-  int64_t out(size_t direction) const {
-    const auto dim = static_cast<int64_t>(direction) + 2;
-    const int64_t reach = dilation[direction] * (weight.size(dim) - 1) + 1;
-    return (input.size(dim) + 2 * padding[direction] - reach) / stride[direction] + 1;
+  Sizes output_sizes() const {
+    return at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride, dilation);
   }
-  Sizes output_sizes() const { return {input.size(0), weight.size(0), out(0), out(1)}; }
+  int64_t out(size_t direction) const { return output_sizes()[direction + 2]; }
   // Rows of input that `rows` rows of output need.
   int64_t rows_for(int64_t rows) const { return input.size(2) - (out(0) - rows) * stride[0]; }
   int64_t multiply_adds_per_row() const { return out(1) * weight.numel(); }
@@ -254,19 +252,31 @@ bool has_own_kernel() {
 
 // The patches of all samples. They are a copy unless the kernel is 1x1 with stride 1 and no
 // padding; then the result is undefined.
-at::Tensor columns_of(const at::Tensor& input, const Sizes& kernel, const Sizes& stride,
+at::Tensor columns_of(const at::Tensor& input, const at::Tensor& weight, const Sizes& stride,
                       const Sizes& padding) {
   const Sizes ones = {1, 1}, zeros = {0, 0};
+  const auto kernel = weight.sizes().slice(2);
   if (kernel == ones && stride == ones && padding == zeros) return {};
-  int64_t places = 1;
-  for (size_t i = 0; i < 2; ++i) {
-    const int64_t size = input.size(static_cast<int64_t>(i) + 2);
-    places *= (size + 2 * padding[i] - kernel[i]) / stride[i] + 1;
-  }
-  return at::empty({input.size(0), input.size(1) * kernel[0] * kernel[1], places}, input.options());
+  const Sizes out = at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride);
+  return at::empty({input.size(0), input.size(1) * kernel[0] * kernel[1], out[2] * out[3]},
+                   input.options());
 }
 
 }  // namespace
+
+// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+Sizes convolution_sizes(c10::ArrayRef<c10::IValue> a) {
+  const at::Tensor input = tensor_in(a[0]), weight = tensor_in(a[1]);
+  const auto each = [&](size_t i) { return spatial(a[i], static_cast<size_t>(weight.dim()) - 2); };
+  return a[6].toBool() ? at::native::conv_input_size(input.sizes(), weight.sizes(), each(4),
+                                                     each(7), each(3), each(5), a[8].toInt())
+                       : at::native::conv_output_size(input.sizes(), weight.sizes(), each(4),
+                                                      each(3), each(5));
+}
+
+std::optional<Results> dry_convolution_shape(const Arguments& a) {
+  return Results{at::empty(convolution_sizes(a), tensor_in(a[0]).options())};
+}
 
 // mkldnn_convolution(input, weight, bias, padding, stride, dilation, groups)
 std::optional<Results> dry_convolution(const Arguments& a) {
@@ -276,9 +286,9 @@ std::optional<Results> dry_convolution(const Arguments& a) {
   const Call call{.input = tensor_in(a[0]).contiguous(format),
                   .weight = tensor_in(a[1]).contiguous(format),
                   .gradient = {},
-                  .stride = both(a[4]),
-                  .padding = both(a[3]),
-                  .dilation = both(a[5]),
+                  .stride = spatial(a[4]),
+                  .padding = spatial(a[3]),
+                  .dilation = spatial(a[5]),
                   .groups = a[6].toInt(),
                   .bias = tensor_in(a[2]).defined()};
   return Results{repeated(call, {{call.output_sizes(), format}}).front()};
@@ -294,9 +304,9 @@ std::optional<Results> dry_convolution_backward(const Arguments& a) {
   Call call{.input = input,
             .weight = weight,
             .gradient = {},
-            .stride = both(a[4]),
-            .padding = both(a[5]),
-            .dilation = both(a[6]),
+            .stride = spatial(a[4]),
+            .padding = spatial(a[5]),
+            .dilation = spatial(a[6]),
             .groups = a[9].toInt(),
             .bias = !a[3].isNone(),
             .wanted = {wanted[0], wanted[1], wanted[2]}};
@@ -322,13 +332,9 @@ std::optional<Results> dry_slow_convolution(const Arguments& a) {
   const bool last = at::native::thnn_conv_use_channels_last(tensor_in(a[0]), tensor_in(a[1]));
   const at::Tensor weight = tensor_in(a[1]).contiguous(format_of(last));
   const at::Tensor input = tensor_in(a[0]).contiguous(format_of(last));
-  const Sizes kernel = both(a[2]), stride = both(a[4]), padding = both(a[5]);
-  const at::Tensor columns = columns_of(input, kernel, stride, padding);
-  Sizes sizes = {input.size(0), weight.size(0)};
-  for (size_t i = 0; i < 2; ++i) {
-    const int64_t size = input.size(static_cast<int64_t>(i) + 2);
-    sizes.push_back((size + 2 * padding[i] - kernel[i]) / stride[i] + 1);
-  }
+  const Sizes stride = spatial(a[4]), padding = spatial(a[5]);
+  const at::Tensor columns = columns_of(input, weight, stride, padding);
+  const Sizes sizes = at::native::conv_output_size(input.sizes(), weight.sizes(), padding, stride);
   return Results{at::empty(sizes, input.options(), format_of(last))};
 }
 
@@ -349,7 +355,7 @@ std::optional<Results> dry_slow_convolution_backward(const Arguments& a) {
         at::empty(weight.sizes(), given.options(), weight.suggest_memory_format());
     const auto own = format_of(at::native::thnn_conv_use_channels_last(input, of_weight));
     const at::Tensor gradient = given.contiguous(own);
-    const at::Tensor columns = columns_of(input, both(a[3]), both(a[4]), both(a[5]));
+    const at::Tensor columns = columns_of(input, weight, spatial(a[4]), spatial(a[5]));
     results[1] = of_weight;
   }
   return results;

@@ -1,6 +1,7 @@
 // Convolutions in a dry run. torch reports which of its kernels would compute. The memory that this
 // kernel takes beside the tensors is measured: the kernel runs for real on zeros of the same shape,
-// or of smaller shapes if that shape is large. Internal to dry_operators.
+// or of smaller shapes if that shape is large. If no TraceScope records memory, no kernel runs.
+// Used by dry_operators; model/layer_calls uses the sizes.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -10,7 +11,12 @@
 
 namespace tanren {
 
+// The result sizes of torch's `convolution`, in any number of dims, also transposed.
+std::vector<int64_t> convolution_sizes(c10::ArrayRef<c10::IValue> arguments);
+
 // `arguments` are in the order of torch's schemas. No value: the operator is left to torch.
+std::optional<std::vector<c10::IValue>> dry_convolution_shape(
+    const std::vector<c10::IValue>& arguments);
 std::optional<std::vector<c10::IValue>> dry_convolution(const std::vector<c10::IValue>& arguments);
 std::optional<std::vector<c10::IValue>> dry_convolution_backward(
     const std::vector<c10::IValue>& arguments);

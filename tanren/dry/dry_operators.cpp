@@ -7,7 +7,10 @@
 #include <ATen/ATen.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/ReduceOpsUtils.h>
+#include <c10/core/Allocator.h>
 
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <optional>
@@ -105,6 +108,55 @@ Results mean(const Arguments& a) {
   return {result};
 }
 
+// The following functions make the results alone, not what else the kernels allocate: kShapeOnly.
+
+// native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+Results batch_norm(const Arguments& a) {
+  const at::Tensor x = tensor_in(a[0]);
+  const int64_t channels = a[5].toBool() ? x.size(1) : 0;
+  return {at::empty_like(x), at::empty({channels}, x.options()),
+          at::empty({channels}, x.options())};
+}
+
+// native_group_norm(input, weight, bias, n, channels, places, groups, eps)
+Results group_norm(const Arguments& a) {
+  const at::Tensor x = tensor_in(a[0]);
+  const std::vector<int64_t> sizes = {a[3].toInt(), a[6].toInt()};
+  return {at::empty_like(x), at::empty(sizes, x.options()), at::empty(sizes, x.options())};
+}
+
+Results like_first(const Arguments& a) { return {at::empty_like(tensor_in(a[0]))}; }
+
+// _scaled_dot_product_flash_attention_for_cpu(query [n, heads, tokens, width], key, value, …)
+Results flash_attention(const Arguments& a) {
+  const at::Tensor query = tensor_in(a[0]);
+  std::vector<int64_t> sizes = query.sizes().vec();
+  sizes.back() = tensor_in(a[2]).size(-1);
+  return {at::empty(sizes, query.options()),
+          at::empty(query.sizes().slice(0, 3), query.options().dtype(at::kFloat))};
+}
+
+// mkldnn_rnn_layer(input [tokens, n, width], 4 weights, hx, cx, reverse, batch_sizes, mode,
+//                  hidden_size, …)
+Results recurrent_layer(const Arguments& a) {
+  const at::Tensor x = tensor_in(a[0]);
+  return {at::empty({x.size(0), x.size(1), a[10].toInt()}, x.options()),
+          at::empty_like(tensor_in(a[5])), at::empty_like(tensor_in(a[6])),
+          at::empty({0}, x.options())};
+}
+
+// In these a run on zeros shows what the kernel allocates, if a TraceScope records that. Otherwise
+// the shapes are enough, and the run's time is saved.
+constexpr std::array<std::string_view, 7> kShapeOnly = {
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "convolution",
+    "flip",
+    "hardswish",
+    "mkldnn_rnn_layer",
+    "native_batch_norm",
+    "native_group_norm",
+};
+
 const std::map<std::string_view, ShapeFunction>& known() {
   static const std::map<std::string_view, ShapeFunction> functions = {
       {"_fused_adam_", nothing},
@@ -112,16 +164,23 @@ const std::map<std::string_view, ShapeFunction>& known() {
       {"_fused_adagrad_", nothing},
       {"_fused_sgd_", nothing},
       {"_local_scalar_dense", value_of},
+      {"_scaled_dot_product_flash_attention_for_cpu", flash_attention},
       {"_slow_conv2d_backward", dry_slow_convolution_backward},
       {"_slow_conv2d_forward", dry_slow_convolution},
+      {"convolution", dry_convolution_shape},
       {"convolution_backward", dry_convolution_backward},
       {"copy_", itself},
       {"embedding_dense_backward", embedding_backward},
+      {"flip", like_first},
+      {"hardswish", like_first},
       {"index_select", index_select},
       {"masked_fill_", itself},
       {"masked_scatter_", itself},
       {"mean", mean},
       {"mkldnn_convolution", dry_convolution},
+      {"mkldnn_rnn_layer", recurrent_layer},
+      {"native_batch_norm", batch_norm},
+      {"native_group_norm", group_norm},
       {"native_layer_norm", layer_norm},
       {"native_layer_norm_backward", layer_norm_backward},
       {"sum", sum},
@@ -133,6 +192,7 @@ const std::map<std::string_view, ShapeFunction>& known() {
 
 const std::vector<const char*>& dry_operators() {
   static const std::vector<const char*> names = {"copy_",
+                                                 "convolution",
                                                  "convolution_backward",
                                                  "hardswish_",
                                                  "hardtanh_",
@@ -151,6 +211,9 @@ bool run_dry_operator(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   if (full.rfind("aten::", 0) != 0) return false;
   const auto found = known().find(std::string_view(full).substr(6));
   if (found == known().end()) return false;
+  const bool shape_only =
+      std::find(kShapeOnly.begin(), kShapeOnly.end(), found->first) != kShapeOnly.end();
+  if (shape_only && c10::memoryProfilingEnabled()) return false;
   const auto arguments = torch::jit::pop(stack, op.schema().arguments().size());
   auto results = found->second(arguments);
   for (const auto& value : results ? *results : arguments) stack.push_back(value);

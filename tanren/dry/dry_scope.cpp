@@ -1,21 +1,16 @@
 #include "tanren/dry/dry_scope.h"
 
-#include "tanren/base/memory_tag.h"
-#include "tanren/base/operator_sizes.h"
+#include "tanren/dry/dry_observer.h"
 #include "tanren/dry/dry_operators.h"
-#include "tanren/dry/meta_operators.h"
 #include "tanren/dry/real_scope.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/grad_mode.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/library.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdlib>
-#include <string_view>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,10 +25,14 @@ namespace {
 constexpr auto kAutocast = c10::DispatchKey::AutocastCPU;
 constexpr size_t kSmall = 64 << 10;
 
-// Whether this thread is in a dry run.
-thread_local bool dry = false;
-thread_local std::map<uint16_t, int64_t> forward_multiply_adds;
-thread_local OperatorSizes sizes;
+// This thread's dry run.
+struct State {
+  bool dry = false;
+  DryObserver* observer = nullptr;
+  int64_t real_bytes = 0;
+  bool within_dry = false;  // an operator on tensors without memory is running
+};
+thread_local State state;
 
 // The memory of one tensor: addresses that take no memory until something is written there.
 class Block {
@@ -74,7 +73,7 @@ class Block {
 class DryAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    if (!dry) return {nullptr, nullptr, [](void*) {}, c10::Device(c10::kMeta)};
+    if (!state.dry) return {nullptr, nullptr, [](void*) {}, c10::Device(c10::kMeta)};
     auto block = std::make_unique<Block>(bytes);
     void* data = block->data();
     return {data, block.release(), [](void* context) { delete static_cast<Block*>(context); },
@@ -94,51 +93,26 @@ void install_allocator() {
   (void)installed;
 }
 
-// The name without "aten::" of a matrix product, convolution or attention; empty: another
-// operator's.
-std::string_view contraction(const std::string& full) {
-  constexpr std::array<std::string_view, 7> kNames = {
-      "mm",
-      "bmm",
-      "addmm",
-      "baddbmm",
-      "addbmm",
-      "convolution",
-      "_scaled_dot_product_flash_attention_for_cpu"};
-  if (full.rfind("aten::", 0) != 0) return "";
-  const std::string_view name = std::string_view(full).substr(6);
-  return std::find(kNames.begin(), kNames.end(), name) == kNames.end() ? "" : name;
-}
-
-// A view is no work, however large the tensor. A tensor changed in place was counted when it was
-// made.
-bool shares_memory(const c10::OperatorHandle& op) {
-  const auto& results = op.schema().returns();
-  return !results.empty() && results[0].alias_info() != nullptr;
-}
-
-// False for operators that make a tensor from nothing, such as the flat buffer of all gradients.
-bool takes_tensors(const c10::OperatorHandle& op) {
-  const auto& arguments = op.schema().arguments();
-  return std::any_of(arguments.begin(), arguments.end(), [](const c10::Argument& argument) {
-    return argument.type()->isSubtypeOf(*c10::TensorType::get()) ||
-           argument.type()->isSubtypeOf(*c10::ListType::ofTensors());
-  });
-}
-
-// For an operator of a forward that has run; its results are on `stack`.
-void note_elements(const c10::OperatorHandle& op, const Stack& stack) {
-  if (shares_memory(op)) return;
-  for (const auto& value : torch::jit::last(stack, op.schema().returns().size())) {
-    if (!value.isTensor() || !value.toTensor().defined()) continue;
-    sizes.elements = std::max(sizes.elements, value.toTensor().numel());
+// Whether at::empty or at::empty_strided, with its arguments on `stack`, makes a real tensor.
+bool stays_real(const c10::OperatorHandle& op, const Stack& stack) {
+  if (state.real_bytes == 0 || state.within_dry) return false;
+  const auto& schema = op.schema().arguments();
+  int64_t numel = 1, element = sizeof(float);
+  for (size_t i = 0; i < schema.size(); ++i) {
+    const c10::IValue& value = torch::jit::peek(stack, i, schema.size());
+    if (schema[i].name() == "size") numel = c10::multiply_integers(value.toIntVector());
+    if (schema[i].name() == "dtype" && !value.isNone()) {
+      element = static_cast<int64_t>(c10::elementSize(value.toScalarType()));
+    }
   }
+  return numel * element < state.real_bytes;
 }
 
-// The fallback for the operators that the program calls, before autocast and autograd.
+// The fallback for the operators that the program calls, before autocast and autograd, and for
+// those that they call.
 void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const auto& name = op.operator_name().name;
-  if (name == "aten::empty" || name == "aten::empty_strided") {
+  if ((name == "aten::empty" || name == "aten::empty_strided") && !stays_real(op, *stack)) {
     const auto& arguments = op.schema().arguments();
     for (size_t i = 0; i < arguments.size(); ++i) {
       if (arguments[i].name() != "device") continue;
@@ -146,27 +120,17 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
     }
   }
   keys = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kDryKey);
+  const bool on_dry = keys.has_backend(c10::BackendComponent::MetaBit);
   // CPU tensors bring autocast's key. Dry tensors have another backend's keys, so it is added here.
-  if (keys.has_backend(c10::BackendComponent::MetaBit) &&
-      !c10::impl::tls_is_dispatch_key_excluded(kAutocast) &&
+  if (on_dry && !c10::impl::tls_is_dispatch_key_excluded(kAutocast) &&
       op.hasKernelForDispatchKey(kAutocast)) {
     keys = keys.add(kAutocast);
   }
-  const size_t num_arguments = op.schema().arguments().size();
-  std::vector<c10::IValue> arguments;
-  const bool forward = at::GradMode::is_enabled();
-  const std::string_view known = forward ? contraction(name) : "";
-  if (!known.empty()) {
-    const auto last = torch::jit::last(*stack, num_arguments);
-    arguments.assign(last.begin(), last.end());
-  }
-  op.redispatchBoxed(keys, stack);
-  if (forward && takes_tensors(op)) note_elements(op, *stack);
-  if (known.empty()) return;
-  const auto found = meta::multiply_adds(known, arguments, {stack->back().toTensor()});
-  const int64_t count = found.value_or(0);
-  if (known.front() != '_') sizes.multiply_adds = std::max(sizes.multiply_adds, count);
-  forward_multiply_adds[memory_tag().block] += count;
+  const bool outer = std::exchange(state.within_dry, state.within_dry || on_dry);
+  const auto leave = c10::make_scope_exit([outer] { state.within_dry = outer; });
+  const auto run = [&] { op.redispatchBoxed(keys, stack); };
+  if (state.observer == nullptr) return run();
+  state.observer->around({op, *stack, on_dry}, run);
 }
 
 // The implementation of the operators for which torch has no shape function.
@@ -202,12 +166,11 @@ struct DryScope::Impl {
   std::vector<torch::Library> libraries;
 };
 
-DryScope::DryScope() : impl_(std::make_unique<Impl>()) {
+DryScope::DryScope(DryObserver* observer, int64_t real_bytes) : impl_(std::make_unique<Impl>()) {
   install_allocator();
   auto& libraries = impl_->libraries;
   libraries.emplace_back(torch::Library::IMPL, "_", kDryKey, __FILE__, __LINE__);
   libraries.back().fallback(torch::CppFunction::makeFromBoxedFunction<&called>());
-  forward_multiply_adds.clear();
   libraries.emplace_back(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
   // torch warns about each of its own shape functions that is replaced.
   Silence silence;
@@ -215,22 +178,17 @@ DryScope::DryScope() : impl_(std::make_unique<Impl>()) {
   for (const auto& name : operators_without_shapes()) {
     libraries.back().impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&computed>());
   }
-  dry = true;
+  state = {.dry = true, .observer = observer, .real_bytes = real_bytes};
   c10::impl::tls_set_dispatch_key_included(kDryKey, true);
 }
 
 DryScope::~DryScope() {
   c10::impl::tls_set_dispatch_key_included(kDryKey, false);
-  dry = false;
+  state = {};
 }
-
-const std::map<uint16_t, int64_t>& DryScope::multiply_adds() const { return forward_multiply_adds; }
 
 void note_dry_forward(int64_t multiply_adds) {
-  if (dry) forward_multiply_adds[memory_tag().block] += multiply_adds;
+  if (state.observer != nullptr) state.observer->forward_noted(multiply_adds);
 }
-
-OperatorSizes dry_operator_sizes() { return sizes; }
-void forget_dry_operator_sizes() { sizes = {}; }
 
 }  // namespace tanren

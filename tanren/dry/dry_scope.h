@@ -3,36 +3,37 @@
 // compute shapes only; autograd and autocast work as usual, and a TraceScope records the bytes. So
 // a training step of any size runs in milliseconds and its memory use is known exactly. An operator
 // without a known shape function runs for real, on zeros. Memory reads as 0; asking torch for a
-// value (item) throws an Error, so a model that needs one cannot be run dry. At most one scope per
-// process, not while other threads make tensors. Called by forecast/predict.
+// value (item) throws an Error, so a model that needs one cannot be run dry. An observer is told of
+// every operator (dry_observer.h): ForwardWork counts, model/layer_table makes a table. At most one
+// scope per process, not while other threads make tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
 
 namespace tanren {
 
+class DryObserver;
+
 class DryScope {
  public:
-  DryScope();
+  // New tensors of fewer than `real_bytes` bytes are real and hold values, except for the results
+  // of operators on tensors without memory.
+  explicit DryScope(DryObserver* observer = nullptr, int64_t real_bytes = 0);
   ~DryScope();
   DryScope(const DryScope&) = delete;
   DryScope& operator=(const DryScope&) = delete;
-
-  // Multiply-adds of the forwards so far, by the number of their block (block_trail.h; 0: none).
-  const std::map<uint16_t, int64_t>& multiply_adds() const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// Counts multiply-adds of a forward that torch's operators do not show: those of our own kernels,
-// or of an autograd Function, inside which gradients are off and operators do not count as a
-// forward. Does nothing outside a dry run.
+// Tells the observer of multiply-adds of a forward that torch's operators do not show: those of our
+// own kernels, or of an autograd Function, inside which gradients are off and operators do not
+// count as a forward. Does nothing outside a dry run.
 void note_dry_forward(int64_t multiply_adds);
 
 // Whether `tensor` was made in a dry run. If so, our kernels must not read or write its elements.

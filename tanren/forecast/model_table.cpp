@@ -1,7 +1,6 @@
 #include "tanren/forecast/model_table.h"
 
 #include "tanren/data/collated.h"
-#include "tanren/dry/meta_scope.h"
 #include "tanren/train/build.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +17,7 @@ Batch batch_like(const Batch& sample, int64_t size) {
   for (const auto& [name, field] : sample.fields) {
     std::vector<int64_t> sizes = field.sizes().vec();
     sizes.at(0) = size;
-    batch.fields.set(name, meta_tensor(sizes, field.scalar_type()));
+    batch.fields.set(name, at::empty(sizes, field.options().device(at::kMeta)));
   }
   batch.ids = at::arange(size, at::kLong);
   return batch;

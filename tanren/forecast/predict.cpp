@@ -5,6 +5,7 @@
 #include "tanren/blocks/block_trail.h"
 #include "tanren/data/collated.h"
 #include "tanren/dry/dry_scope.h"
+#include "tanren/dry/forward_work.h"
 #include "tanren/dry/trace_scope.h"
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
@@ -237,18 +238,19 @@ MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
   const Plan plan = shortened(given);
   const Collated one = collated(dataset_, {0});
   const TraceScope tracing;
-  const DryScope dry;
+  ForwardWork work;
+  const DryScope dry(&work);
   const Parts parts{.plan = plan};
   RunState run = build_run_state(make_task_(), parts);
   const size_t before = tracing.trace().size();
   const GlobalBatch batch = batch_like(one, plan.batch.global_batch, length);
-  forget_dry_operator_sizes();
+  work.largest = {};
   update_alone(run, parts, batch);
   MemoryPrediction result = summed(tracing.trace(), before);
-  result.largest = dry_operator_sizes();
+  result.largest = work.largest;
   result.largest.parameters = trained_elements(*run.task.module);
   result.how = "a dry run";
-  for (const auto& [id, count] : dry.multiply_adds()) {
+  for (const auto& [id, count] : work.multiply_adds) {
     result.multiply_adds += count;
     for (auto& block : result.blocks) {
       if (block.name == block_name(id)) block.multiply_adds = count;

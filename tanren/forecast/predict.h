@@ -19,8 +19,10 @@ namespace tanren {
 // One block's contribution to the peak.
 struct BlockUse {
   std::string name;
-  int64_t held_bytes = 0;     // made in its forward and alive at the peak
-  int64_t multiply_adds = 0;  // of its forwards in one step, without recomputed ones
+  int64_t held_bytes = 0;  // made in its forward and alive at the peak
+  // Of its forwards in the dry run's step, which has at most two microsteps. The second pass of a
+  // recomputed block counts only for the blocks inside it.
+  int64_t multiply_adds = 0;
 };
 
 struct MemoryPrediction {
@@ -28,7 +30,7 @@ struct MemoryPrediction {
   int64_t before_bytes = 0;  // held before the first step
   std::array<int64_t, kNumMemoryKinds> at_peak = {};  // by MemoryKind; they sum to peak_bytes
   std::vector<BlockUse> blocks;                       // with something held, the largest first
-  int64_t multiply_adds = 0;  // of all forwards of the step, with recomputed ones
+  int64_t multiply_adds = 0;  // of all forwards of the dry run's step, second passes included
   OperatorSizes largest;      // operators of a microstep; measured by dry runs only
   std::string how;            // "a dry run", "two steps of 1 and 2 samples"
 };

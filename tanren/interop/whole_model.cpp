@@ -7,7 +7,7 @@
 #include "tanren/config/read_config.h"
 #include "tanren/config/write_config.h"
 #include "tanren/data/text/text_table.h"
-#include "tanren/dry/meta_scope.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/train/build.h"
 
 #include <nlohmann/json.hpp>
@@ -260,7 +260,7 @@ void check_described(const ModelDescription& description, const TensorMap& tenso
     refuse(what, "asks for " + std::to_string(options.num_layers) + " layers, there are " +
                      std::to_string(tensors.size()) + " tensors");
   }
-  const MetaScope without_memory;
+  const DryScope without_memory;
   TensorMap shapes;
   try {
     shapes = tensors_of(*models.make(options, description.info).module);

@@ -103,7 +103,7 @@ std::optional<uint64_t> bytes_to_keep(const fs::path& file, int64_t step, bool r
   while (next_record(in, message)) {
     const Facts facts = facts_of(message);
     if (facts.step > step) break;
-    // After this record, only the start of another session can be of this step.
+    // What follows belongs to the same evaluation or to later steps.
     if (repeats_evaluation && facts.is_evaluation && facts.step == step) break;
     has_evaluation |= facts.is_evaluation;
     keep += message.size() + 16;

@@ -3,7 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
 #include "tanren/base/testing.h"
-#include "tanren/dry/meta_scope.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/model/registry.h"
 
@@ -110,7 +110,7 @@ TEST(Bert, presets_have_the_published_sizes_and_every_key_overrides_them) {
                                                                   {"", 102267648},
                                                                   {"bert-tiny", 4385920}};
   for (const auto& [size, count] : published) {
-    const MetaScope without_memory;
+    const DryScope without_memory;
     const Bert model(bert_shape({.size = size}, info));
     int64_t parameters = 0;
     for (const auto& item : model.named_parameters()) {

@@ -3,7 +3,7 @@
 // only.
 #pragma once
 
-#include "tanren/dry/meta_scope.h"
+#include "tanren/model/layer_calls.h"
 
 #include <torch/nn/module.h>
 

@@ -1,7 +1,9 @@
 #include "tanren/model/layer_table.h"
 
+#include "tanren/dry/dry_scope.h"
 #include "tanren/model/layer_owners.h"
 
+#include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 
@@ -239,11 +241,15 @@ class ListenScope {
   at::CallbackHandle handle_;
 };
 
+// Smaller tensors hold values: models compute constants such as dropout rates with tensors.
+constexpr int64_t kRealBytes = 64 << 10;
+
 Batch without_memory(const Batch& batch) {
   Batch copy;
   copy.ids = batch.ids;
   for (const auto& [name, field] : batch.fields) {
-    copy.fields.set(name, meta_tensor(field.sizes(), field.scalar_type()));
+    const auto options = at::TensorOptions(field.scalar_type()).device(at::kMeta);
+    copy.fields.set(name, at::empty(field.sizes(), options));
   }
   return copy;
 }
@@ -263,9 +269,10 @@ LayerRow LayerTable::total() const {
 
 LayerTable layer_table(const std::function<Task()>& make_task, const Batch& batch) {
   Recorder* recorder = nullptr;
-  const MetaScope scope([&recorder](const OperatorCall& call) {
+  LayerCalls calls([&recorder](const OperatorCall& call) {
     if (recorder != nullptr) recorder->operator_ran(call);
   });
+  const DryScope scope(&calls, kRealBytes);
   const Task task = make_task();
   task.module->eval();
   const Batch shapes = without_memory(batch);

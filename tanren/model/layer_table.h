@@ -1,5 +1,5 @@
 // A table of a model's modules: output shapes, parameters, multiply-adds and activations of each.
-// Found by a dry run (dry/meta_scope.h): no weight is allocated, so even a large model takes no
+// Found by a dry run (dry/dry_scope.h): no weight is allocated, so even a large model takes no
 // time. Not thread-safe; make one table at a time. Called by forecast/model_table for
 // `tanren summary`.
 //
@@ -47,9 +47,9 @@ struct LayerTable {
   LayerRow total() const;  // sums over the rows
 };
 
-// Makes the task and runs its prediction once, in evaluation mode, on meta tensors with the shapes
-// and dtypes of the fields of `batch`. If an operator's sizes do not fit, the table ends there with
-// `mismatch` set; the model's own errors are passed on.
+// Makes the task and runs its prediction once, in evaluation mode, on tensors without memory with
+// the shapes and dtypes of the fields of `batch`. If an operator's sizes do not fit, the table ends
+// there with `mismatch` set; the model's own errors are passed on.
 LayerTable layer_table(const std::function<Task()>& make_task, const Batch& batch);
 
 }  // namespace tanren

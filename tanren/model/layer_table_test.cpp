@@ -5,7 +5,7 @@
 
 #include "tanren/base/testing.h"
 #include "tanren/blocks/block.h"
-#include "tanren/dry/meta_scope.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/model/registry.h"
 #include "tanren/model/supervised.h"
 
@@ -281,22 +281,22 @@ TEST(LayerTable, the_loss_is_in_no_row) {
   EXPECT_GT(table.loss_bytes, 0);
 }
 
-TEST(MetaScope, large_tensors_have_no_memory_inside_and_all_have_it_afterwards) {
+TEST(DryScope, large_tensors_have_no_memory_inside_and_all_have_it_afterwards) {
   {
-    const MetaScope scope;
-    EXPECT_TRUE(at::empty({1'000'000, 1'000'000}).uniform_(-1, 1).is_meta());
+    const DryScope scope(nullptr, 64 << 10);
+    EXPECT_TRUE(is_dry(at::empty({1'000'000, 1'000'000}).uniform_(-1, 1)));
     EXPECT_EQ(at::full({3}, 2.0).sum().item<double>(), 6.0) << "small ones are real";
   }
   EXPECT_TRUE(at::zeros({100'000}).is_cpu());
   EXPECT_EQ(at::ones({100'000}).sum().item<double>(), 100'000);
 }
 
-TEST(MetaScope, a_small_tensor_stays_itself_when_a_large_one_is_written_into_it) {
-  const MetaScope scope;
+TEST(DryScope, a_small_tensor_stays_itself_when_a_large_one_is_written_into_it) {
+  const DryScope scope(nullptr, 64 << 10);
   at::Tensor small = at::zeros({4});
   const at::Tensor same = small.copy_(at::zeros({100'000}).slice(0, 0, 4));
   EXPECT_TRUE(same.is_same(small));
-  EXPECT_TRUE(small.is_cpu());
+  EXPECT_FALSE(is_dry(small));
 }
 
 }  // namespace

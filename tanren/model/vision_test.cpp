@@ -1,6 +1,6 @@
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
-#include "tanren/dry/meta_scope.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/model/losses.h"
 #include "tanren/model/registry.h"
@@ -103,7 +103,7 @@ TEST(Vision, each_preset_of_a_config_has_torchvisions_number_of_parameters) {
       {"vgg19_bn", 143678248}};
   const DataInfo images{.input_shape = {3, 224, 224}, .outputs = 1000};
   for (const auto& [size, count] : published) {
-    const MetaScope without_memory;
+    const DryScope without_memory;
     const Task task = ModelRegistry().make(
         {.kind = size.substr(0, size.find_first_of("0123456789")), .size = size}, images);
     int64_t parameters = 0;
@@ -131,7 +131,7 @@ TEST(Vision, channels_and_classes_come_from_the_data) {
 TEST(Vgg, model_dropout_is_the_probability_of_its_classifier) {
   const DataInfo images{.input_shape = {3, 32, 32}, .outputs = 2};
   const auto probability = [&](const std::optional<double>& dropout) {
-    const MetaScope without_memory;
+    const DryScope without_memory;
     const Task task = ModelRegistry().make({.kind = "vgg", .dropout = dropout}, images);
     return std::dynamic_pointer_cast<Vgg>(task.module)->shape().dropout;
   };

@@ -4,7 +4,6 @@
 #include "tanren/base/random.h"
 #include "tanren/base/testing.h"
 #include "tanren/config/kinds.h"
-#include "tanren/dry/meta_scope.h"
 #include "tanren/model/layer_table.h"
 #include "tanren/model/registry.h"
 
@@ -156,8 +155,8 @@ TEST(Freezing, vgg19_with_an_appended_linear_trains_1001_of_143668241_parameters
   options.loss = "bce";
   Batch image;
   image.ids = at::arange(1);
-  image.fields.set("inputs", meta_tensor({1, 3, 224, 224}, at::kFloat));
-  image.fields.set("labels", meta_tensor({1}, at::kLong));
+  image.fields.set("inputs", at::empty({1, 3, 224, 224}, at::kMeta));
+  image.fields.set("labels", at::empty({1}, at::TensorOptions(at::kLong).device(at::kMeta)));
   std::vector<std::string> names;
   const LayerTable table = layer_table(
       [&] {
