@@ -1,4 +1,5 @@
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "cli/completion.h"
 
 #include <string_view>
@@ -268,7 +269,8 @@ std::string fish_completion(const Vocabulary& vocabulary) {
                                     {"program", vocabulary.program}});
   const std::string start = "complete -c " + vocabulary.program + " -n ";
   for (const auto& verb : vocabulary.verbs) {
-    text += start + "__fish_use_subcommand -f -a " + verb.name + " -d " + quoted(verb.what) + "\n";
+    text += fmt::format("{}__fish_use_subcommand -f -a {} -d {}\n", start, verb.name,
+                        quoted(verb.what));
     const std::string here = start + quoted("__fish_seen_subcommand_from " + verb.name);
     for (const auto& option : verb.options) {
       text += here + " -l " + option.flag.substr(2) + " -d " + quoted(option.what);

@@ -25,8 +25,7 @@ namespace {
 
 std::string shape_text(const at::Tensor& tensor) {
   std::string text = "[";
-  for (const auto size : tensor.sizes())
-    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  for (const auto size : tensor.sizes()) text += (text.size() > 1 ? ", " : "") + to_text(size);
   return text + "]";
 }
 
@@ -183,8 +182,9 @@ int convert(const Arguments& arguments, const Registry& registry) {
   if (!arguments.dtype.empty()) {
     const int64_t lost = cast(state.tensors, dtype_of(arguments.dtype));
     if (lost > 0) {
-      throw CheckpointError("[convert] " + std::to_string(lost) + " elements are too large for " +
-                            arguments.dtype + "; convert to bf16 or fp32");
+      throw CheckpointError(
+          fmt::format("[convert] {} elements are too large for {}; convert to bf16 or fp32", lost,
+                      arguments.dtype));
     }
   }
   write_weights(arguments.target, state.tensors);

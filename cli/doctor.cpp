@@ -36,7 +36,7 @@ int doctor(const Arguments& arguments, const Registry& /*registry*/) {
             << "fp16     " << (machine.cpu_fp16 ? "in hardware" : "emulated: slower than fp32")
             << "\n"
             << "cuda     "
-            << (machine.num_cuda > 0 ? std::to_string(machine.num_cuda) + " devices"
+            << (machine.num_cuda > 0 ? fmt::format("{} devices", machine.num_cuda)
                                      : std::string("none usable"))
             << "\n";
   return 0;

@@ -102,7 +102,7 @@ std::string weights_text(const Exported& exported, const Summary& summary) {
   if (summary.best_step == exported.step) {
     add("best " + summary.best_metric + " " + shown(summary.best_value));
   }
-  add("step " + std::to_string(exported.step));
+  add(fmt::format("step {}", exported.step));
   return "weights: " + exported.file.string() + " (" + text + ")";
 }
 
@@ -112,7 +112,7 @@ std::string command(const Plan& plan, const std::string& program) {
   if (parallel.launcher != "tanren launch" || parallel.local_ranks < parallel.world_size) {
     return program;
   }
-  return program + " launch -n " + std::to_string(parallel.world_size);
+  return fmt::format("{} launch -n {}", program, parallel.world_size);
 }
 
 // The keys that --set names.
@@ -139,10 +139,10 @@ void check_no_fork(const Named& named) {
       directory_iterator(named.began / "checkpoints", none) != directory_iterator();
   if (!has_begun) return;
   const std::string run = named.began.string(), out = named.folder.string();
-  throw ConfigError("[run] " + run + " goes on in its own folder, and would begin from step 0 in " +
-                    out + "; drop --out, or begin another run: tanren run " + run +
-                    "/config.toml --out " + out +
-                    ", with its weights: --set model.init_from=" + run);
+  throw ConfigError(fmt::format(
+      "[run] {} resumes in its own folder, and would begin from step 0 in {}; drop --out, or begin "
+      "another run: tanren run {}/config.toml --out {}, with its weights: --set model.init_from={}",
+      run, out, run, out, run));
 }
 
 void print_end(const RunOutput& output, const Named& named, const std::string& again) {
@@ -166,7 +166,7 @@ void print_end(const RunOutput& output, const Named& named, const std::string& a
               << (named.config.run.steps ? "steps" : "epochs") << "=…  |  the log: " << folder
               << "/log.jsonl\n";
   } else {
-    std::cout << "stopped at step " << summary.steps << "; go on with: " << again << " run "
+    std::cout << "stopped at step " << summary.steps << "; resume with: " << again << " run "
               << folder << "\n";
   }
 }
@@ -207,7 +207,7 @@ int run(const Arguments& arguments, const Registry& registry) {
       again = command(plan, arguments.program);
       for (const std::string& line : ranks) std::cout << line << "\n";
       if (resumed_from) {
-        std::cout << "going on from " << resumed_from->string() << "\n";
+        std::cout << "resuming from " << resumed_from->string() << "\n";
       } else if (began_before) {
         std::cout << "no complete checkpoint in " << named.folder.string() << "; beginning again\n";
       }

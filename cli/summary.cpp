@@ -4,7 +4,6 @@
 #include "tanren/run/start_files.h"
 #include "cli/verbs.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 

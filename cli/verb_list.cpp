@@ -23,7 +23,7 @@ int completion(const Arguments& arguments, const Registry& registry);
 namespace {
 
 constexpr const char* kStopping =
-    "Ctrl-C, SIGTERM and SIGHUP save and stop: exit code 130, and the same command goes on. A "
+    "Ctrl-C, SIGTERM and SIGHUP save and stop: exit code 130, and the same command resumes. A "
     "second "
     "Ctrl-C ends at once, unsaved.";
 
@@ -137,7 +137,7 @@ void completion_options(CLI::App& command, Arguments& arguments) {
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> all = {
-      {"run", "Train from a config file, or go on in a run folder", run_options, run,
+      {"run", "Train from a config file, or resume a run folder", run_options, run,
        /*on_ranks=*/true, /*may_meet_torch=*/true},
       {"plan", "Say what a run would do, and why; start nothing", plan_options, plan,
        /*on_ranks=*/false, /*may_meet_torch=*/true},

@@ -216,7 +216,7 @@ TEST_F(Examples, own_loop_stopped_and_gone_on_with_equals_one_that_was_not_stopp
   ASSERT_EQ(first.code, 0) << first.output;
   ASSERT_EQ(second.code, 0) << second.output;
   EXPECT_TRUE(fs::exists(temporary_.path() / "parts/step-70"));
-  TANREN_EXPECT_CONTAINS(second.output, "going on from parts/step-70\n");
+  TANREN_EXPECT_CONTAINS(second.output, "resuming from parts/step-70\n");
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"}) {
     EXPECT_EQ(read_file(temporary_.path() / "whole/step-200" / file),
               read_file(temporary_.path() / "parts/step-200" / file))
@@ -467,7 +467,7 @@ TEST_F(Examples, transfer_learns_other_digits_on_a_body_that_keeps_every_byte) {
   ASSERT_EQ(both.code, 0) << both.output;
   const auto runs = temporary_.path() / "runs";
   const std::string plan = read_file(runs / "transfer_head/plan.txt");
-  TANREN_EXPECT_CONTAINS(plan, "initialised anew: head.weight, head.bias");
+  TANREN_EXPECT_CONTAINS(plan, "newly initialised: head.weight, head.bias");
   TANREN_EXPECT_CONTAINS(plan, "16 tensors, 829376 parameters of 830661 without gradient");
   const auto summary = nlohmann::json::parse(read_file(runs / "transfer_head/summary.json"));
   EXPECT_GE(summary["evaluate.accuracy"].get<double>(), 0.95);

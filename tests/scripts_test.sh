@@ -136,7 +136,7 @@ runs setup
 logged "update -qq
 install -y --no-install-recommends -qq ninja-build"
 
-begin "what no package of the system mends is said"
+begin "what no package of the system fixes is said"
 apt
 program id <<< 'echo 0'
 program cmake <<< 'echo "cmake version 3.22.1"'
@@ -157,7 +157,7 @@ if [ "$(uname -m)" = x86_64 ]; then # the one with pinned wheels
   runs fetch-libtorch --have
   logged "$whole"
 
-  case="a half-written libtorch is noticed and fetched anew"
+  case="a half-written libtorch is noticed and fetched again"
   : > "$folder/torch/lib/libtorch_cpu.so"
   if "$source/scripts/fetch-libtorch" --have > "$work/said" 2>&1; then fail "took it"; fi
   runs fetch-libtorch

@@ -1,6 +1,7 @@
 #include "cli/launch/child_processes.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "cli/stop_signals.h"
 
 #include <fcntl.h>
@@ -76,7 +77,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& words) {
 
 std::string signal_text(int signal) {
   const char* what = ::sigdescr_np(signal);
-  return "signal " + std::to_string(signal) + (what ? " (" + std::string(what) + ")" : "");
+  return fmt::format("signal {}{}", signal, what ? " (" + std::string(what) + ")" : "");
 }
 
 ChildProcesses::ChildProcesses() {

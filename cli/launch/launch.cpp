@@ -1,6 +1,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 #include "tanren/cli.h"
 #include "tanren/plan/probe_machine.h"
 #include "cli/launch/child_processes.h"
@@ -248,21 +249,22 @@ int Ranks::report() {
   output_.release_held();
   if (!failures_.empty()) {
     const auto& [end, last_line] = cause();
-    std::string what = last_line.empty() ? "exit code " + std::to_string(end.code) : last_line;
+    std::string what = last_line.empty() ? fmt::format("exit code {}", end.code) : last_line;
     if (end.signal != 0) {
       what = "killed by " + signal_text(end.signal);
       // A rank that aborts prints the reason before.
       if (end.signal == SIGABRT && !last_line.empty()) what += ": " + last_line;
     }
-    output_.say("[launch] rank " + std::to_string(options_.rank(static_cast<int>(end.child))) +
-                " (pid " + std::to_string(pids_[end.child]) + ") failed first: " + one_line(what) +
-                (options_.world_size() > 1 ? "; the others were ended\n" : "\n"));
+    output_.say(fmt::format("[launch] rank {} (pid {}) failed first: {}{}",
+                            options_.rank(static_cast<int>(end.child)), pids_[end.child],
+                            one_line(what),
+                            options_.world_size() > 1 ? "; the others were ended\n" : "\n"));
     return end.signal != 0 ? 1 : end.code;
   }
   if (num_told_ > 0) {
-    output_.say("[launch] stopped by " + signal_text(sent_.back()) + ", before " +
-                std::to_string(num_told_) + " of " + std::to_string(pids_.size()) +
-                " ranks said that the run can go on\n");
+    output_.say(
+        fmt::format("[launch] stopped by {}, before {} of {} ranks said that the run can resume\n",
+                    signal_text(sent_.back()), num_told_, pids_.size()));
     return 1;
   }
   return resumable_ ? kStopped : 0;

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/comm/sockets.h"
 #include "tanren/comm/world.h"
 #include "cli/launch/child_processes.h"
@@ -38,8 +39,8 @@ int number_of(const std::string& option, const std::string& text, int low, int h
   if (error == std::errc() && stop == text.data() + text.size() && value >= low && value <= high) {
     return value;
   }
-  throw ConfigError("[launch] " + option + " is \"" + text + "\"; give a number from " +
-                    std::to_string(low) + " to " + std::to_string(high));
+  throw ConfigError(
+      fmt::format("[launch] {} is \"{}\"; give a number from {} to {}", option, text, low, high));
 }
 
 // Whether rank 0 could listen on this port, on all addresses of this machine; else errno has the
@@ -78,8 +79,9 @@ void read_master(const std::string& master, LaunchOptions& options) {
   }
   ::freeaddrinfo(found);
   if (options.node_rank == 0 && !can_listen(options.port)) {
-    throw ConfigError("[launch] --master " + master + ": port " + port + " of this machine: " +
-                      std::strerror(errno) + "; name a free one, the same on all nodes");
+    throw ConfigError(fmt::format(
+        "[launch] --master {}: port {} of this machine: {}; name a free one, the same on all nodes",
+        master, port, std::strerror(errno)));
   }
 }
 
@@ -95,11 +97,12 @@ void refuse_nesting(int nodes) {
   if (world.launcher == "none") return;
   const bool torchrun = environment("RANK").has_value();
   if (!torchrun && (nodes > 1 || world.size == 1)) return;
-  throw ConfigError("[launch] this process is rank " + std::to_string(world.rank) + " of " +
-                    std::to_string(world.size) + " already, started by " +
-                    (torchrun ? "a launcher that sets RANK and WORLD_SIZE" : world.launcher) +
-                    "; give it the command itself, without launch" +
-                    (torchrun ? "" : ", or one launch a machine with --nodes"));
+  throw ConfigError(
+      fmt::format("[launch] this process is rank {} of {} already, started by {}; give it the "
+                  "command itself, without launch{}",
+                  world.rank, world.size,
+                  torchrun ? "a launcher that sets RANK and WORLD_SIZE" : world.launcher,
+                  torchrun ? "" : ", or one launch a machine with --nodes"));
 }
 
 // Finds a program as a shell does: a name without a slash in PATH.
@@ -173,8 +176,9 @@ LaunchOptions launch_options(const Arguments& arguments) {
   if (!launch.node_rank.empty()) {
     options.node_rank = number_of("--node-rank", launch.node_rank, 0, options.nodes - 1);
   } else if (options.nodes > 1) {
-    throw ConfigError("[launch] --nodes " + launch.nodes + " without --node-rank; say which of " +
-                      "them this machine is, from 0 to " + std::to_string(options.nodes - 1));
+    throw ConfigError(fmt::format(
+        "[launch] --nodes {} without --node-rank; say which of them this machine is, from 0 to {}",
+        launch.nodes, options.nodes - 1));
   }
   refuse_nesting(options.nodes);
   read_command(arguments, options);
@@ -192,14 +196,14 @@ LaunchOptions launch_options(const Arguments& arguments) {
 
 std::vector<std::string> rank_environment(const LaunchOptions& options, int local) {
   const std::vector<std::pair<std::string, std::string>> own = {
-      {"RANK", std::to_string(options.rank(local))},
-      {"WORLD_SIZE", std::to_string(options.world_size())},
-      {"LOCAL_RANK", std::to_string(local)},
-      {"LOCAL_WORLD_SIZE", std::to_string(options.ranks)},
-      {"GROUP_RANK", std::to_string(options.node_rank)},
-      {"GROUP_WORLD_SIZE", std::to_string(options.nodes)},
+      {"RANK", to_text(options.rank(local))},
+      {"WORLD_SIZE", to_text(options.world_size())},
+      {"LOCAL_RANK", to_text(local)},
+      {"LOCAL_WORLD_SIZE", to_text(options.ranks)},
+      {"GROUP_RANK", to_text(options.node_rank)},
+      {"GROUP_WORLD_SIZE", to_text(options.nodes)},
       {"MASTER_ADDR", options.host},
-      {"MASTER_PORT", std::to_string(options.port)},
+      {"MASTER_PORT", to_text(options.port)},
       {kOurLauncher, "1"}};
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {

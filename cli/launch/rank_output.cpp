@@ -78,8 +78,9 @@ RankOutput::~RankOutput() {
 int RankOutput::add_stream(size_t child, bool is_err) {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) < 0) {
-    throw RunError("[launch] no pipe for rank " + std::to_string(ranks_[child].number) + ": " +
-                   std::strerror(errno) + "; start fewer ranks, or raise ulimit -n");
+    throw RunError(
+        fmt::format("[launch] no pipe for rank {}: {}; start fewer ranks, or raise ulimit -n",
+                    ranks_[child].number, std::strerror(errno)));
   }
   ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
   streams_.push_back({child, is_err, ends[0], "", {}});
@@ -216,7 +217,7 @@ void RankOutput::release_if(const Chosen& chosen) {
 }
 
 void RankOutput::print_labelled(size_t child, const std::string& line) {
-  say("[rank " + std::to_string(ranks_[child].number) + "] " + line + "\n");
+  say(fmt::format("[rank {}] {}\n", ranks_[child].number, line));
 }
 
 void RankOutput::say(const std::string& text) {

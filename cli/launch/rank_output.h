@@ -5,6 +5,7 @@
 // ranks refuse the same input, launch can print it once. One thread; used by launch.cpp.
 #pragma once
 
+#include "tanren/base/text.h"
 #include "cli/outlet.h"
 
 #include <chrono>

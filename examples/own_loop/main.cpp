@@ -140,7 +140,7 @@ void train(const std::string& file, const std::filesystem::path& folder, int64_t
       std::make_shared<Mlp>(ModelOptions{.hidden = {64}, .dropout = 0.1}, data->info())};
   if (const auto latest = latest_checkpoint(folder)) {
     load(training, *latest);
-    std::cout << "going on from " << latest->string() << "\n";
+    std::cout << "resuming from " << latest->string() << "\n";
   }
   Loader loader(*data, {.global_batch = kGlobalBatch, .seed = kSeed}, training.cursor);
   const int64_t end = std::min(kSteps, training.step + stop_after);

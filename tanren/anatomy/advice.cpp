@@ -1,6 +1,7 @@
 #include "tanren/anatomy/advice.h"
 
 #include "tanren/base/log.h"
+#include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
 #include "tanren/config/validate.h"
 #include "tanren/data/collated.h"
@@ -64,7 +65,7 @@ void add_batch_variants(const Rehearsal& run, std::vector<Variant>& variants) {
                                ? "batch norm then sees other groups of samples"
                                : "the same update";
   const auto add = [&](int64_t microbatch) {
-    variants.push_back({"batch.microbatch = " + std::to_string(microbatch),
+    variants.push_back({fmt::format("batch.microbatch = {}", microbatch),
                         [=](RunConfig& c) { c.batch.microbatch = microbatch; }, note});
   };
   if (batch.microbatch < batch.per_rank) {
@@ -76,12 +77,12 @@ void add_batch_variants(const Rehearsal& run, std::vector<Variant>& variants) {
 void add_host_variants(const Plan& plan, double loader_share, std::vector<Variant>& variants) {
   if (loader_share > kNoticeableLoader) {
     const int64_t workers = std::max<int64_t>(1, 2 * plan.data.workers);
-    variants.push_back({"data.workers = " + std::to_string(workers),
+    variants.push_back({fmt::format("data.workers = {}", workers),
                         [=](RunConfig& c) { c.data.workers = workers; }, "the same numbers"});
   }
   if (plan.device.device != "cpu") return;
   const auto add = [&](int64_t threads) {
-    variants.push_back({"run.threads = " + std::to_string(threads),
+    variants.push_back({fmt::format("run.threads = {}", threads),
                         [=](RunConfig& c) { c.run.threads = threads; }, ""});
   };
   const int64_t cores = probe_machine().cores;

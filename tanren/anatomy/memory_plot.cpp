@@ -1,10 +1,10 @@
 #include "tanren/anatomy/memory_plot.h"
 
 #include "tanren/base/json_text.h"
+#include "tanren/base/text.h"
 #include "tanren/page/report_page.h"
 #include "tanren/page/units.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 #include "tanren/anatomy/memory_plot.h"
 #include "tanren/anatomy/report_tables.h"
+#include "tanren/base/text.h"
 #include "tanren/page/report_page.h"
 #include "tanren/page/units.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -3,8 +3,6 @@
 #include "tanren/base/text.h"
 #include "tanren/page/units.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string_view>
 
@@ -142,7 +140,7 @@ Table operator_table(const Anatomy& anatomy, size_t most) {
     };
     table.rows.push_back(
         {short_name(one.name), std::string(name(one.pass)), std::string(short_class(one.of)),
-         std::to_string(one.calls / static_cast<int64_t>(steps)), time_text(seconds),
+         to_text(one.calls / static_cast<int64_t>(steps)), time_text(seconds),
          percent_text(ratio(seconds, anatomy.times.total())),
          scaled_text(static_cast<double>(one.flops) / steps), rate(one.flops), rate(one.bytes)});
   }
@@ -159,7 +157,7 @@ Table node_table(const Anatomy& anatomy, size_t most) {
   const auto& all = anatomy.operators.nodes;
   for (size_t i = 0; i < std::min(most, all.size()); ++i) {
     table.rows.push_back(
-        {node_name(all[i].name), std::to_string(all[i].calls / static_cast<int64_t>(steps)),
+        {node_name(all[i].name), to_text(all[i].calls / static_cast<int64_t>(steps)),
          time_text(all[i].seconds / steps), percent_text(ratio(all[i].seconds, times.backward))});
   }
   return table;

@@ -1,6 +1,6 @@
 #include "tanren/anatomy/report_tables.h"
+#include "tanren/base/text.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace tanren {

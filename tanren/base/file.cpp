@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/temporary.h"
+#include "tanren/base/text.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -18,8 +19,8 @@ namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void fail(const fs::path& path, const char* what) {
-  throw RunError("[file] cannot " + std::string(what) + " " + path.string() + " (" +
-                 std::strerror(errno) + "); check its folder's rights and free space");
+  throw RunError(fmt::format("[file] cannot {} {} ({}); check its folder's rights and free space",
+                             what, path.string(), std::strerror(errno)));
 }
 
 // Closes the descriptor when it is destroyed.

@@ -1,5 +1,7 @@
 #include "tanren/base/metric_names.h"
 
+#include "tanren/base/text.h"
+
 #include <charconv>
 #include <utility>
 
@@ -46,8 +48,9 @@ std::string metric_advice(std::string_view name) {
   for (const auto& [stem, kind] : kAveraged) {
     if (name != stem) continue;
     const std::string word(stem);
-    return "say how classes are averaged: " + word + "_macro, " + word + "_micro, or " + word +
-           "_binary (of class 1)";
+    return fmt::format(
+        "say how classes are averaged: {}_macro, {}_micro, or {}_binary (of class 1)", word, word,
+        word);
   }
   return "known are accuracy, top<k> (top5), precision_, recall_ and f1_ with binary, macro or "
          "micro, "
@@ -63,9 +66,9 @@ std::vector<std::string> value_metrics() { return {"mse", "mae", "r2"}; }
 std::string misfit_of_classes(std::string_view name, int64_t classes) {
   const auto metric = metric_named(name);
   if (!metric) return metric_advice(name);
-  const auto number = std::to_string(classes);
+  const auto number = to_text(classes);
   if (metric->kind == MetricKind::top_k && metric->k > classes) {
-    return "needs " + std::to_string(metric->k) + " classes, the model has " + number;
+    return fmt::format("needs {} classes, the model has {}", metric->k, number);
   }
   if (metric->averaging == ClassAverage::binary && classes != 2) {
     return "needs two classes, the model has " + number;
@@ -73,8 +76,7 @@ std::string misfit_of_classes(std::string_view name, int64_t classes) {
   const bool is_table =
       metric->kind == MetricKind::auroc || metric->kind == MetricKind::confusion_matrix;
   if (is_table && classes > kMaxTableClasses) {
-    return "takes at most " + std::to_string(kMaxTableClasses) + " classes, the model has " +
-           number;
+    return fmt::format("takes at most {} classes, the model has {}", kMaxTableClasses, number);
   }
   return "";
 }

@@ -37,7 +37,7 @@ std::string bytes_text(double bytes) {
 }
 
 std::string count_text(int64_t count) {
-  const std::string digits = std::to_string(count);
+  const std::string digits = to_text(count);
   std::string text;
   for (size_t i = 0; i < digits.size(); ++i) {
     if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';

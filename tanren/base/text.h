@@ -1,5 +1,8 @@
-// Small text helpers, mostly to show numbers. Torch-free; g++ 12 has no std::format.
+// Text: fmt::format puts texts together, to_text and its like give single numbers. Torch-free; g++
+// 12 has no std::format.
 #pragma once
+
+#include <fmt/format.h>
 
 #include <concepts>
 #include <cstdint>

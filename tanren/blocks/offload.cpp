@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/blocks/saved_tensors.h"
 #include "tanren/dry/dry_scope.h"
 
@@ -278,7 +279,7 @@ class MovedTensor final : public torch::autograd::SavedVariableHooks {
   [[noreturn]] void refuse_changed() const {
     std::string shape;
     for (const auto size : kept_.defined() ? kept_.sizes() : at::IntArrayRef(sizes_)) {
-      shape += (shape.empty() ? "" : ", ") + std::to_string(size);
+      shape += (shape.empty() ? "" : ", ") + to_text(size);
     }
     throw Error("[offload] a tensor [" + shape +
                 "] that backward needs was changed in place after it had been saved; let the "

@@ -4,6 +4,7 @@
 #include "tanren/base/generators.h"
 #include "tanren/base/names.h"
 #include "tanren/base/random.h"
+#include "tanren/base/text.h"
 #include "tanren/blocks/across_ranks.h"
 #include "tanren/blocks/block_trail.h"
 #include "tanren/blocks/saved_tensors.h"
@@ -18,7 +19,6 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <memory>

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 
 #include <unordered_map>
 
@@ -23,9 +24,9 @@ std::string part(const std::string& kind, std::vector<std::string> names) {
   const size_t all = names.size();
   if (all > kMaxShown) {
     names.resize(kMaxShown);
-    names.push_back("and " + std::to_string(all - kMaxShown) + " more");
+    names.push_back(fmt::format("and {} more", all - kMaxShown));
   }
-  return std::to_string(all) + " " + kind + " (" + join(names) + "); ";
+  return fmt::format("{} {} ({}); ", all, kind, join(names));
 }
 
 }  // namespace
@@ -51,9 +52,9 @@ void check_names_and_shapes(const TensorMap& expected, const TensorMap& found,
     if (saved.count(name) > 0) unexpected.push_back(name + " " + shape_text(tensor));
   }
   if (missing.empty() && unexpected.empty() && different.empty()) return;
-  throw CheckpointError("[checkpoint] " + what +
-                        " belongs to another model: " + part("missing", missing) +
-                        part("unexpected", unexpected) + part("different", different) + advice);
+  throw CheckpointError(fmt::format("[checkpoint] {} belongs to another model: {}{}{}{}", what,
+                                    part("missing", missing), part("unexpected", unexpected),
+                                    part("different", different), advice));
 }
 
 }  // namespace tanren

@@ -10,8 +10,6 @@
 #include "tanren/comm/exchange.h"
 #include "tanren/formats/safetensors.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <functional>
@@ -97,7 +95,7 @@ State read_part(const fs::path& tensors, const Json& state, const char* part) {
 
 fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& snapshot,
                           int64_t keep, const std::vector<int64_t>& best) {
-  fs::path target = folder / ("step-" + std::to_string(step));
+  fs::path target = folder / (fmt::format("step-{}", step));
   fs::path temporary;
   const auto fail = [&](const std::string& why) {
     throw RunError("[checkpoint] cannot write " + target.string() + " (" + why +
@@ -139,9 +137,10 @@ void do_together(Communicator& ranks, const fs::path& target, const std::functio
   for (size_t rank = 0; rank < failures.size(); ++rank) {
     if (failures[rank].empty()) continue;
     settle(ranks);
-    throw RunError("[checkpoint] rank " + std::to_string(rank) + " cannot write its part of " +
-                   target.string() + " (" + failures[rank] +
-                   "); check the folder's rights and free space there");
+    throw RunError(
+        fmt::format("[checkpoint] rank {} cannot write its part of {} ({}); check the folder's "
+                    "rights and free space there",
+                    rank, target.string(), failures[rank]));
   }
 }
 
@@ -150,7 +149,7 @@ void do_together(Communicator& ranks, const fs::path& target, const std::functio
 fs::path write_shared_checkpoint(const fs::path& folder, int64_t step, const Snapshot& snapshot,
                                  int64_t keep, const std::vector<int64_t>& best,
                                  Communicator& ranks) {
-  fs::path target = folder / ("step-" + std::to_string(step));
+  fs::path target = folder / (fmt::format("step-{}", step));
   fs::path temporary;
   const bool is_first = ranks.rank() == 0;
   try {

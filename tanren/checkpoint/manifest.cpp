@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/json_text.h"
+#include "tanren/base/text.h"
 
 #define XXH_INLINE_ALL
 #include <nlohmann/json.hpp>
@@ -67,8 +68,8 @@ std::map<std::string, Facts> read_manifest(const fs::path& path) {
     fail(path, "is no manifest");
   }
   if (json["format"] != kFormat) {
-    fail(path, "has format " + json_text(json["format"]) + ", this program reads " +
-                   std::to_string(kFormat));
+    fail(path,
+         fmt::format("has format {}, this program reads {}", json_text(json["format"]), kFormat));
   }
   std::map<std::string, Facts> files;
   for (const auto& [name, facts] : json["files"].items()) {
@@ -122,8 +123,8 @@ void verify_manifest(const fs::path& folder, const std::vector<std::string>& req
     const Facts found = skipped ? Facts{fs::file_size(folder / name, error), facts.checksum}
                                 : checked_facts(folder / name);
     if (found.bytes != facts.bytes) {
-      fail(folder / name, "has " + std::to_string(found.bytes) + " bytes, the manifest says " +
-                              std::to_string(facts.bytes));
+      fail(folder / name,
+           fmt::format("has {} bytes, the manifest says {}", found.bytes, facts.bytes));
     }
     if (found.checksum != facts.checksum) {
       fail(folder / name, "has changed (checksum " + found.checksum + ", the manifest says " +

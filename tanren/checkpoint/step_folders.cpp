@@ -2,6 +2,7 @@
 
 #include "tanren/base/file.h"
 #include "tanren/base/temporary.h"
+#include "tanren/base/text.h"
 #include "tanren/checkpoint/manifest.h"
 
 #include <fcntl.h>
@@ -38,11 +39,11 @@ int64_t number_in(std::string_view name, std::string_view start, std::string_vie
 }
 
 fs::path step_folder(const fs::path& folder, int64_t step) {
-  return folder / (std::string(kStep) + std::to_string(step));
+  return folder / (std::string(kStep) + to_text(step));
 }
 
 fs::path before_of(const fs::path& folder, int64_t step) {
-  return folder / (std::string(kAside) + std::to_string(step) + std::string(kBefore));
+  return folder / (std::string(kAside) + to_text(step) + std::string(kBefore));
 }
 
 bool is_before(const fs::path& path) {

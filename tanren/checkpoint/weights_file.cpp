@@ -4,6 +4,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/json_text.h"
 #include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/folder_weights.h"
 #include "tanren/checkpoint/manifest.h"
@@ -83,7 +84,7 @@ WeightsFile read_index(const fs::path& path) {
     wanted.insert(name);
   }
   WeightsFile all;
-  all.kind = std::to_string(files.size()) + " files by their index";
+  all.kind = fmt::format("{} files by their index", files.size());
   for (const auto& file : files) {
     const auto part = read_weights(path.parent_path() / file);
     for (const auto& [name, tensor] : part.content.tensors) {
@@ -147,9 +148,9 @@ FolderWeights weights_of_folder(const fs::path& folder) {
   const int64_t step = step_of(*newest);
   const bool went_on = come ? step > *come : of && step > *of && is_later(*newest, exported);
   if (!went_on) return {exported, ""};
-  std::string remark = "took step-" + std::to_string(step) +
-                       ", to which the run went on after its model.safetensors of step " +
-                       std::to_string(come ? *come : *of);
+  std::string remark =
+      fmt::format("took step-{}, to which the run went on after its model.safetensors of step {}",
+                  step, come ? *come : *of);
   const auto kind = metadata.find("weights");
   if (kind != metadata.end() && kind->second == "averaged") {
     remark += " (its raw weights: the averaged ones are in its average.safetensors)";
@@ -193,9 +194,9 @@ StateDict state_dict_of(const WeightsFile& file) {
         if (begins_with(name, part)) inside.set(name.substr(part.size()), tensor);
       }
       if (inside.empty()) continue;
-      result.remarks.push_back("took " + std::string(part.substr(0, part.size() - 1)) + " (" +
-                               std::to_string(inside.size()) + " of " +
-                               std::to_string(result.tensors.size()) + " tensors)");
+      result.remarks.push_back(fmt::format("took {} ({} of {} tensors)",
+                                           std::string(part.substr(0, part.size() - 1)),
+                                           inside.size(), result.tensors.size()));
       result.tensors = std::move(inside);
       break;
     }

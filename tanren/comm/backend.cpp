@@ -1,6 +1,7 @@
 #include "tanren/comm/backend.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/comm/c10d_communicator.h"
 #include "tanren/comm/connected.h"
 #include "tanren/comm/gloo.h"
@@ -8,8 +9,6 @@
 #include "tanren/comm/rendezvous.h"
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-
-#include <fmt/format.h>
 
 #include <dlfcn.h>
 

@@ -8,8 +8,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <fmt/format.h>
-
 #include <chrono>
 #include <exception>
 #include <mutex>

@@ -1,11 +1,10 @@
 #include "tanren/comm/exchange.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-
-#include <fmt/format.h>
 
 #include <algorithm>
 

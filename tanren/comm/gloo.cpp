@@ -11,8 +11,6 @@
 
 #include <ATen/ATen.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>

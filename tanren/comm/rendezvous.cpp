@@ -10,8 +10,6 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include <fmt/format.h>
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -135,7 +133,7 @@ class Arrival {
     store_->add("arrived", 1);
     const std::string own = fmt::format("{}, pid {}", machine_name(), ::getpid());
     if (store_->add(key_of(world_.rank), 1) > 1) {
-      const std::string who = "who/" + std::to_string(world_.rank);
+      const std::string who = fmt::format("who/{}", world_.rank);
       fail<ConfigError>(fmt::format(
           "[comm] two processes say that they are rank {} of {} at {}: ({}) and ({}); each needs a "
           "RANK of its own, each run a {}",
@@ -143,18 +141,18 @@ class Arrival {
           store_->check({who}) ? store_->get_to_str(who) : "unknown", own,
           world_.file.empty() ? "port" : "new file"));
     }
-    store_->set("who/" + std::to_string(world_.rank), own);
-    if (world_.rank == 0) store_->set("size", std::to_string(world_.size));
+    store_->set(fmt::format("who/{}", world_.rank), own);
+    if (world_.rank == 0) store_->set("size", to_text(world_.size));
     for (int rank = 0; rank < world_.size; ++rank) {
       if (!await(key_of(rank))) fail<CommError>(missing_from(rank));
       if (rank == 0 && await("size")) check_size(own);
     }
     // All ranks have come and compared. Rank 0 decides whether the run continues; an error found
     // later is reported only to the rank that found it.
-    store_->set("counted/" + std::to_string(world_.rank), "yes");
+    store_->set(fmt::format("counted/{}", world_.rank), "yes");
     if (world_.rank != 0) return;
     for (int rank = 0; rank < world_.size; ++rank) {
-      if (!await("counted/" + std::to_string(rank))) fail<CommError>(silent_text(rank));
+      if (!await(fmt::format("counted/{}", rank))) fail<CommError>(silent_text(rank));
     }
     if (store_->add("verdict", 1) == 1) return;
     while (await("failed")) {  // throws the stored failure
@@ -176,7 +174,7 @@ class Arrival {
  private:
   static constexpr std::chrono::seconds kLinger{1};
 
-  static std::string key_of(int rank) { return "rank/" + std::to_string(rank); }
+  static std::string key_of(int rank) { return fmt::format("rank/{}", rank); }
   double seconds() const { return in_seconds(timeout_); }
 
   // False when the timeout has ended. Throws the failure that another rank has stored.
@@ -222,7 +220,7 @@ class Arrival {
 
   void check_size(const std::string& own) {
     const std::string size = store_->get_to_str("size");
-    if (size == std::to_string(world_.size)) return;
+    if (size == to_text(world_.size)) return;
     fail<ConfigError>(
         fmt::format("[comm] rank {} ({}) was started as one of {} ranks, rank 0 at {} as one of "
                     "{}; give all the same WORLD_SIZE",

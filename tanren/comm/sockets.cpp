@@ -1,8 +1,7 @@
 #include "tanren/comm/sockets.h"
 
 #include "tanren/base/error.h"
-
-#include <fmt/format.h>
+#include "tanren/base/text.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -33,7 +32,7 @@ Addresses addresses_of(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  const int error = ::getaddrinfo(host.c_str(), to_text(port).c_str(), &hints, &found);
   if (error != 0) {
     throw ConfigError(fmt::format("[comm] the host \"{}\" has no address: {}; is it spelt right?",
                                   host, ::gai_strerror(error)));

@@ -8,8 +8,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -215,7 +213,7 @@ void ThreadGroup::Shared::wait(Call& call) {
 void ThreadGroup::Shared::give_up(const Call& call) {
   std::string late;
   for (size_t rank = 0; rank < call.present.size(); ++rank) {
-    if (!call.present[rank]) late += (late.empty() ? "" : ", ") + std::to_string(rank);
+    if (!call.present[rank]) late += (late.empty() ? "" : ", ") + to_text(rank);
   }
   aborted = fmt::format("[comm] operation {}, a {}: rank {} did not come within {} s", call.number,
                         call.what, late, in_seconds(options.timeout));

@@ -1,8 +1,7 @@
 #include "tanren/comm/world.h"
 
 #include "tanren/base/error.h"
-
-#include <fmt/format.h>
+#include "tanren/base/text.h"
 
 #include <charconv>
 #include <cstdlib>

@@ -24,7 +24,7 @@ inline bool assign(const toml::node& node, std::string& member, bool number_or_w
   }
   if (!number_or_word) return false;
   if (const auto* whole = node.as_integer()) {
-    member = std::to_string(whole->get());
+    member = to_text(whole->get());
     return true;
   }
   if (const auto* number = node.as_floating_point()) {

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/config/renamed_keys.h"
 #include "tanren/config/synonyms.h"
 #include "tanren/config/value_text.h"
@@ -46,16 +47,16 @@ struct Words {
 Words words_of(Identity identity) {
   switch (identity) {
     case Identity::defines: return {"", ""};
-    case Identity::may_grow: return {" ↑", " May grow when a run goes on."};
+    case Identity::may_grow: return {" ↑", " May grow when a run resumes."};
     case Identity::on_request:
-      return {" ±", " May change when a run goes on and --set asks for it."};
+      return {" ±", " May change when a run resumes and --set asks for it."};
     case Identity::evaluates:
       return {" ◇",
-              " May change when a run goes on, unless evaluations decide over it (plateau, "
+              " May change when a run resumes, unless evaluations decide over it (plateau, "
               "best, early stop)."};
     case Identity::by_name:
-      return {" /", " When a run goes on, only the last name must be the same."};
-    case Identity::free: return {" ∘", " May change when a run goes on."};
+      return {" /", " When a run resumes, only the last name must be the same."};
+    case Identity::free: return {" ∘", " May change when a run resumes."};
   }
   return {"", ""};
 }
@@ -75,8 +76,8 @@ std::string help_text(const std::string& given) {
   for (const auto& [section, name, type, value, info] : descriptions()) {
     const std::string key = section + "." + name;
     if (!asked.empty() && key != asked && !key.starts_with(asked + ".")) continue;
-    text += key + " (" + type + ", default " + value + ")\n    " + info.help +
-            words_of(info.identity).sentence + "\n";
+    text += fmt::format("{} ({}, default {})\n    {}{}\n", key, type, value, info.help,
+                        words_of(info.identity).sentence);
   }
   if (text.empty()) {
     const auto section = nearest_section(asked, all_keys());
@@ -95,7 +96,7 @@ std::string config_markdown() {
       "help`.\nA config is TOML; `--set key=value` overrides a key (texts need no quotes, `none` "
       "takes an\noptional number back). A path is relative to the config file, one of `--set` to "
       "the "
-      "working folder.\n\nKeys marked ∘ do not define the run: a run folder goes on with another "
+      "working folder.\n\nKeys marked ∘ do not define the run: a run folder resumes with another "
       "value of them. ↑ may only\ngrow. ± may change where `--set` asks for it at that start. ◇ "
       "may "
       "change where no\nevaluation decides over the run (plateau, best, early stop). Of a path "
@@ -106,9 +107,8 @@ std::string config_markdown() {
       last = section;
       text += "\n## [" + section + "]\n\n| key | type | default | meaning |\n|---|---|---|---|\n";
     }
-    text += "| `" + name + "`" + words_of(info.identity).mark + " | " + type + " | " +
-            (value == "not set" ? value : "`" + value + "`") + " | " + markdown_text(info.help) +
-            " |\n";
+    text += fmt::format("| `{}`{} | {} | {} | {} |\n", name, words_of(info.identity).mark, type,
+                        value == "not set" ? value : "`" + value + "`", markdown_text(info.help));
   }
   return text;
 }

@@ -29,7 +29,7 @@ TEST(Help, explains_a_key_a_section_and_everything) {
   EXPECT_NE(help_text("optimizer").find("optimizer.momentum"), std::string::npos);
   EXPECT_NE(help_text("optimizer.groups.weight_decay").find("a number, default not set"),
             std::string::npos);
-  EXPECT_NE(help_text("data.workers").find("May change when a run goes on"), std::string::npos);
+  EXPECT_NE(help_text("data.workers").find("May change when a run resumes"), std::string::npos);
   const auto all = help_text("");
   for (const auto& key : all_keys()) EXPECT_NE(all.find(key + " ("), std::string::npos) << key;
 }

@@ -9,7 +9,7 @@
 namespace tanren {
 
 // Advice on line `number` (from 1) of `text`, where parsing stopped: "texts need quotes: path =
-// "train.csv"", or what its key takes. "mend the TOML" if the line gives no hint.
+// "train.csv"", or what its key takes. "fix the TOML" if the line gives no hint.
 std::string way_to_fix(std::string_view text, int64_t number);
 
 }  // namespace tanren

@@ -26,48 +26,50 @@ void Problems::one_of(const std::string& key, const std::string& value,
   // A synonym may not fit this kind: "large" means a size of gpt2, which bert does not have.
   if (ours && std::find(known.begin(), known.end(), *ours) == known.end()) ours.reset();
   const auto best = nearest(value, known);
-  found.push_back(key + " \"" + value + "\" is unknown; one of " + join(known) +
-                  (ours           ? " (here it is " + *ours + ")"
-                   : best.empty() ? ""
-                                  : " (nearest: " + best + ")"));
+  found.push_back(fmt::format("{} \"{}\" is unknown; one of {}{}", key, value, join(known),
+                              ours           ? " (here it is " + *ours + ")"
+                              : best.empty() ? ""
+                                             : " (nearest: " + best + ")"));
 }
 
 void Problems::count(const std::string& key, int64_t value, int64_t low) {
   at_least(key, value, low);
-  check(value < kAbsurd, key + " is " + to_text(value) + ", which is absurd; lower it");
+  check(value < kAbsurd, fmt::format("{} is {}, which is absurd; lower it", key, to_text(value)));
 }
 
 void Problems::sizes(const std::string& key, const std::vector<int64_t>& values) {
   double product = 1;
   for (const auto value : values) {
     at_least(key, value, 1);
-    check(value < kAbsurdWidth, key + " has " + to_text(value) + ", which is absurd; lower it");
+    check(value < kAbsurdWidth,
+          fmt::format("{} has {}, which is absurd; lower it", key, to_text(value)));
     product *= static_cast<double>(value);
   }
   check(product < static_cast<double>(kAbsurd) || key.find("shape") == std::string::npos,
-        key + " is " + to_text(product) + " numbers a sample, which is absurd; lower it");
-  check(values.size() <= 64, key + " has " + to_text(static_cast<int64_t>(values.size())) +
-                                 " entries, which is absurd; at most 64");
+        fmt::format("{} is {} numbers a sample, which is absurd; lower it", key, to_text(product)));
+  check(values.size() <= 64,
+        fmt::format("{} has {} entries, which is absurd; at most 64", key, values.size()));
 }
 
 void Problems::at_least(const std::string& key, int64_t value, int64_t low) {
-  check(value >= low, key + " is " + to_text(value) + "; it must be at least " + to_text(low));
+  check(value >= low,
+        fmt::format("{} is {}; it must be at least {}", key, to_text(value), to_text(low)));
 }
 
 void Problems::within(const std::string& key, double value, double low, double high, bool closed) {
   check(value >= low && (closed ? value <= high : value < high),
-        key + " is " + to_text(value) + "; it must lie in [" + to_text(low) + ", " + to_text(high) +
-            (closed ? "]" : ")"));
+        fmt::format("{} is {}; it must lie in [{}, {}{}", key, to_text(value), to_text(low),
+                    to_text(high), closed ? "]" : ")"));
 }
 
 void Problems::positive(const std::string& key, double value) {
   check(value > 0 && std::isfinite(value),
-        key + " is " + to_text(value) + "; it must be positive and finite");
+        fmt::format("{} is {}; it must be positive and finite", key, to_text(value)));
 }
 
 void Problems::not_negative(const std::string& key, double value) {
   check(value >= 0 && std::isfinite(value),
-        key + " is " + to_text(value) + "; it must be 0 or more and finite");
+        fmt::format("{} is {}; it must be 0 or more and finite", key, to_text(value)));
 }
 
 void Problems::unused(const std::string& section, const std::vector<std::string>& keys,
@@ -75,7 +77,8 @@ void Problems::unused(const std::string& section, const std::vector<std::string>
   for (const auto& key : keys) {
     if (changed.count(section + key) == 0) continue;
     unused_keys.push_back({section + key, kind_key});
-    check(false, section + key + " has no meaning for " + kind_key + " \"" + kind + "\"; drop it");
+    check(false,
+          fmt::format("{}{} has no meaning for {} \"{}\"; drop it", section, key, kind_key, kind));
   }
 }
 

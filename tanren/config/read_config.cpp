@@ -5,6 +5,7 @@
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 #include "tanren/config/assign_node.h"
 #include "tanren/config/fix_line.h"
 #include "tanren/config/identity.h"
@@ -35,7 +36,7 @@ struct Place {
   toml::source_index line = 0;
 
   Place at(const toml::node& node) const { return {name, is_file, node.source().begin.line}; }
-  std::string text() const { return is_file ? name + ":" + std::to_string(line) : name; }
+  std::string text() const { return is_file ? fmt::format("{}:{}", name, line) : name; }
 };
 
 void resolve(std::string& path, const fs::path& folder) {
@@ -241,8 +242,8 @@ class Reader {
   bool read_tables(const Field& list, const toml::node& node, const Place& place) {
     const auto* array = node.as_array();
     if (array == nullptr || (!array->empty() && !array->is_homogeneous<toml::table>())) {
-      report(place, list.key + " must be a list of tables, not " + shown(node) + "; write [[" +
-                        list.key + "]]");
+      report(place, fmt::format("{} must be a list of tables, not {}; write [[{}]]", list.key,
+                                shown(node), list.key));
       return false;
     }
     const size_t before = problems_.size();
@@ -304,17 +305,17 @@ RunConfig parse(std::string_view text, const std::string& source, const fs::path
   RunConfig config;
   Reader reader(config, folder);
   if (has_deep_keys(text)) {
-    throw ConfigError("[config] " + source + ": its keys are nested absurdly deep; mend the TOML");
+    throw ConfigError("[config] " + source + ": its keys are nested absurdly deep; fix the TOML");
   }
   try {
     reader.read(toml::parse(text, source), source);
   } catch (const toml::parse_error& error) {
     const std::string what = one_line(std::string(error.description()));
     const auto line = error.source().begin.line;
-    throw ConfigError("[config] " + source + ":" + std::to_string(line) + ": " + what + "; " +
-                      way_to_fix(text, line));
+    throw ConfigError(
+        fmt::format("[config] {}:{}: {}; {}", source, line, what, way_to_fix(text, line)));
   } catch (const TomlFault& fault) {
-    throw ConfigError("[config] " + source + ": is no TOML (" + fault.what() + "); mend it");
+    throw ConfigError("[config] " + source + ": is no TOML (" + fault.what() + "); fix it");
   }
   for (const auto& set : sets) reader.set(set);
   if (known != nullptr) reader.drop_meaningless(*known);

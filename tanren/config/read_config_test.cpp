@@ -213,7 +213,7 @@ TEST(ReadConfig, a_text_without_quotes_is_told_with_them) {
   const std::string text = "[run]\nsteps = 1\n[data.train]\npath = train.csv # here\n";
   expect_contains(error_of(text), "run.toml:4: ");
   expect_contains(error_of(text), "texts need quotes: path = \"train.csv\"");
-  expect_contains(error_of("[run\nsteps = 1\n"), "mend the TOML");
+  expect_contains(error_of("[run\nsteps = 1\n"), "fix the TOML");
 }
 
 // Issue 22: switches, lists and numbers were advised to be texts, which their keys refuse.
@@ -238,8 +238,8 @@ TEST(ReadConfig, a_value_that_is_no_toml_is_told_as_its_key_wants_it) {
   told("[data.eval]\nbroken = True\n", "broken takes text");
   told("[[optimizer.groups]]\nparameters = *bias\n", "parameters = [\"*bias\"]");
   told("[model.options]\nwidth = wide\n", "texts need quotes: width = \"wide\"");
-  told("[strange]\nshuffle = True\n", "mend the TOML");
-  told("[run]\nsteps = 1\nsteps = 2\n", "mend the TOML");  // nothing is wrong with the value
+  told("[strange]\nshuffle = True\n", "fix the TOML");
+  told("[run]\nsteps = 1\nsteps = 2\n", "fix the TOML");  // nothing is wrong with the value
 }
 
 TEST(ReadConfig, a_key_of_the_file_that_set_makes_meaningless_is_left_out_and_said) {

@@ -204,7 +204,7 @@ constexpr KeySynonym kSynonyms[] = {
     {"report_to", "metrics.tensorboard"},
     {"logging_dir", "no key: tensorboard/ of the run folder"},
     {"compute_metrics", "evaluate.metrics"},
-    {"resume_from_checkpoint", "no key: tanren run on the run folder goes on"},
+    {"resume_from_checkpoint", "no key: tanren run on the run folder resumes"},
     {"initial_scale_power", "precision.initial_scale (the scale itself, not its power)"},
     {"loss_scale_window", "precision.growth_interval"},
     {"min_loss_scale", "precision.min_scale"},

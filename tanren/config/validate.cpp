@@ -1,6 +1,7 @@
 #include "tanren/config/validate.h"
 
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/config/fields.h"
 #include "tanren/config/identity.h"
 #include "tanren/config/metric_mode.h"
@@ -58,9 +59,10 @@ void check_steering(Problems& p, const RunConfig& config, const std::string& sec
   const auto known = measured_values(config.evaluate);
   if (std::find(known.begin(), known.end(), metric) == known.end()) {
     const auto near = nearest(metric, known);
-    p.check(false, section + "metric \"" + metric + "\" is not measured; one of " + join(known) +
-                       (near.empty() ? "" : " (nearest: " + near + ")") +
-                       ", or add it to evaluate.metrics");
+    p.check(
+        false,
+        fmt::format("{}metric \"{}\" is not measured; one of {}{}, or add it to evaluate.metrics",
+                    section, metric, join(known), near.empty() ? "" : " (nearest: " + near + ")"));
   } else {
     p.check(mode != "auto" || lower_is_better(metric, mode).has_value(),
             section + "mode \"auto\" does not know whether a low " + metric +

@@ -26,7 +26,7 @@ constexpr const char* kTypeNames[] = {"text",
 static_assert(std::size(kTypeNames) == std::variant_size_v<Member>);
 
 using tanren::toml_text;  // the overloads below join these
-std::string toml_text(int64_t value) { return std::to_string(value); }
+std::string toml_text(int64_t value) { return to_text(value); }
 
 std::string toml_text(double value) {
   std::string text = to_text(value);

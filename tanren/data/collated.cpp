@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
+#include "tanren/base/text.h"
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
@@ -17,15 +18,16 @@ std::string samples_text(const std::vector<int64_t>& indices) {
   constexpr size_t kShown = 4;
   std::string text = "samples ";
   for (size_t i = 0; i < indices.size() && i < kShown; ++i) {
-    text += (i > 0 ? ", " : "") + std::to_string(indices[i]);
+    text += (i > 0 ? ", " : "") + to_text(indices[i]);
   }
-  if (indices.size() > kShown) text += ", … (" + std::to_string(indices.size()) + " of them)";
+  if (indices.size() > kShown) text += fmt::format(", … ({} of them)", indices.size());
   return text;
 }
 
 [[noreturn]] void refuse(const std::vector<int64_t>& indices, const std::string& what,
                          const std::string& advice) {
-  throw DataError("[data] collate of " + samples_text(indices) + " gave " + what + "; " + advice);
+  throw DataError(
+      fmt::format("[data] collate of {} gave {}; {}", samples_text(indices), what, advice));
 }
 
 void check_ids(const at::Tensor& ids, const std::vector<int64_t>& indices, int64_t size) {
@@ -33,19 +35,18 @@ void check_ids(const at::Tensor& ids, const std::vector<int64_t>& indices, int64
   if (!ids.defined()) refuse(indices, "a batch without ids", kAdvice);
   if (ids.dim() != 1 || ids.scalar_type() != at::kLong || !ids.is_cpu()) {
     refuse(indices,
-           std::string("ids that are ") + c10::toString(ids.scalar_type()) + " of " +
-               std::to_string(ids.dim()) + " dimensions on " + ids.device().str(),
+           fmt::format("ids that are {} of {} dimensions on {}", c10::toString(ids.scalar_type()),
+                       ids.dim(), ids.device().str()),
            kAdvice);
   }
   if (ids.numel() > static_cast<int64_t>(indices.size())) {
-    refuse(indices, std::to_string(ids.numel()) + " ids", "give one for each sample");
+    refuse(indices, fmt::format("{} ids", ids.numel()), "give one for each sample");
   }
   const at::Tensor row = ids.contiguous();
   const auto* id = row.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < row.numel(); ++i) {
     if (id[i] >= 0 && id[i] < size) continue;
-    refuse(indices, "the id " + std::to_string(id[i]) + " and there are " + std::to_string(size),
-           kAdvice);
+    refuse(indices, fmt::format("the id {} and there are {}", id[i], size), kAdvice);
   }
 }
 
@@ -55,8 +56,9 @@ void check_batch(const Batch& batch, const std::vector<int64_t>& indices, int64_
     if (!field.defined()) refuse(indices, "no tensor as " + name, "give it one, or leave it out");
     if (field.dim() > 0 && field.size(0) == batch.size()) continue;
     refuse(indices,
-           (field.dim() == 0 ? "a scalar" : std::to_string(field.size(0)) + " rows") + " as " +
-               name + " beside " + std::to_string(batch.size()) + " ids",
+           fmt::format("{} as {} beside {} ids",
+                       field.dim() == 0 ? "a scalar" : fmt::format("{} rows", field.size(0)), name,
+                       batch.size()),
            "give one row for each sample, along dim 0");
   }
 }
@@ -69,7 +71,7 @@ Collated looked_at(const Dataset& dataset, const std::vector<int64_t>& indices, 
   } catch (...) {
     rethrow_known();
     std::throw_with_nested(DataError("[data] collate of " + samples_text(indices) +
-                                     " failed: " + line_of_current() + "; mend the dataset"));
+                                     " failed: " + line_of_current() + "; fix the dataset"));
   }
   check_batch(made.batch, indices, dataset.size());
   made.counts.try_emplace("samples", static_cast<double>(made.batch.size()));

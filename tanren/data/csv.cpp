@@ -76,8 +76,7 @@ class CsvReader {
 
  private:
   [[noreturn]] void fail(int64_t line, const std::string& problem) const {
-    throw DataError("[" + what_ + "] " + options_.path + ":" + std::to_string(line) + ": " +
-                    problem);
+    throw DataError(fmt::format("[{}] {}:{}: {}", what_, options_.path, line, problem));
   }
 
   void read_header(std::string_view line) {
@@ -119,12 +118,13 @@ class CsvReader {
     double product = 1;
     for (const auto size : options_.shape) {
       product *= static_cast<double>(size);
-      sizes.push_back(std::to_string(size));
+      sizes.push_back(to_text(size));
     }
     const bool positive = *std::min_element(options_.shape.begin(), options_.shape.end()) > 0;
     if (!positive || product != static_cast<double>(width)) {
-      fail(1, "there are " + std::to_string(width) + " feature columns, " + what_ + ".shape = [" +
-                  join(sizes) + "] asks for " + to_text(product) + "; make them agree");
+      fail(1,
+           fmt::format("there are {} feature columns, {}.shape = [{}] asks for {}; make them agree",
+                       width, what_, join(sizes), to_text(product)));
     }
     return options_.shape;
   }
@@ -136,9 +136,8 @@ class CsvReader {
     if (cells == columns_.size()) return;
     if (cells > columns_.size() && line.find('"') != std::string_view::npos) return;
     fail(number,
-         "has " + std::to_string(cells) + " cells, the header names " +
-             std::to_string(columns_.size()) +
-             (cells < columns_.size() ? "; is the line cut off?" : "; drop the extra ones"));
+         fmt::format("has {} cells, the header names {}{}", cells, columns_.size(),
+                     cells < columns_.size() ? "; is the line cut off?" : "; drop the extra ones"));
   }
 
   void read_row(std::string_view line, int64_t number, float* row) {
@@ -156,8 +155,10 @@ class CsvReader {
       } else {
         *row = static_cast<float>(value * options_.scale + options_.offset);
         if (!std::isfinite(*row)) {
-          fail(number, "column " + columns_[column] + ": " + to_text(value) + " (times " + what_ +
-                           ".scale) is too large for a 32-bit float; scale it down");
+          fail(number,
+               fmt::format(
+                   "column {}: {} (times {}.scale) is too large for a 32-bit float; scale it down",
+                   columns_[column], to_text(value), what_));
         }
         ++row;
       }
@@ -207,12 +208,12 @@ class CsvReader {
     fail(line, where + ": \"" + cell.substr(0, 40) + "\" is not a number; " +
                    (column == label_column_ && options_.label_type == "class"
                         ? "classes are numbers from 0 on"
-                        : "mend the cell"));
+                        : "fix the cell"));
   }
 
   double checked_label(double value, int64_t line) const {
     if (options_.label_type != "class") return value;
-    const std::string label = "label " + to_text(value);
+    const std::string label = fmt::format("label {}", to_text(value));
     if (value != std::floor(value)) {
       fail(line, label + " is no class (0, 1, …); set " + what_ +
                      ".label_type = \"value\" and model.loss = \"mse\" for regression");
@@ -222,11 +223,11 @@ class CsvReader {
     if (value < 0 || value >= bound) {
       const std::string wanted =
           options_.classes > 0 && value > 0 && value < static_cast<double>(kMaxUnannouncedClass)
-              ? ".classes = " + to_text(static_cast<int64_t>(value) + 1)
+              ? fmt::format(".classes = {}", to_text(static_cast<int64_t>(value) + 1))
               : ".classes";
       const std::string also = what_ == "data.eval" ? "data.train.classes and " : "";
-      fail(line, label + " is out of range [0, " + to_text(static_cast<int64_t>(bound)) +
-                     "); mend it" + (value < 0 ? "" : " or set " + also + what_ + wanted));
+      fail(line, fmt::format("{} is out of range [0, {}); fix it{}", label, bound,
+                             value < 0 ? "" : " or set " + also + what_ + wanted));
     }
     return value;
   }

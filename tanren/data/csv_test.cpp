@@ -62,7 +62,7 @@ TEST(Csv, a_bad_cell_is_named_by_line_and_column) {
   TANREN_EXPECT_CONTAINS(error, "rows.csv:3: column a: \"x7\" is not a number");
   TANREN_EXPECT_CONTAINS(csv_error("label,a\ncat,1\n"), "\"cat\" is not a number; classes are");
   TANREN_EXPECT_CONTAINS(csv_error("label,a\ncat,1\n", {.label_type = "value"}),
-                         "\"cat\" is not a number; mend the cell");
+                         "\"cat\" is not a number; fix the cell");
   TANREN_EXPECT_CONTAINS(csv_error("label,a,b\n0,1,2x\n"), ":2: column b: \"2x\"");
   TANREN_EXPECT_CONTAINS(csv_error("label,a,b\n0,,2\n"), ":2: column a is empty");
   TANREN_EXPECT_CONTAINS(csv_error("label,a,b\n0,1,\n"), ":2: column b is empty");

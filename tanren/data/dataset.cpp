@@ -1,6 +1,7 @@
 #include "tanren/data/dataset.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/data/text/token_fields.h"
 
 #include <algorithm>
@@ -18,9 +19,9 @@ TensorDataset::TensorDataset(TensorMap fields, DataInfo info, const std::string&
     }
     if (fields_.empty()) size_ = tensor.size(0);
     if (tensor.size(0) != size_) {
-      throw DataError("[" + what + "] tensor " + name + " has " + std::to_string(tensor.size(0)) +
-                      " samples, the ones before it " + std::to_string(size_) +
-                      "; dim 0 must be the same in all");
+      throw DataError(fmt::format(
+          "[{}] tensor {} has {} samples, the ones before it {}; dim 0 must be the same in all",
+          what, name, tensor.size(0), size_));
     }
     fields_.set(name, tensor.contiguous());
   }
@@ -68,8 +69,8 @@ std::vector<DataPart> TensorDataset::parts() const {
 void check_indices(const std::vector<int64_t>& indices, int64_t size) {
   for (const int64_t index : indices) {
     if (index >= 0 && index < size) continue;
-    throw DataError("[data] there is no sample " + std::to_string(index) + "; there are " +
-                    std::to_string(size) + ", counted from 0");
+    throw DataError(
+        fmt::format("[data] there is no sample {}; there are {}, counted from 0", index, size));
   }
 }
 

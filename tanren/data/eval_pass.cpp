@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/text.h"
 #include "tanren/data/collated.h"
 #include "tanren/data/single_thread.h"
 
@@ -21,8 +22,9 @@ EvalPass::EvalPass(const Dataset& dataset, int64_t batch_size, int64_t rank, int
       end_((rank + 1) * dataset.size() / world_size),
       workers_(workers) {
   if (batch_size < 1) {
-    throw DataError("[data] evaluation in batches of " + std::to_string(batch_size) +
-                    " never ends; set evaluate.batch to 1 or more");
+    throw DataError(fmt::format(
+        "[data] evaluation in batches of {} never ends; set evaluate.batch to 1 or more",
+        batch_size));
   }
 }
 

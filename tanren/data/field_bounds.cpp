@@ -51,9 +51,10 @@ FieldBounds field_bounds(const DataInfo& info, int64_t classes) {
 }
 
 std::string BadValue::text() const {
-  return field + " holds " + to_text(value) + " in sample " + to_text(sample) +
-         (position >= 0 ? " at position " + to_text(position) : "") + " (row " + to_text(row) +
-         " of the batch), outside [0, " + to_text(bound) + ")";
+  return fmt::format("{} holds {} in sample {}{} (row {} of the batch), outside [0, {})", field,
+                     to_text(value), to_text(sample),
+                     position >= 0 ? fmt::format(" at position {}", to_text(position)) : "",
+                     to_text(row), to_text(bound));
 }
 
 std::optional<BadValue> find_bad_value(const Batch& host, const FieldBounds& bounds) {
@@ -69,8 +70,8 @@ std::string ranges_text(const Batch& host) {
   std::string text;
   for (const auto& [name, field] : host.fields) {
     if (!holds_whole_numbers(field)) continue;
-    text += (text.empty() ? "" : ", ") + name + " " + to_text(field.min().item().toLong()) +
-            " to " + to_text(field.max().item().toLong());
+    text += fmt::format("{}{} {} to {}", text.empty() ? "" : ", ", name,
+                        to_text(field.min().item().toLong()), to_text(field.max().item().toLong()));
   }
   return text;
 }

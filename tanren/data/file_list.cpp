@@ -44,8 +44,8 @@ void add_below(const fs::path& folder, const std::string& what, std::vector<Cand
     }
   }
   if (!error) return;
-  throw DataError("[" + what + "] cannot search " + folder.string() + " (" + error.message() +
-                  "); check its permissions");
+  throw DataError(fmt::format("[{}] cannot search {} ({}); check its permissions", what,
+                              folder.string(), error.message()));
 }
 
 std::string choices(const SourceOptions& options) {
@@ -53,7 +53,7 @@ std::string choices(const SourceOptions& options) {
   if (!options.include.empty()) text += ", include [" + join(options.include) + "]";
   if (!options.exclude.empty()) text += ", exclude [" + join(options.exclude) + "]";
   if (!options.part.empty()) {
-    text += ", part [" + to_text(options.part[0]) + ", " + to_text(options.part[1]) + ")";
+    text += fmt::format(", part [{}, {})", to_text(options.part[0]), to_text(options.part[1]));
   }
   return text.empty() ? text : " with" + text.substr(1);
 }
@@ -98,10 +98,10 @@ FileList list_files(const SourceOptions& options, const std::string& what) {
     }
   }
   if (found.empty()) {
-    throw DataError("[" + what + "] " + options.path + " " +
-                    (roots.empty() ? "does not exist and as a pattern matches nothing"
-                                   : "holds no regular file") +
-                    "; name a file, a folder of files or a pattern");
+    throw DataError(fmt::format("[{}] {} {}; name a file, a folder of files or a pattern", what,
+                                options.path,
+                                roots.empty() ? "does not exist and as a pattern matches nothing"
+                                              : "holds no regular file"));
   }
   FileList list;
   std::sort(found.begin(), found.end(),
@@ -115,9 +115,8 @@ FileList list_files(const SourceOptions& options, const std::string& what) {
     list.names.push_back(std::move(name));
   }
   if (list.files.empty()) {
-    throw DataError("[" + what + "] none of the " + to_text(static_cast<int64_t>(found.size())) +
-                    " files of " + options.path + " is chosen" + choices(options) +
-                    "; widen the choice");
+    throw DataError(fmt::format("[{}] none of the {} files of {} is chosen{}; widen the choice",
+                                what, found.size(), options.path, choices(options)));
   }
   return list;
 }

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/seconds.h"
+#include "tanren/base/text.h"
 #include "tanren/data/collated.h"
 #include "tanren/data/device_transfer.h"
 #include "tanren/data/order.h"
@@ -69,14 +70,16 @@ struct Loader::State {
 
   void check() const {
     if (options.global_batch < 1 || batches_in(size) < 1) {
-      throw DataError("[data] " + std::to_string(size) + " samples give no batch of " +
-                      std::to_string(options.global_batch) +
-                      "; lower batch.global_batch or set data.last = \"keep\"");
+      throw DataError(
+          fmt::format("[data] {} samples give no batch of {}; lower batch.global_batch or set "
+                      "data.last = \"keep\"",
+                      size, options.global_batch));
     }
     if (start.epoch < 0 || start.consumed < 0 || start.consumed > size) {
-      throw DataError("[data] cannot go on after " + std::to_string(start.consumed) + " of " +
-                      std::to_string(size) + " samples in epoch " + std::to_string(start.epoch) +
-                      "; use the data that the run was started with");
+      throw DataError(
+          fmt::format("[data] cannot resume after {} of {} samples in epoch {}; use the data that "
+                      "the run was started with",
+                      start.consumed, size, start.epoch));
     }
   }
 

@@ -3,9 +3,8 @@
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
-
-
 
 namespace tanren {
 
@@ -48,8 +47,8 @@ std::unique_ptr<Dataset> DatasetRegistry::open(const SourceOptions& options,
     Keys known = names_of(dataset_kinds());
     const std::string last = known.back();
     known.pop_back();
-    throw ConfigError("[" + what + "] there is no kind \"" + options.kind + "\"; set " + what +
-                      ".kind to " + join(known) + " or " + last);
+    throw ConfigError(fmt::format("[{}] there is no kind \"{}\"; set {}.kind to {} or {}", what,
+                                  options.kind, what, join(known), last));
   }
   if (dataset_kind(options.kind) != nullptr) return found->second(options, what, train);
   std::unique_ptr<Dataset> dataset;
@@ -57,8 +56,8 @@ std::unique_ptr<Dataset> DatasetRegistry::open(const SourceOptions& options,
     dataset = found->second(options, what, train);
   } catch (...) {
     rethrow_known();
-    std::throw_with_nested(DataError("[" + what + "] kind '" + options.kind +
-                                     "' could not be opened: " + line_of_current()));
+    std::throw_with_nested(DataError(fmt::format("[{}] kind '{}' could not be opened: {}", what,
+                                                 options.kind, line_of_current())));
   }
   if (dataset == nullptr || dataset->size() < 1) {
     throw DataError("[" + what + "] kind '" + options.kind + "' gave no samples; give it some");

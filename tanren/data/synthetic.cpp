@@ -60,8 +60,9 @@ class FieldParser {
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    throw ConfigError("[" + what_ + "] field \"" + text_ + "\" " + why +
-                      "; write for example \"inputs: float[1,8,8] in [-1, 1]\"");
+    throw ConfigError(
+        fmt::format("[{}] field \"{}\" {}; write for example \"inputs: float[1,8,8] in [-1, 1]\"",
+                    what_, text_, why));
   }
 
   // Takes the text before `mark`, and drops `mark`.
@@ -164,8 +165,8 @@ DataInfo info_of(const std::vector<Field>& fields, const std::string& what) {
     info.class_labels = field.integer;
     info.outputs = field.integer ? count : field.width;
     if (field.integer && field.low < 0) {
-      throw ConfigError("[" + what + "] labels start at " + to_text(field.low) +
-                        "; classes are 0, 1, …");
+      throw ConfigError(
+          fmt::format("[{}] labels start at {}; classes are 0, 1, …", what, to_text(field.low)));
     }
   }
   return info;
@@ -188,9 +189,9 @@ std::unique_ptr<Dataset> open_synthetic(const SourceOptions& options, const std:
     fields.push_back(std::move(field));
   }
   if (fields.empty() || options.samples < 1) {
-    throw ConfigError("[" + what + "] synthetic data has " + std::to_string(options.samples) +
-                      " samples of " + std::to_string(fields.size()) + " fields; set " + what +
-                      ".samples and " + what + ".fields");
+    throw ConfigError(
+        fmt::format("[{}] synthetic data has {} samples of {} fields; set {}.samples and {}.fields",
+                    what, options.samples, fields.size(), what, what));
   }
   const DataInfo info = info_of(fields, what);
   auto dataset = std::make_unique<SyntheticDataset>(std::move(fields), info, options.samples);

@@ -1,5 +1,6 @@
 // tensors: a safetensors file whose tensors share dim 0; their names become batch fields.
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/data/dataset.h"
 #include "tanren/data/only_classes.h"
 #include "tanren/data/text/token_fields.h"
@@ -26,8 +27,9 @@ void check_finite(const std::string& name, const at::Tensor& tensor, const std::
   if (std::isfinite(tensor.sum().item<double>())) return;
   const int64_t row = first_row(at::isfinite(tensor).logical_not());
   if (row < 0) return;
-  throw DataError(where + ": tensor " + name + " holds NaN or infinity in row " +
-                  std::to_string(row) + "; replace or drop non-finite values");
+  throw DataError(fmt::format(
+      "{}: tensor {} holds NaN or infinity in row {}; replace or drop non-finite values", where,
+      name, row));
 }
 
 // Returns the classes as int64, all in [0, outputs); outputs becomes one more than the largest if
@@ -41,10 +43,10 @@ at::Tensor checked_classes(const at::Tensor& labels, int64_t& outputs, const std
   const int64_t row = first_row(bad);
   if (row < 0) return classes;
   const auto value = classes[row].masked_select(bad[row])[0].item<int64_t>();
-  throw DataError(where + ": label " + std::to_string(value) + " of row " + std::to_string(row) +
-                  " is out of range [0, " + std::to_string(std::max<int64_t>(outputs, 0)) +
-                  "); mend it or set " + (what == "data.eval" ? "data.train.classes and " : "") +
-                  what + ".classes");
+  throw DataError(
+      fmt::format("{}: label {} of row {} is out of range [0, {}); fix it or set {}{}.classes",
+                  where, value, row, std::max<int64_t>(outputs, 0),
+                  what == "data.eval" ? "data.train.classes and " : "", what));
 }
 
 }  // namespace

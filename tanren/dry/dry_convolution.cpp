@@ -1,5 +1,6 @@
 #include "tanren/dry/dry_convolution.h"
 
+#include "tanren/base/text.h"
 #include "tanren/dry/arguments.h"
 #include "tanren/dry/real_scope.h"
 #include "tanren/dry/trace_scope.h"
@@ -9,7 +10,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/ConvUtils.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -10,7 +10,6 @@
 #include "tanren/plan/useful_threads.h"
 #include "tanren/train/step_error.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -139,9 +138,8 @@ bool is_asked(const RunConfig& config, const char* key) { return config.asked.co
 void explain(Plan& plan, const MemoryPrediction& prediction, int64_t standing_bytes) {
   std::string reason = breakdown(prediction) + "; by " + prediction.how;
   const int64_t room = room_for_step(plan, standing_bytes);
-  const std::string each = plan.parallel.replicas > 1
-                               ? " each of " + std::to_string(plan.parallel.replicas) + " replicas"
-                               : "";
+  const std::string each =
+      plan.parallel.replicas > 1 ? fmt::format(" each of {} replicas", plan.parallel.replicas) : "";
   if (room > 0) {
     reason += "; of " + size_text(room) + " that memory_limit leaves" + each;
     if (standing_bytes > 0) reason += " beside " + size_text(standing_bytes) + " of data";
@@ -186,8 +184,8 @@ std::string shorter(const FitInput& input, const Tried& least) {
     for (int64_t part = length / 2; part >= 8; part /= 2) {
       const int64_t peak = predictor.step(least.plan, part).peak_bytes;
       if (fits(peak, room_for_step(least.plan, standing_beside(input, least.plan)))) {
-        return "samples of " + std::to_string(part) + " tokens instead of " +
-               std::to_string(length) + " need " + size_text(peak);
+        return fmt::format("samples of {} tokens instead of {} need {}", part, length,
+                           size_text(peak));
       }
     }
   } catch (const std::exception&) {  // the model takes one length only
@@ -221,7 +219,7 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
     o.hidden_size /= 2;
     o.intermediate_size /= 2;
     if (o.hidden_size > 0 && o.hidden_size % std::max<int64_t>(o.num_heads, 1) == 0) {
-      smaller.emplace_back("model.hidden_size = " + std::to_string(o.hidden_size), narrower);
+      smaller.emplace_back(fmt::format("model.hidden_size = {}", o.hidden_size), narrower);
     }
     if (kind == nullptr || kind->widths.empty()) continue;
     std::vector<int64_t>& widths = kind->widths == "hidden" ? o.hidden : o.channels;
@@ -236,26 +234,25 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
   const int64_t replicas = least.plan.parallel.replicas;
   const int64_t standing = standing_beside(input, least.plan);
   const int64_t needs = replicas * taken(least.prediction.peak_bytes) + standing;
-  std::string text =
-      "[plan] memory.limit " + size_text(least.plan.memory.limit_bytes) +
-      " is less than a step needs with " + std::to_string(least.plan.batch.microbatch) + " sample" +
-      (least.plan.batch.microbatch == 1 ? "" : "s") + " at once" +
-      (least.plan.memory.recompute.empty() ? "" : " and blocks recomputed") + ": " +
-      size_text(least.prediction.peak_bytes) + " (" + breakdown(least.prediction) + ")" +
-      (replicas > 1 ? " in each of " + std::to_string(replicas) + " replicas" : "") +
-      (standing > 0 ? " beside " + size_text(standing) + " of data" : "");
+  std::string text = fmt::format(
+      "[plan] memory.limit {} is less than a step needs with {} sample{} at once{}: {} ({}){}{}",
+      size_text(least.plan.memory.limit_bytes), least.plan.batch.microbatch,
+      least.plan.batch.microbatch == 1 ? "" : "s",
+      least.plan.memory.recompute.empty() ? "" : " and blocks recomputed",
+      size_text(least.prediction.peak_bytes), breakdown(least.prediction),
+      replicas > 1 ? fmt::format(" in each of {} replicas", replicas) : "",
+      standing > 0 ? " beside " + size_text(standing) + " of data" : "");
   // The reserve is a sixteenth of the limit, at most 16 MiB.
   const int64_t reserve = std::min(needs / 15, int64_t{16} << 20);
   const int64_t mebibytes = (needs + reserve + (1 << 20) - 1) >> 20;
-  text +=
-      "; the smallest limit that works: memory.limit = \"" + std::to_string(mebibytes) + "MiB\"";
+  text += fmt::format("; the smallest limit that works: memory.limit = \"{}MiB\"", mebibytes);
   std::vector<std::string> others;
   if (least.plan.batch.microbatch > 1 && is_asked(input.config, "batch.microbatch")) {
     try {
       const auto other = fitter.largest_microbatch(least.config, least.plan.batch.microbatch);
       if (other.fits) {
-        others.push_back("batch.microbatch = " + std::to_string(other.plan.batch.microbatch) +
-                         " needs " + size_text(other.prediction.peak_bytes));
+        others.push_back(fmt::format("batch.microbatch = {} needs {}", other.plan.batch.microbatch,
+                                     size_text(other.prediction.peak_bytes)));
       }
     } catch (const std::exception&) {  // the model takes one batch size: skip this advice
     }
@@ -361,20 +358,20 @@ Fitted fit_memory(const FitInput& input) {
     line.source = Source::planned;
     line.reason = "the largest that memory_limit allows" + because + "; " + line.reason;
     if (input.couples_samples) {
-      remarks.push_back("[plan] the microbatch is " + std::to_string(found.plan.batch.microbatch) +
-                        " instead of " + std::to_string(wanted) +
-                        ", so that a step fits memory_limit: batch norm then sees other samples at "
-                        "once, which changes the numbers; raise memory.limit, or set "
-                        "batch.microbatch to what you mean");
+      remarks.push_back(
+          fmt::format("[plan] the microbatch is {} instead of {}, so that a step fits "
+                      "memory_limit: batch norm then sees other samples at once, which changes the "
+                      "numbers; raise memory.limit, or set batch.microbatch to what you mean",
+                      found.plan.batch.microbatch, wanted));
     }
   }
   if (free_recompute && !found.config.memory.recompute.empty()) {
     PlanLine& line = line_of(found.plan, "recompute");
     line.source = Source::planned;
     const auto& blocks = found.config.memory.recompute;
-    line.value = std::to_string(blocks.size()) + (blocks.size() == 1 ? " block" : " blocks");
-    line.reason =
-        "so that a step fits memory_limit" + because + "; " + line.reason + ": " + join(blocks);
+    line.value = to_text(blocks.size()) + (blocks.size() == 1 ? " block" : " blocks");
+    line.reason = fmt::format("so that a step fits memory_limit{}; {}: {}", because, line.reason,
+                              join(blocks));
     remarks.push_back(
         "[plan] " + line.value +
         " computed again in each backward, so that a step fits "

@@ -90,14 +90,14 @@ std::vector<MemoryForecast::Alternative> alternatives_of(const FitInput& input,
       // Backward costs two forwards.
       const auto usual = static_cast<double>(std::max<int64_t>(3 * now.multiply_adds, 1));
       const auto more = static_cast<double>(recomputed.multiply_adds - now.multiply_adds);
-      return std::to_string(std::lround(100 * more / usual)) +
-             " % more multiply-adds, the same numbers";
+      return fmt::format("{} % more multiply-adds, the same numbers",
+                         std::lround(100 * more / usual));
     });
   }
   config = fitted.config;
   if (plan.batch.microbatch > 1) {
     config.batch.microbatch = plan.batch.microbatch / 2;
-    all.consider(config, "batch.microbatch = " + std::to_string(config.batch.microbatch),
+    all.consider(config, fmt::format("batch.microbatch = {}", config.batch.microbatch),
                  input.couples_samples ? "batch norm sees fewer samples at once"
                                        : "more microsteps, the same numbers");
   }
@@ -168,8 +168,9 @@ std::string to_text(const MemoryForecast& forecast) {
   if (!forecast.unknown.empty())
     return "predicted peak of a step: unknown: " + forecast.unknown + "\n";
   const MemoryPrediction& now = forecast.planned;
-  std::string text = "predicted peak of a step (by " + now.how + "): " + size_text(now.peak_bytes) +
-                     ", of it before the first step " + size_text(now.before_bytes) + "\n";
+  std::string text =
+      fmt::format("predicted peak of a step (by {}): {}, of it before the first step {}\n", now.how,
+                  size_text(now.peak_bytes), size_text(now.before_bytes));
   for (const auto& [kind, bytes] : kinds_by_size(now.at_peak)) {
     text += "  " + padded(kind, 12) + " " + size_text(bytes) + "\n";
   }
@@ -186,13 +187,13 @@ std::string to_text(const MemoryForecast& forecast) {
     if (has_lengths) {
       text += padded("", kWidth);
       for (const int64_t length : forecast.lengths) {
-        const std::string cell = std::to_string(length);
+        const std::string cell = to_text(length);
         text += length == forecast.lengths.back() ? cell : padded(cell, kWidth);
       }
       text += "\n";
     }
     for (const auto& row : forecast.rows) {
-      text += padded("  " + std::to_string(row.microbatch), kWidth);
+      text += padded(fmt::format("  {}", row.microbatch), kWidth);
       for (size_t i = 0; i < row.peaks.size(); ++i) {
         const bool planned = row.microbatch == forecast.microbatch &&
                              (!has_lengths || forecast.lengths[i] == forecast.length);
@@ -216,8 +217,9 @@ std::string to_text(const MemoryForecast& forecast) {
       width = std::max(width, display_width(other.what));
     }
     for (const auto& other : forecast.alternatives) {
-      text += "  " + padded(other.what, width) + "  " + size_text(other.peak_bytes) + " (" +
-              size_text(now.peak_bytes - other.peak_bytes) + " less): " + other.cost + "\n";
+      text += fmt::format("  {}  {} ({} less): {}\n", padded(other.what, width),
+                          size_text(other.peak_bytes), size_text(now.peak_bytes - other.peak_bytes),
+                          other.cost);
     }
   }
   return text;

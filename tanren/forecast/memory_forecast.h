@@ -2,6 +2,7 @@
 // alternative would save and cost. For `tanren plan`.
 #pragma once
 
+#include "tanren/base/text.h"
 #include "tanren/forecast/fit_memory.h"
 
 #include <optional>

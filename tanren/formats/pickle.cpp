@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 
 #include <bit>
 #include <charconv>
@@ -28,7 +29,7 @@ class Reader {
       if (opcode == '.') break;
       if (!atom(opcode) && !text(opcode) && !container(opcode) && !object(opcode) &&
           !memory(opcode)) {
-        fail("opcode " + std::to_string(opcode) + " is not one that tensors need");
+        fail(fmt::format("opcode {} is not one that tensors need", opcode));
       }
     }
     document_.root = pop();
@@ -40,9 +41,10 @@ class Reader {
   using Kind = PickleKind;
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw CheckpointError(where_ + ": the pickle is malformed or hostile at byte " +
-                          std::to_string(at_) + ": " + one_line(what) +
-                          "; save it again as a state_dict, or as safetensors");
+    throw CheckpointError(
+        fmt::format("{}: the pickle is malformed or hostile at byte {}: {}; save it again as a "
+                    "state_dict, or as safetensors",
+                    where_, at_, one_line(what)));
   }
 
   std::string_view take(uint64_t size) {

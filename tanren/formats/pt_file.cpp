@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 #include "tanren/formats/mapped_file.h"
 #include "tanren/formats/pickle.h"
 #include "tanren/formats/pt_storage.h"
@@ -109,7 +110,7 @@ class Gatherer {
   std::string key_text(uint32_t index) const {
     const auto& node = at(index);
     if (node.kind == PickleKind::text) return std::string(node.text);
-    if (node.kind == PickleKind::integer) return std::to_string(node.integer);
+    if (node.kind == PickleKind::integer) return to_text(node.integer);
     return "?";
   }
   static std::string join(const std::string& path, const std::string& key) {
@@ -138,7 +139,7 @@ class Gatherer {
       case PickleKind::list:
       case PickleKind::tuple:
         for (size_t i = 0; i < node.items.size(); ++i) {
-          visit(node.items[i], join(path, std::to_string(i)), depth + 1, file);
+          visit(node.items[i], join(path, to_text(i)), depth + 1, file);
         }
         return;
       case PickleKind::dict: visit_pairs(index, path, depth, file); return;

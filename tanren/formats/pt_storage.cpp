@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 
 #include <ATen/ATen.h>
 
@@ -79,7 +80,7 @@ bool parse(const Pickle& pickle, uint32_t index, StorageId& id) {
   if (numel.kind != PickleKind::integer || numel.integer < 0) return false;
   if (key.text.size() > kLongestKey) return false;
   id.type = type.text;
-  id.key = key.kind == PickleKind::text ? std::string(key.text) : std::to_string(key.integer);
+  id.key = key.kind == PickleKind::text ? std::string(key.text) : to_text(key.integer);
   id.numel = numel.integer;
   if (items.size() > 5 && pickle.at(items[5]).items.size() == 3) {
     const auto& view = pickle.at(items[5]).items;
@@ -102,8 +103,7 @@ at::Tensor PtStorages::at(const Pickle& pickle, uint32_t index, std::string_view
   const auto available = static_cast<int64_t>(found->second.size()) / size;
   const int64_t wanted = untyped ? id.numel / size : id.numel;
   if (wanted > available) {
-    fail(where_, "storage " + id.key + " holds " + std::to_string(available) + " elements, not " +
-                     std::to_string(wanted));
+    fail(where_, fmt::format("storage {} holds {} elements, not {}", id.key, available, wanted));
   }
   if (wanted == 0) return at::empty({0}, type);
   at::Tensor& all = made_[id.key + " " + c10::toString(type)];
@@ -185,8 +185,8 @@ at::Tensor strided_view(const at::Tensor& storage, int64_t offset,
   }
   if (empty) return at::empty(sizes, storage.options());
   if (last >= storage.numel()) {
-    fail(where, "a tensor reaches element " + std::to_string(last) + " of a storage of " +
-                    std::to_string(storage.numel()));
+    fail(where,
+         fmt::format("a tensor reaches element {} of a storage of {}", last, storage.numel()));
   }
   return storage.as_strided(sizes, strides, storage.storage_offset() + offset);
 }

@@ -1,3 +1,4 @@
+#include "tanren/base/text.h"
 #include "tanren/formats/pt_file.h"
 
 #include "tanren/base/error.h"
@@ -139,7 +140,7 @@ class Document {
       writer.writeRecord("data.pkl", pickler_.bytes().data(), pickler_.bytes().size());
       writer.writeRecord("byteorder", "little", 6);
       for (size_t i = 0; i < storages_.size(); ++i) {
-        writer.writeRecord("data/" + std::to_string(i), storages_[i].const_data_ptr(),
+        writer.writeRecord(fmt::format("data/{}", i), storages_[i].const_data_ptr(),
                            storages_[i].nbytes());
       }
       writer.writeEndOfFile();
@@ -166,7 +167,7 @@ class Document {
     pickler_.text("storage");
     pickler_.global(typed != nullptr ? "torch" : "torch.storage",
                     typed != nullptr ? typed : "UntypedStorage");
-    pickler_.text(std::to_string(place->second));
+    pickler_.text(to_text(place->second));
     pickler_.text("cpu");
     pickler_.integer(typed != nullptr ? plain.numel() : static_cast<int64_t>(plain.nbytes()));
     pickler_.raw("tQ");

@@ -4,6 +4,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/json_text.h"
 #include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 #include "tanren/formats/mapped_file.h"
 
 #include <nlohmann/json.hpp>
@@ -284,9 +285,9 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
       if (tensor.scalar_type() == type) dtype = key;
     }
     if (dtype == nullptr) {
-      throw DataError("[safetensors] " + path.string() + ": tensor " + name + " has the dtype " +
-                      c10::toString(tensor.scalar_type()) +
-                      ", which the format lacks; convert it first");
+      throw DataError(fmt::format(
+          "[safetensors] {}: tensor {} has the dtype {}, which the format lacks; convert it first",
+          path.string(), name, c10::toString(tensor.scalar_type())));
     }
     contiguous.push_back(tensor.detach().to(at::kCPU).contiguous());
     const uint64_t end = offset + static_cast<uint64_t>(contiguous.back().nbytes());

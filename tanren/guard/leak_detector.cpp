@@ -47,24 +47,25 @@ void LeakDetector::judge(const std::function<int64_t()>& live_bytes) {
   bytes_before_ = now;
   count_before_ = count_;
   if (first.nodes > 0 && second.nodes > 0) {
-    warn("each step leaves " + to_text(second.nodes) + " autograd nodes alive, the last " +
-         second.last_node + " of " + second.last_operator +
-         ": a loss, or what was computed from it, is kept with its graph; keep its .item() or "
-         ".detach() instead");
+    warn(fmt::format(
+        "each step leaves {} autograd nodes alive, the last {} of {}: a loss, or what was computed "
+        "from it, is kept with its graph; keep its .item() or .detach() instead",
+        to_text(second.nodes), second.last_node, second.last_operator));
     return;
   }
   // Tensors without a graph may rightly stay (a window of the last losses): growth must be real.
   const int64_t kept = std::min(first.bytes, second.bytes);
   if (kept > 0 && grown >= kWorthTelling && grown >= kept * steps / 2) {
-    warn("each step leaves " + to_text(second.tensors) + " tensors of " + to_text(second.bytes) +
-         " bytes alive, the largest of " + second.largest_tensor + ", and live memory grew by " +
-         to_text(grown) + " bytes in " + to_text(steps) +
-         " steps; keep numbers instead, or bound what keeps them");
+    warn(fmt::format(
+        "each step leaves {} tensors of {} bytes alive, the largest of {}, and live memory grew by "
+        "{} bytes in {} steps; keep numbers instead, or bound what keeps them",
+        to_text(second.tensors), to_text(second.bytes), second.largest_tensor, to_text(grown),
+        to_text(steps)));
   }
 }
 
 void LeakDetector::warn(const std::string& text) {
-  warning_ = "[guard] after " + to_text(count_) + " steps: " + text;
+  warning_ = fmt::format("[guard] after {} steps: {}", to_text(count_), text);
   log(warning_);
 }
 

@@ -2,6 +2,7 @@
 
 #include "tanren/base/file.h"
 #include "tanren/base/temporary.h"
+#include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 
 #include <unistd.h>
@@ -81,8 +82,8 @@ Exported export_weights(const RunState& run, const Parts& parts, const fs::path&
   const Weights weights = chosen(run, parts, folder);
   Metadata metadata = description;
   metadata["format"] = "pt";
-  metadata["step"] = std::to_string(weights.step);
-  metadata["run_step"] = std::to_string(run.step());
+  metadata["step"] = to_text(weights.step);
+  metadata["run_step"] = to_text(run.step());
   metadata["weights"] = weights.averaged ? "averaged" : "raw";
   write_safetensors(folder / kWholeFile, weights.tensors, metadata);
   if (!link(folder / kWholeFile, folder / kFile)) {

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/json_text.h"
+#include "tanren/base/text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -87,7 +88,7 @@ class Fields {
   }
 
   [[noreturn]] void refuse(const char* key, const Json& value, const std::string& wanted) const {
-    fail(std::string("has ") + key + " " + json_text(value) + "; it must be " + wanted);
+    fail(fmt::format("has {} {}; it must be {}", key, json_text(value), wanted));
   }
 
   std::string file_;

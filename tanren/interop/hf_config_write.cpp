@@ -1,3 +1,4 @@
+#include "tanren/base/text.h"
 #include "tanren/interop/hf_config.h"
 
 #include "tanren/base/json_text.h"
@@ -30,9 +31,9 @@ void describe_outputs(OrderedJson& json, int64_t outputs, const ModelOptions& mo
   OrderedJson names = OrderedJson::object(), numbers = OrderedJson::object();
   for (int64_t i = 0; i < outputs; ++i) {
     const auto index = static_cast<size_t>(first + i);
-    const std::string name = index < info.class_names.size() ? info.class_names[index]
-                                                             : "LABEL_" + std::to_string(index);
-    names[std::to_string(i)] = name;
+    const std::string name =
+        index < info.class_names.size() ? info.class_names[index] : fmt::format("LABEL_{}", index);
+    names[to_text(i)] = name;
     numbers[name] = i;
   }
   json["id2label"] = names;

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 
 #include <algorithm>
 #include <array>
@@ -110,8 +111,9 @@ std::optional<HubModel> torch_model(const std::string& from, const fs::path& cac
   }
   if (best == nullptr) return std::nullopt;
   const std::string target = (cache / best->file).string();
-  refuse(from, "is not in " + cache.string() + "; download it: curl -fL --create-dirs -o '" +
-                   target + "' https://download.pytorch.org/models/" + std::string(best->file));
+  refuse(from, fmt::format("is not in {}; download it: curl -fL --create-dirs -o '{}' "
+                           "https://download.pytorch.org/models/{}",
+                           cache.string(), target, best->file));
 }
 
 std::vector<std::string> known_names() {

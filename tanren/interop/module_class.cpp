@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/json_text.h"
 #include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/interop/hf_config.h"
 
@@ -36,8 +37,7 @@ std::string resnet_size(const TensorMap& tensors) {
   std::array<int64_t, 4> blocks{};
   for (size_t stage = 0; stage < blocks.size(); ++stage) {
     const auto has = [&](int64_t block) {
-      return tensors.contains("layer" + std::to_string(stage + 1) + "." + std::to_string(block) +
-                              ".conv1.weight");
+      return tensors.contains(fmt::format("layer{}.{}.conv1.weight", stage + 1, block));
     };
     while (has(blocks[stage])) ++blocks[stage];
   }
@@ -59,7 +59,7 @@ std::string vgg_size(const TensorMap& tensors) {
     norm = norm || name.ends_with(".running_mean");
   }
   for (const int64_t known : {11, 13, 16, 19}) {
-    if (layers == known) return "vgg" + std::to_string(known) + (norm ? "_bn" : "");
+    if (layers == known) return fmt::format("vgg{}{}", known, norm ? "_bn" : "");
   }
   return "";
 }
@@ -77,8 +77,9 @@ bool is_module_file(const std::string& name) {
 ModelOptions options_of_module(const std::filesystem::path& path, const ModelOptions& asked) {
   const WeightsFile file = read_weights(path);
   const auto fail = [&](const std::string& what) {
-    throw ConfigError("[model] from_hf " + path.string() + " holds a " + one_line(file.kind) +
-                      what + "; set model.kind and model.init_from instead");
+    throw ConfigError(
+        fmt::format("[model] from_hf {} holds a {}{}; set model.kind and model.init_from instead",
+                    path.string(), one_line(file.kind), what));
   };
   if (!file.kind.starts_with(kModule)) fail(", which does not say what model it is");
   const std::string name = file.kind.substr(kModule.size());

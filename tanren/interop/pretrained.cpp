@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/config/validate.h"
 #include "tanren/interop/hf_config.h"
@@ -94,8 +95,9 @@ Pretrained resolve_model(const ModelOptions& options, const HubCaches& caches) {
     pretrained.model = options_of_hf_config(found.folder / "config.json", options);
   }
   if (!options.kind.empty() && options.kind != pretrained.model.kind) {
-    throw ConfigError("[model] from_hf \"" + options.from_hf + "\" is a " + pretrained.model.kind +
-                      ", and model.kind is \"" + options.kind + "\"; drop model.kind");
+    throw ConfigError(
+        fmt::format("[model] from_hf \"{}\" is a {}, and model.kind is \"{}\"; drop model.kind",
+                    options.from_hf, pretrained.model.kind, options.kind));
   }
   check_resolved(pretrained.model, options);
   return pretrained;

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/json_text.h"
+#include "tanren/base/text.h"
 #include "tanren/checkpoint/folder_weights.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/export.h"
@@ -143,7 +144,7 @@ class Writer {
       std::string size = description_.config.model.size;
       if (size.empty()) size = kind == "resnet" ? "resnet18" : "vgg11";
       json["torchvision"] = size;
-      module = "torchvision.models." + size + "(num_classes=" + std::to_string(outputs()) + ")";
+      module = fmt::format("torchvision.models.{}(num_classes={})", size, outputs());
     }
     if (kind == "lstm") json["torch.nn"] = lstm_parts();
     json["outputs"] = outputs();
@@ -208,9 +209,9 @@ class Writer {
 fs::path whole_file_of(const fs::path& path) {
   if (!fs::is_directory(path)) return path;
   if (fs::is_regular_file(path / kWholeFile)) return path / kWholeFile;
-  throw ConfigError("[convert] " + path.string() + " has no " + kWholeFile +
-                    "; a run writes it when it finishes, so go on with tanren run " +
-                    path.string());
+  throw ConfigError(fmt::format(
+      "[convert] {} has no {}; a run writes it when it finishes, so resume with tanren run {}",
+      path.string(), kWholeFile, path.string()));
 }
 
 PythonFolder write_python_folder(const fs::path& path, const fs::path& folder,

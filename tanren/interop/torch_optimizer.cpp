@@ -1,6 +1,7 @@
 #include "tanren/interop/torch_optimizer.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 
 #include <charconv>
 #include <set>
@@ -96,19 +97,18 @@ std::optional<TorchOptimizer> torch_optimizer_of(const WeightsFile& file, const 
     auto& group = optimizer.groups.emplace_back();
     group.options = options;
     for (const auto& [place, number] : found.parameters[index]) {
-      if (!numbers.insert(number).second)
-        fail("has parameter " + std::to_string(number) + " twice");
+      if (!numbers.insert(number).second) fail(fmt::format("has parameter {} twice", number));
       group.parameters.push_back(number);
     }
     for (const auto& [place, name] : found.names[index]) group.names.push_back(name);
     if (!group.names.empty() && group.names.size() != group.parameters.size()) {
-      fail("has " + std::to_string(group.names.size()) + " names for " +
-           std::to_string(group.parameters.size()) + " parameters");
+      fail(fmt::format("has {} names for {} parameters", group.names.size(),
+                       group.parameters.size()));
     }
   }
   for (const auto& [number, state] : found.state) {
     if (numbers.count(number) == 0) {
-      fail("has state of parameter " + std::to_string(number) + ", which no group has");
+      fail(fmt::format("has state of parameter {}, which no group has", number));
     }
   }
   optimizer.state = std::move(found.state);

@@ -25,7 +25,7 @@ using Parameters = std::vector<NamedParameter>;
 
 [[noreturn]] void fail(const std::string& path, const std::string& what,
                        const std::string& advice) {
-  throw CheckpointError("[optimizer] init_from " + path + ": " + what + "; " + advice);
+  throw CheckpointError(fmt::format("[optimizer] init_from {}: {}; {}", path, what, advice));
 }
 
 void check_kind(const std::string& kind) {
@@ -145,10 +145,10 @@ Numbers by_order(const TorchOptimizer& file, const Parameters& own, const Optimi
     }
     if (!fits(group, file, found)) {
       fail(path,
-           "a group of " + to_text(std::ssize(group.parameters)) +
-               " parameters with weight decay " + to_text(decay) + " fits none of this model (" +
-               to_text(std::ssize(own)) + " parameters, " + to_text(std::ssize(found)) +
-               " with that weight decay, in other shapes or number)",
+           fmt::format("a group of {} parameters with weight decay {} fits none of this model ({} "
+                       "parameters, {} with that weight decay, in other shapes or number)",
+                       to_text(std::ssize(group.parameters)), to_text(decay),
+                       to_text(std::ssize(own)), to_text(std::ssize(found))),
            "give optimizer.groups as torch had them, or make the torch optimizer of "
            "model.named_parameters(), which names them");
     }
@@ -183,13 +183,13 @@ std::vector<std::string> differences(const TorchOptimizer& file, const Optimizer
   for (const auto& [name, value] : own) {
     const double theirs = option_of(group, name, value);
     if (std::abs(theirs - value) <= 1e-12 * std::abs(value)) continue;
-    told.push_back(name + " " + to_text(theirs) + " there, " + to_text(value) + " here");
+    told.push_back(fmt::format("{} {} there, {} here", name, to_text(theirs), to_text(value)));
   }
   if (file.groups.size() == 1 && o.groups.empty()) {
     const double theirs = option_of(group, "weight_decay", *o.weight_decay);
     if (theirs != *o.weight_decay) {
-      told.push_back("weight_decay " + to_text(theirs) + " there, " + to_text(*o.weight_decay) +
-                     " here");
+      told.push_back(
+          fmt::format("weight_decay {} there, {} here", to_text(theirs), to_text(*o.weight_decay)));
     }
   }
   return told;
@@ -217,7 +217,8 @@ double take_over(const State& theirs, const NamedParameter& parameter,
     if (tensor == nullptr) {
       std::vector<std::string> there;
       for (const auto& [has, unused] : theirs.tensors) there.push_back(has);
-      fail(path, "its state of " + parameter.name + " is " + join(there) + ", without " + name,
+      fail(path,
+           fmt::format("its state of {} is {}, without {}", parameter.name, join(there), name),
            "set optimizer.kind and its options to what made it");
     }
     if (tensor->sizes() != parameter.tensor.sizes()) {
@@ -263,9 +264,9 @@ OptimizerStart read_optimizer_start(const torch::nn::Module& module, const RunCo
     updates = std::max(updates, count);
     taken += state.tensors.empty() || kept_by(options).empty() ? 0 : 1;
   }
-  start.text =
-      "state of " + to_text(taken) + " of " + to_text(std::ssize(own)) + " parameters from " + path;
-  if (updates >= 0) start.text += ", " + to_text(updates) + " updates";
+  start.text = fmt::format("state of {} of {} parameters from {}", to_text(taken),
+                           to_text(std::ssize(own)), path);
+  if (updates >= 0) start.text += fmt::format(", {} updates", to_text(updates));
   for (const auto& told : differences(*torch, options, path)) start.text += "; " + told;
   return start;
 }
@@ -287,10 +288,10 @@ std::string objective_of(const Snapshot& snapshot, const std::string& folder) {
     names.push_back(key.substr(kStart.size(), key.size() - kStart.size() - kEnd.size()));
   }
   if (names.size() == 1) return names.front();
-  throw ConfigError("[convert] " + folder + " has " + to_text(std::ssize(names)) + " objectives (" +
-                    join(names) +
-                    "), a torch checkpoint one optimizer; convert "
-                    "without --optimizer");
+  throw ConfigError(
+      fmt::format("[convert] {} has {} objectives ({}), a torch checkpoint one optimizer; convert "
+                  "without --optimizer",
+                  folder, to_text(std::ssize(names)), join(names)));
 }
 
 std::map<std::string, Value> torch_options(const OptimizerOptions& o,
@@ -330,9 +331,10 @@ State torch_state_of(const State& optimizer, const std::string& objective,
     const at::Tensor& tensor = has(name) ? optimizer.tensors.at(start + name) : at::Tensor();
     const int64_t elements = name == "step" ? 1 : parameter.tensor.numel();
     if (!tensor.defined() || tensor.numel() != elements) {
-      throw CheckpointError("[convert] the checkpoint's optimizer has no " + name + " of " +
-                            parameter.name + " with its " + to_text(elements) +
-                            " elements; it is damaged, or of another optimizer");
+      throw CheckpointError(
+          fmt::format("[convert] the checkpoint's optimizer has no {} of {} with its {} elements; "
+                      "it is damaged, or of another optimizer",
+                      name, parameter.name, to_text(elements)));
     }
     if (name == "step" && tensor.item<double>() == 0) return {};
     state.tensors.set(name, name == "step" ? tensor : tensor.reshape(parameter.tensor.sizes()));

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/checkpoint/check_tensors.h"
 #include "tanren/checkpoint/folder_weights.h"
 #include "tanren/model/supervised.h"
@@ -59,7 +60,7 @@ TensorMap with_dtypes_of(const TensorMap& wanted, const TensorMap& found) {
 }  // namespace
 
 std::string InitReport::text(const std::string& path) const {
-  std::string line = std::to_string(loaded) + " tensors from " + path;
+  std::string line = fmt::format("{} tensors from {}", loaded, path);
   for (const auto& remark : remarks) line += "; " + remark;
   const auto list = [&](const char* what, const std::vector<std::string>& names) {
     if (names.empty()) return;
@@ -67,9 +68,9 @@ std::string InitReport::text(const std::string& path) const {
         names.begin(), names.begin() + std::min<std::ptrdiff_t>(4, names.end() - names.begin()));
     line += std::string("; ") + what + " " + join(shown);
     if (names.size() > shown.size())
-      line += " and " + std::to_string(names.size() - shown.size()) + " more";
+      line += fmt::format(" and {} more", names.size() - shown.size());
   };
-  list("initialised anew:", skipped);
+  list("newly initialised:", skipped);
   list("left in the file:", ignored);
   return line;
 }
@@ -105,7 +106,7 @@ InitReport init_from_state(torch::nn::Module& module, StateDict state, const Mod
     if (std::none_of(all.begin(), all.end(), fits) &&
         std::none_of(found.begin(), found.end(), fits)) {
       throw ConfigError("[model] init_skip \"" + pattern +
-                        "\" matches no tensor of the model or of " + path + "; mend or drop it");
+                        "\" matches no tensor of the model or of " + path + "; fix or drop it");
     }
   }
   TensorMap wanted = without(all, options.init_skip, report.skipped);

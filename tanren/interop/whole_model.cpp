@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/json_text.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/checkpoint/check_tensors.h"
 #include "tanren/config/read_config.h"
 #include "tanren/config/write_config.h"
@@ -150,7 +151,7 @@ void read_info(const Json& json, ModelDescription& description, const fs::path& 
   info.feature_names = texts_of(json, "feature_names", file);
   const auto named = static_cast<int64_t>(info.class_names.size());
   if (named > 0 && named != info.outputs) {
-    refuse(file, "names " + std::to_string(named) + " classes of " + std::to_string(info.outputs));
+    refuse(file, fmt::format("names {} classes of {}", named, info.outputs));
   }
 }
 
@@ -173,8 +174,10 @@ class DescribedDataset : public Dataset {
   int64_t size() const override { return size_; }
   DataInfo info() const override { return info_; }
   Collated collate(const std::vector<int64_t>& indices) const override {
-    throw Error("[data] the training data are not here (asked for " +
-                std::to_string(indices.size()) + " samples); a whole model only evaluates");
+    throw Error(
+        fmt::format("[data] the training data are not here (asked for {} samples); a whole model "
+                    "only evaluates",
+                    indices.size()));
   }
 
  private:
@@ -210,9 +213,9 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
                       "model.tanren.safetensors of a run, or its run folder");
   }
   if (metadata.at(kVersionKey) != kVersion) {
-    throw ConfigError("[model] " + file.string() + " has version " +
-                      metadata.at(kVersionKey).substr(0, 20) + " of the description, we read " +
-                      kVersion + "; use the tanren that wrote it");
+    throw ConfigError(fmt::format(
+        "[model] {} has version {} of the description, we read {}; use the tanren that wrote it",
+        file.string(), metadata.at(kVersionKey).substr(0, 20), kVersion));
   }
   for (const char* key : {"tanren.config", "tanren.data"}) {
     if (metadata.count(key) == 0) refuse(file, std::string("lacks ") + key);
@@ -257,8 +260,8 @@ void check_described(const ModelDescription& description, const TensorMap& tenso
   if (std::find(own.begin(), own.end(), options.kind) == own.end()) return;
   // Each layer costs a few objects even if its weights take no memory.
   if (options.num_layers > static_cast<int64_t>(tensors.size())) {
-    refuse(what, "asks for " + std::to_string(options.num_layers) + " layers, there are " +
-                     std::to_string(tensors.size()) + " tensors");
+    refuse(what, fmt::format("asks for {} layers, there are {} tensors", options.num_layers,
+                             tensors.size()));
   }
   const DryScope without_memory;
   TensorMap shapes;
@@ -302,9 +305,9 @@ Batch WholeModel::texts(const std::vector<std::string>& first,
                       ", no texts; make its batches with open()");
   }
   if (first.empty() || second.size() != (pairs ? first.size() : 0)) {
-    throw ConfigError(std::string("[model] this model reads ") +
-                      (pairs ? "pairs of texts" : "one text a sample") + "; got " +
-                      std::to_string(first.size()) + " and " + std::to_string(second.size()));
+    throw ConfigError(fmt::format("[model] this model reads {}; got {} and {}",
+                                  pairs ? "pairs of texts" : "one text a sample", first.size(),
+                                  second.size()));
   }
   source.path = "texts";
   std::vector<TextRow> rows;
@@ -324,8 +327,9 @@ Batch WholeModel::texts(const std::vector<std::string>& first,
 Batch WholeModel::images(const std::vector<fs::path>& files) const {
   SourceOptions source = config.data.eval;
   if (source.kind != "images" || files.empty()) {
-    throw ConfigError("[model] this model's data are of kind " + source.kind + "; got " +
-                      std::to_string(files.size()) + " image files to read");
+    throw ConfigError(
+        fmt::format("[model] this model's data are of kind {}; got {} image files to read",
+                    source.kind, files.size()));
   }
   source.broken = "error";
   std::vector<int64_t> all(files.size());

@@ -1,5 +1,6 @@
 #include "tanren/memory/cpu_allocator.h"
 
+#include "tanren/base/text.h"
 #include "tanren/memory/huge_arena.h"
 #include "tanren/memory/shortage.h"
 
@@ -145,8 +146,7 @@ class CpuAllocator final : public c10::Allocator {
   [[noreturn]] void refuse(size_t bytes) const {
     note_shortage(static_cast<int64_t>(bytes));
     const int64_t limit = limit_.load(std::memory_order_relaxed);
-    const std::string allowed =
-        limit == INT64_MAX ? "" : " of " + std::to_string(limit) + " allowed";
+    const std::string allowed = limit == INT64_MAX ? "" : fmt::format(" of {} allowed", limit);
     TORCH_CHECK_WITH(OutOfMemoryError, false, "[memory] no room for a tensor of ", bytes,
                      " bytes (tensors hold ", live_.load(), allowed,
                      "); lower the batch, or raise the limit");

@@ -78,13 +78,16 @@ std::string explanation(Fault fault, const MemoryState& state, int64_t microbatc
   if (fault == Fault::index) {
     return "a kernel was given an index that its table does not have; " + blocking;
   }
-  const std::string smaller =
-      microbatch > 1 ? "batch.microbatch = " + to_text(microbatch / 2) : "shorter samples";
-  return "often out of memory in disguise, because libraries take theirs beside the tensors'; " +
-         held(state) + "to confirm, see whether it goes away with " + smaller +
-         " or with memory.limit = \"0.8\", which leaves libraries more room" +
-         (fault == Fault::launch ? ", and if not, " + blocking + " whose index or address is wrong"
-                                 : "; " + blocking);
+  const std::string smaller = microbatch > 1
+                                  ? fmt::format("batch.microbatch = {}", to_text(microbatch / 2))
+                                  : "shorter samples";
+  return fmt::format(
+      "often out of memory in disguise, because libraries take theirs beside the tensors'; {}to "
+      "confirm, see whether it goes away with {} or with memory.limit = \"0.8\", which leaves "
+      "libraries more room{}",
+      held(state), smaller,
+      fault == Fault::launch ? ", and if not, " + blocking + " whose index or address is wrong"
+                             : "; " + blocking);
 }
 
 }  // namespace tanren

@@ -113,14 +113,14 @@ void Recovery::give_up(int64_t samples, const Shortage& shortage, const char* re
     state.update(gauge_);
     disguise = "; " + shortage.message + ": " + explanation(fault, state, samples);
   }
-  throw MemoryError("[memory] out of memory with " + std::to_string(samples) + " samples" +
-                    (shortage.block.empty() ? "" : " at " + shortage.block) +
-                    (shortage.operation.empty() ? "" : " (" + shortage.operation + ")") +
-                    (shortage.bytes > 0
-                         ? ", " + bytes_text(static_cast<double>(shortage.bytes)) + " asked for"
-                         : "") +
-                    (limit > 0 ? ", limit " + bytes_text(static_cast<double>(limit)) : "") +
-                    (held.empty() ? "" : "; held: " + held) + "; " + reason + disguise);
+  throw MemoryError(fmt::format(
+      "[memory] out of memory with {} samples{}{}{}{}{}; {}{}", samples,
+      shortage.block.empty() ? "" : " at " + shortage.block,
+      shortage.operation.empty() ? "" : " (" + shortage.operation + ")",
+      shortage.bytes > 0 ? ", " + bytes_text(static_cast<double>(shortage.bytes)) + " asked for"
+                         : "",
+      limit > 0 ? ", limit " + bytes_text(static_cast<double>(limit)) : "",
+      held.empty() ? "" : "; held: " + held, reason, disguise));
 }
 
 }  // namespace tanren

@@ -25,7 +25,7 @@ std::string number(double value, int digits = 4) {
 
 // A rate: whole above 100, three digits below.
 std::string rate_text(double rate) {
-  return rate >= 100 ? std::to_string(std::llround(rate)) : number(rate, 3);
+  return rate >= 100 ? to_text(std::llround(rate)) : number(rate, 3);
 }
 
 // Recent speed: older reports of this session fade.
@@ -89,11 +89,10 @@ class ConsoleSink final : public Sink {
   }
 
   void evaluation(const EvaluationReport& report) override {
-    std::string text = "evaluation at step " + std::to_string(report.step) +
-                       (report.averaged ? " (averaged weights):" : ":");
+    std::string text = fmt::format("evaluation at step {}{}", report.step,
+                                   report.averaged ? " (averaged weights):" : ":");
     for (const auto& [name, value] : report.values) text += "  " + name + " " + number(value);
-    line(text + "  (" + std::to_string(report.samples) + " samples, " +
-         seconds_text(report.seconds) + ")");
+    line(fmt::format("{}  ({} samples, {})", text, report.samples, seconds_text(report.seconds)));
     if (!report.ends_run.empty()) line(report.ends_run);
     out_.flush();
   }
@@ -102,8 +101,8 @@ class ConsoleSink final : public Sink {
 
  private:
   std::string position(const StepReport& report) const {
-    std::string text = "step " + std::to_string(report.step);
-    if (options_.total_steps > 0) text += "/" + std::to_string(options_.total_steps);
+    std::string text = fmt::format("step {}", report.step);
+    if (options_.total_steps > 0) text += fmt::format("/{}", options_.total_steps);
     return text;
   }
 
@@ -137,7 +136,7 @@ class ConsoleSink final : public Sink {
   }
 
   std::string hidden_text() const {
-    return std::to_string(hidden_spikes_) + " more since step " + std::to_string(*told_spike_);
+    return fmt::format("{} more since step {}", hidden_spikes_, *told_spike_);
   }
 
   static std::string spikes(const StepReport& report) {
@@ -147,8 +146,8 @@ class ConsoleSink final : public Sink {
       const Spike& spike = *objective.spike;
       if (!text.empty()) text += "  ";
       if (report.objectives.size() > 1) text += objective.name + " ";
-      text += "spike: " + std::string(spike.what) + " " + number(spike.value) + " is " +
-              number(spike.z, 3) + " deviations above its running mean " + number(spike.mean);
+      text += fmt::format("spike: {} {} is {} deviations above its running mean {}", spike.what,
+                          number(spike.value), number(spike.z, 3), number(spike.mean));
     }
     return text;
   }
@@ -165,7 +164,7 @@ class ConsoleSink final : public Sink {
       text += "  loss " + number(objective.loss);
       if (objective.loss_scale != 1) text += "  loss_scale " + number(objective.loss_scale, 8);
     }
-    text += "  (attempt " + std::to_string(report.attempt) + ")";
+    text += fmt::format("  (attempt {})", report.attempt);
     if (!report.culprit.empty()) text += "  " + report.culprit;
     return text;
   }

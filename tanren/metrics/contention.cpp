@@ -2,6 +2,7 @@
 
 #include "tanren/base/cgroup.h"
 #include "tanren/base/core_wait.h"
+#include "tanren/base/text.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +14,7 @@ namespace {
 constexpr std::chrono::seconds kBetweenLooks{2};
 constexpr double kPressure = 0.2, kOwnWaits = 0.1;  // least shares that are reported
 
-std::string percent(double share) { return std::to_string(std::lround(100 * share)) + " %"; }
+std::string percent(double share) { return fmt::format("{} %", std::lround(100 * share)); }
 
 }  // namespace
 

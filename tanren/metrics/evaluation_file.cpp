@@ -8,7 +8,6 @@
 #include "tanren/base/text.h"
 #include "tanren/metrics/json_line.h"
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -25,7 +24,7 @@ constexpr size_t kMaxTextClasses = 50;
 
 // The name of class `index`, or its number.
 std::string label_of(size_t index, const EvaluationReport& report, const ClassNames& names) {
-  return names.size() == report.classes.size() ? names[index] : std::to_string(index);
+  return names.size() == report.classes.size() ? names[index] : to_text(index);
 }
 
 // Makes a table of rows of cells; the first row is the head. Columns are as wide as needed, texts
@@ -81,7 +80,7 @@ std::string class_json(size_t index, const ClassReport& one, const std::string& 
 
 std::string row_json(const int64_t* row, size_t columns) {
   std::string out = "[";
-  for (size_t i = 0; i < columns; ++i) out += (i > 0 ? "," : "") + std::to_string(row[i]);
+  for (size_t i = 0; i < columns; ++i) out += (i > 0 ? "," : "") + to_text(row[i]);
   return out + "]";
 }
 
@@ -147,7 +146,7 @@ std::string confusion_markdown(const EvaluationReport& report, const ClassNames&
   const size_t size = report.classes.size();
   if (report.confusion_matrix.empty()) return "";
   if (size > kMaxTextClasses) {
-    return "The confusion matrix of " + std::to_string(size) + " classes is in evaluation.json.\n";
+    return fmt::format("The confusion matrix of {} classes is in evaluation.json.\n", size);
   }
   std::vector<std::vector<std::string>> rows{{"target \\ prediction"}};
   for (size_t i = 0; i < size; ++i) {
@@ -155,7 +154,7 @@ std::string confusion_markdown(const EvaluationReport& report, const ClassNames&
     rows.front().push_back(label);
     std::vector<std::string> row{label};
     for (size_t j = 0; j < size; ++j) {
-      row.push_back(std::to_string(report.confusion_matrix[i * size + j]));
+      row.push_back(to_text(report.confusion_matrix[i * size + j]));
     }
     rows.push_back(std::move(row));
   }
@@ -166,7 +165,7 @@ std::string classes_markdown(const EvaluationReport& report, const ClassNames& n
   const size_t size = report.classes.size();
   if (size == 0) return "";
   if (size > kMaxTextClasses) {
-    return "The scores of " + std::to_string(size) + " classes are in evaluation.json.\n";
+    return fmt::format("The scores of {} classes are in evaluation.json.\n", size);
   }
   const bool has_auroc = report.classes.front().auroc.has_value();
   std::vector<std::vector<std::string>> rows{
@@ -174,9 +173,9 @@ std::string classes_markdown(const EvaluationReport& report, const ClassNames& n
   if (has_auroc) rows.front().emplace_back("auroc");
   for (size_t i = 0; i < size; ++i) {
     const ClassReport& one = report.classes[i];
-    rows.push_back({markdown_cell(label_of(i, report, names)), std::to_string(one.targets),
-                    std::to_string(one.predictions), score_text(one.precision),
-                    score_text(one.recall), score_text(one.f1)});
+    rows.push_back({markdown_cell(label_of(i, report, names)), to_text(one.targets),
+                    to_text(one.predictions), score_text(one.precision), score_text(one.recall),
+                    score_text(one.f1)});
     if (has_auroc) rows.back().push_back(score_text(one.auroc.value_or(NAN)));
   }
   return markdown(rows);

@@ -2,6 +2,7 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/metrics/score_rows.h"
 
@@ -113,8 +114,9 @@ void EvaluationMetrics::add(const at::Tensor& outputs, const at::Tensor& targets
   }
   const auto many = std::find_if(ks_.begin(), ks_.end(), [](int64_t k) { return k != 1; });
   if (many != ks_.end()) {
-    throw ConfigError("[metrics] top" + std::to_string(*many) +
-                      " needs class labels, and the targets are floating values; use accuracy");
+    throw ConfigError(fmt::format(
+        "[metrics] top{} needs class labels, and the targets are floating values; use accuracy",
+        *many));
   }
   for_binary_rows(scores, targets, use);
 }
@@ -140,7 +142,7 @@ void EvaluationMetrics::join_over(Communicator& ranks) {
   if (ranks.world_size() == 1) return;
   if (of_classes_) {
     int64_t classes = 0;
-    for (const auto& text : gather_texts(ranks, std::to_string(classes_))) {
+    for (const auto& text : gather_texts(ranks, to_text(classes_))) {
       classes = std::max<int64_t>(classes, std::stoll(text));
     }
     if (classes > 0) {

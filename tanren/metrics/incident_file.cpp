@@ -2,6 +2,7 @@
 
 #include "tanren/base/json_text.h"
 #include "tanren/base/log.h"
+#include "tanren/base/text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -62,11 +63,11 @@ std::string incident_text(const Incident& incident) {
   } else if (incident.in_backward) {
     text += " (backward)";
   }
-  text += ": microbatch " + std::to_string(incident.microbatch);
+  text += fmt::format(": microbatch {}", incident.microbatch);
   text += incident.next_microbatch == incident.microbatch
               ? " once more with the cache freed"
-              : " → " + std::to_string(incident.next_microbatch);
-  return text + ", global batch still " + std::to_string(incident.global_batch);
+              : fmt::format(" → {}", incident.next_microbatch);
+  return fmt::format("{}, global batch still {}", text, incident.global_batch);
 }
 
 std::unique_ptr<Sink> make_incident_file_sink(const std::filesystem::path& file) {

@@ -1,6 +1,7 @@
 #include "tanren/metrics/json_line.h"
 
 #include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 
 #include <charconv>
 #include <cmath>
@@ -48,7 +49,7 @@ void append_member(std::string& out, std::string_view key, double value) {
 
 void append_member(std::string& out, std::string_view key, int64_t value) {
   append_key(out, key);
-  out += std::to_string(value);
+  out += to_text(value);
 }
 
 void append_member(std::string& out, std::string_view key, std::string_view text) {
@@ -101,7 +102,7 @@ void append_matrix(std::string& out, const EvaluationReport& report) {
   const size_t size = report.classes.size();
   for (size_t i = 0; i < report.confusion_matrix.size(); ++i) {
     out += i == 0 ? "[[" : i % size == 0 ? "],[" : ",";
-    out += std::to_string(report.confusion_matrix[i]);
+    out += to_text(report.confusion_matrix[i]);
   }
   out += "]]";
 }

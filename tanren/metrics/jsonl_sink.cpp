@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/json_text.h"
+#include "tanren/base/text.h"
 #include "tanren/metrics/json_line.h"
 
 #include <nlohmann/json.hpp>
@@ -41,9 +42,10 @@ class JsonFormat final : public ReportFormat {
 };
 
 std::string failure(std::string_view what, const std::filesystem::path& file, int code) {
-  return "[metrics] cannot " + std::string(what) + " " + file.string() + ": " +
-         std::strerror(code) +
-         "; free the disk or correct its rights, then go on with the run folder";
+  return fmt::format(
+      "[metrics] cannot {} {}: {}; free the disk or correct its rights, then resume the run "
+      "folder",
+      what, file.string(), std::strerror(code));
 }
 
 // The attempt that a line reports or belongs before; 0 for an evaluation or anything else.

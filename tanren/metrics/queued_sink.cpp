@@ -96,7 +96,7 @@ class QueuedSink final : public Sink {
   [[noreturn]] void throw_failure() {
     told_ = true;
     throw RecordError("[metrics] cannot write " + file_->path().string() + ": " + failure_ +
-                      "; free the disk or correct its rights, then go on with the run folder");
+                      "; free the disk or correct its rights, then resume the run folder");
   }
 
   // The writer's loop. Slots from tail to head are its own, so it formats them without the lock.

@@ -1,5 +1,6 @@
 #include "tanren/metrics/summary.h"
 
+#include "tanren/base/text.h"
 #include "tanren/metrics/json_line.h"
 
 namespace tanren {
@@ -20,7 +21,7 @@ void append_line(std::string& out, std::string_view key, double value) {
 }
 
 void append_line(std::string& out, std::string_view key, int64_t value) {
-  append_line(out, key, std::string_view(std::to_string(value)));
+  append_line(out, key, std::string_view(to_text(value)));
 }
 
 void append_text_line(std::string& out, std::string_view key, std::string_view text) {

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
+#include "tanren/base/text.h"
 #include "tanren/metrics/evaluation_file.h"
 #include "tanren/metrics/event_cut.h"
 #include "tanren/metrics/event_record.h"
@@ -112,8 +113,7 @@ fs::path new_event_file(const fs::path& folder) {
   if (::gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') host[0] = '_', host[1] = '\0';
   char number[24];
   std::snprintf(number, sizeof number, "%010lld", seconds);
-  return folder / (std::string("events.out.tfevents.") + number + "." + host + "." +
-                   std::to_string(::getpid()) + ".tanren");
+  return folder / (fmt::format("events.out.tfevents.{}.{}.{}.tanren", number, host, ::getpid()));
 }
 
 }  // namespace

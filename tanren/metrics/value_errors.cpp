@@ -1,6 +1,7 @@
 #include "tanren/metrics/value_errors.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/metrics/score_rows.h"
 
@@ -50,7 +51,7 @@ void ValueErrors::join_over(Communicator& ranks) {
     mine = at::stack({count, first_, squares_, absolutes_, targets_, target_squares_});
     mine = mine.to(at::kCPU).reshape({1, -1});
   }
-  const auto widths = gather_texts(ranks, std::to_string(mine.size(1)));
+  const auto widths = gather_texts(ranks, to_text(mine.size(1)));
   int64_t width = 0;
   for (const auto& text : widths) width = std::max<int64_t>(width, std::stoll(text));
   if (width == 0) return;

@@ -1,6 +1,7 @@
 #include "tanren/model/bert.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/blocks/block.h"
 #include "tanren/model/init.h"
 #include "tanren/model/supervised.h"
@@ -9,8 +10,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-
-#include <fmt/format.h>
 
 namespace tanren {
 
@@ -29,8 +28,7 @@ BertInputs bert_inputs(const Batch& batch) {
 }
 
 Bert::Block Bert::make_block(Module& layers, int64_t index, const BertShape& shape) {
-  const auto owner =
-      layers.register_module(std::to_string(index), std::make_shared<Module>("Layer"));
+  const auto owner = layers.register_module(to_text(index), std::make_shared<Module>("Layer"));
   const auto part = [](Module& parent, const char* name) {
     return parent.register_module(name, std::make_shared<Module>("Part"));
   };
@@ -43,7 +41,7 @@ Bert::Block Bert::make_block(Module& layers, int64_t index, const BertShape& sha
                                   std::make_shared<LayerNorm>(width, shape.layer_norm_eps));
   };
   Block block;
-  block.name = "bert.encoder.layer." + std::to_string(index);
+  block.name = fmt::format("bert.encoder.layer.{}", index);
   block.attention_site = site_id(block.name + ".attention.self");
   block.first_site = site_id(block.name + ".attention.output");
   block.second_site = site_id(block.name + ".output");

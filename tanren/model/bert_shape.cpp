@@ -2,9 +2,9 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/model/supervised.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <vector>

@@ -1,6 +1,7 @@
 #include "tanren/model/check_task.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -23,15 +24,15 @@ void check_task(const Task& task, const std::string& what) {
   for (const auto& item : task.module->named_parameters()) {
     if (!item.value().is_complex()) continue;
     throw ConfigError(
-        what + ": parameter " + item.key() + " is " + c10::toString(item.value().scalar_type()) +
-        "; train its real and imaginary parts (at::view_as_real), and make it complex "
-        "in forward (at::view_as_complex)");
+        fmt::format("{}: parameter {} is {}; train its real and imaginary parts "
+                    "(at::view_as_real), and make it complex in forward (at::view_as_complex)",
+                    what, item.key(), c10::toString(item.value().scalar_type())));
   }
   for (const auto& item : task.module->named_buffers()) {
     if (!item.value().is_complex()) continue;
-    throw ConfigError(what + ": buffer " + item.key() + " is " +
-                      c10::toString(item.value().scalar_type()) +
-                      ", which no checkpoint here holds; register at::view_as_real of it");
+    throw ConfigError(fmt::format(
+        "{}: buffer {} is {}, which no checkpoint here holds; register at::view_as_real of it",
+        what, item.key(), c10::toString(item.value().scalar_type())));
   }
 }
 

@@ -1,12 +1,12 @@
 #include "tanren/model/convnet.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/blocks/block.h"
 #include "tanren/ops/dropout.h"
 
 #include <ATen/ATen.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -57,7 +57,7 @@ Convnet::Convnet(const ModelOptions& options, const DataInfo& info)
       make_unit(*stem, "", options.norm, {.in = planes, .out = width, .padding = 1, .bias = bias});
   const auto stages = register_module("stages", std::make_shared<Module>("Stages"));
   for (size_t i = 0; i < options.channels.size(); ++i) {
-    const std::string index = std::to_string(i);
+    const std::string index = to_text(i);
     const int64_t next = options.channels[i];
     const int64_t stride = i == 0 ? 1 : 2;
     Stage stage;

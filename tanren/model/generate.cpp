@@ -2,11 +2,10 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
+#include "tanren/base/text.h"
 #include "tanren/model/beam_search.h"
 
 #include <ATen/ATen.h>
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -55,14 +54,14 @@ void check_request(const GenerateRequest& request, int64_t vocab) {
   for (const int64_t token : request.prompt) {
     if (token < 0 || token >= vocab) {
       throw ConfigError(
-          fmt::format("[generate] the prompt holds token {}, and the data has tokens 0 to {}; mend "
+          fmt::format("[generate] the prompt holds token {}, and the data has tokens 0 to {}; fix "
                       "generate.prompt",
                       token, vocab - 1));
     }
   }
   if (request.stop_token >= vocab) {
     throw ConfigError(fmt::format(
-        "[generate] stop_token is {}, and the data has tokens 0 to {}; mend generate.stop_token",
+        "[generate] stop_token is {}, and the data has tokens 0 to {}; fix generate.stop_token",
         request.stop_token, vocab - 1));
   }
 }

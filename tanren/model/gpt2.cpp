@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/text.h"
 #include "tanren/blocks/block.h"
 #include "tanren/model/generate.h"
 #include "tanren/model/losses.h"
@@ -11,8 +12,6 @@
 #include "tanren/ops/gelu.h"
 
 #include <ATen/ATen.h>
-
-#include <fmt/format.h>
 
 #include <cmath>
 
@@ -76,14 +75,13 @@ class Gpt2Reader : public TokenReader {
 }  // namespace
 
 Gpt2::Block Gpt2::make_block(Module& layers, size_t index, const Gpt2Shape& shape) {
-  const auto owner =
-      layers.register_module(std::to_string(index), std::make_shared<Module>("Block"));
+  const auto owner = layers.register_module(to_text(index), std::make_shared<Module>("Block"));
   const int64_t width = shape.hidden_size;
   const double std = shape.initializer_range;
   // Layers that add to the residual stream start smaller: there are 2 such sums per block.
   const double residual_std = std / std::sqrt(2.0 * static_cast<double>(shape.num_layers));
   Block block;
-  block.name = "transformer.h." + std::to_string(index);
+  block.name = fmt::format("transformer.h.{}", index);
   block.index = index;
   block.attention_site = site_id(block.name + ".attn");
   block.first_site = site_id(block.name + ".attn.c_proj");

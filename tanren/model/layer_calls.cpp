@@ -7,7 +7,6 @@
 
 #include <c10/util/ScopeExit.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <stdexcept>

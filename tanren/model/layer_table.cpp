@@ -1,5 +1,6 @@
 #include "tanren/model/layer_table.h"
 
+#include "tanren/base/text.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/model/layer_owners.h"
 
@@ -7,7 +8,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

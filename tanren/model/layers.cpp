@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/ops/batch_norm.h"
 #include "tanren/ops/convolution.h"
 #include "tanren/ops/gelu.h"
@@ -29,8 +30,9 @@ at::Tensor silu(const at::Tensor& x) { return at::silu(x); }
 [[noreturn]] void throw_unknown(const std::string& key, const std::string& value,
                                 const std::vector<std::string>& known) {
   const std::string near = nearest(value, known);
-  throw ConfigError("[model] " + key + " '" + value + "' is unknown; " +
-                    (near.empty() ? "there are " + join(known) : "did you mean '" + near + "'?"));
+  throw ConfigError(
+      fmt::format("[model] {} '{}' is unknown; {}", key, value,
+                  near.empty() ? "there are " + join(known) : "did you mean '" + near + "'?"));
 }
 
 }  // namespace

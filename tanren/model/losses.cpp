@@ -1,11 +1,11 @@
 #include "tanren/model/losses.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/ops/cross_entropy.h"
 
 #include <ATen/ATen.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace tanren {

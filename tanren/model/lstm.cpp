@@ -1,6 +1,7 @@
 #include "tanren/model/lstm.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/blocks/block.h"
 #include "tanren/model/generate.h"
 #include "tanren/model/supervised.h"
@@ -9,7 +10,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <cmath>
@@ -157,10 +157,10 @@ Lstm::Lstm(const LstmShape& shape) : Module("Lstm"), shape_(shape) {
       return std::vector<at::Tensor>{w_ih, w_hh, b_ih, b_hh};
     };
     Layer layer;
-    layer.name = "lstm.l" + std::to_string(i);
+    layer.name = fmt::format("lstm.l{}", i);
     layer.site = site_id(layer.name);
-    layer.ahead = direction(std::to_string(i));
-    if (shape.bidirectional) layer.behind = direction(std::to_string(i) + "_reverse");
+    layer.ahead = direction(to_text(i));
+    if (shape.bidirectional) layer.behind = direction(fmt::format("{}_reverse", i));
     layers_.push_back(std::move(layer));
     in = hidden * (shape.bidirectional ? 2 : 1);
   }

@@ -1,12 +1,12 @@
 #include "tanren/model/mlp.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/blocks/block.h"
 #include "tanren/ops/dropout.h"
 
 #include <ATen/ATen.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ Mlp::Mlp(const ModelOptions& options, const DataInfo& info)
       throw ConfigError(fmt::format("[model] hidden = [{}]: widths must be at least 1",
                                     fmt::join(options.hidden, ", ")));
     }
-    const std::string index = std::to_string(hidden_.size());
+    const std::string index = to_text(hidden_.size());
     const std::string name = "hidden." + index;
     hidden_.push_back({name, site_id(name),
                        layers->register_module(index, std::make_shared<Linear>(width, next))});

@@ -14,7 +14,6 @@
 #include "tanren/model/supervised.h"
 #include "tanren/model/vgg.h"
 
-
 namespace tanren {
 namespace {
 

@@ -1,5 +1,6 @@
 #include "tanren/model/resnet.h"
 
+#include "tanren/base/text.h"
 #include "tanren/blocks/block.h"
 #include "tanren/model/image_input.h"
 #include "tanren/model/init.h"
@@ -49,7 +50,7 @@ Resnet::Resnet(const ResnetShape& shape) : Module("ResNet"), shape_(shape) {
   const int64_t expansion = shape.bottleneck ? 4 : 1;
   int64_t in = 64, width = 64;
   for (size_t stage = 0; stage < shape.blocks.size(); ++stage, width *= 2) {
-    const std::string name = "layer" + std::to_string(stage + 1);
+    const std::string name = fmt::format("layer{}", stage + 1);
     const auto owner = register_module(name, std::make_shared<Module>("Stage"));
     for (int64_t i = 0; i < shape.blocks[stage]; ++i) {
       const int64_t stride = stage > 0 && i == 0 ? 2 : 1;
@@ -68,7 +69,7 @@ Resnet::Block Resnet::make_block(Module& stage, const std::string& stage_name, i
     return Unit{std::make_shared<Conv2d>(options), std::make_shared<BatchNorm2d>(options.out)};
   };
   Block block;
-  block.name = stage_name + "." + std::to_string(index);
+  block.name = fmt::format("{}.{}", stage_name, index);
   // The shortcut comes first so that the draws from the generator are in torchvision's order.
   if (stride != 1 || in != out) {
     block.downsample = unit({.in = in, .out = out, .kernel = 1, .stride = stride, .bias = false});
@@ -81,10 +82,10 @@ Resnet::Block Resnet::make_block(Module& stage, const std::string& stage_name, i
     block.units = {unit({.in = in, .out = width, .stride = stride, .padding = 1, .bias = false}),
                    unit({.in = width, .out = out, .padding = 1, .bias = false})};
   }
-  block.owner = stage.register_module(std::to_string(index), std::make_shared<Module>("Block"));
+  block.owner = stage.register_module(to_text(index), std::make_shared<Module>("Block"));
   for (size_t i = 0; i < block.units.size(); ++i) {
-    block.owner->register_module("conv" + std::to_string(i + 1), block.units[i].conv);
-    block.owner->register_module("bn" + std::to_string(i + 1), block.units[i].norm);
+    block.owner->register_module(fmt::format("conv{}", i + 1), block.units[i].conv);
+    block.owner->register_module(fmt::format("bn{}", i + 1), block.units[i].norm);
   }
   if (block.downsample) {
     const auto shortcut =

@@ -3,14 +3,13 @@
 #include "tanren/base/error.h"
 #include "tanren/base/metric_names.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/blocks/block.h"
 #include "tanren/config/kinds.h"
 #include "tanren/model/layers.h"
 #include "tanren/model/losses.h"
 
 #include <ATen/ATen.h>
-
-#include <fmt/format.h>
 
 #include <algorithm>
 

@@ -1,5 +1,6 @@
 #include "tanren/model/vgg.h"
 
+#include "tanren/base/text.h"
 #include "tanren/blocks/block.h"
 #include "tanren/model/image_input.h"
 #include "tanren/model/init.h"
@@ -62,14 +63,14 @@ Vgg::Vgg(const VggShape& shape) : Module("VGG"), shape_(shape) {
   int64_t in = shape.in_channels, index = 0;
   for (const int64_t out : shape.channels) {
     Stage stage;
-    stage.name = "features." + std::to_string(index);
+    stage.name = fmt::format("features.{}", index);
     if (out > 0) {
       stage.conv = features->register_module(
-          std::to_string(index++),
+          to_text(index++),
           std::make_shared<Conv2d>(Conv2dOptions{.in = in, .out = out, .padding = 1}));
       if (shape.batch_norm) {
         stage.norm =
-            features->register_module(std::to_string(index++), std::make_shared<BatchNorm2d>(out));
+            features->register_module(to_text(index++), std::make_shared<BatchNorm2d>(out));
       }
       in = out;
     }

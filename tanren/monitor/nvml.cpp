@@ -1,6 +1,7 @@
 #include "tanren/monitor/nvml.h"
 
 #include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 
 #include <dlfcn.h>
 
@@ -182,7 +183,7 @@ class NvmlReader final : public DeviceReader {
 
   std::string text(Code code) const {
     const char* text = functions_.error_text == nullptr ? nullptr : functions_.error_text(code);
-    return text == nullptr ? "NVML error " + std::to_string(code) : one_line(text);
+    return text == nullptr ? fmt::format("NVML error {}", code) : one_line(text);
   }
 
  private:
@@ -260,7 +261,7 @@ Devices open_nvml(const std::string& library) {
   if (code != kSuccess) {
     const char* text = functions.error_text == nullptr ? nullptr : functions.error_text(code);
     return {nullptr, "NVML does not start: " +
-                         (text == nullptr ? "error " + std::to_string(code) : one_line(text))};
+                         (text == nullptr ? fmt::format("error {}", code) : one_line(text))};
   }
   return {std::make_unique<NvmlReader>(std::move(opened), functions), ""};
 }

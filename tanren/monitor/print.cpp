@@ -27,11 +27,11 @@ std::string number_or_dash(const std::optional<double>& value, int digits = 4) {
 // A rate: whole above 100, three digits below.
 std::string rate_text(double rate) {
   if (rate <= 0) return "-";
-  return rate >= 100 ? std::to_string(std::llround(rate)) : number(rate, 3);
+  return rate >= 100 ? to_text(std::llround(rate)) : number(rate, 3);
 }
 
 std::string percent(const std::optional<double>& share) {
-  return share ? std::to_string(std::llround(*share * 100)) + " %" : "-";
+  return share ? fmt::format("{} %", std::llround(*share * 100)) : "-";
 }
 
 std::string bytes(const std::optional<int64_t>& count) {
@@ -91,7 +91,7 @@ std::string table_text(const std::vector<Row>& rows) {
 
 std::string cpu_text(const Look& look) {
   const MachineState& machine = look.machine;
-  std::string text = percent(look.busy_share) + " of " + std::to_string(machine.cores) + " cores";
+  std::string text = fmt::format("{} of {} cores", percent(look.busy_share), machine.cores);
   if (machine.allowed_cores < static_cast<double>(machine.cores)) {
     text += ", " + number(machine.allowed_cores) + " allowed here";
     if (look.cgroup_busy_cores) text += " (" + number(*look.cgroup_busy_cores, 2) + " used)";
@@ -132,18 +132,18 @@ std::string devices_text(const Look& look) {
       {"device", "name", "used", "free", "total", "busy", "memory busy", "°C", "W"}};
   std::string below;
   for (const auto& device : look.devices) {
-    rows.push_back({std::to_string(device.index), device.name.empty() ? "-" : device.name,
+    rows.push_back({to_text(device.index), device.name.empty() ? "-" : device.name,
                     bytes(device.used_bytes), bytes(device.free_bytes), bytes(device.total_bytes),
                     percent(device.busy_share), percent(device.memory_busy_share),
                     number_or_dash(device.celsius, 3), watts_text(device)});
     if (!device.problem.empty()) {
-      below += "device " + std::to_string(device.index) + ": " + device.problem + "\n";
+      below += fmt::format("device {}: {}\n", device.index, device.problem);
     }
   }
   std::vector<Row> processes{{"device", "pid", "program", "memory"}};
   for (const auto& device : look.devices) {
     for (const auto& process : device.processes) {
-      processes.push_back({std::to_string(device.index), std::to_string(process.pid),
+      processes.push_back({to_text(device.index), to_text(process.pid),
                            process_name(look, process.pid), bytes(process.bytes)});
     }
   }
@@ -153,8 +153,8 @@ std::string devices_text(const Look& look) {
 }
 
 std::string step_text(const RunStatus& run) {
-  std::string text = run.log ? std::to_string(run.log->step) : "-";
-  if (run.total_steps > 0) text += "/" + std::to_string(run.total_steps);
+  std::string text = run.log ? to_text(run.log->step) : "-";
+  if (run.total_steps > 0) text += fmt::format("/{}", run.total_steps);
   return text;
 }
 
@@ -167,14 +167,14 @@ std::string left_text(const RunStatus& run) {
 std::string device_bytes_text(const RunLook& run) {
   std::string text;
   for (const auto& [index, count] : run.device_bytes) {
-    text += (text.empty() ? "" : ", ") + std::to_string(index) + ": " + bytes(count);
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", index, bytes(count));
   }
   return text.empty() ? "-" : text;
 }
 
 std::string evaluation_text(const LogTail& log) {
   if (!log.evaluation_step) return "";
-  std::string text = "evaluation at step " + std::to_string(*log.evaluation_step) + ":";
+  std::string text = fmt::format("evaluation at step {}:", *log.evaluation_step);
   for (const auto& [name, value] : log.evaluation)
     text += "  " + one_line(name) + " " + number(value);
   return text;
@@ -185,7 +185,7 @@ std::string remarks(const Look& look) {
   std::string text;
   for (const auto& run : look.runs) {
     const RunStatus& status = run.status;
-    const std::string who = "pid " + std::to_string(status.process.pid) + ": ";
+    const std::string who = fmt::format("pid {}: ", status.process.pid);
     if (status.is_starting()) {
       text += who + "no step logged yet by this process, started " +
               seconds_text(status.process.age_seconds) + " ago\n";
@@ -193,8 +193,8 @@ std::string remarks(const Look& look) {
     }
     const LogTail& log = *status.log;
     if (log.verdict != "apply") {
-      text += who + "attempt " + std::to_string(log.attempt) + " " + one_line(log.verdict) + ": " +
-              one_line(log.cause) + "\n";
+      text += fmt::format("{}attempt {} {}: {}\n", who, log.attempt, one_line(log.verdict),
+                          one_line(log.cause));
     }
     const std::string evaluation = evaluation_text(log);
     if (!evaluation.empty()) text += who + evaluation + "\n";
@@ -212,7 +212,7 @@ std::string runs_text(const Look& look) {
     const RunStatus& status = run.status;
     const auto log = status.log.value_or(LogTail{});
     Row row{folder_text(run),
-            std::to_string(status.process.pid),
+            to_text(status.process.pid),
             step_text(status),
             number_or_dash(log.loss),
             rate_text(log.samples_per_second),
@@ -222,28 +222,28 @@ std::string runs_text(const Look& look) {
     row.push_back(percent(run.busy_cores));
     row.push_back(number_or_dash(log.learning_rate, 3));
     row.push_back(status.log_age_seconds ? seconds_text(*status.log_age_seconds) + " ago" : "-");
-    row.push_back(std::to_string(status.process.threads));
+    row.push_back(to_text(status.process.threads));
     rows.push_back(std::move(row));
   }
   return table_text(rows) + remarks(look);
 }
 
 std::string line_of(const DeviceState& device) {
-  const std::string text = "device " + std::to_string(device.index) + "  " + device.name;
+  const std::string text = fmt::format("device {}  {}", device.index, device.name);
   if (!device.problem.empty()) return text + "  " + device.problem;
-  return text + "  " + bytes(device.used_bytes) + " of " + bytes(device.total_bytes) + "  busy " +
-         percent(device.busy_share) + "  " + number_or_dash(device.celsius, 3) + " °C  " +
-         watts_text(device) + " W";
+  return fmt::format("{}  {} of {}  busy {}  {} °C  {} W", text, bytes(device.used_bytes),
+                     bytes(device.total_bytes), percent(device.busy_share),
+                     number_or_dash(device.celsius, 3), watts_text(device));
 }
 
 std::string line_of(const RunLook& run) {
   const RunStatus& status = run.status;
-  std::string text = "run " + one_line(status.folder.string()) + "  pid " +
-                     std::to_string(status.process.pid) + "  step " + step_text(status);
+  std::string text = fmt::format("run {}  pid {}  step {}", one_line(status.folder.string()),
+                                 status.process.pid, step_text(status));
   if (status.log) {
-    text += "  loss " + number_or_dash(status.log->loss) + "  lr " +
-            number_or_dash(status.log->learning_rate, 3) + "  " +
-            rate_text(status.log->samples_per_second) + " samples/s  left " + left_text(status);
+    text += fmt::format("  loss {}  lr {}  {} samples/s  left {}", number_or_dash(status.log->loss),
+                        number_or_dash(status.log->learning_rate, 3),
+                        rate_text(status.log->samples_per_second), left_text(status));
   }
   text += "  " + bytes(status.process.resident_bytes) + "  cpu " + percent(run.busy_cores);
   return run.device_bytes.empty() ? text : text + "  device " + device_bytes_text(run);
@@ -252,8 +252,8 @@ std::string line_of(const RunLook& run) {
 }  // namespace
 
 std::string look_text(const Look& look, int64_t width) {
-  std::string all = "cpu      " + cpu_text(look) + "\nmemory   " + memory_text(look.machine) +
-                    "\n\n" + devices_text(look) + "\n" + runs_text(look);
+  std::string all = fmt::format("cpu      {}\nmemory   {}\n\n{}\n{}", cpu_text(look),
+                                memory_text(look.machine), devices_text(look), runs_text(look));
   if (width <= 0) return all;
   std::string text;
   std::string_view rest = all;
@@ -264,7 +264,7 @@ std::string look_text(const Look& look, int64_t width) {
 std::string look_lines(const Look& look) {
   const std::string time = clock_text(look.unix_seconds) + "  ";
   std::string text =
-      time + "cpu " + cpu_text(look) + "  memory " + memory_text(look.machine) + "\n";
+      fmt::format("{}cpu {}  memory {}\n", time, cpu_text(look), memory_text(look.machine));
   for (const auto& device : look.devices) text += time + line_of(device) + "\n";
   for (const auto& run : look.runs) text += time + line_of(run) + "\n";
   return text;

@@ -1,6 +1,7 @@
 #include "tanren/monitor/process_state.h"
 
 #include "tanren/base/cgroup.h"
+#include "tanren/base/text.h"
 
 #include <unistd.h>
 
@@ -11,7 +12,7 @@ namespace tanren {
 
 std::optional<ProcessState> read_process(int64_t pid, const std::filesystem::path& root) {
   // "26966 (name, which may contain any character) R 1 …": see proc_pid_stat(5).
-  const std::string line = kernel_line(root / "proc" / std::to_string(pid) / "stat");
+  const std::string line = kernel_line(root / "proc" / to_text(pid) / "stat");
   const auto open = line.find('('), close = line.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
   std::istringstream words(line.substr(close + 1));

@@ -1,5 +1,7 @@
 #include "tanren/monitor/runs.h"
 
+#include "tanren/base/text.h"
+
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -31,7 +33,7 @@ bool owns_lock(const fs::path& info, int64_t pid) {
     std::istringstream words(line);
     std::string word;
     while (words >> word) {
-      if (word == std::to_string(pid)) return true;
+      if (word == to_text(pid)) return true;
     }
   }
   return false;

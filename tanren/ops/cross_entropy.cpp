@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/operator_record.h"
+#include "tanren/base/text.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/ops/cross_entropy_kernel.h"
 
@@ -10,8 +11,6 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/Allocator.h>
 #include <torch/csrc/autograd/custom_function.h>
-
-#include <fmt/format.h>
 
 namespace tanren {
 

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/operator_record.h"
+#include "tanren/base/text.h"
 #include "tanren/blocks/recompute.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/ops/draw.h"
@@ -11,7 +12,6 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 #include "tanren/ops/memory_order.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 
 #include <ATen/ATen.h>
 
@@ -23,7 +24,7 @@ std::vector<size_t> order_of(at::IntArrayRef sizes, at::IntArrayRef strides) {
 
 std::string text_of(const std::vector<size_t>& dims) {
   std::string text;
-  for (const size_t dim : dims) text += (text.empty() ? "" : ",") + std::to_string(dim);
+  for (const size_t dim : dims) text += (text.empty() ? "" : ",") + to_text(dim);
   return text;
 }
 

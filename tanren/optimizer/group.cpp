@@ -4,13 +4,13 @@
 #include "tanren/base/error.h"
 #include "tanren/base/layer_order.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
 #include "tanren/optimizer/parameter_values.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>

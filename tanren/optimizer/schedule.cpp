@@ -5,8 +5,6 @@
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -160,15 +158,16 @@ PlanLine schedule_line(const Plan& plan, Source source) {
   };
   std::string rates = "update 1: " + rate(0);
   const auto add = [&](const std::string& what, int64_t update) {
-    rates += ", " + what + " (" + to_text(update) + "): " + rate(update - 1);
+    rates += fmt::format(", {} ({}): {}", what, to_text(update), rate(update - 1));
   };
   const bool warms = schedule.warmup_steps > 1 && schedule.warmup_steps < total;
   if (warms && schedule.kind != "one_cycle") add("end of the warm-up", schedule.warmup_steps);
   if (total > 2) add("half-way", (total + 1) / 2);
   if (total > 1) add("last", total);
   if (reads_evaluations(schedule)) {
-    rates += "; × " + to_text(schedule.factor) + " once " + schedule.metric + " (" + schedule.mode +
-             ") has not improved in more than " + to_text(schedule.patience) + " evaluations";
+    rates += fmt::format("; × {} once {} ({}) has not improved in more than {} evaluations",
+                         to_text(schedule.factor), schedule.metric, schedule.mode,
+                         to_text(schedule.patience));
   }
   return {"schedule", schedule.kind, source, rates};
 }

@@ -21,8 +21,7 @@ bool is_number(const Table& table, size_t column) {
 }
 
 std::string cell(const char* tag, const std::string& text, bool number) {
-  return std::string("<") + tag + (number ? " class=\"n\">" : ">") + escaped(text) + "</" + tag +
-         ">";
+  return fmt::format("<{}{}{}</{}>", tag, number ? " class=\"n\">" : ">", escaped(text), tag);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tanren/parallel/data_parallel.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/ops/synchronised_norm.h"
 
@@ -17,7 +18,7 @@ namespace {
 
 // Adds a part with its length before it: one text holds all names and values.
 void append(std::string& text, const std::string& part) {
-  text += std::to_string(part.size()) + ":" + part;
+  text += fmt::format("{}:{}", part.size(), part);
 }
 
 std::vector<std::string> parts_of(const std::string& text) {
@@ -134,9 +135,10 @@ void DataParallel::check_alike(const Facts& mine) const {
       return facts[i] + " " + (facts[i + 1].empty() ? "none" : facts[i + 1]);
     };
     settle(*communicator_);
-    throw ConfigError("[parallel] rank " + std::to_string(rank) + " has " + told(other) +
-                      ", rank 0 has " + told(first) +
-                      "; start every rank with the same program, config and data");
+    throw ConfigError(
+        fmt::format("[parallel] rank {} has {}, rank 0 has {}; start every rank with the same "
+                    "program, config and data",
+                    rank, told(other), told(first)));
   }
 }
 
@@ -190,9 +192,10 @@ void DataParallel::check_equal(const TensorMap& tensors, const std::string& when
       if (rows[rank][place].item<int64_t>() == rows[0][place].item<int64_t>()) continue;
       settle(*communicator_);
       throw CommError(
-          "[parallel] " + when + ": " + name + " of rank " + std::to_string(rank) +
-          " is no longer rank 0's; something outside of the run changed it, or a "
-          "machine computes wrongly: go on from the last checkpoint without that machine");
+          fmt::format("[parallel] {}: {} of rank {} is no longer rank 0's; something outside of "
+                      "the run changed it, or a machine computes wrongly: resume from the last "
+                      "checkpoint without that machine",
+                      when, name, rank));
     }
     ++index;
   }

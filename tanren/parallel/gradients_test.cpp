@@ -133,7 +133,7 @@ TEST(Gradients, that_were_set_to_none_or_replaced_are_views_again_before_anybody
     wide.mutable_grad().reset();
     wide.sum().backward();
     wide.sum().backward();
-    EXPECT_EQ(sum(), 2 * 15 + 2) << "it begins anew, and is added to";
+    EXPECT_EQ(sum(), 2 * 15 + 2) << "it begins again, and is added to";
     EXPECT_TRUE(wide.grad().is_alias_of(gradients.flat()[shared ? 1 : 0]));
     narrow.mutable_grad() = at::full({2}, 5.0);
     EXPECT_EQ(sum(), 2 * 15 + 2 * 5);

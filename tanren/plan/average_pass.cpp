@@ -27,19 +27,22 @@ int64_t start_of(const std::string& text, Averaging kind, int64_t total_steps) {
 }
 
 std::string memory_of(const Request& request) {
-  return "one more copy of the " + to_text(request.profile.num_trainable) + " trained weights";
+  return fmt::format("one more copy of the {} trained weights",
+                     to_text(request.profile.num_trainable));
 }
 
 std::string why(const Request& request, const AveragePlan& average) {
   const std::string often =
-      average.every == 1 ? "every step" : "every " + to_text(average.every) + " steps";
-  const std::string from = average.start == 0 ? "" : " from step " + to_text(average.start) + " on";
+      average.every == 1 ? "every step" : fmt::format("every {} steps", to_text(average.every));
+  const std::string from =
+      average.start == 0 ? "" : fmt::format(" from step {} on", to_text(average.start));
   std::string text = often + from + ", " + memory_of(request);
   if (average.kind == Averaging::ema) {
-    text = "decay " + to_text(average.decay) +
-           (average.decay_warmup ? ", at first min(decay, (1 + t) / (10 + t)); " : "; ") + text;
+    text = fmt::format("decay {}{}{}", to_text(average.decay),
+                       average.decay_warmup ? ", at first min(decay, (1 + t) / (10 + t)); " : "; ",
+                       text);
   } else if (average.learning_rate > 0) {
-    text += "; learning rate " + to_text(average.learning_rate) + " from then on";
+    text += fmt::format("; learning rate {} from then on", to_text(average.learning_rate));
   }
   return text + (average.evaluate ? "; evaluated and exported" : "; evaluation uses the raw ones");
 }
@@ -80,8 +83,8 @@ void plan_average(const Request& request, Plan& plan) {
        : average.buffers == AverageBuffers::copy ? "copy"
                                                  : "average",
        asked.buffers == "auto" ? Source::planned : request.source("average.buffers"),
-       estimates ? "batch norm's statistics are measured anew with the averaged weights, over " +
-                       (batches > 0 ? to_text(batches) + " training batches"
+       estimates ? "batch norm's statistics are measured again with the averaged weights, over " +
+                       (batches > 0 ? fmt::format("{} training batches", to_text(batches))
                                     : std::string("all of the training data")) +
                        ", before each evaluation"
        : average.buffers == AverageBuffers::copy ? "batch norm's statistics are the raw model's"

@@ -11,24 +11,25 @@ std::string shares(const BatchPlan& batch) {
   const int64_t ranks = batch.world_size, least = batch.global_batch / ranks;
   const std::string all = to_text(batch.global_batch);
   if (least == batch.per_rank) {
-    return all + " = " + to_text(ranks) + (ranks == 1 ? " rank × " : " ranks × ") + to_text(least);
+    return fmt::format("{} = {}{}{}", all, to_text(ranks), ranks == 1 ? " rank × " : " ranks × ",
+                       to_text(least));
   }
   if (least > 0) {
-    return all + " over " + to_text(ranks) + " ranks, " + to_text(least) + " or " +
-           to_text(batch.per_rank) + " each";
+    return fmt::format("{} over {} ranks, {} or {} each", all, to_text(ranks), to_text(least),
+                       to_text(batch.per_rank));
   }
-  return all + " over " + to_text(ranks) + " ranks: " + to_text(ranks - batch.global_batch) +
-         " of them get no sample of it";
+  return fmt::format("{} over {} ranks: {} of them get no sample of it", all, to_text(ranks),
+                     to_text(ranks - batch.global_batch));
 }
 
 // "30 = 1 rank × 30; 30 = 4 microsteps × 7 + 1 × 2"
 std::string arithmetic(const BatchPlan& batch) {
-  std::string text = shares(batch) + "; " + to_text(batch.per_rank) + " = ";
+  std::string text = fmt::format("{}; {} = ", shares(batch), to_text(batch.per_rank));
   const bool uneven = batch.last_microbatch != batch.microbatch;
   const int64_t full = batch.accumulation_steps - (uneven ? 1 : 0);
   text +=
       to_text(full) + (full == 1 ? " microstep × " : " microsteps × ") + to_text(batch.microbatch);
-  if (uneven) text += " + 1 × " + to_text(batch.last_microbatch);
+  if (uneven) text += fmt::format(" + 1 × {}", to_text(batch.last_microbatch));
   return text;
 }
 
@@ -52,9 +53,9 @@ void plan_batch(const Request& request, Plan& plan) {
     if (batch.global_batch > samples) {
       if (!batch.keep_last) {
         throw ConfigError(
-            "[plan] batch.global_batch " + to_text(batch.global_batch) + " is more than the " +
-            to_text(samples) +
-            " samples and data.last is \"drop\": no update is left; lower it or keep the last");
+            fmt::format("[plan] batch.global_batch {} is more than the {} samples and data.last is "
+                        "\"drop\": no update is left; lower it or keep the last",
+                        to_text(batch.global_batch), to_text(samples)));
       }
       batch.global_batch = samples;
       source = Source::planned;
@@ -73,21 +74,23 @@ void plan_batch(const Request& request, Plan& plan) {
   plan.lines.push_back(
       {"global_batch", to_text(batch.global_batch), source, reason + arithmetic(batch)});
 
-  std::string why =
-      batch.accumulation_steps > 1
-          ? to_text(batch.accumulation_steps) +
-                " microsteps accumulate; losses are summed and divided once by the global "
-                "count, so the update equals the whole batch's"
-          : "a rank's whole share at once";
-  if (too_large) why += "; " + to_text(config.batch.microbatch) + " is more than there is";
+  std::string why = batch.accumulation_steps > 1
+                        ? fmt::format(
+                              "{} microsteps accumulate; losses are summed and divided once by the "
+                              "global count, so the update equals the whole batch's",
+                              to_text(batch.accumulation_steps))
+                        : "a rank's whole share at once";
+  if (too_large) why += fmt::format("; {} is more than there is", to_text(config.batch.microbatch));
   if (request.profile.couples_samples && batch.accumulation_steps > 1) {
-    why = to_text(batch.accumulation_steps) +
-          " microsteps accumulate; batch norm couples the samples of a microbatch, so the numbers "
-          "equal the whole batch's only at the same split (norm = \"group\" has no such limit)";
+    why = fmt::format(
+        "{} microsteps accumulate; batch norm couples the samples of a microbatch, so the numbers "
+        "equal the whole batch's only at the same split (norm = \"group\" has no such limit)",
+        to_text(batch.accumulation_steps));
     if (plan.parallel.buffers == RankBuffers::synchronised) {
-      why = to_text(batch.accumulation_steps) +
-            " microsteps accumulate, on every rank as many; batch norm couples the samples that "
-            "all ranks have in one";
+      why = fmt::format(
+          "{} microsteps accumulate, on every rank as many; batch norm couples the samples that "
+          "all ranks have in one",
+          to_text(batch.accumulation_steps));
     }
   }
   const bool is_split = batch.accumulation_steps > 1 || batch.world_size > 1;
@@ -103,12 +106,13 @@ void plan_batch(const Request& request, Plan& plan) {
                                   : request.source("batch.microbatch"),
                         why});
   const int64_t short_batch = samples % batch.global_batch;
-  plan.lines.push_back({"steps_per_epoch", to_text(batch.steps_per_epoch), Source::planned,
-                        to_text(samples) + " samples; " +
-                            (short_batch == 0  ? std::string("they divide evenly")
-                             : batch.keep_last ? "the last update has " + to_text(short_batch)
-                                               : "the last " + to_text(short_batch) +
-                                                     " of each epoch's order are dropped")});
+  plan.lines.push_back(
+      {"steps_per_epoch", to_text(batch.steps_per_epoch), Source::planned,
+       fmt::format("{} samples; {}", to_text(samples),
+                   short_batch == 0  ? std::string("they divide evenly")
+                   : batch.keep_last ? fmt::format("the last update has {}", to_text(short_batch))
+                                     : fmt::format("the last {} of each epoch's order are dropped",
+                                                   to_text(short_batch)))});
 }
 
 }  // namespace tanren

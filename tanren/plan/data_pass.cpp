@@ -9,10 +9,11 @@ void plan_data(const Request& request, Plan& plan) {
   const int64_t asked = request.config.data.workers;
   plan.data.workers = (asked + ranks - 1) / ranks;
   if (ranks == 1) return;
-  plan.lines.push_back({"loader_threads", to_text(plan.data.workers), Source::planned,
-                        "of each rank: data.workers = " + to_text(asked) + " over the " +
-                            to_text(ranks) + " ranks of this machine" +
-                            (asked > 0 && asked < ranks ? ", at least one each" : "")});
+  plan.lines.push_back(
+      {"loader_threads", to_text(plan.data.workers), Source::planned,
+       fmt::format("of each rank: data.workers = {} over the {} ranks of this machine{}",
+                   to_text(asked), to_text(ranks),
+                   asked > 0 && asked < ranks ? ", at least one each" : "")});
 }
 
 }  // namespace tanren

@@ -11,15 +11,16 @@ namespace {
 void check_index(const std::string& asked, int64_t index, const Machine& machine,
                  const std::string& advice) {
   if (index < machine.num_cuda) return;
-  throw ConfigError("[plan] " + asked + ", but this machine has " + to_text(machine.num_cuda) +
-                    " usable CUDA devices; " + advice);
+  throw ConfigError(fmt::format("[plan] {}, but this machine has {} usable CUDA devices; {}", asked,
+                                to_text(machine.num_cuda), advice));
 }
 
 // The CUDA device of this process if run.device names none.
 std::string cuda_of_rank(const RunConfig& config, const Machine& machine) {
   const auto& devices = config.parallel.devices;
-  if (!devices.empty()) return "cuda:" + to_text(devices.front());
-  return "cuda:" + to_text(machine.local_rank % std::max<int64_t>(machine.num_cuda, 1));
+  if (!devices.empty()) return fmt::format("cuda:{}", to_text(devices.front()));
+  return fmt::format("cuda:{}",
+                     to_text(machine.local_rank % std::max<int64_t>(machine.num_cuda, 1)));
 }
 
 }  // namespace
@@ -27,7 +28,7 @@ std::string cuda_of_rank(const RunConfig& config, const Machine& machine) {
 void plan_device(const Request& request, Plan& plan) {
   const auto& [config, machine, profile] = request;
   for (const int64_t index : config.parallel.devices) {
-    check_index("parallel.devices has " + to_text(index), index, machine,
+    check_index(fmt::format("parallel.devices has {}", to_text(index)), index, machine,
                 "name those there are, or drop it");
   }
   std::string device = config.run.device;
@@ -45,8 +46,9 @@ void plan_device(const Request& request, Plan& plan) {
                 "set run.device = \"cpu\" or \"auto\"");
     if (any && !config.parallel.devices.empty()) reason = "the first of parallel.devices";
     if (any && machine.local_ranks > 1) {
-      reason = "local rank " + to_text(machine.local_rank) + " of " + to_text(machine.local_ranks) +
-               "; CUDA devices here: " + to_text(machine.num_cuda);
+      reason =
+          fmt::format("local rank {} of {}; CUDA devices here: {}", to_text(machine.local_rank),
+                      to_text(machine.local_ranks), to_text(machine.num_cuda));
     }
   }
   plan.device.device = device;
@@ -64,13 +66,14 @@ void plan_threads(const Request& request, Plan& plan) {
   plan.device.threads = std::max<int64_t>(all / sharers, 1);
   std::string reason = "the cores this process may use";
   if (asked) {
-    reason = "as asked; this process may use " + to_text(machine.cores) +
-             (all > machine.cores ? ": they take turns" : "");
+    reason = fmt::format("as asked; this process may use {}{}", to_text(machine.cores),
+                         all > machine.cores ? ": they take turns" : "");
   }
   if (sharers > 1) {
-    reason = "of each rank: " + to_text(all) + (asked ? " as asked" : " cores") + " over the " +
-             to_text(sharers) + (plan.parallel.replicas > 1 ? " replicas" : " ranks here") +
-             (all < sharers ? ", which take turns" : "");
+    reason = fmt::format("of each rank: {}{} over the {}{}{}", to_text(all),
+                         asked ? " as asked" : " cores", to_text(sharers),
+                         plan.parallel.replicas > 1 ? " replicas" : " ranks here",
+                         all < sharers ? ", which take turns" : "");
   }
   plan.lines.push_back(
       {"threads", to_text(plan.device.threads), asked ? Source::asked : Source::planned, reason});

@@ -16,8 +16,9 @@ MetricPlan metric_of(const Plan& plan, const std::string& key, const std::string
                      const std::string& mode) {
   const auto measured = measured_values(plan.evaluate);
   if (!key.empty() && std::find(measured.begin(), measured.end(), metric) == measured.end()) {
-    throw ConfigError("[plan] " + key + " is \"" + metric + "\", which " +
-                      "does not fit this task; what is measured is " + join(measured));
+    throw ConfigError(
+        fmt::format("[plan] {} is \"{}\", which does not fit this task; what is measured is {}",
+                    key, metric, join(measured)));
   }
   return {metric, lower_is_better(metric, mode).value_or(true)};
 }
@@ -69,10 +70,11 @@ void plan_evaluation(const Request& request, Plan& plan) {
   if (config.data.eval.kind.empty()) return;
   const auto every = config.evaluate.every;
   plan.lines.push_back(
-      {"evaluate", every > 0 ? "every " + to_text(every) + " steps" : std::string("at the end"),
+      {"evaluate",
+       every > 0 ? fmt::format("every {} steps", to_text(every)) : std::string("at the end"),
        request.source("evaluate.every"),
-       to_text(request.profile.eval_samples) + " samples, each once" +
-           (every > 0 ? ", and at the end" : "")});
+       fmt::format("{} samples, each once{}", to_text(request.profile.eval_samples),
+                   every > 0 ? ", and at the end" : "")});
   plan.lines.push_back(
       {"evaluate.batch", to_text(plan.evaluate.batch), asked ? Source::asked : Source::planned,
        std::string(asked ? "" : "as training's microbatch; ") + "it cannot change a result"});
@@ -85,9 +87,10 @@ void plan_evaluation(const Request& request, Plan& plan) {
   if (stop.patience > 0) {
     plan.lines.push_back(
         {"early_stop", to_text(stop.patience), Source::asked,
-         "evaluations in a row without better " + direction(plan.early_stop_by) + " by more than " +
-             to_text(stop.min_delta) +
-             (stop.start > 0 ? ", counted from step " + to_text(stop.start) : "")});
+         fmt::format(
+             "evaluations in a row without better {} by more than {}{}",
+             direction(plan.early_stop_by), to_text(stop.min_delta),
+             stop.start > 0 ? fmt::format(", counted from step {}", to_text(stop.start)) : "")});
   }
 }
 

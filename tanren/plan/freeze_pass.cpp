@@ -47,8 +47,8 @@ void tell_frozen(const Request& request, const Size& by_pattern, const Size& by_
   if (by_pattern.tensors + by_model.tensors == 0) return;
   std::string reason;
   if (by_pattern.tensors > 0) {
-    reason = by_pattern.text() + " of " + to_text(profile.num_parameters) +
-             " without gradient and optimizer state";
+    reason = fmt::format("{} of {} without gradient and optimizer state", by_pattern.text(),
+                         to_text(profile.num_parameters));
   }
   if (by_model.tensors > 0) {
     reason += (reason.empty() ? "" : "; ") + by_model.text() + " frozen by the model itself";
@@ -59,7 +59,7 @@ void tell_frozen(const Request& request, const Size& by_pattern, const Size& by_
         join({profile.still.begin(),
               profile.still.begin() + std::min<std::ptrdiff_t>(4, std::ssize(profile.still))});
     if (profile.still.size() > 4)
-      reason += " and " + to_text(std::ssize(profile.still) - 4) + " more";
+      reason += fmt::format(" and {} more", to_text(std::ssize(profile.still) - 4));
   }
   plan.lines.push_back({"freeze", join(plan.model.freeze),
                         by_pattern.tensors > 0 ? Source::asked : Source::planned, reason});
@@ -88,11 +88,12 @@ void plan_freeze(const Request& request, Plan& plan) {
     trained += sizes[step].elements;
     const bool never = step >= plan.length.total_steps;
     plan.lines.push_back(
-        {"unfreeze@" + to_text(step), patterns_at(plan.model, step), Source::asked,
-         never ? "never: the run ends after " + to_text(plan.length.total_steps) + " steps"
-               : sizes[step].text() + " more once " + to_text(step) +
-                     " steps are applied, their optimizer state from 0; then " + to_text(trained) +
-                     " of " + to_text(profile.num_parameters) + " are trained"});
+        {fmt::format("unfreeze@{}", to_text(step)), patterns_at(plan.model, step), Source::asked,
+         never ? fmt::format("never: the run ends after {} steps", to_text(plan.length.total_steps))
+               : fmt::format("{} more once {} steps are applied, their optimizer state from 0; "
+                             "then {} of {} are trained",
+                             sizes[step].text(), to_text(step), to_text(trained),
+                             to_text(profile.num_parameters))});
     plan.freeze.unfreezes.push_back(std::move(unfreeze));
   }
 }

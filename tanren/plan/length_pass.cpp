@@ -10,20 +10,20 @@ void plan_length(const Request& request, Plan& plan) {
   const auto& run = request.config.run;
   const int64_t most = std::numeric_limits<int64_t>::max() / plan.batch.steps_per_epoch;
   if (!run.steps && run.epochs.value_or(1) > most) {
-    throw ConfigError("[plan] run.epochs " + to_text(*run.epochs) + " × " +
-                      to_text(plan.batch.steps_per_epoch) +
-                      " batches is no number of steps; lower it");
+    throw ConfigError(
+        fmt::format("[plan] run.epochs {} × {} batches is no number of steps; lower it",
+                    to_text(*run.epochs), to_text(plan.batch.steps_per_epoch)));
   }
   plan.length.steps = run.steps;
   plan.length.epochs = run.epochs;
   plan.length.total_steps =
       run.steps ? *run.steps : run.epochs.value_or(1) * plan.batch.steps_per_epoch;
-  plan.lines.push_back({"total_steps", to_text(plan.length.total_steps),
-                        run.steps ? Source::asked : Source::planned,
-                        run.steps ? "applied updates"
-                                  : to_text(run.epochs.value_or(1)) + " epochs × " +
-                                        to_text(plan.batch.steps_per_epoch) +
-                                        " batches; a skipped update uses up its batch"});
+  plan.lines.push_back(
+      {"total_steps", to_text(plan.length.total_steps), run.steps ? Source::asked : Source::planned,
+       run.steps
+           ? "applied updates"
+           : fmt::format("{} epochs × {} batches; a skipped update uses up its batch",
+                         to_text(run.epochs.value_or(1)), to_text(plan.batch.steps_per_epoch))});
   if (request.config.schedule.warmup_steps >= plan.length.total_steps) {
     plan.lines.push_back({"warmup_steps", to_text(request.config.schedule.warmup_steps),
                           Source::asked, "the run ends before its warm-up does"});

@@ -69,7 +69,7 @@ void plan_limit(const Request& request, Plan& plan) {
     if (on_cpu && plan.memory.cached_allocator) {
       plan.memory.limit_bytes = static_cast<int64_t>(kAutomaticShare * machine);
       reason = "nine tenths of what machine and cgroup allow" +
-               std::string(ranks > 1 ? ", over " + std::to_string(ranks) + " ranks here" : "") +
+               std::string(ranks > 1 ? fmt::format(", over {} ranks here", ranks) : "") +
                ": running out is noticed here, not by the kernel's killer";
     } else {
       reason = on_cpu ? "torch's own allocator knows no limit" : "what the device has";
@@ -86,7 +86,7 @@ void plan_limit(const Request& request, Plan& plan) {
     }
   }
   if (on_cpu && plan.parallel.replicas > 1) {
-    reason += "; the " + to_text(plan.parallel.replicas) + " replicas share it";
+    reason += fmt::format("; the {} replicas share it", to_text(plan.parallel.replicas));
   }
   plan.memory.reserve_bytes = std::min(kReserve, plan.memory.limit_bytes / 16);
   value = plan.memory.limit_bytes > 0   ? bytes_text(static_cast<double>(plan.memory.limit_bytes))

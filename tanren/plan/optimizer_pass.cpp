@@ -90,13 +90,14 @@ void plan_layer_decay(const Request& request, Plan& plan) {
   for (const auto& parameter : request.profile.parameters) names.push_back(parameter.name);
   const Layers layers = layers_of(names, o.layers);
   const auto scales = layer_scales(layers, o.layer_decay);
-  std::string reason = to_text(layers.count) + " layers";
+  std::string reason = fmt::format("{} layers", to_text(layers.count));
   for (int64_t layer = 0; layer < layers.count; ++layer) {
     if (layer == 2 && layers.count > 4) reason += ", …";
     if (layer >= 2 && layer < layers.count - 2) continue;
     for (size_t i = 0; i < names.size(); ++i) {
       if (layers.of[i] != layer) continue;
-      reason += (layer == 0 ? ": × " : ", × ") + to_text(scales[i]) + " " + names[i] + " …";
+      reason +=
+          fmt::format("{}{} {} …", layer == 0 ? ": × " : ", × ", to_text(scales[i]), names[i]);
       break;
     }
   }

@@ -115,23 +115,22 @@ std::string on_cores(const Request& request, Plan& plan) {
 void plan_replicas(const Request& request, Plan& plan) {
   const Machine& machine = request.machine;
   if (machine.world_size > 1) {
-    throw ConfigError("[plan] parallel.ranks is \"threads\", and " +
-                      (machine.launcher.empty() ? "a launcher" : machine.launcher) + " started " +
-                      to_text(machine.world_size) +
-                      " processes: replicas in each of several are not offered; start one, or set "
-                      "parallel.ranks = \"processes\"" +
-                      (request.config.parallel.replicas > 0 ? ", parallel.replicas = 0" : "") +
-                      (request.config.parallel.devices.empty() ? "" : ", parallel.devices = []"));
+    throw ConfigError(fmt::format(
+        "[plan] parallel.ranks is \"threads\", and {} started {} processes: replicas in each of "
+        "several are not offered; start one, or set parallel.ranks = \"processes\"{}{}",
+        machine.launcher.empty() ? "a launcher" : machine.launcher, to_text(machine.world_size),
+        request.config.parallel.replicas > 0 ? ", parallel.replicas = 0" : "",
+        request.config.parallel.devices.empty() ? "" : ", parallel.devices = []"));
   }
   auto& parallel = plan.parallel;
   const std::string reason = on_cuda(plan) ? on_devices(request, plan) : on_cores(request, plan);
   const std::string& dropout = request.profile.torch_dropout;
   if (parallel.replicas > 1 && !dropout.empty()) {
-    throw ConfigError("[plan] " + to_text(parallel.replicas) + " replicas in threads, and " +
-                      dropout +
-                      " is torch's dropout, which draws from one generator for all of them in any "
-                      "order: take tanren::dropout, or processes (tanren launch -n " +
-                      to_text(parallel.replicas) + " run …)");
+    throw ConfigError(
+        fmt::format("[plan] {} replicas in threads, and {} is torch's dropout, which draws from "
+                    "one generator for all of them in any order: take tanren::dropout, or "
+                    "processes (tanren launch -n {} run …)",
+                    to_text(parallel.replicas), dropout, to_text(parallel.replicas)));
   }
   parallel.world_size = parallel.local_ranks = parallel.replicas;
   const bool asked = request.config.parallel.replicas > 0;
@@ -151,14 +150,14 @@ std::pair<bool, std::string> nccl_fits(const Request& request, const Plan& plan)
   const auto& [config, machine, profile] = request;
   if (!on_cuda(plan)) return {false, "sums on the CPU, where the run is"};
   if (machine.local_ranks == 1) return {true, "the one rank of this machine has a CUDA device"};
-  const std::string ranks = to_text(machine.local_ranks) + " ranks here";
+  const std::string ranks = fmt::format("{} ranks here", to_text(machine.local_ranks));
   if (config.run.device != "auto" && config.run.device != "cuda") {
     return {false,
             ranks + " share " + plan.device.device + " (run.device), and NCCL wants one each"};
   }
   if (machine.local_ranks > machine.num_cuda) {
-    return {false, ranks + " see " + to_text(machine.num_cuda) + " CUDA device" +
-                       (machine.num_cuda == 1 ? "" : "s") + ", and NCCL wants one each"};
+    return {false, fmt::format("{} see {} CUDA device{}, and NCCL wants one each", ranks,
+                               to_text(machine.num_cuda), machine.num_cuda == 1 ? "" : "s")};
   }
   return {true, "each of " + ranks + " has a CUDA device of its own"};
 }
@@ -193,19 +192,19 @@ void plan_processes(const Request& request, Plan& plan) {
   parallel.local_ranks = machine.local_ranks;
   parallel.launcher = machine.launcher;
   if (request.config.parallel.backend == "nccl" && !on_cuda(plan)) {
-    throw ConfigError(
-        "[plan] parallel.backend is \"nccl\", which sums on CUDA devices, and the "
-        "run's device is cpu (" +
-        to_text(machine.num_cuda) +
-        " usable CUDA devices here); set parallel.backend = \"gloo\" or \"auto\"");
+    throw ConfigError(fmt::format(
+        "[plan] parallel.backend is \"nccl\", which sums on CUDA devices, and the run's device is "
+        "cpu ({} usable CUDA devices here); set parallel.backend = \"gloo\" or \"auto\"",
+        to_text(machine.num_cuda)));
   }
   if (machine.world_size == 1) return;
   const int64_t machines = (machine.world_size + machine.local_ranks - 1) / machine.local_ranks;
-  plan.lines.push_back({"ranks", to_text(machine.world_size), Source::planned,
-                        (machines == 1 ? "processes on 1 machine"
-                                       : "processes on " + to_text(machines) + " machines, " +
-                                             to_text(machine.local_ranks) + " of them here") +
-                            (machine.launcher.empty() ? "" : ", launched by " + machine.launcher)});
+  plan.lines.push_back(
+      {"ranks", to_text(machine.world_size), Source::planned,
+       (machines == 1 ? "processes on 1 machine"
+                      : fmt::format("processes on {} machines, {} of them here", to_text(machines),
+                                    to_text(machine.local_ranks))) +
+           (machine.launcher.empty() ? "" : ", launched by " + machine.launcher)});
   plan_backend(request, plan);
 }
 
@@ -226,12 +225,13 @@ void settle_batch_norm(const Request& request, ParallelPlan& parallel) {
   }
   if (replicas_share_a_device(parallel)) {
     const std::set<int64_t> devices(parallel.devices.begin(), parallel.devices.end());
-    throw ConfigError("[plan] parallel.buffers = \"synchronised\" with " +
-                      to_text(parallel.replicas) + " replicas on " +
-                      devices_text(std::vector<int64_t>(devices.begin(), devices.end())) +
-                      ": replicas that take turns on a device cannot wait for one another in "
-                      "backward; set parallel.replicas = " +
-                      to_text(std::ssize(devices)) + ", or start processes");
+    throw ConfigError(
+        fmt::format("[plan] parallel.buffers = \"synchronised\" with {} replicas on {}: replicas "
+                    "that take turns on a device cannot wait for one another in backward; set "
+                    "parallel.replicas = {}, or start processes",
+                    to_text(parallel.replicas),
+                    devices_text(std::vector<int64_t>(devices.begin(), devices.end())),
+                    to_text(std::ssize(devices))));
   }
   parallel.overlap = false;
 }

@@ -19,9 +19,10 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   plan.metrics = config.metrics;
   plan.generate = config.generate;
   const Request request{config, machine, profile};
-  plan.lines.push_back({"model", config.model.kind, Source::asked,
-                        to_text(profile.num_trainable) + " of " + to_text(profile.num_parameters) +
-                            " parameters are trained"});
+  plan.lines.push_back(
+      {"model", config.model.kind, Source::asked,
+       fmt::format("{} of {} parameters are trained", to_text(profile.num_trainable),
+                   to_text(profile.num_parameters))});
   if (!config.model.init_from.empty() || !config.model.from_hf.empty()) {
     const bool is_file = config.model.from_hf.empty();
     plan.lines.push_back(
@@ -49,12 +50,13 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
 Plan replica_plan(Plan plan, int64_t rank) {
   auto& parallel = plan.parallel;
   if (rank < 0 || rank >= parallel.replicas) {
-    throw ConfigError("[plan] there is no replica " + to_text(rank) + " of " +
-                      to_text(parallel.replicas) + "; count them from 0");
+    throw ConfigError(fmt::format("[plan] there is no replica {} of {}; count them from 0",
+                                  to_text(rank), to_text(parallel.replicas)));
   }
   parallel.rank = parallel.local_rank = rank;
   if (!parallel.devices.empty()) {
-    plan.device.device = "cuda:" + to_text(parallel.devices.at(static_cast<size_t>(rank)));
+    plan.device.device =
+        fmt::format("cuda:{}", to_text(parallel.devices.at(static_cast<size_t>(rank))));
   }
   return plan;
 }

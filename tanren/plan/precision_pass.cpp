@@ -36,12 +36,13 @@ void plan_scaling(const Request& request, Plan& plan) {
     reason = fp16 ? "as asked; small gradients may flush to zero"
                   : name(precision.mode) + " has fp32's exponent range or more";
   } else {
-    reason = precision.find_initial_scale ? "the first scale is found on the first window"
-                                          : "starts at " + to_text(precision.initial_scale);
+    reason = precision.find_initial_scale
+                 ? "the first scale is found on the first window"
+                 : fmt::format("starts at {}", to_text(precision.initial_scale));
     if (precision.scaling == Scaling::dynamic) {
-      reason += "; × " + to_text(asked.growth_factor) + " after " + to_text(asked.growth_interval) +
-                " quiet updates, × " + to_text(asked.backoff_factor) + " on overflow, floor " +
-                to_text(asked.min_scale);
+      reason += fmt::format("; × {} after {} quiet updates, × {} on overflow, floor {}",
+                            to_text(asked.growth_factor), to_text(asked.growth_interval),
+                            to_text(asked.backoff_factor), to_text(asked.min_scale));
     }
     if (!fp16) reason += "; a power of two changes nothing outside fp16";
   }

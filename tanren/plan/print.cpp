@@ -28,8 +28,9 @@ std::string plan_text(const Plan& plan) {
   }
   std::string text;
   for (const auto& line : plan.lines) {
-    text += padded(line.key, key_width) + "  " + padded(line.value, value_width) + "  " +
-            padded(source_name(line.source), 7) + "  " + line.reason + "\n";
+    text += fmt::format("{}  {}  {}  {}\n", padded(line.key, key_width),
+                        padded(line.value, value_width), padded(source_name(line.source), 7),
+                        line.reason);
   }
   return text;
 }

@@ -63,12 +63,14 @@ void tell_idle(const Request& request, Plan& plan) {
 void check_shards(const Plan& plan) {
   if (plan.parallel.zero == 0) return;
   const OptimizerOptions& optimizer = plan.optimizer;
-  const std::string zero = "[plan] parallel.zero = " + to_text(plan.parallel.zero) +
-                           " gives each rank a range of elements to update, and optimizer.";
+  const std::string zero = fmt::format(
+      "[plan] parallel.zero = {} gives each rank a range of elements to update, and optimizer.",
+      to_text(plan.parallel.zero));
   const OptimizerKind* kind = optimizer_kind(optimizer.kind);
   if (kind == nullptr || kind->whole.empty()) return;
-  throw ConfigError(zero + "kind \"" + kind->name + "\" needs whole " + kind->whole +
-                    "; set parallel.zero = 0, or another optimizer");
+  throw ConfigError(
+      fmt::format("{}kind \"{}\" needs whole {}; set parallel.zero = 0, or another optimizer", zero,
+                  kind->name, kind->whole));
 }
 
 void tell_buckets(const Request& request, Plan& plan) {
@@ -81,9 +83,9 @@ void tell_buckets(const Request& request, Plan& plan) {
        request.config.parallel.bucket_mb == ParallelOptions().bucket_mb
            ? request.source("parallel.first_bucket_mb")
            : request.source("parallel.bucket_mb"),
-       to_text(buckets) + (buckets == 1 ? " for " : " of whole parameters for ") +
-           bytes_text(bytes) + " of gradients" +
-           (parallel.overlap ? ", each summed as soon as backward has filled it" : "")});
+       fmt::format("{}{}{} of gradients{}", to_text(buckets),
+                   buckets == 1 ? " for " : " of whole parameters for ", bytes_text(bytes),
+                   parallel.overlap ? ", each summed as soon as backward has filled it" : "")});
   if (parallel.overlap) return;
   std::string reason = "all buckets are summed after backward";
   const bool asked = !request.config.parallel.overlap;
@@ -111,7 +113,8 @@ void tell_wire(const Request& request, Plan& plan) {
   }
   if (is_memory) return;
   const double sent = 2 * (ranks - 1) / ranks * whole / (rounded ? 2 : 1);
-  const std::string share = to_text(parallel.world_size - 1) + "/" + to_text(parallel.world_size);
+  const std::string share =
+      fmt::format("{}/{}", to_text(parallel.world_size - 1), to_text(parallel.world_size));
   plan.lines.push_back(
       {"wire", bytes_text(sent) + " a step", Source::planned,
        "sent by each rank: " +
@@ -150,11 +153,10 @@ void tell_buffers(const Request& request, Plan& plan) {
                                  : "the first rank's that has samples";
   std::string reason = "running statistics become " + become + "; the model has no batch norm";
   if (parallel.buffers == RankBuffers::synchronised) {
-    reason =
+    reason = fmt::format(
         "batch norm sees the samples of all ranks in a microstep, so that the numbers are those of "
-        "one rank with microbatches of " +
-        to_text(std::min(parallel.world_size * plan.batch.microbatch, plan.batch.global_batch)) +
-        "; its statistics travel in each, forward and backward";
+        "one rank with microbatches of {}; its statistics travel in each, forward and backward",
+        to_text(std::min(parallel.world_size * plan.batch.microbatch, plan.batch.global_batch)));
   } else if (coupled) {
     reason =
         "batch norm sees each rank's own share, so that the numbers equal one rank's only at the "
@@ -176,7 +178,7 @@ void tell_agreement(const Request& request, Plan& plan) {
            ? "weights are compared over ranks at the start alone"
            : "applied steps between comparisons of the weights over ranks, to the last bit"});
   if (parallel.timeout_seconds == ParallelOptions().timeout) return;
-  plan.lines.push_back({"timeout", to_text(parallel.timeout_seconds) + " s",
+  plan.lines.push_back({"timeout", fmt::format("{} s", to_text(parallel.timeout_seconds)),
                         request.source("parallel.timeout"),
                         "a rank that waits longer ends, with the names of those that are missing"});
 }

@@ -35,10 +35,11 @@ bool limit_threads(const OperatorSizes& sizes, Plan& plan) {
   for (PlanLine& line : plan.lines) {
     if (line.key != "threads") continue;
     line.value = to_text(most);
-    line.reason = "the largest operators of a microbatch have " + count_text(sizes.elements) +
-                  " results and " + count_text(sizes.multiply_adds) + " multiply-adds: of " +
-                  to_text(before) + " threads " + to_text(before - most) +
-                  " would only wait; run.threads sets another number";
+    line.reason = fmt::format(
+        "the largest operators of a microbatch have {} results and {} multiply-adds: of {} threads "
+        "{} would only wait; run.threads sets another number",
+        count_text(sizes.elements), count_text(sizes.multiply_adds), to_text(before),
+        to_text(before - most));
   }
   return true;
 }

@@ -38,14 +38,15 @@ std::string way_to_shape(const std::string& kind, const std::vector<int64_t>& ou
     return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
   };
   if (kind == "images" && ours.size() == 3) {
-    return "set data.eval.size = " + shape_text({ours[1], ours[2]}) +
-           " and data.eval.channels = " + to_text(ours[0]);
+    return fmt::format("set data.eval.size = {} and data.eval.channels = {}",
+                       shape_text({ours[1], ours[2]}), to_text(ours[0]));
   }
   const DatasetKind* row = dataset_kind(kind);
   const bool has_context = row != nullptr && row->has_context;
-  if (has_context && ours.size() == 1) return "set data.eval.context = " + to_text(ours[0]);
+  if (has_context && ours.size() == 1)
+    return fmt::format("set data.eval.context = {}", to_text(ours[0]));
   const bool fits = kind == "csv" && elements(ours) == elements(theirs);
-  return fits ? "set data.eval.shape = " + shape_text(ours) : "mend data.eval's file";
+  return fits ? "set data.eval.shape = " + shape_text(ours) : "fix data.eval's file";
 }
 
 void check_inputs(const DataInfo& train, const DataInfo& eval, int64_t model_tokens,
@@ -53,10 +54,11 @@ void check_inputs(const DataInfo& train, const DataInfo& eval, int64_t model_tok
   const bool tokens = train.vocab_size > 0;
   if (eval.vocab_size > std::max(train.vocab_size, model_tokens) ||
       (eval.vocab_size > 0) != tokens) {
-    throw ConfigError("[data] data.eval has a vocabulary of " + to_text(eval.vocab_size) +
-                      ", data.train one of " + to_text(train.vocab_size) +
-                      "; give both the same kind and vocabulary" +
-                      (begins ? ", or set model.vocab_size" : ""));
+    throw ConfigError(
+        fmt::format("[data] data.eval has a vocabulary of {}, data.train one of {}; give both the "
+                    "same kind and vocabulary{}",
+                    to_text(eval.vocab_size), to_text(train.vocab_size),
+                    begins ? ", or set model.vocab_size" : ""));
   }
   const auto& ours = train.input_shape;
   const auto& theirs = eval.input_shape;
@@ -65,9 +67,10 @@ void check_inputs(const DataInfo& train, const DataInfo& eval, int64_t model_tok
                  [](int64_t a, int64_t b) { return a == b || a == kAnySize || b == kAnySize; });
   const bool shorter = tokens && ours.size() == 1 && theirs.size() == 1 && theirs[0] <= ours[0];
   if (!alike && !shorter) {
-    throw ConfigError("[data] inputs of data.eval are " + shape_text(theirs) +
-                      ", those of data.train, for which the model is built, " + shape_text(ours) +
-                      "; " + way_to_shape(kind, ours, theirs));
+    throw ConfigError(
+        fmt::format("[data] inputs of data.eval are {}, those of data.train, for which the model "
+                    "is built, {}; {}",
+                    shape_text(theirs), shape_text(ours), way_to_shape(kind, ours, theirs)));
   }
 }
 
@@ -91,12 +94,11 @@ void check_classes(const Dataset& train, const ModelOptions& model, const Source
   if (empty == 0) return;
   const auto first = std::find(counts.begin(), counts.end(), 0) - counts.begin();
   const std::string classes = to_text(static_cast<int64_t>(counts.size()));
-  throw DataError("[data.train] " + source.path + ": the largest label is " +
-                  to_text(static_cast<int64_t>(counts.size()) - 1) + ", and " +
-                  to_text(int64_t{empty}) + " of these " + classes +
-                  " classes have no sample (the first of them: " + to_text(int64_t{first}) +
-                  "); mend the labels, or set data.train.classes = " + classes +
-                  " if so many are meant");
+  throw DataError(fmt::format(
+      "[data.train] {}: the largest label is {}, and {} of these {} classes have no sample (the "
+      "first of them: {}); fix the labels, or set data.train.classes = {} if so many are meant",
+      source.path, to_text(static_cast<int64_t>(counts.size()) - 1), to_text(int64_t{empty}),
+      classes, to_text(int64_t{first}), classes));
 }
 
 }  // namespace
@@ -110,8 +112,8 @@ std::optional<PlanLine> classes_line(const Dataset& train) {
   reason += join(info.class_names);
   if (!counts.empty()) {
     const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
-    reason +=
-        "; samples of one: " + to_text(*least) + (*least == *most ? "" : " to " + to_text(*most));
+    reason += fmt::format("; samples of one: {}{}", to_text(*least),
+                          *least == *most ? "" : fmt::format(" to {}", to_text(*most)));
   }
   return PlanLine{"classes", to_text(info.outputs), Source::planned, reason};
 }
@@ -139,19 +141,23 @@ void check_datasets(const Datasets& datasets, const ModelOptions& model, const D
   const int64_t known =
       std::max(train.outputs, model.append_head > 0 ? model.append_head : model.outputs);
   if (eval.class_labels && eval.outputs > known) {
-    const std::string what = "[data] data.eval has " + to_text(eval.outputs) + " classes, ";
+    const std::string what =
+        fmt::format("[data] data.eval has {} classes, ", to_text(eval.outputs));
     if (!begins) {  // the number of its outputs is fixed
-      throw ConfigError(what + "and the model has " + to_text(known) +
-                        " outputs; mend its labels, or leave out the samples of further classes");
+      throw ConfigError(
+          fmt::format("{}and the model has {} outputs; fix its labels, or leave out the samples "
+                      "of further classes",
+                      what, to_text(known)));
     }
-    throw ConfigError(what + "data.train has " + to_text(train.outputs) +
-                      "; mend its labels, or set data.train.classes or model.outputs to all that "
-                      "there are");
+    throw ConfigError(
+        fmt::format("{}data.train has {}; fix its labels, or set data.train.classes or "
+                    "model.outputs to all that there are",
+                    what, to_text(train.outputs)));
   }
   if (!eval.class_labels && eval.outputs != train.outputs) {
-    throw ConfigError("[data] data.eval has " + to_text(eval.outputs) +
-                      " values per sample, data.train has " + to_text(train.outputs) +
-                      "; give both the same labels");
+    throw ConfigError(fmt::format(
+        "[data] data.eval has {} values per sample, data.train has {}; give both the same labels",
+        to_text(eval.outputs), to_text(train.outputs)));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/hash.h"
+#include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/config/identity.h"
 #include "tanren/data/collated.h"
@@ -20,7 +21,7 @@ void add_samples(const std::string& name, const Dataset& data, Facts& facts) {
   for (const int64_t index : {int64_t{0}, size / 3, size / 2, size - 1}) {
     const Collated sample = collated(data, {index});
     for (const auto& [field, tensor] : sample.batch.fields) {
-      facts.emplace_back(name + " sample " + to_text(index) + ", " + field + " with hash",
+      facts.emplace_back(fmt::format("{} sample {}, {} with hash", name, to_text(index), field),
                          hash_text(part_of(field, tensor).hash));
     }
   }
@@ -74,8 +75,10 @@ std::optional<std::filesystem::path> agreed_checkpoint(
   for (size_t rank = 0; rank < seen.size(); ++rank) {
     if (!seen[rank].empty()) continue;
     settle(ranks);
-    throw CheckpointError("[run] rank " + std::to_string(rank) + " does not see " + asked +
-                          "; put the run folder where every machine reaches it under one path");
+    throw CheckpointError(
+        fmt::format("[run] rank {} does not see {}; put the run folder where every machine reaches "
+                    "it under one path",
+                    rank, asked));
   }
   return asked;
 }

@@ -110,8 +110,10 @@ void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& 
     const bool is_evaluated = name.ends_with(" of data.eval");
     if (is_evaluated && (!decide || !was_evaluated(step_folder))) {
       if (!std::exchange(told, true) && ranks.rank() == 0) {
-        log("[data] data.eval is other data after step " + to_text(step_of(step_folder)) +
-            ": evaluations cannot be compared with those before");
+        log(
+            fmt::format("[data] data.eval is other data after step {}: evaluations cannot be "
+                        "compared with those before",
+                        to_text(step_of(step_folder))));
       }
       continue;
     }
@@ -126,9 +128,9 @@ void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& 
                                     ? " (where one is damaged: with " + part + ".broken = \"skip\")"
                                     : "";
     throw DataError(
-        "[data] " + what + (is_evaluated ? ", and evaluations decide over this run" : "") +
-        "; either put these data back" + damaged +
-        (is_evaluated ? way_to_decide_nothing(config) : "") + ", or start another run (run.name)");
+        fmt::format("[data] {}{}; either put these data back{}{}, or start another run (run.name)",
+                    what, is_evaluated ? ", and evaluations decide over this run" : "", damaged,
+                    is_evaluated ? way_to_decide_nothing(config) : ""));
   }
 }
 
@@ -155,13 +157,14 @@ std::vector<std::string> overtaken_keys(const std::vector<ConfigChange>& changes
 }
 
 std::string change_line(const ConfigChange& change) {
-  return "[run] " + change.key.key + " is " + change.key.now + " after step " +
-         to_text(change.step) + ", " + change.key.before + " until then";
+  return fmt::format("[run] {} is {} after step {}, {} until then", change.key.key, change.key.now,
+                     to_text(change.step), change.key.before);
 }
 
 void add_changes(Plan& plan, const std::vector<ConfigChange>& changes) {
   for (const auto& [step, key] : changes) {
-    const std::string change = "at step " + to_text(step) + ": " + key.before + " → " + key.now;
+    const std::string change =
+        fmt::format("at step {}: {} → {}", to_text(step), key.before, key.now);
     const auto line = std::find_if(plan.lines.begin(), plan.lines.end(),
                                    [&](const PlanLine& known) { return known.key == key.key; });
     if (line == plan.lines.end()) {

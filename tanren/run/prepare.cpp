@@ -57,9 +57,10 @@ void refuse_beyond_host(const ModelProfile& facts) {
   const int64_t total = room_of(read_machine_memory()).total_bytes;
   const int64_t bytes = facts.num_parameters * static_cast<int64_t>(sizeof(float));
   if (total <= 0 || bytes <= total) return;
-  throw ConfigError("[plan] " + to_text(facts.num_parameters) + " parameters are " +
-                    size_text(bytes) + " of weights, and this machine has " + size_text(total) +
-                    " of memory; take a smaller model");
+  throw ConfigError(
+      fmt::format("[plan] {} parameters are {} of weights, and this machine has {} of memory; take "
+                  "a smaller model",
+                  to_text(facts.num_parameters), size_text(bytes), size_text(total)));
 }
 
 // Checks the sizes first: a model that fits no memory is refused before any of it is allocated. If

@@ -1,6 +1,7 @@
 #include "tanren/run/replicas.h"
 
 #include "tanren/base/error_line.h"
+#include "tanren/base/text.h"
 #include "tanren/comm/thread_group.h"
 #include "tanren/plan/planner.h"
 
@@ -31,7 +32,7 @@ void on_replicas(
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!first) first = std::current_exception();
-      group.cancel("rank " + std::to_string(rank) + ": " + line_of_current());
+      group.cancel(fmt::format("rank {}: {}", rank, line_of_current()));
     }
   };
   std::vector<std::jthread> threads;

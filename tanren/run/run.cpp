@@ -4,6 +4,7 @@
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/seconds.h"
+#include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/config/identity.h"
@@ -138,11 +139,10 @@ std::vector<std::string> rank_lines(const Parts& parts) {
   std::string host(256, '\0');
   if (::gethostname(host.data(), host.size() - 1) != 0) host = "unknown host";
   host.resize(std::strlen(host.c_str()));
-  const std::string line = "rank " + std::to_string(parallel.rank()) + " of " +
-                           std::to_string(parallel.world_size()) + ": " + parts.device.str() +
-                           ", " + std::to_string(parts.plan.device.threads) + " threads, " +
-                           std::string(parallel.communicator().name()) + ", " + host +
-                           ", process " + std::to_string(::getpid());
+  const std::string line =
+      fmt::format("rank {} of {}: {}, {} threads, {}, {}, process {}", parallel.rank(),
+                  parallel.world_size(), parts.device.str(), parts.plan.device.threads,
+                  parallel.communicator().name(), host, ::getpid());
   return gather_texts(parallel.communicator(), line);
 }
 

@@ -47,11 +47,11 @@ std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const 
     // A longer run would stop again at once.
     const bool patient =
         now.early_stop.patience == 0 || now.early_stop.patience > before.early_stop.patience;
-    return patient ? "" : "(" + reason + "); raise early_stop.patience (0: off) to go on";
+    return patient ? "" : "(" + reason + "); raise early_stop.patience (0: off) to resume";
   }
   const bool grown = now.run.steps.value_or(0) > before.run.steps.value_or(0) ||
                      now.run.epochs.value_or(0) > before.run.epochs.value_or(0);
-  return grown ? "" : "; raise run.steps or run.epochs to go on";
+  return grown ? "" : "; raise run.steps or run.epochs to resume";
 }
 
 // A run that continues beyond its end is not finished: if it is interrupted, the next start resumes
@@ -212,8 +212,8 @@ void RunFolder::go_on(const std::set<std::string>& requested) {
   kept_ = std::move(next.kept);
   const std::string way = way_to_go_on(path_, before, config_);
   if (!way.empty()) {
-    throw ConfigError("[run] " + path_.string() + " is finished" + (way.front() == '(' ? " " : "") +
-                      way + ", or name another run.name or --out");
+    throw ConfigError(fmt::format("[run] {} is finished{}{}, or name another run.name or --out",
+                                  path_.string(), way.front() == '(' ? " " : "", way));
   }
 }
 
@@ -252,15 +252,17 @@ NextConfig config_to_go_on(const fs::path& folder, RunConfig config,
     for (const KeyChange& stays : changes_on_request(config, before)) {
       if (std::find(kept.begin(), kept.end(), stays.key) == kept.end()) continue;
       const std::string option = set_option(stays.key, stays.before);
-      tanren::log("[run] " + stays.key + " stays " + stays.now + ", as --set asked before; " +
-                  option + " goes back to what the config file says");
+      tanren::log(fmt::format(
+          "[run] {} stays {}, as --set asked before; {} goes back to what the config file says",
+          stays.key, stays.now, option));
       back += " " + option;
     }
     take_keys(config, before, kept);
     const auto problems = validate(config, kinds_of(config));
     if (!kept.empty() && !problems.empty()) {
-      throw ConfigError("[run] with what --set asked before (" + join(kept) +
-                        "): " + join(problems, "; ") + "; ask for those keys, too:" + back);
+      throw ConfigError(
+          fmt::format("[run] with what --set asked before ({}): {}; ask for those keys, too:{}",
+                      join(kept), join(problems, "; "), back));
     }
   }
   const auto differing = differing_keys(before, config, requested);
@@ -272,10 +274,11 @@ NextConfig config_to_go_on(const fs::path& folder, RunConfig config,
       asked.insert(change.key);
     }
     if (!differing_keys(before, config, asked).empty()) sets.clear();  // they would not be enough
-    throw ConfigError("[run] " + folder.string() + " was made with another config (" +
-                      join(differing, "; ") + "); go back to it, " +
-                      (sets.empty() ? "" : "ask for the change with" + sets + ", ") +
-                      "or name another run.name or --out");
+    throw ConfigError(
+        fmt::format("[run] {} was made with another config ({}); go back to it, {}or name another "
+                    "run.name or --out",
+                    folder.string(), join(differing, "; "),
+                    sets.empty() ? "" : "ask for the change with" + sets + ", "));
   }
   return {std::move(config), std::move(kept)};
 }

@@ -1,6 +1,7 @@
 #include "tanren/run/sample.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/eval_mode_scope.h"
 
@@ -39,7 +40,7 @@ std::string text_of(const std::vector<int64_t>& tokens, bool bytes) {
     if (bytes) {
       text += static_cast<char>(token);
     } else {
-      text += (text.empty() ? "" : " ") + std::to_string(token);
+      text += (text.empty() ? "" : " ") + to_text(token);
     }
   }
   return bytes ? printable(text) : text;

@@ -2,6 +2,7 @@
 
 #include "tanren/base/cgroup.h"
 #include "tanren/base/core_wait.h"
+#include "tanren/base/text.h"
 
 #include <pthread.h>
 #include <sys/resource.h>
@@ -158,7 +159,7 @@ ShortWaits::ShortWaits(std::function<std::optional<double>()> waited,
 
 ShortWaits::ShortWaits(int64_t threads) {
   if (threads < 2 || is_set("OMP_WAIT_POLICY") || is_set("GOMP_SPINCOUNT")) return;
-  const std::filesystem::path file = "/proc/self/task/" + std::to_string(::gettid()) + "/schedstat";
+  const std::filesystem::path file = fmt::format("/proc/self/task/{}/schedstat", ::gettid());
   const auto wait = [team = std::shared_ptr<SleepingTeam>()](bool brief) mutable {
     team.reset();
     // libgomp ends the process if it cannot get its threads.

@@ -44,7 +44,7 @@ void keep_start(const fs::path& folder, const RunConfig& asked, const ModelOptio
     fs::remove(folder / kModel);
   } else {
     write_file(folder / kModel,
-               "# What model.from_hf gave; read instead of it when the run goes on.\n" + keys);
+               "# What model.from_hf gave; read instead of it when the run resumes.\n" + keys);
   }
   TokenizerFiles files;
   if (!asked.data.train.tokenizer.empty() && train.tokenizer != nullptr) files = *train.tokenizer;

@@ -1,6 +1,7 @@
 #include "tanren/train/build.h"
 
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/text.h"
 #include "tanren/model/couples_samples.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/device.h"
@@ -109,9 +110,9 @@ std::optional<PlanLine> dtype_line(const OddDtypes& odd, const Plan& plan) {
   if (count == 0) return std::nullopt;
   const bool is_wide = dtype == at::kDouble;
   return PlanLine{"weights", is_wide ? "fp64" : "fp32", Source::planned,
-                  std::to_string(count) + (count == 1 ? " tensor" : " tensors") +
-                      " of the model come in another dtype (" + first + ") and are converted" +
-                      (is_wide ? "" : "; precision.mode = \"fp64\" keeps what is Double")};
+                  fmt::format("{}{} of the model come in another dtype ({}) and are converted{}",
+                              count, count == 1 ? " tensor" : " tensors", first,
+                              is_wide ? "" : "; precision.mode = \"fp64\" keeps what is Double")};
 }
 
 Parts build_parts(const Plan& plan, const std::atomic<bool>* stop) {

@@ -17,7 +17,7 @@ namespace tanren {
 namespace {
 
 std::string step_text(const Phase& phase) {
-  return "[train] step " + to_text(phase.objectives.front().step + 1) + ": ";
+  return fmt::format("[train] step {}: ", to_text(phase.objectives.front().step + 1));
 }
 
 bool wants(const ObjectiveSpec& spec, const std::string& term) {
@@ -33,10 +33,10 @@ void check_scalar(const Phase& phase, const Term& term) {
                       " of forward has no sum; set it, to 0 where there is none");
   }
   if (term.sum.dim() != 0) {
-    throw ConfigError(step_text(phase) + "term " + term.name + " of forward is no scalar (" +
-                      to_text(term.sum.dim()) +
-                      " dimensions); return its sum over the samples (it is divided once, by the "
-                      "global count)");
+    throw ConfigError(
+        fmt::format("{}term {} of forward is no scalar ({} dimensions); return its sum over the "
+                    "samples (it is divided once, by the global count)",
+                    step_text(phase), term.name, to_text(term.sum.dim())));
   }
 }
 
@@ -64,15 +64,15 @@ void check_terms(const Phase& phase, const Terms& terms) {
       if (found) continue;
       std::vector<std::string> names;
       for (const Term& term : terms) names.push_back(term.name);
-      throw ConfigError(step_text(phase) + "objective " + spec.name + " wants term \"" +
-                        wanted.name + "\"; forward returned " + join(names) +
-                        "; give both the same names");
+      throw ConfigError(fmt::format(
+          "{}objective {} wants term \"{}\"; forward returned {}; give both the same names",
+          step_text(phase), spec.name, wanted.name, join(names)));
     }
     for (const Term& term : terms) {
       if (!wants(spec, term.name) || term.sum.is_floating_point()) continue;
-      throw ConfigError(step_text(phase) + "term " + term.name + " of objective " + spec.name +
-                        " is " + c10::toString(term.sum.scalar_type()) +
-                        ", which has no gradient; return a floating sum");
+      throw ConfigError(fmt::format(
+          "{}term {} of objective {} is {}, which has no gradient; return a floating sum",
+          step_text(phase), term.name, spec.name, c10::toString(term.sum.scalar_type())));
     }
   }
 }
@@ -102,11 +102,10 @@ void check_graphs(const Phase& phase, const torch::nn::Module& module, const Dat
       if (sums[i] == 0 || !std::isfinite(sums[i]) || (any && has_frozen(module))) continue;
       settle(parallel.communicator());
       throw ConfigError(
-          step_text(phase) + "term " + terms[i].name + " of objective " + objective.spec.name +
-          " is " + to_text(sums[i]) +
-          " and has no gradient: it was detached, or made of constants or without gradients; "
-          "return it with its graph, or, if it is only to be told, list the others as the "
-          "objective's terms");
+          fmt::format("{}term {} of objective {} is {} and has no gradient: it was detached, or "
+                      "made of constants or without gradients; return it with its graph, or, if it "
+                      "is only to be told, list the others as the objective's terms",
+                      step_text(phase), terms[i].name, objective.spec.name, to_text(sums[i])));
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "tanren/train/culprit.h"
 
+#include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
 
 #include <ATen/core/Tensor.h>
@@ -13,11 +14,10 @@ std::string own_culprit(const Objective& objective, const Status& status, const 
   std::string text;
   if (status.bad_microstep >= 0) {
     const auto [first, last] = losses.samples(status.bad_microstep);
-    text = "microbatch " + std::to_string(status.bad_microstep);
+    text = fmt::format("microbatch {}", status.bad_microstep);
     text += first == last ? " (no samples: a loss of none must be 0, a sum and no mean)"
-                          : " (samples at " + std::to_string(first) + " to " +
-                                std::to_string(last - 1) + " of the batch, first sample id " +
-                                std::to_string(batch.local.ids[first].item<int64_t>()) + ")";
+                          : fmt::format(" (samples at {} to {} of the batch, first sample id {})",
+                                        first, last - 1, batch.local.ids[first].item<int64_t>());
   }
   const auto index = objective.gradients.first_non_finite();
   if (index >= 0) {
@@ -34,7 +34,7 @@ std::string joint_culprit(const std::string& mine, const DataParallel& parallel)
   std::string all;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     if (texts[rank].empty()) continue;
-    all += (all.empty() ? "rank " : "; rank ") + std::to_string(rank) + ": " + texts[rank];
+    all += fmt::format("{}{}: {}", all.empty() ? "rank " : "; rank ", rank, texts[rank]);
   }
   return all;
 }

@@ -1,6 +1,7 @@
 #include "tanren/train/device.h"
 
 #include "tanren/base/log.h"
+#include "tanren/base/text.h"
 #include "tanren/memory/cpu_allocator.h"
 #include "tanren/precision/half_convolution.h"
 
@@ -63,10 +64,10 @@ Machine with_world(Machine machine, const World& world, const Environment& envir
   machine.local_rank = world.local_rank;
   machine.local_ranks = world.local_size;
   machine.launcher = world.launcher == "none" ? "" : world.launcher;
-  machine.rendezvous = world.port > 0 ? world.host + ":" + std::to_string(world.port) : "";
+  machine.rendezvous = world.port > 0 ? fmt::format("{}:{}", world.host, world.port) : "";
   // If srun binds tasks to cores, a task sees as many cores as it was asked for.
   const auto per_task = environment("SLURM_CPUS_PER_TASK");
-  machine.own_cores = world.launcher == "slurm" && per_task == std::to_string(machine.cores);
+  machine.own_cores = world.launcher == "slurm" && per_task == to_text(machine.cores);
   return machine;
 }
 
@@ -76,8 +77,8 @@ namespace {
 void limit_accelerator(double share) {
   const char* before = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
   const std::string settings =
-      (before != nullptr && *before != 0 ? before + std::string(",") : "") +
-      "per_process_memory_fraction:" + std::to_string(share);
+      fmt::format("{}per_process_memory_fraction:{}",
+                  before != nullptr && *before != 0 ? before + std::string(",") : "", share);
   ::setenv("PYTORCH_CUDA_ALLOC_CONF", settings.c_str(), /*overwrite=*/1);
 }
 

@@ -23,9 +23,9 @@ std::string way_on(const std::filesystem::path& checkpoints, const ParallelPlan&
   if (checkpoints.empty() || !std::filesystem::exists(folder / "config.toml")) return "";
   const bool launched =
       parallel.launcher == "tanren launch" && parallel.local_ranks == parallel.world_size;
-  return "; then " + where + ": tanren " +
-         (launched ? "launch -n " + std::to_string(parallel.world_size) + " " : "") + "run " +
-         folder.string() + " --set optimizer.learning_rate=…";
+  return fmt::format("; then {}: tanren {}run {} --set optimizer.learning_rate=…", where,
+                     launched ? fmt::format("launch -n {} ", parallel.world_size) : "",
+                     folder.string());
 }
 
 }  // namespace
@@ -60,11 +60,10 @@ std::string last_checkpoint_text(const std::filesystem::path& checkpoints) {
 
 void halt(const StepReport& report, const ObjectiveReport& objective, const Plan& plan,
           const std::filesystem::path& checkpoints, const std::string& unsaved) {
-  std::string line = "[guard] step " + std::to_string(objective.step + 1) + " (attempt " +
-                     std::to_string(report.attempt) +
-                     "): " + std::string(name(objective.verdict.cause));
+  std::string line = fmt::format("[guard] step {} (attempt {}): {}", objective.step + 1,
+                                 report.attempt, name(objective.verdict.cause));
   if (objective.verdict.at_max_skips)
-    line += ", " + std::to_string(plan.guard.max_skips) + " skips in a row (guard.max_skips)";
+    line += fmt::format(", {} skips in a row (guard.max_skips)", plan.guard.max_skips);
   if (!report.culprit.empty()) line += " in " + report.culprit;
   const auto last = checkpoints.empty() ? std::nullopt : latest_checkpoint(checkpoints);
   line += "; nothing was applied; last checkpoint: " + (last ? last->string() : "none");
@@ -72,18 +71,19 @@ void halt(const StepReport& report, const ObjectiveReport& objective, const Plan
   throw RunError(line + "; lower the learning rate, clip, or look at that data" +
                  way_on(checkpoints, plan.parallel,
                         !last             ? "begin again"
-                        : unsaved.empty() ? "go on behind that batch"
-                                          : "go on from there"));
+                        : unsaved.empty() ? "resume after that batch"
+                                          : "resume from there"));
 }
 
 void end_with_ruined_weights(const RunState& run, const Plan& plan,
                              const std::filesystem::path& checkpoints) {
   const std::string last =
       checkpoints.empty() ? "; last checkpoint: none" : last_checkpoint_text(checkpoints);
-  throw RunError("[train] step " + to_text(run.step()) + ": " + kRuinedWeights + last +
-                 "; lower the learning rate, or clip" +
-                 way_on(checkpoints, plan.parallel,
-                        last.ends_with(": none") ? "begin again" : "go on from there"));
+  throw RunError(
+      fmt::format("[train] step {}: {}{}; lower the learning rate, or clip{}", to_text(run.step()),
+                  kRuinedWeights, last,
+                  way_on(checkpoints, plan.parallel,
+                         last.ends_with(": none") ? "begin again" : "resume from there")));
 }
 
 void rethrow_with(const std::string& more) {
@@ -116,7 +116,7 @@ void report_to_sink(const std::function<void()>& telling) {
     throw;
   } catch (...) {
     std::throw_with_nested(
-        RunError("[metrics] a sink failed: " + line_of_current() + "; mend it, or leave it out"));
+        RunError("[metrics] a sink failed: " + line_of_current() + "; fix it, or leave it out"));
   }
 }
 

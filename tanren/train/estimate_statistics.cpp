@@ -189,7 +189,7 @@ bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
       throw_located({.work = "estimate of batch norm's statistics",
                      .piece = batch,
                      .ranks = parallel,
-                     .mend = "forward, or the data"});
+                     .fix = "forward, or the data"});
     }
     stopped = !together && parts.stop_requested();
   }

@@ -6,6 +6,7 @@
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/random.h"
 #include "tanren/base/seconds.h"
+#include "tanren/base/text.h"
 #include "tanren/blocks/block_trail.h"
 #include "tanren/data/eval_pass.h"
 #include "tanren/memory/attempt.h"
@@ -45,12 +46,12 @@ using Take = std::function<void(const Prediction&)>;
 int64_t smaller(int64_t size, const char* of, const char* key, const Shortage& shortage,
                 const Parts& parts) {
   if (size == 1 || parts.plan.memory.recovery == RecoveryMode::off) {
-    throw MemoryError("[evaluate] out of memory with " + std::to_string(size) + " " + of + ": " +
-                      shortage.message);
+    throw MemoryError(
+        fmt::format("[evaluate] out of memory with {} {}: {}", size, of, shortage.message));
   }
   parts.recovery->gauge().release_cache();
-  log("[memory] evaluation: out of memory with " + std::to_string(size) + " " + of + ", now " +
-      std::to_string(size / 2) + " at once; " + key + " sets it");
+  log(fmt::format("[memory] evaluation: out of memory with {} {}, now {} at once; {} sets it", size,
+                  of, size / 2, key));
   return size / 2;
 }
 
@@ -108,7 +109,7 @@ std::optional<Shortage> predict(const RunState& run, const Parts& parts, const B
     throw_located({.work = "evaluation",
                    .piece = batch,
                    .ranks = *parts.parallel,
-                   .mend = run.task.predict_rows ? "predict_rows" : "predict"});
+                   .fix = run.task.predict_rows ? "predict_rows" : "predict"});
   }
 }
 

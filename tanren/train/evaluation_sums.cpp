@@ -72,8 +72,8 @@ EvaluationSums::Means EvaluationSums::means() const {
     means.loss += means.terms.back().second;
   }
   if (uncounted.empty()) return means;
-  means.left_out = "[evaluate] the evaluation set has " +
-                   to_text(static_cast<int64_t>(count("samples"))) + " samples and " + uncounted;
+  means.left_out = fmt::format("[evaluate] the evaluation set has {} samples and {}",
+                               count("samples"), uncounted);
   if (num_counted == 0) {
     throw NothingToEvaluate(means.left_out +
                             "; take data with labels that count, and let its collate count them");

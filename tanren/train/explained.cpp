@@ -42,8 +42,9 @@ Found look(const Work& work) {
 }
 
 [[noreturn]] void tell_value(const Work& work, const BadValue& value, const std::string& message) {
-  throw DataError("[train] " + work.name + ": " + value.text() + ": " + message +
-                  "; mend the data, or what the dataset says of its vocabulary and classes");
+  throw DataError(fmt::format(
+      "[train] {}: {}: {}; fix the data, or what the dataset says of its vocabulary and classes",
+      work.name, value.text(), message));
 }
 
 // The batch as the loader collated it for training.
@@ -87,8 +88,8 @@ void explained(const Work& work, const MemoryGauge& gauge, MemoryState& state,
   if (found.value) tell_value(work, *found.value, message);
   if (ours) std::rethrow_exception(ours);
   state.update(gauge);
-  std::string line =
-      "[train] " + work.name + ": " + message + "; " + explanation(fault, state, work.microbatch);
+  std::string line = fmt::format("[train] {}: {}; {}", work.name, message,
+                                 explanation(fault, state, work.microbatch));
   if (fault == Fault::index) {
     line += "; the data are within what they announce" +
             (found.ranges.empty() ? "" : " (the last batch: " + found.ranges + ")") +
@@ -110,7 +111,7 @@ std::optional<StepReport> explained_update(RunState& run, const Parts& parts,
     again = is_here ? batch.local : collated_again(dataset, batch, run.seed);
     return true;
   };
-  const Work work{.name = "step " + to_text(run.step() + 1),
+  const Work work{.name = fmt::format("step {}", to_text(run.step() + 1)),
                   .dataset = dataset,
                   .classes = run.task.classes,
                   .microbatch = parts.plan.batch.microbatch,

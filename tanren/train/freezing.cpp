@@ -39,8 +39,8 @@ void make_still(torch::nn::Module& root, const std::set<std::string>& names) {
 [[noreturn]] void throw_no_match(const char* key, const std::string& pattern,
                                  const std::vector<std::string>& names) {
   const std::string near = nearest(pattern, names);
-  throw ConfigError(std::string("[model] ") + key + " \"" + pattern + "\" matches no parameter" +
-                    (near.empty() ? "" : " (nearest: " + near + ")") + "; mend or drop it");
+  throw ConfigError(fmt::format("[model] {} \"{}\" matches no parameter{}; fix or drop it", key,
+                                pattern, near.empty() ? "" : " (nearest: " + near + ")"));
 }
 
 void check_patterns(const ModelOptions& options, const std::vector<std::string>& names) {
@@ -59,9 +59,10 @@ void check_patterns(const ModelOptions& options, const std::vector<std::string>&
       return matches_any(table.parameters, name) && matches_any(options.freeze, name);
     });
     if (!frees) {
-      throw ConfigError("[model] unfreeze " + join(table.parameters) + " at step " +
-                        to_text(*table.step) +
-                        ": model.freeze holds none of these parameters; drop it, or freeze them");
+      throw ConfigError(
+          fmt::format("[model] unfreeze {} at step {}: model.freeze holds none of these "
+                      "parameters; drop it, or freeze them",
+                      join(table.parameters), to_text(*table.step)));
     }
   }
 }
@@ -131,9 +132,10 @@ void unfreeze(RunState& run, const FreezePlan& plan, bool tells, Communicator* r
   }
   for (auto& phase : run.phases) phase.choose_parameters(ranks);
   if (!tells) return;
-  log("[train] " + to_text(due->step) +
-      " steps are applied: " + to_text(std::ssize(due->parameters)) + " tensors, " +
-      to_text(elements) + " parameters are unfrozen, their optimizer state starts from 0");
+  log(
+      fmt::format("[train] {} steps are applied: {} tensors, {} parameters are unfrozen, their "
+                  "optimizer state starts from 0",
+                  to_text(due->step), to_text(std::ssize(due->parameters)), to_text(elements)));
 }
 
 }  // namespace tanren

@@ -2,9 +2,8 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
+#include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 

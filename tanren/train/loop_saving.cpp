@@ -72,8 +72,8 @@ void LoopState::write(int64_t spared) {
   if (!ruined) {
     result_.checkpoint = save_checkpoint(run_, parts_, inputs_, spared);
   } else if (is_first_) {
-    log("[train] step " + to_text(run_.step()) + ": " + kRuinedWeights +
-        "; no checkpoint of them is written");
+    log(fmt::format("[train] step {}: {}; no checkpoint of them is written", to_text(run_.step()),
+                    kRuinedWeights));
   }
 }
 

@@ -32,13 +32,13 @@ bool counted_nothing(const StepReport& report) {
 }
 
 std::string rank_text(const Parts& parts) {
-  return parts.parallel->alone() ? "" : ", rank " + std::to_string(parts.parallel->rank());
+  return parts.parallel->alone() ? "" : fmt::format(", rank {}", parts.parallel->rank());
 }
 
 // Several ranks make their batches ahead, so the batch is not always for the next step.
 std::string where_of_batch(const RunState& run, const Parts& parts) {
-  if (parts.parallel->alone()) return " (for step " + to_text(run.step() + 1) + ")";
-  return " (after step " + to_text(run.step()) + rank_text(parts) + ")";
+  if (parts.parallel->alone()) return fmt::format(" (for step {})", to_text(run.step() + 1));
+  return fmt::format(" (after step {}{})", to_text(run.step()), rank_text(parts));
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ GlobalBatch LoopState::next_batch(BatchStream& batches) {
 void LoopState::update(const GlobalBatch& batch) {
   const int64_t step_before = run_.step();
   if (!parts_.parallel->alone()) {  // reported by the others if this rank is lost
-    parts_.parallel->communicator().set_state("step " + std::to_string(step_before + 1));
+    parts_.parallel->communicator().set_state(fmt::format("step {}", step_before + 1));
   }
   auto report = saved_before_error(
       "", [&] { return explained_update(run_, parts_, batch, inputs_.train, memory_); });
@@ -181,7 +181,8 @@ bool LoopState::evaluate() {
     const auto last = result_.checkpoint;
     const std::string unsaved = keep_state();
     if (result_.checkpoint != last) {
-      log("[train] step " + to_text(run_.step()) + " is saved; its evaluation failed and is owed");
+      log(fmt::format("[train] step {} is saved; its evaluation failed and is owed",
+                      to_text(run_.step())));
     }
     rethrow_with(unsaved_text(unsaved) + last_saved());
   }
@@ -199,15 +200,15 @@ bool LoopState::evaluate() {
 void LoopState::tell_incident(const Incident& told) {
   Incident incident = told;
   incident.recent_peaks.assign(peaks_.begin(), peaks_.end());
-  log("[memory] step " + std::to_string(incident.step) + rank_text(parts_) + ": " +
-      incident_text(incident));
+  log(fmt::format("[memory] step {}{}: {}", incident.step, rank_text(parts_),
+                  incident_text(incident)));
   tell(incident, &Sink::incident);
 }
 
 void LoopState::tell_remarks() {
   const std::string remarks = inputs_.train.remarks();
   if (remarks.empty()) return;
-  log(remarks + " (until epoch " + std::to_string(seen_epoch_ + 1) + ")");
+  log(fmt::format("{} (until epoch {})", remarks, seen_epoch_ + 1));
 }
 
 void LoopState::count(StepReport& report) {
@@ -237,9 +238,10 @@ void LoopState::check_verdicts(const StepReport& report) {
   uncounted_ = counted_nothing(report) ? uncounted_ + 1 : 0;
   if (uncounted_ == 0 || uncounted_ < plan_.batch.steps_per_epoch) return;
   const std::string unsaved = save_last();  // otherwise the run would never end
-  throw DataError("[train] no batch of a whole epoch can be trained on (attempt " +
-                  to_text(report.attempt) + ": " + report.culprit +
-                  "); mend the labels and begin another run" + unsaved_text(unsaved));
+  throw DataError(
+      fmt::format("[train] no batch of a whole epoch can be trained on (attempt {}: {}); fix the "
+                  "labels and begin another run{}",
+                  to_text(report.attempt), report.culprit, unsaved_text(unsaved)));
 }
 
 }  // namespace tanren

@@ -1,6 +1,7 @@
 #include "tanren/train/loss_meter.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 
 namespace tanren {
 
@@ -12,9 +13,10 @@ void LossMeter::add(const Terms& terms, int64_t samples) {
     }
   }
   if (terms.size() != names_.size()) {
-    throw Error("[accumulation] a microstep returned " + std::to_string(terms.size()) +
-                " loss terms, the first one " + std::to_string(names_.size()) +
-                "; return the same terms for every batch");
+    throw Error(
+        fmt::format("[accumulation] a microstep returned {} loss terms, the first one {}; return "
+                    "the same terms for every batch",
+                    terms.size(), names_.size()));
   }
   for (size_t i = 0; i < terms.size(); ++i) {
     if (terms[i].name != names_[i]) {

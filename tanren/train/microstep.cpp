@@ -145,9 +145,8 @@ void check_blocks(const char* key, const std::vector<std::string>& patterns, boo
       blocks += (blocks.empty() ? "" : ", ") + name;
     }
     if (found) continue;
-    throw ConfigError("[memory] " + std::string(key) + ": no block matches '" + pattern +
-                      "'; there are " +
-                      (blocks.empty() ? std::string("none in this model") : blocks));
+    throw ConfigError(fmt::format("[memory] {}: no block matches '{}'; there are {}", key, pattern,
+                                  blocks.empty() ? std::string("none in this model") : blocks));
   }
 }
 
@@ -194,11 +193,11 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
   try {
     shortage = attempt(work);
   } catch (...) {
-    throw_located({.work = "step " + to_text(context.run.step() + 1) + ", microbatch " +
-                           to_text(context.losses.microsteps()),
+    throw_located({.work = fmt::format("step {}, microbatch {}", to_text(context.run.step() + 1),
+                                       to_text(context.losses.microsteps())),
                    .piece = piece,
                    .ranks = *parts.parallel,
-                   .mend = in_backward ? "backward" : "forward, or the data",
+                   .fix = in_backward ? "backward" : "forward, or the data",
                    .in_backward = in_backward});
   }
   if (!shortage) {
@@ -237,10 +236,11 @@ void run_in_step(Phase& phase, const Batch& piece, const StepContext& context) {
   const int64_t ranks = context.parts.parallel->world_size();
   const int64_t largest = (all + ranks - 1) / ranks;
   if (piece.size() > largest) {
-    throw Error("[train] this rank has " + std::to_string(piece.size()) + " of " +
-                std::to_string(all) + " samples, more than its share on " + std::to_string(ranks) +
-                " ranks, and parallel.buffers = \"synchronised\" needs equal ones; take them from "
-                "a Loader with rank and world_size");
+    throw Error(
+        fmt::format("[train] this rank has {} of {} samples, more than its share on {} ranks, and "
+                    "parallel.buffers = \"synchronised\" needs equal ones; take them from a Loader "
+                    "with rank and world_size",
+                    piece.size(), all, ranks));
   }
   const int64_t planned =
       context.run.microbatch > 0 ? std::min(context.run.microbatch, largest) : largest;

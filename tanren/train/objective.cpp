@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/train/sharded_state.h"
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +22,7 @@ void share_update(Objective& objective) {
   size_t next = 0;
   for (const Slice& slice : objective.gradients.slices()) {
     const NamedParameter& parameter = whole[slice.parameter];
-    objective.updated.push_back({.name = parameter.name + "@" + std::to_string(slice.begin),
+    objective.updated.push_back({.name = fmt::format("{}@{}", parameter.name, slice.begin),
                                  .tensor = objective.shards->owned()[next++],
                                  .whole_name = parameter.name,
                                  .whole = parameter.tensor,
@@ -44,7 +45,7 @@ void Objective::choose_parameters(Communicator* ranks) {
   }
   if (chosen.empty()) {
     throw ConfigError("[train] objective " + spec.name + " has no parameter to train (patterns " +
-                      join(spec.parameters) + "); unfreeze some or mend the patterns");
+                      join(spec.parameters) + "); unfreeze some or fix the patterns");
   }
   SlicedState kept;
   if (shards) {

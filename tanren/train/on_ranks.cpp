@@ -90,7 +90,7 @@ void check_weights(const RunState& run, const Parts& parts) {
       }
     }
   }
-  parts.parallel->check_equal(weights, "at step " + to_text(run.step()));
+  parts.parallel->check_equal(weights, fmt::format("at step {}", to_text(run.step())));
 }
 
 bool on_any_rank(bool here, const DataParallel& parallel) {

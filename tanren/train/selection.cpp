@@ -79,11 +79,11 @@ std::string Selection::end_reason(const Plan& plan) const {
   const auto& stop = plan.early_stop;
   if (stop.patience == 0 || waited < stop.patience) return "";
   const std::string& metric = plan.early_stop_by.metric;
-  const std::string times =
-      to_text(waited) + (waited == 1 ? " evaluation" : " evaluations") + " (early_stop)";
+  const std::string times = fmt::format("{}{} (early_stop)", to_text(waited),
+                                        waited == 1 ? " evaluation" : " evaluations");
   if (!record) return metric + " has not been a number in " + times;
-  return metric + " has not improved on " + to_text(record->value) + " of step " +
-         to_text(record->step) + " in " + times;
+  return fmt::format("{} has not improved on {} of step {} in {}", metric, to_text(record->value),
+                     to_text(record->step), times);
 }
 
 State Selection::state() const {
@@ -93,7 +93,7 @@ State Selection::state() const {
   state.values["waited"] = waited;
   state.values["judged_step"] = judged_step;
   for (size_t i = 0; i < best.size(); ++i) {
-    const std::string name = "best." + std::to_string(i);
+    const std::string name = fmt::format("best.{}", i);
     state.values[name + ".step"] = best[i].step;
     state.values[name + ".value"] = best[i].value;
   }
@@ -111,7 +111,7 @@ void Selection::load(const State& state) {
   waited = value_or<int64_t>(state, "waited", 0);
   judged_step = value_or<int64_t>(state, "judged_step", -1);
   for (size_t i = 0;; ++i) {
-    const std::string name = "best." + std::to_string(i);
+    const std::string name = fmt::format("best.{}", i);
     if (state.values.count(name + ".step") == 0) break;
     best.push_back(
         {value_of<int64_t>(state, name + ".step"), value_of<double>(state, name + ".value")});

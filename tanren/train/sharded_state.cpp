@@ -110,11 +110,11 @@ void load_state(Objective& objective, const std::string& start, const StoredStat
     for (const auto& [name, tensor] : own.tensors) {
       const auto [of, key] = split_state_name(name);
       const StateRange& range = ranges.at(of);
-      if (const at::Tensor anew = to_pack_anew(stored, range, key); anew.defined()) {
+      if (const at::Tensor again = to_pack_anew(stored, range, key); again.defined()) {
         if (!key.ends_with(kCodes)) continue;
-        if (anew.numel() != tensor.numel()) fail_other(range.whole, key);
+        if (again.numel() != tensor.numel()) fail_other(range.whole, key);
         loaded.tensors.set(of + "." + packed_moment(key),
-                           anew.to(tensor.device()).as_strided(tensor.sizes(), tensor.strides()));
+                           again.to(tensor.device()).as_strided(tensor.sizes(), tensor.strides()));
         continue;
       }
       if (copies) loaded.tensors.set(name, tensor);

@@ -40,14 +40,15 @@ void throw_located(const Where& where) {
   const std::string block = block_name(block_trail().failed);
   std::string line = "[train] " + where.work + shapes_text(where.piece);
   if (!where.ranks.alone()) {
-    line += ", rank " + to_text(where.ranks.rank()) + " of " + to_text(where.ranks.world_size());
+    line += fmt::format(", rank {} of {}", to_text(where.ranks.rank()),
+                        to_text(where.ranks.world_size()));
   }
   if (where.in_backward) {
     line += ", in backward";
   } else if (!block.empty()) {
     line += ", in block " + block;
   }
-  std::throw_with_nested(StepError(line + ": " + said + "; mend the task's " + where.mend, said));
+  std::throw_with_nested(StepError(line + ": " + said + "; fix the task's " + where.fix, said));
 }
 
 }  // namespace tanren

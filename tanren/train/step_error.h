@@ -29,7 +29,7 @@ struct Where {
   std::string work;  // "step 12, microbatch 0", "evaluation"
   const Batch& piece;
   const DataParallel& ranks;
-  std::string mend;  // what to fix: "forward"
+  std::string fix;  // what to fix: "forward"
   bool in_backward = false;
 };
 

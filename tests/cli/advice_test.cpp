@@ -97,12 +97,12 @@ TEST_F(Followed, about_images) {
       "run images.toml --quiet --set evaluate.every=2 --set evaluate.batch=2 --set "
       "checkpoint.best=1 --out ";
   damage_image("eval/dog/1.png");
-  expect(judged + "first", 2, {"or mend or remove it"});
+  expect(judged + "first", 2, {"or fix or remove it"});
   folder_.file("eval/dog/1.png", make_png(16, 1, 2, 3));
   expect("run first --quiet", 0, {"data.eval is other data after step 2"});
   // Step 2 was judged with this file: a different file needs another run, or may decide nothing.
   ASSERT_EQ(tanren(judged + "off --set run.stop_after=2").code, 0);
-  for (const char* copy : {"mended", "skipped"}) {
+  for (const char* copy : {"fixed", "skipped"}) {
     std::filesystem::copy(at("off"), at(copy), std::filesystem::copy_options::recursive);
   }
   const std::string sound = read_file(at("eval/dog/1.png"));
@@ -116,7 +116,7 @@ TEST_F(Followed, about_images) {
   follow({{"run skipped --quiet", "set data.eval.broken = \"skip\"",
            "run skipped --quiet --set data.eval.broken=skip"}});
   folder_.file("eval/dog/1.png", sound);
-  expect("run mended --quiet", 0);
+  expect("run fixed --quiet", 0);
   // Images that are damaged between two sessions, before they were read.
   ASSERT_EQ(tanren("run images.toml --quiet --out more --set run.stop_after=1 --set data.workers=0 "
                    "--set data.prefetch=1")
@@ -202,19 +202,19 @@ TEST_F(Followed, about_runs_that_go_on) {
       csv_config("train.csv", "").substr(0, csv_config("train.csv", "").find("[data.eval]")));
   ASSERT_EQ(tanren("run alone.toml --quiet --out alone").code, 0);
   folder_.file("five.csv", rows(9) + "4,1,2\n");
-  folder_.file("mended.csv", rows(9) + "2,1,2\n");
+  folder_.file("fixed.csv", rows(9) + "2,1,2\n");
   ASSERT_EQ(tanren("run run.toml --quiet --out begun --set run.stop_after=2").code, 0);
   const std::string outputs =
-      "data.eval has 5 classes, and the model has 3 outputs; mend its labels, or leave out";
+      "data.eval has 5 classes, and the model has 3 outputs; fix its labels, or leave out";
   follow({
       {"run begun --quiet --set data.eval.path=five.csv", outputs,
-       "run begun --quiet --set run.stop_after=1 --set data.eval.path=mended.csv"},
+       "run begun --quiet --set run.stop_after=1 --set data.eval.path=fixed.csv"},
       {"run begun --quiet --set data.eval.path=five.csv", outputs,
        "run begun --quiet --set run.stop_after=1 --set data.eval.path=eval.csv"},
       {"eval out/model.tanren.safetensors five.csv", outputs,
-       "eval out/model.tanren.safetensors mended.csv"},
+       "eval out/model.tanren.safetensors fixed.csv"},
       {"eval out --set data.eval.path=five.csv", outputs,
-       "eval out --set data.eval.path=mended.csv"},
+       "eval out --set data.eval.path=fixed.csv"},
   });
   // Turns off the keys that let evaluations decide.
   struct Deciding {
@@ -231,7 +231,7 @@ TEST_F(Followed, about_runs_that_go_on) {
                      " --set evaluate.every=1 --set run.stop_after=2 --set " + on)
                   .code,
               0);
-    const std::string other = "run " + folder + " --quiet --set data.eval.path=mended.csv";
+    const std::string other = "run " + folder + " --quiet --set data.eval.path=fixed.csv";
     follow({{other, advice + ", so that none decides", other + " --set " + off}});
   }
   // A schedule cannot be turned off so: the run would continue with the initial learning rate.
@@ -239,7 +239,7 @@ TEST_F(Followed, about_runs_that_go_on) {
                    "--set schedule.kind=reduce_on_plateau")
                 .code,
             0);
-  const std::string stuck = expect("run flat --quiet --set data.eval.path=mended.csv", 2,
+  const std::string stuck = expect("run flat --quiet --set data.eval.path=fixed.csv", 2,
                                    {"; either put these data back, or start another run"});
   EXPECT_EQ(stuck.find("none decides"), std::string::npos) << stuck;
   follow({
@@ -294,9 +294,9 @@ TEST_F(Followed, about_the_config_itself) {
   });
   // The line that does not parse, and the advised line that replaces it in the file.
   struct Line {
-    std::string broken, advice, mended;
+    std::string broken, advice, fixed;
   };
-  for (const auto& [broken, advice, mended] : std::vector<Line>{
+  for (const auto& [broken, advice, fixed] : std::vector<Line>{
            {"[run]\nname = bare", "texts need quotes: name = \"bare\"", "[run]\nname = \"bare\""},
            {"[data]\nshuffle = True", "write shuffle = true", "[data]\nshuffle = true"},
            {"[evaluate]\nmetrics = accuracy, f1_macro", "metrics = [\"accuracy\", \"f1_macro\"]",
@@ -313,8 +313,8 @@ TEST_F(Followed, about_the_config_itself) {
       return text.replace(place, section.size(), lines);
     };
     folder_.file("broken.toml", file(broken));
-    folder_.file("mended.toml", file(mended));
-    follow({{"plan broken.toml", advice, "plan mended.toml"}});
+    folder_.file("fixed.toml", file(fixed));
+    follow({{"plan broken.toml", advice, "plan fixed.toml"}});
   }
 }
 

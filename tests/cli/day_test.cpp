@@ -134,7 +134,7 @@ TEST_F(Day, a_folder_with_a_config_alone_may_run_into_another_folder) {
 TEST_F(Day, a_run_folder_into_another_folder_is_refused_and_says_how_to_begin_there) {
   ASSERT_EQ(tanren("run run.toml --quiet --out out --set run.stop_after=2").code, 0);
   expect("run out --quiet --out new", 2,
-         {"[run] out goes on in its own folder", "from step 0 in new",
+         {"[run] out resumes in its own folder", "from step 0 in new",
           "tanren run out/config.toml --out new", "--set model.init_from=out"});
   EXPECT_EQ(expect("plan out --out new", 2), expect("run out --quiet --out new", 2));
   EXPECT_FALSE(fs::exists(at("new")));

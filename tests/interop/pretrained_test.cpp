@@ -165,7 +165,7 @@ TEST(Pretrained, a_head_for_another_task_is_initialised_anew_and_said) {
             (std::vector<std::string>{"bert.pooler.dense.weight", "bert.pooler.dense.bias",
                                       "classifier.weight", "classifier.bias"}));
   EXPECT_EQ(loaded.report.ignored.size(), 6u);
-  TANREN_EXPECT_CONTAINS(loaded.report.text("x"), "initialised anew: bert.pooler.dense.weight");
+  TANREN_EXPECT_CONTAINS(loaded.report.text("x"), "newly initialised: bert.pooler.dense.weight");
 }
 
 TEST(Pretrained, a_head_of_other_classes_is_an_error_until_it_is_skipped) {

@@ -92,7 +92,7 @@ TEST_F(WholeModels, a_file_without_a_description_or_with_a_foreign_one_is_refuse
   TANREN_EXPECT_CONTAINS(error("tanren.version", ""), "no description of a model");
   TANREN_EXPECT_CONTAINS(error("tanren.version", "9"), "has version 9 of the description");
   TANREN_EXPECT_CONTAINS(error("tanren.config", ""), "lacks tanren.config");
-  TANREN_EXPECT_CONTAINS(error("tanren.config", "]["), "mend the TOML");
+  TANREN_EXPECT_CONTAINS(error("tanren.config", "]["), "fix the TOML");
   TANREN_EXPECT_CONTAINS(error("tanren.config", "sept = 3"), "sept");
   TANREN_EXPECT_CONTAINS(error("tanren.data", "[]"), "no JSON object");
   TANREN_EXPECT_CONTAINS(error("tanren.data", "{}"), "input_shape");

@@ -267,7 +267,7 @@ TEST(OwnErrors, in_a_forward_cost_that_update_alone_and_leave_no_trace) {
   EXPECT_EQ(cut.go("run"), 1);
   TANREN_EXPECT_CONTAINS(cut.err,
                          "[train] step 3, microbatch 1 (4 samples: inputs Float [4, 6], labels "
-                         "Long [4]): it failed; mend the task's forward, or the data; last "
+                         "Long [4]): it failed; fix the task's forward, or the data; last "
                          "checkpoint: ");
   TANREN_EXPECT_CONTAINS(cut.err, "step-2");
   cut.expect_one_line();
@@ -341,7 +341,7 @@ TEST(OwnErrors, of_the_data_cost_no_trained_step_whichever_thread_meets_them) {
     EXPECT_EQ(cut.go("run", words), 2) << cut.err;
     TANREN_EXPECT_CONTAINS(cut.err,
                            "[data] collate of samples 16, 17, 18, 19, … (8 of them) failed: "
-                           "something was thrown that is no std::exception; mend the dataset "
+                           "something was thrown that is no std::exception; fix the dataset "
                            "(for step 3); last checkpoint: ");
     TANREN_EXPECT_CONTAINS(cut.err, "step-2");
     cut.expect_one_line();

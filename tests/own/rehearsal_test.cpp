@@ -52,16 +52,16 @@ TEST(OwnRehearsal, shows_what_is_wrong_with_predict_before_the_first_step) {
       {[](Task& task) {
          task.predict_rows = [](const Batch&) { return PredictionRows{.rows = 4}; };
        },
-       1, "mend the task's predict_rows"},
+       1, "fix the task's predict_rows"},
       {changing(
            [](Prediction& made) { throw std::runtime_error("no idea " + made.terms[0].name); }),
        1,
        "[train] evaluation (4 samples: inputs Float [4, 6], labels Long [4]): no idea "
-       "cross_entropy; mend the task's predict"},
+       "cross_entropy; fix the task's predict"},
       {changing([](Prediction& made) { made.outputs = made.outputs.sum(1); }), 1,
        "[metrics] outputs [4] do not fit targets [4]"},
       {changing([](Prediction& made) { made.terms[0].sum = made.outputs; }), 1,
-       "mend the task's predict"},
+       "fix the task's predict"},
       {changing([](Prediction& made) { made.terms[0].count_name = "boxes"; }), 2,
        "[evaluate] predict's terms are divided by boxes, and the evaluation data count samples"}};
   for (const Case& one : cases) {

@@ -62,7 +62,7 @@ TEST(OwnVerbs, end_with_a_line_and_a_code_whatever_the_program_throws) {
       {"collate",
        [no_rows](OwnProgram& program) { program.spoil_train = program.spoil_eval = no_rows; },
        {{"run", 2}, {"plan", 2}, {"summary", 2}, {"anatomy", 2}, {"eval", 2}},
-       std::string("failed: ") + kNoException + "; mend the dataset"},
+       std::string("failed: ") + kNoException + "; fix the dataset"},
       {"forward",
        [](OwnProgram& program) {
          program.factory = before_forward([](const Batch&) { throw 42; });
@@ -70,7 +70,7 @@ TEST(OwnVerbs, end_with_a_line_and_a_code_whatever_the_program_throws) {
        {{"run", 1}, {"plan", 0}, {"summary", 0}, {"anatomy", 1}, {"eval", 0}},
        std::string("[train] step 1, microbatch 0 (4 samples: inputs Float [4, 6], labels Long "
                    "[4]): ") +
-           kNoException + "; mend the task's forward, or the data"},
+           kNoException + "; fix the task's forward, or the data"},
       {"predict",
        [](OwnProgram& program) {
          program.factory = [](const ModelOptions& options, const DataInfo& info) {
@@ -246,7 +246,7 @@ TEST(OwnErrors, are_one_line_and_with_verbose_also_torchs_stack) {
   OwnProgram program;
   program.factory = before_forward([](const Batch&) { C10_THROW_ERROR(Error, "no way through"); });
   EXPECT_EQ(program.go("run"), 1);
-  TANREN_EXPECT_CONTAINS(program.err, "no way through; mend the task's forward");
+  TANREN_EXPECT_CONTAINS(program.err, "no way through; fix the task's forward");
   program.expect_one_line();
   EXPECT_EQ(program.go("run", {"--verbose"}), 1);
   EXPECT_EQ(program.err.find("[train] step 1, microbatch 0"), 0U) << program.err;
@@ -282,7 +282,7 @@ TEST(OwnErrors, name_the_block_that_they_left_and_a_backward) {
     return supervised(net, forward, options, info);
   };
   EXPECT_EQ(program.go("run"), 1);
-  TANREN_EXPECT_CONTAINS(program.err, "labels Long [4]), in block middle: no way through; mend");
+  TANREN_EXPECT_CONTAINS(program.err, "labels Long [4]), in block middle: no way through; fix");
   program.expect_one_line();
   program.factory = [](const ModelOptions& options, const DataInfo& info) {
     auto net = std::make_shared<OwnNet>();

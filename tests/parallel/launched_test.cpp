@@ -449,7 +449,7 @@ TEST_F(Launched, a_run_folder_that_is_finished_or_of_another_config_is_refused) 
   const auto finished = launch(2, "run run.toml --quiet --out out");
   EXPECT_EQ(finished.code, 2);
   EXPECT_EQ(finished.output,
-            "[run] out is finished; raise run.steps or run.epochs to go on, or name another "
+            "[run] out is finished; raise run.steps or run.epochs to resume, or name another "
             "run.name or --out\n");
   const auto other = launch(2, "run run.toml --quiet --out out --set run.seed=8");
   EXPECT_EQ(other.code, 2);

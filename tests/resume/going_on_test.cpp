@@ -260,7 +260,7 @@ TEST_F(GoingOn, after_a_halt_with_ruined_weights_is_from_the_checkpoint_before_i
   expect_code("run out --quiet --set optimizer.learning_rate=1e5", 1,
               {"[guard] step 4 (attempt 4): non-finite loss",
                "last checkpoint: out/checkpoints/step-2", "the weights are not finite",
-               "then go on from there: tanren run out --set optimizer.learning_rate="});
+               "then resume from there: tanren run out --set optimizer.learning_rate="});
   EXPECT_FALSE(fs::exists(at("out/checkpoints/step-3")));
   expect_code("run out --quiet --set optimizer.learning_rate=1e-37", 0, {});
 }
@@ -276,7 +276,7 @@ TEST_F(GoingOn, after_a_last_update_that_ruined_the_weights_is_from_the_checkpoi
     expect_code(
         std::string("run out --quiet --set optimizer.learning_rate=1e5") + more, 1,
         {"[train] step 3: the weights are not finite", "last checkpoint: out/checkpoints/step-2",
-         "then go on from there: tanren run out"});
+         "then resume from there: tanren run out"});
     EXPECT_FALSE(fs::exists(at("out/checkpoints/step-3")));
     EXPECT_FALSE(fs::exists(at("out/model.safetensors")));
   }

@@ -1,8 +1,7 @@
 #include "tanren/comm/control/control.h"
 
+#include "tanren/base/text.h"
 #include "tanren/comm/control/ends.h"
-
-#include <fmt/format.h>
 
 #include <pthread.h>
 

@@ -1,10 +1,9 @@
 #include "tanren/comm/control/mailbox.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/comm/cause.h"
 #include "tanren/comm/control/messages.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -149,7 +148,7 @@ std::string ControlMailbox::lost_text(int rank, const std::string& why_closed) c
   const ControlMember lost = member(rank);
   return fmt::format(
       "[comm] rank {} ({}, pid {}) is gone without a word ({}{}); its own last lines or the "
-      "kernel's log say why, and a new start goes on from the last checkpoint",
+      "kernel's log say why, and a new start resumes from the last checkpoint",
       rank, lost.machine, lost.pid,
       lost.state.empty() ? "it had not said where it was" : "last heard at " + lost.state,
       why_closed.empty() ? "" : "; " + why_closed);

@@ -21,9 +21,8 @@
 // memory. Called by the mailbox and by both ends.
 #pragma once
 
+#include "tanren/base/text.h"
 #include "tanren/comm/sockets.h"
-
-#include <fmt/format.h>
 
 #include <poll.h>
 

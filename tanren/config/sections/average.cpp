@@ -17,7 +17,7 @@ void fields(FieldList& add, AverageOptions& o) {
   add("learning_rate", &o.learning_rate, Identity::on_request,
       "swa: constant learning rate from the start of averaging on; 0: the schedule's.");
   add("buffers", &o.buffers,
-      "Batch norm's running statistics: average, copy, or estimate anew from training data; auto: "
+      "Batch norm's running statistics: average, copy, or estimate from training data; auto: "
       "average (ema), estimate (swa with batch norm).");
   add("estimate_batches", &o.estimate_batches,
       "Training batches of an estimate; 0: one pass over all the data.");
@@ -30,8 +30,8 @@ void check_average(Problems& p, const RunConfig& config) {
   p.within("average.decay", o.decay, 0, 1, false);
   p.count("average.every", o.every, 1);
   p.not_negative("average.learning_rate", o.learning_rate);
-  p.check(o.learning_rate < 1e6,
-          "average.learning_rate is " + to_text(o.learning_rate) + "; it must lie below 1e6");
+  p.check(o.learning_rate < 1e6, fmt::format("average.learning_rate is {}; it must lie below 1e6",
+                                             to_text(o.learning_rate)));
   p.one_of("average.buffers", o.buffers, {"auto", "average", "copy", "estimate"});
   p.count("average.estimate_batches", o.estimate_batches, 0);
   int64_t steps = 0;

@@ -18,9 +18,9 @@ void check_batch(Problems& p, const BatchOptions& o) {
   const bool fine = reads_as(o.global_batch, size) && size > 0 && size < kAbsurd;
   p.check(fine, "batch.global_batch is \"" + o.global_batch +
                     "\"; give a positive whole number or \"epoch\"");
-  p.check(!fine || o.microbatch <= size, "batch.microbatch " + to_text(o.microbatch) +
-                                             " is larger than batch.global_batch " + to_text(size) +
-                                             "; lower it");
+  p.check(!fine || o.microbatch <= size,
+          fmt::format("batch.microbatch {} is larger than batch.global_batch {}; lower it",
+                      to_text(o.microbatch), to_text(size)));
 }
 
 }  // namespace tanren

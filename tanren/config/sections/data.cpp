@@ -74,7 +74,7 @@ void fields(FieldList& add, SourceOptions& o) {
   add("text_pair", &o.text_pair, "text_table: of a second text, for pairs; empty: none.");
   add("tokenizer", &o.tokenizer, Identity::free,
       "text_table: tokenizer.json, vocab.txt, vocab.json (merges.txt beside it), or their folder; "
-      "relative to the config file. data.eval: empty is that of data.train. A run that goes on has "
+      "relative to the config file. data.eval: empty is that of data.train. A run that resumes has "
       "its own copy.",
       TextKind::file);
   add("class_names", &o.class_names,
@@ -90,7 +90,7 @@ void fields(FieldList& add, DataOptions& o) {
       "Loader threads of a machine, shared by its ranks, 0 to 256; 0: the step's own thread "
       "collates.");
   add("prefetch", &o.prefetch, Identity::free, "Batches ready ahead of the step, 1 to 4096.");
-  add("shuffle", &o.shuffle, "Order drawn anew each epoch, a pure function of seed and epoch.");
+  add("shuffle", &o.shuffle, "Order drawn again each epoch, a pure function of seed and epoch.");
   add("last", &o.last, "The short last batch of an epoch: keep, drop.");
   add("encoding", &o.encoding, Identity::free,
       "csv, text_table: utf-8, or latin-1 (one byte a character). Bytes that are none of it are an "
@@ -143,8 +143,9 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
   p.one_of(section + "label_type", o.label_type, {"class", "value"});
   p.within(section + "classes", o.classes, 0, kAbsurdWidth, false);
   p.check(o.scale != 0 && std::isfinite(o.scale),
-          section + "scale is " + to_text(o.scale) + "; it must be finite and not 0");
-  p.check(std::isfinite(o.offset), section + "offset is " + to_text(o.offset) + "; give a number");
+          fmt::format("{}scale is {}; it must be finite and not 0", section, to_text(o.scale)));
+  p.check(std::isfinite(o.offset),
+          fmt::format("{}offset is {}; give a number", section, to_text(o.offset)));
   p.check((o.kind != "csv" && o.kind != "text_table") || o.label_type != "value" ||
               model.loss != "cross_entropy",
           section +

@@ -13,20 +13,21 @@ namespace {
 void check_range(Problems& p, const std::string& key, const std::vector<double>& range,
                  double most) {
   const bool fine = range.size() == 2 && range[0] > 0 && range[0] <= range[1] && range[1] <= most;
-  p.check(fine, key + " must be [smallest, largest], above 0 and at most " + to_text(most));
+  p.check(fine, fmt::format("{} must be [smallest, largest], above 0 and at most {}", key,
+                            to_text(most)));
 }
 
 // A number for each channel, or none.
 void check_per_channel(Problems& p, const std::string& key, const std::vector<double>& values,
                        int64_t channels, bool positive) {
   p.check(values.empty() || static_cast<int64_t>(values.size()) == channels,
-          key + " has " + to_text(static_cast<int64_t>(values.size())) + " numbers for " +
-              to_text(channels) + " channels; give one for each");
+          fmt::format("{} has {} numbers for {} channels; give one for each", key, values.size(),
+                      to_text(channels)));
   for (const double value : values) {
     if (positive) {
       p.positive(key, value);
     } else {
-      p.check(std::isfinite(value), key + " is " + to_text(value) + "; give a number");
+      p.check(std::isfinite(value), fmt::format("{} is {}; give a number", key, to_text(value)));
     }
   }
 }
@@ -38,18 +39,19 @@ void check_geometry(Problems& p, const std::string& section, const SourceOptions
   };
   p.sizes(section + "size", o.size);
   p.check(o.size.size() == 1 || o.size.size() == 2,
-          section + "size has " + to_text(static_cast<int64_t>(o.size.size())) +
-              " numbers; give [height, width] or one for a square");
+          fmt::format("{}size has {} numbers; give [height, width] or one for a square", section,
+                      o.size.size()));
   constexpr double kMostPixels = 1e9;
   const double pixels =
       o.size.empty() ? 0 : static_cast<double>(o.size.front()) * static_cast<double>(o.size.back());
   p.check(pixels <= kMostPixels,
-          section + "size is " + to_text(pixels) + " pixels an image, which is absurd; lower it");
+          fmt::format("{}size is {} pixels an image, which is absurd; lower it", section,
+                      to_text(pixels)));
   const int64_t longest = o.size.empty() ? 1 : *std::max_element(o.size.begin(), o.size.end());
   p.count(section + "resize", o.resize, 0);
   p.check(o.resize == 0 || o.resize >= longest,
-          section + "resize is " + to_text(o.resize) + ", too small for a crop of " +
-              to_text(longest) + "; make it at least that, or 0");
+          fmt::format("{}resize is {}, too small for a crop of {}; make it at least that, or 0",
+                      section, to_text(o.resize), to_text(longest)));
   if (training) {
     p.one_of(section + "crop", o.crop, {"center", "none", "random", "shift"});
   } else {
@@ -61,8 +63,9 @@ void check_geometry(Problems& p, const std::string& section, const SourceOptions
   check_range(p, section + "crop_scale", o.crop_scale, 1);
   check_range(p, section + "crop_ratio", o.crop_ratio, 1000);
   const int64_t shortest = o.size.empty() ? 1 : *std::min_element(o.size.begin(), o.size.end());
-  p.check(o.pad >= 0 && o.pad < shortest, section + "pad is " + to_text(o.pad) +
-                                              "; it must be 0 or more and smaller than the crop");
+  p.check(o.pad >= 0 && o.pad < shortest,
+          fmt::format("{}pad is {}; it must be 0 or more and smaller than the crop", section,
+                      to_text(o.pad)));
 }
 
 }  // namespace
@@ -79,14 +82,15 @@ void check_images(Problems& p, const std::string& section, const SourceOptions& 
   check_geometry(p, section, o);
   p.within(section + "flip", o.flip, 0, 1, true);
   p.check(o.channels == 1 || o.channels == 3,
-          section + "channels is " + to_text(o.channels) + "; it must be 3 (RGB) or 1 (grey)");
+          fmt::format("{}channels is {}; it must be 3 (RGB) or 1 (grey)", section,
+                      to_text(o.channels)));
   p.check(o.color.empty() || o.color.size() == 4,
-          section + "color has " + to_text(static_cast<int64_t>(o.color.size())) +
-              " numbers; give [brightness, contrast, saturation, hue]");
+          fmt::format("{}color has {} numbers; give [brightness, contrast, saturation, hue]",
+                      section, o.color.size()));
   for (const double amount : o.color) p.not_negative(section + "color", amount);
   if (o.color.size() == 4) {
-    p.check(o.color[3] <= 0.5,
-            section + "color has hue " + to_text(o.color[3]) + "; at most 0.5, which is any hue");
+    p.check(o.color[3] <= 0.5, fmt::format("{}color has hue {}; at most 0.5, which is any hue",
+                                           section, to_text(o.color[3])));
     p.check(o.channels != 1 || (o.color[2] == 0 && o.color[3] == 0),
             section + "color changes saturation or hue, which grey images lack; set both to 0");
   }

@@ -44,8 +44,8 @@ void check_text_table(Problems& p, const std::string& section, const SourceOptio
           section + "class_names has no meaning for label_type \"value\"; drop it");
   const auto named = static_cast<int64_t>(names.size());
   p.check(named == 0 || o.classes == 0 || o.classes == named,
-          section + "classes is " + to_text(o.classes) + ", class_names has " + to_text(named) +
-              "; drop classes");
+          fmt::format("{}classes is {}, class_names has {}; drop classes", section,
+                      to_text(o.classes), to_text(named)));
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ void check_token_data(Problems& p, const std::string& section, const SourceOptio
   p.check(o.context != 0, section + "context is missing; give the tokens of a window, such as 256");
   p.within(section + "context", o.context, 0, kAbsurdWidth, false);
   p.check(o.stride >= 0 && (o.stride <= o.context || o.context < 1),
-          section + "stride is " + to_text(o.stride) + "; it must lie in [1, context] (" +
-              to_text(o.context) + "), or be 0 for context");
+          fmt::format("{}stride is {}; it must lie in [1, context] ({}), or be 0 for context",
+                      section, to_text(o.stride), to_text(o.context)));
   if (!o.part.empty()) {
     const bool fine =
         o.part.size() == 2 && o.part[0] >= 0 && o.part[0] < o.part[1] && o.part[1] <= 1;
@@ -81,8 +81,8 @@ void check_token_data(Problems& p, const std::string& section, const SourceOptio
   p.check(o.vocab_size != 0, section + "vocab_size is missing; give the tokenizer's");
   p.within(section + "vocab_size", o.vocab_size, 0, kAbsurdWidth, false);
   p.check(o.document_end >= -1 && (o.document_end < o.vocab_size || o.vocab_size < 1),
-          section + "document_end is " + to_text(o.document_end) +
-              "; it must be a token below vocab_size, or -1 for none");
+          fmt::format("{}document_end is {}; it must be a token below vocab_size, or -1 for none",
+                      section, to_text(o.document_end)));
 }
 
 void check_token_pair(Problems& p, const DataOptions& o) {
@@ -95,8 +95,9 @@ void check_token_pair(Problems& p, const DataOptions& o) {
     return source.kind == "text" ? 256 : source.vocab_size;
   };
   p.check(vocabulary(o.train) == vocabulary(o.eval),
-          "data.train has a vocabulary of " + to_text(vocabulary(o.train)) + ", data.eval of " +
-              to_text(vocabulary(o.eval)) + "; one model sees both: make them agree");
+          fmt::format("data.train has a vocabulary of {}, data.eval of {}; one model sees both: "
+                      "make them agree",
+                      to_text(vocabulary(o.train)), to_text(vocabulary(o.eval))));
 }
 
 }  // namespace tanren

@@ -30,7 +30,7 @@ void check_generate(Problems& p, const GenerateOptions& o) {
   p.not_negative("generate.temperature", o.temperature);
   p.within("generate.top_k", o.top_k, 0, kAbsurdWidth, false);
   p.check(o.top_p > 0 && o.top_p <= 1,
-          "generate.top_p is " + to_text(o.top_p) + "; it must lie in (0, 1]");
+          fmt::format("generate.top_p is {}; it must lie in (0, 1]", to_text(o.top_p)));
   p.at_least("generate.seed", o.seed, 0);
   p.within("generate.num_beams", o.num_beams, 1, 1024, true);
   p.within("generate.stop_token", o.stop_token, -1, kAbsurdWidth, false);

@@ -1,4 +1,5 @@
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/config/fields.h"
 #include "tanren/config/kinds.h"
 #include "tanren/config/problems.h"
@@ -94,7 +95,7 @@ void fields(FieldList& add, ModelOptions& o) {
       "classes; relative to the config file. Keys given beside it stand above its config.json.",
       TextKind::file_or_name);
   add("init_skip", &o.init_skip,
-      "Patterns of tensors not taken from init_from or from_hf: initialised anew, or left in the "
+      "Patterns of tensors not taken from init_from or from_hf: newly initialised, or left in the "
       "file.");
   add("init_rename", &o.init_rename, "Renames of the file's tensors, each \"old=new\".");
   add("freeze", &o.freeze,
@@ -225,7 +226,7 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
   p.check(o.unfreeze.empty() || !o.freeze.empty(),
           "model.unfreeze has no meaning without model.freeze; add that or drop it");
   for (size_t i = 0; i < o.unfreeze.size(); ++i) {
-    const std::string name = "model.unfreeze[" + std::to_string(i) + "]";
+    const std::string name = fmt::format("model.unfreeze[{}]", i);
     p.check(!o.unfreeze[i].parameters.empty(), name + " has no parameters; give it patterns");
     p.check(o.unfreeze[i].step.has_value(), name + " has no step; say from which one on");
     p.count(name + ".step", o.unfreeze[i].step.value_or(0), 0);

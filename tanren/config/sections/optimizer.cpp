@@ -83,9 +83,9 @@ namespace {
 void check_values(Problems& p, const OptimizerOptions& asked) {
   const OptimizerOptions o = with_defaults(asked);
   const OptimizerKind* kind = optimizer_kind(o.kind);
-  p.check(o.learning_rate > 0 && o.learning_rate < 1e6, "optimizer.learning_rate is " +
-                                                            to_text(o.learning_rate) +
-                                                            "; it must be positive and below 1e6");
+  p.check(o.learning_rate > 0 && o.learning_rate < 1e6,
+          fmt::format("optimizer.learning_rate is {}; it must be positive and below 1e6",
+                      to_text(o.learning_rate)));
   p.not_negative("optimizer.weight_decay", *o.weight_decay);
   p.within("optimizer.beta1", o.beta1, 0, 1, false);
   p.within("optimizer.beta2", *o.beta2, 0, 1, false);
@@ -99,8 +99,9 @@ void check_values(Problems& p, const OptimizerOptions& asked) {
   p.check(
       (kind != nullptr && kind->nesterov) || !*o.nesterov || (*o.momentum > 0 && o.dampening == 0),
       "optimizer.nesterov needs a momentum and no dampening");
-  p.check(o.layer_decay > 0 && o.layer_decay <= 1,
-          "optimizer.layer_decay is " + to_text(o.layer_decay) + "; it must lie in (0, 1]");
+  p.check(
+      o.layer_decay > 0 && o.layer_decay <= 1,
+      fmt::format("optimizer.layer_decay is {}; it must lie in (0, 1]", to_text(o.layer_decay)));
   p.check(o.layers.empty() || o.layer_decay != 1,
           "optimizer.layers does nothing while optimizer.layer_decay is 1; lower that or drop it");
   p.not_negative("optimizer.momentum_decay", o.momentum_decay);
@@ -115,7 +116,7 @@ void check_values(Problems& p, const OptimizerOptions& asked) {
            {"match_rms_adamw", "original"});
   for (size_t i = 0; i < o.groups.size(); ++i) {
     const auto& group = o.groups[i];
-    const std::string name = "optimizer.groups[" + std::to_string(i) + "]";
+    const std::string name = fmt::format("optimizer.groups[{}]", i);
     p.check(!group.parameters.empty(), name + " has no parameters; give it patterns");
     p.not_negative(name + ".learning_rate_scale", group.learning_rate_scale.value_or(0));
     p.not_negative(name + ".weight_decay", group.weight_decay.value_or(0));

@@ -67,17 +67,18 @@ void check_threads(Problems& p, const RunConfig& config) {
   std::set<int64_t> seen;
   for (const int64_t device : o.devices) {
     p.within("parallel.devices", device, 0, 1024, false);
-    p.check(seen.insert(device).second, "parallel.devices has " + to_text(device) +
-                                            " twice; name each once (more replicas than devices "
-                                            "take turns on them)");
+    p.check(seen.insert(device).second,
+            fmt::format("parallel.devices has {} twice; name each once (more replicas than devices "
+                        "take turns on them)",
+                        to_text(device)));
   }
   if (o.ranks != "threads") return;
   p.unused("parallel.", {"backend", "rendezvous"}, "parallel.ranks", o.ranks);
   const auto devices = std::ssize(o.devices);
   p.check(o.replicas <= 0 || o.replicas >= devices,
-          "parallel.devices names " + to_text(int64_t{devices}) +
-              " devices for parallel.replicas " + to_text(o.replicas) +
-              "; drop one of them, or make them equal");
+          fmt::format("parallel.devices names {} devices for parallel.replicas {}; drop one of "
+                      "them, or make them equal",
+                      to_text(int64_t{devices}), to_text(o.replicas)));
   p.check(o.devices.empty() || config.run.device == "auto" || config.run.device == "cuda",
           "parallel.devices and run.device \"" + config.run.device +
               "\" both choose; set run.device = \"cuda\", or drop parallel.devices");
@@ -93,17 +94,18 @@ void check_parallel(Problems& p, const RunConfig& config) {
           "parallel.rendezvous \"" + o.rendezvous +
               "\" is no rendezvous; give tcp://host:port, file:///path, or nothing");
   check_threads(p, config);
-  p.check(o.timeout > 0 && o.timeout <= 1e7,
-          "parallel.timeout is " + to_text(o.timeout) + "; it must lie in (0, 1e7] seconds");
+  p.check(
+      o.timeout > 0 && o.timeout <= 1e7,
+      fmt::format("parallel.timeout is {}; it must lie in (0, 1e7] seconds", to_text(o.timeout)));
   const auto size = [&](const char* key, double megabytes) {
     p.check(megabytes > 0 && megabytes <= 65536,
-            std::string(key) + " is " + to_text(megabytes) + "; it must lie in (0, 65536]");
+            fmt::format("{} is {}; it must lie in (0, 65536]", key, to_text(megabytes)));
   };
   size("parallel.bucket_mb", o.bucket_mb);
   size("parallel.first_bucket_mb", o.first_bucket_mb);
   p.check(p.changed.count("parallel.first_bucket_mb") == 0 || !(o.first_bucket_mb > o.bucket_mb),
-          "parallel.first_bucket_mb " + to_text(o.first_bucket_mb) +
-              " is above parallel.bucket_mb " + to_text(o.bucket_mb) + "; lower it");
+          fmt::format("parallel.first_bucket_mb {} is above parallel.bucket_mb {}; lower it",
+                      to_text(o.first_bucket_mb), to_text(o.bucket_mb)));
   p.one_of("parallel.compress", o.compress, {"none", "bf16", "fp16"});
   p.one_of("parallel.buffers", o.buffers, {"mean", "first", "synchronised"});
   p.count("parallel.check_every", o.check_every, 0);
@@ -112,9 +114,9 @@ void check_parallel(Problems& p, const RunConfig& config) {
   const std::string compress = "parallel.compress \"" + o.compress + "\" ";
   p.check(config.precision.mode != "fp64",
           compress + "rounds what precision.mode \"fp64\" keeps exact; drop one of them");
-  p.check(o.zero <= 0, compress +
-                           "is for gradients that all ranks get whole, and parallel.zero = " +
-                           to_text(o.zero) + " sends each rank its part; drop one of them");
+  p.check(o.zero <= 0, fmt::format("{}is for gradients that all ranks get whole, and parallel.zero "
+                                   "= {} sends each rank its part; drop one of them",
+                                   compress, to_text(o.zero)));
 }
 
 }  // namespace tanren

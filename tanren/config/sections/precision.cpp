@@ -39,14 +39,16 @@ void check_precision(Problems& p, const PrecisionOptions& o) {
   p.check(o.initial_scale != "auto" || o.loss_scale != "static",
           "precision.initial_scale \"auto\" needs a dynamic loss scale; give a number");
   p.check(o.growth_factor > 1 && o.growth_factor <= 65536,
-          "precision.growth_factor is " + to_text(o.growth_factor) + "; it must lie in (1, 65536]");
+          fmt::format("precision.growth_factor is {}; it must lie in (1, 65536]",
+                      to_text(o.growth_factor)));
   p.check(o.backoff_factor > 0 && o.backoff_factor < 1,
-          "precision.backoff_factor is " + to_text(o.backoff_factor) + "; it must lie in (0, 1)");
+          fmt::format("precision.backoff_factor is {}; it must lie in (0, 1)",
+                      to_text(o.backoff_factor)));
   p.count("precision.growth_interval", o.growth_interval, 1);
   p.positive("precision.min_scale", o.min_scale);
-  p.check(!(scale > 0) || !(o.min_scale > scale), "precision.min_scale " + to_text(o.min_scale) +
-                                                      " is above precision.initial_scale " +
-                                                      o.initial_scale + "; lower it");
+  p.check(!(scale > 0) || !(o.min_scale > scale),
+          fmt::format("precision.min_scale {} is above precision.initial_scale {}; lower it",
+                      to_text(o.min_scale), o.initial_scale));
   p.check(o.mode != "fp64" || o.loss_scale == "auto" || o.loss_scale == "none",
           "precision.loss_scale \"" + o.loss_scale +
               "\" makes no sense with precision.mode \"fp64\"; drop it");

@@ -17,7 +17,7 @@ void fields(FieldList& add, RunOptions& o) {
   add("deterministic", &o.deterministic,
       "Only kernels that repeat bitwise (CUDA; the CPU ones always do).");
   add("stop_after", &o.stop_after, Identity::free,
-      "Save and stop after so many applied steps of this start (≥ 1); the run can go on.");
+      "Save and stop after so many applied steps of this start (≥ 1); the run can resume.");
 }
 
 void check_run(Problems& p, const RunOptions& o) {

@@ -97,13 +97,14 @@ void check_schedule(Problems& p, const RunConfig& config) {
   for (size_t i = 0; i < o.milestones.size(); ++i) {
     p.count("schedule.milestones", o.milestones[i], 1);
     p.check(i == 0 || o.milestones[i] > o.milestones[i - 1],
-            "schedule.milestones has " + to_text(o.milestones[i]) + " after " +
-                to_text(o.milestones[i > 0 ? i - 1 : 0]) + "; they must rise");
+            fmt::format("schedule.milestones has {} after {}; they must rise",
+                        to_text(o.milestones[i]), to_text(o.milestones[i > 0 ? i - 1 : 0])));
   }
   p.check(o.factor > 0 && o.factor < 1,
-          "schedule.factor is " + to_text(o.factor) + "; it must lie in (0, 1)");
+          fmt::format("schedule.factor is {}; it must lie in (0, 1)", to_text(o.factor)));
   p.check(o.warmup_fraction > 0 && o.warmup_fraction < 1,
-          "schedule.warmup_fraction is " + to_text(o.warmup_fraction) + "; it must lie in (0, 1)");
+          fmt::format("schedule.warmup_fraction is {}; it must lie in (0, 1)",
+                      to_text(o.warmup_fraction)));
   p.within("schedule.div_factor", o.div_factor, 1, 1e12, true);
   p.within("schedule.final_div_factor", o.final_div_factor, 1, 1e12, true);
   p.one_of("schedule.shape", o.shape, kind.shapes);

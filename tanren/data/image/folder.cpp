@@ -62,10 +62,10 @@ std::vector<std::string> classes_of(const fs::path& root, const std::string& wha
   }
   std::sort(classes.begin(), classes.end());
   if (classes.empty()) {
-    throw DataError("[" + what + "] " + root.string() + " holds " +
-                    (loose > 0 ? to_text(loose) + " images" : "nothing") +
-                    " but no class folders; put the images of each class into a folder that has "
-                    "its name");
+    throw DataError(fmt::format(
+        "[{}] {} holds {} but no class folders; put the images of each class into a folder that "
+        "has its name",
+        what, root.string(), loose > 0 ? fmt::format("{} images", to_text(loose)) : "nothing"));
   }
   return classes;
 }
@@ -76,8 +76,9 @@ std::vector<std::string> chosen(std::vector<std::string> classes, const SourceOp
   if (options.only_classes.empty()) return classes;
   for (const auto& name : options.only_classes) {
     if (std::find(classes.begin(), classes.end(), name) != classes.end()) continue;
-    throw DataError("[" + what + "] " + options.path + " has no class folder \"" + name + "\" (" +
-                    what + ".only_classes); there are " + first_few(classes));
+    throw DataError(
+        fmt::format("[{}] {} has no class folder \"{}\" ({}.only_classes); there are {}", what,
+                    options.path, name, what, first_few(classes)));
   }
   return options.only_classes;
 }
@@ -123,14 +124,13 @@ void drop_broken(ImageFolder& folder, const SourceOptions& options, const std::s
     folder.files = std::move(usable);
     return;
   }
-  const std::string count = to_text(static_cast<int64_t>(broken.size())) + " of " +
-                            to_text(static_cast<int64_t>(why.size())) + " files";
+  const std::string count = fmt::format("{} of {} files", broken.size(), why.size());
   if (options.broken != "skip") {
-    throw DataError("[" + what + "] " + options.path + ": " + count +
-                    " cannot be used: " + first_few(broken) + "; mend or remove them, or set " +
-                    what + ".broken = \"skip\"");
+    throw DataError(fmt::format(
+        "[{}] {}: {} cannot be used: {}; fix or remove them, or set {}.broken = \"skip\"", what,
+        options.path, count, first_few(broken), what));
   }
-  log("[" + what + "] skipped " + count + " in " + options.path + ": " + first_few(broken));
+  log(fmt::format("[{}] skipped {} in {}: {}", what, count, options.path, first_few(broken)));
   folder.files = std::move(usable);
 }
 
@@ -150,10 +150,10 @@ std::vector<int64_t> labels_of(const std::vector<std::string>& classes, const Da
     labels.push_back(at - known.begin());
   }
   if (!unknown.empty()) {
-    throw DataError("[" + what + "] " + options.path +
-                    " has classes that the training data lacks: " + first_few(unknown) +
-                    "; training knows " + first_few(train->class_names) +
-                    "; rename or remove these folders");
+    throw DataError(
+        fmt::format("[{}] {} has classes that the training data lacks: {}; training knows {}; "
+                    "rename or remove these folders",
+                    what, options.path, first_few(unknown), first_few(train->class_names)));
   }
   return labels;
 }
@@ -167,7 +167,7 @@ std::string first_few(const std::vector<std::string>& items) {
     text += (i > 0 ? ", " : "") + items[i];
   }
   if (items.size() <= kShown) return text;
-  return text + " and " + to_text(static_cast<int64_t>(items.size() - kShown)) + " more";
+  return fmt::format("{} and {} more", text, items.size() - kShown);
 }
 
 ImageFolder open_image_folder(const SourceOptions& options, const std::string& what,
@@ -188,13 +188,13 @@ ImageFolder open_image_folder(const SourceOptions& options, const std::string& w
       }
     }
   } catch (const fs::filesystem_error& error) {
-    throw DataError("[" + what + "] " + options.path +
-                    " cannot be listed: " + error.code().message() + "; check its permissions");
+    throw DataError(fmt::format("[{}] {} cannot be listed: {}; check its permissions", what,
+                                options.path, error.code().message()));
   }
   if (folder.files.empty()) {
-    throw DataError("[" + what + "] " + options.path + " has " +
-                    to_text(static_cast<int64_t>(folder.classes.size())) +
-                    " class folders but no image in them; JPEG and PNG are read");
+    throw DataError(
+        fmt::format("[{}] {} has {} class folders but no image in them; JPEG and PNG are read",
+                    what, options.path, folder.classes.size()));
   }
   drop_broken(folder, options, what);
   if (train != nullptr && !train->class_names.empty()) {
@@ -202,8 +202,9 @@ ImageFolder open_image_folder(const SourceOptions& options, const std::string& w
     return folder;
   }
   if (folder.classes.size() < 2) {
-    throw DataError("[" + what + "] " + options.path + " has one class only (" +
-                    folder.classes.front() + "); a classifier needs two or more class folders");
+    throw DataError(
+        fmt::format("[{}] {} has one class only ({}); a classifier needs two or more class folders",
+                    what, options.path, folder.classes.front()));
   }
   std::vector<bool> seen(folder.classes.size());
   for (const auto& file : folder.files) seen[static_cast<size_t>(file.label)] = true;
@@ -212,8 +213,9 @@ ImageFolder open_image_folder(const SourceOptions& options, const std::string& w
     if (!seen[i]) empty.push_back(folder.classes[i]);
   }
   if (!empty.empty()) {
-    throw DataError("[" + what + "] " + options.path + ": no usable image in the class folders " +
-                    first_few(empty) + "; fill or remove them");
+    throw DataError(
+        fmt::format("[{}] {}: no usable image in the class folders {}; fill or remove them", what,
+                    options.path, first_few(empty)));
   }
   return folder;
 }

@@ -183,13 +183,14 @@ void check_pixels(const ImageHeader& header, int64_t max_pixels) {
   // A decoder holds whole rows, of up to 8 bytes a pixel.
   constexpr int64_t kMostAcross = int64_t{1} << 20;
   if (header.width > kMostAcross) {
-    throw BrokenImage("has rows of " + to_text(header.width) + " pixels, more than " +
-                      to_text(kMostAcross));
+    throw BrokenImage(fmt::format("has rows of {} pixels, more than {}", to_text(header.width),
+                                  to_text(kMostAcross)));
   }
   const int64_t pixels = header.width * header.height;  // each below 2^31
   if (pixels <= max_pixels) return;
-  throw BrokenImage("has " + to_text(header.width) + " × " + to_text(header.height) + " = " +
-                    to_text(pixels) + " pixels, more than max_pixels = " + to_text(max_pixels));
+  throw BrokenImage(fmt::format("has {} × {} = {} pixels, more than max_pixels = {}",
+                                to_text(header.width), to_text(header.height), to_text(pixels),
+                                to_text(max_pixels)));
 }
 
 std::string_view FileBuffer::read(const std::string& path) {

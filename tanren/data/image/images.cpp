@@ -81,8 +81,8 @@ class ImagesDataset : public Dataset {
     if (damaged_.empty()) return "";
     std::vector<std::string> names;
     for (const auto index : damaged_) names.push_back(name_of(index));
-    return "[" + what_ + "] " + to_text(static_cast<int64_t>(names.size())) + " of " +
-           to_text(size()) + " files could not be decoded: " + first_few(names);
+    return fmt::format("[{}] {} of {} files could not be decoded: {}", what_, names.size(),
+                       to_text(size()), first_few(names));
   }
 
  private:
@@ -122,8 +122,8 @@ class ImagesDataset : public Dataset {
   // out.
   int64_t read(int64_t index, const Draw* draw, Workbench& bench, float* planes) const {
     if (index < 0 || index >= size()) {
-      throw DataError("[" + what_ + "] there is no sample " + to_text(index) + "; there are " +
-                      to_text(size()) + ", counted from 0");
+      throw DataError(fmt::format("[{}] there is no sample {}; there are {}, counted from 0", what_,
+                                  to_text(index), to_text(size())));
     }
     const int64_t candidates = draw == nullptr ? 1 : size();
     for (int64_t i = 0; i < candidates; ++i) {
@@ -136,8 +136,8 @@ class ImagesDataset : public Dataset {
       }
     }
     if (draw == nullptr) return -1;
-    throw DataError("[" + what_ + "] none of the " + to_text(size()) + " files in " +
-                    options_.path + " can be decoded; check that folder");
+    throw DataError(fmt::format("[{}] none of the {} files in {} can be decoded; check that folder",
+                                what_, to_text(size()), options_.path));
   }
 
   void decode(int64_t file, int64_t sample, const Draw* draw, Workbench& bench,
@@ -173,10 +173,10 @@ class ImagesDataset : public Dataset {
   // Handles a broken file: DataError, or with "skip" a line in the log for the first few.
   void note(int64_t file, const std::string& reason) const {
     const std::string line =
-        "[" + what_ + "] " + options_.path + "/" + name_of(file) + " " + reason;
+        fmt::format("[{}] {}/{} {}", what_, options_.path, name_of(file), reason);
     if (options_.broken != "skip") {
       throw DataError(line + "; set " + what_ +
-                      ".broken = \"skip\", or mend or remove it (for a run that has begun these "
+                      ".broken = \"skip\", or fix or remove it (for a run that has begun these "
                       "are other data)");
     }
     constexpr size_t kLogged = 5;

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 #include "tanren/data/text/unicode.h"
 
 #include <algorithm>
@@ -100,8 +101,8 @@ class ByteBpe : public Tokenizer {
     std::string text;
     for (const auto id : ids) {
       if (id < 0 || id >= vocab_size()) {
-        throw DataError("[tokenizer] there is no token " + std::to_string(id) + "; ids go to " +
-                        std::to_string(vocab_size() - 1));
+        throw DataError(
+            fmt::format("[tokenizer] there is no token {}; ids go to {}", id, vocab_size() - 1));
       }
       text += text_[static_cast<size_t>(id)];
     }

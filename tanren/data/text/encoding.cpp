@@ -62,9 +62,9 @@ void TextCheck::add(std::string_view bytes, bool any_byte) {
   const auto byte = static_cast<unsigned char>(bytes[*bad]);
   char hex[8];
   std::snprintf(hex, sizeof hex, "0x%02X", byte);
-  throw DataError(where_ + ":" + to_text(line_) + ": byte " + to_text(column_) +
-                  (byte == 0 ? " is 0, which no text holds; is this a text file? Mend it"
-                             : std::string(" (") + hex + ") is no UTF-8; " + advice_));
+  throw DataError(fmt::format("{}:{}: byte {}{}", where_, to_text(line_), to_text(column_),
+                              byte == 0 ? " is 0, which no text holds; is this a text file? Mend it"
+                                        : std::string(" (") + hex + ") is no UTF-8; " + advice_));
 }
 
 std::string decoded_text(std::string bytes, const std::string& encoding, const std::string& where) {

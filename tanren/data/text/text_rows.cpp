@@ -36,7 +36,7 @@ class Source {
   }
 
   [[noreturn]] void fail(int64_t line, const std::string& problem) const {
-    throw DataError("[" + what_ + "] " + path_ + ":" + std::to_string(line) + ": " + problem);
+    throw DataError(fmt::format("[{}] {}:{}: {}", what_, path_, line, problem));
   }
 
   // `key` of this data section asks for column `name`.
@@ -45,8 +45,9 @@ class Source {
     const size_t all = known.size();
     if (all > 8) known.resize(8);
     if (all > known.size()) known.emplace_back("…");
-    fail(line, "there is no column \"" + name + "\"; the columns are " + join(known) + "; set " +
-                   what_ + "." + key + " to one of them");
+    fail(line,
+         fmt::format("there is no column \"{}\"; the columns are {}; set {}.{} to one of them",
+                     name, join(known), what_, key));
   }
 
   void check_cell(int64_t line, const std::string& column, const std::string& cell) const {
@@ -176,11 +177,11 @@ void read_cells(Source& source, char separator) {
   const size_t label = columns.label.empty() ? 0 : place_of(columns.label, "label");
   while (records.next(cells)) {
     if (cells.size() != header.size()) {
-      source.fail(records.line(), "has " + std::to_string(cells.size()) +
-                                      " cells, the header names " + std::to_string(header.size()) +
-                                      (cells.size() < header.size()
-                                           ? "; is the line cut off?"
-                                           : "; put a text that holds commas into double quotes"));
+      source.fail(records.line(),
+                  fmt::format("has {} cells, the header names {}{}", cells.size(), header.size(),
+                              cells.size() < header.size()
+                                  ? "; is the line cut off?"
+                                  : "; put a text that holds commas into double quotes"));
     }
     source.add({records.line(), cells[text], columns.pair.empty() ? "" : cells[pair],
                 columns.label.empty() ? "" : cells[label]});
@@ -204,11 +205,10 @@ void read_json_lines(Source& source) {
     try {
       json = Json::parse(line);
     } catch (const Json::exception& error) {
-      source.fail(number, "is no JSON (column " + std::to_string([&] {
-                            const auto* parse = dynamic_cast<const Json::parse_error*>(&error);
-                            return parse != nullptr ? parse->byte : size_t{1};
-                          }()) +
-                              "); mend the line, one object each");
+      source.fail(number, fmt::format("is no JSON (column {}); fix the line, one object each", [&] {
+                    const auto* parse = dynamic_cast<const Json::parse_error*>(&error);
+                    return parse != nullptr ? parse->byte : size_t{1};
+                  }()));
     }
     if (!json.is_object()) source.fail(number, "is no JSON object; write {\"text\": …} a line");
     const auto value_of = [&](const std::string& name, const char* key) -> const Json& {

@@ -84,8 +84,7 @@ class Labels {
 
  private:
   [[noreturn]] void fail(const TextRow& row, const std::string& problem) const {
-    throw DataError("[" + what_ + "] " + options_.path + ":" + std::to_string(row.line) + ": " +
-                    problem);
+    throw DataError(fmt::format("[{}] {}:{}: {}", what_, options_.path, row.line, problem));
   }
 
   at::Tensor values(const std::vector<TextRow>& rows, DataInfo& info) const {
@@ -96,7 +95,7 @@ class Labels {
       const auto value = number<double>(row.label);
       const auto narrow = static_cast<float>(value.value_or(NAN));
       if (!std::isfinite(narrow)) {
-        fail(row, "label \"" + row.label.substr(0, 40) + "\" is no number; mend it, or set " +
+        fail(row, "label \"" + row.label.substr(0, 40) + "\" is no number; fix it, or set " +
                       what_ + ".label_type = \"class\"");
       }
       *out++ = narrow;
@@ -114,9 +113,9 @@ class Labels {
     std::set<std::string> names;
     for (const auto& row : rows) names.insert(row.label);
     if (static_cast<int64_t>(names.size()) > std::max<int64_t>(1000, options_.classes)) {
-      fail(rows.front(), "the label column has " + to_text(static_cast<int64_t>(names.size())) +
-                             " different names; is it the right one? If so, list them in " + what_ +
-                             ".class_names");
+      fail(rows.front(), fmt::format("the label column has {} different names; is it the right "
+                                     "one? If so, list them in {}.class_names",
+                                     names.size(), what_));
     }
     return {names.begin(), names.end()};
   }
@@ -129,21 +128,22 @@ class Labels {
       std::vector<std::string> shown(names.begin(),
                                      names.begin() + std::min<std::ptrdiff_t>(8, named));
       if (named > 8) shown.emplace_back("…");
-      fail(row, "label \"" + row.label.substr(0, 40) + "\" is none of the classes " + join(shown) +
-                    (train_ != nullptr ? " that data.train has" : "") + "; mend it");
+      fail(row,
+           fmt::format("label \"{}\" is none of the classes {}{}; fix it", row.label.substr(0, 40),
+                       join(shown), train_ != nullptr ? " that data.train has" : ""));
     }
     const auto value = number<int64_t>(row.label);
     if (!value) {
       fail(row, "label \"" + row.label.substr(0, 40) +
-                    "\" is no class (0, 1, …), and data.train has no names of classes; mend it");
+                    "\" is no class (0, 1, …), and data.train has no names of classes; fix it");
     }
     const int64_t known = train_ != nullptr ? train_->outputs : 0;
     const int64_t bound =
         options_.classes > 0 ? options_.classes : std::max(known, kMaxUnannouncedClass);
     if (*value < 0 || *value >= bound) {
-      fail(row, "label " + row.label + " is out of range [0, " + to_text(bound) +
-                    "); mend it or set " + (train_ != nullptr ? "data.train.classes and " : "") +
-                    what_ + ".classes");
+      fail(row,
+           fmt::format("label {} is out of range [0, {}); fix it or set {}{}.classes", row.label,
+                       to_text(bound), train_ != nullptr ? "data.train.classes and " : "", what_));
     }
     return *value;
   }
@@ -229,9 +229,10 @@ EncodedTexts encode_texts(const std::vector<TextRow>& rows, const Tokenizer& tok
   const bool pairs = !options.text_pair.empty();
   const int64_t room = tokenizer.frame_size(pairs);
   if (options.context <= room) {
-    throw ConfigError("[" + what + "] context " + to_text(options.context) +
-                      " leaves no token for the text beside the " + to_text(room) +
-                      " that the tokenizer puts around it; raise it");
+    throw ConfigError(
+        fmt::format("[{}] context {} leaves no token for the text beside the {} that the tokenizer "
+                    "puts around it; raise it",
+                    what, to_text(options.context), to_text(room)));
   }
   const auto count = static_cast<int64_t>(rows.size());
   const bool parallel = count > kRowsATask && std::thread::hardware_concurrency() > 1;
@@ -251,9 +252,8 @@ EncodedTexts encode_texts(const std::vector<TextRow>& rows, const Tokenizer& tok
   }
   for (int64_t i = 0; i < count; ++i) {
     if (all.end(i) > all.begin(i)) continue;
-    throw DataError("[" + what + "] " + options.path + ":" +
-                    std::to_string(rows[static_cast<size_t>(i)].line) +
-                    ": the text holds no token; fill it or drop the row");
+    throw DataError(fmt::format("[{}] {}:{}: the text holds no token; fill it or drop the row",
+                                what, options.path, rows[static_cast<size_t>(i)].line));
   }
   return all;
 }
@@ -308,8 +308,8 @@ std::unique_ptr<Dataset> open_text_table(const SourceOptions& options, const std
   at::Tensor labels = Labels(options, what, train).read(rows, info);
   EncodedTexts texts = encode_texts(rows, *tokenizer, options, what);
   if (texts.cut > 0) {
-    log("[" + what + "] " + to_text(texts.cut) + " of " + to_text(texts.size()) +
-        " texts are longer than context " + to_text(options.context) + " and were cut");
+    log(fmt::format("[{}] {} of {} texts are longer than context {} and were cut", what,
+                    to_text(texts.cut), texts.size(), to_text(options.context)));
   }
   info.input_shape = {options.context};
   info.vocab_size = tokenizer->vocab_size();

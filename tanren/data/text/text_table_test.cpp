@@ -86,7 +86,7 @@ TEST_F(TextTable, labels_that_are_no_class_or_no_number_are_refused) {
   train.class_names = {"no", "yes"};
   TANREN_EXPECT_CONTAINS(error("a.csv", "text,label\na,no\nb,maybe\n", &train),
                          "a.csv:3: label \"maybe\" is none of the classes no, yes that data.train "
-                         "has; mend it");
+                         "has; fix it");
   train.class_names.clear();
   TANREN_EXPECT_CONTAINS(error("a.csv", "text,label\na,yes\n", &train), "no names of classes");
   TANREN_EXPECT_CONTAINS(error("a.csv", "text,label\na,-1\n"), "label -1 is out of range");
@@ -206,7 +206,7 @@ TEST_F(TextTable, a_number_that_is_no_class_name_is_refused) {
   SourceOptions options;
   options.class_names = {"1", "2", "3"};
   TANREN_EXPECT_CONTAINS(error("a.csv", "text,label\na,1\nb,0\n", nullptr, options),
-                         "a.csv:3: label \"0\" is none of the classes 1, 2, 3; mend it");
+                         "a.csv:3: label \"0\" is none of the classes 1, 2, 3; fix it");
   DataInfo train;
   train.outputs = 2;
   train.class_names = {"no", "yes"};

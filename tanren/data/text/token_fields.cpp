@@ -1,6 +1,7 @@
 #include "tanren/data/text/token_fields.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 
 #include <ATen/ATen.h>
 
@@ -21,8 +22,8 @@ int64_t count_of(TensorMap& fields, const std::string& name, const std::string& 
   const at::Tensor ids = fields.at(name).to(at::kLong);
   if (ids.numel() == 0) return 0;
   if (const auto low = ids.min().item<int64_t>(); low < 0) {
-    throw DataError(where + ": tensor " + name + " holds " + std::to_string(low) +
-                    "; tokens are numbers from 0 on");
+    throw DataError(
+        fmt::format("{}: tensor {} holds {}; tokens are numbers from 0 on", where, name, low));
   }
   fields.set(name, ids);
   return ids.max().item<int64_t>() + 1;
@@ -54,7 +55,7 @@ bool describe_tokens(TensorMap& fields, DataInfo& info, const std::string& where
     if ((targets < 0).logical_and(targets != kNoLabel).any().item<bool>()) {
       throw DataError(where +
                       ": tensor labels holds negative numbers other than -100 (no label); "
-                      "mend them");
+                      "fix them");
     }
     info.vocab_size = std::max(info.vocab_size, targets.max().item<int64_t>() + 1);
   }

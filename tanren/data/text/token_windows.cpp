@@ -37,9 +37,10 @@ TokenWindows::TokenWindows(TokenStream stream, int64_t context, int64_t stride, 
   }
   starts_.push_back(total);
   if (total < context_ + 1) {
-    throw DataError("[" + what_ + "] there are " + to_text(total) +
-                    " tokens, too few for one window: context = " + to_text(context_) + " needs " +
-                    to_text(context_ + 1) + "; lower " + what_ + ".context or give more data");
+    throw DataError(
+        fmt::format("[{}] there are {} tokens, too few for one window: context = {} needs {}; "
+                    "lower {}.context or give more data",
+                    what_, to_text(total), to_text(context_), to_text(context_ + 1), what_));
   }
   const int64_t beyond = total - 1 - context_;  // targets after the first window's
   size_ = 1 + (beyond + stride_ - 1) / stride_;
@@ -154,11 +155,11 @@ void TokenWindows::refuse(const TokenPiece& piece, int64_t begin, int64_t end) c
     int64_t token = 0;
     widen_tokens(stream_.type, piece.data + at * width, 1, &token);
     if (token >= 0 && token < stream_.vocab_size) continue;
-    throw DataError("[" + what_ + "] " + piece.name + ": token " + to_text(token) +
-                    " at position " + to_text(piece.first + at) +
-                    " is outside the vocabulary [0, " + to_text(stream_.vocab_size) + "); set " +
-                    what_ + ".vocab_size and " + what_ +
-                    ".dtype to what the file was written with");
+    throw DataError(
+        fmt::format("[{}] {}: token {} at position {} is outside the vocabulary [0, {}); set "
+                    "{}.vocab_size and {}.dtype to what the file was written with",
+                    what_, piece.name, to_text(token), to_text(piece.first + at),
+                    to_text(stream_.vocab_size), what_, what_));
   }
   throw DataError("[" + what_ + "] " + piece.name + " changed while it was read; leave it alone");
 }

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/json_text.h"
 #include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 
 #include <algorithm>
 #include <set>
@@ -77,11 +78,11 @@ std::vector<AddedToken> with_ids(std::vector<GivenToken> tokens,
     const auto found = known.find(text);
     const int64_t id = found != known.end() ? found->second : next;
     if (given.id && *given.id != id) {
-      fail(path, "the added token " + text + " has the id " + std::to_string(*given.id) +
-                     ", Hugging Face gives it " + std::to_string(id) +
-                     (found != known.end() ? ", which it has in the vocabulary"
-                                           : ", the next after the vocabulary") +
-                     "; mend its id or save the tokenizer again");
+      fail(path, fmt::format("the added token {} has the id {}, Hugging Face gives it {}{}; fix "
+                             "its id or save the tokenizer again",
+                             text, *given.id, id,
+                             found != known.end() ? ", which it has in the vocabulary"
+                                                  : ", the next after the vocabulary"));
     }
     given.token.id = static_cast<int32_t>(id);
     next = std::max(next, id + 1);

@@ -1,4 +1,5 @@
 // tokenizer.json, as Hugging Face tokenizers writes it.
+#include "tanren/base/text.h"
 #include "tanren/data/text/byte_bpe.h"
 #include "tanren/data/text/tokenizer_files.h"
 #include "tanren/data/text/wordpiece.h"
@@ -101,8 +102,9 @@ class FrameReader {
         }
         for (const auto& id : known[name].at("ids")) {
           if (++pieces > kMostPieces) {
-            fail(path_, "its template has more than " + std::to_string(kMostPieces) +
-                            " special tokens; download it again");
+            fail(path_,
+                 fmt::format("its template has more than {} special tokens; download it again",
+                             kMostPieces));
           }
           found.back().pieces.push_back({id_of(id), token.value("type_id", int64_t{0})});
         }

@@ -46,7 +46,7 @@ class Beside {
     const Json added = file(files, kAdded);
     for (const auto& [text, id] : added.items()) {
       if (!id.is_number_integer() || text.empty()) {
-        fail(folder_ / kAdded, "token \"" + text + "\" has no text or no usable id; mend it");
+        fail(folder_ / kAdded, "token \"" + text + "\" has no text or no usable id; fix it");
       }
       GivenToken token;
       token.token.text = text;
@@ -122,7 +122,7 @@ class Beside {
     const bool digits = !text.empty() && text.size() <= kDigits &&
                         text.find_first_not_of("0123456789") == std::string::npos;
     if (!digits)
-      fail(folder_ / kConfig, "added_tokens_decoder has the id \"" + text + "\"; mend it");
+      fail(folder_ / kConfig, "added_tokens_decoder has the id \"" + text + "\"; fix it");
     return std::stoll(text);
   }
 

@@ -73,7 +73,7 @@ class TokenFile {
 
  private:
   [[noreturn]] void fail(const std::string& problem) const {
-    throw DataError("[" + what_ + "] " + path_.string() + " " + problem);
+    throw DataError(fmt::format("[{}] {} {}", what_, path_.string(), problem));
   }
 
   Layout raw() const {
@@ -84,8 +84,9 @@ class TokenFile {
     }
     const auto width = static_cast<uint64_t>(width_of(layout.type));
     if (file_->size() % width != 0) {
-      fail("has " + std::to_string(file_->size()) + " bytes, no whole number of " +
-           name_of(layout.type) + " ids; is it cut off, or " + what_ + ".dtype another?");
+      fail(fmt::format(
+          "has {} bytes, no whole number of {} ids; is it cut off, or {}.dtype another?",
+          file_->size(), name_of(layout.type), what_));
     }
     layout.count = file_->size() / width;
     return layout;
@@ -96,13 +97,12 @@ class TokenFile {
   Layout checked(const Layout& layout) const {
     const auto width = static_cast<uint64_t>(width_of(layout.type));
     if (layout.offset > file_->size() || layout.count > (file_->size() - layout.offset) / width) {
-      fail("has " + std::to_string(file_->size()) + " bytes, its header promises " +
-           std::to_string(layout.count) + " " + name_of(layout.type) +
-           " ids; it is cut off: write it again");
+      fail(fmt::format("has {} bytes, its header promises {} {} ids; it is cut off: write it again",
+                       file_->size(), layout.count, name_of(layout.type)));
     }
     if (options_.dtype != "auto" && options_.dtype != name_of(layout.type)) {
-      fail(std::string("holds ") + name_of(layout.type) + " by its header, " + what_ +
-           ".dtype says " + options_.dtype + "; drop the key");
+      fail(fmt::format("holds {} by its header, {}.dtype says {}; drop the key",
+                       name_of(layout.type), what_, options_.dtype));
     }
     return layout;
   }
@@ -151,7 +151,7 @@ class TokenFile {
       if (++tensors == 1 || name == "tokens") tensor = &facts;
     }
     if (tensors == 0 || (tensors > 1 && header.count("tokens") == 0)) {
-      fail("holds " + std::to_string(tensors) + " tensors, none called tokens; rename one");
+      fail(fmt::format("holds {} tensors, none called tokens; rename one", tensors));
     }
     try {
       Layout layout;
@@ -196,9 +196,9 @@ std::unique_ptr<Dataset> open_tokens(const SourceOptions& options, const std::st
     const TokenFile file(path, options, what);
     const Layout layout = file.layout();
     if (i > 0 && layout.type != stream.type) {
-      throw DataError("[" + what + "] " + path.string() + " holds " + name_of(layout.type) + ", " +
-                      list.files.front().string() + " " + name_of(stream.type) +
-                      "; the files of one source have one type");
+      throw DataError(fmt::format("[{}] {} holds {}, {} {}; the files of one source have one type",
+                                  what, path.string(), name_of(layout.type),
+                                  list.files.front().string(), name_of(stream.type)));
     }
     stream.type = layout.type;
     stream.pieces.push_back(file.piece(layout, list.names[i]));

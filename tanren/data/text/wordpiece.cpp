@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
 #include "tanren/data/text/unicode.h"
 
 #include <algorithm>
@@ -62,8 +63,8 @@ class WordPiece : public Tokenizer {
     std::string text;
     for (const auto id : ids) {
       if (id < 0 || id >= vocab_size()) {
-        throw DataError("[tokenizer] there is no token " + std::to_string(id) + "; ids go to " +
-                        std::to_string(vocab_size() - 1));
+        throw DataError(
+            fmt::format("[tokenizer] there is no token {}; ids go to {}", id, vocab_size() - 1));
       }
       const auto& token = options_.vocabulary[static_cast<size_t>(id)];
       const bool continues = token.compare(0, options_.prefix.size(), options_.prefix) == 0;
