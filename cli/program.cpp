@@ -1,6 +1,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/cli.h"
 #include "tanren/config/describe.h"
 #include "tanren/config/read_config.h"
@@ -9,7 +10,6 @@
 #include "cli/verb_list.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <utility>
@@ -34,11 +34,7 @@ constexpr const char* kFooter =
 
 }  // namespace
 
-std::string shown(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.6g", value);
-  return buffer;
-}
+std::string shown(double value) { return short_text(value, 6); }
 
 Named read_named(const Arguments& arguments, const Registry& registry) {
   Named named;

@@ -1,6 +1,6 @@
 #include "tanren/base/hash.h"
 
-#include <cstdio>
+#include "tanren/base/text.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -24,10 +24,6 @@ void Hash64::add(int64_t value) { XXH3_64bits_update(&state_->xxh, &value, sizeo
 
 uint64_t Hash64::value() const { return XXH3_64bits_digest(&state_->xxh); }
 
-std::string hash_text(uint64_t hash) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
-}
+std::string hash_text(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
 }  // namespace tanren

@@ -4,7 +4,6 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 #include <utility>
@@ -17,11 +16,9 @@ std::string to_text(double value) {
   return {buffer, end};
 }
 
-std::string fixed_text(double value, int digits) {
-  std::string text(static_cast<size_t>(std::snprintf(nullptr, 0, "%.*f", digits, value)), ' ');
-  std::snprintf(text.data(), text.size() + 1, "%.*f", digits, value);
-  return text;
-}
+std::string fixed_text(double value, int digits) { return fmt::format("{:.{}f}", value, digits); }
+
+std::string short_text(double value, int digits) { return fmt::format("{:.{}g}", value, digits); }
 
 std::string bytes_text(double bytes) {
   const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -30,10 +27,7 @@ std::string bytes_text(double bytes) {
     bytes /= 1024;
     ++unit;
   }
-  char buffer[48];
-  std::snprintf(buffer, sizeof buffer, bytes < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", bytes,
-                units[unit]);
-  return buffer;
+  return fmt::format("{:.{}f} {}", bytes, bytes < 10 && unit > 0 ? 1 : 0, units[unit]);
 }
 
 std::string count_text(int64_t count) {
@@ -81,18 +75,10 @@ std::optional<MemoryAmount> parse_memory(std::string_view text) {
 }
 
 std::string seconds_text(double seconds) {
-  char buffer[48];
-  if (seconds < 60) {
-    std::snprintf(buffer, sizeof buffer, "%.1fs", seconds);
-    return buffer;
-  }
+  if (seconds < 60) return fmt::format("{:.1f}s", seconds);
   const auto whole = static_cast<long>(std::min(seconds, 3.6e9));
-  if (whole < 3600) {
-    std::snprintf(buffer, sizeof buffer, "%ldm%02lds", whole / 60, whole % 60);
-  } else {
-    std::snprintf(buffer, sizeof buffer, "%ldh%02ldm", whole / 3600, whole / 60 % 60);
-  }
-  return buffer;
+  if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
+  return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
 }
 
 namespace {

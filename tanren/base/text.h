@@ -20,6 +20,8 @@ std::string to_text(Number value) {
 }
 // With `digits` digits after the point: "3.14".
 std::string fixed_text(double value, int digits);
+// With at most `digits` significant digits: "0.0314", "3.14e-09".
+std::string short_text(double value, int digits);
 // "1.5 GiB", "812 KiB"
 std::string bytes_text(double bytes);
 inline std::string size_text(int64_t bytes) { return bytes_text(static_cast<double>(bytes)); }

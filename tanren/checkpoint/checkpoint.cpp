@@ -95,7 +95,7 @@ State read_part(const fs::path& tensors, const Json& state, const char* part) {
 
 fs::path write_checkpoint(const fs::path& folder, int64_t step, const Snapshot& snapshot,
                           int64_t keep, const std::vector<int64_t>& best) {
-  fs::path target = folder / (fmt::format("step-{}", step));
+  fs::path target = folder / fmt::format("step-{}", step);
   fs::path temporary;
   const auto fail = [&](const std::string& why) {
     throw RunError("[checkpoint] cannot write " + target.string() + " (" + why +
@@ -149,7 +149,7 @@ void do_together(Communicator& ranks, const fs::path& target, const std::functio
 fs::path write_shared_checkpoint(const fs::path& folder, int64_t step, const Snapshot& snapshot,
                                  int64_t keep, const std::vector<int64_t>& best,
                                  Communicator& ranks) {
-  fs::path target = folder / (fmt::format("step-{}", step));
+  fs::path target = folder / fmt::format("step-{}", step);
   fs::path temporary;
   const bool is_first = ranks.rank() == 0;
   try {

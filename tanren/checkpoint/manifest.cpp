@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/hash.h"
 #include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
 
@@ -9,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <xxhash.h>
 
-#include <cstdio>
 #include <map>
 #include <memory>
 
@@ -42,10 +42,7 @@ Facts facts_of(const fs::path& path) {
     XXH3_64bits_update(state.get(), chunk.data(), got);
     facts.bytes += got;
   }
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx",
-                static_cast<unsigned long long>(XXH3_64bits_digest(state.get())));
-  facts.checksum = text;
+  facts.checksum = hash_text(XXH3_64bits_digest(state.get()));
   return facts;
 }
 

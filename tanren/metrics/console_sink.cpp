@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <optional>
 #include <string>
 
@@ -17,11 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string number(double value, int digits = 4) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
-  return buffer;
-}
+std::string number(double value, int digits = 4) { return short_text(value, digits); }
 
 // A rate: whole above 100, three digits below.
 std::string rate_text(double rate) {

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 
 namespace tanren {
@@ -111,9 +110,7 @@ fs::path new_event_file(const fs::path& folder) {
   }
   char host[256] = "localhost";
   if (::gethostname(host, sizeof host - 1) != 0 || host[0] == '\0') host[0] = '_', host[1] = '\0';
-  char number[24];
-  std::snprintf(number, sizeof number, "%010lld", seconds);
-  return folder / (fmt::format("events.out.tfevents.{}.{}.{}.tanren", number, host, ::getpid()));
+  return folder / fmt::format("events.out.tfevents.{:010}.{}.{}.tanren", seconds, host, ::getpid());
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <ctime>
 
 namespace tanren {
@@ -14,11 +13,7 @@ namespace {
 
 constexpr int64_t kFolderColumns = 36;
 
-std::string number(double value, int digits = 4) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
-  return buffer;
-}
+std::string number(double value, int digits = 4) { return short_text(value, digits); }
 
 std::string number_or_dash(const std::optional<double>& value, int digits = 4) {
   return value ? number(*value, digits) : "-";

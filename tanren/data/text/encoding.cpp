@@ -5,7 +5,6 @@
 #include "tanren/base/text.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 namespace tanren {
@@ -60,11 +59,10 @@ void TextCheck::add(std::string_view bytes, bool any_byte) {
   line_ += lines;
   if (!bad) return;
   const auto byte = static_cast<unsigned char>(bytes[*bad]);
-  char hex[8];
-  std::snprintf(hex, sizeof hex, "0x%02X", byte);
   throw DataError(fmt::format("{}:{}: byte {}{}", where_, to_text(line_), to_text(column_),
-                              byte == 0 ? " is 0, which no text holds; is this a text file? Mend it"
-                                        : std::string(" (") + hex + ") is no UTF-8; " + advice_));
+                              byte == 0
+                                  ? " is 0, which no text holds; is this a text file? Fix it"
+                                  : fmt::format(" (0x{:02X}) is no UTF-8; {}", byte, advice_)));
 }
 
 std::string decoded_text(std::string bytes, const std::string& encoding, const std::string& where) {
