@@ -95,7 +95,7 @@ void read_slices(const std::filesystem::path& path, State& state, std::vector<St
     }
     for (const auto& [name, tensor] : file.tensors) state.tensors.set(name, tensor);
     const auto parsed = parse_ordered_json(values->second);
-    if (parsed.is_discarded()) fail("its values are damaged");
+    if (parsed.is_discarded()) fail("its list of slices is damaged");
     state.values.merge(values_from_json(parsed));
   } catch (const DataError& error) {
     throw CheckpointError(error.what());

@@ -92,7 +92,7 @@ std::string help_text(const std::string& given) {
 
 std::string config_markdown() {
   std::string text =
-      "# Config reference\n\nGenerated from `tanren/config/fields.h`; the same text as `tanren "
+      "# Config reference\n\nGenerated from `tanren/config/sections`; the same text as `tanren "
       "help`.\nA config is TOML; `--set key=value` overrides a key (texts need no quotes, `none` "
       "takes an\noptional number back). A path is relative to the config file, one of `--set` to "
       "the "

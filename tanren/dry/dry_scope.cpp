@@ -4,6 +4,7 @@
 #include "tanren/dry/dry_operators.h"
 #include "tanren/dry/real_scope.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
@@ -105,7 +106,16 @@ bool stays_real(const c10::OperatorHandle& op, const Stack& stack) {
       element = static_cast<int64_t>(c10::elementSize(value.toScalarType()));
     }
   }
-  return numel * element < state.real_bytes;
+  return numel * element <= state.real_bytes;
+}
+
+// Whether it is an operator of another library that has a CPU kernel and no shape function.
+bool lacks_shapes(const c10::OperatorHandle& op) {
+  return !op.operator_name().name.starts_with("aten::") &&
+         op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::Meta) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
 }
 
 // The fallback for the operators that the program calls, before autocast and autograd, and for
@@ -128,6 +138,10 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
   }
   const bool outer = std::exchange(state.within_dry, state.within_dry || on_dry);
   const auto leave = c10::make_scope_exit([outer] { state.within_dry = outer; });
+  // Autograd, if the operator has any, may only be left out where it would record nothing.
+  if (on_dry && !at::GradMode::is_enabled() && lacks_shapes(op)) {
+    keys = c10::DispatchKeySet(c10::DispatchKey::CPU);
+  }
   const auto run = [&] { op.redispatchBoxed(keys, stack); };
   if (state.observer == nullptr) return run();
   state.observer->around({op, *stack, on_dry}, run);

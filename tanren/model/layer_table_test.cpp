@@ -10,6 +10,7 @@
 #include "tanren/model/supervised.h"
 
 #include <ATen/ATen.h>
+#include <torch/library.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/embedding.h>
@@ -18,10 +19,23 @@
 #include <torch/nn/modules/pooling.h>
 #include <torch/nn/modules/rnn.h>
 
+#include <algorithm>
+
 namespace tanren::testing {
 namespace {
 
 namespace nn = torch::nn;
+
+at::Tensor twice(const at::Tensor& x) {
+  const at::Tensor y = at::empty_like(x);
+  const auto* from = x.const_data_ptr<float>();
+  std::transform(from, from + x.numel(), y.mutable_data_ptr<float>(),
+                 [](float v) { return 2 * v; });
+  return y;
+}
+
+TORCH_LIBRARY(tanren_test, library) { library.def("twice(Tensor x) -> Tensor"); }
+TORCH_LIBRARY_IMPL(tanren_test, CPU, library) { library.impl("twice", twice); }
 
 Batch batch_of(at::Tensor inputs, at::ScalarType labels = at::kLong) {
   Batch batch;
@@ -220,6 +234,17 @@ TEST(LayerTable, operators_without_a_meta_kernel_tell_their_shapes_on_zeros) {
   });
   EXPECT_EQ(table.mismatch, "");
   EXPECT_EQ(row(table, "").output_shape, (Shape{3, 2}));
+}
+
+TEST(LayerTable, operators_of_another_library_without_a_meta_kernel_run_on_zeros) {
+  const auto table = around([](nn::Linear& inner, const at::Tensor& x) {
+    static const auto twice = c10::Dispatcher::singleton()
+                                  .findSchemaOrThrow("tanren_test::twice", "")
+                                  .typed<at::Tensor(const at::Tensor&)>();
+    return inner(twice.call(x));
+  });
+  EXPECT_EQ(table.mismatch, "");
+  EXPECT_GT(table.total().multiply_adds, 0);
 }
 
 TEST(LayerTable, views_and_updates_in_place_add_no_bytes) {

@@ -76,9 +76,9 @@ namespace {
 // Read by the CUDA allocator when the device is first used.
 void limit_accelerator(double share) {
   const char* before = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
-  const std::string settings =
-      fmt::format("{}per_process_memory_fraction:{}",
-                  before != nullptr && *before != 0 ? before + std::string(",") : "", share);
+  const std::string settings = fmt::format(
+      "{}per_process_memory_fraction:{}",
+      before != nullptr && *before != 0 ? before + std::string(",") : "", fixed_text(share, 6));
   ::setenv("PYTORCH_CUDA_ALLOC_CONF", settings.c_str(), /*overwrite=*/1);
 }
 

@@ -75,25 +75,33 @@ std::vector<double> active_flags(const Gradients& gradients) {
   return flags;
 }
 
-// The places of an objective's numbers in the row.
+// The places of the objectives' numbers in the row.
 struct Places {
-  StatusRow::Part norm, flush, active;
+  std::vector<StatusRow::Part> norms, shares, active;
 };
 
-// Unscales and measures an objective's gradients. Of sharded gradients each rank has a part.
-Places measure(Objective& objective, bool report_flush, StatusRow& row) {
-  Gradients& gradients = objective.gradients;
-  const auto measured =
-      unscale_and_measure(gradients.owned(), objective.scaler.scale(), report_flush);
-  const bool is_sharded = gradients.sharding().on();
+// Unscales and measures the gradients of each objective. Of sharded gradients each rank has a part.
+Places measure(Phase& phase, bool report_flush, StatusRow& row) {
   Places places;
-  places.norm = row.add({measured.norm}, is_sharded ? Join::norm : Join::first);
-  if (report_flush) {
-    const double weight = is_sharded ? weight_of_parts(gradients) : 1.0;
-    places.flush = row.add({measured.flush_share * weight, measured.overflow_share * weight},
-                           is_sharded ? Join::sum : Join::own);
+  std::vector<Measured> measured;
+  for (auto& objective : phase.objectives) {
+    const Gradients& gradients = objective.gradients;
+    measured.push_back(
+        unscale_and_measure(gradients.owned(), objective.scaler.scale(), report_flush));
+    places.norms.push_back(
+        row.add({measured.back().norm}, gradients.sharding().on() ? Join::norm : Join::first));
   }
-  places.active = row.add(active_flags(gradients));
+  for (size_t i = 0; report_flush && i < measured.size(); ++i) {
+    const Gradients& gradients = phase.objectives[i].gradients;
+    const bool is_sharded = gradients.sharding().on();
+    const double weight = is_sharded ? weight_of_parts(gradients) : 1.0;
+    places.shares.push_back(
+        row.add({measured[i].flush_share * weight, measured[i].overflow_share * weight},
+                is_sharded ? Join::sum : Join::own));
+  }
+  for (const auto& objective : phase.objectives) {
+    places.active.push_back(row.add(active_flags(objective.gradients)));
+  }
   return places;
 }
 
@@ -130,12 +138,10 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   const DataParallel& parallel = *parts.parallel;
   const bool report_flush = parts.plan.precision.report_flush;
   StatusRow row(parallel);
-  std::vector<Places> measured;
   const auto each = row.add(losses.sums(), Join::own);
-  for (auto& objective : phase.objectives)
-    measured.push_back(measure(objective, report_flush, row));
   const auto terms = agreed_terms(phase, parallel, losses);
   const auto totals = row.add_column_sums(each, losses.sums(), terms.size());
+  const Places places = measure(phase, report_flush, row);
   const auto graphs = row.add(graphs_of(losses, terms.size()));
   const bool stops = !parallel.alone() && parts.stop_requested();
   const auto stop = row.add(std::vector<double>{stops ? 1.0 : 0.0});
@@ -147,18 +153,18 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   const std::vector<double> sums = row.take(totals);
   WindowStatus window{.stop_requested = row.take(stop)[0] > 0,
                       .samples = row.take(samples_of_ranks)};
-  for (size_t i = 0; i < measured.size(); ++i) {
-    Status status{.norm = row.take(measured[i].norm)[0],
+  for (size_t i = 0; i < phase.objectives.size(); ++i) {
+    Status status{.norm = row.take(places.norms[i])[0],
                   .bad_microstep = first_bad(row.take(each), terms.size())};
     take_terms(phase.objectives[i].spec, terms, batch, sums, status);
     if (report_flush) {
-      const auto shares = row.take(measured[i].flush);
+      const auto shares = row.take(places.shares[i]);
       status.flush_share = shares[0];
       status.overflow_share = shares[1];
     }
     window.objectives.push_back(std::move(status));
     if (parallel.alone()) continue;
-    const auto active = row.take(measured[i].active);
+    const auto active = row.take(places.active[i]);
     std::vector<uint8_t> flags(active.size());
     std::transform(active.begin(), active.end(), flags.begin(), [](double n) { return n > 0; });
     phase.objectives[i].gradients.set_active(flags);
