@@ -253,11 +253,13 @@ TEST_F(Launch, stdout_is_that_of_rank_0_to_the_byte) {
 }
 
 TEST_F(Launch, needs_no_open_standard_descriptors) {
-  program("echo \"said $RANK\" | tee said.$RANK; echo told >&2");
-  const auto result = shell(
-      TANREN_BINARY " launch -n 2 -- ./program <&- >&- 2>&-; echo code $? > code", folder_.path());
-  EXPECT_EQ(text("code"), "code 0\n");
-  EXPECT_EQ(text("said.0") + text("said.1"), "said 0\nsaid 1\n");
+  program("echo \"said $RANK\" | tee said.$RANK; cat said.$RANK >&2");
+  for (const char* closed : {">&-", "2>&-", "<&- >&- 2>&-"}) {
+    const std::string line = "timeout 30 " TANREN_BINARY " launch -n 2 -- ./program ";
+    shell(line + closed + "; echo code $? > code", folder_.path());
+    EXPECT_EQ(text("code"), "code 0\n") << closed;
+    EXPECT_EQ(text("said.0") + text("said.1"), "said 0\nsaid 1\n") << closed;
+  }
 }
 
 TEST_F(Launch, a_line_without_end_comes_in_parts_and_none_of_it_is_lost) {
