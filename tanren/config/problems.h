@@ -52,8 +52,8 @@ bool reads_as(const std::string& text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// The checks of one section each, in sections/<section>.cpp: those whose line begins with one of its
-// keys, in the order in which validate.cpp calls them.
+// The checks of one section each, in sections/<section>.cpp: those whose line begins with one of
+// its keys, in the order in which validate.cpp calls them.
 void check_run(Problems& p, const RunOptions& o);
 void check_model(Problems& p, const ModelOptions& o, const std::vector<std::string>& known);
 void check_data(Problems& p, const RunConfig& config, const std::vector<std::string>& registered);

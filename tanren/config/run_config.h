@@ -1,7 +1,7 @@
-// RunConfig: what the user asked for, one struct per section, each default at its field. Torch-free.
-// Filled from TOML and --set by read_config.h, checked as a whole by validate.h. The names of the
-// fields are those of the config file, the log and the documentation. sections/<section>.h has the
-// struct of a section, sections/<section>.cpp its keys and their checks.
+// RunConfig: what the user asked for, one struct per section, each default at its field.
+// Torch-free. Filled from TOML and --set by read_config.h, checked as a whole by validate.h. The
+// names of the fields are those of the config file, the log and the documentation.
+// sections/<section>.h has the struct of a section, sections/<section>.cpp its keys and checks.
 #pragma once
 
 #include "tanren/config/sections/average.h"
