@@ -1,5 +1,5 @@
-// One rank as a process, for lost_rank_test: comm_rank WHAT [RANK SIZE RENDEZVOUS]. Without the last
-// three it reads the launcher's environment. It prints "begun", "ready" when the ranks are
+// One rank as a process, for lost_rank_test: comm_rank WHAT [RANK SIZE RENDEZVOUS]. Without the
+// last three it reads the launcher's environment. It prints "begun", "ready" when the ranks are
 // connected, a line every five steps, and the error that ended it. Exit codes: 0 finished, 3 a
 // CommError, 4 another error.
 #include "tanren/base/error.h"
