@@ -59,6 +59,7 @@ class Ranks {
   void next_stage(Clock::time_point now);
   void ask_to_end(Clock::time_point now);
   void kill_all();
+  void stop_folding();
   bool say_one_thing(const ChildEnd& one, const ChildEnd& other) const;
   bool all_said_one_thing() const;
   const Failure& cause() const;
@@ -75,6 +76,7 @@ class Ranks {
   Interrupts interrupts_;
   std::vector<int> sent_;          // signals sent to the ranks from here
   std::vector<Failure> failures_;  // in the order of their ends
+  bool folding_ = true;            // until two failed ranks differ: their last lines are held
   bool resumable_ = false;
   size_t num_told_ = 0;  // ranks ended by a signal from here
 };
@@ -159,11 +161,12 @@ void Ranks::ended(const ChildEnd& end) {
     if (end.code == kStopped) resumable_ = true;
     if (failed) ++num_told_;
     output_.release_held(end.child);
-    if (!failures_.empty()) output_.release_held();
+    if (!failures_.empty()) stop_folding();
     return;
   }
   failures_.push_back({end, output_.last_error_line(end.child)});
-  if (!say_one_thing(end, failures_.front().end)) output_.release_held();
+  if (!say_one_thing(end, failures_.front().end)) stop_folding();
+  if (!folding_) output_.release_held();
   if (stage_ == Stage::running) {
     stage_ = Stage::grace;
     until_ = Clock::now() + kGrace;
@@ -175,7 +178,7 @@ void Ranks::next_stage(Clock::time_point now) {
   if (stage_ == Stage::running && leftovers) {
     ask_to_end(now);
   } else if (stage_ == Stage::grace && (leftovers || now >= until_)) {
-    if (now >= until_) output_.release_held();
+    if (now >= until_) stop_folding();
     ask_to_end(now);
   } else if (stage_ == Stage::asked && now >= until_) {
     kill_all();
@@ -199,6 +202,11 @@ void Ranks::kill_all() {
   until_ = Clock::time_point::max();
 }
 
+void Ranks::stop_folding() {
+  folding_ = false;
+  output_.release_held();
+}
+
 // Whether `said` is the message of a rank that was told `cause`: "[comm] rank 0: <cause>".
 bool is_echo(const std::string& said, const std::string& cause) {
   return said.rfind("[comm] rank ", 0) == 0 && said.size() > cause.size() &&
@@ -216,10 +224,9 @@ bool Ranks::say_one_thing(const ChildEnd& one, const ChildEnd& other) const {
          (other.code == kRefused && is_echo(said, other_said));
 }
 
-// Then it is printed once, as by one process. If two ranks differed, or the grace was over, nothing
-// is held of the first. A single rank of several machines keeps its label.
+// Then it is printed once, as by one process. A single rank of several machines keeps its label.
 bool Ranks::all_said_one_thing() const {
-  if (failures_.size() != pids_.size()) return false;
+  if (!folding_ || failures_.size() != pids_.size()) return false;
   if (pids_.size() == 1 && options_.nodes > 1) return false;
   return !output_.held(failures_.front().end.child).empty();
 }

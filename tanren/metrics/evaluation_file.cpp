@@ -91,8 +91,10 @@ class EvaluationFileSink final : public Sink {
     std::error_code error;
     if (!fs::is_regular_file(file_, error)) return;
     const auto json = parse_json(read_file(file_));
-    const bool later = json.is_discarded() || !json.is_object() || json.value("step", -1) > step;
-    if (later) fs::remove(file_, error);
+    const auto found = json.find("step");  // end() if it is no object
+    const bool is_earlier =
+        found != json.end() && found->is_number_integer() && found->get<int64_t>() <= step;
+    if (!is_earlier) fs::remove(file_, error);
   }
 
   void step(const StepReport&) override {}

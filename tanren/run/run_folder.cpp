@@ -35,14 +35,20 @@ namespace {
 
 constexpr int kMostTries = 100;  // for the lock
 
+// The text of a key; empty if there is none.
+std::string text_of(const nlohmann::json& summary, const char* key) {
+  const auto found = summary.find(key);  // end() if it is no object
+  return found != summary.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 // How the folder's run can be continued, if it reached its end and `now` asks for no more than
 // that; else empty.
 std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const RunConfig& now) {
   const auto summary = folder / "summary.json";
   if (!fs::exists(summary)) return "";
   const auto json = parse_json(read_file(summary));
-  if (json.is_discarded() || json.value("status", "") != "finished") return "";
-  const std::string reason = json.value("reason", "");
+  if (text_of(json, "status") != "finished") return "";
+  const std::string reason = text_of(json, "reason");
   if (!reason.empty()) {
     // A longer run would stop again at once.
     const bool patient =
@@ -59,8 +65,9 @@ std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const 
 void reopen(const fs::path& folder) {
   const auto summary = folder / "summary.json";
   if (!fs::exists(summary)) return;
-  auto json = parse_ordered_json(read_file(summary));
-  if (!json.is_object() || json.value("status", "") != "finished") return;
+  const std::string text = read_file(summary);
+  if (text_of(parse_json(text), "status") != "finished") return;
+  auto json = parse_ordered_json(text);
   json["status"] = "stopped";
   json.erase("reason");
   write_file(summary, exact_json_text(json, 2) + "\n");

@@ -380,6 +380,17 @@ std::string long_lines(const std::string& traps) {
          "echo $$ > pid.$RANK; touch ready.$RANK\nwhile :; do sleep 0.2; done";
 }
 
+TEST_F(Launch, what_a_killed_rank_leaves_behind_does_not_hide_its_end) {
+  const std::string rest = "(trap 'echo late >&2; exit' TERM; touch ready; sleep 1000 & wait) &\n";
+  LauncherProcess launcher(
+      folder_.path(),
+      {"-n", "1", "--", program(rest + "until [ -e ready ]; do sleep 0.1; done; kill -9 $$")});
+  EXPECT_EQ(launcher.wait(20), 1);
+  const std::string err = launcher.err();
+  EXPECT_NE(err.find("late\n"), std::string::npos) << err;
+  EXPECT_NE(err.find("failed first: killed by signal 9"), std::string::npos) << err;
+}
+
 TEST_F(Launch, a_killed_rank_ends_all_within_10_s_and_nothing_is_left) {
   std::mt19937 random(std::random_device{}());
   for (const char* traps : {"", "trap '' TERM INT HUP", ""}) {

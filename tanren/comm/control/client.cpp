@@ -1,7 +1,7 @@
-#include "tanren/base/text.h"
 #include "tanren/comm/control/ends.h"
 
 #include "tanren/base/seconds.h"
+#include "tanren/base/text.h"
 
 #include <unistd.h>
 

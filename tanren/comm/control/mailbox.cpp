@@ -5,6 +5,8 @@
 #include "tanren/comm/cause.h"
 #include "tanren/comm/control/messages.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

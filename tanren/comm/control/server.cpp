@@ -1,7 +1,9 @@
-#include "tanren/base/text.h"
 #include "tanren/comm/control/ends.h"
 
 #include "tanren/base/seconds.h"
+#include "tanren/base/text.h"
+
+#include <fmt/ranges.h>
 
 #include <sys/socket.h>
 #include <unistd.h>
