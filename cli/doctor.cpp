@@ -12,9 +12,10 @@
 
 namespace tanren::cli {
 
-int doctor(const Arguments& arguments, const Registry& /*registry*/) {
+int doctor(const Arguments& arguments, const Registry& registry) {
   Machine machine = probe_machine();
-  probe_accelerators(machine, "auto");
+  probe_accelerators(machine, "auto", registry.accelerators);
+  const Accelerators& there = machine.accelerators;
   if (arguments.json) {
     std::cout << json_text(nlohmann::ordered_json{{"tanren", TANREN_VERSION},
                                                   {"libtorch", TORCH_VERSION},
@@ -23,8 +24,8 @@ int doctor(const Arguments& arguments, const Registry& /*registry*/) {
                                                   {"memory_bytes", machine.memory_bytes},
                                                   {"cpu_bf16", machine.cpu_bf16},
                                                   {"cpu_fp16", machine.cpu_fp16},
-                                                  {"num_cuda", machine.num_cuda},
-                                                  {"cuda_bytes", machine.cuda_bytes}})
+                                                  {"num_" + there.kind, there.count()},
+                                                  {there.kind + "_bytes", there.bytes}})
               << "\n";
     return 0;
   }
@@ -35,9 +36,8 @@ int doctor(const Arguments& arguments, const Registry& /*registry*/) {
             << "\n"
             << "fp16     " << (machine.cpu_fp16 ? "in hardware" : "emulated: slower than fp32")
             << "\n"
-            << "cuda     "
-            << (machine.num_cuda > 0 ? fmt::format("{} devices", machine.num_cuda)
-                                     : std::string("none usable"))
+            << fmt::format("{:<9}", there.kind)
+            << (there.count() > 0 ? fmt::format("{} devices", there.count()) : "none usable")
             << "\n";
   return 0;
 }

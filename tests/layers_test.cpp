@@ -183,6 +183,11 @@ void check_text(const Tree& tree, const std::string& path, std::vector<std::stri
       std::find(lines.begin(), lines.end(), "#pragma once") == lines.end()) {
     problems.push_back(path + " has no #pragma once");
   }
+  // A device is what Registry::accelerators names; the simulated one is a matter of the tests.
+  for (const auto& line : lines) {
+    if (line.find("PrivateUse1") == std::string::npos) continue;
+    problems.push_back(path + " names the simulated accelerator's key: " + line);
+  }
   // Only the default log of base/log.cpp may write to stderr.
   if (room_of(path) == "cli" || is_test(path) || path == "tanren/base/log.cpp") return;
   static const std::regex forbidden(
@@ -283,6 +288,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Breach{"tanren/train/train_step.h", "#include \"tanren/run/run.h\""},
                     Breach{"tanren/train/train_step.h", "#include \"tanren/config/read_config.h\""},
                     Breach{"tanren/data/loader.h", "std::cout << \"loaded\";"},
+                    Breach{"tanren/data/loader.h", "at::Device(at::DeviceType::PrivateUse1)"},
                     Breach{"tanren/data/loader.h", "std::exit(1);"}));
 
 TEST(Layers, a_sound_tree_has_no_problem) { EXPECT_EQ(joined(problems_of(sound_tree())), ""); }

@@ -38,7 +38,7 @@ Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets
   if (stage) stage("weights loaded", at::Device(prepared.plan.device.device));
   config_ = std::move(prepared.config);
   datasets_ = std::move(prepared.datasets);
-  parts_ = build_parts(prepared.plan, /*stop=*/nullptr);
+  parts_ = build_parts(prepared.plan, /*stop=*/nullptr, registry.accelerators);
   waits_.emplace(prepared.plan.device.threads);
   state_ = build_run_state(std::move(prepared.task), parts_);
   if (prepared.optimizer) start_optimizer(state_, *prepared.optimizer);

@@ -47,11 +47,14 @@ class RandomScope {
   uint64_t seed() const { return seed_; }
   int64_t attempt() const { return attempt_; }
   const at::Tensor& ids() const { return ids_; }
+  // The ids on `device`, copied there once, without a wait of the host.
+  const at::Tensor& ids_on(at::Device device) const;
 
  private:
   uint64_t seed_;
   int64_t attempt_;
   at::Tensor ids_;
+  mutable at::Tensor device_ids_;
   const RandomScope* outer_;
 };
 

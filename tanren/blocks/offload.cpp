@@ -314,7 +314,7 @@ struct OffloadScope::Impl {
 
 OffloadScope::OffloadScope(const OffloadOptions& options)
     : impl_(std::make_unique<Impl>(options)), outer_(offload_scope) {
-  install_saved_tensor_engine();
+  require_saved_tensor_engine();
   offload_scope = this;
 }
 

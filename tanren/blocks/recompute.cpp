@@ -248,7 +248,7 @@ void Region::compute_again() {
 
 RecomputeScope::RecomputeScope(std::vector<std::string> patterns, std::vector<at::Tensor> buffers)
     : patterns_(std::move(patterns)), buffers_(std::move(buffers)), outer_(recompute_scope) {
-  install_saved_tensor_engine();
+  require_saved_tensor_engine();
   recompute_scope = this;
 }
 

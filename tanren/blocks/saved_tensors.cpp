@@ -1,9 +1,10 @@
 #include "tanren/blocks/saved_tensors.h"
 
+#include "tanren/base/error.h"
+
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
-#include <mutex>
 #include <utility>
 
 namespace tanren {
@@ -21,16 +22,21 @@ class Engine final : public torch::autograd::Engine {
   }
 };
 
+[[maybe_unused]] const bool installed = [] {
+  torch::autograd::set_default_engine_stub(+[]() -> torch::autograd::Engine& {
+    static Engine engine;
+    return engine;
+  });
+  return true;
+}();
+
 }  // namespace
 
-void install_saved_tensor_engine() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    torch::autograd::set_default_engine_stub(+[]() -> torch::autograd::Engine& {
-      static Engine engine;
-      return engine;
-    });
-  });
+void require_saved_tensor_engine() {
+  if (dynamic_cast<Engine*>(&torch::autograd::Engine::get_default_engine()) != nullptr) return;
+  throw Error(
+      "[memory] another library (libtorch_python) has installed its own autograd engine, so no "
+      "block can be recomputed or offloaded; empty memory.recompute and memory.offload");
 }
 
 SavedTensorScope::SavedTensorScope(SavedTensorPolicy* policy)

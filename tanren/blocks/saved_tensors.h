@@ -1,7 +1,8 @@
 // Decides what operators do with the tensors that they save for backward. By default they keep
 // them; a policy of this thread may store each tensor in another way (recompute.h, offload.h).
-// libtorch asks the one engine of the process for this, so the engine is here and all policies
-// share it. Not for programs that have libtorch_python loaded: that installs an engine of its own.
+// libtorch asks the process's engine for this, so all policies share the engine of this file. It is
+// there when the program starts: the first backward makes threads for every device, which no later
+// engine can use. libtorch_python installs an engine of its own; recompute and offload then fail.
 #pragma once
 
 #include <memory>
@@ -19,8 +20,8 @@ class SavedTensorPolicy {
   virtual std::unique_ptr<torch::autograd::SavedVariableHooks> hooks() = 0;
 };
 
-// Must be called before the first scope; later calls do nothing.
-void install_saved_tensor_engine();
+// Error if another library's engine has replaced the one of this file.
+void require_saved_tensor_engine();
 
 // While it lives, sets the policy of this thread's operators in place of the previous one; null: no
 // policy.

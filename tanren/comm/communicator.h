@@ -31,6 +31,12 @@ class Communicator {
   virtual std::string_view name() const = 0;  // single, threads, gloo, nccl
   // The device whose tensors this rank's operations take.
   virtual at::Device device() const { return at::kCPU; }
+  // The device to which a tensor of `own` must go for an operation: `own`, if tensors of any device
+  // are taken.
+  virtual at::Device device_for(at::Device own) const {
+    (void)own;
+    return device();
+  }
 
   // tensor: dense, any shape, of the same number of elements and dtype on every rank. It becomes
   // the sum over ranks.

@@ -241,6 +241,7 @@ class ThreadCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int world_size() const override { return shared_->world_size; }
   std::string_view name() const override { return "threads"; }
+  at::Device device_for(at::Device own) const override { return own; }
 
   Work start_sum(const at::Tensor& tensor) override {
     return start("sum", {tensor, tensor}, sum_all);

@@ -1,5 +1,6 @@
-// Names of the kinds in a program: the values that model.kind may have, and those that data.*.kind
-// may have besides the ones that the checks know. Used by validate and by code that reads a config.
+// Names of the kinds in a program: the values that model.kind may have, those that data.*.kind may
+// have besides the ones that the checks know, and the accelerator that run.device may name. Used
+// by validate and by code that reads a config.
 #pragma once
 
 #include <initializer_list>
@@ -19,6 +20,7 @@ struct KnownKinds {
 
   std::vector<std::string> models;    // all of them
   std::vector<std::string> datasets;  // only those that the program registered
+  std::string accelerator = "cuda";
 };
 
 }  // namespace tanren

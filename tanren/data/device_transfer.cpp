@@ -14,6 +14,14 @@ DeviceTransfer::DeviceTransfer(at::Device device) : device_(device) {
 
 DeviceTransfer::Sent DeviceTransfer::send(Batch batch) const {
   if (!stream_) return {std::move(batch), nullptr};
+  try {
+    return start(batch);
+  } catch (const c10::OutOfMemoryError&) {  // then the step moves it, and recovers
+    return {std::move(batch), nullptr};
+  }
+}
+
+DeviceTransfer::Sent DeviceTransfer::start(Batch batch) const {
   const c10::StreamGuard guard(*stream_);
   Batch pinned;
   for (const auto& [name, field] : batch.fields) pinned.fields.set(name, field.pin_memory());

@@ -23,12 +23,15 @@ class DeviceTransfer {
 
   explicit DeviceTransfer(at::Device device);
 
-  // Starts the copy and returns at once; ids stay on the CPU.
+  // Starts the copy and returns at once; ids stay on the CPU. If the device has no memory for the
+  // batch, it stays on the CPU.
   Sent send(Batch batch) const;
   // Makes the calling thread's current stream wait for the batch; the thread itself does not wait.
   Batch receive(Sent sent) const;
 
  private:
+  Sent start(Batch batch) const;
+
   at::Device device_;
   std::optional<c10::Stream> stream_;  // set for accelerators only
 };

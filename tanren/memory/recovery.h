@@ -23,6 +23,8 @@ class Recovery {
 
   // Before a microstep; measures only after a failure.
   void begin();
+  // Gives the allocator's cache back, for code that repeats itself after a shortage.
+  void release_cache() const { gauge_.release_cache(); }
   // The microstep fitted.
   void fitted(int64_t samples);
   // The microstep did not fit: gives the cache back and decides the next size(). MemoryError if

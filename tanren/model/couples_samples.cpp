@@ -1,5 +1,7 @@
 #include "tanren/model/couples_samples.h"
 
+#include "tanren/model/gpt2.h"
+
 namespace tanren {
 
 bool couples_samples(const torch::nn::Module& module) {
@@ -12,6 +14,11 @@ bool couples_samples(const torch::nn::Module& module) {
 }
 
 std::string torch_dropout(const torch::nn::Module& module) {
+  const auto* gpt2 = dynamic_cast<const Gpt2*>(&module);
+  if (gpt2 != nullptr && gpt2->shape().fused_attention_dropout &&
+      gpt2->shape().attention_dropout > 0) {
+    return "the fused attention";
+  }
   for (const auto& child : module.named_children()) {
     const std::string type = child.value()->name();
     const bool drops =

@@ -11,8 +11,8 @@ namespace tanren {
 // between splits of a batch, and a planner must report it.
 bool couples_samples(const torch::nn::Module& module);
 
-// Name of the first torch::nn dropout inside ("drop", "blocks.0.drop"), which draws from torch's
-// generator and not by sample; empty if there is none. Direct calls of at::dropout are not found.
+// Name of the first torch::nn dropout inside ("drop", "blocks.0.drop"), or "the fused attention",
+// which draw from torch's generator and not by sample; empty: none. Misses calls of at::dropout.
 std::string torch_dropout(const torch::nn::Module& module);
 
 }  // namespace tanren

@@ -128,9 +128,10 @@ at::Tensor Gpt2::block_forward(const Block& block, const at::Tensor& x, Gpt2Cach
   const double p = shape_.residual_dropout;
   const at::Tensor qkv = block.c_attn->forward(block.ln_1->forward(x));
   const at::Tensor mixed =
-      cache != nullptr ? cached_attention(qkv, block.index, shape_, *cache)
-                       : causal_attention(qkv, shape_.num_heads, shape_.attention_dropout,
-                                          block.attention_site, block.c_attn->is_training());
+      cache != nullptr
+          ? cached_attention(qkv, block.index, shape_, *cache)
+          : causal_attention(qkv, shape_.num_heads, shape_.attention_dropout, block.attention_site,
+                             block.c_attn->is_training(), shape_.fused_attention_dropout);
   const at::Tensor middle = add_dropout(x, block.attn_c_proj->forward(mixed), p, block.first_site,
                                         block.attn_c_proj->is_training());
   const at::Tensor inner = gelu_tanh(block.c_fc->forward(block.ln_2->forward(middle)));

@@ -89,6 +89,7 @@ Gpt2Shape gpt2_shape(const ModelOptions& options, const DataInfo& info) {
   }
   shape.embedding_dropout = options.embedding_dropout.value_or(shape.embedding_dropout);
   shape.attention_dropout = options.attention_dropout.value_or(shape.attention_dropout);
+  shape.fused_attention_dropout = options.fused_attention_dropout;
   shape.residual_dropout = options.residual_dropout.value_or(shape.residual_dropout);
   shape.layer_norm_eps = options.layer_norm_eps.value_or(shape.layer_norm_eps);
   shape.initializer_range = options.initializer_range.value_or(shape.initializer_range);

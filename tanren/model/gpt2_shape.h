@@ -18,6 +18,7 @@ struct Gpt2Shape {
   int64_t vocab_size = 50257;
   double embedding_dropout = 0.1;
   double attention_dropout = 0.1;
+  bool fused_attention_dropout = false;
   double residual_dropout = 0.1;
   double layer_norm_eps = 1e-5;
   double initializer_range = 0.02;

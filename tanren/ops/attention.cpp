@@ -33,9 +33,12 @@ at::Tensor fused_attention(const at::Tensor& qkv, int64_t num_heads, double p) {
 }  // namespace
 
 at::Tensor causal_attention(const at::Tensor& qkv, int64_t num_heads, double p, uint64_t site,
-                            bool training) {
+                            bool training, bool fused_dropout) {
   if (!training || p == 0) return fused_attention(qkv, num_heads, 0);
-  if (!qkv.device().is_cpu()) return fused_attention(qkv, num_heads, p);
+  if (fused_dropout) return fused_attention(qkv, num_heads, p);
+  if (!qkv.device().is_cpu()) {
+    return causal_attention_reference(qkv, num_heads, p, site, training);
+  }
   return blocked_attention(qkv, {}, {}, {num_heads, p, site, /*causal=*/true, {}});
 }
 

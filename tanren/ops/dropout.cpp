@@ -251,7 +251,7 @@ at::Tensor dropout_mask_reference(at::IntArrayRef sizes, double p, uint64_t site
   const at::Tensor ids = scope.ids().contiguous();
   const DropoutDraw draw = make_draw(scope, ids, sizes, p, site);
   const at::Tensor blocks = count_to((draw.sample_size + 3) / 4, device).unsqueeze(0);
-  return draws_of(draw, blocks, ids.to(device).unsqueeze(1))
+  return draws_of(draw, blocks, scope.ids_on(device).unsqueeze(1))
       .flatten(1)
       .narrow(1, 0, draw.sample_size)
       .ge(static_cast<int64_t>(draw.threshold))
@@ -267,7 +267,7 @@ at::Tensor attention_mask_reference(at::IntArrayRef sizes, double p, uint64_t si
   const at::Tensor row = count_to(rows, device) * heads + count_to(heads, device).unsqueeze(1);
   const at::Tensor blocks =
       row.unsqueeze(2) * (kRowDraws / 4) + count_to((columns + 3) / 4, device);
-  return draws_of(draw, blocks.unsqueeze(0), ids.to(device).view({-1, 1, 1, 1}))
+  return draws_of(draw, blocks.unsqueeze(0), scope.ids_on(device).view({-1, 1, 1, 1}))
       .flatten(3)
       .narrow(3, 0, columns)
       .ge(static_cast<int64_t>(draw.threshold));

@@ -37,7 +37,7 @@ std::array<float, 256> make_values(bool is_signed) {
 at::Tensor table(bool is_signed, at::Device device) {
   return at::from_blob(const_cast<float*>(eight_bit_book(is_signed).values.data()), {256},
                        at::kFloat)
-      .to(device, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+      .to(device, at::kFloat, /*non_blocking=*/true, /*copy=*/true);
 }
 
 // [blocks, block], padded with zeros at the end.

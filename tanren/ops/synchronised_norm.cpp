@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 
 #include <ATen/ATen.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/batch_norm_native.h>
@@ -13,6 +14,7 @@
 
 #include <mutex>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -178,10 +180,15 @@ void install_synchronised_norm() {
       return library;
     };
     // Never unregistered, because other threads may still be inside at exit.
-    static auto* const on_cpu = registered(c10::DispatchKey::AutogradCPU);
-    static auto* const on_cuda = registered(c10::DispatchKey::AutogradCUDA);
-    (void)on_cpu;
-    (void)on_cuda;
+    static std::vector<torch::Library*> libraries;
+    std::set<c10::DeviceType> devices = {c10::kCPU, c10::kCUDA};
+    if (const auto other = at::accelerator::getAccelerator()) devices.insert(*other);
+    for (const c10::DeviceType device : devices) {
+      const auto key = at::TensorOptions(device).computeDispatchKey();
+      const auto backend = c10::toBackendComponent(key);
+      libraries.push_back(
+          registered(c10::getAutogradRelatedKeySetFromBackend(backend).highestPriorityTypeId()));
+    }
   });
 }
 

@@ -206,7 +206,7 @@ class PackedAdamW final : public TensorOptimizer {
               const MomentNumbers& numbers, uint32_t step, uint32_t begin) {
     if (is_dry(parameter)) return;
     if (way_ == Way::foreach || !parameter.is_cpu()) {
-      update_by_operations(parameter, gradient, moments, numbers);
+      update_by_operations(parameter, gradient, moments, numbers, step, begin);
     } else if (options_.state == "bf16") {
       half_moment_elements(
           {parameter.numel(), parameter.mutable_data_ptr<float>(), gradient.const_data_ptr<float>(),
@@ -226,7 +226,8 @@ class PackedAdamW final : public TensorOptimizer {
 
   // For other devices: the same arithmetic on the unpacked moments of one parameter at a time.
   static void update_by_operations(const at::Tensor& parameter, const at::Tensor& gradient,
-                                   Moments& moments, const MomentNumbers& n) {
+                                   Moments& moments, const MomentNumbers& n, uint32_t step,
+                                   uint32_t begin) {
     at::Tensor flat = in_memory(parameter);
     const at::Tensor own = in_memory(gradient);
     const at::Tensor g = n.weight_decay != 0 ? own.add(flat, n.weight_decay) : own;
@@ -236,8 +237,14 @@ class PackedAdamW final : public TensorOptimizer {
     second.mul_(n.beta2).addcmul_(g, g, 1 - n.beta2);
     flat.mul_(n.kept).addcdiv_(first, (second * n.second_scale).sqrt_().add_(n.eps),
                                -n.momentum_rate);
-    pack(first, true, moments.first, moments.first_scale);
-    pack(second, false, moments.second, moments.second_scale);
+    if (moments.first_scale.defined()) {
+      to_eight_bit(first, true, kPackedBlock, moments.first, moments.first_scale);
+      to_eight_bit(second, false, kPackedBlock, moments.second, moments.second_scale);
+      return;
+    }
+    const at::Tensor random = random_of_elements(first, step, begin);
+    in_memory(moments.first).copy_(rounded_to_half(first, random));
+    in_memory(moments.second).copy_(rounded_to_half(second, random.bitwise_right_shift(16)));
   }
 
   static at::Tensor unpacked(const at::Tensor& moment, const at::Tensor& scale, bool is_signed) {
@@ -245,14 +252,23 @@ class PackedAdamW final : public TensorOptimizer {
     return from_eight_bit(moment, scale, is_signed, kPackedBlock);
   }
 
-  static void pack(const at::Tensor& values, bool is_signed, const at::Tensor& moment,
-                   const at::Tensor& scale) {
-    if (scale.defined()) return to_eight_bit(values, is_signed, kPackedBlock, moment, scale);
-    // Stochastic rounding: adds 16 random bits below the last bit that is kept.
-    const at::Tensor random =
-        at::randint(0, 1 << 16, values.sizes(), values.options().dtype(at::kInt));
-    in_memory(moment).copy_(
-        values.contiguous().view(at::kInt).add(random).bitwise_and_(-65536).view(at::kFloat));
+  // 32 random bits for each element, int64: half_moment_elements' hash in tensor operations.
+  static at::Tensor random_of_elements(const at::Tensor& values, uint32_t draw, uint32_t begin) {
+    constexpr int64_t kLow = 0xFFFFFFFF;
+    const auto mixed = [](at::Tensor x) {
+      x = (x ^ x.bitwise_right_shift(16)).mul_(int64_t{0x7feb352d}).bitwise_and_(kLow);
+      x = (x ^ x.bitwise_right_shift(15)).mul_(int64_t{0x846ca68b}).bitwise_and_(kLow);
+      return x ^ x.bitwise_right_shift(16);
+    };
+    const at::Tensor elements =
+        at::arange(values.numel(), values.options().dtype(at::kLong)).add_(int64_t{begin});
+    return mixed(mixed(elements.bitwise_and_(kLow)).bitwise_xor_(int64_t{draw}));
+  }
+
+  // Stochastic rounding: adds 16 random bits below the last bit that is kept.
+  static at::Tensor rounded_to_half(const at::Tensor& values, const at::Tensor& random) {
+    const at::Tensor bits = values.contiguous().view(at::kInt);
+    return (bits + random.bitwise_and(0xFFFF).to(at::kInt)).bitwise_and_(-65536).view(at::kFloat);
   }
 
   OptimizerOptions options_;

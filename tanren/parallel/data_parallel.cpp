@@ -72,7 +72,7 @@ void put_back(const std::vector<at::Tensor>& tensors,
 
 at::Tensor gather_row(Communicator& comm, const at::Tensor& row) {
   const at::NoGradGuard no_grad;
-  const at::Tensor own = row.to(comm.device());
+  const at::Tensor own = row.to(comm.device_for(row.device()));
   const at::Tensor all = at::empty({comm.world_size(), own.numel()}, own.options());
   comm.gather(all, own);
   return all.to(row.device());
@@ -145,7 +145,7 @@ void DataParallel::check_alike(const Facts& mine) const {
 void DataParallel::take_from(const std::vector<at::Tensor>& tensors, int64_t rank) const {
   if (alone() || tensors.empty()) return;
   const at::NoGradGuard no_grad;
-  const auto flat = flattened(tensors, communicator_->device());
+  const auto flat = flattened(tensors, communicator_->device_for(tensors.front().device()));
   for (const auto& [type, values] : flat) {
     communicator_->broadcast(values, static_cast<int>(rank));
   }
@@ -158,7 +158,8 @@ void DataParallel::take_mean(const std::vector<at::Tensor>& tensors,
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> pieces;
   for (const auto& tensor : tensors) {
-    pieces.push_back(tensor.detach().reshape(-1).to(communicator_->device(), at::kDouble));
+    pieces.push_back(
+        tensor.detach().reshape(-1).to(communicator_->device_for(tensor.device()), at::kDouble));
   }
   const at::Tensor flat = at::cat(pieces);
   const double own = weights[static_cast<size_t>(rank())];
@@ -180,7 +181,8 @@ void DataParallel::check_equal(const TensorMap& tensors, const std::string& when
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> sums;
   for (const auto& [name, tensor] : tensors) sums.push_back(sum_of_bits(tensor.detach()));
-  const at::Tensor mine = at::stack(sums).to(communicator_->device());
+  const at::Tensor stacked = at::stack(sums);
+  const at::Tensor mine = stacked.to(communicator_->device_for(stacked.device()));
   const at::Tensor all = at::empty({world_size() * mine.numel()}, mine.options());
   communicator_->gather(all, mine);
   const at::Tensor rows = all.view({world_size(), -1}).to(at::kCPU);

@@ -1,5 +1,6 @@
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/config/device_name.h"
 #include "tanren/plan/passes.h"
 
 #include <algorithm>
@@ -10,17 +11,17 @@ namespace {
 
 void check_index(const std::string& asked, int64_t index, const Machine& machine,
                  const std::string& advice) {
-  if (index < machine.num_cuda) return;
-  throw ConfigError(fmt::format("[plan] {}, but this machine has {} usable CUDA devices; {}", asked,
-                                to_text(machine.num_cuda), advice));
+  const Accelerators& there = machine.accelerators;
+  if (index < there.count()) return;
+  throw ConfigError(fmt::format("[plan] {}, but this machine has {} usable {} devices; {}", asked,
+                                there.count(), there.label(), advice));
 }
 
-// The CUDA device of this process if run.device names none.
-std::string cuda_of_rank(const RunConfig& config, const Machine& machine) {
+// The accelerator of this process if run.device names no index.
+int64_t index_of_rank(const RunConfig& config, const Machine& machine) {
   const auto& devices = config.parallel.devices;
-  if (!devices.empty()) return fmt::format("cuda:{}", to_text(devices.front()));
-  return fmt::format("cuda:{}",
-                     to_text(machine.local_rank % std::max<int64_t>(machine.num_cuda, 1)));
+  if (!devices.empty()) return devices.front();
+  return machine.local_rank % std::max<int64_t>(machine.accelerators.count(), 1);
 }
 
 }  // namespace
@@ -34,21 +35,27 @@ void plan_device(const Request& request, Plan& plan) {
   std::string device = config.run.device;
   std::string reason = "as asked";
   Source source = request.source("run.device");
-  const bool any = device == "auto" || device == "cuda";
+  const Accelerators& there = machine.accelerators;
+  const bool any = device == "auto" || device == there.kind;
   if (device == "auto") {
     source = Source::planned;
-    device = machine.num_cuda > 0 ? "cuda" : "cpu";
-    reason = machine.num_cuda > 0 ? machine.cuda_name + " is there" : "no usable CUDA device";
+    device = there.count() > 0 ? there.kind : "cpu";
+    reason = there.count() > 0 ? device_name(there.kind, 0) + " is there"
+                               : fmt::format("no usable {} device", there.label());
   }
-  if (device == "cuda") device = cuda_of_rank(config, machine);
+  if (device == there.kind) device = device_name(device, index_of_rank(config, machine));
+  const auto name = read_device_name(device);
+  if (device != "cpu" && (!name || name->kind != there.kind)) {
+    throw ConfigError("[plan] run.device is " + device + ", and this program computes on " +
+                      there.kind + " and the CPU; set run.device = \"auto\"");
+  }
   if (device != "cpu") {
-    check_index("run.device is " + config.run.device, std::stoll(device.substr(5)), machine,
+    check_index("run.device is " + config.run.device, name->index, machine,
                 "set run.device = \"cpu\" or \"auto\"");
     if (any && !config.parallel.devices.empty()) reason = "the first of parallel.devices";
     if (any && machine.local_ranks > 1) {
-      reason =
-          fmt::format("local rank {} of {}; CUDA devices here: {}", to_text(machine.local_rank),
-                      to_text(machine.local_ranks), to_text(machine.num_cuda));
+      reason = fmt::format("local rank {} of {}; {} devices here: {}", machine.local_rank,
+                           machine.local_ranks, there.label(), there.count());
     }
   }
   plan.device.device = device;

@@ -1,6 +1,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/config/device_name.h"
 #include "tanren/plan/passes.h"
 
 #include <algorithm>
@@ -40,8 +41,8 @@ std::string plan_device_limit(const Request& request, Plan& plan) {
   const auto amount = parse_memory(asked);
   plan.memory.limit_share = amount->share;
   if (amount->bytes == 0) return "share of the device's memory";
-  const auto& known = request.machine.cuda_bytes;
-  const auto index = static_cast<size_t>(std::stoll(plan.device.device.substr(5)));
+  const auto& known = request.machine.accelerators.bytes;
+  const auto index = static_cast<size_t>(read_device_name(plan.device.device)->index);
   if (index >= known.size() || known[index] <= 0) {
     throw ConfigError("[plan] memory.limit \"" + asked + "\" is in bytes, and how many " +
                       plan.device.device +

@@ -1,5 +1,6 @@
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/config/device_name.h"
 #include "tanren/config/kinds.h"
 #include "tanren/plan/passes.h"
 
@@ -20,7 +21,7 @@ constexpr int64_t kSmallSequenceModel = 4'000'000;
 constexpr int64_t kSmallConvolutionModel = 1'000'000;
 constexpr int64_t kPixelsOfConvolutions = 16'384;  // of each replica's samples in a step
 
-bool on_cuda(const Plan& plan) { return plan.device.device != "cpu"; }
+bool on_accelerator(const Plan& plan) { return plan.device.device != "cpu"; }
 
 void take_options(const ParallelOptions& o, ParallelPlan& parallel) {
   constexpr double kMebi = 1 << 20;
@@ -45,20 +46,21 @@ int64_t samples_of_step(const Request& request) {
   return std::max<int64_t>(std::min(size, request.profile.train_samples), 1);
 }
 
-std::string devices_text(const std::vector<int64_t>& devices) {
+std::string devices_text(const std::string& kind, const std::vector<int64_t>& devices) {
   std::string text;
-  for (const int64_t index : devices) text += (text.empty() ? "cuda:" : ", cuda:") + to_text(index);
+  for (const int64_t i : devices) text += (text.empty() ? "" : ", ") + device_name(kind, i);
   return text;
 }
 
 std::string on_devices(const Request& request, Plan& plan) {
   const auto& asked = request.config.parallel;
-  const bool any = request.config.run.device == "auto" || request.config.run.device == "cuda";
+  const Accelerators& all = request.machine.accelerators;
+  const DeviceName device = *read_device_name(request.config.run.device);
   std::vector<int64_t> devices = asked.devices;
-  if (devices.empty() && any) {
-    for (int64_t i = 0; i < request.machine.num_cuda; ++i) devices.push_back(i);
+  if (devices.empty() && device.index < 0) {
+    for (int64_t i = 0; i < all.count(); ++i) devices.push_back(i);
   } else if (devices.empty()) {
-    devices.push_back(std::stoll(plan.device.device.substr(5)));
+    devices.push_back(device.index);
   }
   auto& parallel = plan.parallel;
   const auto there = std::ssize(devices);
@@ -68,7 +70,7 @@ std::string on_devices(const Request& request, Plan& plan) {
     parallel.devices.push_back(devices[static_cast<size_t>(i % std::ssize(devices))]);
   }
   return (parallel.replicas > there ? "taking turns on " : "one on each of ") +
-         devices_text(devices);
+         devices_text(all.kind, devices);
 }
 
 // Pixels of an image that is [C, H, W]; a size that varies counts as 1.
@@ -123,7 +125,8 @@ void plan_replicas(const Request& request, Plan& plan) {
         request.config.parallel.devices.empty() ? "" : ", parallel.devices = []"));
   }
   auto& parallel = plan.parallel;
-  const std::string reason = on_cuda(plan) ? on_devices(request, plan) : on_cores(request, plan);
+  const std::string reason =
+      on_accelerator(plan) ? on_devices(request, plan) : on_cores(request, plan);
   const std::string& dropout = request.profile.torch_dropout;
   if (parallel.replicas > 1 && !dropout.empty()) {
     throw ConfigError(
@@ -148,16 +151,18 @@ void plan_replicas(const Request& request, Plan& plan) {
 // Whether NCCL, which needs a device of its own for each rank, can be used; and why.
 std::pair<bool, std::string> nccl_fits(const Request& request, const Plan& plan) {
   const auto& [config, machine, profile] = request;
-  if (!on_cuda(plan)) return {false, "sums on the CPU, where the run is"};
+  if (!on_accelerator(plan)) return {false, "sums on the CPU, where the run is"};
+  if (machine.accelerators.kind != "cuda") return {false, "NCCL sums on CUDA devices alone"};
   if (machine.local_ranks == 1) return {true, "the one rank of this machine has a CUDA device"};
   const std::string ranks = fmt::format("{} ranks here", to_text(machine.local_ranks));
-  if (config.run.device != "auto" && config.run.device != "cuda") {
+  if (read_device_name(config.run.device)->index >= 0) {
     return {false,
             ranks + " share " + plan.device.device + " (run.device), and NCCL wants one each"};
   }
-  if (machine.local_ranks > machine.num_cuda) {
-    return {false, fmt::format("{} see {} CUDA device{}, and NCCL wants one each", ranks,
-                               to_text(machine.num_cuda), machine.num_cuda == 1 ? "" : "s")};
+  const int64_t there = machine.accelerators.count();
+  if (machine.local_ranks > there) {
+    return {false, fmt::format("{} see {} CUDA device{}, and NCCL wants one each", ranks, there,
+                               there == 1 ? "" : "s")};
   }
   return {true, "each of " + ranks + " has a CUDA device of its own"};
 }
@@ -168,7 +173,8 @@ void plan_backend(const Request& request, Plan& plan) {
   plan.parallel.backend = asked != "auto" ? from_word<Backend>(asked)
                           : fits          ? Backend::nccl
                                           : Backend::gloo;
-  if (asked == "gloo" && on_cuda(plan)) reason = "as asked; sums take the way over host memory";
+  if (asked == "gloo" && on_accelerator(plan))
+    reason = "as asked; sums take the way over host memory";
   plan.lines.push_back({"backend", name(plan.parallel.backend),
                         asked == "auto" ? Source::planned : request.source("parallel.backend"),
                         reason});
@@ -191,11 +197,11 @@ void plan_processes(const Request& request, Plan& plan) {
   parallel.local_rank = machine.local_rank;
   parallel.local_ranks = machine.local_ranks;
   parallel.launcher = machine.launcher;
-  if (request.config.parallel.backend == "nccl" && !on_cuda(plan)) {
+  if (request.config.parallel.backend == "nccl" && !on_accelerator(plan)) {
     throw ConfigError(fmt::format(
         "[plan] parallel.backend is \"nccl\", which sums on CUDA devices, and the run's device is "
         "cpu ({} usable CUDA devices here); set parallel.backend = \"gloo\" or \"auto\"",
-        to_text(machine.num_cuda)));
+        machine.accelerators.kind == "cuda" ? machine.accelerators.count() : 0));
   }
   if (machine.world_size == 1) return;
   const int64_t machines = (machine.world_size + machine.local_ranks - 1) / machine.local_ranks;
@@ -208,7 +214,8 @@ void plan_processes(const Request& request, Plan& plan) {
   plan_backend(request, plan);
 }
 
-// Such replicas take turns: the backward of one waits for the backward of the other.
+// Such replicas take turns: torch has one thread for a device's backward, so the backward of one
+// replica waits for the backward of the other.
 bool replicas_share_a_device(const ParallelPlan& parallel) {
   const std::set<int64_t> devices(parallel.devices.begin(), parallel.devices.end());
   return devices.size() < parallel.devices.size();
@@ -230,7 +237,8 @@ void settle_batch_norm(const Request& request, ParallelPlan& parallel) {
                     "that take turns on a device cannot wait for one another in backward; set "
                     "parallel.replicas = {}, or start processes",
                     to_text(parallel.replicas),
-                    devices_text(std::vector<int64_t>(devices.begin(), devices.end())),
+                    devices_text(request.machine.accelerators.kind,
+                                 std::vector<int64_t>(devices.begin(), devices.end())),
                     to_text(std::ssize(devices))));
   }
   parallel.overlap = false;

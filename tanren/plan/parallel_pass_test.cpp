@@ -44,9 +44,8 @@ struct Ranks {
     return ranks;
   }
   void add_cuda(int64_t count) {
-    machine.num_cuda = count;
-    machine.cuda_name = "a GPU";
-    machine.cuda_capability = 90;
+    machine.accelerators.bytes.assign(static_cast<size_t>(count), 0);
+    machine.accelerators.bf16 = true;
   }
   Plan plan() const { return make_plan(config, machine, profile); }
   // "value|reason"

@@ -14,6 +14,17 @@
 
 namespace tanren {
 
+// The usable accelerators, which are of one kind.
+struct Accelerators {
+  std::string kind = "cuda";   // as in names of devices
+  std::vector<int64_t> bytes;  // memory of each, by index; 0: unknown
+  bool bf16 = false;           // they compute bf16 in hardware
+
+  int64_t count() const { return std::ssize(bytes); }
+  // The kind in messages.
+  std::string label() const { return kind == "cuda" ? "CUDA" : kind; }
+};
+
 // Facts about the hardware, as data, so that every pass can be tested without that hardware.
 struct Machine {
   int64_t cores = 1;  // this process may use (affinity and cgroup quota)
@@ -22,10 +33,7 @@ struct Machine {
   bool cpu_bf16 = false;           // avx512_bf16 or amx_bf16
   bool cpu_fp16 = false;           // avx512_fp16 or amx_fp16
   bool address_sanitizer = false;  // this program was built with it
-  int64_t num_cuda = 0;            // usable CUDA devices
-  std::string cuda_name;
-  std::vector<int64_t> cuda_bytes;  // memory of each, in the order of their indices; empty: unknown
-  int64_t cuda_capability = 0;      // 80 = sm_80
+  Accelerators accelerators;
   // The other ranks of this run. The caller fills these in from the launcher's variables.
   int64_t rank = 0;
   int64_t world_size = 1;  // processes
@@ -62,7 +70,7 @@ struct ModelProfile {
 };
 
 struct DevicePlan {
-  std::string device = "cpu";  // cpu, cuda:<i>
+  std::string device = "cpu";  // cpu, or an accelerator and its index: cuda:<i>
   int64_t threads = 1;         // of one rank
   bool deterministic = false;
 };

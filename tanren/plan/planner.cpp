@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/config/device_name.h"
 #include "tanren/plan/passes.h"
 
 namespace tanren {
@@ -55,8 +56,8 @@ Plan replica_plan(Plan plan, int64_t rank) {
   }
   parallel.rank = parallel.local_rank = rank;
   if (!parallel.devices.empty()) {
-    plan.device.device =
-        fmt::format("cuda:{}", to_text(parallel.devices.at(static_cast<size_t>(rank))));
+    plan.device.device = device_name(read_device_name(plan.device.device)->kind,
+                                     parallel.devices.at(static_cast<size_t>(rank)));
   }
   return plan;
 }

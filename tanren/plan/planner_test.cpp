@@ -52,13 +52,13 @@ void expect_contains(const std::string& text, const std::string& part) {
 TEST(DevicePass, refuses_a_device_that_is_not_there) {
   Given given;
   given.config.run.device = "cuda:1";
-  given.machine.num_cuda = 1;
+  given.machine.accelerators.bytes = {0};
   EXPECT_THROW(given.plan(), ConfigError);
   given.config.run.device = "cuda";
   EXPECT_EQ(given.plan().device.device, "cuda:0");
   given.config.run.device = "auto";
   EXPECT_EQ(given.plan().device.device, "cuda:0");
-  given.machine.num_cuda = 0;
+  given.machine.accelerators.bytes.clear();
   EXPECT_EQ(given.plan().device.device, "cpu");
 }
 
@@ -80,8 +80,7 @@ TEST(MemoryPass, stands_aside_for_the_address_sanitizer_even_if_asked) {
 
 TEST(MemoryPass, on_an_accelerator_the_limit_is_a_share_also_where_bytes_are_asked) {
   Given given;
-  given.machine.num_cuda = 2;
-  given.machine.cuda_bytes = {int64_t{80} << 30, int64_t{16} << 30};
+  given.machine.accelerators.bytes = {int64_t{80} << 30, int64_t{16} << 30};
   const struct {
     const char *device, *limit;
     double share;
@@ -103,7 +102,7 @@ TEST(MemoryPass, on_an_accelerator_the_limit_is_a_share_also_where_bytes_are_ask
     EXPECT_EQ(given.plan().memory.limit_bytes, 0);
     expect_contains(given.line("memory_limit"), row.line);
   }
-  given.machine.cuda_bytes.clear();
+  given.machine.accelerators.bytes = {0, 0};
   given.config.memory.limit = "8GiB";
   EXPECT_THROW(given.plan(), ConfigError);
 }
@@ -146,7 +145,7 @@ TEST(MemoryPass, moves_activations_to_the_host_where_they_are_not_there_already)
   expect_contains(given.line("offload"), "none|");
   expect_contains(given.line("offload"), "in host memory already");
   given.config.run.device = "cuda";
-  given.machine.num_cuda = 1;
+  given.machine.accelerators.bytes = {0};
   EXPECT_EQ(given.plan().memory.offload, std::vector<std::string>{"layers.*"});
   expect_contains(given.line("offload"), "layers.*|");
 }
@@ -172,7 +171,7 @@ TEST(MemoryPass, caches_where_the_tensors_are_and_where_it_is_asked_to) {
   EXPECT_FALSE(given.plan().memory.cached_allocator);
   expect_contains(given.line("allocator"), "default|asked|");
   given.config.run.device = "cuda";
-  given.machine.num_cuda = 1;
+  given.machine.accelerators.bytes = {0};
   given.config.memory.allocator = "auto";
   EXPECT_FALSE(given.plan().memory.cached_allocator);
   given.config.memory.allocator = "cached";
@@ -204,8 +203,8 @@ TEST(MemoryFormatPass, takes_channels_last_where_it_was_measured_faster) {
   expect_contains(chosen("convnet", "group", "bf16"), "contiguous|planned|group norm");
   expect_contains(chosen("resnet", "group", "fp64"), "contiguous|planned|fp64");
   expect_contains(chosen("own", "group", "bf16"), "contiguous|planned|a model of your own");
-  given.machine.num_cuda = 1;
-  given.machine.cuda_capability = 80;
+  given.machine.accelerators.bytes = {0};
+  given.machine.accelerators.bf16 = true;
   expect_contains(chosen("convnet", "group", "bf16"), "channels_last|planned|cuDNN");
   expect_contains(chosen("resnet", "group", "fp32"), "contiguous|planned|cuDNN");
   given.config.model.memory_format = "channels_last";
@@ -304,11 +303,11 @@ TEST(PrecisionPass, picks_by_hardware_and_says_why) {
   EXPECT_EQ(given.plan().precision.mode, Mode::fp32);
   given.machine.cpu_bf16 = true;
   EXPECT_EQ(given.plan().precision.mode, Mode::bf16);
-  given.machine.num_cuda = 1;
-  given.machine.cuda_capability = 70;
+  given.machine.accelerators.bytes = {0};
+  given.machine.accelerators.bf16 = false;
   EXPECT_EQ(given.plan().precision.mode, Mode::fp16);
   EXPECT_EQ(given.plan().precision.scaling, Scaling::dynamic);
-  given.machine.cuda_capability = 90;
+  given.machine.accelerators.bf16 = true;
   EXPECT_EQ(given.plan().precision.mode, Mode::bf16);
   expect_contains(given.line("precision"), "bf16|planned|");
 }
@@ -326,8 +325,8 @@ TEST(PrecisionPass, computes_an_lstm_in_fp32_where_the_cpu_is_asked_for_fp16) {
   given.machine.cpu_bf16 = true;
   EXPECT_EQ(given.plan().precision.mode, Mode::bf16);
   given.config.precision.mode = "fp16";
-  given.machine.num_cuda = 1;
-  given.machine.cuda_capability = 90;
+  given.machine.accelerators.bytes = {0};
+  given.machine.accelerators.bf16 = true;
   EXPECT_EQ(given.plan().precision.mode, Mode::fp16);
 }
 
@@ -351,7 +350,7 @@ TEST(PrecisionPass, plans_the_loss_scale) {
 
 TEST(DeterminismPass, resolves_benchmark_against_deterministic_and_explains_it) {
   Given given;
-  given.machine.num_cuda = 1;
+  given.machine.accelerators.bytes = {0};
   given.config.precision.cudnn_benchmark = true;
   EXPECT_TRUE(given.plan().precision.cudnn_benchmark);
   expect_contains(given.line("cudnn_benchmark"), "may differ");

@@ -9,10 +9,11 @@ namespace tanren {
 
 namespace {
 
-std::pair<Mode, std::string> choose(const Machine& machine, bool cuda) {
-  if (cuda && machine.cuda_capability >= 80)
+std::pair<Mode, std::string> choose(const Machine& machine, bool accelerated) {
+  if (accelerated && machine.accelerators.bf16)
     return {Mode::bf16, "the GPU computes bf16 in hardware and it needs no loss scale"};
-  if (cuda) return {Mode::fp16, "the GPU has fp16 units and no bf16 ones; the loss is scaled"};
+  if (accelerated)
+    return {Mode::fp16, "the GPU has fp16 units and no bf16 ones; the loss is scaled"};
   if (machine.cpu_bf16) return {Mode::bf16, "the CPU has bf16 instructions (avx512_bf16 or amx)"};
   return {Mode::fp32, "the CPU has no bf16 instructions; emulating them would be slower"};
 }

@@ -4,6 +4,7 @@
 #include "tanren/base/hash.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
+#include "tanren/config/device_name.h"
 #include "tanren/config/identity.h"
 #include "tanren/data/collated.h"
 #include "tanren/plan/planner.h"
@@ -30,8 +31,8 @@ void add_samples(const std::string& name, const Dataset& data, Facts& facts) {
 // The device whose tensors NCCL carries, chosen as plan_device does.
 at::Device device_of_rank(const RunConfig& config, const ParallelPlan& plan) {
   if (plan.backend != Backend::nccl) return at::kCPU;
-  if (config.run.device.rfind("cuda:", 0) == 0) return at::Device(config.run.device);
-  return {at::kCUDA, static_cast<at::DeviceIndex>(plan.local_rank)};
+  const int64_t asked = read_device_name(config.run.device)->index;
+  return {at::kCUDA, static_cast<at::DeviceIndex>(asked >= 0 ? asked : plan.local_rank)};
 }
 
 }  // namespace
@@ -49,10 +50,11 @@ void check_same_data(const std::shared_ptr<Communicator>& ranks, Facts facts, co
   DataParallel(ranks, {}).check_alike(facts);
 }
 
-std::shared_ptr<Communicator> connect(const RunConfig& config, const World& world) {
+std::shared_ptr<Communicator> connect(const RunConfig& config, const World& world,
+                                      const AcceleratorKind& accelerators) {
   if (world.size == 1) return single_communicator();
   Machine machine = with_world(probe_machine(), world);
-  probe_accelerators(machine, config.run.device);
+  probe_accelerators(machine, config.run.device, accelerators);
   const ParallelPlan plan = plan_connection(config, machine);
   const auto timeout = std::chrono::duration<double>(plan.timeout_seconds);
   // If the plan chose NCCL, Gloo replaces it when the NCCL plugin is missing.

@@ -21,7 +21,8 @@ namespace tanren {
 
 // The connection that the config asks for; waits until every rank has joined. CommError,
 // ConfigError.
-std::shared_ptr<Communicator> connect(const RunConfig& config, const World& world);
+std::shared_ptr<Communicator> connect(const RunConfig& config, const World& world,
+                                      const AcceleratorKind& accelerators);
 
 // ConfigError naming the first key that must be the same on all ranks and is not.
 void check_same_config(const std::shared_ptr<Communicator>& ranks, const RunConfig& config);
@@ -29,8 +30,9 @@ void check_same_config(const std::shared_ptr<Communicator>& ranks, const RunConf
 // Calls `work` with this process's connection. An exception from it also ends the other ranks, and
 // is rethrown.
 template <typename Work>
-auto with_ranks(const RunConfig& config, const World& world, const Work& work) {
-  const auto ranks = connect(config, world);
+auto with_ranks(const RunConfig& config, const World& world, const AcceleratorKind& accelerators,
+                const Work& work) {
+  const auto ranks = connect(config, world, accelerators);
   try {
     check_same_config(ranks, config);
     return work(ranks);

@@ -59,7 +59,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   }
   fit_threads(prepared);
   const ShortWaits waits(prepared.plan.device.threads);
-  Parts parts = build_parts(prepared.plan, stop);
+  Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
   parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
   RunState state = build_run_state(std::move(prepared.task), parts);
   const auto names = prepared.datasets.train->info().class_names;
@@ -81,7 +81,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
                               const Registry& registry, const std::atomic<bool>* stop) {
   return with_ranks(config, world_of(process_environment(), config.parallel.rendezvous),
-                    [&](const std::shared_ptr<Communicator>& ranks) {
+                    registry.accelerators, [&](const std::shared_ptr<Communicator>& ranks) {
                       return evaluate_on(ranks, config, checkpoint, registry, stop);
                     });
 }
@@ -110,7 +110,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     prepared.fit.dataset = prepared.datasets.eval.get();  // the training data are not available
     fit_threads(prepared);
     const ShortWaits waits(prepared.plan.device.threads);
-    Parts parts = build_parts(prepared.plan, stop);
+    Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
     parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
     RunState state = build_run_state(std::move(prepared.task), parts);
     const bool averaged = load_exported(state, read, file.string());
@@ -120,7 +120,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     return evaluated;
   };
   return with_ranks(described, world_of(process_environment(), described.parallel.rendezvous),
-                    work);
+                    registry.accelerators, work);
 }
 
 }  // namespace tanren

@@ -97,7 +97,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   config.model = source.model;
   Machine machine =
       with_world(probe_machine(), world_of(process_environment(), config.parallel.rendezvous));
-  probe_accelerators(machine, config.run.device);
+  probe_accelerators(machine, config.run.device, registry.accelerators);
   // Counts the weights like all other tensors. The limit applies once the plan is fitted; the fit
   // refuses an impossible plan with numbers.
   MemoryPlan counting = plan_process_memory(config, machine);

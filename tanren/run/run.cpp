@@ -123,6 +123,7 @@ namespace {
 struct Shared {
   const RunInput& input;
   const RunConfig& config;  // the input's, with changes that earlier starts made on request
+  const AcceleratorKind& accelerators;
   const Prepared& prepared;
   const Fitted& fitted;
   const RunFolder* folder = nullptr;  // of rank 0, else null
@@ -150,7 +151,7 @@ std::vector<std::string> rank_lines(const Parts& parts) {
 RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
                    std::shared_ptr<const DataParallel> parallel) {
   const Prepared& prepared = shared.prepared;
-  Parts parts = build_parts(plan, shared.input.stop);
+  Parts parts = build_parts(plan, shared.input.stop, shared.accelerators);
   parts.parallel = std::move(parallel);
   const bool is_first = parts.parallel->is_first();
   RunState state = build_run_state(std::move(task), parts);
@@ -277,6 +278,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   }
   const Shared shared{.input = input,
                       .config = config,
+                      .accelerators = registry.accelerators,
                       .prepared = prepared,
                       .fitted = fitted,
                       .folder = is_first ? &*folder : nullptr,
@@ -302,10 +304,11 @@ RunOutput run(const RunInput& input, const Registry& registry) {
   };
   try {
     tell_rendezvous(true);
-    return with_ranks(input.config, world, [&](const std::shared_ptr<Communicator>& ranks) {
-      tell_rendezvous(false);
-      return run_all(input, registry, ranks, elapsed);
-    });
+    return with_ranks(input.config, world, registry.accelerators,
+                      [&](const std::shared_ptr<Communicator>& ranks) {
+                        tell_rendezvous(false);
+                        return run_all(input, registry, ranks, elapsed);
+                      });
   } catch (const c10::OutOfMemoryError& error) {  // outside of any step
     throw_memory_error(error,
                        "the model, its gradients and its optimizer state need more than there is: "

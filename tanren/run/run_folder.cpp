@@ -9,6 +9,7 @@
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/step_folders.h"
+#include "tanren/config/device_name.h"
 #include "tanren/config/identity.h"
 #include "tanren/config/read_config.h"
 #include "tanren/config/validate.h"
@@ -291,8 +292,11 @@ NextConfig config_to_go_on(const fs::path& folder, RunConfig config,
 }
 
 KnownKinds kinds_of(const RunConfig& config) {
-  return {std::vector{config.model.kind},
-          std::vector{config.data.train.kind, config.data.eval.kind}};
+  KnownKinds kinds(std::vector{config.model.kind},
+                   std::vector{config.data.train.kind, config.data.eval.kind});
+  const auto device = read_device_name(config.run.device);
+  if (device && device->kind != "cpu" && device->kind != "auto") kinds.accelerator = device->kind;
+  return kinds;
 }
 
 RunConfig config_of_folder(const fs::path& folder, const std::vector<std::string>& sets,

@@ -5,6 +5,8 @@
 #include "tanren/base/names.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <utility>
@@ -19,10 +21,14 @@ constexpr const char* kSamples = "samples";
 }  // namespace
 
 BatchStream::BatchStream(Loader loader, const DataParallel& parallel)
-    : loader_(std::move(loader)), parallel_(parallel) {}
+    : loader_(std::move(loader)), parallel_(parallel) {
+  const at::Device device = parallel.communicator().device();
+  if (device.is_cpu()) return;
+  stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+}
 
 BatchStream::~BatchStream() {
-  if (!ahead_) return;
+  if (!ahead_ || !ahead_->sum) return;
   try {
     ahead_->sum->wait();
   } catch (const std::exception&) {  // next() reports the failure to a caller that needs the sum
@@ -39,7 +45,7 @@ void BatchStream::agree(const GlobalBatch& first) {
 }
 
 BatchStream::Ahead BatchStream::start() {
-  Ahead ahead{.batch = loader_.next(), .counts = {}, .sum = nullptr};
+  Ahead ahead{.batch = loader_.next(), .counts = {}, .sum = nullptr, .arrival = {}};
   if (!names_) agree(ahead.batch);
   std::vector<double> counts(names_->size(), 0.0);
   for (const auto& [name, count] : ahead.batch.counts) {
@@ -53,9 +59,25 @@ BatchStream::Ahead BatchStream::start() {
     counts[static_cast<size_t>(found - names_->begin())] = count;
   }
   const MemoryScope memory(MemoryKind::batches);
-  ahead.counts = at::tensor(counts, at::kDouble).to(parallel_.communicator().device());
-  ahead.sum = parallel_.communicator().start_sum(ahead.counts);
+  ahead.counts = at::tensor(counts, at::kDouble);
+  if (stream_) {
+    sum_on_device(ahead);
+  } else {
+    ahead.sum = parallel_.communicator().start_sum(ahead.counts);
+  }
   return ahead;
+}
+
+// On a stream of its own: neither the step's kernels nor the host wait for the other ranks. The
+// sums are back before the step's one read is.
+void BatchStream::sum_on_device(Ahead& ahead) {
+  const c10::StreamGuard guard(*stream_);
+  const at::Tensor sums = ahead.counts.to(parallel_.communicator().device(), /*non_blocking=*/true);
+  parallel_.communicator().sum(sums);
+  ahead.counts = at::empty_like(ahead.counts, ahead.counts.options().pinned_memory(true));
+  ahead.counts.copy_(sums, /*non_blocking=*/true);
+  ahead.arrival.emplace(stream_->device_type());
+  ahead.arrival->record(*stream_);
 }
 
 GlobalBatch BatchStream::next() {
@@ -64,10 +86,10 @@ GlobalBatch BatchStream::next() {
   if (!ahead_) ahead_ = start();
   Ahead current = std::move(*ahead_);
   ahead_.reset();
-  current.sum->wait();
-  const at::Tensor counts = current.counts.to(at::kCPU);
+  if (current.sum) current.sum->wait();
+  if (current.arrival && !current.arrival->query()) current.arrival->synchronize();
   for (size_t i = 0; i < names_->size(); ++i) {
-    current.batch.counts[(*names_)[i]] = counts.const_data_ptr<double>()[i];
+    current.batch.counts[(*names_)[i]] = current.counts.const_data_ptr<double>()[i];
   }
   ahead_ = start();
   // This call waited for the batch after the current one.

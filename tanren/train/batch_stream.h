@@ -9,6 +9,9 @@
 #include "tanren/data/loader.h"
 #include "tanren/parallel/data_parallel.h"
 
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,14 +34,17 @@ class BatchStream {
  private:
   struct Ahead {
     GlobalBatch batch;
-    at::Tensor counts;  // fp64, in the order of names_
-    Communicator::Work sum;
+    at::Tensor counts;                  // fp64, in the order of names_, on the CPU
+    Communicator::Work sum;             // null if an accelerator sums
+    std::optional<c10::Event> arrival;  // of an accelerator's sums in `counts`
   };
   Ahead start();
+  void sum_on_device(Ahead& ahead);
   void agree(const GlobalBatch& first);
 
   Loader loader_;
   const DataParallel& parallel_;
+  std::optional<c10::Stream> stream_;              // for the sums of an accelerator
   std::optional<std::vector<std::string>> names_;  // of the counts that are summed
   std::optional<Ahead> ahead_;
 };

@@ -115,7 +115,9 @@ std::optional<PlanLine> dtype_line(const OddDtypes& odd, const Plan& plan) {
                               is_wide ? "" : "; precision.mode = \"fp64\" keeps what is Double")};
 }
 
-Parts build_parts(const Plan& plan, const std::atomic<bool>* stop) {
+Parts build_parts(const Plan& plan, const std::atomic<bool>* stop,
+                  const AcceleratorKind& accelerators) {
+  if (plan.memory.limit_share > 0) accelerators.limit(plan.memory.limit_share);
   const at::Device device = apply_device_plan(plan);
   return Parts{.plan = plan,
                .device = device,

@@ -4,6 +4,7 @@
 
 #include "tanren/data/registry.h"
 #include "tanren/model/registry.h"
+#include "tanren/train/device.h"
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"
 
@@ -42,7 +43,8 @@ OddDtypes odd_dtypes(const torch::nn::Module& module);
 std::optional<PlanLine> dtype_line(const OddDtypes& odd, const Plan& plan);
 
 // Sets the process-wide switches for `plan` and returns the run's behaviour.
-Parts build_parts(const Plan& plan, const std::atomic<bool>* stop);
+Parts build_parts(const Plan& plan, const std::atomic<bool>* stop,
+                  const AcceleratorKind& accelerators = {});
 
 // Moves the task to the plan's device and dtype and allocates gradients and optimizer state.
 RunState build_run_state(Task task, const Parts& parts);

@@ -23,7 +23,7 @@ namespace {
 // Memory of each device, read from the driver without a context on any: torch's own query would
 // make one, and its allocator would then read its settings before the plan has written them.
 std::vector<int64_t> device_bytes(int64_t count) {
-  std::vector<int64_t> bytes;
+  std::vector<int64_t> bytes(static_cast<size_t>(count), 0);
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return bytes;
   const auto start = reinterpret_cast<int (*)(unsigned)>(::dlsym(driver, "cuInit"));
@@ -35,27 +35,40 @@ std::vector<int64_t> device_bytes(int64_t count) {
     int device = 0;
     size_t found = 0;
     const bool told = get(&device, static_cast<int>(i)) == 0 && total(&found, device) == 0;
-    bytes.push_back(told ? static_cast<int64_t>(found) : 0);
+    if (told) bytes[static_cast<size_t>(i)] = static_cast<int64_t>(found);
   }
   return bytes;  // the driver stays loaded: torch is about to use it
 }
 
 }  // namespace
 
-void probe_accelerators(Machine& machine, const std::string& asked_device) {
-  if (asked_device == "cpu" || ::access("/dev/nvidiactl", F_OK) != 0) return;
+Accelerators probe_cuda() {
+  if (::access("/dev/nvidiactl", F_OK) != 0) return {};
   if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     log(std::string("[device] an NVIDIA driver is here, but libtorch_cuda.so does not load (") +
         ::dlerror() + "); scripts/setup --cuda fetches what it needs");
-    return;
+    return {};
   }
   const auto& hooks = at::detail::getCUDAHooks();
-  if (!at::Context::hasCUDA()) return;
-  machine.num_cuda = static_cast<unsigned char>(hooks.deviceCount());
-  if (machine.num_cuda > 0) machine.cuda_name = "cuda:0";
-  machine.cuda_bytes = device_bytes(machine.num_cuda);
+  if (!at::Context::hasCUDA()) return {};
   // The capability itself needs CUDA headers; bf16 convolutions of cuDNN tell what planning needs.
-  machine.cuda_capability = hooks.supportsBFloat16ConvolutionWithCuDNNv8() ? 80 : 70;
+  return {.bytes = device_bytes(static_cast<unsigned char>(hooks.deviceCount())),
+          .bf16 = hooks.supportsBFloat16ConvolutionWithCuDNNv8()};
+}
+
+// Read by the CUDA allocator when the device is first used.
+void limit_cuda(double share) {
+  const char* before = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
+  const std::string settings = fmt::format(
+      "{}per_process_memory_fraction:{}",
+      before != nullptr && *before != 0 ? before + std::string(",") : "", fixed_text(share, 6));
+  ::setenv("PYTORCH_CUDA_ALLOC_CONF", settings.c_str(), /*overwrite=*/1);
+}
+
+void probe_accelerators(Machine& machine, const std::string& asked_device,
+                        const AcceleratorKind& kind) {
+  machine.accelerators.kind = kind.name;
+  if (asked_device != "cpu") machine.accelerators = kind.probe();
 }
 
 Machine with_world(Machine machine, const World& world, const Environment& environment) {
@@ -71,19 +84,6 @@ Machine with_world(Machine machine, const World& world, const Environment& envir
   return machine;
 }
 
-namespace {
-
-// Read by the CUDA allocator when the device is first used.
-void limit_accelerator(double share) {
-  const char* before = std::getenv("PYTORCH_CUDA_ALLOC_CONF");
-  const std::string settings = fmt::format(
-      "{}per_process_memory_fraction:{}",
-      before != nullptr && *before != 0 ? before + std::string(",") : "", fixed_text(share, 6));
-  ::setenv("PYTORCH_CUDA_ALLOC_CONF", settings.c_str(), /*overwrite=*/1);
-}
-
-}  // namespace
-
 void apply_memory_plan(const MemoryPlan& plan) {
   if (!plan.own_allocator) {
     uninstall_cpu_allocator();
@@ -96,7 +96,6 @@ void apply_memory_plan(const MemoryPlan& plan) {
 at::Device apply_device_plan(const Plan& plan) {
   auto& context = at::globalContext();
   apply_memory_plan(plan.memory);
-  if (plan.memory.limit_share > 0) limit_accelerator(plan.memory.limit_share);
   at::set_num_threads(static_cast<int>(plan.device.threads));
   if (plan.device.deterministic) {
     ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);

@@ -51,7 +51,7 @@ StatusRow::Part StatusRow::add_column_sums(const Part& own, const std::vector<at
   const Part part{.join = Join::sum, .begin = num_shared_, .length = columns};
   const auto width = static_cast<int64_t>(columns);
   if (scalars.empty()) {
-    share(at::zeros({width}, at::kDouble));
+    share(at::zeros({width}, at::TensorOptions(at::kDouble).device(device_)));
   } else {
     share(stacked(scalars).to(at::kDouble).view({-1, width}).sum(0));
   }
@@ -59,21 +59,19 @@ StatusRow::Part StatusRow::add_column_sums(const Part& own, const std::vector<at
 }
 
 void StatusRow::share(const at::Tensor& values) {
-  shared_.push_back(values.to(parallel_.communicator().device()));
+  shared_.push_back(values);
   num_shared_ += static_cast<size_t>(values.numel());
 }
 
 void StatusRow::read() {
-  at::Tensor row;
+  at::Tensor row = own_.empty() ? at::Tensor() : stacked(own_);
   if (!parallel_.alone()) {
     Communicator& ranks = parallel_.communicator();
-    shared_.push_back(at::tensor(numbers_, at::kDouble).to(ranks.device()));
-    row = at::cat(shared_);
-    ranks.sum(row);
-  }
-  if (!own_.empty()) {
-    const at::Tensor own = stacked(own_);
-    row = row.defined() ? at::cat({row, own.to(at::kDouble).to(row.device())}) : own;
+    shared_.push_back(at::tensor(numbers_, at::kDouble).to(device_, /*non_blocking=*/true));
+    const int64_t num_shared = static_cast<int64_t>(num_shared_ + numbers_.size());
+    if (row.defined()) shared_.push_back(row.to(at::kDouble));
+    row = at::cat(shared_).to(ranks.device_for(device_));
+    ranks.sum(row.narrow(0, 0, num_shared));
   }
   const std::vector<double> host = read_to_host(row);
   const auto middle = host.end() - static_cast<std::ptrdiff_t>(own_.size());

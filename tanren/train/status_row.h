@@ -29,9 +29,10 @@ class StatusRow {
     size_t columns = 0;  // above 0: taken as the sums of so many columns
   };
 
-  explicit StatusRow(const DataParallel& parallel) : parallel_(parallel) {}
+  StatusRow(const DataParallel& parallel, at::Device device)
+      : parallel_(parallel), device_(device) {}
 
-  // Adds scalars of any dtype that are on the step's device.
+  // Adds scalars of any dtype that are on the device.
   Part add(const std::vector<at::Tensor>& scalars, Join join);
   // Adds numbers of the host, which become sums over ranks.
   Part add(const std::vector<double>& numbers);
@@ -47,6 +48,7 @@ class StatusRow {
   void share(const at::Tensor& values);  // 1-dim
 
   const DataParallel& parallel_;
+  at::Device device_;                     // of the step
   std::vector<at::Tensor> own_, shared_;  // `shared_` is empty with one rank
   std::vector<double> numbers_;           // of the host; shared between several ranks
   size_t num_shared_ = 0;                 // numbers of `shared_`

@@ -27,7 +27,7 @@ std::vector<at::Tensor> sums_of(double first) {
 
 TEST(StatusRow, of_one_rank_stays_as_it_is_in_one_read) {
   const DataParallel alone;
-  StatusRow row(alone);
+  StatusRow row(alone, at::kCPU);
   const auto sums = sums_of(0.1);
   const auto each = row.add(sums, Join::own);
   const auto norm = row.add({scalar(-3)}, Join::norm);  // is not squared
@@ -50,7 +50,7 @@ TEST(StatusRow, of_several_ranks_is_joined_part_by_part) {
   testing::on_ranks(3, [](Communicator& comm) {
     const DataParallel parallel({&comm, [](Communicator*) {}}, ParallelPlan());
     const double rank = comm.rank();
-    StatusRow row(parallel);
+    StatusRow row(parallel, at::kCPU);
     // Rank 1 has no samples.
     const auto sums = comm.rank() == 1 ? std::vector<at::Tensor>() : sums_of(rank);
     const auto each = row.add(sums, Join::own);

@@ -164,11 +164,17 @@ std::optional<StepReport> update_in_memory(Phase& phase, RunState& run, const Pa
 
 std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts,
                                  const GlobalBatch& batch) {
-  try {
-    return update_in_memory(phase, run, parts, batch);
-  } catch (const c10::OutOfMemoryError& error) {
-    throw_memory_error(error,
-                       "an update needs it outside of forward and backward: raise memory.limit");
+  for (bool is_repeated = false;; is_repeated = true) {
+    try {
+      return update_in_memory(phase, run, parts, batch);
+    } catch (const c10::OutOfMemoryError& error) {
+      // Before it is applied, one rank's update can begin again with the state that it found.
+      if (is_repeated || run.applying || !parts.parallel->alone()) {
+        throw_memory_error(
+            error, "an update needs it outside of forward and backward: raise memory.limit");
+      }
+      parts.recovery->release_cache();
+    }
   }
 }
 

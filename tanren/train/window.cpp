@@ -137,7 +137,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
                             const GlobalBatch& batch, const LossMeter& losses) {
   const DataParallel& parallel = *parts.parallel;
   const bool report_flush = parts.plan.precision.report_flush;
-  StatusRow row(parallel);
+  StatusRow row(parallel, parts.device);
   const auto each = row.add(losses.sums(), Join::own);
   const auto terms = agreed_terms(phase, parallel, losses);
   const auto totals = row.add_column_sums(each, losses.sums(), terms.size());

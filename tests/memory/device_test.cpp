@@ -20,7 +20,7 @@ constexpr double kMiB = 1 << 20;
 class DeviceMemory : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (test_device() == "cpu") GTEST_SKIP() << "no CUDA device here; TANREN_TEST_DEVICE names one";
+    if (test_device() == "cpu") GTEST_SKIP() << "no such device here: TANREN_TEST_DEVICE names one";
   }
 };
 using DeviceLimit = DeviceMemory;

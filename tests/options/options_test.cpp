@@ -131,6 +131,13 @@ const Sets kTokens = {
 const Sets kLstm = kTokens + Sets{"model.kind=lstm", "model.hidden_size=6"};
 const Sets kBert = kTokens + Sets{"model.kind=bert", "model.num_layers=1", "model.num_heads=1",
                                   "model.hidden_size=8", "model.context_length=8"};
+const Sets kGpt2 = kTokens + Sets{"model.kind=gpt2",
+                                  "model.num_layers=1",
+                                  "model.num_heads=1",
+                                  "model.hidden_size=8",
+                                  "model.context_length=8",
+                                  "model.task=classify",
+                                  "model.attention_dropout=0.5"};
 const Sets kTokenFiles = {
     "model.kind=gpt2",        "model.hidden=[128,128]",    "model.num_layers=1",
     "model.num_heads=1",      "model.hidden_size=8",       "model.context_length=32",
@@ -202,6 +209,7 @@ std::vector<Row> rows() {
       {"model.vocab_size", kBert, "12"},
       {"model.embedding_dropout", kBert, "0.5"},
       {"model.attention_dropout", kBert, "0.5"},
+      {"model.fused_attention_dropout", kGpt2, "true"},
       {"model.residual_dropout", kBert, "0.5"},
       {"model.classifier_dropout", kBert, "0.5"},
       {"model.layer_norm_eps", kBert, "0.1"},
@@ -449,8 +457,8 @@ class Options : public ::testing::Test {
 
   static std::string outcome(const RunConfig& config, Row::Seen seen) {
     Machine machine;
-    machine.num_cuda = seen == kPlanCuda || seen == kPlanRanks ? 2 : 0;
-    machine.cuda_capability = 90;
+    if (seen == kPlanCuda || seen == kPlanRanks) machine.accelerators.bytes = {0, 0};
+    machine.accelerators.bf16 = true;
     machine.world_size = machine.local_ranks = seen == kPlanRanks ? 2 : 1;
     return seen == Row::Seen::run ? outcome_of_run(config) : outcome_of_plan(config, machine);
   }

@@ -274,14 +274,7 @@ void expect_twins_to_be_one_rank_with_both(at::Device device) {
 }
 
 TEST(NormOverRanksOf, a_rank_and_its_twin_are_one_rank_with_both) {
-  expect_twins_to_be_one_rank_with_both(at::kCPU);
-}
-
-TEST(NormOverRanksOf, a_rank_and_its_twin_on_cuda_are_one_rank_with_both) {
-  Machine machine;
-  probe_accelerators(machine, "cuda:0");
-  if (machine.num_cuda == 0) GTEST_SKIP() << "no CUDA device: batch norm there was not tried";
-  expect_twins_to_be_one_rank_with_both(at::Device("cuda:0"));
+  expect_twins_to_be_one_rank_with_both(at::Device(test_device()));
 }
 
 TEST(NormOverRanksOf, recomputed_blocks_are_bitwise_those_that_are_kept) {

@@ -178,14 +178,10 @@ TEST_F(Loop, has_as_many_replicas_as_pay_for_its_model_and_data) {
 }
 
 // Two replicas take turns on one device, and their sums go through the threads.
-TEST_F(Loop, of_two_replicas_on_cuda_writes_the_log_of_one_rank_there) {
-  Machine machine;
-  probe_accelerators(machine, "cuda:0");
-  if (machine.num_cuda == 0) GTEST_SKIP() << "no CUDA device: replicas on one were not tried";
+TEST_F(Loop, of_two_replicas_on_a_device_writes_the_log_of_one_rank_there) {
+  if (test_device() == "cpu") GTEST_SKIP() << "the test device is the CPU";
   for (const int64_t replicas : {1, 2}) {
-    auto config = looped_config(replicas);
-    config.run.device = "cuda:0";
-    if (replicas > 1) config.parallel.devices = {0};
+    const auto config = looped_config(replicas);
     EXPECT_EQ(go(config, std::to_string(replicas)).loop.ending, Ending::finished);
     EXPECT_EQ(plan_.parallel.world_size, replicas);
   }

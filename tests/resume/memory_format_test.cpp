@@ -20,6 +20,8 @@ namespace {
 RunConfig image_config(const std::string& memory_format) {
   RunConfig config = tiny_config("convnet");
   config.run.steps = 6;
+  // With fewer than 8, oneDNN's strided 1 × 1 convolution writes past its memory in channels_last.
+  config.model.channels = {8, 16};
   config.model.norm = "batch";
   config.model.dropout = 0.3;
   config.model.memory_format = memory_format;
@@ -37,6 +39,7 @@ at::Tensor kernel(const RunState& state) {
 }
 
 TEST(MemoryFormat, lays_weights_gradients_and_batches_as_planned) {
+  if (test_device() != "cpu") GTEST_SKIP() << "a device plans another layout";
   TinyRun last(image_config("auto")), plain(image_config("contiguous"));
   EXPECT_TRUE(kernel(last.state).is_contiguous(at::MemoryFormat::ChannelsLast));
   EXPECT_FALSE(kernel(last.state).is_contiguous());
@@ -53,7 +56,7 @@ TEST(MemoryFormat, trains_as_the_plain_run_does) {
   std::vector<double> losses;
   for (const std::string format : {"contiguous", "channels_last"}) {
     const auto output =
-        run({.config = image_config(format), .folder = folder.path() / format}, ModelRegistry());
+        run({.config = image_config(format), .folder = folder.path() / format}, test_registry());
     losses.push_back(output.summary.final_loss);
   }
   EXPECT_NEAR(losses[1], losses[0], 1e-4 * losses[0]);
@@ -62,7 +65,7 @@ TEST(MemoryFormat, trains_as_the_plain_run_does) {
 TEST(MemoryFormat, stops_and_goes_on_bitwise_and_writes_plain_files) {
   const TemporaryFolder folder;
   const auto go = [&](const RunConfig& config, const std::string& name) {
-    return run({.config = config, .folder = folder.path() / name}, ModelRegistry());
+    return run({.config = config, .folder = folder.path() / name}, test_registry());
   };
   const RunConfig config = image_config("channels_last");
   go(config, "whole");
@@ -113,7 +116,7 @@ Snapshot last_of(const std::filesystem::path& folder) {
 TEST(MemoryFormat, packed_state_stops_and_goes_on_bitwise_in_either_layout) {
   const TemporaryFolder folder;
   const auto go = [&](const RunConfig& config, const std::string& name) {
-    return run({.config = config, .folder = folder.path() / name}, ModelRegistry());
+    return run({.config = config, .folder = folder.path() / name}, test_registry());
   };
   for (const std::string state : {"8bit", "bf16"}) {
     for (const std::string format : {"contiguous", "channels_last"}) {
@@ -144,7 +147,7 @@ TEST(MemoryFormat, packed_state_goes_on_in_the_other_layout_and_back) {
   const TemporaryFolder folder;
   const auto go = [&](RunConfig config, const std::string& name, std::optional<int64_t> stop) {
     config.run.stop_after = stop;
-    return run({.config = config, .folder = folder.path() / name}, ModelRegistry());
+    return run({.config = config, .folder = folder.path() / name}, test_registry());
   };
   const auto moved = [&](const std::string& name) {
     const Snapshot snapshot = last_of(folder.path() / name);

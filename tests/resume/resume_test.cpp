@@ -43,7 +43,7 @@ class Resume : public ::testing::Test {
     input.folder = root_ / folder;
     input.sinks = std::move(sinks);
     input.stop = stop;
-    return run(input, ModelRegistry());
+    return run(input, test_registry());
   }
 
   // The log without its timings.

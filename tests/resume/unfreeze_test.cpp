@@ -36,7 +36,7 @@ class Unfreeze : public ::testing::Test {
     input.folder = folder_.path() / folder;
     input.sinks = std::move(sinks);
     input.stop = stop;
-    return run(input, ModelRegistry());
+    return run(input, test_registry());
   }
   Snapshot last(const std::string& folder) {
     return read_checkpoint(*latest_checkpoint(folder_.path() / folder / "checkpoints"));

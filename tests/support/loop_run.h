@@ -50,7 +50,7 @@ class Loop : public ::testing::Test {
       plan_ = plan;
       ranks_ = ranks;
     };
-    return run(input, ModelRegistry());
+    return run(input, test_registry());
   }
   void expect_same(const std::string& a, const std::string& b) const {
     expect_same_log(folder_.path() / a, folder_.path() / b);

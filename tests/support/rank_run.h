@@ -16,9 +16,9 @@
 
 namespace tanren::testing {
 
-// Machine and plan of rank `rank` of `world_size`.
+// Machine and plan of rank `rank` of `world_size`, which see at most so many accelerators.
 inline Plan rank_plan(const RunConfig& config, const Task& task, const Dataset& dataset, int rank,
-                      int world_size) {
+                      int world_size, size_t devices = 16) {
   ModelProfile profile;
   profile_parameters(*task.module, profile);
   profile.train_samples = dataset.size();
@@ -29,6 +29,9 @@ inline Plan rank_plan(const RunConfig& config, const Task& task, const Dataset& 
   machine.rank = machine.local_rank = rank;
   machine.world_size = machine.local_ranks = world_size;
   machine.launcher = "test";
+  probe_accelerators(machine, config.run.device, test_accelerators());
+  auto& bytes = machine.accelerators.bytes;
+  bytes.resize(std::min(bytes.size(), devices));
   return make_plan(config, machine, profile);
 }
 
@@ -59,12 +62,12 @@ struct RankRun {
 
   RankRun(const RunConfig& config, const Dataset& data, Communicator& comm,
           const std::function<Task()>& make_task = {},
-          std::shared_ptr<std::atomic<int>> open_windows = nullptr)
+          std::shared_ptr<std::atomic<int>> open_windows = nullptr, size_t devices = 16)
       : dataset(data) {
     static std::mutex one_at_a_time;
     const std::lock_guard lock(one_at_a_time);
     Task task = make_task ? make_task() : build_task(config, ModelRegistry(), data);
-    const Plan plan = rank_plan(config, task, data, comm.rank(), comm.world_size());
+    const Plan plan = rank_plan(config, task, data, comm.rank(), comm.world_size(), devices);
     parts = build_parts(plan, nullptr);
     parts.parallel =
         std::make_shared<DataParallel>(std::shared_ptr<Communicator>(&comm, [](Communicator*) {}),

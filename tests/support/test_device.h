@@ -1,8 +1,10 @@
-// The device of the whole-run tests: the CPU, or TANREN_TEST_DEVICE, which the gpu-labelled twins
-// set. If that device does not exist, a twin skips all its tests and prints why.
+// The device of the whole-run tests: the CPU, or TANREN_TEST_DEVICE, which the twins of a test set:
+// <name>_device to "sim:0" (support/accelerator), <name>_gpu to "cuda:0". If that device does not
+// exist, a twin skips all its tests and prints why.
 #pragma once
 
 #include "tanren/train/device.h"
+#include "tanren/train/registry.h"
 
 #include <gtest/gtest.h>
 
@@ -16,17 +18,22 @@ inline std::string test_device() {
   return device != nullptr ? device : "cpu";
 }
 
+// The kind of that device. support/accelerator/test_device.cpp sets it to the simulated one.
+inline AcceleratorKind& test_accelerators() {
+  static AcceleratorKind kind;
+  return kind;
+}
+
+inline Registry test_registry() { return {{}, {}, test_accelerators()}; }
+
 inline bool has_test_device() {
-  if (test_device() == "cpu") return true;
-  Machine machine;
-  probe_accelerators(machine, test_device());
-  return machine.num_cuda > 0;
+  return test_device() == "cpu" || test_accelerators().probe().count() > 0;
 }
 
 class TestDeviceEnvironment : public ::testing::Environment {
   void SetUp() override {
     if (!has_test_device()) {
-      GTEST_SKIP() << "no CUDA device here, and TANREN_TEST_DEVICE is " << test_device();
+      GTEST_SKIP() << "no such device here: TANREN_TEST_DEVICE is " << test_device();
     }
   }
 };

@@ -62,7 +62,7 @@ struct TinyRun {
     profile.classes = task.classes;
     profile.couples_samples = couples_samples(*task.module);
     Machine machine;
-    probe_accelerators(machine, config.run.device);
+    probe_accelerators(machine, config.run.device, test_accelerators());
     parts = build_parts(make_plan(config, machine, profile), nullptr);
     state = build_run_state(std::move(task), parts);
     use_loader(0, 1);

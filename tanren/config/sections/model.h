@@ -35,6 +35,7 @@ struct ModelOptions {
   int64_t context_length = 0;     // positions: the longest sequence that the model takes
   int64_t vocab_size = 0;         // 0: as many tokens as the data has
   std::optional<double> embedding_dropout, attention_dropout, residual_dropout;  // override dropout
+  bool fused_attention_dropout = false;  // gpt2: torch's kernel draws it
   std::optional<double> layer_norm_eps;
   std::optional<double> initializer_range;  // standard deviation of the initial weights
   std::string task;  // bert: classify, masked_lm; lstm: classify, next_token; empty: classify

@@ -1,4 +1,5 @@
 #include "tanren/base/text.h"
+#include "tanren/config/device_name.h"
 #include "tanren/config/fields.h"
 #include "tanren/config/problems.h"
 
@@ -79,9 +80,10 @@ void check_threads(Problems& p, const RunConfig& config) {
           fmt::format("parallel.devices names {} devices for parallel.replicas {}; drop one of "
                       "them, or make them equal",
                       to_text(int64_t{devices}), to_text(o.replicas)));
-  p.check(o.devices.empty() || config.run.device == "auto" || config.run.device == "cuda",
+  const auto device = read_device_name(config.run.device);
+  p.check(o.devices.empty() || !device || (device->kind != "cpu" && device->index < 0),
           "parallel.devices and run.device \"" + config.run.device +
-              "\" both choose; set run.device = \"cuda\", or drop parallel.devices");
+              "\" both choose; set run.device = \"auto\", or drop parallel.devices");
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "tanren/config/device_name.h"
 #include "tanren/config/fields.h"
 #include "tanren/config/problems.h"
 
@@ -20,7 +21,7 @@ void fields(FieldList& add, RunOptions& o) {
       "Save and stop after so many applied steps of this start (≥ 1); the run can resume.");
 }
 
-void check_run(Problems& p, const RunOptions& o) {
+void check_run(Problems& p, const RunOptions& o, const std::string& accelerator) {
   p.check(o.steps || o.epochs, "run.steps and run.epochs are both missing; set one");
   p.check(!(o.steps && o.epochs),
           "run.steps and run.epochs are both set; keep one (--set run.epochs=none takes it back)");
@@ -29,10 +30,11 @@ void check_run(Problems& p, const RunOptions& o) {
   if (o.stop_after) p.count("run.stop_after", *o.stop_after, 1);
   p.at_least("run.seed", o.seed, 0);
   p.within("run.threads", o.threads, 0, 4096, true);
-  int64_t index = -1;
-  const bool numbered = o.device.rfind("cuda:", 0) == 0 && reads_as(o.device.substr(5), index) &&
-                        index >= 0 && index < 1024;
-  if (!numbered) p.one_of("run.device", o.device, {"auto", "cpu", "cuda", "cuda:0"});
+  const auto device = read_device_name(o.device);
+  const bool numbered = device && device->kind == accelerator && device->index >= 0;
+  if (!numbered) {
+    p.one_of("run.device", o.device, {"auto", "cpu", accelerator, device_name(accelerator, 0)});
+  }
   const bool plain = o.name.find('/') == std::string::npos && o.name != "." && o.name != "..";
   p.check(plain, "run.name \"" + o.name +
                      "\" names a folder under runs/; give it no slash and more than dots");
