@@ -10,9 +10,12 @@
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 
 namespace tanren {
@@ -365,6 +368,22 @@ TEST(Recompute, samples_draw_the_same_in_the_second_pass) {
   }
   torch::autograd::backward({loss}, {});
   EXPECT_EQ(attempts, (std::vector<int64_t>{7, 7}));
+}
+
+TEST(Recompute, is_refused_where_another_library_has_replaced_the_engine) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        torch::autograd::set_default_engine_stub(&torch::autograd::Engine::get_base_engine);
+        try {
+          const RecomputeScope scope({"*"}, {});
+        } catch (const Error& error) {
+          std::fprintf(stderr, "%s", error.what());
+          std::_Exit(2);
+        }
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(2), "has installed its own autograd engine");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "tanren/blocks/block.h"
 #include "tanren/model/convnet.h"
 #include "tanren/model/couples_samples.h"
+#include "tanren/model/gpt2.h"
 #include "tanren/model/mlp.h"
 
 #include <ATen/ATen.h>
@@ -148,6 +149,10 @@ TEST(Zoo, draws_dropout_by_sample_and_a_torch_dropout_is_named) {
   EXPECT_EQ(torch_dropout(outer), "");
   inner->register_module("drop", std::make_shared<Module>("torch::nn::DropoutImpl"));
   EXPECT_EQ(torch_dropout(outer), "blocks.drop");
+  Gpt2Shape shape{.num_layers = 1, .num_heads = 1, .hidden_size = 8, .intermediate_size = 8};
+  EXPECT_EQ(torch_dropout(Gpt2(shape)), "");
+  shape.fused_attention_dropout = true;
+  EXPECT_EQ(torch_dropout(Gpt2(shape)), "the fused attention");
 }
 
 TEST(Block, is_named_to_a_profiler_and_otherwise_just_called) {

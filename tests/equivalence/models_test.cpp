@@ -104,7 +104,7 @@ TEST(ModelRun, loses_as_the_reference_through_20_adamw_steps) {
 }
 
 TEST(ModelRun, in_16_bits_on_the_cpu_loses_nearly_as_in_fp32) {
-  if (test_device() != "cpu") GTEST_SKIP() << "of the CPU's kernels";
+  if (test_device() != "cpu") GTEST_SKIP() << "compares kernels of the CPU";
   for (const auto& reference : references()) {
     for (const char* mode : {"bf16", "fp16"}) {
       ModelRun exact(reference, "fp32", 0, 0.0), half(reference, mode, 3, 0.0);

@@ -1,5 +1,5 @@
 // Memory predictions and recovery on an accelerator, checked against its allocator and its driver.
-// Needs a CUDA device (label gpu); without one every test is skipped.
+// All of it runs on a CUDA device (label gpu), the limit on the simulated accelerator, too.
 #include "tests/support/tiny_run.h"
 
 #include "tanren/forecast/predict.h"
@@ -20,7 +20,8 @@ constexpr double kMiB = 1 << 20;
 class DeviceMemory : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (test_device() == "cpu") GTEST_SKIP() << "no such device here: TANREN_TEST_DEVICE names one";
+    if (test_device() == "cpu")
+      GTEST_SKIP() << "the CPU has no such allocator; set TANREN_TEST_DEVICE";
   }
 };
 using DeviceLimit = DeviceMemory;

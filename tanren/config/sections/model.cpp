@@ -58,8 +58,7 @@ void fields(FieldList& add, ModelOptions& o) {
       "gpt2, bert: of attention weights, in [0, 1); unset: model.dropout.");
   add("fused_attention_dropout", &o.fused_attention_dropout,
       "gpt2: torch's fused kernel drops attention weights: faster on a GPU and without T × T "
-      "weights, "
-      "but the draws then depend on microbatches, ranks and retries.");
+      "weights, but the draws then depend on microbatches, ranks and retries.");
   add("residual_dropout", &o.residual_dropout,
       "gpt2, bert: of what a block adds, in [0, 1); unset: model.dropout.");
   add("layer_norm_eps", &o.layer_norm_eps,
