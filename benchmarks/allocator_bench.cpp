@@ -128,7 +128,7 @@ class Training {
 
   void steps(int count) {
     use(cached_);
-    for (int i = 0; i < count; ++i) update(state_.phases.front(), state_, parts_, batch_);
+    for (int i = 0; i < count; ++i) update(state_, parts_, batch_);
   }
 
  private:

@@ -102,7 +102,7 @@ class TanrenLoop {
 
   void step(const GlobalBatch& batch) {
     const auto start = std::chrono::steady_clock::now();
-    auto report = *update(state_.phases.front(), state_, parts_, batch);
+    auto report = *update(state_, parts_, batch);
     report.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     report.memory_bytes = memory_now(parts_.device);

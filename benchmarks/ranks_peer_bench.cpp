@@ -89,8 +89,7 @@ int be_rank(int rank, int port, int64_t accumulation, const std::string& mode) {
   int64_t before = 0;
   for (std::string line; std::getline(std::cin, line);) {
     double loss = 0;
-    const double took =
-        seconds([&] { loss = update(phase, state, parts, batch)->objectives[0].loss; });
+    const double took = seconds([&] { loss = update(state, parts, batch)->objectives[0].loss; });
     const int64_t reductions = phase.reducer->num_reductions();
     std::cout << took << " " << loss << " " << reductions - before << " "
               << phase.reducer->num_buckets() << std::endl;

@@ -34,9 +34,7 @@ class TanrenStep {
     parts_ = build_parts(make_plan(config, Machine{}, profile), nullptr);
     state_ = build_run_state(std::move(task), parts_);
   }
-  StepReport step(const GlobalBatch& batch) {
-    return *update(state_.phases.front(), state_, parts_, batch);
-  }
+  StepReport step(const GlobalBatch& batch) { return *update(state_, parts_, batch); }
   const RunState& state() const { return state_; }
 
  private:

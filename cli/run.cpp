@@ -150,7 +150,11 @@ void print_end(const RunOutput& output, const Named& named, const std::string& a
   const auto& summary = output.summary;
   if (output.loop.ending == Ending::finished) {
     std::cout << "finished: " << summary.steps << " steps";
-    if (std::isfinite(summary.final_loss)) std::cout << ", loss " << shown(summary.final_loss);
+    for (const auto& [name, loss] : summary.final_losses) {
+      std::cout << ", " << name << " " << shown(loss);
+    }
+    const bool has_one = summary.final_losses.empty() && std::isfinite(summary.final_loss);
+    if (has_one) std::cout << ", loss " << shown(summary.final_loss);
     for (const auto& [name, value] : summary.evaluate) {
       std::cout << ", evaluate." << name << " " << shown(value);
     }

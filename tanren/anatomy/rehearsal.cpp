@@ -42,13 +42,15 @@ Rehearsal::Rehearsal(const RunConfig& config, const Registry& registry, Datasets
   waits_.emplace(prepared.plan.device.threads);
   state_ = build_run_state(std::move(prepared.task), parts_);
   if (prepared.optimizer) start_optimizer(state_, *prepared.optimizer);
-  auto& forward = state_.phases.front().spec.forward;
-  forward = [this, inner = std::move(forward)](const Batch& batch) {
-    if (recorder_ != nullptr) recorder_->begin_forward();
-    Terms terms = inner(batch);
-    if (recorder_ != nullptr) recorder_->end_forward();
-    return terms;
-  };
+  for (auto& phase : state_.phases) {
+    auto& forward = phase.spec.forward;
+    forward = [this, inner = std::move(forward)](const Batch& batch) {
+      if (recorder_ != nullptr) recorder_->begin_forward();
+      Terms terms = inner(batch);
+      if (recorder_ != nullptr) recorder_->end_forward();
+      return terms;
+    };
+  }
   if (stage) stage("gradients and optimizer built", parts_.device);
   use_loader(-1);
 }

@@ -31,10 +31,11 @@ struct StepReport {
   int64_t attempt = 0;  // global batches consumed, this one included
   int64_t step = 0;     // applied updates of the first objective, this one included if applied
   int64_t epoch = 0;
-  int64_t samples = 0;     // in this global batch, over all ranks
-  int64_t tokens = 0;      // in this global batch; 0: the data does not count them
-  int64_t microsteps = 0;  // on this rank
-  std::vector<ObjectiveReport> objectives;
+  int64_t samples = 0;                      // in this global batch, over all ranks
+  int64_t tokens = 0;                       // in this global batch; 0: the data does not count them
+  int64_t microsteps = 0;                   // on this rank
+  std::vector<ObjectiveReport> objectives;  // those in turn, the first one among them
+  bool several = false;                     // the run has more than one objective
   std::string culprit;          // non-finite microbatch and parameter, or the count that is 0
   bool stop_requested = false;  // several ranks: some rank got a stop request during this update
 

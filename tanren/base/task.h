@@ -1,11 +1,13 @@
 // Task: what a user supplies: a module and phases. A phase is one forward that drives one or more
-// objectives. Supervised training has one of each; a GAN has two objectives on one forward.
+// objectives. Supervised training has one of each; a GAN has two objectives on one forward, or two
+// phases of one objective. An update goes over the phases in order, on the same global batch.
 // Forwards return terms as sums (terms.h). Nothing here knows about optimizers or precision.
 #pragma once
 
 #include "tanren/base/batch.h"
 #include "tanren/base/terms.h"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,6 +26,9 @@ struct ObjectiveSpec {
   std::string name = "loss";
   std::vector<WeightedTerm> terms;              // empty: every term, weight 1
   std::vector<std::string> parameters = {"*"};  // glob patterns of the parameters it may change
+  // It is in turn at every `every`-th global batch. 1 for the first objective of the first phase,
+  // since run.step counts its updates.
+  int64_t every = 1;
 };
 
 struct PhaseSpec {

@@ -10,7 +10,8 @@ enum class Action { apply, skip, halt };
 // spike: loss or gradient norm far above its running mean; reported, and the update is applied.
 // nothing_counted: a count that divides one of the objective's terms is 0 in this batch; the skip
 // does not count towards guard.max_skips.
-enum class Cause { none, overflow, nan_loss, nan_gradient, spike, nothing_counted };
+// halt_beside: another objective of the same forward halts the run.
+enum class Cause { none, overflow, nan_loss, nan_gradient, spike, nothing_counted, halt_beside };
 
 struct Verdict {
   Action action = Action::apply;
@@ -42,6 +43,7 @@ constexpr std::string_view name(Cause cause) {
     case Cause::nan_gradient: return "non-finite gradient";
     case Cause::spike: return "spike";
     case Cause::nothing_counted: return "nothing counted";
+    case Cause::halt_beside: return "another objective halts";
   }
   return "?";
 }

@@ -143,14 +143,15 @@ class SilentRanks final : public Communicator {
   int rank_, size_;
 };
 
-// One update of every phase as one rank makes it, without the other ranks.
+// One update as one rank makes it, without the other ranks, with every objective in turn.
 void update_alone(RunState& run, const Parts& parts, const GlobalBatch& batch) {
   const DataParallel ranks(std::make_shared<SilentRanks>(parts.plan.parallel), parts.plan.parallel);
   for (auto& phase : run.phases) {
+    for (auto& objective : phase.objectives) objective.spec.every = 1;
     connect_reducer(phase, ranks);
-    update(phase, run, parts, batch);
-    phase.reducer.reset();
   }
+  update(run, parts, batch);
+  for (auto& phase : run.phases) phase.reducer.reset();
 }
 
 using Live = std::map<uint32_t, MemoryEvent>;

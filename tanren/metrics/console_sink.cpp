@@ -103,10 +103,9 @@ class ConsoleSink final : public Sink {
 
   std::string facts(const StepReport& report) const {
     std::string text;
-    const bool several = report.objectives.size() > 1;
     for (const auto& objective : report.objectives) {
-      text +=
-          (several ? objective.name : std::string("loss")) + " " + number(objective.loss) + "  ";
+      text += (report.several ? objective.name : std::string("loss")) + " " +
+              number(objective.loss) + "  ";
     }
     text += "lr " + number(report.objectives.front().learning_rate, 3);
     text += "  " + rate_.text();
@@ -140,7 +139,7 @@ class ConsoleSink final : public Sink {
       if (!objective.spike) continue;
       const Spike& spike = *objective.spike;
       if (!text.empty()) text += "  ";
-      if (report.objectives.size() > 1) text += objective.name + " ";
+      if (report.several) text += objective.name + " ";
       text += fmt::format("spike: {} {} is {} deviations above its running mean {}", spike.what,
                           number(spike.value), number(spike.z, 3), number(spike.mean));
     }
@@ -152,7 +151,7 @@ class ConsoleSink final : public Sink {
     for (const auto& objective : report.objectives) {
       if (objective.verdict.action == Action::apply) continue;
       if (!text.empty()) text += "  ";
-      if (report.objectives.size() > 1) text += objective.name + " ";
+      if (report.several) text += objective.name + " ";
       text += objective.verdict.action == Action::skip ? "skipped: " : "halted: ";
       text += name(objective.verdict.cause);
       if (objective.verdict.cause == Cause::nothing_counted) continue;  // it has no loss

@@ -120,7 +120,7 @@ std::string json_line(const StepReport& report) {
   append_member(out, "microsteps", report.microsteps);
   if (!report.objectives.empty()) append_objective(out, report.objectives.front());
   if (!report.culprit.empty()) append_member(out, "culprit", report.culprit);
-  if (report.objectives.size() > 1) {
+  if (report.several) {
     append_key(out, "objectives");
     out += '[';
     for (const auto& objective : report.objectives) {

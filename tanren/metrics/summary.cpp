@@ -43,6 +43,9 @@ std::string to_json(const Summary& summary) {
   append_line(out, "wall_seconds", summary.wall_seconds);
   append_line(out, "startup_seconds", summary.startup_seconds);
   append_line(out, "final_loss", summary.final_loss);
+  for (const auto& [name, loss] : summary.final_losses) {
+    append_line(out, "final_loss." + name, loss);
+  }
   for (const auto& [name, value] : summary.evaluate) append_line(out, "evaluate." + name, value);
   append_line(out, "peak_memory_bytes", summary.peak_memory_bytes);
   if (summary.peak_tensor_bytes) append_line(out, "peak_tensor_bytes", *summary.peak_tensor_bytes);

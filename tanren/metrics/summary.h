@@ -18,7 +18,8 @@ struct Summary {
   double wall_seconds = 0;
   double startup_seconds = 0;  // from the process's start to the end of its first step
   double final_loss = std::numeric_limits<double>::quiet_NaN();  // of its last update; NaN: unknown
-  NamedValues evaluate;                                          // of the last evaluation
+  NamedValues final_losses;  // of several objectives, each of its last update
+  NamedValues evaluate;      // of the last evaluation
   int64_t peak_memory_bytes = 0;
   std::optional<int64_t> peak_tensor_bytes;  // on the CPU, exact; set if our allocator counts
   // The predicted peak of tensor memory in a step, over all replicas that share that memory; set if
@@ -36,7 +37,7 @@ struct Summary {
   std::string weights;  // file of the exported weights; empty: none
 };
 
-// One JSON object, a key a line, keys named as the fields (evaluate: "evaluate.<metric>" each),
+// One JSON object, a key a line, keys named as the fields (evaluate: "evaluate.<metric>" each, final_losses: "final_loss.<objective>"),
 // without a closing line feed; "best.step", "best.<metric>", "weights" and "reason" only if they
 // are set. A value that is not finite is null.
 std::string to_json(const Summary& summary);

@@ -60,10 +60,9 @@ class EventFormat final : public ReportFormat {
     if (!applied || report.step == told_step_ || report.step % every_ != 0) return;
     told_step_ = report.step;
     NamedValues points;
-    const bool several = report.objectives.size() > 1;
     for (const auto& objective : report.objectives) {
       if (objective.verdict.action != Action::apply) continue;
-      add_objective(points, objective, several ? "train/" + objective.name + "/" : "train/");
+      add_objective(points, objective, report.several ? "train/" + objective.name + "/" : "train/");
     }
     if (report.attempt > report.step) {
       points.emplace_back("train/skipped_steps", static_cast<double>(report.attempt - report.step));

@@ -5,6 +5,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <set>
+#include <string>
+
 namespace tanren {
 
 void check_task(const Task& task, const std::string& what) {
@@ -20,6 +23,30 @@ void check_task(const Task& task, const std::string& what) {
     if (phase.objectives.empty()) {
       throw ConfigError(of + "objectives; keep the one that a PhaseSpec begins with");
     }
+    for (const ObjectiveSpec& objective : phase.objectives) {
+      if (objective.every >= 1) continue;
+      throw ConfigError(
+          fmt::format("{}: objective {} of its task has every = {}; it is in turn at "
+                      "every so many batches, so take 1 or more",
+                      what, objective.name, to_text(objective.every)));
+    }
+  }
+  std::set<std::string> names;
+  for (const PhaseSpec& phase : task.phases) {
+    for (const ObjectiveSpec& objective : phase.objectives) {
+      if (names.insert(objective.name).second) continue;
+      throw ConfigError(
+          fmt::format("{}: two objectives of its task are named {}; config, logs and "
+                      "checkpoints tell them apart by name, so rename one",
+                      what, objective.name));
+    }
+  }
+  const ObjectiveSpec& first = task.phases.front().objectives.front();
+  if (first.every != 1) {
+    throw ConfigError(
+        fmt::format("{}: objective {} is the first of its task and has every = {}; run.step counts "
+                    "its updates, so set 1, or put another objective first",
+                    what, first.name, to_text(first.every)));
   }
   for (const auto& item : task.module->named_parameters()) {
     if (!item.value().is_complex()) continue;

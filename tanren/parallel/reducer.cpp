@@ -80,7 +80,8 @@ void Reducer::agree_order() {
   std::copy_n(host.const_data_ptr<int64_t>(), order_.size(), order_.begin());
 }
 
-void Reducer::begin() {
+void Reducer::begin(const std::vector<uint8_t>& in_turn) {
+  in_turn_ = in_turn;
   if (!is_first_window_ && !has_agreed_) agree_order();
   works_.clear();
   next_ = landed_ = 0;
@@ -96,7 +97,12 @@ void Reducer::fired(size_t objective, size_t parameter) {
   complete = 1;
   const size_t bucket = bucket_of_[objective][parameter];
   if (--buckets_[bucket].missing == 0 && is_first_window_) observed_.push_back(bucket);
-  while (next_ < order_.size() && buckets_[order_[next_]].missing == 0) start_next();
+  const auto is_complete = [this](const Bucket& next) { return next.missing == 0 || !sends(next); };
+  while (next_ < order_.size() && is_complete(buckets_[order_[next_]])) start_next();
+}
+
+bool Reducer::sends(const Bucket& bucket) const {
+  return in_turn_.empty() || in_turn_[bucket.objective] != 0;
 }
 
 double Reducer::wire_factor(const Bucket& bucket) const {
@@ -106,6 +112,11 @@ double Reducer::wire_factor(const Bucket& bucket) const {
 // If starting throws, the bucket stays the next one: finish() tries it again.
 void Reducer::start_next() {
   Bucket& bucket = buckets_[order_[next_]];
+  if (!sends(bucket)) {
+    works_.emplace_back();
+    ++next_;
+    return;
+  }
   gradients_[bucket.objective]->note_sent();
   if (bucket.shared) {
     Gradients& gradients = *gradients_[bucket.objective];
@@ -142,6 +153,7 @@ void Reducer::land(const Bucket& bucket) const {
 // Waits until the buckets before place `end` of order_ have arrived.
 void Reducer::land_until(size_t end) {
   for (; landed_ < end; ++landed_) {
+    if (!works_[landed_]) continue;
     works_[landed_]->wait();
     land(buckets_[order_[landed_]]);
     works_[landed_].reset();
@@ -149,7 +161,9 @@ void Reducer::land_until(size_t end) {
 }
 
 void Reducer::finish() {
-  for (const Gradients* gradients : gradients_) gradients->reattach();
+  for (size_t i = 0; i < gradients_.size(); ++i) {
+    if (in_turn_.empty() || in_turn_[i] != 0) gradients_[i]->reattach();
+  }
   overlapped_ = static_cast<int64_t>(next_);
   while (next_ < order_.size()) start_next();
   land_until(next_);

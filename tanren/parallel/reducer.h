@@ -4,8 +4,8 @@
 // order in which rank 0's backward completed them in the first. If ranks share the gradients
 // (Sharding), each receives only the sum of its part, and a transient bucket is freed as soon as it
 // has been sent: backward then waits for the bucket before the last. Invariant: every rank starts
-// every bucket once a window, in the same order, whichever gradients its own backward reached; with
-// one rank it does nothing. One per phase, on the step's thread; the hooks run on backward's
+// every bucket of the objectives in turn once a window, in the same order, whichever gradients its
+// own backward reached; with one rank it does nothing. One per phase, on the step's thread; the hooks run on backward's
 // thread. Called by accumulate and by custom loops.
 #pragma once
 
@@ -42,8 +42,9 @@ class Reducer {
   Reducer& operator=(const Reducer&) = delete;
 
   // Before a window: marks all buckets as not sent. Before the second window, with overlap, it also
-  // agrees on the order of the buckets: one small broadcast. CommError.
-  void begin();
+  // agrees on the order of the buckets: one small broadcast. `in_turn` has a flag for each
+  // objective: 0: none of its buckets is sent in this window; empty: all are. CommError.
+  void begin(const std::vector<uint8_t>& in_turn = {});
   // After the window's last backward: starts the buckets that were not sent yet, and waits for all.
   // Gradients that were set to none and not computed again are 0. Then every gradient is the sum
   // over ranks, bitwise the same on each; of shared gradients, those that this rank owns.
@@ -70,6 +71,7 @@ class Reducer {
   void add_buckets(size_t objective, const ReducerOptions& options);
   void agree_order();
   void fired(size_t objective, size_t parameter);
+  bool sends(const Bucket& bucket) const;
   void start_next();
   void land(const Bucket& bucket) const;
   void land_until(size_t end);
@@ -84,9 +86,10 @@ class Reducer {
   std::vector<size_t> observed_;                // in which the first window completed them
   bool is_first_window_ = true;
   bool has_agreed_ = false;
-  std::vector<Communicator::Work> works_;
-  size_t next_ = 0;    // place in order_ of the bucket to send next
-  size_t landed_ = 0;  // place in order_ of the first that has not arrived
+  std::vector<uint8_t> in_turn_;           // by objective; empty: all
+  std::vector<Communicator::Work> works_;  // null: of a bucket that is not sent
+  size_t next_ = 0;                        // place in order_ of the bucket to send next
+  size_t landed_ = 0;                      // place in order_ of the first that has not arrived
   int64_t overlapped_ = 0;
   int64_t reductions_ = 0;
   bool overlap_ = true;

@@ -93,6 +93,7 @@ Summary summarise(const RunState& state, const LoopResult& loop, const Parts& pa
   if (loop.last && !loop.last->objectives.empty()) {
     summary.final_loss = loop.last->objectives.front().loss;
   }
+  summary.final_losses.assign(loop.losses.begin(), loop.losses.end());
   if (loop.evaluation) summary.evaluate = loop.evaluation->values;
   summary.peak_memory_bytes = memory_now(parts.device);
   if (parts.plan.memory.own_allocator) {

@@ -12,8 +12,12 @@ namespace tanren {
 
 bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch,
                 LossMeter& losses) {
-  for (auto& objective : phase.objectives) objective.gradients.zero();
-  if (phase.reducer) phase.reducer->begin();
+  std::vector<uint8_t> in_turn;
+  for (auto& objective : phase.objectives) {
+    if (objective.in_turn) objective.gradients.zero();
+    in_turn.push_back(objective.in_turn ? 1 : 0);
+  }
+  if (phase.reducer) phase.reducer->begin(in_turn);
   {
     const WindowScope window(parts.plan.precision.mode,  // each weight is cast once per window
                              parts.parallel->open_windows());

@@ -9,9 +9,9 @@
 
 namespace tanren {
 
-// Afterwards the gradients are the sums over ranks, and `losses` has the terms. Returns false if a
-// stop was requested between microsteps; only a run of one rank stops there, several ranks finish
-// the window.
+// Afterwards the gradients of the objectives in turn are the sums over ranks, and `losses` has the
+// terms. Returns false if a stop was requested between microsteps; only a run of one rank stops
+// there, and only in the first phase of an update. Several ranks finish the window.
 bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch,
                 LossMeter& losses);
 

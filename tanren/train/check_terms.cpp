@@ -79,6 +79,7 @@ void check_terms(const Phase& phase, const Terms& terms) {
 
 void check_gradients_kept(const Phase& phase) {
   for (const Objective& objective : phase.objectives) {
+    if (!objective.in_turn) continue;
     const auto change = objective.gradients.first_change();
     if (!change) continue;
     throw ConfigError(step_text(phase) + "forward changed the gradient of " +

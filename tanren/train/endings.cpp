@@ -16,6 +16,17 @@ namespace tanren {
 
 namespace {
 
+// What an update with an objective that halts has applied: phases before that objective's.
+std::string applied_text(const StepReport& report) {
+  std::string applied;
+  for (const auto& objective : report.objectives) {
+    if (objective.verdict.action != Action::apply) continue;
+    applied += (applied.empty() ? "" : ", ") + objective.name;
+  }
+  if (applied.empty()) return "nothing was applied";
+  return "the update of " + applied + " was applied before it, and nothing else";
+}
+
 // How the run whose folder holds `checkpoints` can be continued; empty if that is no run folder.
 std::string way_on(const std::filesystem::path& checkpoints, const ParallelPlan& parallel,
                    const std::string& where) {
@@ -60,13 +71,15 @@ std::string last_checkpoint_text(const std::filesystem::path& checkpoints) {
 
 void halt(const StepReport& report, const ObjectiveReport& objective, const Plan& plan,
           const std::filesystem::path& checkpoints, const std::string& unsaved) {
-  std::string line = fmt::format("[guard] step {} (attempt {}): {}", objective.step + 1,
-                                 report.attempt, name(objective.verdict.cause));
+  std::string line = fmt::format(
+      "[guard] step {} (attempt {}): {}{}", objective.step + 1, report.attempt,
+      report.several ? "objective " + objective.name + ": " : "", name(objective.verdict.cause));
   if (objective.verdict.at_max_skips)
     line += fmt::format(", {} skips in a row (guard.max_skips)", plan.guard.max_skips);
   if (!report.culprit.empty()) line += " in " + report.culprit;
   const auto last = checkpoints.empty() ? std::nullopt : latest_checkpoint(checkpoints);
-  line += "; nothing was applied; last checkpoint: " + (last ? last->string() : "none");
+  line += fmt::format("; {}; last checkpoint: {}", applied_text(report),
+                      last ? last->string() : "none");
   if (!unsaved.empty()) line += ", one of this state could not be written (" + unsaved + ")";
   throw RunError(line + "; lower the learning rate, clip, or look at that data" +
                  way_on(checkpoints, plan.parallel,

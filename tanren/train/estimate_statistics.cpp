@@ -152,6 +152,25 @@ Loader loader_of(const RunState& run, const Parts& parts, const Share& share,
   return Loader(train, options, Cursor{.epoch = 0, .consumed = share.first * share.batch});
 }
 
+// One forward, which moves the statistics of the layers that it passes through.
+void measure(const RunState& run, const Phase& phase, const Parts& parts, const Batch& local) {
+  const DataParallel& parallel = *parts.parallel;
+  const Batch batch = prepared(local, parts);
+  const AcrossRanksScope across_ranks(parallel.across_ranks());
+  const RandomScope random(run.seed_of(phase), 0, batch.ids);
+  const WindowScope window(parts.plan.precision.mode, parallel.open_windows());
+  const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
+  block_trail().failed = 0;  // may be left from a shortage before
+  try {
+    phase.spec.forward(batch);
+  } catch (...) {
+    throw_located({.work = "estimate of batch norm's statistics",
+                   .piece = batch,
+                   .ranks = parallel,
+                   .fix = "forward, or the data"});
+  }
+}
+
 }  // namespace
 
 bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset& train) {
@@ -171,27 +190,16 @@ bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
   const DataParallel& parallel = *parts.parallel;
   const auto shares = shares_of_ranks(parts.plan, parallel, train.size());
   const Share& own = shares[static_cast<size_t>(parallel.rank())];
-  std::optional<Loader> loader;
-  if (own.end > own.first) loader.emplace(loader_of(run, parts, own, train));
   const bool together = parallel.across_ranks() != nullptr;  // each batch is an exchange
   bool stopped = false;
-  for (int64_t i = 0; i < own.end - own.first && !stopped; ++i) {
-    for (const auto& norm : norms) norm->next_batch(i);
-    const Batch batch = prepared(loader->next().local, parts);
-    const AcrossRanksScope across_ranks(parallel.across_ranks());
-    const RandomScope random(run.seed, 0, batch.ids);
-    const WindowScope window(parts.plan.precision.mode, parallel.open_windows());
-    const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
-    block_trail().failed = 0;  // may be left from a shortage before
-    try {
-      run.phases.front().spec.forward(batch);
-    } catch (...) {
-      throw_located({.work = "estimate of batch norm's statistics",
-                     .piece = batch,
-                     .ranks = parallel,
-                     .fix = "forward, or the data"});
+  for (const Phase& phase : run.phases) {
+    std::optional<Loader> loader;
+    if (own.end > own.first) loader.emplace(loader_of(run, parts, own, train));
+    for (int64_t i = 0; i < own.end - own.first && !stopped; ++i) {
+      for (const auto& norm : norms) norm->next_batch(i);
+      measure(run, phase, parts, loader->next().local);
+      stopped = !together && parts.stop_requested();
     }
-    stopped = !together && parts.stop_requested();
   }
   if (!together) {  // else all have measured the same
     if (on_any_rank(stopped, parallel)) return false;

@@ -309,7 +309,7 @@ std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, con
 void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset& dataset) {
   check_predicts(run.task);
   run.settle();
-  const Untouched before(run, *parts.parallel);
+  const Undo before(run, /*with_generators=*/parts.parallel->alone());
   const KeptTensors tensors(*run.task.module);
   std::optional<Collated> first;
   const auto rehearse = [&] {
@@ -350,7 +350,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
              .next_batch = host},
             parts.recovery->gauge(), memory, rehearse);
   tensors.restore_or_refuse();
-  before.restore();
+  before.restore_all();
 }
 
 }  // namespace tanren

@@ -23,7 +23,7 @@ EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset
                           std::string* told = nullptr);
 
 // The same, but a stop request on any rank ends the evaluation on all; then there is no value.
-// Random draws and changes made by predict stay until Untouched puts them back.
+// Random draws and changes made by predict stay until Undo puts them back.
 std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, const Parts& parts,
                                                         const Dataset& dataset,
                                                         std::string* told = nullptr);

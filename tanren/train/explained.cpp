@@ -117,8 +117,7 @@ std::optional<StepReport> explained_update(RunState& run, const Parts& parts,
                   .microbatch = parts.plan.batch.microbatch,
                   .next_batch = host};
   std::optional<StepReport> report;
-  explained(work, parts.recovery->gauge(), state,
-            [&] { report = update(run.phases.front(), run, parts, batch); });
+  explained(work, parts.recovery->gauge(), state, [&] { report = update(run, parts, batch); });
   return report;
 }
 

@@ -32,7 +32,7 @@ struct Work {
 void explained(const Work& work, const MemoryGauge& gauge, MemoryState& state,
                const std::function<void()>& run);
 
-// update() of the first phase, run through explained(); the batch was collated from `dataset`.
+// update(), run through explained(); the batch was collated from `dataset`.
 std::optional<StepReport> explained_update(RunState& run, const Parts& parts,
                                            const GlobalBatch& batch, const Dataset& dataset,
                                            MemoryState& state);

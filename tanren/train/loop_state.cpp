@@ -127,6 +127,10 @@ void LoopState::update(const GlobalBatch& batch) {
   cache_.after_step();
   result_.skipped_steps += is_applied_ ? 0 : 1;
   result_.session_steps += is_applied_ ? 1 : 0;
+  if (report->several) {
+    for (const auto& objective : report->objectives)
+      result_.losses[objective.name] = objective.loss;
+  }
   result_.last = std::move(report);
   if (is_applied_) check_weights(run_, parts_);
 }
@@ -163,7 +167,7 @@ bool LoopState::estimate() {
 }
 
 bool LoopState::evaluate() {
-  const Untouched before(run_, *parts_.parallel);
+  const Undo before(run_, /*with_generators=*/parts_.parallel->alone());
   const bool is_news = run_.selection.judged_step != run_.step();  // else it was logged already
   std::optional<EvaluationReport> report;
   try {
@@ -188,7 +192,7 @@ bool LoopState::evaluate() {
   }
   trim_cpu_memory();  // its batches differ in size from the steps'
   if (!report) {
-    before.restore();
+    before.restore_all();
     return false;
   }
   evaluated_at_ = run_.step();

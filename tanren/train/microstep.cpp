@@ -55,18 +55,22 @@ void backward(Objective& objective, const Terms& terms, const GlobalBatch& batch
   torch::autograd::backward(roots, seeds, retain_graph, /*create_graph=*/false, inputs);
 }
 
-void backward_pending(Phase& phase, const Terms& terms, const Pending& pending,
+void backward_pending(Phase& phase, const RunState& run, const Terms& terms, const Pending& pending,
                       const GlobalBatch& batch) {
-  // torch takes an empty list of inputs as all leaves. Naming them costs a little, so they are
-  // named only if some are done already, or if another objective's parameters hang on the same
-  // graph.
-  const bool shared_graph = phase.objectives.size() > 1;
+  std::vector<size_t> due;
   for (size_t i = 0; i < phase.objectives.size(); ++i) {
+    const bool is_done = pending[i] && pending[i]->empty();
+    if (phase.objectives[i].in_turn && !is_done) due.push_back(i);
+  }
+  // torch takes an empty list of inputs as all leaves. Naming them costs a little, so they are
+  // named only if some are done already, or if another objective's parameters may hang on the same
+  // graph.
+  const bool shared_graph = run.has_several_objectives();
+  for (const size_t i : due) {
     auto& objective = phase.objectives[i];
-    const bool is_last = i + 1 == phase.objectives.size();
-    if (pending[i] && pending[i]->empty()) continue;
     const auto& all = shared_graph ? objective.gradients.parameters() : std::vector<at::Tensor>{};
-    backward(objective, terms, batch, pending[i] ? *pending[i] : all, /*retain_graph=*/!is_last);
+    backward(objective, terms, batch, pending[i] ? *pending[i] : all,
+             /*retain_graph=*/i != due.back());
   }
 }
 
@@ -108,13 +112,15 @@ Incident incident_of(const Shortage& shortage, const Batch& piece, int64_t next,
   return incident;
 }
 
-// Null if nothing is recomputed.
-std::unique_ptr<RecomputeScope> recompute_scope(const Phase& phase,
+// Null if nothing is recomputed. A phase's forward may pass through layers of any objective.
+std::unique_ptr<RecomputeScope> recompute_scope(const RunState& run,
                                                 const std::vector<std::string>& patterns) {
   if (patterns.empty()) return nullptr;
   std::vector<at::Tensor> buffers;
-  for (const auto& objective : phase.objectives) {
-    for (const auto& buffer : objective.buffers) buffers.push_back(buffer.tensor);
+  for (const auto& phase : run.phases) {
+    for (const auto& objective : phase.objectives) {
+      for (const auto& buffer : objective.buffers) buffers.push_back(buffer.tensor);
+    }
   }
   return std::make_unique<RecomputeScope>(patterns, std::move(buffers));
 }
@@ -160,18 +166,18 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
                const StepContext& context) {
   const Parts& parts = context.parts;
   Recovery& recovery = *parts.recovery;
-  const Undo undo(phase, /*with_generators=*/true);
-  for (auto& objective : phase.objectives) objective.gradients.begin_microstep();
+  const Undo undo(context.run, /*with_generators=*/true);
+  for (Objective* objective : phase.in_turn()) objective->gradients.begin_microstep();
   recovery.begin();
   bool in_backward = false;
   const auto work = [&] {
     const BlockTrailScope trail;
     const AcrossRanksScope across_ranks(parts.parallel->across_ranks());
-    const RandomScope random(context.run.seed, context.run.attempt, piece.ids);
+    const RandomScope random(context.run.seed_of(phase), context.run.attempt, piece.ids);
     Terms terms;
     {
       const MemoryScope memory(MemoryKind::activations);
-      const auto recompute = recompute_scope(phase, parts.plan.memory.recompute);
+      const auto recompute = recompute_scope(context.run, parts.plan.memory.recompute);
       const auto offload = offload_scope(piece, context);
       WaitOnUse parameters(context.run.gathering());  // forward begins before all have arrived
       const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
@@ -186,7 +192,7 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
     std::optional<SyncScope> sync;
     if (phase.reducer) sync.emplace(*phase.reducer, is_last);
     in_backward = true;
-    backward_pending(phase, terms, pending, context.batch);
+    backward_pending(phase, context.run, terms, pending, context.batch);
     context.losses.add(terms, piece.size());
   };
   std::optional<Shortage> shortage;
@@ -204,7 +210,7 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
     recovery.fitted(piece.size());
     return true;
   }
-  undo.restore_all(phase);
+  undo.restore_all();
   Incident incident = incident_of(*shortage, piece, 0, context);
   recovery.failed(piece.size(), *shortage);
   incident.next_microbatch = recovery.size(piece.size());
@@ -217,7 +223,7 @@ bool run_piece(Phase& phase, const Batch& piece, const Pending& pending, bool is
                const StepContext& context) {
   const int64_t planned = context.run.microbatch > 0 ? context.run.microbatch : piece.size();
   for (int64_t begin = 0; begin < piece.size();) {
-    const bool may_stop = context.parts.parallel->alone();
+    const bool may_stop = context.parts.parallel->alone() && context.run.phases_done == 0;
     if (begin > 0 && may_stop && context.parts.stop_requested()) return false;
     const int64_t end = std::min(begin + context.parts.recovery->size(planned), piece.size());
     const Batch part = begin == 0 && end == piece.size() ? piece : piece.slice(begin, end);

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/generators.h"
+#include "tanren/base/random.h"
 #include "tanren/checkpoint/check_tensors.h"
 #include "tanren/train/sharded_state.h"
 
@@ -187,6 +188,32 @@ void RunState::load(const State& model, const State& optimizer, const State& run
 void Phase::choose_parameters(Communicator* ranks) {
   reducer.reset();
   for (auto& objective : objectives) objective.choose_parameters(ranks);
+}
+
+bool Phase::begin_turn(int64_t attempt) {
+  bool any = false;
+  for (auto& objective : objectives) {
+    objective.in_turn = (attempt + 1) % objective.spec.every == 0;
+    any = any || objective.in_turn;
+  }
+  return any;
+}
+
+std::vector<Objective*> Phase::in_turn() {
+  std::vector<Objective*> found;
+  for (auto& objective : objectives) {
+    if (objective.in_turn) found.push_back(&objective);
+  }
+  return found;
+}
+
+bool RunState::has_several_objectives() const {
+  return phases.size() > 1 || phases.front().objectives.size() > 1;
+}
+
+uint64_t RunState::seed_of(const Phase& phase) const {
+  const auto index = static_cast<uint64_t>(&phase - phases.data());
+  return index == 0 ? seed : random_bits(seed, /*stream=*/index, /*index=*/0);
 }
 
 std::vector<ShardedParameters*> RunState::gathering() const {

@@ -35,6 +35,10 @@ struct Phase {
 
   // choose_parameters() of every objective.
   void choose_parameters(Communicator* ranks = nullptr);
+  // Sets which objectives take part in the update of `attempt`, counted from 0. False if none does.
+  bool begin_turn(int64_t attempt);
+  // The objectives that take part in the present update.
+  std::vector<Objective*> in_turn();
 };
 
 struct RunState {
@@ -47,6 +51,7 @@ struct RunState {
   int64_t microbatch = 0;  // samples per microstep
   Selection selection;     // what evaluations decided
   bool applying = false;   // an update is being applied: an error now leaves a mix of two states
+  size_t phases_done = 0;  // of the present update: judged, and applied or undone
 
   // After an update the weights of other ranks may still be arriving; this waits for them. Call it
   // before anything but an update reads or writes weights. CommError.
@@ -55,6 +60,11 @@ struct RunState {
   std::vector<ShardedParameters*> gathering() const;
   // Applied updates of the first objective.
   int64_t step() const { return phases.front().objectives.front().step; }
+  // Whether there is more than one objective.
+  bool has_several_objectives() const;
+  // The seed of a phase's random draws. Each phase has its own, since all forwards of an update see
+  // the same samples.
+  uint64_t seed_of(const Phase& phase) const;
 
   at::Device device() const;
   // Weights and buffers by name.

@@ -7,9 +7,10 @@
 
 namespace tanren {
 
-// Finds the largest power of two whose window stays finite, by bisection over windows of `batch`,
-// and halves it once for headroom. Changes nothing but the scale. If the window's loss is not
-// finite, or if it counts nothing, the scale does not change either, and the next window is
+// Finds, for each objective in turn that has no scale yet, the largest power of two whose window
+// stays finite, by bisection over windows of `batch`, and halves it once for headroom. The windows
+// are the same for all of them. Changes nothing but the scales. If an objective's loss is not
+// finite, or if it counts nothing, its scale does not change either, and the next window is
 // searched. False if a stop was requested in between.
 bool find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch);
 

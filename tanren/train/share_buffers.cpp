@@ -7,23 +7,28 @@
 
 namespace tanren {
 
-void share_buffers(const Phase& phase, const std::vector<Objective*>& applied,
+void share_buffers(const RunState& run, const std::vector<Objective*>& undone,
                    const std::vector<double>& samples, const DataParallel& parallel) {
   const auto source = std::find_if(samples.begin(), samples.end(), [](double n) { return n > 0; });
   if (parallel.alone() || source == samples.end()) return;
   const bool averages = parallel.plan().buffers == RankBuffers::mean;
   std::set<const void*> seen;  // a buffer may belong to two objectives
   std::vector<at::Tensor> statistics, others;
-  for (const auto* objective : applied) {
-    for (const auto& buffer : objective->buffers) {
-      if (!seen.insert(buffer.tensor.unsafeGetTensorImpl()).second) continue;
-      (averages && buffer.is_measured() ? statistics : others).push_back(buffer.tensor);
-    }
-  }
-  for (const auto& objective : phase.objectives) {
+  const auto add = [&](const Objective& objective, bool is_undone) {
     for (const auto& buffer : objective.buffers) {
-      const bool is_new = seen.insert(buffer.tensor.unsafeGetTensorImpl()).second;
-      if (is_new) others.push_back(buffer.tensor);
+      if (!seen.insert(buffer.tensor.unsafeGetTensorImpl()).second) continue;
+      const bool is_mean = averages && !is_undone && buffer.is_measured();
+      (is_mean ? statistics : others).push_back(buffer.tensor);
+    }
+  };
+  const auto is_undone = [&](const Objective& objective) {
+    return std::find(undone.begin(), undone.end(), &objective) != undone.end();
+  };
+  for (const bool pass : {false, true}) {  // a buffer of two objectives is undone with the last
+    for (const auto& phase : run.phases) {
+      for (const auto& objective : phase.objectives) {
+        if (is_undone(objective) == pass) add(objective, pass);
+      }
     }
   }
   parallel.take_mean(statistics, samples);

@@ -11,9 +11,10 @@ namespace tanren {
 // Each rank's forward saw its own samples alone, and a rank without samples saw none. Running
 // statistics become the mean over samples, unless the plan says otherwise; all other buffers become
 // those of the first rank with samples. (Synchronised batch norm keeps the same on every rank: this
-// changes none of it.) An objective that was not applied may have what another phase's forward
-// left, which differs over ranks: it takes that rank's buffers too. `samples`: of each rank.
-void share_buffers(const Phase& phase, const std::vector<Objective*>& applied,
+// changes none of it.) A forward may pass through layers of any objective, so that the buffers of
+// all are shared; those of `undone` objectives are what they were before the update, and need no
+// mean. `samples`: of each rank.
+void share_buffers(const RunState& run, const std::vector<Objective*>& undone,
                    const std::vector<double>& samples, const DataParallel& parallel);
 
 }  // namespace tanren

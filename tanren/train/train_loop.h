@@ -12,6 +12,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,7 @@ struct LoopResult {
   double train_seconds = 0;  // updates and waiting for data, without evaluation and checkpoints
   int64_t device_reads = 0;  // made by updates
   std::optional<StepReport> last;
+  std::map<std::string, double> losses;        // of several objectives, each of its last update
   std::optional<EvaluationReport> evaluation;  // the last one
   std::string reason;                          // why it finished early; empty: it did not
   std::filesystem::path checkpoint;            // the last one written

@@ -18,17 +18,25 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 namespace tanren {
 
 namespace {
 
-void begin(Phase& phase, RunState& run, const Parts& parts) {
+void begin(RunState& run, const Parts& parts) {
   const DataParallel& parallel = *parts.parallel;
   unfreeze(run, parts.plan.freeze, /*tells=*/parallel.is_first(), &parallel.communicator());
-  connect_reducer(phase, parallel);
   reseed(run, parallel, Draws::update);
+  run.phases_done = 0;
+}
+
+void begin(Phase& phase, const RunState& run, const Parts& parts) {
+  connect_reducer(phase, *parts.parallel);
   if (!parts.plan.parallel.overlap || !phase.spec.forward_on_one_thread) run.settle();
 }
 
@@ -38,14 +46,14 @@ std::optional<WindowStatus> accumulate_and_measure(Phase& phase, RunState& run, 
                                                    const Undo& undo) {
   try {
     if (!accumulate(phase, run, parts, batch, losses)) {
-      undo.restore_all(phase);
+      undo.restore_all();
       return std::nullopt;
     }
     if (losses.microsteps() > 0) check_grown(phase, *run.task.module);
     run.settle();  // a rank without samples has not waited yet
     return measure_window(phase, *run.task.module, parts, batch, losses);
   } catch (...) {  // a checkpoint of the state before the update may follow
-    if (parts.parallel->alone()) undo.restore_after_error(phase);
+    if (parts.parallel->alone()) undo.restore_after_error();
     throw;
   }
 }
@@ -91,11 +99,88 @@ void apply(Objective& objective, double norm, double learning_rate, const Parts&
   ++objective.step;
 }
 
+// Adds where an objective's numbers went wrong; an empty `where` adds nothing.
+void add_culprit(StepReport& report, const RunState& run, const Objective& objective,
+                 const std::string& where) {
+  if (where.empty()) return;
+  if (!report.culprit.empty()) report.culprit += "; ";
+  if (run.has_several_objectives()) report.culprit += objective.spec.name + ": ";
+  report.culprit += where;
+}
+
 // Updates the average with the weights and buffers that all ranks have now.
 void update_average(Objective& objective) {
   if (!objective.average) return;
   if (objective.shards) objective.shards->wait();
   objective.average->update(objective.step);
+}
+
+bool halts(const std::vector<ObjectiveReport>& reports) {
+  return std::any_of(reports.begin(), reports.end(), [](const ObjectiveReport& report) {
+    return report.verdict.action == Action::halt;
+  });
+}
+
+// Judges the objectives in turn. If one of them halts the run, none is applied.
+std::vector<ObjectiveReport> judge_all(const std::vector<Objective*>& objectives,
+                                       const WindowStatus& window, const Parts& parts) {
+  std::vector<Guard> before;
+  std::vector<ObjectiveReport> reports;
+  for (size_t i = 0; i < objectives.size(); ++i) {
+    before.push_back(objectives[i]->guard);
+    reports.push_back(judge(*objectives[i], window.objectives[i], parts));
+  }
+  if (!halts(reports)) return reports;
+  for (size_t i = 0; i < objectives.size(); ++i) {
+    if (reports[i].verdict.action == Action::halt) continue;
+    objectives[i]->guard = before[i];
+    reports[i].verdict = {Action::skip, Cause::halt_beside};
+    reports[i].spike.reset();
+  }
+  return reports;
+}
+
+// One phase of an update, added to the report. False if a stop was requested; then nothing has
+// changed.
+bool update_phase(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch,
+                  StepReport& report) {
+  begin(phase, run, parts);
+  if (!find_initial_scale(phase, run, parts, batch)) return false;
+  // One rank may stop within the window, which memory may split; several ranks seed torch's
+  // generators again.
+  const Undo undo(run, /*with_generators=*/parts.parallel->alone());
+  LossMeter losses;
+  const auto window = accumulate_and_measure(phase, run, parts, batch, losses, undo);
+  if (!window) return false;
+  run.applying = true;
+  const auto objectives = phase.in_turn();
+  auto reports = judge_all(objectives, *window, parts);
+  std::vector<Objective*> applied, undone;
+  for (size_t i = 0; i < objectives.size(); ++i) {
+    Objective& objective = *objectives[i];
+    const Cause cause = reports[i].verdict.cause;
+    if (reports[i].verdict.action == Action::apply) {
+      apply(objective, reports[i].grad_norm, reports[i].learning_rate, parts);
+      applied.push_back(&objective);
+    } else {
+      undo.restore(objective);
+      undone.push_back(&objective);
+      const std::string where =
+          culprit(objective, cause, window->objectives[i], batch, losses, *parts.parallel);
+      add_culprit(report, run, objective, where);
+    }
+    if (cause != Cause::halt_beside) objective.scaler.update(cause);
+    reports[i].step = objective.step;
+  }
+  if (applied.empty()) undo.restore_buffers();  // those that the forward shares with others, too
+  share_buffers(run, undone, window->samples, *parts.parallel);
+  for (Objective* objective : applied) update_average(*objective);
+  report.stop_requested = report.stop_requested || window->stop_requested;
+  report.microsteps = std::max(report.microsteps, losses.microsteps());
+  std::move(reports.begin(), reports.end(), std::back_inserter(report.objectives));
+  run.applying = false;
+  ++run.phases_done;
+  return true;
 }
 
 // Moves the data cursor past the batch.
@@ -105,71 +190,48 @@ void advance(RunState& run, const GlobalBatch& batch) {
   run.consumed = batch.consumed;
 }
 
-void fill_in(StepReport& report, const RunState& run, const GlobalBatch& batch,
-             const LossMeter& losses) {
+void fill_in(StepReport& report, const RunState& run, const GlobalBatch& batch) {
   report.attempt = run.attempt;
   report.step = run.step();
   report.epoch = batch.epoch;
+  report.several = run.has_several_objectives();
   report.samples = static_cast<int64_t>(batch.count("samples"));
   if (const auto tokens = batch.counts.find("tokens"); tokens != batch.counts.end()) {
     report.tokens = static_cast<int64_t>(tokens->second);
   }
-  report.microsteps = losses.microsteps();
   report.wait_seconds = batch.wait_seconds;
 }
 
-std::optional<StepReport> update_in_memory(Phase& phase, RunState& run, const Parts& parts,
+std::optional<StepReport> update_in_memory(RunState& run, const Parts& parts,
                                            const GlobalBatch& batch) {
   const MustSucceedScope must_succeed;  // only microsteps may run out of memory
   const MemoryScope memory(MemoryKind::temporaries);
-  begin(phase, run, parts);
-  if (!find_initial_scale(phase, run, parts, batch)) return std::nullopt;
-  // One rank may stop within the window, which memory may split; several ranks seed torch's
-  // generators again.
-  const Undo undo(phase, /*with_generators=*/parts.parallel->alone());
-  LossMeter losses;
-  const auto window = accumulate_and_measure(phase, run, parts, batch, losses, undo);
-  if (!window) return std::nullopt;
-  run.applying = true;
+  begin(run, parts);
   StepReport report;
-  report.stop_requested = window->stop_requested;
-  for (size_t i = 0; i < phase.objectives.size(); ++i) {
-    report.objectives.push_back(judge(phase.objectives[i], window->objectives[i], parts));
-  }
-  std::vector<Objective*> applied;
-  for (size_t i = 0; i < phase.objectives.size(); ++i) {
-    Objective& objective = phase.objectives[i];
-    ObjectiveReport& judged = report.objectives[i];
-    if (judged.verdict.action == Action::apply) {
-      apply(objective, judged.grad_norm, judged.learning_rate, parts);
-      applied.push_back(&objective);
-    } else {
-      undo.restore(objective);
-      const std::string where = culprit(objective, judged.verdict.cause, window->objectives[i],
-                                        batch, losses, *parts.parallel);
-      if (!where.empty()) report.culprit = where;
+  try {
+    for (Phase& phase : run.phases) {
+      if (!phase.begin_turn(run.attempt)) continue;
+      if (!update_phase(phase, run, parts, batch, report)) return std::nullopt;
+      if (halts(report.objectives)) break;
     }
-    objective.scaler.update(judged.verdict.cause);
-    judged.step = objective.step;
+  } catch (...) {  // what earlier phases applied stays, and a resumed run must not apply it again
+    if (run.phases_done > 0) advance(run, batch);
+    throw;
   }
-  share_buffers(phase, applied, window->samples, *parts.parallel);
-  for (Objective* objective : applied) update_average(*objective);
   advance(run, batch);
-  fill_in(report, run, batch, losses);
-  run.applying = false;
+  fill_in(report, run, batch);
   return report;
 }
 
 }  // namespace
 
-std::optional<StepReport> update(Phase& phase, RunState& run, const Parts& parts,
-                                 const GlobalBatch& batch) {
+std::optional<StepReport> update(RunState& run, const Parts& parts, const GlobalBatch& batch) {
   for (bool is_repeated = false;; is_repeated = true) {
     try {
-      return update_in_memory(phase, run, parts, batch);
+      return update_in_memory(run, parts, batch);
     } catch (const c10::OutOfMemoryError& error) {
       // Before it is applied, one rank's update can begin again with the state that it found.
-      if (is_repeated || run.applying || !parts.parallel->alone()) {
+      if (is_repeated || run.applying || run.phases_done > 0 || !parts.parallel->alone()) {
         throw_memory_error(
             error, "an update needs it outside of forward and backward: raise memory.limit");
       }

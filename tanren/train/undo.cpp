@@ -6,18 +6,21 @@
 #include <ATen/core/grad_mode.h>
 
 #include <exception>
+#include <set>
 
 namespace tanren {
 
-Undo::Undo(const Phase& phase, bool with_generators) {
-  for (const auto& objective : phase.objectives) {
-    for (const auto& buffer : objective.buffers) {
-      buffers_.emplace_back(buffer.tensor, buffer.tensor.clone());
+Undo::Undo(const RunState& run, bool with_generators) : device_(run.device()) {
+  std::set<const void*> seen;  // a buffer may belong to two objectives
+  for (const auto& phase : run.phases) {
+    for (const auto& objective : phase.objectives) {
+      for (const auto& [tensor, norm] : objective.buffers) {
+        const bool is_new = seen.insert(tensor.unsafeGetTensorImpl()).second;
+        if (is_new) buffers_.emplace_back(tensor, tensor.clone());
+      }
     }
   }
-  if (with_generators) {
-    generators_ = generator_states(phase.objectives.front().parameters.front().tensor.device());
-  }
+  if (with_generators) generators_ = generator_states(device_);
 }
 
 void Undo::restore(const Objective& objective) const {
@@ -29,29 +32,22 @@ void Undo::restore(const Objective& objective) const {
   }
 }
 
-void Undo::restore_all(const Phase& phase) const {
-  for (const auto& objective : phase.objectives) restore(objective);
-  set_generator_states(phase.objectives.front().parameters.front().tensor.device(), generators_);
+void Undo::restore_buffers() const {
+  const at::NoGradGuard no_grad;
+  for (const auto& [tensor, before] : buffers_) tensor.copy_(before);
 }
 
-void Undo::restore_after_error(const Phase& phase) const {
+void Undo::restore_all() const {
+  restore_buffers();
+  set_generator_states(device_, generators_);
+}
+
+void Undo::restore_after_error() const {
   try {
-    restore_all(phase);
+    restore_all();
   } catch (const std::exception&) {
     return;
   }
-}
-
-Untouched::Untouched(const RunState& run, const DataParallel& parallel) : run_(run) {
-  for (const auto& phase : run.phases) undos_.emplace_back(phase, parallel.alone());
-}
-
-void Untouched::restore() const {
-  for (size_t i = 0; i < undos_.size(); ++i) undos_[i].restore_all(run_.phases[i]);
-}
-
-void Untouched::restore_after_error() const {
-  for (size_t i = 0; i < undos_.size(); ++i) undos_[i].restore_after_error(run_.phases[i]);
 }
 
 }  // namespace tanren

@@ -75,41 +75,51 @@ std::vector<double> active_flags(const Gradients& gradients) {
   return flags;
 }
 
-// The places of the objectives' numbers in the row.
+// The places of the numbers of the objectives in turn in the row.
 struct Places {
   std::vector<StatusRow::Part> norms, shares, active;
 };
 
 // Unscales and measures the gradients of each objective. Of sharded gradients each rank has a part.
-Places measure(Phase& phase, bool report_flush, StatusRow& row) {
+Places measure(const std::vector<Objective*>& objectives, bool report_flush, StatusRow& row) {
   Places places;
   std::vector<Measured> measured;
-  for (auto& objective : phase.objectives) {
-    const Gradients& gradients = objective.gradients;
+  for (Objective* objective : objectives) {
+    const Gradients& gradients = objective->gradients;
     measured.push_back(
-        unscale_and_measure(gradients.owned(), objective.scaler.scale(), report_flush));
+        unscale_and_measure(gradients.owned(), objective->scaler.scale(), report_flush));
     places.norms.push_back(
         row.add({measured.back().norm}, gradients.sharding().on() ? Join::norm : Join::first));
   }
   for (size_t i = 0; report_flush && i < measured.size(); ++i) {
-    const Gradients& gradients = phase.objectives[i].gradients;
+    const Gradients& gradients = objectives[i]->gradients;
     const bool is_sharded = gradients.sharding().on();
     const double weight = is_sharded ? weight_of_parts(gradients) : 1.0;
     places.shares.push_back(
         row.add({measured[i].flush_share * weight, measured[i].overflow_share * weight},
                 is_sharded ? Join::sum : Join::own));
   }
-  for (const auto& objective : phase.objectives) {
-    places.active.push_back(row.add(active_flags(objective.gradients)));
+  for (const Objective* objective : objectives) {
+    places.active.push_back(row.add(active_flags(objective->gradients)));
   }
   return places;
 }
 
-// The first microstep with a sum that is not finite; -1: none.
-int64_t first_bad(const std::vector<double>& sums, size_t num_terms) {
-  const auto bad =
-      std::find_if(sums.begin(), sums.end(), [](double sum) { return !std::isfinite(sum); });
-  return bad == sums.end() ? -1 : (bad - sums.begin()) / static_cast<std::ptrdiff_t>(num_terms);
+// The objective's weight of a term.
+double weight_of(const ObjectiveSpec& spec, const std::string& term) {
+  double weight = spec.terms.empty() ? 1.0 : 0.0;
+  for (const auto& weighted : spec.terms) weight += weighted.name == term ? weighted.weight : 0;
+  return weight;
+}
+
+// The first microstep with a sum of the objective's terms that is not finite; -1: none.
+int64_t first_bad(const ObjectiveSpec& spec, const std::vector<PhaseTerm>& terms,
+                  const std::vector<double>& sums) {
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (std::isfinite(sums[i]) || weight_of(spec, terms[i % terms.size()].name) == 0) continue;
+    return static_cast<int64_t>(i / terms.size());
+  }
+  return -1;
 }
 
 // Sets the objective's terms, each divided by its count, and their weighted sum. A mean over
@@ -118,8 +128,7 @@ void take_terms(const ObjectiveSpec& spec, const std::vector<PhaseTerm>& terms,
                 const GlobalBatch& batch, const std::vector<double>& sums, Status& status) {
   for (size_t i = 0; i < terms.size(); ++i) {
     const auto& [name, count_name] = terms[i];
-    double weight = spec.terms.empty() ? 1.0 : 0.0;
-    for (const auto& term : spec.terms) weight += term.name == name ? term.weight : 0;
+    const double weight = weight_of(spec, name);
     if (weight == 0.0) continue;
     const double count = batch.count(count_name);
     const double mean = count == 0 ? std::numeric_limits<double>::quiet_NaN() : sums[i] / count;
@@ -137,11 +146,12 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
                             const GlobalBatch& batch, const LossMeter& losses) {
   const DataParallel& parallel = *parts.parallel;
   const bool report_flush = parts.plan.precision.report_flush;
+  const auto objectives = phase.in_turn();
   StatusRow row(parallel, parts.device);
   const auto each = row.add(losses.sums(), Join::own);
   const auto terms = agreed_terms(phase, parallel, losses);
   const auto totals = row.add_column_sums(each, losses.sums(), terms.size());
-  const Places places = measure(phase, report_flush, row);
+  const Places places = measure(objectives, report_flush, row);
   const auto graphs = row.add(graphs_of(losses, terms.size()));
   const bool stops = !parallel.alone() && parts.stop_requested();
   const auto stop = row.add(std::vector<double>{stops ? 1.0 : 0.0});
@@ -153,10 +163,11 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   const std::vector<double> sums = row.take(totals);
   WindowStatus window{.stop_requested = row.take(stop)[0] > 0,
                       .samples = row.take(samples_of_ranks)};
-  for (size_t i = 0; i < phase.objectives.size(); ++i) {
+  for (size_t i = 0; i < objectives.size(); ++i) {
+    Objective& objective = *objectives[i];
     Status status{.norm = row.take(places.norms[i])[0],
-                  .bad_microstep = first_bad(row.take(each), terms.size())};
-    take_terms(phase.objectives[i].spec, terms, batch, sums, status);
+                  .bad_microstep = first_bad(objective.spec, terms, row.take(each))};
+    take_terms(objective.spec, terms, batch, sums, status);
     if (report_flush) {
       const auto shares = row.take(places.shares[i]);
       status.flush_share = shares[0];
@@ -167,7 +178,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
     const auto active = row.take(places.active[i]);
     std::vector<uint8_t> flags(active.size());
     std::transform(active.begin(), active.end(), flags.begin(), [](double n) { return n > 0; });
-    phase.objectives[i].gradients.set_active(flags);
+    objective.gradients.set_active(flags);
   }
   check_graphs(phase, module, parallel, terms, row.take(graphs), sums);
   return window;

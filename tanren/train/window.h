@@ -22,19 +22,20 @@ struct Status {
   double loss = 0;
   NamedValues terms;
   double norm = 0;             // non-finite: a gradient is, or only its sum of squares overflowed
-  int64_t bad_microstep = -1;  // first of this rank with a non-finite term
+  int64_t bad_microstep = -1;  // first of this rank with a non-finite term of the objective
   // A term and the count that divides it, which is 0 in this batch; empty: no count is 0.
   std::string uncounted_term, uncounted;
   std::optional<double> flush_share, overflow_share;
 };
 
 struct WindowStatus {
-  std::vector<Status> objectives;
-  bool stop_requested = false;  // on any rank; false with one rank
-  std::vector<double> samples;  // of each rank
+  std::vector<Status> objectives;  // in turn
+  bool stop_requested = false;     // on any rank; false with one rank
+  std::vector<double> samples;     // of each rank
 };
 
-// Unscales the gradients in place, and makes each objective's active() what it is over all ranks.
+// Unscales the gradients of the objectives in turn in place, and makes each one's active() what it
+// is over all ranks.
 WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const Parts& parts,
                             const GlobalBatch& batch, const LossMeter& losses);
 

@@ -282,7 +282,7 @@ TEST_F(RecoveryTest,
   const at::Tensor weights = run.weights();
   const at::Tensor before = generator_states(at::kCPU).at("cpu").clone();
   fail_cpu_allocation(40);
-  EXPECT_FALSE(update(run.state.phases.front(), run.state, run.parts, batch));
+  EXPECT_FALSE(update(run.state, run.parts, batch));
   fail_cpu_allocation(INT64_MAX);
   EXPECT_TRUE(stop);
   EXPECT_TRUE(at::equal(generator_states(at::kCPU).at("cpu"), before));

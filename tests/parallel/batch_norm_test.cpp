@@ -106,7 +106,7 @@ Trained trained_alone(RunConfig config, int64_t ranks, int64_t microbatch, int u
   for (int i = 0; i < updates; ++i) {
     GlobalBatch batch = run.batches->next();
     batch.local = as_ranks_see(batch.local, ranks, microbatch);
-    const auto report = update(run.state.phases.front(), run.state, run.parts, batch);
+    const auto report = update(run.state, run.parts, batch);
     if (i == 0) result.gradient = run.gradients();
     result.loss = report->objectives[0].loss;
     result.microsteps = report->microsteps;
@@ -330,7 +330,7 @@ TEST_F(NormMemory, out_of_memory_on_one_rank_ends_all_and_names_the_key) {
       const GlobalBatch batch = run.batches->next();
       if (comm.rank() == 1) fail_cpu_allocation(index);
       try {
-        update(run.state.phases.front(), run.state, run.parts, batch);
+        update(run.state, run.parts, batch);
         if (comm.rank() == 1) fail_cpu_allocation(INT64_MAX);
       } catch (const MemoryError& error) {
         fail_cpu_allocation(INT64_MAX);

@@ -265,7 +265,7 @@ TEST_F(Resume, by_a_stop_request_between_microsteps_leaves_no_trace_of_the_windo
   const std::atomic<bool> stop{true};
   run.parts.stop = &stop;
   const auto batch = run.loader->next();
-  EXPECT_FALSE(update(run.state.phases.front(), run.state, run.parts, batch).has_value());
+  EXPECT_FALSE(update(run.state, run.parts, batch).has_value());
   EXPECT_EQ(run.state.attempt, 0);
   EXPECT_EQ(run.state.consumed, 0);
   EXPECT_TRUE(at::equal(run.weights(), weights));

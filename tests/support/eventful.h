@@ -52,15 +52,14 @@ double go_through(Run& run, const Events& events, const std::filesystem::path& f
   const MustSucceedScope
       must_succeed;  // as in train_loop: only microsteps and evaluations may run out
   const Dataset* data = &dataset_of(run);
-  auto& phase = run.state.phases.front();
   const double scale = run.objective().scaler.scale();
   run.objective().scaler.set_searched(0x1p60);
-  const auto overflow = update(phase, run.state, run.parts, events.overflows);
+  const auto overflow = update(run.state, run.parts, events.overflows);
   EXPECT_EQ(overflow->objectives[0].verdict.cause, Cause::overflow);
   run.objective().scaler.set_searched(scale);
-  const auto skip = update(phase, run.state, run.parts, events.is_skipped);
+  const auto skip = update(run.state, run.parts, events.is_skipped);
   EXPECT_EQ(skip->objectives[0].verdict.cause, Cause::nan_loss);
-  const auto applied = update(phase, run.state, run.parts, events.is_applied);
+  const auto applied = update(run.state, run.parts, events.is_applied);
   EXPECT_EQ(applied->objectives[0].verdict.action, Action::apply);
   EXPECT_EQ(applied->attempt - applied->step, 2);
   const EvaluationReport evaluation = evaluate(run.state, run.parts, *data);

@@ -31,7 +31,7 @@ inline InjectedStep injected_step(const RunConfig& config, const Dataset& data, 
     run.step();
     const GlobalBatch batch = run.batches->next();
     if (comm.rank() == 1) fail_cpu_allocation(index);
-    const auto report = update(run.state.phases.front(), run.state, run.parts, batch);
+    const auto report = update(run.state, run.parts, batch);
     EXPECT_EQ(report->objectives[0].step, 2);
     if (comm.rank() == 0) {
       result.weights = run.weights();

@@ -78,7 +78,7 @@ struct RankRun {
 
   StepReport step() {
     const GlobalBatch batch = batches->next();
-    return *update(state.phases.front(), state, parts, batch);
+    return *update(state, parts, batch);
   }
   at::Tensor weights() const {
     state.settle();

@@ -10,6 +10,9 @@
 #include <gtest/gtest.h>
 #include <ATen/Parallel.h>
 
+#include <functional>
+#include <optional>
+
 namespace tanren::testing {
 
 struct StepPeaks {
@@ -29,8 +32,10 @@ class StepPeaksTest : public ::testing::Test {
   }
 };
 
-// The second step's peaks, without the memory of the data, with threads and device as planned.
-inline StepPeaks step_peaks(const RunConfig& config) {
+// The peaks of the `step`-th step, without the memory of the data, with threads and device as
+// planned. `make_task` may be empty: the config's.
+inline StepPeaks step_peaks(const RunConfig& config, std::function<Task()> make_task = {},
+                            int step = 2) {
   install_cpu_allocator();
   const int threads_before = at::get_num_threads();
   const auto dataset = open_dataset(config.data.train, "data.train");
@@ -38,10 +43,10 @@ inline StepPeaks step_peaks(const RunConfig& config) {
   StepPeaks peaks;
   Plan plan;
   {
-    TinyRun run(config, dataset.get(), std::nullopt);
+    TinyRun run(config, dataset.get(), make_task ? std::optional(make_task()) : std::nullopt);
     plan = run.parts.plan;
     apply_device_plan(plan);
-    run.step();
+    run.steps(step - 1);
     const GlobalBatch batch = run.loader->next();
     restart_cpu_memory_peak();
     run.step(batch);
@@ -50,8 +55,8 @@ inline StepPeaks step_peaks(const RunConfig& config) {
   at::set_num_threads(threads_before);
   const int64_t live = cpu_memory_stats().live_bytes;
   restart_cpu_memory_peak();
-  const auto make = [&] { return build_task(config, ModelRegistry(), *dataset); };
-  const MemoryPrediction prediction = StepPredictor(make, *dataset).step(plan);
+  if (!make_task) make_task = [&] { return build_task(config, ModelRegistry(), *dataset); };
+  const MemoryPrediction prediction = StepPredictor(make_task, *dataset).step(plan);
   peaks.predicted = prediction.peak_bytes;
   peaks.predicted_kinds = prediction.at_peak;
   EXPECT_EQ(cpu_memory_stats().live_bytes, live);

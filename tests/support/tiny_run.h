@@ -82,9 +82,7 @@ struct TinyRun {
   }
 
   StepReport step() { return step(loader->next()); }
-  StepReport step(const GlobalBatch& batch) {
-    return *update(state.phases.front(), state, parts, batch);
-  }
+  StepReport step(const GlobalBatch& batch) { return *update(state, parts, batch); }
   std::vector<StepReport> steps(int count) {
     std::vector<StepReport> reports;
     reports.reserve(static_cast<size_t>(count));

@@ -43,7 +43,7 @@ TEST(ScaleSearch, that_a_stop_breaks_off_leaves_no_scale_and_no_trace) {
     return whole(batch);
   };
   const GlobalBatch batch = run.loader->next();
-  EXPECT_FALSE(update(run.state.phases.front(), run.state, run.parts, batch).has_value());
+  EXPECT_FALSE(update(run.state, run.parts, batch).has_value());
   EXPECT_EQ(forwards, 3) << "the search went on after the stop";
   EXPECT_EQ(run.objective().scaler.state().values, scaler.values);
   for (const auto& [name, tensor] : run.state.model_tensors()) {
