@@ -55,12 +55,6 @@ struct Call {
   int64_t out(size_t direction) const { return output_sizes()[direction + 2]; }
   // Rows of input that `rows` rows of output need.
   int64_t rows_for(int64_t rows) const { return input.size(2) - (out(0) - rows) * stride[0]; }
-  // Whether oneDNN's kernel for AVX2 touches bytes past the end of its memory: that of a 1 × 1
-  // convolution with a stride, in channels_last, with fewer than 8 input channels.
-  bool overruns() const {
-    return weight.size(1) < 8 && weight.size(2) == 1 && weight.size(3) == 1 && stride[0] > 1 &&
-           !input.is_contiguous();
-  }
   int64_t multiply_adds_per_row() const { return out(1) * weight.numel(); }
 };
 
@@ -80,13 +74,10 @@ at::Tensor zeros_like(const at::Tensor& like, int64_t samples, int64_t rows) {
 MemoryTrace tried(const Call& call, int64_t samples, int64_t rows) {
   const RealScope real;
   const TraceScope unseen;  // the operands of the trial are not part of the step
-  const auto laid = [&](const at::Tensor& zeros) {
-    return call.overruns() ? zeros.contiguous() : zeros;
-  };
-  const at::Tensor input = laid(zeros_like(call.input, samples, call.rows_for(rows)));
-  const at::Tensor weight = laid(at::empty_strided(call.weight.sizes(), call.weight.strides(),
-                                                   call.weight.options().device(at::kCPU))
-                                     .zero_());
+  const at::Tensor input = zeros_like(call.input, samples, call.rows_for(rows));
+  const at::Tensor weight = at::empty_strided(call.weight.sizes(), call.weight.strides(),
+                                              call.weight.options().device(at::kCPU))
+                                .zero_();
   if (!call.gradient.defined()) {
     const at::Tensor bias = at::zeros({weight.size(0)}, weight.options());
     const TraceScope tracing;
@@ -95,7 +86,7 @@ MemoryTrace tried(const Call& call, int64_t samples, int64_t rows) {
         call.stride, call.dilation, call.groups);
     return tracing.trace();
   }
-  const at::Tensor gradient = laid(zeros_like(call.gradient, samples, rows));
+  const at::Tensor gradient = zeros_like(call.gradient, samples, rows);
   const Sizes bias = {weight.size(0)};
   const TraceScope tracing;
   const auto results = at::convolution_backward(

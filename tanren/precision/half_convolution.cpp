@@ -10,10 +10,10 @@ namespace {
 
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// For a 1 × 1 kernel with a stride oneDNN's AVX2 code copies the pixels that it reads into a
-// buffer, a vector of 8 channels at a time. If the channels do not fill the last vector it writes
-// past the buffer's end (libtorch 2.11). Other processors avoid that code too, so that this path is
-// tested on all.
+// For a 1 × 1 kernel with a stride oneDNN copies the pixels that it reads into a buffer, a vector of
+// channels at a time: 8 with AVX2, 16 with AVX-512. It writes past the buffer's end (libtorch 2.11)
+// if the channels do not fill the last vector with AVX2, or the first one with AVX-512. All
+// processors avoid that code, so that this path is tested on all.
 bool writes_past_the_end(const at::Tensor& input, const at::Tensor& weight,
                          c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, bool transposed,
                          const c10::SymInt& groups) {
@@ -21,7 +21,7 @@ bool writes_past_the_end(const at::Tensor& input, const at::Tensor& weight,
   const bool is_strided = stride[0] != 1 || stride.back() != 1;
   const bool is_single = weight.size(2) == 1 && weight.size(3) == 1;
   const bool is_padded = padding[0] != 0 || padding.back() != 0;
-  return is_strided && is_single && !is_padded && input.size(1) % 8 != 0;
+  return is_strided && is_single && !is_padded && (input.size(1) % 8 != 0 || input.size(1) < 16);
 }
 
 // The same convolution without stride, over the pixels that the strided one reads.

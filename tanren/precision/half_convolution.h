@@ -1,8 +1,8 @@
 // On CPU, libtorch 2.11 computes a convolution's weight gradient in fp16 by very slow code (a
 // hundred times the fp32 one). This replaces the backward for fp16 tensors on the CPU with one that
 // takes that gradient on fp32 copies; every other dtype passes through unchanged. It also keeps
-// oneDNN from 1 × 1 kernels with a stride if the channels do not fill vectors of 8: there its AVX2
-// code writes past the end of a buffer.
+// oneDNN from 1 × 1 kernels with a stride whose channels do not fill its vectors: there it writes
+// past the end of a buffer.
 #pragma once
 
 namespace tanren {

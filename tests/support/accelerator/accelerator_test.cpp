@@ -151,7 +151,9 @@ TEST_F(Accelerator, computes_convolutions_norms_pooling_embeddings_and_attention
   };
   const Tensors cpu = results(at::kCPU), device = results(kDevice);
   expect_bitwise({device.begin(), device.end() - 1}, {cpu.begin(), cpu.end() - 1});
-  EXPECT_LT((device.back().cpu() - cpu.back()).abs().max().item<double>(), 1e-5);
+  // The CPU computes attention in one kernel, whose rounding depends on the processor.
+  const double largest = cpu.back().abs().max().item<double>();
+  EXPECT_LT((device.back().cpu() - cpu.back()).abs().max().item<double>(), 1e-5 * largest);
 }
 
 TEST_F(Accelerator, computes_an_lstm_cell_as_the_cpu) {
