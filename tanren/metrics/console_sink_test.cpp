@@ -135,6 +135,7 @@ TEST(ConsoleSink, names_each_objective_where_there_are_several) {
   auto report = console_report(1);
   report.objectives[0].name = "generator";
   report.objectives.resize(2);
+  report.several = true;
   report.objectives[1].name = "discriminator";
   report.objectives[1].loss = 0.25;
   sink->step(report);

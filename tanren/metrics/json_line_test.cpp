@@ -116,6 +116,7 @@ TEST(JsonLine, lists_every_objective_where_there_are_several) {
   other.loss = 0.5;
   other.flush_share = 0.25;
   report.objectives.push_back(other);
+  report.several = true;
   const auto json = nlohmann::json::parse(json_line(report));
   EXPECT_EQ(json.at("loss"), 0.1);
   ASSERT_EQ(json.at("objectives").size(), 2u);

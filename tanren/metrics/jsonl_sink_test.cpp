@@ -163,6 +163,7 @@ TEST_F(JsonlSink, does_not_carry_a_slot_s_old_text_into_a_later_report) {
     auto report = step_report(i);
     if (i < 300) report.culprit = "a long text that needs memory of its own, microbatch 3";
     if (i < 300) report.objectives.push_back(report.objectives[0]);
+    report.several = i < 300;
     expected += json_line(report) + "\n";
     sink->step(report);
   }

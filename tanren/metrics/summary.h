@@ -37,9 +37,10 @@ struct Summary {
   std::string weights;  // file of the exported weights; empty: none
 };
 
-// One JSON object, a key a line, keys named as the fields (evaluate: "evaluate.<metric>" each, final_losses: "final_loss.<objective>"),
-// without a closing line feed; "best.step", "best.<metric>", "weights" and "reason" only if they
-// are set. A value that is not finite is null.
+// One JSON object, a key a line, without a closing line feed. Keys are named as the fields; evaluate
+// and final_losses give one each: "evaluate.<metric>", "final_loss.<objective>". "best.step",
+// "best.<metric>", "weights" and "reason" stand there only if they are set. A value that is not
+// finite is null.
 std::string to_json(const Summary& summary);
 
 }  // namespace tanren

@@ -132,6 +132,7 @@ TEST_F(TensorboardSink, names_objectives_where_there_are_several) {
   const auto sink = make();
   auto report = point(1);
   report.objectives.push_back(report.objectives[0]);
+  report.several = true;
   report.objectives[0].name = "generator";
   report.objectives[1].name = "discriminator";
   report.objectives[1].verdict = {Action::skip, Cause::nan_loss};

@@ -5,8 +5,8 @@
 // (Sharding), each receives only the sum of its part, and a transient bucket is freed as soon as it
 // has been sent: backward then waits for the bucket before the last. Invariant: every rank starts
 // every bucket of the objectives in turn once a window, in the same order, whichever gradients its
-// own backward reached; with one rank it does nothing. One per phase, on the step's thread; the hooks run on backward's
-// thread. Called by accumulate and by custom loops.
+// own backward reached; with one rank it does nothing. One per phase, on the step's thread; the
+// hooks run on backward's thread. Called by accumulate and by custom loops.
 #pragma once
 
 #include "tanren/comm/communicator.h"

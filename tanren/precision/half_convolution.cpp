@@ -10,9 +10,9 @@ namespace {
 
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// For a 1 × 1 kernel with a stride oneDNN copies the pixels that it reads into a buffer, a vector of
-// channels at a time: 8 with AVX2, 16 with AVX-512. It writes past the buffer's end (libtorch 2.11)
-// if the channels do not fill the last vector with AVX2, or the first one with AVX-512. All
+// For a 1 × 1 kernel with a stride oneDNN copies the pixels that it reads into a buffer, a vector
+// of channels at a time: 8 with AVX2, 16 with AVX-512. It writes past the buffer's end (libtorch
+// 2.11) if the channels do not fill the last vector with AVX2, or the first one with AVX-512. All
 // processors avoid that code, so that this path is tested on all.
 bool writes_past_the_end(const at::Tensor& input, const at::Tensor& weight,
                          c10::SymIntArrayRef stride, c10::SymIntArrayRef padding, bool transposed,

@@ -24,8 +24,8 @@ struct StepContext {
 // Accumulates the gradients of `piece` (on the run's device) into the phase's objectives and adds
 // its terms to `losses`, microstep by microstep, in sizes that Parts::recovery allows. MemoryError
 // if the recovery fails. Returns false if a stop was requested between microsteps; only a run of
-// one rank stops there, and only in an update's first phase; several ranks finish the window. With several ranks the gradients are sent
-// from the last microstep on; phase.reducer must finish them.
+// one rank stops there, and only in an update's first phase; several ranks finish the window. With
+// several ranks the gradients are sent from the last microstep on; phase.reducer must finish them.
 bool accumulate_piece(Phase& phase, const Batch& piece, const StepContext& context);
 
 }  // namespace tanren
