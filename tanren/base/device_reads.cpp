@@ -1,12 +1,72 @@
 #include "tanren/base/device_reads.h"
 
 #include <ATen/ATen.h>
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
 
 namespace tanren {
 
 namespace {
+
 thread_local int64_t reads = 0;
+
+constexpr int64_t kStageBytes = int64_t{32} << 20;
+constexpr int64_t kAlignment = 64;
+
+int64_t staged_bytes(const at::Tensor& tensor) {
+  const auto bytes = static_cast<int64_t>(tensor.nbytes());
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Copies tensors of one device through pinned memory, with one wait for all.
+void copy_staged(const std::vector<at::Tensor>& tensors, const std::vector<size_t>& staged,
+                 int64_t bytes, std::vector<at::Tensor>& copies) {
+  if (staged.empty()) return;
+  const at::Tensor stage = at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
+  std::vector<at::Tensor> views;
+  int64_t begin = 0;
+  for (const size_t i : staged) {
+    const at::Tensor& tensor = tensors[i];
+    const at::Tensor part = stage.narrow(0, begin, static_cast<int64_t>(tensor.nbytes()));
+    views.push_back(part.view(tensor.scalar_type()).view(tensor.sizes()));
+    views.back().copy_(tensor, /*non_blocking=*/true);
+    begin += staged_bytes(tensor);
+  }
+  at::accelerator::getCurrentStream(tensors[staged[0]].device().index()).synchronize();
+  ++reads;
+  for (size_t k = 0; k < staged.size(); ++k) copies[staged[k]] = views[k].clone();
+}
+
 }  // namespace
+
+std::vector<at::Tensor> host_copies(const std::vector<at::Tensor>& tensors) {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> copies(tensors.size());
+  std::vector<size_t> staged;
+  int64_t bytes = 0;
+  const auto flush = [&] {
+    copy_staged(tensors, staged, bytes, copies);
+    staged.clear();
+    bytes = 0;
+  };
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& tensor = tensors[i];
+    const int64_t own = staged_bytes(tensor);
+    if (tensor.is_cpu() || own > kStageBytes || own == 0) {
+      if (!tensor.is_cpu() && own > 0) ++reads;
+      copies[i] = tensor.detach().to(at::kCPU).contiguous();
+      continue;
+    }
+    const bool fits = bytes + own <= kStageBytes;
+    if (!staged.empty() && (!fits || tensors[staged[0]].device() != tensor.device())) flush();
+    staged.push_back(i);
+    bytes += own;
+  }
+  flush();
+  return copies;
+}
 
 std::vector<double> read_to_host(const at::Tensor& values) {
   ++reads;

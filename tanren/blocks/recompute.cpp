@@ -102,6 +102,7 @@ struct Region {
 
   at::Tensor take(size_t index);
   void compute_again();
+  void run_second_pass();
   // Takes the next tensor that an operator saves in the second pass. Throws Complete after the last
   // wanted tensor.
   void bring(const at::Tensor& tensor);
@@ -196,26 +197,42 @@ void Region::bring(const at::Tensor& tensor) {
 void Region::compute_again() {
   brought.clear();
   results.clear();
-  const uint64_t first_node = at::sequence_number::peek();
-  BlockTrail& trail = block_trail();
-  const uint16_t failed = trail.failed;
   std::vector<at::Tensor> statistics;
   for (const auto& buffer : buffers) statistics.push_back(buffer.clone());
   const TensorMap drawn = generator_states(input.device());
   const AutocastState now(input.device().type());
 
-  autocast::increment_nesting();
-  const auto restore = c10::make_scope_exit([&] {
-    if (autocast::decrement_nesting() == 0) autocast::clear_cache();
+  const bool has_scope = autocast::increment_nesting() > 1;
+  const auto restore = [&] {
+    autocast::decrement_nesting();
     now.apply();
     set_generator_states(input.device(), drawn);
     // Batch norm writes its statistics without counting a version, and saves them. The restoring
     // copy must not count a version either.
     const at::AutoDispatchBelowADInplaceOrView uncounted;
     for (size_t i = 0; i < buffers.size(); ++i) buffers[i].copy_(statistics[i]);
-  });
-  precision.apply();
-  set_generator_states(input.device(), generators);
+  };
+  try {
+    precision.apply();
+    // The cache of casts is the process's. A device's backward runs on a thread without a scope
+    // that will clear it, so it neither fills the cache nor clears what others keep there.
+    if (!has_scope) autocast::set_autocast_cache_enabled(false);
+    set_generator_states(input.device(), generators);
+    run_second_pass();
+  } catch (...) {
+    try {
+      restore();
+    } catch (const std::exception&) {  // a failed device restores nothing; the first error counts
+    }
+    throw;
+  }
+  restore();
+}
+
+void Region::run_second_pass() {
+  const uint64_t first_node = at::sequence_number::peek();
+  BlockTrail& trail = block_trail();
+  const uint16_t failed = trail.failed;
   std::optional<RandomScope> scope;
   if (random) scope.emplace(random->seed, random->attempt, random->ids);
   const AcrossRanksScope among_ranks(across_ranks);

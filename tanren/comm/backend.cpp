@@ -1,5 +1,6 @@
 #include "tanren/comm/backend.h"
 
+#include "tanren/base/cuda_plugin.h"
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/c10d_communicator.h"
@@ -12,7 +13,6 @@
 
 #include <dlfcn.h>
 
-#include <filesystem>
 #include <utility>
 
 namespace tanren {
@@ -24,19 +24,10 @@ struct NcclPlugin {
   std::string missing;  // why it is null
 };
 
-// Loaded once and kept. Looks beside the program first, then where the system looks for libraries.
 NcclPlugin load_nccl_plugin() {
-  std::error_code ignored;
-  const auto beside =
-      std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / kNcclPlugin;
-  void* library = nullptr;
-  if (std::filesystem::exists(beside, ignored)) {
-    library = ::dlopen(beside.c_str(), RTLD_NOW | RTLD_LOCAL);
-  } else {
-    library = ::dlopen(kNcclPlugin, RTLD_NOW | RTLD_LOCAL);
-  }
-  if (library == nullptr) return {nullptr, ::dlerror()};
-  void* found = ::dlsym(library, kNcclBackend);
+  const CudaPlugin& plugin = cuda_plugin();
+  if (plugin.library == nullptr) return {nullptr, plugin.missing};
+  void* found = ::dlsym(plugin.library, kNcclBackend);
   if (found == nullptr) return {nullptr, fmt::format("it is of another version: {}", ::dlerror())};
   return {reinterpret_cast<NcclBackend*>(found), ""};
 }
@@ -76,7 +67,7 @@ std::string why_no_nccl() {
   return fmt::format(
       "the plugin {} cannot be loaded, neither beside the program nor from the library path ({}); "
       "build it with -DTANREN_CUDA=ON where nccl.h is, or take backend gloo",
-      kNcclPlugin, missing);
+      kCudaPlugin, missing);
 }
 
 CommChoice choose_backend(const World& world, const CommOptions& options) {

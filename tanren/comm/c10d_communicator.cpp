@@ -26,6 +26,8 @@ constexpr std::chrono::seconds kCauseTimeout{2};
 // then last for its whole timeout. So no wait lasts much longer than the connections.
 constexpr std::chrono::milliseconds kAfterAbort{500};
 constexpr std::chrono::milliseconds kWaitSlice{250};
+// Between two looks whether a device has finished an operation.
+constexpr std::chrono::microseconds kBetweenLooks{20};
 
 // The engine's error without the location in Gloo's sources and Gloo's advice.
 std::string engine_text(const std::string& error) {
@@ -122,6 +124,10 @@ class C10dCommunicator final : public Communicator {
     void wait() override {
       owner_.guarded(operation_, [&] { owner_.wait_for(*work_); });
     }
+    void wait_on_host() override {
+      wait();
+      owner_.guarded(operation_, [&] { owner_.wait_for_end(operation_, *work_); });
+    }
 
    private:
     C10dCommunicator& owner_;
@@ -167,6 +173,17 @@ class C10dCommunicator final : public Communicator {
       }
     }
     work.wait();
+  }
+  // A device's engine makes its stream wait, and would let the host wait for a lost rank for ever.
+  void wait_for_end(const Operation& operation, c10d::Work& work) const {
+    if (options_.device.is_cpu()) return;  // wait() waited for it
+    while (!work.isCompleted()) {
+      give_up_after_abort();
+      if (has_ended(operation)) throw CommError("its time is over");
+      std::this_thread::sleep_for(kBetweenLooks);
+    }
+    if (const std::exception_ptr error = work.exception()) std::rethrow_exception(error);
+    check();  // an abort ends operations, too, and leaves any numbers
   }
   void give_up_after_abort() const {
     const std::lock_guard lock(mutex_);

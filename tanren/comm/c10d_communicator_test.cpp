@@ -79,5 +79,56 @@ TEST(C10dCommunicator, what_an_abort_leaves_unended_is_given_up_at_once_once_its
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
+// As NCCL's: the stream waits, the host does not.
+class OnStream final : public c10d::Work {
+ public:
+  explicit OnStream(int looks) : looks_(looks) {}
+  bool wait(std::chrono::milliseconds /*timeout*/) override { return true; }
+  bool isCompleted() override { return looks_ == 0 || --looks_ == 0; }
+
+ private:
+  int looks_;  // until it is complete; below 0: never
+};
+
+class OfStreams final : public c10d::Backend {
+ public:
+  explicit OfStreams(int looks) : c10d::Backend(0, 2), looks_(looks) {}
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& /*tensors*/,
+                                           const c10d::BroadcastOptions& /*options*/) override {
+    return c10::make_intrusive<OnStream>(looks_);
+  }
+  void abort() override {}
+
+ private:
+  int looks_;
+};
+
+std::unique_ptr<Communicator> of_streams(int looks) {
+  return c10d_communicator(c10::make_intrusive<OfStreams>(looks),
+                           {.name = "streams",
+                            .device = at::Device(at::kCUDA, 0),
+                            .timeout = std::chrono::milliseconds(200)});
+}
+
+TEST(C10dCommunicator, the_host_waits_for_an_operation_of_a_device_until_it_has_finished) {
+  of_streams(3)->start_broadcast(at::zeros({3}), 0)->wait_on_host();
+}
+
+TEST(C10dCommunicator, a_device_that_waits_for_a_lost_rank_does_not_hold_the_host_for_ever) {
+  const auto comm = of_streams(-1);
+  const auto work = comm->start_broadcast(at::zeros({3}), 0);
+  work->wait();  // returns at once
+  const std::string error = testing::error_of<CommError>([&] { work->wait_on_host(); });
+  TANREN_EXPECT_CONTAINS(error, "its time is over");
+}
+
+TEST(C10dCommunicator, an_operation_of_a_device_that_an_abort_ended_has_no_result) {
+  const auto comm = of_streams(1);
+  const auto work = comm->start_broadcast(at::zeros({3}), 0);
+  comm->cancel("no memory");
+  const std::string error = testing::error_of<CommError>([&] { work->wait_on_host(); });
+  TANREN_EXPECT_CONTAINS(error, "no memory");
+}
+
 }  // namespace
 }  // namespace tanren

@@ -1,9 +1,9 @@
 // Communicator: sums and copies over the ranks of a run, on any engine (in one process, Gloo,
 // NCCL). Invariant: every rank starts the same operations in the same order, and when a wait
-// returns, all ranks hold bitwise the same numbers (of a scattered sum
-// each its part). One per rank, used by one thread
-// at a time; waits may come from another thread. If an operation cannot complete, every waiting
-// rank throws CommError: no rank hangs. Owned by Parts; users may bring their own.
+// returns, all ranks hold bitwise the same numbers (of a scattered sum each its part). One per
+// rank, used by one thread at a time; waits may come from another thread. If an operation cannot
+// complete, every waiting rank throws CommError: no rank hangs. Owned by Parts; users may bring
+// their own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +21,10 @@ class Communicator {
   class Pending {
    public:
     virtual ~Pending() = default;
-    virtual void wait() = 0;  // CommError
+    // On a device the current stream waits, not the host. CommError.
+    virtual void wait() = 0;
+    // The host waits until the result is there, at most for parallel.timeout. CommError.
+    virtual void wait_on_host() { wait(); }
   };
   using Work = std::unique_ptr<Pending>;
 

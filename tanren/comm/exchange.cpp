@@ -17,7 +17,7 @@ at::Tensor gather_numbers(Communicator& comm, const std::vector<int64_t>& values
   const auto num = static_cast<int64_t>(values.size());
   const at::Tensor part = at::tensor(values, at::kLong).to(comm.device());
   const at::Tensor whole = at::empty({comm.world_size(), num}, part.options());
-  comm.gather(whole, part);
+  comm.start_gather(whole, part)->wait_on_host();
   return whole.to(at::kCPU);
 }
 
@@ -26,7 +26,7 @@ at::Tensor gather_bytes(Communicator& comm, const at::Tensor& mine, int64_t long
   const at::Tensor part = at::zeros({longest}, at::TensorOptions(comm.device()).dtype(at::kByte));
   part.narrow(0, 0, mine.numel()).copy_(mine);
   at::Tensor whole = at::empty({comm.world_size(), longest}, part.options());
-  comm.gather(whole, part);
+  comm.start_gather(whole, part)->wait_on_host();
   return whole;
 }
 
@@ -86,7 +86,7 @@ std::vector<double> sum_numbers(Communicator& comm, const std::vector<double>& m
   if (comm.world_size() == 1 || mine.empty()) return mine;
   const at::NoGradGuard no_grad;
   const at::Tensor sum = at::tensor(mine, at::kDouble).to(comm.device());
-  comm.sum(sum);
+  comm.start_sum(sum)->wait_on_host();
   const at::Tensor on_cpu = sum.to(at::kCPU);
   const auto* first = on_cpu.const_data_ptr<double>();
   return {first, first + on_cpu.numel()};

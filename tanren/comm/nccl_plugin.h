@@ -1,5 +1,5 @@
-// The interface between tanren and its optional plugin for CUDA, libtanren_cuda.so, which is loaded
-// when a run asks for NCCL: the type and the name of the plugin's only function. Both sides are
+// The interface between tanren and its optional plugin for CUDA (base/cuda_plugin.h), when a run asks
+// for NCCL: the type and the name of the plugin's function. Both sides are
 // built against the same libtorch. Called by backend.cpp.
 #pragma once
 
@@ -20,7 +20,6 @@ struct NcclRequest {
 
 // Throws what c10d throws.
 using NcclBackend = c10::intrusive_ptr<c10d::Backend>(const NcclRequest& request);
-inline constexpr const char* kNcclPlugin = "libtanren_cuda.so";
 // The number changes with NcclRequest.
 inline constexpr const char* kNcclBackend = "tanren_nccl_backend_1";
 

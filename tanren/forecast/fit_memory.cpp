@@ -32,6 +32,18 @@ std::string breakdown(const MemoryPrediction& prediction) {
 // between used ones.
 int64_t taken(int64_t peak_bytes) { return peak_bytes + peak_bytes / 64 + (int64_t{4} << 20); }
 
+// The replicas of this process that share the limit: all on the CPU, on accelerators those of the
+// fullest one.
+int64_t sharers(const Plan& plan) {
+  const auto& devices = plan.parallel.devices;
+  if (devices.empty()) return std::max<int64_t>(plan.parallel.replicas, 1);
+  int64_t most = 1;
+  for (const int64_t device : devices) {
+    most = std::max<int64_t>(most, std::count(devices.begin(), devices.end(), device));
+  }
+  return most;
+}
+
 // Tries configs against the limit by dry runs.
 class Fitter {
  public:
@@ -231,7 +243,7 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
 }
 
 [[noreturn]] void refuse(const FitInput& input, const Fitter& fitter, const Tried& least) {
-  const int64_t replicas = least.plan.parallel.replicas;
+  const int64_t replicas = sharers(least.plan);
   const int64_t standing = standing_beside(input, least.plan);
   const int64_t needs = replicas * taken(least.prediction.peak_bytes) + standing;
   std::string text = fmt::format(
@@ -281,6 +293,7 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
 }  // namespace
 
 int64_t standing_beside(const FitInput& input, const Plan& plan) {
+  if (plan.device.device != "cpu") return 0;  // the data are on the host
   if (!plan.memory.own_allocator || plan.data.workers == 0) return input.standing_bytes;
   const TensorMap before = generator_states(at::kCPU);  // a dataset may draw
   const Collated one = collated(*input.dataset, {0});
@@ -294,7 +307,7 @@ int64_t standing_beside(const FitInput& input, const Plan& plan) {
 int64_t room_for_step(const Plan& plan, int64_t standing_bytes) {
   if (plan.memory.limit_bytes <= 0) return 0;
   const int64_t room = plan.memory.limit_bytes - plan.memory.reserve_bytes - standing_bytes;
-  return std::max<int64_t>(room / std::max<int64_t>(plan.parallel.replicas, 1), 1);
+  return std::max<int64_t>(room / sharers(plan), 1);
 }
 
 bool fits(int64_t peak_bytes, int64_t room_bytes) {

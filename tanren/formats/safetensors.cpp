@@ -1,5 +1,6 @@
 #include "tanren/formats/safetensors.h"
 
+#include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/json_text.h"
@@ -278,7 +279,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
-  std::vector<at::Tensor> contiguous;
+  std::vector<at::Tensor> all;
   for (const auto& [name, tensor] : tensors) {
     const char* dtype = nullptr;
     for (const auto& [key, type] : kTypes) {
@@ -289,8 +290,8 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
           "[safetensors] {}: tensor {} has the dtype {}, which the format lacks; convert it first",
           path.string(), name, c10::toString(tensor.scalar_type())));
     }
-    contiguous.push_back(tensor.detach().to(at::kCPU).contiguous());
-    const uint64_t end = offset + static_cast<uint64_t>(contiguous.back().nbytes());
+    all.push_back(tensor);
+    const uint64_t end = offset + static_cast<uint64_t>(tensor.nbytes());
     header[name] = {
         {"dtype", dtype}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
     offset = end;
@@ -299,6 +300,7 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
   text.resize((text.size() + 7) / 8 * 8, ' ');  // data starts aligned
   const uint64_t size = text.size();
   std::vector<std::string_view> pieces{{reinterpret_cast<const char*>(&size), sizeof size}, text};
+  const std::vector<at::Tensor> contiguous = host_copies(all);
   for (const auto& tensor : contiguous) {
     pieces.emplace_back(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
   }

@@ -4,6 +4,7 @@
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/text.h"
 #include "tanren/blocks/block_trail.h"
+#include "tanren/memory/device_retry.h"
 #include "tanren/memory/gauge.h"
 
 #include <torch/csrc/autograd/function.h>
@@ -110,6 +111,7 @@ std::optional<Shortage> attempt(const std::function<void()>& work) {
   take_shortage();
   std::string message;
   const MayRunOutScope may_run_out;
+  const NoDeviceRetryScope no_retry;
   try {
     work();
     return std::nullopt;

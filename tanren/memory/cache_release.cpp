@@ -16,9 +16,10 @@ constexpr std::chrono::seconds kBetweenLooks{1};
 
 std::function<MemoryRoom()> room_on(at::Device device) {
   if (device.is_cpu()) return [] { return room_of(read_machine_memory()); };
-  return [device] {
+  return [device] {  // what the allocator keeps is no lack: tensors take it again
     const auto [free, total] = at::accelerator::getMemoryInfo(device.index());
-    return MemoryRoom{static_cast<int64_t>(free), static_cast<int64_t>(total)};
+    const int64_t available = static_cast<int64_t>(free) + MemoryGauge(device).cached();
+    return MemoryRoom{available, static_cast<int64_t>(total)};
   };
 }
 

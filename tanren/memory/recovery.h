@@ -5,6 +5,7 @@
 // nothing. Owned by Parts, used by train/microstep on the step's thread.
 #pragma once
 
+#include "tanren/memory/device_retry.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/memory/shortage.h"
 #include "tanren/plan/plan.h"
@@ -16,15 +17,14 @@ namespace tanren {
 
 class Recovery {
  public:
-  Recovery(const MemoryPlan& plan, at::Device device) : plan_(plan), gauge_(device) {}
+  Recovery(const MemoryPlan& plan, at::Device device)
+      : plan_(plan), gauge_(device), reserve_(device, plan.reserve_bytes) {}
 
   // Samples of the next microstep: at least 1, at most `planned`.
   int64_t size(int64_t planned) const;
 
   // Before a microstep; measures only after a failure.
   void begin();
-  // Gives the allocator's cache back, for code that repeats itself after a shortage.
-  void release_cache() const { gauge_.release_cache(); }
   // The microstep fitted.
   void fitted(int64_t samples);
   // The microstep did not fit: gives the cache back and decides the next size(). MemoryError if
@@ -34,6 +34,8 @@ class Recovery {
 
   int64_t num_failures() const { return failures_; }
   const MemoryGauge& gauge() const { return gauge_; }
+  // For what must succeed outside of microsteps.
+  DeviceReserve& reserve() { return reserve_; }
 
  private:
   struct Measured {
@@ -44,6 +46,7 @@ class Recovery {
 
   MemoryPlan plan_;
   MemoryGauge gauge_;
+  DeviceReserve reserve_;
   double margin_ = 0.9;      // share of the room that a computed size may take
   int64_t size_ = 0;         // 0: as planned
   int64_t failed_size_ = 0;  // the smallest that failed since the last long quiet time

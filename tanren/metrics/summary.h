@@ -37,8 +37,8 @@ struct Summary {
   std::string weights;  // file of the exported weights; empty: none
 };
 
-// One JSON object, a key a line, without a closing line feed. Keys are named as the fields; evaluate
-// and final_losses give one each: "evaluate.<metric>", "final_loss.<objective>". "best.step",
+// One JSON object, a key a line, without a closing line feed. Keys are named as the fields, of
+// evaluate and final_losses one each: "evaluate.<metric>", "final_loss.<objective>". "best.step",
 // "best.<metric>", "weights" and "reason" stand there only if they are set. A value that is not
 // finite is null.
 std::string to_json(const Summary& summary);

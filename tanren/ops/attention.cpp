@@ -1,7 +1,7 @@
 #include "tanren/ops/attention.h"
 
 #include "tanren/ops/blocked_attention.h"
-#include "tanren/ops/dropout.h"
+#include "tanren/ops/dropout_mask.h"
 
 #include <ATen/ATen.h>
 
@@ -52,7 +52,7 @@ at::Tensor causal_attention_reference(const at::Tensor& qkv, int64_t num_heads, 
   at::Tensor weights =
       scores.masked_fill(future, -std::numeric_limits<double>::infinity()).softmax(-1);
   if (training && p != 0) {
-    const at::Tensor kept = attention_mask_reference(weights.sizes(), p, site, weights.device());
+    const at::Tensor kept = attention_mask(weights.sizes(), p, site, weights.device());
     weights = weights * kept * (1 / (1 - p));
   }
   return merge_heads(at::matmul(weights.to(parts[2].scalar_type()), parts[2]));

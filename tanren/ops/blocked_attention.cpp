@@ -7,7 +7,7 @@
 #include "tanren/ops/attention_kernel.h"
 #include "tanren/ops/block_gemm.h"
 #include "tanren/ops/draw.h"
-#include "tanren/ops/dropout.h"
+#include "tanren/ops/dropout_mask.h"
 #include "tanren/ops/parallel_for.h"
 
 #include <ATen/ATen.h>

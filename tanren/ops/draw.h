@@ -18,6 +18,13 @@ const RandomScope& scope_for(at::IntArrayRef sizes, double p);
 // all heads of a sample.
 const RandomScope& attention_scope_for(at::IntArrayRef sizes, double p);
 
+// What decides a mask beside the samples: the key of Philox, and the smallest draw that is kept.
+struct MaskKey {
+  uint64_t key = 0;
+  uint32_t threshold = 0;
+};
+MaskKey mask_key(const RandomScope& scope, double p, uint64_t site);
+
 // `ids` must outlive the draw: contiguous int64 on the CPU.
 DropoutDraw make_draw(const RandomScope& scope, const at::Tensor& ids, at::IntArrayRef sizes,
                       double p, uint64_t site);

@@ -6,6 +6,7 @@
 #include "tanren/blocks/recompute.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/ops/draw.h"
+#include "tanren/ops/dropout_mask.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
@@ -16,7 +17,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace tanren {
 
@@ -40,24 +40,17 @@ const RandomScope& scope_for(at::IntArrayRef sizes, double p) {
   return *scope;
 }
 
-const RandomScope& attention_scope_for(at::IntArrayRef sizes, double p) {
-  constexpr int64_t kMostRows = std::numeric_limits<int64_t>::max() / kRowDraws;
-  const int64_t rows = sizes[1] * sizes[2];
-  if (rows > kMostRows) {
-    throw Error(
-        fmt::format("[ops] attention with dropout of {} heads × {} tokens; at most 2^29 rows are "
-                    "supported, or set attention_dropout to 0",
-                    sizes[1], sizes[2]));
-  }
-  return scope_for(sizes, p);
+MaskKey mask_key(const RandomScope& scope, double p, uint64_t site) {
+  const double threshold = std::min(std::round(p * 4294967296.0), 4294967295.0);
+  return {random_bits(scope.seed(), static_cast<uint64_t>(scope.attempt()), site),
+          static_cast<uint32_t>(threshold)};
 }
 
 DropoutDraw make_draw(const RandomScope& scope, const at::Tensor& ids, at::IntArrayRef sizes,
                       double p, uint64_t site) {
-  const uint64_t key = random_bits(scope.seed(), static_cast<uint64_t>(scope.attempt()), site);
-  const double threshold = std::min(std::round(p * 4294967296.0), 4294967295.0);
-  return {{static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)},
-          static_cast<uint32_t>(threshold),
+  const MaskKey key = mask_key(scope, p, site);
+  return {{static_cast<uint32_t>(key.key), static_cast<uint32_t>(key.key >> 32)},
+          key.threshold,
           ids.const_data_ptr<int64_t>(),
           sizes[0],
           sizes[0] == 0 ? 0 : c10::multiply_integers(sizes) / sizes[0]};
@@ -65,46 +58,12 @@ DropoutDraw make_draw(const RandomScope& scope, const at::Tensor& ids, at::IntAr
 
 namespace {
 
-at::Tensor count_to(int64_t count, at::Device device) {
-  return at::arange(count, at::TensorOptions(at::kLong).device(device));
-}
-
-// The 4 draws of Philox block `block` of sample `id` in a new last dim, int64. `block` and `id` are
-// int64 and broadcast.
-at::Tensor draws_of(const DropoutDraw& draw, const at::Tensor& block, const at::Tensor& id) {
-  constexpr int64_t kLow = 0xFFFFFFFF;
-  // int64 products wrap modulo 2^64, so the upper half is right after the mask.
-  const auto high = [](const at::Tensor& t) { return at::bitwise_right_shift(t, 32) & kLow; };
-  at::Tensor c0 = block & kLow;
-  at::Tensor c1 = high(block);
-  at::Tensor c2 = id & kLow;
-  at::Tensor c3 = high(id);
-  uint32_t key0 = draw.key[0];
-  uint32_t key1 = draw.key[1];
-  for (int round = 0; round < 10; ++round) {
-    const at::Tensor a = c0 * int64_t{0xD2511F53};
-    const at::Tensor b = c2 * int64_t{0xCD9E8D57};
-    c0 = high(b) ^ c1 ^ static_cast<int64_t>(key0);
-    c1 = b & kLow;
-    c2 = high(a) ^ c3 ^ static_cast<int64_t>(key1);
-    c3 = a & kLow;
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
-  return at::stack({c0, c1, c2, c3}, -1);
-}
-
-at::Tensor mask_on(at::Device device, at::IntArrayRef sizes, double p, uint64_t site) {
-  return device.is_cpu() ? dropout_mask(sizes, p, site)
-                         : dropout_mask_reference(sizes, p, site, device);
-}
-
 // {out, mask}. A contiguous CPU tensor takes one pass; others draw the mask and multiply.
 std::pair<at::Tensor, at::Tensor> dropout_with_mask(const at::Tensor& x, double p, uint64_t site) {
   const RandomScope& scope = scope_for(x.sizes(), p);
   const double scale = 1 / (1 - p);
   if (!x.device().is_cpu() || !x.is_contiguous()) {
-    const at::Tensor mask = mask_on(x.device(), x.sizes(), p, site);
+    const at::Tensor mask = dropout_mask(x.sizes(), p, site, x.device());
     return {at::native_dropout_backward(x, mask, scale), mask};
   }
   const at::Tensor ids = scope.ids().contiguous();
@@ -143,8 +102,8 @@ at::Tensor saved_mask(torch::autograd::AutogradContext* context, const at::Tenso
   if (saved.count("ids") == 0) return context->get_saved_variables()[0];
   const RandomScope scope(static_cast<uint64_t>(saved["seed"].toInt()), saved["attempt"].toInt(),
                           saved["ids"].toTensor());
-  return mask_on(gradient.device(), gradient.sizes(), saved["p"].toDouble(),
-                 static_cast<uint64_t>(saved["site"].toInt()));
+  return dropout_mask(gradient.sizes(), saved["p"].toDouble(),
+                      static_cast<uint64_t>(saved["site"].toInt()), gradient.device());
 }
 
 class DropoutFunction : public torch::autograd::Function<DropoutFunction> {
@@ -233,44 +192,6 @@ at::Tensor dropout(const at::Tensor& x, double p, uint64_t site, bool training) 
     return DropoutFunction::apply(x, p, static_cast<int64_t>(site));
   }
   return dropout_with_mask(x, p, site).first;
-}
-
-at::Tensor dropout_mask(at::IntArrayRef sizes, double p, uint64_t site) {
-  const RandomScope& scope = scope_for(sizes, p);
-  const at::Tensor ids = scope.ids().contiguous();
-  at::Tensor mask = at::empty(sizes, at::kBool);
-  if (is_dry(mask)) return mask;
-  const OperatorRecord record("tanren::dropout_mask", mask);
-  draw_mask(make_draw(scope, ids, sizes, p, site), mask.mutable_data_ptr<bool>());
-  return mask;
-}
-
-at::Tensor dropout_mask_reference(at::IntArrayRef sizes, double p, uint64_t site,
-                                  at::Device device) {
-  const RandomScope& scope = scope_for(sizes, p);
-  const at::Tensor ids = scope.ids().contiguous();
-  const DropoutDraw draw = make_draw(scope, ids, sizes, p, site);
-  const at::Tensor blocks = count_to((draw.sample_size + 3) / 4, device).unsqueeze(0);
-  return draws_of(draw, blocks, scope.ids_on(device).unsqueeze(1))
-      .flatten(1)
-      .narrow(1, 0, draw.sample_size)
-      .ge(static_cast<int64_t>(draw.threshold))
-      .reshape(sizes);
-}
-
-at::Tensor attention_mask_reference(at::IntArrayRef sizes, double p, uint64_t site,
-                                    at::Device device) {
-  const RandomScope& scope = attention_scope_for(sizes, p);
-  const at::Tensor ids = scope.ids().contiguous();
-  const DropoutDraw draw = make_draw(scope, ids, sizes, p, site);
-  const int64_t heads = sizes[1], rows = sizes[2], columns = sizes[3];
-  const at::Tensor row = count_to(rows, device) * heads + count_to(heads, device).unsqueeze(1);
-  const at::Tensor blocks =
-      row.unsqueeze(2) * (kRowDraws / 4) + count_to((columns + 3) / 4, device);
-  return draws_of(draw, blocks.unsqueeze(0), scope.ids_on(device).view({-1, 1, 1, 1}))
-      .flatten(3)
-      .narrow(3, 0, columns)
-      .ge(static_cast<int64_t>(draw.threshold));
 }
 
 }  // namespace tanren

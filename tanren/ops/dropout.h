@@ -30,19 +30,4 @@ at::Tensor dropout(const at::Tensor& x, double p, uint64_t site, bool training);
 at::Tensor add_dropout(const at::Tensor& residual, const at::Tensor& x, double p, uint64_t site,
                        bool training);
 
-// Which elements of a [ids.size(0), …] tensor of shape `sizes` are kept: bool, on the CPU.
-at::Tensor dropout_mask(at::IntArrayRef sizes, double p, uint64_t site);
-// The same in plain ATen int64 operations, on any device: the reference, and CUDA's path.
-at::Tensor dropout_mask_reference(at::IntArrayRef sizes, double p, uint64_t site,
-                                  at::Device device);
-
-// The attention weight of head h, row r, column c is element (r · heads + h) · kRowDraws + c of its
-// sample, so the number of rows and columns that a batch is padded to changes no draw. Error if a
-// sample's heads together have more than 2^29 rows, because element indices are int64.
-constexpr int64_t kRowDraws = int64_t{1} << 34;
-// Which attention weights of shape `sizes`, [ids.size(0), heads, rows, columns], are kept: as
-// dropout_mask_reference().
-at::Tensor attention_mask_reference(at::IntArrayRef sizes, double p, uint64_t site,
-                                    at::Device device);
-
 }  // namespace tanren

@@ -44,6 +44,28 @@ void draw_mask(const DropoutDraw& draw, bool* mask) {
   });
 }
 
+void draw_attention_mask(const DropoutDraw& draw, int64_t heads, int64_t rows, int64_t row_draws,
+                         bool* mask) {
+  const DrawGroup draw_group = best_draw_group();
+  const int64_t of_sample = heads * rows;
+  const int64_t columns = of_sample == 0 ? 0 : draw.sample_size / of_sample;
+  const uint32_t threshold = draw.threshold;
+  parallel_for(0, draw.samples * of_sample, kGrain, [&](int64_t first, int64_t last) {
+    alignas(64) uint32_t values[kGroup];
+    for (int64_t row = first; row < last; ++row) {
+      const int64_t head = row % of_sample / rows, place = row % rows;
+      const auto start = static_cast<uint64_t>((place * heads + head) * (row_draws / 4));
+      for (int64_t at = 0; at < columns; at += kGroup) {
+        draw_group(draw.key, start + static_cast<uint64_t>(at / 4), draw.ids[row / of_sample],
+                   values);
+        bool* kept = mask + row * columns + at;
+        const int64_t count = std::min(kGroup, columns - at);
+        for (int64_t e = 0; e < count; ++e) kept[e] = values[e] >= threshold;
+      }
+    }
+  });
+}
+
 template <typename T>
 void apply_dropout(const DropoutDraw& draw, double scale, const T* x, T* out, bool* mask) {
   using Number = std::conditional_t<std::is_same_v<T, double>, double, float>;

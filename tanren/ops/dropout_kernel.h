@@ -19,6 +19,10 @@ struct DropoutDraw {
 
 // mask[i] = kept.
 void draw_mask(const DropoutDraw& draw, bool* mask);
+// The same for attention weights: row r of head h of a sample begins at element
+// (r * heads + h) * row_draws. sample_size = heads * rows * columns.
+void draw_attention_mask(const DropoutDraw& draw, int64_t heads, int64_t rows, int64_t row_draws,
+                         bool* mask);
 // mask[i] = kept; out[i] = x[i] * (kept ? scale : 0), computed in float or double, rounded to T.
 // T: float, double, c10::Half, c10::BFloat16.
 template <typename T>

@@ -3,6 +3,9 @@
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
 #include "tanren/blocks/recompute.h"
+#include "tanren/ops/cuda/dropout_mask.h"
+#include "tanren/ops/draw.h"
+#include "tanren/ops/dropout_mask.h"
 #include "tanren/ops/philox_group.h"
 
 #include <ATen/ATen.h>
@@ -36,6 +39,13 @@ std::string message_of(const std::function<void()>& fn) {
     return error.what();
   }
   return "";
+}
+
+at::Tensor reference_mask(at::IntArrayRef sizes, bool is_attention) {
+  const RandomScope& scope = *RandomScope::current();
+  const MaskKey key = mask_key(scope, 0.4, kSite);
+  return dropout_mask_reference(scope.ids(), sizes, static_cast<int64_t>(key.key), key.threshold,
+                                is_attention);
 }
 
 TEST(Dropout, outside_a_scope_says_to_open_one) {
@@ -89,7 +99,7 @@ TEST(Dropout, matches_the_plain_philox_of_base) {
 
 TEST(Dropout, of_attention_draws_by_row_head_and_column_and_refuses_too_many_rows) {
   const RandomScope scope(5, 2, ids_of({(int64_t{3} << 32) + 9}));
-  const at::Tensor mask = attention_mask_reference({1, 3, 5, 70}, 0.3, kSite, at::kCPU);
+  const at::Tensor mask = attention_mask({1, 3, 5, 70}, 0.3, kSite, at::kCPU);
   ASSERT_EQ(mask.sizes(), at::IntArrayRef({1, 3, 5, 70}));
   const uint64_t key = random_bits(5, 2, kSite);
   const auto threshold = static_cast<uint32_t>(std::round(0.3 * 4294967296.0));
@@ -104,7 +114,7 @@ TEST(Dropout, of_attention_draws_by_row_head_and_column_and_refuses_too_many_row
     }
   }
   try {
-    attention_mask_reference({1, 1 << 15, 1 << 14, 8}, 0.3, kSite, at::kCPU);
+    attention_mask({1, 1 << 15, 1 << 14, 8}, 0.3, kSite, at::kCPU);
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
@@ -135,9 +145,43 @@ TEST(Dropout, fused_mask_equals_the_reference_bitwise) {
   for (const std::vector<int64_t>& sizes :
        {std::vector<int64_t>{3}, {3, 1}, {3, 5}, {3, 64}, {3, 7, 11}, {3, 5000}, {3, 2, 40, 77}}) {
     const RandomScope scope(11, 4, ids_of({100, 3, -8}));
-    EXPECT_TRUE(at::equal(dropout_mask(sizes, 0.4, kSite),
-                          dropout_mask_reference(sizes, 0.4, kSite, at::kCPU)));
+    EXPECT_TRUE(
+        at::equal(dropout_mask(sizes, 0.4, kSite), reference_mask(sizes, /*is_attention=*/false)));
   }
+}
+
+TEST(Dropout, mask_of_attention_equals_the_reference_bitwise) {
+  for (const std::vector<int64_t>& sizes :
+       {std::vector<int64_t>{3, 1, 1, 1}, {3, 2, 5, 64}, {3, 4, 9, 130}, {3, 2, 0, 7}}) {
+    const RandomScope scope(11, 4, ids_of({100, 3, -8}));
+    EXPECT_TRUE(at::equal(attention_mask(sizes, 0.4, kSite, at::kCPU),
+                          reference_mask(sizes, /*is_attention=*/true)));
+  }
+}
+
+// The kernel runs on a GPU alone; what each of its threads does can be run here.
+TEST(Dropout, mask_of_the_cuda_kernel_is_the_same) {
+  const RandomScope scope(11, 4, ids_of({100, 3, (int64_t{1} << 40) + 5}));
+  const MaskKey key = mask_key(scope, 0.4, kSite);
+  const auto drawn = [&](at::IntArrayRef sizes, int64_t heads, int64_t rows_of_head) {
+    at::Tensor mask = at::empty(sizes, at::kBool);
+    cuda::MaskCall call{.ids = scope.ids().const_data_ptr<int64_t>(),
+                        .mask = mask.mutable_data_ptr<bool>(),
+                        .samples = sizes[0],
+                        .rows = heads * rows_of_head,
+                        .columns = mask.numel() / sizes[0] / (heads * rows_of_head),
+                        .heads = heads,
+                        .rows_of_head = rows_of_head,
+                        .row_blocks = kRowDraws / 4,
+                        .key = key.key,
+                        .threshold = key.threshold,
+                        .stream = nullptr};
+    for (int64_t i = 0; i < cuda::num_blocks(call); ++i) cuda::draw_block(call, i);
+    return mask;
+  };
+  EXPECT_TRUE(at::equal(drawn({3, 7, 11}, 1, 1), dropout_mask({3, 7, 11}, 0.4, kSite)));
+  EXPECT_TRUE(
+      at::equal(drawn({3, 4, 9, 130}, 4, 9), attention_mask({3, 4, 9, 130}, 0.4, kSite, at::kCPU)));
 }
 
 TEST(Dropout, any_split_and_order_of_the_samples_draws_the_same) {

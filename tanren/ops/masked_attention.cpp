@@ -1,7 +1,7 @@
 #include "tanren/ops/masked_attention.h"
 
 #include "tanren/ops/blocked_attention.h"
-#include "tanren/ops/dropout.h"
+#include "tanren/ops/dropout_mask.h"
 
 #include <ATen/ATen.h>
 
@@ -54,9 +54,8 @@ at::Tensor masked_attention_reference(const at::Tensor& q, const at::Tensor& k, 
   const double scale = 1 / std::sqrt(static_cast<double>(head_width));
   at::Tensor scores = at::matmul(heads(q) * scale, heads(k).transpose(2, 3));
   if (bias.defined()) scores = scores + bias;
-  const at::Tensor kept = p == 0
-                              ? at::ones_like(scores)
-                              : attention_mask_reference(scores.sizes(), p, site, scores.device());
+  const at::Tensor kept =
+      p == 0 ? at::ones_like(scores) : attention_mask(scores.sizes(), p, site, scores.device());
   const at::Tensor weights = scores.softmax(-1) * kept * (1 / (1 - p));
   return at::matmul(weights.to(v.scalar_type()), heads(v)).transpose(1, 2).flatten(2);
 }

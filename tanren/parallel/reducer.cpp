@@ -75,7 +75,7 @@ void Reducer::agree_order() {
   }
   const std::vector<int64_t> mine(observed_.begin(), observed_.end());
   const at::Tensor order = at::tensor(mine, at::kLong).to(communicator_.device());
-  communicator_.broadcast(order, /*root=*/0);
+  communicator_.start_broadcast(order, /*root=*/0)->wait_on_host();
   const at::Tensor host = order.to(at::kCPU);
   std::copy_n(host.const_data_ptr<int64_t>(), order_.size(), order_.begin());
 }

@@ -5,6 +5,8 @@
 #include "tanren/plan/passes.h"
 
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 namespace tanren {
 
@@ -35,25 +37,49 @@ void plan_allocator(const Request& request, Plan& plan) {
        automatic || sanitized ? Source::planned : request.source("memory.allocator"), reason});
 }
 
+// The memory of the device that has least of those in use; 0: its driver does not say.
+int64_t smallest_device(const Request& request, const Plan& plan) {
+  const auto& known = request.machine.accelerators.bytes;
+  std::vector<int64_t> used = plan.parallel.devices;
+  if (used.empty()) used = {read_device_name(plan.device.device)->index};
+  int64_t smallest = std::numeric_limits<int64_t>::max();
+  for (const int64_t index : used) {
+    const auto at = static_cast<size_t>(index);
+    smallest = std::min(smallest, at < known.size() ? known[at] : 0);
+  }
+  return std::max<int64_t>(smallest, 0);
+}
+
 // The device's allocator takes its limit as a share. Returns the reason.
 std::string plan_device_limit(const Request& request, Plan& plan) {
   const std::string& asked = request.config.memory.limit;
+  const int64_t total = smallest_device(request, plan);
+  MemoryPlan& memory = plan.memory;
+  memory.limit_bytes = total;
+  if (asked == "auto") return "what the device has";
   const auto amount = parse_memory(asked);
-  plan.memory.limit_share = amount->share;
-  if (amount->bytes == 0) return "share of the device's memory";
-  const auto& known = request.machine.accelerators.bytes;
-  const auto index = static_cast<size_t>(read_device_name(plan.device.device)->index);
-  if (index >= known.size() || known[index] <= 0) {
+  const auto of_all = static_cast<double>(total);
+  if (amount->bytes == 0) {
+    memory.limit_share = amount->share;
+    memory.limit_bytes = static_cast<int64_t>(amount->share * of_all);
+    return fmt::format("{} of the device's memory, which its allocator obeys", amount->share);
+  }
+  if (total == 0) {
     throw ConfigError("[plan] memory.limit \"" + asked + "\" is in bytes, and how many " +
                       plan.device.device +
                       " has, its driver does not say; write a share of its memory (\"0.5\")");
   }
-  const auto total = static_cast<double>(known[index]);
-  const auto bytes = static_cast<double>(amount->bytes);
-  plan.memory.limit_share = std::min(bytes / total, 1.0);
-  return bytes > total ? "more than the " + bytes_text(total) + " that the device has: all of it"
-                       : bytes_text(bytes) + " of the device's " + bytes_text(total) +
-                             ", as a share, which its allocator obeys; the context lies beside it";
+  if (amount->bytes > total) {
+    memory.limit_share = 1;
+    return size_text(amount->bytes) + " is more than the " + size_text(total) +
+           " that the device has: all of it";
+  }
+  memory.limit_share = static_cast<double>(amount->bytes) / of_all;
+  memory.limit_bytes = amount->bytes;
+  return fmt::format(
+      "{} of the device's {}, as a share, which its allocator obeys; the context "
+      "lies beside it",
+      to_text(memory.limit_share), size_text(total));
 }
 
 void plan_limit(const Request& request, Plan& plan) {
@@ -66,17 +92,17 @@ void plan_limit(const Request& request, Plan& plan) {
   std::string value, reason;
   if (asked == "none") {
     reason = "memory.limit: the operating system decides what is too much";
+  } else if (!on_cpu) {
+    reason = plan_device_limit(request, plan);
   } else if (asked == "auto") {
-    if (on_cpu && plan.memory.cached_allocator) {
+    if (plan.memory.cached_allocator) {
       plan.memory.limit_bytes = static_cast<int64_t>(kAutomaticShare * machine);
       reason = "nine tenths of what machine and cgroup allow" +
                std::string(ranks > 1 ? fmt::format(", over {} ranks here", ranks) : "") +
                ": running out is noticed here, not by the kernel's killer";
     } else {
-      reason = on_cpu ? "torch's own allocator knows no limit" : "what the device has";
+      reason = "torch's own allocator knows no limit";
     }
-  } else if (!on_cpu) {
-    reason = plan_device_limit(request, plan);
   } else {
     const auto amount = parse_memory(asked);
     plan.memory.limit_bytes =

@@ -84,14 +84,15 @@ TEST(MemoryPass, on_an_accelerator_the_limit_is_a_share_also_where_bytes_are_ask
   const struct {
     const char *device, *limit;
     double share;
+    int64_t gibibytes;
     const char* line;
   } rows[] = {
-      {"cuda", "0.5", 0.5, "0.5|asked|share of the device's memory"},
-      {"cuda", "8GiB", 0.1, "0.1|asked|8.0 GiB of the device's 80 GiB, as a share"},
-      {"cuda:1", "8GiB", 0.5, "0.5|asked|8.0 GiB of the device's 16 GiB"},
-      {"cuda:1", "80GiB", 1, "1|asked|more than the 16 GiB that the device has: all of it"},
-      {"cuda", "none", 0, "none|asked|"},
-      {"cuda", "auto", 0, "none|planned|what the device has"},
+      {"cuda", "0.5", 0.5, 40, "40 GiB|asked|0.5 of the device's memory"},
+      {"cuda", "8GiB", 0.1, 8, "8.0 GiB|asked|0.1 of the device's 80 GiB, as a share"},
+      {"cuda:1", "8GiB", 0.5, 8, "8.0 GiB|asked|0.5 of the device's 16 GiB"},
+      {"cuda:1", "80GiB", 1, 16, "16 GiB|asked|80 GiB is more than the 16 GiB that the device has"},
+      {"cuda", "none", 0, 0, "none|asked|"},
+      {"cuda", "auto", 0, 80, "80 GiB|planned|what the device has"},
   };
   for (const auto& row : rows) {
     given.config.run.device = row.device;
@@ -99,7 +100,7 @@ TEST(MemoryPass, on_an_accelerator_the_limit_is_a_share_also_where_bytes_are_ask
     given.config.asked = {"memory.limit"};
     if (std::string(row.limit) == "auto") given.config.asked.clear();
     EXPECT_DOUBLE_EQ(given.plan().memory.limit_share, row.share) << row.limit;
-    EXPECT_EQ(given.plan().memory.limit_bytes, 0);
+    EXPECT_EQ(given.plan().memory.limit_bytes, row.gibibytes << 30) << row.limit;
     expect_contains(given.line("memory_limit"), row.line);
   }
   given.machine.accelerators.bytes = {0, 0};

@@ -81,7 +81,8 @@ void refuse_too_large(const RunConfig& config, const Registry& registry, const M
   const Plan plan = make_plan(config, machine, facts);
   constexpr int64_t kBytesOfState = 16;  // weight, gradient and two moments of a parameter
   const int64_t limit = plan.memory.limit_bytes;
-  if (limit <= 0) return refuse_beyond_host(facts);
+  if (limit <= 0 || plan.device.device != "cpu") refuse_beyond_host(facts);
+  if (limit <= 0) return;
   if (facts.num_parameters < limit / 2 / kBytesOfState) return;
   fit_memory(fit_input(
       config, registry, [&](const RunConfig& other) { return make_plan(other, machine, facts); },

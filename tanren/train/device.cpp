@@ -1,5 +1,6 @@
 #include "tanren/train/device.h"
 
+#include "tanren/base/cuda_plugin.h"
 #include "tanren/base/log.h"
 #include "tanren/base/text.h"
 #include "tanren/memory/cpu_allocator.h"
@@ -51,6 +52,7 @@ Accelerators probe_cuda() {
   }
   const auto& hooks = at::detail::getCUDAHooks();
   if (!at::Context::hasCUDA()) return {};
+  cuda_plugin();  // registers its kernels
   // The capability itself needs CUDA headers; bf16 convolutions of cuDNN tell what planning needs.
   return {.bytes = device_bytes(static_cast<unsigned char>(hooks.deviceCount())),
           .bf16 = hooks.supportsBFloat16ConvolutionWithCuDNNv8()};
@@ -95,7 +97,10 @@ void apply_memory_plan(const MemoryPlan& plan) {
 
 at::Device apply_device_plan(const Plan& plan) {
   auto& context = at::globalContext();
-  apply_memory_plan(plan.memory);
+  const at::Device device(plan.device.device);
+  MemoryPlan host = plan.memory;
+  if (!device.is_cpu()) host.limit_bytes = host.reserve_bytes = 0;  // they are the device's
+  apply_memory_plan(host);
   at::set_num_threads(static_cast<int>(plan.device.threads));
   if (plan.device.deterministic) {
     ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
@@ -104,7 +109,6 @@ at::Device apply_device_plan(const Plan& plan) {
   }
   context.setBenchmarkCuDNN(plan.precision.cudnn_benchmark);
   context.setFloat32MatmulPrecision(name(plan.precision.matmul));
-  const at::Device device(plan.device.device);
   if (device.is_cpu()) enable_half_convolution();
   return device;
 }

@@ -191,6 +191,7 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
                               bool may_stop, Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
   const MustSucceedScope must_succeed;
+  const DeviceRetryScope retries(parts.recovery->reserve());
   const at::NoGradGuard no_grad;
   const EvalModeScope eval_mode(*run.task.module);
   const bool wants_average = parts.plan.average.evaluate;
@@ -314,6 +315,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
   std::optional<Collated> first;
   const auto rehearse = [&] {
     const MustSucceedScope must_succeed;
+    const DeviceRetryScope retries(parts.recovery->reserve());
     const at::NoGradGuard no_grad;
     const EvalModeScope eval_mode(*run.task.module);
     EvalPass pass(dataset, parts.plan.evaluate.batch, parts.parallel->rank(),

@@ -71,9 +71,11 @@ void StatusRow::read() {
     const int64_t num_shared = static_cast<int64_t>(num_shared_ + numbers_.size());
     if (row.defined()) shared_.push_back(row.to(at::kDouble));
     row = at::cat(shared_).to(ranks.device_for(device_));
-    ranks.sum(row.narrow(0, 0, num_shared));
+    ranks.start_sum(row.narrow(0, 0, num_shared))->wait_on_host();
   }
   const std::vector<double> host = read_to_host(row);
+  // A rank that was lost meanwhile may have left sums of gradients unfinished.
+  if (!parallel_.alone()) parallel_.communicator().check();
   const auto middle = host.end() - static_cast<std::ptrdiff_t>(own_.size());
   read_shared_.assign(host.begin(), middle);
   read_own_.assign(middle, host.end());

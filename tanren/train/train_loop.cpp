@@ -38,6 +38,7 @@ Loader make_loader(const RunState& run, const Parts& parts, const Dataset& datas
 
 LoopResult train_loop(RunState& run, const Parts& parts, const LoopInputs& inputs) {
   const MustSucceedScope must_succeed;  // only microsteps and evaluations may run out of memory
+  const DeviceRetryScope retries(parts.recovery->reserve());
   LoopState loop(run, parts, inputs);
   loop.begin();
   BatchStream batches(make_loader(run, parts, inputs.train), *parts.parallel);

@@ -205,6 +205,7 @@ void fill_in(StepReport& report, const RunState& run, const GlobalBatch& batch) 
 std::optional<StepReport> update_in_memory(RunState& run, const Parts& parts,
                                            const GlobalBatch& batch) {
   const MustSucceedScope must_succeed;  // only microsteps may run out of memory
+  const DeviceRetryScope retries(parts.recovery->reserve());
   const MemoryScope memory(MemoryKind::temporaries);
   begin(run, parts);
   StepReport report;
@@ -226,17 +227,11 @@ std::optional<StepReport> update_in_memory(RunState& run, const Parts& parts,
 }  // namespace
 
 std::optional<StepReport> update(RunState& run, const Parts& parts, const GlobalBatch& batch) {
-  for (bool is_repeated = false;; is_repeated = true) {
-    try {
-      return update_in_memory(run, parts, batch);
-    } catch (const c10::OutOfMemoryError& error) {
-      // Before it is applied, one rank's update can begin again with the state that it found.
-      if (is_repeated || run.applying || run.phases_done > 0 || !parts.parallel->alone()) {
-        throw_memory_error(
-            error, "an update needs it outside of forward and backward: raise memory.limit");
-      }
-      parts.recovery->release_cache();
-    }
+  try {
+    return update_in_memory(run, parts, batch);
+  } catch (const c10::OutOfMemoryError& error) {
+    throw_memory_error(error,
+                       "an update needs it outside of forward and backward: raise memory.limit");
   }
 }
 

@@ -1,6 +1,7 @@
 // A device trains as the CPU does: every kind of model with every optimizer, in every precision.
 #include "tests/support/block_config.h"
 
+#include "tanren/blocks/block.h"
 #include "tanren/config/kinds.h"
 #include "tanren/data/device_transfer.h"
 #include "tanren/train/batch_stream.h"
@@ -8,10 +9,17 @@
 
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/autograd.h>
 
+#include <atomic>
 #include <cstdio>
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <tuple>
+#include <vector>
 
 namespace tanren::testing {
 namespace {
@@ -81,6 +89,41 @@ TEST_P(DeviceKind, keeps_its_numbers_when_blocks_are_recomputed_or_offloaded) {
   }
 }
 
+// Casts of fp32 weights that this thread makes in a step; a device's backward is on another.
+int num_casts(RunConfig config, bool recomputes) {
+  static std::atomic<int> casts;
+  static std::thread::id host;
+  config.batch.microbatch = 2;
+  if (recomputes) config.memory.recompute = {"*"};
+  TinyRun run(config);
+  run.step();
+  const GlobalBatch batch = run.loader->next();
+  casts = 0;
+  host = std::this_thread::get_id();
+  const auto before = [](const at::RecordFunction& call) -> std::unique_ptr<at::ObserverContext> {
+    if (std::this_thread::get_id() != host || call.inputs().empty()) return nullptr;
+    if (std::string_view(call.name()) != "aten::_to_copy" || !call.inputs()[0].isTensor()) {
+      return nullptr;
+    }
+    const at::Tensor& from = call.inputs()[0].toTensor();
+    if (from.is_leaf() && from.requires_grad() && from.scalar_type() == at::kFloat) ++casts;
+    return nullptr;
+  };
+  const auto handle =
+      at::addThreadLocalCallback(at::RecordFunctionCallback(before, nullptr).needsInputs(true));
+  run.step(batch);
+  at::removeCallback(handle);
+  return casts;
+}
+
+// The cache of casts is the process's: a second pass on the device's thread must not clear it.
+TEST(Device, casts_each_weight_once_a_window_although_blocks_are_recomputed) {
+  const auto config = block_config("gpt2", "bf16");
+  const int plain = num_casts(config, false);
+  EXPECT_GT(plain, 0);
+  EXPECT_EQ(num_casts(config, true), plain);
+}
+
 TEST(Device, keeps_its_numbers_when_threads_load_ahead) {
   const auto config = block_config("gpt2", "fp32");
   TinyRun plain(config), ahead(config);
@@ -104,6 +147,28 @@ TEST(Device, takes_a_batch_that_is_dropped_while_it_is_used) {
     sums.add_(transfer.receive(transfer.send(batch))["inputs"]);
   }
   EXPECT_TRUE(at::equal(sums.cpu(), at::full({1000}, 6.0F)));
+}
+
+// Backward breaks off between the copy back and its use.
+TEST(Device, frees_what_came_back_for_a_backward_that_broke_off) {
+  const auto options = at::TensorOptions(at::kFloat).device(test_device());
+  std::vector<at::Tensor> weights;
+  for (int i = 0; i < 3; ++i) weights.push_back(at::randn({16, 16}, options).requires_grad_());
+  at::Tensor x = at::randn({8, 16}, options);
+  {
+    const OffloadScope offload(
+        {.patterns = {"*"}, .device = at::Device(test_device()), .min_bytes = 0, .held = {x}});
+    for (size_t i = 0; i < weights.size(); ++i) {
+      x = run_block("layers." + std::to_string(i), x, [weight = weights[i]](const at::Tensor& in) {
+        return at::gelu(at::linear(in, weight));
+      });
+      if (i == 1) {
+        x.register_hook([](const at::Tensor&) { throw std::runtime_error("broken off"); });
+      }
+    }
+  }
+  at::Tensor loss = x.sum();
+  EXPECT_THROW(torch::autograd::backward({loss}, {}), std::runtime_error);
 }
 
 TEST(Device, packs_optimizer_state_as_the_cpu) {

@@ -2,6 +2,10 @@
 // device fails a chosen allocation.
 #include "tests/support/accelerator/accelerator.h"
 #include "tests/support/block_config.h"
+#include "tests/support/eventful.h"
+
+#include "tanren/base/testing.h"
+#include "tanren/memory/cache_release.h"
 
 #include <gtest/gtest.h>
 
@@ -45,6 +49,7 @@ Injected inject(const RunConfig& config, int64_t stride,
       work(run);
       found.recovered += run.parts.recovery->num_failures() > 0 ? 1 : 0;
       found.worst = std::max(found.worst, relative(run.weights(), undisturbed.weights()));
+      run.parts.recovery->reserve().fill();  // as the next update would
       EXPECT_EQ(sim::live_bytes(0), live) << "bytes left by allocation " << i;
     } catch (const std::exception& error) {
       const std::string text = error.what();
@@ -69,11 +74,68 @@ TEST_F(DeviceShortage, in_any_allocation_of_a_step_is_recovered) {
   for (const auto& [kind, stride] : {std::pair{"mlp", 1}, {"gpt2", 7}}) {
     auto config = block_config(kind, "fp64");
     config.clip.norm = 0.1;
-    if (stride > 1) config.model.dropout = 0;  // masks are most of the kernels
     expect_recovered(kind, inject(
                                config, stride, [](TinyRun& run) { run.step(); },
                                [](TinyRun& run) { run.step(); }));
   }
+}
+
+// All that an update does outside of its microsteps, an evaluation and a checkpoint must succeed.
+TEST_F(DeviceShortage, in_any_allocation_of_a_skip_an_evaluation_or_a_save_is_recovered) {
+  for (const auto& [kind, stride] : {std::pair{"mlp", 1}, {"gpt2", 7}}) {
+    auto config = block_config(kind, "fp16");
+    config.guard.nan_loss = "skip";
+    config.memory.recovery = "same_split";
+    config.average.kind = "ema";
+    config.clip.norm = 0.1;
+    config.clip.value = 0.01;
+    config.data.train.samples = 16;
+    const auto prepared = [](TinyRun& run) {
+      run.parts.plan.evaluate.batch = 16;
+      run.step();
+      return events_of([&] { return run.loader->next(); });
+    };
+    std::optional<Events> events;
+    double expected = 0;
+    const auto found = inject(
+        config, stride, [&](TinyRun& run) { events = prepared(run); },
+        [&](TinyRun& run) {
+          const TemporaryFolder folder;
+          const double loss = go_through(run, *events, folder.path());
+          if (expected == 0) expected = loss;
+          EXPECT_NEAR(loss, expected, 1e-3);
+          expect_stored(run.state, folder.path());
+        });
+    expect_recovered((std::string(kind) + ", overflow, skip, update, evaluation, save").c_str(),
+                     found);
+  }
+}
+
+TEST_F(DeviceShortage, that_stays_ends_the_update_with_the_line_of_a_memory_error) {
+  TinyRun run(block_config("mlp", "fp32"));
+  run.step();
+  run.parts.recovery->reserve().release();
+  const GlobalBatch batch = run.loader->next();
+  sim::set_limit(0, sim::live_bytes(0));
+  const std::string error = error_of<MemoryError>([&] { run.step(batch); });
+  sim::set_limit(0, size_t{1} << 30);
+  TANREN_EXPECT_CONTAINS(error, "raise memory.limit");
+  run.step(batch);
+}
+
+// With `release_cache = "pressure"` memory counts as scarce only if the device has no more, and the
+// allocator keeps none either.
+TEST_F(DeviceShortage, is_not_seen_in_what_the_allocator_keeps) {
+  const at::Device device(test_device());
+  sim::set_limit(0, size_t{64} << 20);
+  const auto bytes = at::TensorOptions(at::kByte).device(device);
+  at::empty({int64_t{63} << 20}, bytes);
+  CacheRelease pressure(ReleaseCache::pressure, device);
+  EXPECT_FALSE(pressure.after_step());
+  const at::Tensor held = at::empty({int64_t{63} << 20}, bytes);
+  CacheRelease other(ReleaseCache::pressure, device);
+  EXPECT_TRUE(other.after_step());
+  sim::set_limit(0, size_t{1} << 30);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // The host waits for a device once a step, to read the step's numbers. The simulated device counts.
 #include "tests/support/accelerator/accelerator.h"
 #include "tests/support/block_config.h"
+#include "tests/support/eventful.h"
 
+#include "tanren/base/testing.h"
 #include "tanren/config/kinds.h"
 #include "tanren/train/evaluate.h"
 
@@ -105,6 +107,18 @@ TEST_F(Waits, of_an_evaluation_are_at_most_two) {
     }
     EXPECT_LE(waits, 2) << kind << ":" << callers;
   }
+}
+
+// Model, optimizer and averages: one staged copy for each file, not one for each tensor.
+TEST_F(Waits, of_a_checkpoint_are_one_for_each_file) {
+  auto config = block_config("gpt2", "fp32");
+  config.average.kind = "ema";
+  TinyRun run(config);
+  run.step();
+  const TemporaryFolder folder;
+  const LoopInputs inputs{.train = *run.dataset, .checkpoints = folder.path()};
+  expect_waits(3, "a checkpoint", [&] { save_checkpoint(run.state, run.parts, inputs); });
+  expect_stored(run.state, folder.path());
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 // All of it runs on a CUDA device (label gpu), the limit on the simulated accelerator, too.
 #include "tests/support/tiny_run.h"
 
+#include "tanren/base/error.h"
+#include "tanren/base/testing.h"
+#include "tanren/forecast/fit_memory.h"
 #include "tanren/forecast/predict.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/monitor/nvml.h"
@@ -64,6 +67,56 @@ TEST_F(DeviceLimit, in_bytes_is_what_the_devices_allocator_obeys) {
   const auto bytes = at::TensorOptions(at::kByte).device(run.parts.device);
   EXPECT_THROW(at::empty({int64_t{1} << 30}, bytes), c10::OutOfMemoryError);
   EXPECT_NO_THROW(at::empty({int64_t{256} << 20}, bytes));
+}
+
+// Activations are most of what it needs.
+RunConfig many_samples() {
+  auto config = tiny_config("mlp");
+  config.precision.mode = "fp32";
+  config.model.hidden = {256, 256};
+  config.data.train.fields = {"inputs: float[256] in [-1, 1]", "labels: int[] in [0, 4]"};
+  config.data.train.samples = 8192;
+  config.batch.global_batch = "4096";
+  return config;
+}
+
+Fitted fit_on_device(const RunConfig& config, const Dataset& data) {
+  ModelProfile profile;
+  profile_parameters(*build_task(config, ModelRegistry(), data).module, profile);
+  profile.train_samples = data.size();
+  profile.metrics = {"*"};
+  Machine machine;
+  probe_accelerators(machine, config.run.device, test_accelerators());
+  const FitInput input{
+      .config = config,
+      .plan = [&](const RunConfig& other) { return make_plan(other, machine, profile); },
+      .make_task = [&](const RunConfig& other) { return build_task(other, ModelRegistry(), data); },
+      .dataset = &data};
+  return fit_memory(input);
+}
+
+TEST_F(DeviceLimit, is_what_the_plan_fits_the_microbatch_to) {
+  auto config = many_samples();
+  const auto data = open_dataset(config.data.train, "data.train");
+  const Fitted free = fit_on_device(config, *data);
+  EXPECT_EQ(free.plan.batch.microbatch, 4096) << "the device has room for all";
+  EXPECT_GT(free.plan.memory.limit_bytes, 0);
+  config.memory.limit = std::to_string(free.prediction->peak_bytes * 3 / 4);
+  config.asked = {"memory.limit"};
+  const Fitted fitted = fit_on_device(config, *data);
+  EXPECT_LT(fitted.plan.batch.microbatch, 4096);
+  TinyRun run(fitted.config);
+  run.steps(2);
+  EXPECT_EQ(run.parts.recovery->num_failures(), 0);
+}
+
+TEST_F(DeviceLimit, below_one_sample_is_refused_before_the_first_step) {
+  auto config = many_samples();
+  const auto data = open_dataset(config.data.train, "data.train");
+  config.memory.limit = "1MiB";
+  config.asked = {"memory.limit"};
+  const std::string error = error_of<ConfigError>([&] { fit_on_device(config, *data); });
+  TANREN_EXPECT_CONTAINS(error, "memory.limit 1.0 MiB is less than a step needs");
 }
 
 // The prediction runs the CPU's operators, from which the device's differ; hence the tolerance.

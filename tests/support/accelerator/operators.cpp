@@ -270,6 +270,9 @@ void register_boxed_operators() {
   // the same numbers to the bit. A fallback would come after the composition.
   static auto* const aten = new torch::Library(torch::Library::IMPL, "aten",
                                                c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* const own = new torch::Library(torch::Library::IMPL, "tanren",
+                                              c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  own->impl("dropout_mask", torch::CppFunction::makeFromBoxedFunction<&call>());
   auto& dispatcher = c10::Dispatcher::singleton();
   std::vector<std::string> names = {"convolution", "convolution_backward"};
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
