@@ -222,3 +222,8 @@ if grep -qe ' -Werror ' "$build/compile_commands.json"; then is=yes; fi
 
 rm -rf "$work"
 echo "looked, asked, fetched and refused as told"
+
+# Mutants name code by its text, which must still be there.
+if PATH=$real_path command -v python3 > /dev/null; then
+  PATH=$real_path python3 "$source/scripts/mutants" --check
+fi
