@@ -4,7 +4,7 @@
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
+#include <exception>
 
 namespace tanren {
 
@@ -20,11 +20,29 @@ int64_t staged_bytes(const at::Tensor& tensor) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+at::Tensor copied(const at::Tensor& tensor) {
+  ++reads;
+  return tensor.detach().to(at::kCPU).contiguous();
+}
+
+// Undefined if the system has no pinned memory left, which has errors of its own.
+at::Tensor pinned(int64_t bytes) {
+  try {
+    return at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
 // Copies tensors of one device through pinned memory, with one wait for all.
 void copy_staged(const std::vector<at::Tensor>& tensors, const std::vector<size_t>& staged,
                  int64_t bytes, std::vector<at::Tensor>& copies) {
   if (staged.empty()) return;
-  const at::Tensor stage = at::empty({bytes}, at::TensorOptions(at::kByte).pinned_memory(true));
+  const at::Tensor stage = pinned(bytes);
+  if (!stage.defined()) {
+    for (const size_t i : staged) copies[i] = copied(tensors[i]);
+    return;
+  }
   std::vector<at::Tensor> views;
   int64_t begin = 0;
   for (const size_t i : staged) {
@@ -55,8 +73,7 @@ std::vector<at::Tensor> host_copies(const std::vector<at::Tensor>& tensors) {
     const at::Tensor& tensor = tensors[i];
     const int64_t own = staged_bytes(tensor);
     if (tensor.is_cpu() || own > kStageBytes || own == 0) {
-      if (!tensor.is_cpu() && own > 0) ++reads;
-      copies[i] = tensor.detach().to(at::kCPU).contiguous();
+      copies[i] = tensor.is_cpu() ? tensor.detach().contiguous() : copied(tensor);
       continue;
     }
     const bool fits = bytes + own <= kStageBytes;

@@ -55,7 +55,7 @@ SlicedState exchange_slices(Communicator& ranks, const SlicedState& mine,
         const at::Tensor carried =
             root == ranks.rank() ? mine.state.tensors.at(name).to(ranks.device()).clone()
                                  : at::empty(described[2].get<std::vector<int64_t>>(), options);
-        ranks.broadcast(bytes_of(carried), root);
+        ranks.start_broadcast(bytes_of(carried), root)->wait_on_host();
         if (wanted) all.state.tensors.set(name, carried);
       }
     }

@@ -183,7 +183,7 @@ class C10dCommunicator final : public Communicator {
       std::this_thread::sleep_for(kBetweenLooks);
     }
     if (const std::exception_ptr error = work.exception()) std::rethrow_exception(error);
-    check();  // an abort ends operations, too, and leaves any numbers
+    check();  // an abort ends operations, too, and leaves any numbers in this one and those before
   }
   void give_up_after_abort() const {
     const std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// The interface between tanren and its optional plugin for CUDA (base/cuda_plugin.h), when a run asks
-// for NCCL: the type and the name of the plugin's function. Both sides are
+// The interface between tanren and its optional plugin for CUDA (base/cuda_plugin.h) for runs that
+// ask for NCCL: the type and the name of the plugin's function. Both sides are
 // built against the same libtorch. Called by backend.cpp.
 #pragma once
 

@@ -6,11 +6,10 @@
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
 #include "tanren/data/collated.h"
+#include "tanren/forecast/smaller_models.h"
 #include "tanren/memory/gauge.h"
 #include "tanren/plan/useful_threads.h"
 #include "tanren/train/step_error.h"
-
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -205,43 +204,6 @@ std::string shorter(const FitInput& input, const Tried& least) {
   return "";
 }
 
-void halve(std::vector<int64_t>& widths) {
-  for (int64_t& width : widths) width = std::max<int64_t>(width / 2, 1);
-}
-
-// `config` with smaller models, the largest first: the smaller presets of its family, or half the
-// width, a quarter and so on.
-std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& config) {
-  std::vector<std::pair<std::string, RunConfig>> smaller;
-  const ModelOptions& model = config.model;
-  if (!model.init_from.empty() || !model.from_hf.empty()) return smaller;  // weights have a size
-  const ModelKind* kind = model_kind(model.kind);
-  for (const Keys& family : kind == nullptr ? std::vector<Keys>() : kind->families) {
-    auto own = std::find(family.begin(), family.end(), model.size);
-    if (own == family.end()) continue;
-    for (++own; own != family.end(); ++own) {
-      smaller.emplace_back("model.size = \"" + *own + "\"", config).second.model.size = *own;
-    }
-    return smaller;
-  }
-  constexpr int kHalvings = 8;
-  RunConfig narrower = config;
-  for (int i = 0; i < kHalvings; ++i) {
-    ModelOptions& o = narrower.model;
-    o.hidden_size /= 2;
-    o.intermediate_size /= 2;
-    if (o.hidden_size > 0 && o.hidden_size % std::max<int64_t>(o.num_heads, 1) == 0) {
-      smaller.emplace_back(fmt::format("model.hidden_size = {}", o.hidden_size), narrower);
-    }
-    if (kind == nullptr || kind->widths.empty()) continue;
-    std::vector<int64_t>& widths = kind->widths == "hidden" ? o.hidden : o.channels;
-    halve(widths);
-    smaller.emplace_back(fmt::format("model.{} = [{}]", kind->widths, fmt::join(widths, ", ")),
-                         narrower);
-  }
-  return smaller;
-}
-
 [[noreturn]] void refuse(const FitInput& input, const Fitter& fitter, const Tried& least) {
   const int64_t replicas = sharers(least.plan);
   const int64_t standing = standing_beside(input, least.plan);
@@ -257,7 +219,14 @@ std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& c
   // The reserve is a sixteenth of the limit, at most 16 MiB.
   const int64_t reserve = std::min(needs / 15, int64_t{16} << 20);
   const int64_t mebibytes = (needs + reserve + (1 << 20) - 1) >> 20;
-  text += fmt::format("; the smallest limit that works: memory.limit = \"{}MiB\"", mebibytes);
+  const MemoryPlan& memory = least.plan.memory;
+  const bool is_share = memory.limit_share > 0;  // of a device
+  if (is_share && static_cast<double>(mebibytes << 20) * memory.limit_share >
+                      static_cast<double>(memory.limit_bytes)) {
+    text += "; the device has less; memory.limit = \"none\" tries it all the same";
+  } else {
+    text += fmt::format("; the smallest limit that works: memory.limit = \"{}MiB\"", mebibytes);
+  }
   std::vector<std::string> others;
   if (least.plan.batch.microbatch > 1 && is_asked(input.config, "batch.microbatch")) {
     try {
@@ -362,9 +331,17 @@ Fitted fit_memory(const FitInput& input) {
     smaller();
     recompute();
   }
-  if (!found.fits) refuse(input, fitter, found);
-
   std::vector<std::string> remarks;
+  if (!found.fits) {
+    // What a device's own operators take may be less than the prediction, which is of the CPU's.
+    if (found.plan.device.device == "cpu" || is_asked(input.config, "memory.limit")) {
+      refuse(input, fitter, found);
+    }
+    remarks.push_back(fmt::format(
+        "[plan] a step may not fit the device: {} are predicted of the {} that it has; the run "
+        "tries it, with a smaller microbatch if memory runs out (memory.recovery)",
+        size_text(found.prediction.peak_bytes), size_text(found.plan.memory.limit_bytes)));
+  }
   const std::string because = "; " + size_text(asked_peak) + " would be needed otherwise";
   if (found.plan.batch.microbatch != wanted) {
     PlanLine& line = line_of(found.plan, "microbatch");

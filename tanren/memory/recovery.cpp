@@ -46,6 +46,11 @@ void Recovery::fitted(int64_t samples) {
   predict();
 }
 
+int64_t Recovery::limit() const {
+  const int64_t told = gauge_.limit(), planned = plan_.limit_bytes - plan_.reserve_bytes;
+  return planned > 0 && told > 0 ? std::min(told, planned) : told;
+}
+
 // Extends the line through the measured sizes up to the available room.
 void Recovery::predict() {
   if (quiet_ >= kLongQuiet) {
@@ -54,7 +59,7 @@ void Recovery::predict() {
     margin_ = kMargin;
   }
   int64_t next = size_ * 2;
-  const int64_t limit = gauge_.limit();
+  const int64_t limit = this->limit();
   if (small_ && limit > 0) {
     double slope = static_cast<double>(small_->bytes) / static_cast<double>(small_->samples);
     if (large_ && large_->bytes > small_->bytes) {
@@ -106,7 +111,7 @@ void Recovery::give_up(int64_t samples, const Shortage& shortage, const char* re
   for (const auto& [kind, bytes] : owners) {
     held += (held.empty() ? "" : ", ") + kind + " " + bytes_text(static_cast<double>(bytes));
   }
-  const int64_t limit = gauge_.limit();
+  const int64_t limit = this->limit();
   std::string disguise;
   if (const Fault fault = fault_of(shortage.message); fault != Fault::none) {
     MemoryState state;

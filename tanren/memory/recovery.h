@@ -32,6 +32,8 @@ class Recovery {
   // fit.
   void failed(int64_t samples, const Shortage& shortage);
 
+  // Bytes that tensors may hold: the plan's limit where the device's driver tells more; 0: unknown.
+  int64_t limit() const;
   int64_t num_failures() const { return failures_; }
   const MemoryGauge& gauge() const { return gauge_; }
   // For what must succeed outside of microsteps.

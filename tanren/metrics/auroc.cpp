@@ -68,7 +68,7 @@ void Auroc::join_over(Communicator& ranks) {
   const at::Device own = unsound_.device(), carrier = ranks.device();
   const auto joined = [&](const at::Tensor& counts) {
     const at::Tensor carried = counts.to(carrier, at::kLong, false, /*copy=*/true);
-    ranks.sum(carried);
+    ranks.start_sum(carried)->wait_on_host();
     return carried.to(own);
   };
   unsound_ = joined(unsound_);

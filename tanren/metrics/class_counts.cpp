@@ -75,7 +75,7 @@ void ClassCounts::join_over(Communicator& ranks) {
   for (auto* counts : {&hits_, &per_class_, &confusion_}) {
     if (counts->numel() == 0) continue;
     const at::Tensor carried = counts->to(ranks.device(), at::kLong, false, /*copy=*/true);
-    ranks.sum(carried);
+    ranks.start_sum(carried)->wait_on_host();
     counts->copy_(carried);
   }
 }

@@ -68,6 +68,7 @@ class ConsoleSink final : public Sink {
         report.objectives.begin(), report.objectives.end(),
         [](const auto& objective) { return objective.verdict.action == Action::apply; });
     rate_.add(report, report.objectives.front().verdict.action == Action::apply);
+    for (const auto& objective : report.objectives) note_loss(objective);
     if (!applied) {
       line(position(report) + "  " + troubles(report));
       return;
@@ -95,6 +96,16 @@ class ConsoleSink final : public Sink {
   void flush() override { out_.flush(); }
 
  private:
+  void note_loss(const ObjectiveReport& objective) {
+    const auto known = std::find_if(losses_.begin(), losses_.end(),
+                                    [&](const auto& loss) { return loss.first == objective.name; });
+    if (known == losses_.end()) {
+      losses_.emplace_back(objective.name, objective.loss);
+    } else {
+      known->second = objective.loss;
+    }
+  }
+
   std::string position(const StepReport& report) const {
     std::string text = fmt::format("step {}", report.step);
     if (options_.total_steps > 0) text += fmt::format("/{}", options_.total_steps);
@@ -103,9 +114,9 @@ class ConsoleSink final : public Sink {
 
   std::string facts(const StepReport& report) const {
     std::string text;
-    for (const auto& objective : report.objectives) {
-      text += (report.several ? objective.name : std::string("loss")) + " " +
-              number(objective.loss) + "  ";
+    if (!report.several) text = "loss " + number(report.objectives.front().loss) + "  ";
+    for (const auto& [name, loss] : losses_) {
+      if (report.several) text += name + " " + number(loss) + "  ";
     }
     text += "lr " + number(report.objectives.front().learning_rate, 3);
     text += "  " + rate_.text();
@@ -201,6 +212,7 @@ class ConsoleSink final : public Sink {
   ConsoleOptions options_;
   ContentionWatch contention_;
   Rate rate_;
+  NamedValues losses_;  // the latest of each objective, which may be out of turn at a line
   std::optional<int64_t> told_spike_;  // step of the last spike with a line
   int64_t hidden_spikes_ = 0;          // spikes without a line since then
   bool drawn_ = false;                 // the cursor is at the end of a bar

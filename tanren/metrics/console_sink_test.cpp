@@ -142,6 +142,22 @@ TEST(ConsoleSink, names_each_objective_where_there_are_several) {
   EXPECT_TRUE(has(out.str(), "generator 0.5  discriminator 0.25")) << out.str();
 }
 
+TEST(ConsoleSink, shows_the_latest_loss_of_an_objective_that_is_out_of_turn) {
+  std::ostringstream out;
+  const auto sink = make_console_sink(out, {.total_steps = 9, .console_every = 2});
+  auto report = console_report(1);
+  report.several = true;
+  report.objectives[0].name = "critic";
+  auto with_both = report;
+  with_both.objectives.push_back(report.objectives[0]);
+  with_both.objectives[1].name = "generator";
+  with_both.objectives[1].loss = 0.25;
+  sink->step(with_both);
+  report.step = 2;
+  sink->step(report);
+  EXPECT_TRUE(has(out.str(), "critic 0.5  generator 0.25")) << out.str();
+}
+
 TEST(ConsoleSink, redraws_one_line_on_a_terminal_and_never_wraps_it) {
   std::ostringstream out;
   {

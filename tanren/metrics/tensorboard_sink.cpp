@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 
 namespace tanren {
 
@@ -57,13 +58,16 @@ class EventFormat final : public ReportFormat {
     const bool applied = std::any_of(
         report.objectives.begin(), report.objectives.end(),
         [](const auto& objective) { return objective.verdict.action == Action::apply; });
+    for (const auto& objective : report.objectives) {
+      if (objective.verdict.action == Action::apply) latest_[objective.name] = objective;
+    }
     if (!applied || report.step == told_step_ || report.step % every_ != 0) return;
     told_step_ = report.step;
     NamedValues points;
-    for (const auto& objective : report.objectives) {
-      if (objective.verdict.action != Action::apply) continue;
-      add_objective(points, objective, report.several ? "train/" + objective.name + "/" : "train/");
+    for (const auto& [name, objective] : latest_) {
+      add_objective(points, objective, report.several ? "train/" + name + "/" : "train/");
     }
+    latest_.clear();
     if (report.attempt > report.step) {
       points.emplace_back("train/skipped_steps", static_cast<double>(report.attempt - report.step));
     }
@@ -91,6 +95,8 @@ class EventFormat final : public ReportFormat {
  private:
   int64_t every_;
   int64_t told_step_ = -1;
+  // By name, since the last point: an objective that takes turns may be out of turn at each point.
+  std::map<std::string, ObjectiveReport> latest_;
   Speed speed_;  // since the last point
 };
 

@@ -147,6 +147,25 @@ TEST_F(TensorboardSink, names_objectives_where_there_are_several) {
   EXPECT_EQ(curves["train/discriminator/grad_norm"].size(), 1u);
 }
 
+// With one skip its turns never again fall on a drawn step.
+TEST_F(TensorboardSink, draws_an_objective_whose_turns_fall_between_the_points) {
+  const auto sink = make({.every = 2});
+  for (int64_t step = 1; step <= 6; ++step) {
+    auto report = point(step);
+    report.several = true;
+    report.objectives[0].name = "critic";
+    if (step % 2 == 1) {
+      report.objectives.push_back(report.objectives[0]);
+      report.objectives[1].name = "generator";
+    }
+    sink->step(report);
+  }
+  sink->flush();
+  auto curves = read_curves(folder());
+  EXPECT_EQ(curves["train/critic/loss"].size(), 3u);
+  EXPECT_EQ(curves["train/generator/loss"].size(), 3u);
+}
+
 TEST_F(TensorboardSink, leaves_skipped_attempts_out_and_counts_them) {
   const auto sink = make();
   auto report = point(1);

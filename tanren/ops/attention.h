@@ -1,5 +1,5 @@
 // Causal self-attention of a transformer: softmax(q kᵀ / √d, future positions masked) v. Dropout is
-// drawn by counters (dropout_mask.h, kRowDraws): no batch split and no padding changes it. With dropout,
+// drawn by counters (kRowDraws): no batch split and no padding changes it. With dropout,
 // the CPU computes as blocked_attention.h, other devices as the reference. For models. Thread-safe.
 #pragma once
 

@@ -19,7 +19,7 @@ struct AttentionCall {
 
 // q, k, v [n, T, width]; or k and v undefined and q [n, T, 3 · width] with the three side by side.
 // Returns [n, T, width] in q's dtype. Dim 0 is the samples of the RandomScope; draws are numbered
-// by kRowDraws (dropout_mask.h). Error as dropout(), and if a sample's heads together have more than
+// by kRowDraws. Error as dropout(), and if a sample's heads together have more than
 // 2^29 rows. Differentiable once in q, k and v.
 at::Tensor blocked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionCall& call);

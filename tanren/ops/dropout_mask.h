@@ -1,6 +1,6 @@
-// Masks of counter-based dropout (dropout.h): which elements are kept. On the CPU and on a device
-// that has a kernel for tanren::dropout_mask one pass draws a mask; elsewhere some 100 operations on
-// int64 tensors do, with the same result. Called by dropout and attention. Thread-safe.
+// Masks of counter-based dropout (dropout.h): which elements are kept. On the CPU, and on a device
+// that has a kernel for tanren::dropout_mask, one pass draws a mask; elsewhere about 100 operations
+// on int64 tensors do, with the same result. Called by dropout and attention. Thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
 // Self-attention of an encoder: every token sees all tokens except padding. Dropout of the
-// attention weights is counter-based (dropout_mask.h, kRowDraws), so neither the batch split nor padding
+// attention weights is counter-based (kRowDraws), so neither the batch split nor padding
 // can change it. Called by models. Thread-safe.
 #pragma once
 

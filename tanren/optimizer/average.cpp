@@ -43,10 +43,11 @@ void WeightAverage::refuse_if_exchanged(const char* what) const {
   }
 }
 
-void WeightAverage::update(int64_t step) {
+void WeightAverage::update(int64_t step, int64_t every) {
   refuse_if_exchanged("an update");
   // Once begun, averaging continues, also if a longer run moved the start to after this step.
-  if (step % plan_.every != 0 || (step < plan_.start && num_updates_ == 0)) return;
+  const bool has_begun = num_updates_ > 0 || step * every >= plan_.start;
+  if (step % plan_.every != 0 || !has_begun) return;
   const at::NoGradGuard no_grad;
   if (num_updates_ == 0) {
     at::_foreach_copy_(averages_, current_);

@@ -184,7 +184,7 @@ void DataParallel::check_equal(const TensorMap& tensors, const std::string& when
   const at::Tensor stacked = at::stack(sums);
   const at::Tensor mine = stacked.to(communicator_->device_for(stacked.device()));
   const at::Tensor all = at::empty({world_size() * mine.numel()}, mine.options());
-  communicator_->gather(all, mine);
+  communicator_->start_gather(all, mine)->wait_on_host();
   const at::Tensor rows = all.view({world_size(), -1}).to(at::kCPU);
   if (rows.eq(rows[0]).all().item<bool>()) return;
   size_t index = 0;

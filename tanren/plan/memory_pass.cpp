@@ -76,10 +76,10 @@ std::string plan_device_limit(const Request& request, Plan& plan) {
   }
   memory.limit_share = static_cast<double>(amount->bytes) / of_all;
   memory.limit_bytes = amount->bytes;
+  const bool several = plan.parallel.devices.size() > 1;
   return fmt::format(
-      "{} of the device's {}, as a share, which its allocator obeys; the context "
-      "lies beside it",
-      to_text(memory.limit_share), size_text(total));
+      "{} of the {} {}, as a share, which its allocator obeys; the context lies beside it",
+      to_text(memory.limit_share), several ? "smallest device's" : "device's", size_text(total));
 }
 
 void plan_limit(const Request& request, Plan& plan) {

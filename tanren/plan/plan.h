@@ -78,7 +78,7 @@ struct DevicePlan {
 struct MemoryPlan {
   bool own_allocator = false;     // CPU tensors: tanren's allocator, with counts and a limit
   bool cached_allocator = false;  // and it keeps the pages of large tensors
-  int64_t limit_bytes = 0;        // for this process's tensors on its device; 0: unknown
+  int64_t limit_bytes = 0;        // for this process's tensors on its device; 0: none, or unknown
   double limit_share = 0;         // that an accelerator's allocator is told; 0: nothing
   int64_t ranks_here = 1;         // ranks sharing this machine's memory; replicas share the limit
   int64_t reserve_bytes = 0;      // part of the limit, for allocations that must succeed

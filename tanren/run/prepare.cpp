@@ -51,8 +51,8 @@ FitInput fit_input(const RunConfig& config, const Registry& registry, MakePlan p
           .has_evaluation = datasets.eval != nullptr};
 }
 
-// Without a limit (an accelerator, or none asked for) the weights must fit the host's memory, where
-// they are made.
+// Without a limit, and on an accelerator, the weights must fit the host's memory, where they are
+// made.
 void refuse_beyond_host(const ModelProfile& facts) {
   const int64_t total = room_of(read_machine_memory()).total_bytes;
   const int64_t bytes = facts.num_parameters * static_cast<int64_t>(sizeof(float));

@@ -41,6 +41,14 @@ std::vector<int64_t> device_bytes(int64_t count) {
   return bytes;  // the driver stays loaded: torch is about to use it
 }
 
+// Where the plugin has none, torch's operators do the same more slowly.
+void register_cuda_kernels() {
+  const CudaPlugin& plugin = cuda_plugin();
+  if (plugin.library == nullptr) return;
+  void* const found = ::dlsym(plugin.library, "tanren_cuda_kernels_1");
+  if (found != nullptr) reinterpret_cast<void (*)()>(found)();
+}
+
 }  // namespace
 
 Accelerators probe_cuda() {
@@ -52,7 +60,7 @@ Accelerators probe_cuda() {
   }
   const auto& hooks = at::detail::getCUDAHooks();
   if (!at::Context::hasCUDA()) return {};
-  cuda_plugin();  // registers its kernels
+  register_cuda_kernels();
   // The capability itself needs CUDA headers; bf16 convolutions of cuDNN tell what planning needs.
   return {.bytes = device_bytes(static_cast<unsigned char>(hooks.deviceCount())),
           .bf16 = hooks.supportsBFloat16ConvolutionWithCuDNNv8()};

@@ -56,13 +56,22 @@ class MeasuredNorm {
   MeasuredNorm(const MeasuredNorm&) = delete;
   MeasuredNorm& operator=(const MeasuredNorm&) = delete;
 
-  // Takes the mean over batches: batch i (from 0) has the share 1 / (i + 1).
-  void next_batch(int64_t i) const { set_momentum_(1.0 / static_cast<double>(i + 1)); }
+  // Around each forward: takes the mean over the forwards that pass through this layer.
+  void begin_batch() {
+    set_momentum_(1.0 / static_cast<double>(seen_ + 1));
+    version_ = version();
+  }
+  void end_batch() { seen_ += !count_.defined() || version() != version_ ? 1 : 0; }
   const std::vector<at::Tensor>& statistics() const { return statistics_; }
   // Keeps the measured statistics.
   void keep() { before_.clear(); }
 
  private:
+  // A forward in training mode counts batches in place.
+  uint32_t version() const { return count_.defined() ? count_._version() : 0; }
+
+  int64_t seen_ = 0;  // forwards
+  uint32_t version_ = 0;
   std::optional<double> momentum_;
   std::function<void(std::optional<double>)> set_momentum_;
   std::vector<at::Tensor> statistics_, before_;
@@ -175,7 +184,11 @@ void measure(const RunState& run, const Phase& phase, const Parts& parts, const 
 
 bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset& train) {
   run.settle();
-  const TensorMap averaged = run.average_state().tensors;
+  TensorMap averaged;  // that AverageScope exchanges: an average that has not begun is not
+  for (const WeightAverage* each : run.averages()) {
+    if (each->num_updates() == 0) continue;
+    for (const auto& [name, tensor] : each->state().tensors) averaged.set(name, tensor);
+  }
   std::set<std::string> training;
   for (const auto& item : run.task.module->named_modules()) {
     if (item.value()->is_training()) training.insert(item.key());
@@ -196,8 +209,9 @@ bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
     std::optional<Loader> loader;
     if (own.end > own.first) loader.emplace(loader_of(run, parts, own, train));
     for (int64_t i = 0; i < own.end - own.first && !stopped; ++i) {
-      for (const auto& norm : norms) norm->next_batch(i);
+      for (const auto& norm : norms) norm->begin_batch();
       measure(run, phase, parts, loader->next().local);
+      for (const auto& norm : norms) norm->end_batch();
       stopped = !together && parts.stop_requested();
     }
   }

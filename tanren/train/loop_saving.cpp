@@ -68,6 +68,11 @@ void LoopState::write(int64_t spared) {
   const bool together = writes_together(parts_);
   if (!(is_first_ || together) || inputs_.checkpoints.empty()) return;
   bool ruined = has_ruined_weights();
+  // On a device that read has waited for every sum, and a sum of buffers that a lost rank left
+  // unfinished looks like any other. Elsewhere its own wait has failed.
+  if (!parts_.parallel->alone() && !parts_.device.is_cpu()) {
+    parts_.parallel->communicator().check();
+  }
   if (together) ruined = on_any_rank(ruined, *parts_.parallel);
   if (!ruined) {
     result_.checkpoint = save_checkpoint(run_, parts_, inputs_, spared);
@@ -111,7 +116,15 @@ std::string LoopState::last_saved() const {
 
 void LoopState::rethrow_saved(const std::string& where) {
   const std::string unsaved = parts_.parallel->alone() ? keep_state() : "";
-  rethrow_with(where + unsaved_text(unsaved) + last_saved());
+  std::string applied;
+  size_t done = run_.phases_done;
+  for (Phase& phase : run_.phases) {
+    if (done == 0 || phase.in_turn().empty()) continue;
+    applied += (applied.empty() ? "" : ", ") + phase.spec.name;
+    --done;
+  }
+  if (!applied.empty()) applied = "; what came before it in this update stays applied: " + applied;
+  rethrow_with(where + applied + unsaved_text(unsaved) + last_saved());
 }
 
 }  // namespace tanren

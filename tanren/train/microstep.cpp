@@ -95,7 +95,7 @@ Incident incident_of(const Shortage& shortage, const Batch& piece, int64_t next,
                      const StepContext& context) {
   Incident incident;
   incident.attempt = context.run.attempt + 1;
-  incident.step = context.run.step() + 1;
+  incident.step = context.run.updated_step;
   incident.operation = shortage.operation;
   incident.block = shortage.block;
   incident.in_backward = shortage.in_backward;
@@ -107,7 +107,7 @@ Incident incident_of(const Shortage& shortage, const Batch& piece, int64_t next,
   for (const auto& [name, field] : piece.fields) {
     incident.shapes.emplace_back(name, field.sizes().vec());
   }
-  incident.limit_bytes = context.parts.recovery->gauge().limit();
+  incident.limit_bytes = context.parts.recovery->limit();
   incident.owners = shortage.owners;
   return incident;
 }
@@ -199,7 +199,7 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
   try {
     shortage = attempt(work);
   } catch (...) {
-    throw_located({.work = fmt::format("step {}, microbatch {}", to_text(context.run.step() + 1),
+    throw_located({.work = fmt::format("step {}, microbatch {}", to_text(context.run.updated_step),
                                        to_text(context.losses.microsteps())),
                    .piece = piece,
                    .ranks = *parts.parallel,

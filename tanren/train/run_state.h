@@ -51,7 +51,10 @@ struct RunState {
   int64_t microbatch = 0;  // samples per microstep
   Selection selection;     // what evaluations decided
   bool applying = false;   // an update is being applied: an error now leaves a mix of two states
-  size_t phases_done = 0;  // of the present update: judged, and applied or undone
+  // Of the present update: judged, and applied or undone. Above 0 after an error: of the update
+  // that it ended.
+  size_t phases_done = 0;
+  int64_t updated_step = 0;  // that the present update makes: step() + 1 when it began
 
   // After an update the weights of other ranks may still be arriving; this waits for them. Call it
   // before anything but an update reads or writes weights. CommError.

@@ -1,7 +1,6 @@
 #include "tanren/train/status_row.h"
 
 #include "tanren/base/device_reads.h"
-#include "tanren/base/error.h"
 #include "tanren/comm/on_ranks_test_util.h"
 
 #include <gtest/gtest.h>
@@ -74,33 +73,6 @@ TEST(StatusRow, of_several_ranks_is_joined_part_by_part) {
     EXPECT_EQ(row.take(sum), Numbers{3});
     EXPECT_EQ(row.take(more), Numbers{30});
   });
-}
-
-// Sums that an abort ended before they were complete: the engine reports success.
-class Aborted final : public Communicator {
- public:
-  int rank() const override { return 0; }
-  int world_size() const override { return 2; }
-  std::string_view name() const override { return "aborted"; }
-  Work start_sum(const at::Tensor&) override { return std::make_unique<Done>(); }
-  Work start_sum_scatter(const at::Tensor&, const at::Tensor&) override { return nullptr; }
-  Work start_gather(const at::Tensor&, const at::Tensor&) override { return nullptr; }
-  Work start_broadcast(const at::Tensor&, int) override { return nullptr; }
-  void cancel(const std::string&) override {}
-  void check() const override { throw CommError("[comm] rank 1 is lost"); }
-
- private:
-  class Done final : public Pending {
-    void wait() override {}
-  };
-};
-
-TEST(StatusRow, is_not_believed_once_a_rank_is_lost) {
-  Aborted comm;
-  const DataParallel parallel({&comm, [](Communicator*) {}}, ParallelPlan());
-  StatusRow row(parallel, at::kCPU);
-  row.add(Numbers{1});
-  EXPECT_THROW(row.read(), CommError);
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ void begin(RunState& run, const Parts& parts) {
   unfreeze(run, parts.plan.freeze, /*tells=*/parallel.is_first(), &parallel.communicator());
   reseed(run, parallel, Draws::update);
   run.phases_done = 0;
+  run.updated_step = run.step() + 1;
 }
 
 void begin(Phase& phase, const RunState& run, const Parts& parts) {
@@ -77,7 +78,8 @@ ObjectiveReport judge(Objective& objective, const Status& status, const Parts& p
           .loss = status.loss,
           .terms = status.terms,
           .grad_norm = norm,
-          .learning_rate = averaging_rate(parts.plan.average, objective.step, scheduled),
+          .learning_rate =
+              averaging_rate(parts.plan.average, objective.step * objective.spec.every, scheduled),
           .loss_scale = objective.scaler.scale(),
           .verdict = verdict,
           .spike = objective.guard.spike(),
@@ -112,7 +114,7 @@ void add_culprit(StepReport& report, const RunState& run, const Objective& objec
 void update_average(Objective& objective) {
   if (!objective.average) return;
   if (objective.shards) objective.shards->wait();
-  objective.average->update(objective.step);
+  objective.average->update(objective.step, objective.spec.every);
 }
 
 bool halts(const std::vector<ObjectiveReport>& reports) {
@@ -221,6 +223,7 @@ std::optional<StepReport> update_in_memory(RunState& run, const Parts& parts,
   }
   advance(run, batch);
   fill_in(report, run, batch);
+  run.phases_done = 0;
   return report;
 }
 

@@ -1,5 +1,6 @@
 // Memory predictions and recovery on an accelerator, checked against its allocator and its driver.
 // All of it runs on a CUDA device (label gpu), the limit on the simulated accelerator, too.
+#include "tests/support/accelerator/accelerator.h"
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
@@ -108,6 +109,24 @@ TEST_F(DeviceLimit, is_what_the_plan_fits_the_microbatch_to) {
   TinyRun run(fitted.config);
   run.steps(2);
   EXPECT_EQ(run.parts.recovery->num_failures(), 0);
+}
+
+// The prediction may be too high; nobody asked for a limit.
+TEST_F(DeviceLimit, that_was_not_asked_for_refuses_nothing) {
+  if (!test_accelerators().limit || test_device().rfind("sim", 0) != 0) {
+    GTEST_SKIP() << "only the simulated device has as little memory as one likes";
+  }
+  auto config = many_samples();
+  config.batch.microbatch = 4096;
+  config.memory.recompute = {};
+  config.asked = {"batch.microbatch", "memory.recompute"};
+  const auto data = open_dataset(config.data.train, "data.train");
+  const size_t before = sim::memory_limits()[0];
+  sim::set_limit(0, size_t{4} << 20);
+  const Fitted fitted = fit_on_device(config, *data);
+  sim::set_limit(0, before);
+  ASSERT_EQ(fitted.remarks.size(), 1u);
+  TANREN_EXPECT_CONTAINS(fitted.remarks[0], "a step may not fit the device");
 }
 
 TEST_F(DeviceLimit, below_one_sample_is_refused_before_the_first_step) {

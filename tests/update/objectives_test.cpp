@@ -16,6 +16,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -385,12 +386,14 @@ TEST(Objectives, that_are_applied_are_not_applied_again_after_an_error_in_a_late
   auto& forward = run.state.phases[1].spec.forward;
   forward = [&, inner = forward](const Batch& batch) {
     const Terms terms = inner(batch);
-    if (fails) throw DataError("a fault of the data");
+    if (fails) throw std::runtime_error("a fault of the model");
     return terms;
   };
   const GlobalBatch batch = run.loader->next();
-  EXPECT_THROW(update(run.state, run.parts, batch), DataError);
+  const std::string error = error_of<Error>([&] { update(run.state, run.parts, batch); });
+  TANREN_EXPECT_CONTAINS(error, "step 2, microbatch 0");
   EXPECT_FALSE(run.state.applying);
+  EXPECT_EQ(run.state.phases_done, 1u);
   EXPECT_EQ(critic_of(run.state).step, 2);
   EXPECT_EQ(generator_of(run.state).step, 1);
   EXPECT_EQ(run.state.attempt, 2);
@@ -499,6 +502,52 @@ TEST(Objectives, have_their_averages_statistics_measured_in_all_phases) {
   for (const char* name : {"critic_norm.running_mean", "generator_norm.running_mean"}) {
     EXPECT_FALSE(at::equal(after.tensors.at(name), stale.at(name))) << name;
   }
+}
+
+// The average of an objective in turn at every fifth batch begins later. Until then its layers hold
+// the statistics that training measures, and an evaluation must not replace them.
+TEST(Objectives, keep_their_own_statistics_until_their_average_has_begun) {
+  auto config = gan_config();
+  config.average.kind = "ema";
+  config.average.buffers = "estimate";
+  TinyRun run(config, nullptr, two_phase_gan(5, /*with_norm=*/true));
+  run.step();
+  const at::Tensor statistics = net_of(run.state).norm->running_mean;
+  const at::Tensor before = statistics.clone();
+  ASSERT_TRUE(estimate_statistics(run.state, run.parts, *run.dataset));
+  EXPECT_TRUE(at::equal(statistics, before));
+}
+
+// SWA begins at a share of the run, whatever share of it an objective is in turn.
+TEST(Objectives, begin_their_averages_at_the_same_batch) {
+  auto config = gan_config();
+  config.average.kind = "swa";
+  config.average.start = "10";
+  TinyRun run(config, nullptr, two_phase_gan(5));
+  run.steps(10);
+  EXPECT_EQ(critic_of(run.state).average->num_updates(), 1);
+  EXPECT_EQ(generator_of(run.state).average->num_updates(), 1);
+}
+
+TEST(Objectives, have_a_layers_statistics_measured_over_all_phases_that_pass_through_it) {
+  auto config = gan_config();
+  config.average.kind = "ema";
+  config.average.buffers = "estimate";
+  TinyRun run(config, nullptr, two_phase_gan(1, /*with_norm=*/true));
+  run.step();
+  for (auto& phase : run.state.phases) {  // the first sees zeros, the second ones
+    phase.spec.forward = [&run,
+                          is_first = phase.spec.name == "critic"](const Batch& batch) -> Terms {
+      auto& net = net_of(run.state);
+      const at::Tensor seen = at::full_like(net.real(batch), is_first ? 0.0 : 1.0);
+      return {sum_of("score", net.criticise(seen))};
+    };
+  }
+  ASSERT_TRUE(estimate_statistics(run.state, run.parts, *run.dataset));
+  const TensorMap average = run.state.average_state().tensors;
+  const at::Tensor of_zeros = average.at("critic_hidden.bias");
+  const at::Tensor of_ones = of_zeros + average.at("critic_hidden.weight").sum(1);
+  EXPECT_LT(relative(average.at("critic_norm.running_mean"), (of_zeros + of_ones) / 2), 1e-10);
 }
 
 // --- bad input

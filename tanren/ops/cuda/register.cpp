@@ -1,4 +1,4 @@
-// Registers the kernels of libtanren_cuda.so with torch's dispatcher when the plugin is loaded.
+// The half of libtanren_cuda.so with kernels: its function registers them with torch's dispatcher.
 #include "tanren/ops/cuda/dropout_mask.h"
 #include "tanren/ops/dropout_mask.h"
 
@@ -34,8 +34,13 @@ at::Tensor dropout_mask_on_cuda(const at::Tensor& ids, at::IntArrayRef sizes, in
   return mask;
 }
 
-TORCH_LIBRARY_IMPL(tanren, CUDA, m) { m.impl("dropout_mask", &dropout_mask_on_cuda); }
-
 }  // namespace
 
 }  // namespace tanren
+
+// The number changes with the schemas of the operators.
+extern "C" __attribute__((visibility("default"))) void tanren_cuda_kernels_1() {
+  static auto* const kernels = new torch::Library(torch::Library::IMPL, "tanren",
+                                                  c10::DispatchKey::CUDA, __FILE__, __LINE__);
+  kernels->impl("dropout_mask", &tanren::dropout_mask_on_cuda);
+}
