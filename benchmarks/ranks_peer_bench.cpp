@@ -62,6 +62,7 @@ int be_rank(int rank, int port, int64_t accumulation, const std::string& mode) {
   Task task = build_task(chosen.config, ModelRegistry(), chosen.data);
   ModelProfile profile;
   profile_parameters(*task.module, profile);
+  profile_objectives(task, profile);
   profile.train_samples = chosen.data.size();
   Machine machine;
   machine.rank = machine.local_rank = rank;

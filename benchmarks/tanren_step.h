@@ -30,6 +30,7 @@ class TanrenStep {
     Task task = build_task(config, ModelRegistry(), data);
     ModelProfile profile;
     profile_parameters(*task.module, profile);
+    profile_objectives(task, profile);
     profile.train_samples = data.size();
     parts_ = build_parts(make_plan(config, Machine{}, profile), nullptr);
     state_ = build_run_state(std::move(task), parts_);

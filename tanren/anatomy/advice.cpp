@@ -52,9 +52,11 @@ void add_memory_variants(const Plan& plan, std::vector<Variant>& variants) {
     variants.push_back({"memory.recompute = [\"*\"]",
                         [](RunConfig& c) { c.memory.recompute = {"*"}; }, "the same numbers"});
   }
-  if (packs_state(plan.optimizer) && plan.optimizer.state == "fp32") {
-    variants.push_back({"optimizer.state = \"8bit\"",
-                        [](RunConfig& c) { c.optimizer.state = "8bit"; },
+  const auto packs_more = [](const ObjectivePlan& own) {
+    return packs_state(own.optimizer) && own.optimizer.state == "fp32";
+  };
+  if (std::any_of(plan.objectives.begin(), plan.objectives.end(), packs_more)) {
+    variants.push_back({"optimizer.state = \"8bit\"", [](RunConfig& c) { set_state(c, "8bit"); },
                         "moments round to 8 bits"});
   }
 }

@@ -62,14 +62,21 @@ int64_t update_flops(const std::string& kind) {
 
 // Bytes: weights and state are read and written; gradients are zeroed, measured and read.
 UpdateWork update_work(const MemoryTimeline& memory, const AnatomySubject& subject,
-                       const std::string& kind) {
+                       const RunState& run) {
   const auto bytes = [&](MemoryKind of) { return memory.at_peak.at(static_cast<size_t>(of)); };
   const int64_t weights = subject.parameters == 0
                               ? 0
                               : bytes(MemoryKind::weights) / subject.parameters * subject.trainable;
-  return {update_flops(kind) * subject.trainable, 2 * weights + 3 * bytes(MemoryKind::gradients) +
-                                                      2 * bytes(MemoryKind::optimizer) +
-                                                      2 * bytes(MemoryKind::averages)};
+  int64_t flops = 0;
+  for (const Phase& phase : run.phases) {
+    for (const Objective& objective : phase.objectives) {
+      for (const NamedParameter& parameter : objective.parameters) {
+        flops += update_flops(objective.plan.optimizer.kind) * parameter.tensor.numel();
+      }
+    }
+  }
+  return {flops, 2 * weights + 3 * bytes(MemoryKind::gradients) + 2 * bytes(MemoryKind::optimizer) +
+                     2 * bytes(MemoryKind::averages)};
 }
 
 AnatomySubject subject_of(const Rehearsal& run) {
@@ -80,8 +87,12 @@ AnatomySubject subject_of(const Rehearsal& run) {
   subject.device = plan.device.device;
   subject.threads = plan.device.threads;
   subject.precision = name(plan.precision.mode);
-  subject.optimizer = plan.optimizer.kind;
-  if (plan.optimizer.state != "fp32") subject.optimizer += " (" + plan.optimizer.state + " state)";
+  for (const ObjectivePlan& objective : plan.objectives) {
+    const OptimizerOptions& o = objective.optimizer;
+    const std::string text = o.kind + (o.state == "fp32" ? "" : " (" + o.state + " state)");
+    const bool is_known = subject.optimizer == text || subject.optimizer.ends_with(", " + text);
+    if (!is_known) subject.optimizer += (subject.optimizer.empty() ? "" : ", ") + text;
+  }
   subject.global_batch = plan.batch.global_batch;
   subject.microbatch = plan.batch.microbatch;
   subject.tokens = run.tokens();
@@ -182,9 +193,8 @@ Anatomy dissect(const RunConfig& config, const Registry& registry) {
   anatomy.subject = subject_of(run);
   const auto finish = run.finish();
   anatomy.machine = measure_speed(device, compute_dtype(run.plan().precision.mode), finish);
-  anatomy.classes =
-      class_rows(anatomy.operators, anatomy.times,
-                 update_work(anatomy.memory, anatomy.subject, run.plan().optimizer.kind));
+  anatomy.classes = class_rows(anatomy.operators, anatomy.times,
+                               update_work(anatomy.memory, anatomy.subject, run.state()));
   predict(run, registry, anatomy);
   base.peak = anatomy.memory.peak_bytes;
   base.loader_share = anatomy.times.loader / anatomy.times.total();

@@ -136,10 +136,31 @@ inline bool reads_evaluations(const ScheduleOptions& schedule) {
   return kind != nullptr && kind->reads_evaluations;
 }
 
+// The same of the run's own schedule or that of some objective.
+inline bool reads_evaluations(const RunConfig& config) {
+  return reads_evaluations(config.schedule) ||
+         std::any_of(config.objectives.begin(), config.objectives.end(),
+                     [](const auto& entry) { return reads_evaluations(entry.second.schedule); });
+}
+
 // Whether optimizer.state may be other than fp32.
 inline bool packs_state(const OptimizerOptions& optimizer) {
   const OptimizerKind* kind = optimizer_kind(optimizer.kind);
   return kind != nullptr && reads(*kind, "state");
+}
+
+// Sets optimizer.state of the run, and of each objective whose optimizer has a choice.
+inline void set_state(RunConfig& config, const std::string& state) {
+  config.optimizer.state = state;
+  for (auto& [name, own] : config.objectives) {
+    if (packs_state(own.optimizer)) own.optimizer.state = state;
+  }
+}
+
+// The optimizer of the objective of that name.
+inline const OptimizerOptions& optimizer_of(const RunConfig& config, const std::string& objective) {
+  const auto own = config.objectives.find(objective);
+  return own == config.objectives.end() ? config.optimizer : own->second.optimizer;
 }
 
 // Whether weight_decay shrinks the weights directly instead of being added to the gradients.

@@ -16,12 +16,14 @@
 #include "tanren/config/sections/memory.h"
 #include "tanren/config/sections/metrics.h"
 #include "tanren/config/sections/model.h"
+#include "tanren/config/sections/objectives.h"
 #include "tanren/config/sections/optimizer.h"
 #include "tanren/config/sections/parallel.h"
 #include "tanren/config/sections/precision.h"
 #include "tanren/config/sections/run.h"
 #include "tanren/config/sections/schedule.h"
 
+#include <map>
 #include <set>
 #include <string>
 
@@ -36,6 +38,7 @@ struct RunConfig {
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
   ClipOptions clip;
+  std::map<std::string, ObjectiveOptions> objectives;  // by the name of the task's objective
   GuardOptions guard;
   MemoryOptions memory;
   ParallelOptions parallel;

@@ -240,7 +240,7 @@ std::string shorter(const FitInput& input, const Tried& least) {
   }
   if (packs_state(input.config.optimizer) && input.config.optimizer.state == "fp32") {
     RunConfig config = least.config;
-    config.optimizer.state = "8bit";
+    set_state(config, "8bit");
     others.push_back(advice(fitter, config, "optimizer.state = \"8bit\""));
   }
   others.push_back(shorter(input, least));

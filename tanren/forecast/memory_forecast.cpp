@@ -4,6 +4,7 @@
 #include "tanren/base/error_line.h"
 #include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
+#include "tanren/config/kinds.h"
 #include "tanren/memory/gauge.h"
 
 #include <nlohmann/json.hpp>
@@ -102,10 +103,11 @@ std::vector<MemoryForecast::Alternative> alternatives_of(const FitInput& input,
                                        : "more microsteps, the same numbers");
   }
   config = fitted.config;
-  if (plan.optimizer.state == "fp32") {
-    config.optimizer.state = "8bit";
+  if (std::all_of(plan.objectives.begin(), plan.objectives.end(),
+                  [](const ObjectivePlan& own) { return own.optimizer.state == "fp32"; })) {
+    set_state(config, "8bit");
     all.consider(config, "optimizer.state = \"8bit\"", "moments rounded to 256 values");
-    config.optimizer.state = "bf16";
+    set_state(config, "bf16");
     all.consider(config, "optimizer.state = \"bf16\"", "moments rounded to 8 bits of mantissa");
   }
   config = fitted.config;

@@ -150,11 +150,12 @@ double learning_rate(const ScheduleOptions& options, double peak, int64_t step,
 }
 
 PlanLine schedule_line(const Plan& plan, Source source) {
-  const ScheduleOptions& schedule = plan.schedule;
-  const int64_t total = plan.length.total_steps;
+  const ObjectivePlan& objective = plan.objectives.front();
+  const ScheduleOptions& schedule = objective.schedule;
+  const int64_t total = objective.total_steps;
   const auto rate = [&](int64_t step) {
     return fmt::format("{:.4g}",
-                       learning_rate(schedule, plan.optimizer.learning_rate, step, total));
+                       learning_rate(schedule, objective.optimizer.learning_rate, step, total));
   };
   std::string rates = "update 1: " + rate(0);
   const auto add = [&](const std::string& what, int64_t update) {

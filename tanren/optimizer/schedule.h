@@ -21,8 +21,8 @@ namespace tanren {
 double learning_rate(const ScheduleOptions& options, double peak, int64_t step,
                      int64_t total_steps);
 
-// The schedule's line in the plan: its kind, and the rates of the first, last warm-up, middle and
-// last update.
+// The first objective's schedule in the plan's line: its kind, and the rates of the first, last
+// warm-up, middle and last update.
 PlanLine schedule_line(const Plan& plan, Source source);
 
 }  // namespace tanren

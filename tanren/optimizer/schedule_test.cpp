@@ -103,9 +103,10 @@ TEST(Schedule, every_kind_is_finite_beyond_the_run_and_in_the_shortest_one) {
 
 TEST(Schedule, the_plan_tells_the_rates) {
   Plan plan;
-  plan.length.total_steps = 41;
-  plan.optimizer.learning_rate = 1;
-  plan.schedule = {.kind = "linear", .warmup_steps = 10};
+  ObjectivePlan& objective = plan.objectives.front();
+  objective.total_steps = 41;
+  objective.optimizer.learning_rate = 1;
+  objective.schedule = {.kind = "linear", .warmup_steps = 10};
   const PlanLine line = schedule_line(plan, Source::asked);
   EXPECT_EQ(line.value, "linear");
   EXPECT_EQ(line.reason.rfind("update 1: 0.1, end of the warm-up (10): 1, half-way (21): 0.677", 0),

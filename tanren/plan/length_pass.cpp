@@ -24,10 +24,6 @@ void plan_length(const Request& request, Plan& plan) {
            ? "applied updates"
            : fmt::format("{} epochs × {} batches; a skipped update uses up its batch",
                          to_text(run.epochs.value_or(1)), to_text(plan.batch.steps_per_epoch))});
-  if (request.config.schedule.warmup_steps >= plan.length.total_steps) {
-    plan.lines.push_back({"warmup_steps", to_text(request.config.schedule.warmup_steps),
-                          Source::asked, "the run ends before its warm-up does"});
-  }
 }
 
 }  // namespace tanren

@@ -64,8 +64,8 @@ bool is_unfrozen(const Plan& plan, const std::string& name,
 }
 
 // Throws for a pattern whose parameters are never trained: it would do nothing.
-void check_groups(const Request& request, const Plan& plan) {
-  for (const auto& group : plan.optimizer.groups) {
+void check_groups(const Request& request, const Plan& plan, const ObjectivePlan& objective) {
+  for (const auto& group : objective.optimizer.groups) {
     for (const auto& pattern : group.parameters) {
       bool found = false, trained = false;
       for (const auto& parameter : request.profile.parameters) {
@@ -83,12 +83,14 @@ void check_groups(const Request& request, const Plan& plan) {
 
 std::string rounded(double value) { return to_text(std::round(value * 100) / 100); }
 
-void plan_layer_decay(const Request& request, Plan& plan) {
-  const auto& o = plan.optimizer;
+// Tells the factors of the first objective; those of others are only checked.
+void plan_layer_decay(const Request& request, const ObjectivePlan& objective, Plan& plan) {
+  const auto& o = objective.optimizer;
   if (o.layer_decay == 1 || request.profile.parameters.empty()) return;
   std::vector<std::string> names;
   for (const auto& parameter : request.profile.parameters) names.push_back(parameter.name);
   const Layers layers = layers_of(names, o.layers);
+  if (&objective != &plan.objectives.front()) return;
   const auto scales = layer_scales(layers, o.layer_decay);
   std::string reason = fmt::format("{} layers", to_text(layers.count));
   for (int64_t layer = 0; layer < layers.count; ++layer) {
@@ -101,60 +103,93 @@ void plan_layer_decay(const Request& request, Plan& plan) {
       break;
     }
   }
-  plan.lines.push_back(
-      {"layer_decay", to_text(o.layer_decay), request.source("optimizer.layer_decay"), reason});
+  plan.lines.push_back({"layer_decay", to_text(o.layer_decay),
+                        request.source(request.key_of(objective, "optimizer.layer_decay")),
+                        reason});
 }
 
-int64_t state_bytes(const Plan& plan, const ParameterFacts& parameter) {
-  return state_bytes(plan.optimizer, parameter, plan.precision.mode == Mode::fp64 ? 8 : 4);
+// The state of an objective's parameters, in bytes and elements.
+struct StateSize {
+  int64_t bytes = 0, trained = 0;  // from the start on
+  int64_t unfrozen_bytes = 0;      // more once all is unfrozen
+};
+
+StateSize state_size(const Request& request, const Plan& plan, size_t objective) {
+  const OptimizerOptions& options = plan.objectives[objective].optimizer;
+  const int64_t element = plan.precision.mode == Mode::fp64 ? 8 : 4;
+  StateSize size;
+  for (const ParameterFacts* parameter : parameters_of(request, objective)) {
+    const int64_t bytes = state_bytes(options, *parameter, element);
+    if (parameter->trained) {
+      size.bytes += bytes;
+      size.trained += elements(parameter->shape, parameter->shape.size());
+    } else if (is_unfrozen(plan, parameter->name, plan.length.total_steps)) {
+      size.unfrozen_bytes += bytes;
+    }
+  }
+  return size;
+}
+
+std::string state_text(const Request& request, const Plan& plan, size_t objective) {
+  const auto [bytes, trained, unfrozen] = state_size(request, plan, objective);
+  std::string text = "state: " + described(plan.objectives[objective].optimizer);
+  if (trained > 0) {
+    text += "; " + rounded(static_cast<double>(bytes) / static_cast<double>(trained)) +
+            " bytes per trained parameter, " + bytes_text(static_cast<double>(bytes));
+  }
+  if (unfrozen > 0) {
+    text += ", " + bytes_text(static_cast<double>(bytes + unfrozen)) + " once all is unfrozen";
+  }
+  return text;
+}
+
+// The one line of an objective after the first.
+void tell_objective(const Request& request, size_t index, Plan& plan) {
+  const ObjectivePlan& objective = plan.objectives[index];
+  const std::string key = "objectives." + objective.name;
+  const auto asked = request.config.asked.lower_bound(key + ".");
+  const bool is_asked = asked != request.config.asked.end() && asked->starts_with(key + ".");
+  const std::string turns = objective.every == 1
+                                ? "every batch"
+                                : fmt::format("every {} batches", to_text(objective.every));
+  plan.lines.push_back(
+      {key, objective.optimizer.kind, is_asked ? Source::asked : Source::by_default,
+       fmt::format("learning rate {}, {}, schedule {} over {} updates; {}",
+                   to_text(objective.optimizer.learning_rate), turns, objective.schedule.kind,
+                   to_text(objective.total_steps), state_text(request, plan, index))});
 }
 
 }  // namespace
 
 int64_t optimizer_bytes(const Request& request, const Plan& plan) {
   int64_t bytes = 0;
-  for (const auto& parameter : request.profile.parameters) {
-    if (parameter.trained) bytes += state_bytes(plan, parameter);
-  }
+  for (size_t i = 0; i < plan.objectives.size(); ++i) bytes += state_size(request, plan, i).bytes;
   return bytes;
 }
 
 void plan_optimizer(const Request& request, Plan& plan) {
-  plan.optimizer = with_defaults(request.config.optimizer);
-  plan.schedule = request.config.schedule;
-  check_groups(request, plan);
-  const int64_t bytes = optimizer_bytes(request, plan);
-  int64_t trained = 0, unfrozen = 0;
-  for (const auto& parameter : request.profile.parameters) {
-    if (parameter.trained) {
-      trained += elements(parameter.shape, parameter.shape.size());
-    } else if (is_unfrozen(plan, parameter.name, plan.length.total_steps)) {
-      unfrozen += state_bytes(plan, parameter);
-    }
-  }
-  std::string reason = "state: " + described(plan.optimizer);
-  if (trained > 0) {
-    reason += "; " + rounded(static_cast<double>(bytes) / static_cast<double>(trained)) +
-              " bytes per trained parameter, " + bytes_text(static_cast<double>(bytes));
-  }
-  if (unfrozen > 0) {
-    reason += ", " + bytes_text(static_cast<double>(bytes + unfrozen)) + " once all is unfrozen";
-  }
-  plan.lines.push_back(
-      {"optimizer", plan.optimizer.kind, request.source("optimizer.kind"), reason});
-  plan_layer_decay(request, plan);
+  for (const auto& objective : plan.objectives) check_groups(request, plan, objective);
+  const ObjectivePlan& first = plan.objectives.front();
+  plan.lines.push_back({"optimizer", first.optimizer.kind,
+                        request.source(request.key_of(first, "optimizer.kind")),
+                        state_text(request, plan, 0)});
+  for (const auto& objective : plan.objectives) plan_layer_decay(request, objective, plan);
+  for (size_t i = 1; i < plan.objectives.size(); ++i) tell_objective(request, i, plan);
 }
 
-void plan_schedule(const Request&, Plan& plan) {
-  auto& schedule = plan.schedule;
+void plan_schedule(const Request& request, Plan& plan) {
   const auto measured = measured_values(plan.evaluate);
-  const bool is_measured =
-      std::find(measured.begin(), measured.end(), schedule.metric) != measured.end();
-  if (reads_evaluations(schedule) && !is_measured) {
-    throw ConfigError("[plan] schedule.metric is \"" + schedule.metric +
-                      "\", which does not fit this task; what is measured is " + join(measured));
+  for (ObjectivePlan& objective : plan.objectives) {
+    auto& schedule = objective.schedule;
+    const bool is_measured =
+        std::find(measured.begin(), measured.end(), schedule.metric) != measured.end();
+    if (reads_evaluations(schedule) && !is_measured) {
+      throw ConfigError(fmt::format(
+          "[plan] {} is \"{}\", which does not fit this task; what is measured is {}",
+          request.key_of(objective, "schedule.metric"), schedule.metric, join(measured)));
+    }
+    schedule.mode = lower_is_better(schedule.metric, schedule.mode).value_or(true) ? "min" : "max";
   }
-  schedule.mode = lower_is_better(schedule.metric, schedule.mode).value_or(true) ? "min" : "max";
 }
 
 }  // namespace tanren

@@ -4,6 +4,9 @@
 
 #include "tanren/plan/plan.h"
 
+#include <string>
+#include <vector>
+
 namespace tanren {
 
 struct Request {
@@ -14,6 +17,12 @@ struct Request {
   // "asked" if the file or --set gave the key, else the default.
   Source source(const std::string& key) const {
     return config.asked.count(key) > 0 ? Source::asked : Source::by_default;
+  }
+  // The full name of an objective's key, such as "optimizer.kind": with objectives.NAME before it
+  // if it was given there, else the run's.
+  std::string key_of(const ObjectivePlan& objective, const std::string& key) const {
+    const std::string own = "objectives." + objective.name + "." + key;
+    return config.asked.count(own) > 0 ? own : key;
   }
 };
 
@@ -27,6 +36,11 @@ void plan_memory(const Request& request, Plan& plan);
 void plan_data(const Request& request, Plan& plan);
 void plan_batch(const Request& request, Plan& plan);
 void plan_length(const Request& request, Plan& plan);
+// Each objective's turns, loss, optimizer, schedule and clip; after plan_length. ConfigError for a
+// name, a term or a turn that does not fit the task.
+void plan_objectives(const Request& request, Plan& plan);
+// The parameters that the objective of that index may change.
+std::vector<const ParameterFacts*> parameters_of(const Request& request, size_t objective);
 // Which parameters are frozen, and until which step; after plan_length.
 void plan_freeze(const Request& request, Plan& plan);
 void plan_precision(const Request& request, Plan& plan);
@@ -36,6 +50,7 @@ bool has_convolutions(const ModelProfile& profile);  // of images
 void plan_memory_format(const Request& request, Plan& plan);
 // Drops a default metric that does not fit the task; ConfigError for one that was asked for.
 void plan_evaluation(const Request& request, Plan& plan);
+// The lines about each objective's optimizer; after plan_objectives.
 void plan_optimizer(const Request& request, Plan& plan);
 // Bytes of optimizer state for the parameters that are trained from the start; after
 // plan_optimizer.
@@ -43,7 +58,7 @@ int64_t optimizer_bytes(const Request& request, const Plan& plan);
 // Buckets, bytes on the wire, what is sharded; after plan_optimizer. ConfigError for an optimizer
 // that cannot be sharded.
 void plan_reduction(const Request& request, Plan& plan);
-// After plan_evaluation: the direction of the metric that reduce_on_plateau reads.
+// After plan_evaluation: the direction of each metric that reduce_on_plateau reads.
 void plan_schedule(const Request& request, Plan& plan);
 void plan_determinism(const Request& request, Plan& plan);
 void plan_average(const Request& request, Plan& plan);

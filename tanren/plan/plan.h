@@ -8,6 +8,7 @@
 #include "tanren/plan/words.h"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,6 +52,15 @@ struct ParameterFacts {
   bool trained = true;  // from the start on
 };
 
+// One objective of the task.
+struct ObjectiveFacts {
+  std::string name = "loss";
+  std::string phase = "train";
+  int64_t every = 1;                    // as the task has it
+  std::vector<std::string> terms;       // that the task lists; empty: all of its phase's forward
+  std::vector<std::string> parameters;  // that it may change, trained and frozen ones
+};
+
 // Facts of the model and the data that planning needs.
 struct ModelProfile {
   int64_t num_parameters = 0;
@@ -67,6 +77,8 @@ struct ModelProfile {
   int64_t classes = 0;                     // that the model scores; 0: unknown, or none
   std::vector<ParameterFacts> parameters;  // in the model's order
   std::vector<std::string> still;          // modules that are frozen whole, only the outermost ones
+  // In the task's order. Empty: one objective "loss" in one phase, with all parameters.
+  std::vector<ObjectiveFacts> objectives;
 };
 
 struct DevicePlan {
@@ -122,8 +134,7 @@ struct BatchPlan {
 };
 
 struct LengthPlan {
-  int64_t total_steps =
-      0;  // applied updates that drive the schedule (epochs × steps_per_epoch if by epochs)
+  int64_t total_steps = 0;  // applied updates of the run (epochs × steps_per_epoch if by epochs)
   std::optional<int64_t> steps;   // stop after this many applied steps
   std::optional<int64_t> epochs;  // or after this many epochs
 };
@@ -136,6 +147,18 @@ struct Unfreeze {
 
 struct FreezePlan {
   std::vector<Unfreeze> unfreezes;  // in ascending order of step, all above 0
+};
+
+// One objective of the task: its turns, its loss, and all that its update depends on.
+struct ObjectivePlan {
+  std::string name = "loss";
+  std::string phase = "train";
+  int64_t every = 1;                      // it is in turn at every `every`-th global batch
+  std::map<std::string, double> weights;  // of terms, in place of the task's
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  ClipOptions clip;
+  int64_t total_steps = 0;  // its own applied updates in the run, which drive its schedule
 };
 
 enum class Scaling { none, fixed, dynamic };
@@ -196,13 +219,12 @@ struct Plan {
   AveragePlan average;
   MetricPlan best;  // ranks checkpoint.best
   MetricPlan early_stop_by;
+  // In the task's order; run.step counts the updates of the first.
+  std::vector<ObjectivePlan> objectives = {ObjectivePlan{}};
   // Parts that need no planning: copied from the config.
   RunOptions run;
   ModelOptions model;
   DataOptions data;
-  OptimizerOptions optimizer;
-  ScheduleOptions schedule;
-  ClipOptions clip;
   GuardOptions guard;
   EvaluateOptions evaluate;  // batch is resolved
   EarlyStopOptions early_stop;

@@ -12,7 +12,6 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   plan.run = config.run;
   plan.model = config.model;
   plan.data = config.data;
-  plan.clip = config.clip;
   plan.guard = config.guard;
   plan.evaluate = config.evaluate;
   plan.early_stop = config.early_stop;
@@ -35,6 +34,7 @@ Plan make_plan(const RunConfig& config, const Machine& machine, const ModelProfi
   plan_data(request, plan);
   plan_batch(request, plan);
   plan_length(request, plan);
+  plan_objectives(request, plan);
   plan_freeze(request, plan);
   plan_precision(request, plan);
   plan_optimizer(request, plan);

@@ -19,14 +19,13 @@ int64_t gradient_bytes(const Request& request, const Plan& plan) {
   return request.profile.num_trainable * gradient_size(plan);
 }
 
-// Cuts as the reducer does: from the last parameter to the first, whole parameters, the first
-// bucket small.
-int64_t num_buckets(const Request& request, const Plan& plan) {
+// Cuts an objective's parameters as the reducer does: from the last to the first, whole ones, the
+// first bucket small.
+int64_t num_buckets(const Plan& plan, const std::vector<const ParameterFacts*>& parameters) {
   const auto& parallel = plan.parallel;
   int64_t buckets = 0, filled = 0;
-  const auto& parameters = request.profile.parameters;
   for (size_t i = parameters.size(); i-- > 0;) {
-    const ParameterFacts& parameter = parameters[i];
+    const ParameterFacts& parameter = *parameters[i];
     if (!parameter.trained) continue;
     const int64_t bytes =
         gradient_size(plan) * std::accumulate(parameter.shape.begin(), parameter.shape.end(),
@@ -60,23 +59,26 @@ void tell_idle(const Request& request, Plan& plan) {
   plan.parallel.compress = Compress::none;
 }
 
-void check_shards(const Plan& plan) {
+void check_shards(const Request& request, const Plan& plan) {
   if (plan.parallel.zero == 0) return;
-  const OptimizerOptions& optimizer = plan.optimizer;
-  const std::string zero = fmt::format(
-      "[plan] parallel.zero = {} gives each rank a range of elements to update, and optimizer.",
-      to_text(plan.parallel.zero));
-  const OptimizerKind* kind = optimizer_kind(optimizer.kind);
-  if (kind == nullptr || kind->whole.empty()) return;
-  throw ConfigError(
-      fmt::format("{}kind \"{}\" needs whole {}; set parallel.zero = 0, or another optimizer", zero,
-                  kind->name, kind->whole));
+  for (const ObjectivePlan& objective : plan.objectives) {
+    const OptimizerKind* kind = optimizer_kind(objective.optimizer.kind);
+    if (kind == nullptr || kind->whole.empty()) continue;
+    throw ConfigError(
+        fmt::format("[plan] parallel.zero = {} gives each rank a range of elements to update, and "
+                    "{} \"{}\" needs whole {}; set parallel.zero = 0, or another optimizer",
+                    to_text(plan.parallel.zero), request.key_of(objective, "optimizer.kind"),
+                    kind->name, kind->whole));
+  }
 }
 
 void tell_buckets(const Request& request, Plan& plan) {
   const auto& parallel = plan.parallel;
   const auto bytes = static_cast<double>(gradient_bytes(request, plan));
-  const int64_t buckets = num_buckets(request, plan);
+  int64_t buckets = 0;
+  for (size_t i = 0; i < plan.objectives.size(); ++i) {
+    buckets += num_buckets(plan, parameters_of(request, i));
+  }
   plan.lines.push_back(
       {"buckets",
        size_text(parallel.first_bucket_bytes) + ", then " + size_text(parallel.bucket_bytes),
@@ -186,7 +188,7 @@ void tell_agreement(const Request& request, Plan& plan) {
 }  // namespace
 
 void plan_reduction(const Request& request, Plan& plan) {
-  check_shards(plan);
+  check_shards(request, plan);
   if (plan.parallel.world_size == 1) {
     tell_idle(request, plan);
     return;

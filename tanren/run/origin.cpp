@@ -41,7 +41,7 @@ const std::string* find(const Facts& facts, const std::string& name) {
 // How an error line names the keys that turn off decisions by evaluations. Empty for a plateau
 // schedule: without it a run would resume at a rate that no evaluation has lowered.
 std::string way_to_decide_nothing(const RunConfig& config) {
-  if (reads_evaluations(config.schedule)) return "";
+  if (reads_evaluations(config)) return "";
   std::vector<std::string> keys;
   if (config.checkpoint.best > 0) keys.emplace_back("checkpoint.best = 0");
   if (config.early_stop.patience > 0) keys.emplace_back("early_stop.patience = 0");

@@ -125,8 +125,9 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
     if (source_of_optimizer) {
       plan.lines.push_back({"optimizer_state", "", Source::asked, *source_of_optimizer});
     }
-    plan.lines.push_back(schedule_line(
-        plan, other.asked.count("schedule.kind") ? Source::asked : Source::by_default));
+    const std::string own = "objectives." + plan.objectives.front().name + ".schedule.kind";
+    const bool is_asked = other.asked.count("schedule.kind") + other.asked.count(own) > 0;
+    plan.lines.push_back(schedule_line(plan, is_asked ? Source::asked : Source::by_default));
     if (const auto line = dtype_line(odd, plan)) plan.lines.push_back(*line);
     return plan;
   };

@@ -1,6 +1,7 @@
 #include "tanren/train/build.h"
 
 #include "tanren/base/memory_tag.h"
+#include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/model/couples_samples.h"
 #include "tanren/precision/autocast_scope.h"
@@ -9,6 +10,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -75,9 +78,25 @@ void profile_parameters(const torch::nn::Module& module, ModelProfile& profile) 
   profile.still = still_modules(module);
 }
 
+void profile_objectives(const Task& task, ModelProfile& profile) {
+  const auto names = task.module->named_parameters().keys();
+  for (const PhaseSpec& phase : task.phases) {
+    for (const ObjectiveSpec& objective : phase.objectives) {
+      auto& facts = profile.objectives.emplace_back();
+      facts.name = objective.name;
+      facts.phase = phase.name;
+      facts.every = objective.every;
+      for (const WeightedTerm& term : objective.terms) facts.terms.push_back(term.name);
+      std::copy_if(names.begin(), names.end(), std::back_inserter(facts.parameters),
+                   [&](const auto& name) { return matches_any(objective.parameters, name); });
+    }
+  }
+}
+
 ModelProfile profile(const Task& task, const Datasets& datasets) {
   ModelProfile profile;
   profile_parameters(*task.module, profile);
+  profile_objectives(task, profile);
   profile.couples_samples = couples_samples(*task.module);
   profile.torch_dropout = torch_dropout(*task.module);
   profile.metrics = task.metrics;

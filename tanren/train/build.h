@@ -33,6 +33,9 @@ TensorMap tensors_of(const torch::nn::Module& module);
 // Adds what planning needs to know about the model's parameters.
 void profile_parameters(const torch::nn::Module& module, ModelProfile& profile);
 
+// Adds the task's objectives, and which of the model's parameters each may change.
+void profile_objectives(const Task& task, ModelProfile& profile);
+
 // What planning needs to know about task and data.
 ModelProfile profile(const Task& task, const Datasets& datasets);
 

@@ -20,11 +20,21 @@ std::string step_text(const Phase& phase) {
   return fmt::format("[train] step {}: ", to_text(phase.objectives.front().step + 1));
 }
 
-bool wants(const ObjectiveSpec& spec, const std::string& term) {
-  if (spec.terms.empty()) return true;
-  return std::any_of(spec.terms.begin(), spec.terms.end(), [&](const WeightedTerm& weighted) {
+bool wants(const Objective& objective, const std::string& term) {
+  const auto& listed = objective.spec.terms;
+  if (listed.empty()) return objective.weight_of(term) != 0;
+  return std::any_of(listed.begin(), listed.end(), [&](const WeightedTerm& weighted) {
     return weighted.name == term && weighted.weight != 0;
   });
+}
+
+// The terms that the task lists for the objective; else those that the config weighs.
+std::vector<std::string> named_terms(const Objective& objective) {
+  std::vector<std::string> names;
+  for (const WeightedTerm& listed : objective.spec.terms) names.push_back(listed.name);
+  if (!names.empty()) return names;
+  for (const auto& [name, weight] : objective.plan.weights) names.push_back(name);
+  return names;
 }
 
 void check_scalar(const Phase& phase, const Term& term) {
@@ -57,19 +67,19 @@ void check_terms(const Phase& phase, const Terms& terms) {
   for (const Term& term : terms) check_scalar(phase, term);
   for (const Objective& objective : phase.objectives) {
     const ObjectiveSpec& spec = objective.spec;
-    for (const WeightedTerm& wanted : spec.terms) {
-      if (!wants(spec, wanted.name)) continue;  // its weight is 0
+    for (const std::string& wanted : named_terms(objective)) {
+      if (!wants(objective, wanted)) continue;  // its weight is 0
       const bool found = std::any_of(terms.begin(), terms.end(),
-                                     [&](const Term& term) { return term.name == wanted.name; });
+                                     [&](const Term& term) { return term.name == wanted; });
       if (found) continue;
       std::vector<std::string> names;
       for (const Term& term : terms) names.push_back(term.name);
       throw ConfigError(fmt::format(
           "{}objective {} wants term \"{}\"; forward returned {}; give both the same names",
-          step_text(phase), spec.name, wanted.name, join(names)));
+          step_text(phase), spec.name, wanted, join(names)));
     }
     for (const Term& term : terms) {
-      if (!wants(spec, term.name) || term.sum.is_floating_point()) continue;
+      if (!wants(objective, term.name) || term.sum.is_floating_point()) continue;
       throw ConfigError(fmt::format(
           "{}term {} of objective {} is {}, which has no gradient; return a floating sum",
           step_text(phase), term.name, spec.name, c10::toString(term.sum.scalar_type())));
@@ -96,10 +106,10 @@ void check_graphs(const Phase& phase, const torch::nn::Module& module, const Dat
   for (const Objective& objective : phase.objectives) {
     bool any = false;
     for (size_t i = 0; i < terms.size(); ++i) {
-      any = any || (num_graphs[i] > 0 && wants(objective.spec, terms[i].name));
+      any = any || (num_graphs[i] > 0 && wants(objective, terms[i].name));
     }
     for (size_t i = 0; i < terms.size(); ++i) {
-      if (num_graphs[i] > 0 || !wants(objective.spec, terms[i].name)) continue;
+      if (num_graphs[i] > 0 || !wants(objective, terms[i].name)) continue;
       if (sums[i] == 0 || !std::isfinite(sums[i]) || (any && has_frozen(module))) continue;
       settle(parallel.communicator());
       throw ConfigError(

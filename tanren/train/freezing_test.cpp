@@ -98,7 +98,7 @@ struct UnfreezingRun {
       (starts_with(item.key(), "stages.1.norm1") ? second : first).push_back(item.key());
     }
     plan.freeze.unfreezes = {{3, first}, {5, second}};
-    plan.optimizer = with_defaults({});
+    plan.objectives.front().optimizer = with_defaults({});
     run.phases = make_phases(run.task, plan);
   }
   Objective& objective() { return run.phases.front().objectives.front(); }

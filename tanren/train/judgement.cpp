@@ -6,6 +6,8 @@
 #include "tanren/config/kinds.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 namespace tanren {
 
@@ -28,27 +30,29 @@ double value_for_schedule(const EvaluationReport& report, const std::string& met
 
 bool evaluations_decide(const Plan& plan) {
   return plan.checkpoint.best > 0 || plan.early_stop.patience > 0 ||
-         reads_evaluations(plan.schedule);
+         std::any_of(plan.objectives.begin(), plan.objectives.end(),
+                     [](const ObjectivePlan& own) { return reads_evaluations(own.schedule); });
 }
 
 bool judge(RunState& run, const Plan& plan, EvaluationReport& report, bool tells) {
   if (run.selection.judged_step == report.step) return false;
-  std::vector<Objective*> observing;
+  std::vector<std::pair<Objective*, double>> observing;
   for (auto& phase : run.phases) {
     for (auto& objective : phase.objectives) {
-      const bool observes = objective.plateau.is_on() && is_due(plan, report.step);
-      if (observes) observing.push_back(&objective);
+      if (!objective.plateau.is_on() || !is_due(plan, report.step)) continue;
+      observing.emplace_back(&objective,
+                             value_for_schedule(report, objective.plan.schedule.metric));
     }
   }
-  const double value = observing.empty() ? 0 : value_for_schedule(report, plan.schedule.metric);
   const bool among_best = run.selection.judge(plan, report);
-  for (Objective* objective : observing) {
+  for (const auto& [objective, value] : observing) {
     if (!objective->plateau.observe(value) || !tells) continue;
+    const ScheduleOptions& schedule = objective->plan.schedule;
     log(fmt::format(
         "[schedule] no better {} within schedule.patience ({}): × {:.4g} on the learning rate from "
-        "update {} on",
-        plan.schedule.metric, plan.schedule.patience, objective->plateau.scale(),
-        objective->step + 1));
+        "update {}{} on",
+        schedule.metric, schedule.patience, objective->plateau.scale(), objective->step + 1,
+        run.has_several_objectives() ? " of " + objective->spec.name : ""));
   }
   return among_best;
 }

@@ -1,6 +1,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/names.h"
+#include "tanren/base/text.h"
 #include "tanren/model/check_task.h"
 #include "tanren/optimizer/parameter_values.h"
 #include "tanren/train/check_terms.h"
@@ -63,8 +64,30 @@ void check_paths(const Task& task) {
   }
 }
 
+const ObjectivePlan& plan_of(const std::string& name, const Plan& plan) {
+  std::vector<std::string> known;
+  for (const ObjectivePlan& objective : plan.objectives) {
+    if (objective.name == name) return objective;
+    known.push_back(objective.name);
+  }
+  throw ConfigError(
+      fmt::format("[train] the plan has no objective {}, it has {}; make it of a profile with this "
+                  "task's objectives (profile_objectives)",
+                  name, join(known)));
+}
+
+// What the task says of an objective, with what the config says in its place.
+ObjectiveSpec as_planned(ObjectiveSpec spec, const ObjectivePlan& plan) {
+  spec.every = plan.every;
+  for (WeightedTerm& term : spec.terms) {
+    const auto own = plan.weights.find(term.name);
+    if (own != plan.weights.end()) term.weight = own->second;
+  }
+  return spec;
+}
+
 // Which rank updates what, as the plan shares it out.
-Sharding sharding_of(const Plan& plan) {
+Sharding sharding_of(const Plan& plan, const ObjectivePlan& objective) {
   constexpr int64_t kUnit = 16;         // elements: parts begin at cache lines
   constexpr int64_t kPackedUnit = 256;  // no block of packed state lies in two slices
   const ParallelPlan& parallel = plan.parallel;
@@ -73,7 +96,7 @@ Sharding sharding_of(const Plan& plan) {
           .layout = {.first_bucket_bytes = parallel.first_bucket_bytes,
                      .bucket_bytes = parallel.bucket_bytes,
                      .parts = parallel.world_size,
-                     .unit = plan.optimizer.state == "8bit" ? kPackedUnit : kUnit},
+                     .unit = objective.optimizer.state == "8bit" ? kPackedUnit : kUnit},
           .transient = parallel.zero > 1};
 }
 
@@ -120,7 +143,9 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
   for (const auto& item : named) model.push_back({item.key(), item.value()});
   for (const auto& phase_spec : task.phases) {
     Phase phase{phase_spec, {}};
-    for (const auto& spec : phase_spec.objectives) {
+    for (const auto& asked : phase_spec.objectives) {
+      ObjectivePlan own = plan_of(asked.name, plan);
+      const ObjectiveSpec spec = as_planned(asked, own);
       std::vector<NamedParameter> all, trained;
       for (const auto& item : named) {
         if (!matches_any(spec.parameters, item.key())) continue;
@@ -143,8 +168,9 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
         }
       }
       // The config's patterns and layers refer to the whole model.
-      OptimizerOptions options = options_of_part(plan.optimizer, all, model);
+      own.optimizer = options_of_part(own.optimizer, all, model);
       phase.objectives.push_back({.spec = spec,
+                                  .plan = own,
                                   .parameters = {},
                                   .all = std::move(all),
                                   .buffers = std::move(buffers),
@@ -152,9 +178,8 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
                                   .optimizer = nullptr,
                                   .scaler = LossScaler(plan.precision),
                                   .guard = Guard(plan.guard),
-                                  .plateau = Plateau(plan.schedule, plan.optimizer.learning_rate),
-                                  .optimizer_options = std::move(options),
-                                  .sharding = sharding_of(plan)});
+                                  .plateau = Plateau(own.schedule, own.optimizer.learning_rate),
+                                  .sharding = sharding_of(plan, own)});
       Objective& objective = phase.objectives.back();
       objective.choose_parameters();
       if (plan.average.kind != Averaging::none) {

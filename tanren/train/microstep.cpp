@@ -44,7 +44,7 @@ void backward(Objective& objective, const Terms& terms, const GlobalBatch& batch
     seeds.push_back(at::scalar_tensor(seed, term.sum.options().requires_grad(false)));
   };
   if (objective.spec.terms.empty()) {
-    for (const auto& term : terms) add(term, 1.0);
+    for (const auto& term : terms) add(term, objective.weight_of(term.name));
   }
   for (const auto& [name, weight] : objective.spec.terms) {
     for (const auto& term : terms) {

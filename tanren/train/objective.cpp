@@ -57,7 +57,7 @@ void Objective::choose_parameters(Communicator* ranks) {
   updated = chosen;
   if (sharding.on()) share_update(*this);
   const MemoryScope memory(MemoryKind::optimizer);
-  auto made = make_optimizer(optimizer_options, updated, all);
+  auto made = make_optimizer(plan.optimizer, updated, all);
   if (optimizer && !sharding.on()) {
     State state = made->state();
     const State before = optimizer->state();
@@ -74,6 +74,16 @@ void Objective::choose_parameters(Communicator* ranks) {
   const auto before = std::exchange(optimizer, std::move(made));  // `kept` is this one's state
   parameters = std::move(chosen);
   if (before && sharding.on() && ranks != nullptr) take_over_state(*this, kept, *ranks);
+}
+
+double Objective::weight_of(const std::string& term) const {
+  if (spec.terms.empty()) {
+    const auto own = plan.weights.find(term);
+    return own == plan.weights.end() ? 1.0 : own->second;
+  }
+  double weight = 0;
+  for (const auto& listed : spec.terms) weight += listed.name == term ? listed.weight : 0;
+  return weight;
 }
 
 const std::vector<uint8_t>* Objective::active(std::vector<uint8_t>& kept) const {

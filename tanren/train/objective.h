@@ -9,9 +9,11 @@
 #include "tanren/optimizer/plateau.h"
 #include "tanren/parallel/gradients.h"
 #include "tanren/parallel/sharded_parameters.h"
+#include "tanren/plan/plan.h"
 #include "tanren/precision/loss_scaler.h"
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace tanren {
@@ -28,7 +30,8 @@ struct ObjectiveBuffer {
 };
 
 struct Objective {
-  ObjectiveSpec spec;
+  ObjectiveSpec spec;  // the task's, with the plan's turns, and its weights on the listed terms
+  ObjectivePlan plan;  // the optimizer's patterns, groups and layers are those of its parameters
   std::vector<NamedParameter> parameters;  // that are trained now
   std::vector<NamedParameter> all;         // trained and frozen ones, in the model's order
   std::vector<ObjectiveBuffer> buffers;    // that belong to its parameters' modules
@@ -39,7 +42,6 @@ struct Objective {
   Plateau plateau;   // of the schedule: what evaluations did to its rate
   int64_t step = 0;  // applied updates: drives its schedule
   std::unique_ptr<WeightAverage> average = nullptr;  // null: none
-  OptimizerOptions optimizer_options = {};
   Sharding sharding = {};
   // If ranks share the update, the optimizer updates slices of the parameters, one for each of
   // gradients.slices().
@@ -51,6 +53,8 @@ struct Objective {
   // Parameters that had optimizer state keep it. ConfigError if there are none. Ranks that share
   // the state call it together and pass `ranks`; without it their state starts again.
   void choose_parameters(Communicator* ranks = nullptr);
+  // The factor on a term of its phase's forward in its loss; 0 for a term that is not in it.
+  double weight_of(const std::string& term) const;
   // One flag for each of `updated`; null: all. `kept` holds the flags if they have to be made.
   const std::vector<uint8_t>* active(std::vector<uint8_t>& kept) const;
 };

@@ -29,7 +29,7 @@ Facts facts_of(const RunState& run, const Plan& plan) {
   Facts facts{{"tanren", TANREN_VERSION},
               {"model.kind", plan.model.kind},
               {"precision.mode", to_text(static_cast<int64_t>(plan.precision.mode))},
-              {"optimizer.kind", plan.optimizer.kind},
+              {"optimizer.kind", plan.objectives.front().optimizer.kind},
               {"parallel.zero", to_text(plan.parallel.zero)},
               {"batch.global_batch", to_text(plan.batch.global_batch)},
               {"updates per epoch", to_text(plan.batch.steps_per_epoch)},
@@ -38,6 +38,10 @@ Facts facts_of(const RunState& run, const Plan& plan) {
               {"attempt", to_text(run.attempt)},
               {"epoch", to_text(run.epoch)},
               {"samples consumed", to_text(run.consumed)}};
+  for (size_t i = 1; i < plan.objectives.size(); ++i) {
+    const ObjectivePlan& objective = plan.objectives[i];
+    facts.emplace_back("optimizer.kind of " + objective.name, objective.optimizer.kind);
+  }
   if (plan.parallel.buffers == RankBuffers::synchronised) {  // then ranks run in lockstep
     facts.emplace_back("batch.microbatch", to_text(plan.batch.microbatch));
     facts.emplace_back("memory.recompute", join(plan.memory.recompute));

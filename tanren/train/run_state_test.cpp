@@ -27,9 +27,14 @@ Task of_two_objectives() {
   return task;
 }
 
-Plan plan_of(OptimizerOptions options) {
+// For a task of two objectives as well as for one of the registry.
+Plan plan_of(const OptimizerOptions& options) {
   Plan plan;
-  plan.optimizer = with_defaults(std::move(options));
+  plan.objectives.clear();
+  for (const char* name : {"loss", "body", "head"}) {
+    plan.objectives.emplace_back().name = name;
+    plan.objectives.back().optimizer = options;
+  }
   return plan;
 }
 
@@ -40,9 +45,9 @@ TEST(Objectives, take_patterns_of_the_whole_model_and_refuse_those_of_none) {
   options.groups = {{{"head.*"}, 0.5, std::nullopt}, {{"stem.*"}, 0.25, std::nullopt}};
   options.state = "8bit";
   options.fp32_state = {"head.*"};
-  const auto phases = make_phases(task, plan_of(options));
+  const auto phases = make_phases(task, plan_of(with_defaults(options)));
   const auto scale_of = [&](size_t objective, const std::string& name) {
-    for (const auto& group : phases[0].objectives[objective].optimizer_options.groups) {
+    for (const auto& group : phases[0].objectives[objective].plan.optimizer.groups) {
       if (group.parameters == std::vector<std::string>{name}) return *group.learning_rate_scale;
     }
     ADD_FAILURE() << name;
@@ -55,10 +60,17 @@ TEST(Objectives, take_patterns_of_the_whole_model_and_refuse_those_of_none) {
     const auto kept = *patterns;
     *patterns = {"haed.*"};
     TANREN_EXPECT_CONTAINS(
-        testing::error_of<ConfigError>([&] { make_phases(task, plan_of(options)); }),
+        testing::error_of<ConfigError>([&] { make_phases(task, plan_of(with_defaults(options))); }),
         "the pattern 'haed.*' matches no parameter");
     *patterns = kept;
   }
+}
+
+// A plan of a profile without the task's objectives would leave out what the config says of them.
+TEST(Objectives, that_the_plan_does_not_know_are_refused) {
+  TANREN_EXPECT_CONTAINS(
+      testing::error_of<ConfigError>([] { make_phases(of_two_objectives(), Plan()); }),
+      "the plan has no objective body, it has loss");
 }
 
 TEST(Objectives, have_the_rates_of_layers_that_are_counted_over_the_whole_model) {
@@ -66,21 +78,20 @@ TEST(Objectives, have_the_rates_of_layers_that_are_counted_over_the_whole_model)
   OptimizerOptions options;
   options.layer_decay = 0.5;
   options.layers = {"stem.*", "stages.{}.*", "head.*"};
-  const auto phases = make_phases(task, plan_of(options));
-  const auto& head = phases[0].objectives[1].optimizer_options.groups;
+  const auto phases = make_phases(task, plan_of(with_defaults(options)));
+  const auto& head = phases[0].objectives[1].plan.optimizer.groups;
   ASSERT_FALSE(head.empty());
   for (const auto& group : head) EXPECT_EQ(*group.learning_rate_scale, 1);
-  EXPECT_EQ(*phases[0].objectives[0].optimizer_options.groups[0].learning_rate_scale, 0.125);
+  EXPECT_EQ(*phases[0].objectives[0].plan.optimizer.groups[0].learning_rate_scale, 0.125);
 }
 
 // A plan made by hand may leave the decay to the kind of optimizer.
 TEST(Objectives, have_the_decay_of_the_kind_where_none_is_given) {
-  Plan plan;
-  const auto phases = make_phases(of_two_objectives(), plan);
+  const auto phases = make_phases(of_two_objectives(), plan_of({}));
   const double wanted = *with_defaults({}).weight_decay;
   ASSERT_GT(wanted, 0);
   int found = 0;
-  for (const auto& group : phases[0].objectives[0].optimizer_options.groups) {
+  for (const auto& group : phases[0].objectives[0].plan.optimizer.groups) {
     if (group.parameters[0] != "stages.0.conv1.weight") continue;
     EXPECT_EQ(*group.weight_decay, wanted);
     ++found;
@@ -92,7 +103,7 @@ TEST(Objectives, have_the_decay_of_the_kind_where_none_is_given) {
 TEST(RuinedWeights, are_worse_than_they_were_at_the_start) {
   RunState run;
   run.task = of_two_objectives();
-  run.phases = make_phases(run.task, plan_of({}));
+  run.phases = make_phases(run.task, plan_of(with_defaults({})));
   const auto weight = run.phases[0].objectives[1].parameters[0].tensor.detach().view(-1);
   EXPECT_FALSE(is_ruined(worst_values(run), worst_values(run)));
   const auto finite = worst_values(run);
@@ -123,7 +134,7 @@ Task with_channels_last_kernels() {
 TEST(LoadRanges, packs_slices_that_were_kept_in_fp32) {
   const std::string kernel = "stages.1.conv2.weight";
   OptimizerOptions plain;
-  const auto before = make_phases(with_channels_last_kernels(), plan_of(plain));
+  const auto before = make_phases(with_channels_last_kernels(), plan_of(with_defaults(plain)));
   State kept;
   std::vector<StateSlice> slices;
   for (const NamedParameter& parameter : before[0].objectives[0].updated) {
@@ -148,7 +159,7 @@ TEST(LoadRanges, packs_slices_that_were_kept_in_fp32) {
   for (const std::string state : {"8bit", "bf16"}) {
     OptimizerOptions packed;
     packed.state = state;
-    auto phases = make_phases(with_channels_last_kernels(), plan_of(packed));
+    auto phases = make_phases(with_channels_last_kernels(), plan_of(with_defaults(packed)));
     Objective& objective = phases[0].objectives[0];
     load_ranges(objective, "", StoredState(kept, slices));
     const State loaded = objective.optimizer->state();

@@ -70,9 +70,10 @@ ObjectiveReport judge(Objective& objective, const Status& status, const Parts& p
                                                  .can_back_off = objective.scaler.can_back_off(),
                                                  .loss = status.loss,
                                                  .grad_norm = norm});
-  const double scheduled = learning_rate(parts.plan.schedule, parts.plan.optimizer.learning_rate,
-                                         objective.step, parts.plan.length.total_steps) *
-                           objective.plateau.scale();
+  const ObjectivePlan& plan = objective.plan;
+  const double scheduled =
+      learning_rate(plan.schedule, plan.optimizer.learning_rate, objective.step, plan.total_steps) *
+      objective.plateau.scale();
   return {.name = objective.spec.name,
           .step = objective.step,
           .loss = status.loss,
@@ -88,7 +89,7 @@ ObjectiveReport judge(Objective& objective, const Status& status, const Parts& p
 }
 
 void apply(Objective& objective, double norm, double learning_rate, const Parts& parts) {
-  const auto& clip = parts.plan.clip;
+  const ClipOptions& clip = objective.plan.clip;
   const double factor = clip.norm > 0 ? clip_factor(norm, clip.norm) : 1.0;
   if (factor < 1.0) {
     const at::NoGradGuard no_grad;

@@ -105,18 +105,11 @@ Places measure(const std::vector<Objective*>& objectives, bool report_flush, Sta
   return places;
 }
 
-// The objective's weight of a term.
-double weight_of(const ObjectiveSpec& spec, const std::string& term) {
-  double weight = spec.terms.empty() ? 1.0 : 0.0;
-  for (const auto& weighted : spec.terms) weight += weighted.name == term ? weighted.weight : 0;
-  return weight;
-}
-
 // The first microstep with a sum of the objective's terms that is not finite; -1: none.
-int64_t first_bad(const ObjectiveSpec& spec, const std::vector<PhaseTerm>& terms,
+int64_t first_bad(const Objective& objective, const std::vector<PhaseTerm>& terms,
                   const std::vector<double>& sums) {
   for (size_t i = 0; i < sums.size(); ++i) {
-    if (std::isfinite(sums[i]) || weight_of(spec, terms[i % terms.size()].name) == 0) continue;
+    if (std::isfinite(sums[i]) || objective.weight_of(terms[i % terms.size()].name) == 0) continue;
     return static_cast<int64_t>(i / terms.size());
   }
   return -1;
@@ -124,11 +117,11 @@ int64_t first_bad(const ObjectiveSpec& spec, const std::vector<PhaseTerm>& terms
 
 // Sets the objective's terms, each divided by its count, and their weighted sum. A mean over
 // nothing does not exist: then NaN.
-void take_terms(const ObjectiveSpec& spec, const std::vector<PhaseTerm>& terms,
+void take_terms(const Objective& objective, const std::vector<PhaseTerm>& terms,
                 const GlobalBatch& batch, const std::vector<double>& sums, Status& status) {
   for (size_t i = 0; i < terms.size(); ++i) {
     const auto& [name, count_name] = terms[i];
-    const double weight = weight_of(spec, name);
+    const double weight = objective.weight_of(name);
     if (weight == 0.0) continue;
     const double count = batch.count(count_name);
     const double mean = count == 0 ? std::numeric_limits<double>::quiet_NaN() : sums[i] / count;
@@ -166,8 +159,8 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   for (size_t i = 0; i < objectives.size(); ++i) {
     Objective& objective = *objectives[i];
     Status status{.norm = row.take(places.norms[i])[0],
-                  .bad_microstep = first_bad(objective.spec, terms, row.take(each))};
-    take_terms(objective.spec, terms, batch, sums, status);
+                  .bad_microstep = first_bad(objective, terms, row.take(each))};
+    take_terms(objective, terms, batch, sums, status);
     if (report_flush) {
       const auto shares = row.take(places.shares[i]);
       status.flush_share = shares[0];

@@ -60,11 +60,11 @@ TEST(Overflow, backs_off_and_leaves_weights_state_buffers_counters_and_schedule_
   EXPECT_GT(skips, 5);
   EXPECT_EQ(next.step, 1);
   EXPECT_EQ(next.attempt, skips + 1);
-  const auto& plan = run.parts.plan;
+  const ObjectivePlan& plan = run.objective().plan;
   EXPECT_EQ(next.objectives[0].learning_rate,
-            learning_rate(plan.schedule, plan.optimizer.learning_rate, 0, plan.length.total_steps));
+            learning_rate(plan.schedule, plan.optimizer.learning_rate, 0, plan.total_steps));
   EXPECT_EQ(run.step().objectives[0].learning_rate,
-            learning_rate(plan.schedule, plan.optimizer.learning_rate, 1, plan.length.total_steps));
+            learning_rate(plan.schedule, plan.optimizer.learning_rate, 1, plan.total_steps));
 }
 
 TEST(Overflow, skipped_attempts_do_not_change_what_the_applied_ones_learn) {

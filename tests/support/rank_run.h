@@ -21,6 +21,7 @@ inline Plan rank_plan(const RunConfig& config, const Task& task, const Dataset& 
                       int world_size, size_t devices = 16) {
   ModelProfile profile;
   profile_parameters(*task.module, profile);
+  profile_objectives(task, profile);
   profile.train_samples = dataset.size();
   profile.metrics = task.metrics;
   profile.classes = task.classes;

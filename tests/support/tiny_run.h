@@ -57,6 +57,7 @@ struct TinyRun {
     Task task = own_task ? *own_task : build_task(config, ModelRegistry(), *dataset);
     ModelProfile profile;
     profile_parameters(*task.module, profile);
+    profile_objectives(task, profile);
     profile.train_samples = dataset->size();
     profile.metrics = task.metrics;
     profile.classes = task.classes;
