@@ -94,6 +94,17 @@ inline bool assign(const toml::node& node, std::map<std::string, std::string>& m
   return true;
 }
 
+inline bool assign(const toml::node& node, std::map<std::string, double>& member, bool) {
+  const auto* table = node.as_table();
+  if (table == nullptr) return false;
+  std::map<std::string, double> values;
+  for (const auto& [key, value] : *table) {
+    if (!assign(value, values[std::string(key.str())], false)) return false;
+  }
+  member = std::move(values);
+  return true;
+}
+
 // Lists of tables are read table by table: see append_table().
 inline bool assign(const toml::node&, std::vector<GroupOptions>&, bool) { return false; }
 inline bool assign(const toml::node&, std::vector<UnfreezeOptions>&, bool) { return false; }

@@ -3,9 +3,12 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/config/objective_keys.h"
 #include "tanren/config/renamed_keys.h"
 #include "tanren/config/synonyms.h"
 #include "tanren/config/value_text.h"
+
+#include <string_view>
 
 namespace tanren {
 
@@ -21,12 +24,32 @@ struct Description {
   FieldInfo info;
 };
 
-// Every key, and after a list of tables the keys of one table.
+constexpr std::string_view kObjective = "objectives.NAME";
+
+// The sections that an objective may have of its own, each told as one key.
+struct OwnSection {
+  const char *name, *help;
+};
+constexpr OwnSection kOwnSections[] = {
+    {"optimizer",
+     "Keys of [optimizer] for this objective alone, in a table [objectives.NAME.optimizer]; with "
+     "--set objectives.NAME.optimizer.KEY. A key that is not here has the run's value (of another "
+     "kind than the run's: if that kind reads it); --set to none goes back to it. When a run "
+     "resumes, it may change as in [optimizer]."},
+    {"schedule",
+     "Keys of [schedule], in the same way. The schedule counts the objective's own updates, which "
+     "are the run's steps / every."},
+    {"clip", "Keys of [clip], in the same way."}};
+
+// Every key, and after a list of tables the keys of one table. The keys of an objective, which it
+// shares with the run, are told once.
 std::vector<Description> descriptions() {
   RunConfig config;
+  config.objectives.try_emplace("NAME");
   std::vector<Description> found;
   for (const Field& field : fields_of(config)) {
     const std::string section = field.key.substr(0, field.key.rfind('.'));
+    if (section.starts_with(kObjective) && section != kObjective) continue;
     const auto describe = [&](const Field& part) {
       const std::string value = toml_text(part);
       found.push_back({section, part.key.substr(section.size() + 1), type_text(part),
@@ -34,8 +57,21 @@ std::vector<Description> descriptions() {
     };
     describe(field);
     for (const Field& part : append_table(field)) describe(part);
+    if (field.key != std::string(kObjective) + ".weights") continue;
+    for (const auto& [name, help] : kOwnSections) {
+      found.push_back({section, name, "a table", "not set", {Identity::defines, help}});
+    }
   }
   return found;
+}
+
+// The key that has the description of `key`: that of an objective NAME, or of the run's section.
+std::string described_key(const std::string& key) {
+  const std::string prefix = objective_prefix(key + ".");
+  if (prefix.empty()) return key;
+  const std::string rest = key.size() < prefix.size() ? "" : key.substr(prefix.size());
+  if (rest.find('.') != std::string::npos) return rest;
+  return std::string(kObjective) + (rest.empty() ? "" : "." + rest);
 }
 
 // What a changed key means to a run that resumes.
@@ -71,7 +107,7 @@ std::string markdown_text(const std::string& help) {
 }  // namespace
 
 std::string help_text(const std::string& given) {
-  const std::string asked = current_key(given);
+  const std::string asked = described_key(current_key(given));
   std::string text;
   for (const auto& [section, name, type, value, info] : descriptions()) {
     const std::string key = section + "." + name;

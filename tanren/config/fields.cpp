@@ -11,8 +11,8 @@ void FieldList::operator()(const char* name, Member member, Identity identity, c
 
 std::vector<Field> fields_of(RunConfig& config) {
   FieldList list;
-  const auto section = [&](const char* name, auto& options) {
-    list.prefix = name + std::string(".");
+  const auto section = [&](const std::string& name, auto& options) {
+    list.prefix = name + ".";
     fields(list, options);
   };
   section("run", config.run);
@@ -33,6 +33,13 @@ std::vector<Field> fields_of(RunConfig& config) {
   section("optimizer", config.optimizer);
   section("schedule", config.schedule);
   section("clip", config.clip);
+  for (auto& [name, own] : config.objectives) {
+    const std::string table = "objectives." + name;
+    section(table, own);
+    section(table + ".optimizer", own.optimizer);
+    section(table + ".schedule", own.schedule);
+    section(table + ".clip", own.clip);
+  }
   section("guard", config.guard);
   section("memory", config.memory);
   section("parallel", config.parallel);

@@ -40,11 +40,11 @@ struct FieldInfo {
 };
 
 // The types that a key may have. value_text.cpp has their names, in this order.
-using Member =
-    std::variant<std::string*, bool*, int64_t*, double*, std::optional<bool>*,
-                 std::optional<int64_t>*, std::optional<double>*, std::vector<std::string>*,
-                 std::vector<int64_t>*, std::vector<double>*, std::map<std::string, std::string>*,
-                 std::vector<GroupOptions>*, std::vector<UnfreezeOptions>*>;
+using Member = std::variant<std::string*, bool*, int64_t*, double*, std::optional<bool>*,
+                            std::optional<int64_t>*, std::optional<double>*,
+                            std::vector<std::string>*, std::vector<int64_t>*, std::vector<double>*,
+                            std::map<std::string, std::string>*, std::map<std::string, double>*,
+                            std::vector<GroupOptions>*, std::vector<UnfreezeOptions>*>;
 
 struct Field {
   std::string key;  // such as "run.steps"
@@ -85,6 +85,7 @@ void fields(FieldList& add, OptimizerOptions& o);
 void fields(FieldList& add, GroupOptions& o);
 void fields(FieldList& add, ScheduleOptions& o);
 void fields(FieldList& add, ClipOptions& o);
+void fields(FieldList& add, ObjectiveOptions& o);  // without its sections
 void fields(FieldList& add, GuardOptions& o);
 void fields(FieldList& add, MemoryOptions& o);
 void fields(FieldList& add, ParallelOptions& o);
@@ -103,7 +104,8 @@ std::vector<Field> fields_of(Options& options, const std::string& prefix = "") {
   return list.fields;
 }
 
-// All fields of a config, in the order of the documentation. They point into `config`.
+// All fields of a config, in the order of the documentation: those of objectives for the entries
+// that it has. They point into `config`.
 std::vector<Field> fields_of(RunConfig& config);
 
 // The field of that key; null if there is none.

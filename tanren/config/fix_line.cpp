@@ -2,6 +2,7 @@
 
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
+#include "tanren/config/objective_keys.h"
 #include "tanren/config/set_text.h"
 #include "tanren/config/toml.h"
 #include "tanren/config/value_text.h"
@@ -92,7 +93,8 @@ std::string advice_for(const Field& field, const Assignment& line) {
     if (const auto truth = truth_of(line.value)) {
       return "write " + line.key + " = " + toml_text(*truth);
     }
-  } else if (field.is<std::map<std::string, std::string>>() || is_table_list(field)) {
+  } else if (field.is<std::map<std::string, std::string>>() ||
+             field.is<std::map<std::string, double>>() || is_table_list(field)) {
     return "";
   }
   return line.key + " takes " + type_text(field) + "; give that, or leave the line out";
@@ -106,6 +108,7 @@ std::string way_to_fix(std::string_view text, int64_t number) {
   if (!line || is_toml(line->value)) return other;
   const std::string key = (line->section.empty() ? "" : line->section + ".") + line->key;
   RunConfig config;
+  add_objective(config, key);
   std::vector<Field> fields = fields_of(config);
   const Field* list = find_field(fields, std::string_view(key).substr(0, key.rfind('.')));
   if (list != nullptr) fields = append_table(*list);

@@ -1,10 +1,12 @@
 #include "tanren/config/identity.h"
 
 #include "tanren/config/kinds.h"
+#include "tanren/config/objective_keys.h"
 #include "tanren/config/value_text.h"
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace tanren {
 
@@ -37,8 +39,9 @@ bool is_own_of_a_rank(const Field& field) {
 
 std::string shown(const std::string& text) { return text.empty() ? "not set" : text; }
 
-// The last name of a path, or of "owner/name", as TOML text.
+// The last name of a path, or of "owner/name", as TOML text. Empty if there is none.
 std::string_view last_name(std::string_view text) {
+  if (text.empty()) return text;
   std::string_view path = text.substr(1, text.size() - 2);  // between the quotes
   while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
   return path.substr(path.rfind('/') + 1);
@@ -58,19 +61,52 @@ bool may_change(const FieldInfo& info, const std::string& key, const std::string
   return key != "precision.mode" || (!is_wide(before) && !is_wide(now));
 }
 
+// A key whose values differ, as TOML text; empty: not set, or an objective's key with the run's.
+struct Difference {
+  std::string key;
+  FieldInfo info;
+  std::string before, now;
+};
+
+// In the order of the keys; those of objectives that `before` alone has come last.
+std::vector<Difference> differences(const RunConfig& before, const RunConfig& now) {
+  RunConfig old_copy = before, copy = now;
+  const auto old_values = values_of(before), values = values_of(now);
+  const auto text_of = [](const auto& texts, const std::string& key) {
+    const auto found = texts.find(key);
+    return found == texts.end() ? std::string() : found->second;
+  };
+  std::vector<Difference> found;
+  const auto compare = [&](const Field& field) {
+    std::string old = text_of(old_values, field.key), value = text_of(values, field.key);
+    if (old == value) return;
+    found.push_back({field.key, field.info, std::move(old), std::move(value)});
+  };
+  const auto fields = fields_of(copy);
+  for (const Field& field : fields) compare(field);
+  for (const Field& field : fields_of(old_copy)) {
+    if (find_field(fields, field.key) == nullptr) compare(field);
+  }
+  return found;
+}
+
+// So that a program's own objectives, which nobody asked for, stay as they are.
+void claim_own_keys(RunConfig& config) {
+  const auto inherited = inherited_keys(config);
+  for (const Field& field : fields_of(config)) {
+    const bool is_own = !objective_prefix(field.key).empty() && inherited.count(field.key) == 0;
+    if (is_own) config.asked.insert(field.key);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig& now,
                                         const std::set<std::string>& requested) {
-  const auto values = values_of(before);
   const bool are_judged = evaluations_decide(now);
-  RunConfig copy = now;
   std::vector<std::string> differing;
-  for (const auto& field : fields_of(copy)) {
-    const auto& [key, member, info] = field;
-    const std::string value = toml_text(field);
-    const std::string& old = values.at(key);
-    if (value == old || info.identity == Identity::free) continue;
+  for (const auto& [key, info, old, value] : differences(before, now)) {
+    if (info.identity == Identity::free) continue;
     if (info.identity == Identity::evaluates && !are_judged) continue;
     if (info.identity == Identity::may_grow && has_grown(old, value)) continue;
     if (info.identity == Identity::by_name && last_name(value) == last_name(old)) continue;
@@ -81,39 +117,46 @@ std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig
 }
 
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now) {
-  const auto values = values_of(before);
-  RunConfig copy = now;
   std::vector<KeyChange> changes;
-  for (const Field& field : fields_of(copy)) {
-    const std::string value = toml_text(field);
-    const std::string& old = values.at(field.key);
-    if (value == old || !may_change(field.info, field.key, old, value)) continue;
-    changes.push_back({field.key, shown(old), shown(value)});
+  for (const auto& [key, info, old, value] : differences(before, now)) {
+    if (may_change(info, key, old, value)) changes.push_back({key, shown(old), shown(value)});
   }
   return changes;
 }
 
 void take_keys(RunConfig& config, const RunConfig& from, const std::vector<std::string>& keys) {
+  claim_own_keys(config);
+  for (const std::string& key : keys) add_objective(config, key);
   RunConfig source = from;
+  const auto inherited = inherited_keys(from);
   const auto values = fields_of(source), targets = fields_of(config);
   for (const std::string& key : keys) {
     const Field* target = find_field(targets, key);
     if (target == nullptr) continue;
-    const Member& value = find_field(values, key)->member;
-    std::visit([&](auto* member) { *member = *std::get<decltype(member)>(value); }, target->member);
+    const Field* value = find_field(values, key);
+    const bool is_of_objective = !objective_prefix(key).empty();
+    if (is_of_objective && (value == nullptr || inherited.count(key) > 0)) {
+      config.asked.erase(key);  // so that it has the run's value below
+      continue;
+    }
+    std::visit([&](auto* member) { *member = *std::get<decltype(member)>(value->member); },
+               target->member);
+    if (is_of_objective) config.asked.insert(key);
   }
+  inherit(config);
 }
 
 bool evaluations_decide(const RunConfig& config) {
-  return reads_evaluations(config.schedule) || config.checkpoint.best > 0 ||
-         config.early_stop.patience > 0;
+  return reads_evaluations(config) || config.checkpoint.best > 0 || config.early_stop.patience > 0;
 }
 
 std::vector<std::pair<std::string, std::string>> values_of_all_ranks(const RunConfig& config) {
   RunConfig copy = config;
   std::vector<std::pair<std::string, std::string>> values;
+  const auto inherited = inherited_keys(config);
   for (const Field& field : fields_of(copy)) {
-    if (!is_own_of_a_rank(field)) values.emplace_back(field.key, toml_text(field));
+    if (is_own_of_a_rank(field) || inherited.count(field.key) > 0) continue;
+    values.emplace_back(field.key, toml_text(field));
   }
   return values;
 }
@@ -122,7 +165,8 @@ std::set<std::string> changed_keys(const RunConfig& config) {
   const auto defaults = values_of(RunConfig());
   std::set<std::string> changed;
   for (const auto& [key, value] : values_of(config)) {
-    if (value != defaults.at(key)) changed.insert(key);
+    const auto plain = defaults.find(key);
+    if (plain == defaults.end() || value != plain->second) changed.insert(key);
   }
   return changed;
 }

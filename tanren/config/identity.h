@@ -11,7 +11,8 @@
 
 namespace tanren {
 
-// "key: before → now" for each key that defines the run and differs. run.steps and run.epochs may
+// "key: before → now" for each key that defines the run and differs. A key of an objective that one
+// of them alone has differs, too. run.steps and run.epochs may
 // grow. Skipped are keys that do not change training, keys of evaluations if no evaluation decides
 // over the run, and keys in `requested` that may change on request.
 std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig& now,
@@ -30,14 +31,15 @@ std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConf
 // evaluated in another way and on other data, even if evaluations decided before.
 bool evaluations_decide(const RunConfig& config);
 
-// Copies the values of `keys` from `from` into `config`.
+// Copies the values of `keys` from `from` into `config`. An objective's key that `from` does not
+// have gets the run's value.
 void take_keys(RunConfig& config, const RunConfig& from, const std::vector<std::string>& keys);
 
 // Key and value of everything that must be equal on all ranks of a run. Left out is what may differ
 // between machines: devices, threads, memory, where the data is, what is shown.
 std::vector<std::pair<std::string, std::string>> values_of_all_ranks(const RunConfig& config);
 
-// Keys whose value is not the default.
+// Keys whose value is not the default, and keys of objectives whose value is not the run's.
 std::set<std::string> changed_keys(const RunConfig& config);
 
 }  // namespace tanren

@@ -75,6 +75,7 @@ struct Change {
     value.emplace_back(key == "model.init_rename" ? "old=new" : "top5");
   }
   void operator()(std::map<std::string, std::string>& value) const { value["a b\n"] = "\"c\""; }
+  void operator()(std::map<std::string, double>& value) const { value["a b"] = 0.5; }
   void operator()(std::vector<GroupOptions>& value) const {
     value.push_back({{"*.bias", "a"}, 0.5, std::nullopt});
     value.push_back({{"*"}, std::nullopt, 0.0});

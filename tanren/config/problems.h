@@ -62,6 +62,7 @@ void check_precision(Problems& p, const PrecisionOptions& o);
 void check_optimizer(Problems& p, const RunConfig& config);
 void check_schedule(Problems& p, const RunConfig& config);
 void check_clip(Problems& p, const ClipOptions& o);
+void check_objectives(Problems& p, const RunConfig& config);
 void check_guard(Problems& p, const GuardOptions& o);
 void check_memory(Problems& p, const MemoryOptions& o);
 void check_parallel(Problems& p, const RunConfig& config);

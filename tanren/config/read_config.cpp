@@ -9,7 +9,9 @@
 #include "tanren/config/assign_node.h"
 #include "tanren/config/fix_line.h"
 #include "tanren/config/identity.h"
+#include "tanren/config/objective_keys.h"
 #include "tanren/config/renamed_keys.h"
+#include "tanren/config/resolve_path.h"
 #include "tanren/config/set_text.h"
 #include "tanren/config/synonyms.h"
 #include "tanren/config/toml.h"
@@ -21,6 +23,7 @@
 #include <memory>
 #include <set>
 #include <sstream>
+#include <type_traits>
 #include <utility>
 
 namespace tanren {
@@ -38,22 +41,6 @@ struct Place {
   Place at(const toml::node& node) const { return {name, is_file, node.source().begin.line}; }
   std::string text() const { return is_file ? fmt::format("{}:{}", name, line) : name; }
 };
-
-void resolve(std::string& path, const fs::path& folder) {
-  if (!path.empty() && fs::path(path).is_relative()) {
-    path = fs::absolute(folder / path).lexically_normal().string();
-  }
-}
-
-// Makes `name` a path if it begins with a dot, or if such a folder or .pt file exists.
-void resolve_folder(std::string& name, const fs::path& folder) {
-  std::error_code none;
-  const bool is_file =
-      name.find(".pt") != std::string::npos && fs::is_regular_file(folder / name, none);
-  const bool is_path = !name.empty() && name.front() == '.';
-  if (is_path || is_file || (!name.empty() && fs::is_directory(folder / name, none)))
-    resolve(name, folder);
-}
 
 // Reads the file and each --set into a config and gathers the problems, a line each.
 class Reader {
@@ -101,6 +88,7 @@ class Reader {
       config_.asked.insert("model.options");
       return;
     }
+    if (take_weight(key, value, place)) return;
     if (value == "none" && take_back(key)) return;
     const auto parsed = parse_value(key, value);
     if (!parsed) return report(place, "the value is no TOML; quote texts");
@@ -157,14 +145,30 @@ class Reader {
     return nullptr;
   }
 
-  // --set key=none: unsets an optional key, as if it had not been given.
+  // --set objectives.NAME.weights.TERM=value: one entry of the table. False for another key.
+  bool take_weight(const std::string& key, const std::string& value, const Place& place) {
+    const std::string table = objective_prefix(key) + "weights";
+    if (!is_key(table) || !key.starts_with(table + ".")) return false;
+    auto& weights = find_field(fields_, table)->as<std::map<std::string, double>>();
+    const auto parsed = parse_value(key, value);
+    if (!parsed || !assign(*parsed->get("v"), weights[key.substr(table.size() + 1)], false)) {
+      report(place, key + " must be a number, not '" + one_line(value) + "'");
+    }
+    typed_[table] = places_[table] = place.text();
+    config_.asked.insert(table);
+    return true;
+  }
+
+  // --set key=none: unsets an optional key, as if it had not been given; a key of an objective has
+  // the run's value again.
   bool take_back(const std::string& key) {
     const Field* field = find_field(fields_, key);
     if (field == nullptr) return false;
-    const auto reset = [](auto* member) {
+    const bool is_of_objective = !objective_prefix(key).empty();
+    const auto reset = [=](auto* member) {
       constexpr bool kIsOptional = requires { member->reset(); };
-      if constexpr (kIsOptional) member->reset();
-      return kIsOptional;
+      if (kIsOptional || is_of_objective) *member = std::remove_pointer_t<decltype(member)>();
+      return kIsOptional || is_of_objective;
     };
     const bool taken = std::visit(reset, field->member);
     if (taken) config_.asked.erase(key);
@@ -212,14 +216,23 @@ class Reader {
 
   bool is_key(const std::string& key) const { return find_field(fields_, key) != nullptr; }
   bool is_section(const std::string& name) const {
-    return std::any_of(keys_.begin(), keys_.end(),
+    return name == "objectives" || objective_prefix(name + ".") == name + "." ||
+           std::any_of(keys_.begin(), keys_.end(),
                        [&](const auto& key) { return key.rfind(name + ".", 0) == 0; });
+  }
+
+  // The second half of an error line about an unknown key.
+  std::string advice_on(const std::string& key, const std::string& word) const {
+    const std::string prefix = objective_prefix(key);
+    const auto known = synonym(key, word);
+    const bool is_of_objective = known && is_key(prefix + known->substr(0, known->find(' ')));
+    return is_of_objective ? "; here it is " + prefix + *known : advice(key, keys_, word);
   }
 
   void take(const std::string& key, const toml::node& node, const Place& place) {
     const Field* field = find_field(fields_, key);
     if (field == nullptr) {
-      return report(place, "unknown key " + key + advice(key, keys_, word_of(node)));
+      return report(place, "unknown key " + key + advice_on(key, word_of(node)));
     }
     const bool fine =
         is_table_list(*field) ? read_tables(*field, node, place) : read_value(*field, node, place);
@@ -299,16 +312,28 @@ class Reader {
   std::map<std::string, std::string> typed_;                          // key → its --set, as typed
 };
 
+// Makes the entries of the objectives that the file or --set names, so that their keys are known.
+void add_objectives(RunConfig& config, const toml::table& file,
+                    const std::vector<std::string>& sets) {
+  if (const auto* objectives = file["objectives"].as_table()) {
+    for (const auto& [name, node] : *objectives) {
+      const std::string prefix = "objectives." + std::string(name.str()) + ".";
+      if (node.is_table() && objective_prefix(prefix) == prefix) add_objective(config, prefix);
+    }
+  }
+  for (const auto& set : sets) add_objective(config, set.substr(0, set.find('=')));
+}
+
 // Null `known`: the config is not validated.
 RunConfig parse(std::string_view text, const std::string& source, const fs::path& folder,
                 const std::vector<std::string>& sets, const KnownKinds* known) {
   RunConfig config;
-  Reader reader(config, folder);
+  toml::table table;
   if (has_deep_keys(text)) {
     throw ConfigError("[config] " + source + ": its keys are nested absurdly deep; fix the TOML");
   }
   try {
-    reader.read(toml::parse(text, source), source);
+    table = toml::parse(text, source);
   } catch (const toml::parse_error& error) {
     const std::string what = one_line(std::string(error.description()));
     const auto line = error.source().begin.line;
@@ -317,7 +342,11 @@ RunConfig parse(std::string_view text, const std::string& source, const fs::path
   } catch (const TomlFault& fault) {
     throw ConfigError("[config] " + source + ": is no TOML (" + fault.what() + "); fix it");
   }
+  add_objectives(config, table, sets);
+  Reader reader(config, folder);
+  reader.read(table, source);
   for (const auto& set : sets) reader.set(set);
+  inherit(config);
   if (known != nullptr) reader.drop_meaningless(*known);
   if (known != nullptr) reader.add_invalid(validate(config, *known), source);
   if (!reader.problems().empty()) throw ConfigError(join(reader.problems(), "\n"));

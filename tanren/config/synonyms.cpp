@@ -10,7 +10,6 @@ namespace tanren {
 namespace {
 constexpr std::string_view kAccumulation =
     "batch.microbatch (batch.global_batch / batch.microbatch microsteps accumulate to one update)";
-
 constexpr std::string_view kLaunched = "no key: tanren launch -n, or any other launcher, says it";
 
 constexpr std::string_view kMicrobatch =
@@ -305,6 +304,7 @@ constexpr KeySynonym kSynonyms[] = {
     {"val_split", "data.train.part and data.eval.part"},
     {"validation_split_percentage", "data.train.part and data.eval.part"},
     {"center_crop", "data.train.crop = \"center\""},
+    {"n_critic", "objectives.NAME.every (of the generator; the critic is in turn at every batch)"},
 };
 
 std::string_view last_part(std::string_view key) {

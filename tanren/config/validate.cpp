@@ -23,6 +23,7 @@ void check_all(Problems& p, const RunConfig& config, const KnownKinds& known) {
   check_optimizer(p, config);
   check_schedule(p, config);
   check_clip(p, config.clip);
+  check_objectives(p, config);
   check_guard(p, config.guard);
   check_memory(p, config.memory);
   check_parallel(p, config);

@@ -1,6 +1,7 @@
 #include "tanren/config/value_text.h"
 
 #include "tanren/base/text.h"
+#include "tanren/config/objective_keys.h"
 
 #include <iterator>
 
@@ -20,6 +21,7 @@ constexpr const char* kTypeNames[] = {"text",
                                       "a list of whole numbers",
                                       "a list of numbers",
                                       "a table of plain values",
+                                      "a table of numbers",
                                       "a list of tables",
                                       "a list of tables"};
 
@@ -40,7 +42,8 @@ std::string toml_text(const std::optional<T>& value) {
   return value ? toml_text(*value) : "";
 }
 
-std::string toml_text(const std::map<std::string, std::string>& table) {
+template <typename T>
+std::string toml_text(const std::map<std::string, T>& table) {
   std::string text = "{";
   for (const auto& [key, value] : table) {
     text += (text.size() > 1 ? ", " : "") + toml_text(key) + " = " + toml_text(value);
@@ -91,6 +94,13 @@ std::string toml_text(const Field& field) {
 std::map<std::string, std::string> values_of(const std::vector<Field>& fields) {
   std::map<std::string, std::string> values;
   for (const Field& field : fields) values[field.key] = toml_text(field);
+  return values;
+}
+
+std::map<std::string, std::string> values_of(const RunConfig& config) {
+  RunConfig copy = config;
+  auto values = values_of(fields_of(copy));
+  for (const std::string& key : inherited_keys(config)) values.erase(key);
   return values;
 }
 

@@ -16,9 +16,8 @@ std::string toml_text(const Field& field);
 
 // Key → value as TOML text.
 std::map<std::string, std::string> values_of(const std::vector<Field>& fields);
-inline std::map<std::string, std::string> values_of(RunConfig config) {
-  return values_of(fields_of(config));
-}
+// Without the keys of objectives that have the run's value.
+std::map<std::string, std::string> values_of(const RunConfig& config);
 
 // The type of value that a key takes, in words.
 std::string type_text(const Field& field);

@@ -350,9 +350,10 @@ void write_torch_checkpoint(const std::filesystem::path& checkpoint,
   snapshot.optimizer = StoredState(snapshot.optimizer, snapshot.slices).joined();
   const RunConfig config = parse_config(snapshot.config_toml, (checkpoint / "config.toml").string(),
                                         checkpoint, {}, known);
-  const OptimizerOptions options = with_defaults(config.optimizer);
-  check_kind(options.kind);
   const std::string objective = objective_of(snapshot, checkpoint.string());
+  const OptimizerOptions options =
+      with_defaults(optimizer_of(config, objective.substr(objective.rfind('.') + 1)));
+  check_kind(options.kind);
   Parameters parameters;
   for (const auto& [name, tensor] : snapshot.model.tensors) {
     if (snapshot.run.values.count("requires_grad." + name) > 0)

@@ -1,0 +1,30 @@
+// The keys of [objectives.NAME]: a config has those of the objectives that it names, and a key that
+// nobody asked for has the run's value. Called by all code that reads, writes or compares configs;
+// later code reads whole sections and does not ask.
+#pragma once
+
+#include "tanren/config/run_config.h"
+
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace tanren {
+
+// "objectives.generator." of "objectives.generator.every". Empty for another key, and for a name
+// that is more than letters, digits, _ and -, since a key could not hold it.
+std::string objective_prefix(std::string_view key);
+
+// Makes the entry of the objective that `key` belongs to, if it belongs to one.
+void add_objective(RunConfig& config, std::string_view key);
+
+// Gives each key of an objective that is not in config.asked the value of the run's key. Of an
+// optimizer or a schedule of another kind than the run's these are the keys that its kind reads;
+// the others have their defaults.
+void inherit(RunConfig& config);
+
+// The keys of objectives that are not in config.asked and have the value that inherit() gives them.
+// They are neither written nor compared.
+std::set<std::string> inherited_keys(const RunConfig& config);
+
+}  // namespace tanren

@@ -1,0 +1,81 @@
+#include "tanren/config/sections/objectives.h"
+
+#include "tanren/base/text.h"
+#include "tanren/config/fields.h"
+#include "tanren/config/problems.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+namespace tanren {
+
+void fields(FieldList& add, ObjectiveOptions& o) {
+  add("every", &o.every,
+      "The objective is in turn at every so many batches, ≥ 1; unset: the task's. 1 for the task's "
+      "first objective, whose updates are the run's steps.");
+  add("weights", &o.weights,
+      "Factors of the terms in the objective's loss, such as {real = 1.0, fake = 0.5}; a term that "
+      "is not here keeps the task's. --set also takes objectives.NAME.weights.TERM.");
+}
+
+namespace {
+
+// Puts `prefix` before each key of the three sections that a problem names.
+std::string with_prefix(std::string problem, const std::string& prefix) {
+  for (const std::string_view section : {"optimizer.", "schedule.", "clip."}) {
+    for (size_t at = 0; (at = problem.find(section, at)) != std::string::npos;
+         at += section.size()) {
+      if (at > 0 && problem[at - 1] != ' ') continue;
+      problem.insert(at, prefix);
+      at += prefix.size();
+    }
+  }
+  return problem;
+}
+
+// Checks the objective's sections as if they were the run's.
+void check_sections(Problems& p, const RunConfig& config, const std::string& prefix,
+                    const ObjectiveOptions& own) {
+  RunConfig alone = config;
+  alone.objectives.clear();
+  alone.optimizer = own.optimizer;
+  alone.schedule = own.schedule;
+  alone.clip = own.clip;
+  Problems of_own;
+  for (const std::string& key : p.changed) {
+    if (key.starts_with(prefix)) of_own.changed.insert(key.substr(prefix.size()));
+  }
+  check_optimizer(of_own, alone);
+  check_schedule(of_own, alone);
+  check_clip(of_own, alone.clip);
+  for (const std::string& problem : of_own.found) {
+    // What is wrong with the run's section is told of that alone.
+    if (std::find(p.found.begin(), p.found.end(), problem) != p.found.end()) continue;
+    p.check(false, with_prefix(problem, prefix));
+  }
+  for (const auto& [key, because] : of_own.unused_keys) {
+    const bool is_own = config.asked.count(prefix + because) > 0;
+    p.unused_keys.push_back({prefix + key, is_own ? prefix + because : because});
+  }
+}
+
+}  // namespace
+
+void check_objectives(Problems& p, const RunConfig& config) {
+  for (const auto& [name, own] : config.objectives) {
+    const std::string prefix = "objectives." + name + ".";
+    if (own.every) p.count(prefix + "every", *own.every, 1);
+    for (const auto& [term, weight] : own.weights) {
+      p.check(std::isfinite(weight), fmt::format("{}weights has {} for {}; it must be finite",
+                                                 prefix, to_text(weight), term));
+    }
+    p.check(p.changed.count(prefix + "optimizer.init_from") == 0,
+            prefix +
+                "optimizer.init_from has no meaning: a checkpoint of torch holds one "
+                "optimizer, which optimizer.init_from names; drop it");
+    check_sections(p, config, prefix, own);
+  }
+}
+
+}  // namespace tanren
