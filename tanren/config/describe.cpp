@@ -116,11 +116,13 @@ std::string help_text(const std::string& given) {
                         words_of(info.identity).sentence);
   }
   if (text.empty()) {
-    const auto section = nearest_section(asked, all_keys());
+    std::vector<std::string> keys;
+    for (const auto& known : descriptions()) keys.push_back(known.section + "." + known.name);
+    const auto section = nearest_section(asked, keys);
     const auto more =
-        synonym(asked) || section.empty() ? advice(asked, all_keys()) : "; nearest: " + section;
+        synonym(asked) || section.empty() ? advice(asked, keys) : "; nearest: " + section;
     throw ConfigError("[config] there is no key " + asked +
-                      (asked.find('.') == std::string::npos ? more : advice(asked, all_keys())));
+                      (asked.find('.') == std::string::npos ? more : advice(asked, keys)));
   }
   text.pop_back();
   return text;

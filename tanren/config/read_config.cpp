@@ -200,6 +200,11 @@ class Reader {
   // A misspelt section is one problem. For a section of another trainer, each key is translated.
   void unknown_section(const std::string& key, const toml::table& table, const Place& source,
                        const Place& place) {
+    if (key.starts_with("objectives.") && objective_prefix(key + ".").empty()) {
+      return report(place, "[" + key +
+                               "]: an objective that a config names has letters, digits, _ "
+                               "and - in its name; rename it in the task");
+    }
     const auto best = nearest_section(key, keys_);
     if (!best.empty() || table.empty()) {
       report(place, "unknown section [" + key + "]" +

@@ -59,13 +59,20 @@ ObjectivePlan plan_of(const RunConfig& config, const ObjectiveFacts& facts, int6
   return plan;
 }
 
-void check_first(const RunConfig& config, const ObjectivePlan& first) {
-  const auto own = config.objectives.find(first.name);
-  if (own == config.objectives.end() || own->second.every.value_or(1) == 1) return;
+// A program's config may not have been validated.
+void check_turns(const RunConfig& config, const ObjectivePlan& objective, bool is_first) {
+  const auto own = config.objectives.find(objective.name);
+  if (own == config.objectives.end()) return;
+  const int64_t every = own->second.every.value_or(1);
+  if (every < 1) {
+    throw ConfigError(fmt::format("[plan] objectives.{}.every is {}; it must be at least 1",
+                                  objective.name, to_text(every)));
+  }
+  if (!is_first || every == 1) return;
   throw ConfigError(
       fmt::format("[plan] objectives.{}.every is {}, and {} is the first objective of its task: "
                   "run.step counts its updates; leave the key out, or put another objective first",
-                  first.name, to_text(*own->second.every), first.name));
+                  objective.name, to_text(every), objective.name));
 }
 
 void tell_warmup(const Request& request, const ObjectivePlan& objective, bool is_first,
@@ -101,7 +108,7 @@ void plan_objectives(const Request& request, Plan& plan) {
     const bool is_first = plan.objectives.empty();
     plan.objectives.push_back(plan_of(request.config, facts, plan.length.total_steps));
     const ObjectivePlan& objective = plan.objectives.back();
-    if (is_first) check_first(request.config, objective);
+    check_turns(request.config, objective, is_first);
     tell_warmup(request, objective, is_first, plan);
     if (objective.weights.empty()) continue;
     plan.lines.push_back({fmt::format("objectives.{}.weights", objective.name),

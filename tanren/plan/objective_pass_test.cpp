@@ -162,6 +162,8 @@ TEST(ObjectivePass, refuses_what_does_not_fit_the_task_and_names_what_does) {
   expect_told(refused([](Gan& gan) { gan.config.objectives["critic"].every = 2; }),
               "[plan] objectives.critic.every is 2, and critic is the first objective of its task");
   EXPECT_EQ(refused([](Gan& gan) { gan.config.objectives["critic"].every = 1; }), "no error");
+  expect_told(refused([](Gan& gan) { gan.generator().every = 0; }),
+              "[plan] objectives.generator.every is 0; it must be at least 1");
   expect_told(refused([](Gan& gan) {
                 gan.generator().weights = {{"scores", 2}};
               }),

@@ -124,7 +124,8 @@ TEST(Objectives, with_an_unknown_key_are_told_the_nearest) {
   expect_contains(error_of("objectives = 3\n" + std::string(kGood)), "objectives is a section");
   expect_contains(error_of(kGood, {"objectives.generator=3"}), "unknown key objectives.generator");
   expect_contains(error_of(std::string(kGood) + "[objectives.\"a b\"]\nevery = 2\n"),
-                  "objectives.a b");
+                  "[objectives.a b]: an objective that a config names has letters, digits, _ and - "
+                  "in its name; rename it in the task");
   expect_contains(error_of(head + "weights = 3\n"),
                   "objectives.generator.weights must be a table of numbers, not 3");
   expect_contains(error_of(head + "weights = { a = \"x\" }\n"), "must be a table of numbers");
@@ -281,7 +282,12 @@ TEST(Objectives, are_explained) {
   }
   expect_contains(help_text("objectives.generator.every"), "objectives.NAME.every (");
   expect_contains(help_text("objectives.generator.optimizer.beta1"), "optimizer.beta1 (");
-  EXPECT_THROW(help_text("objectives.generator.evry"), ConfigError);
+  try {
+    help_text("objectives.generator.optimiser");
+    FAIL();
+  } catch (const ConfigError& error) {
+    expect_contains(error.what(), "nearest: objectives.NAME.optimizer");
+  }
   expect_contains(config_markdown(), "## [objectives.NAME]\n");
 }
 
