@@ -13,8 +13,8 @@ const CudaPlugin& cuda_plugin() {
         std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / kCudaPlugin;
     const bool is_beside = std::filesystem::exists(beside, ignored);
     CudaPlugin found;
-    found.library = ::dlopen(is_beside ? beside.c_str() : kCudaPlugin, RTLD_NOW | RTLD_LOCAL);
-    if (found.library == nullptr) found.missing = ::dlerror();
+    found.handle = ::dlopen(is_beside ? beside.c_str() : kCudaPlugin, RTLD_NOW | RTLD_LOCAL);
+    if (found.handle == nullptr) found.missing = ::dlerror();
     return found;
   }();
   return plugin;

@@ -9,7 +9,7 @@ namespace tanren {
 inline constexpr const char* kCudaPlugin = "libtanren_cuda.so";
 
 struct CudaPlugin {
-  void* library = nullptr;  // for dlsym
+  void* handle = nullptr;  // for dlsym
   std::string missing;      // why it is null
 };
 

@@ -26,8 +26,8 @@ struct NcclPlugin {
 
 NcclPlugin load_nccl_plugin() {
   const CudaPlugin& plugin = cuda_plugin();
-  if (plugin.library == nullptr) return {nullptr, plugin.missing};
-  void* found = ::dlsym(plugin.library, kNcclBackend);
+  if (plugin.handle == nullptr) return {nullptr, plugin.missing};
+  void* found = ::dlsym(plugin.handle, kNcclBackend);
   if (found == nullptr) return {nullptr, fmt::format("it is of another version: {}", ::dlerror())};
   return {reinterpret_cast<NcclBackend*>(found), ""};
 }

@@ -44,8 +44,8 @@ std::vector<int64_t> device_bytes(int64_t count) {
 // Where the plugin has none, torch's operators do the same more slowly.
 void register_cuda_kernels() {
   const CudaPlugin& plugin = cuda_plugin();
-  if (plugin.library == nullptr) return;
-  void* const found = ::dlsym(plugin.library, "tanren_cuda_kernels_1");
+  if (plugin.handle == nullptr) return;
+  void* const found = ::dlsym(plugin.handle, "tanren_cuda_kernels_1");
   if (found != nullptr) reinterpret_cast<void (*)()>(found)();
 }
 
