@@ -10,7 +10,7 @@ inline constexpr const char* kCudaPlugin = "libtanren_cuda.so";
 
 struct CudaPlugin {
   void* handle = nullptr;  // for dlsym
-  std::string missing;      // why it is null
+  std::string missing;     // why it is null
 };
 
 // Looks beside the program first, then where the system looks for libraries. Call it after
