@@ -39,10 +39,10 @@ int main(int argc, char** argv) {
         const int64_t before = gauge.live();
         gauge.restart();
         const double seconds = bench::seconds([&] {
-          const WindowScope window(precision);
+          const WindowScope window({.mode = precision});
           Term term;
           {
-            const AutocastScope autocast(at::kCPU, precision);
+            const AutocastScope autocast(at::kCPU, {.mode = precision});
             term = token_cross_entropy(TokenHead{states, weight, {}}, labels, {0, rows});
           }
           (term.sum / static_cast<double>(tokens)).backward();

@@ -48,7 +48,7 @@ struct Training {
 
 // Gradients of the batch's mean loss, times the loss scale; returns the mean loss, on the device.
 at::Tensor accumulate(Training& training, const GlobalBatch& batch) {
-  const WindowScope window(Mode::fp16);  // weights are cast once for all microbatches
+  const WindowScope window(precision());  // weights are cast once for all microbatches
   training.gradients.zero();
   at::Tensor loss = at::zeros({});
   for (int64_t begin = 0; begin < batch.local.size(); begin += kMicrobatch) {
@@ -56,7 +56,7 @@ at::Tensor accumulate(Training& training, const GlobalBatch& batch) {
     const RandomScope random(kSeed, training.attempt, piece.ids);
     Term term;
     {
-      const AutocastScope autocast(at::kCPU, Mode::fp16);
+      const AutocastScope autocast(at::kCPU, precision());
       term = cross_entropy(training.model->forward(piece["inputs"]), piece["labels"]);
     }
     // Divides by the count of the whole batch, so that the split into microbatches does not matter.

@@ -29,6 +29,10 @@ std::vector<NamedParameter> parameters_of(const torch::nn::Module& module) {
   return parameters;
 }
 
+PrecisionPlan precision() {
+  return {.mode = Mode::fp16, .scaling = Scaling::dynamic, .initial_scale = 65536};
+}
+
 // Returns this rank's part of the batch's mean loss, on the device. Afterwards the gradients are
 // summed over ranks.
 at::Tensor accumulate(Mlp& model, Gradients& gradients, Reducer& reducer, const LossScaler& scaler,
@@ -37,7 +41,7 @@ at::Tensor accumulate(Mlp& model, Gradients& gradients, Reducer& reducer, const 
   reducer.begin();
   at::Tensor loss = at::zeros({});
   {
-    const WindowScope window(Mode::fp16);
+    const WindowScope window(precision());
     const int64_t samples = batch.local.size();  // on this rank; may be 0
     for (int64_t begin = 0; begin < samples; begin += kMicrobatch) {
       const int64_t end = std::min(begin + kMicrobatch, samples);
@@ -45,7 +49,7 @@ at::Tensor accumulate(Mlp& model, Gradients& gradients, Reducer& reducer, const 
       const RandomScope random(kSeed, attempt, piece.ids);
       Term term;
       {
-        const AutocastScope autocast(at::kCPU, Mode::fp16);
+        const AutocastScope autocast(at::kCPU, precision());
         term = cross_entropy(model.forward(piece["inputs"]), piece["labels"]);
       }
       // Divides by the count over all ranks, so that their gradients sum to those of a single rank.
@@ -73,7 +77,7 @@ void train(const std::string& file) {
   Gradients gradients(model.parameters());
   Reducer reducer({&gradients}, *ranks);
   const auto optimizer = make_optimizer({}, parameters_of(model));
-  LossScaler scaler({.mode = Mode::fp16, .scaling = Scaling::dynamic, .initial_scale = 65536});
+  LossScaler scaler(precision());
 
   BatchStream batches(Loader(*data,
                              {.global_batch = kGlobalBatch,

@@ -96,7 +96,7 @@ std::vector<Variant> variants_of(const BaseRun& base) {
   const Rehearsal& run = *base.rehearsal;
   const Plan& plan = run.plan();
   std::vector<Variant> variants;
-  if (plan.precision.mode == Mode::fp32) {
+  if (plan.precision.mode == Mode::fp32 && plan.precision.level.empty()) {
     variants.push_back({"precision.mode = \"bf16\"",
                         [](RunConfig& c) { c.precision.mode = "bf16"; },
                         "products round to 8 bits; weights and state stay fp32"});

@@ -192,7 +192,7 @@ Anatomy dissect(const RunConfig& config, const Registry& registry) {
 
   anatomy.subject = subject_of(run);
   const auto finish = run.finish();
-  anatomy.machine = measure_speed(device, compute_dtype(run.plan().precision.mode), finish);
+  anatomy.machine = measure_speed(device, dtype_of(run.plan().precision.mode), finish);
   anatomy.classes = class_rows(anatomy.operators, anatomy.times,
                                update_work(anatomy.memory, anatomy.subject, run.state()));
   predict(run, registry, anatomy);

@@ -79,6 +79,9 @@ struct Task {
   // Names (glob) of the metrics that fit: class_metrics() of metric_names.h, …
   std::vector<std::string> metrics;
   int64_t classes = 0;  // scores per target in `outputs`; 0: unknown, or no classes
+  // Fields that losses and metrics alone read. They stay as they are where a run stores weights and
+  // casts batches to 16 bits.
+  std::vector<std::string> loss_fields = {};
   // Language models: the prompt with the tokens added. Called in eval mode, without gradients.
   std::function<std::vector<int64_t>(const GenerateRequest&)> generate;
 };

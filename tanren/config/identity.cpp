@@ -1,6 +1,7 @@
 #include "tanren/config/identity.h"
 
 #include "tanren/config/kinds.h"
+#include "tanren/config/levels.h"
 #include "tanren/config/objective_keys.h"
 #include "tanren/config/value_text.h"
 
@@ -52,13 +53,17 @@ bool has_grown(const std::string& before, const std::string& now) {
   return !before.empty() && !now.empty() && std::stoll(now) > std::stoll(before);
 }
 
-// Whether a change on request is allowed. Changes to or from fp64 are not, because parameters in
-// fp64 differ from those in fp32.
+// Whether a change on request to `config` is allowed. Changes to or from fp64 are not, because
+// parameters in fp64 differ from those in fp32; nor are those of a mode that the optimizer's state
+// is stored in.
 bool may_change(const FieldInfo& info, const std::string& key, const std::string& before,
-                const std::string& now) {
+                const std::string& now, const RunConfig& config) {
   if (info.identity != Identity::on_request) return false;
+  if (key != "precision.mode") return true;
   const auto is_wide = [](const std::string& text) { return text == "\"fp64\""; };
-  return key != "precision.mode" || (!is_wide(before) && !is_wide(now));
+  const bool stores_state =
+      has_narrow_weights(config.precision) && !properties_of(config.precision).master_weights;
+  return !is_wide(before) && !is_wide(now) && !stores_state;
 }
 
 // A key whose values differ, as TOML text; empty: not set, or an objective's key with the run's.
@@ -110,7 +115,7 @@ std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig
     if (info.identity == Identity::evaluates && !are_judged) continue;
     if (info.identity == Identity::may_grow && has_grown(old, value)) continue;
     if (info.identity == Identity::by_name && last_name(value) == last_name(old)) continue;
-    if (requested.count(key) > 0 && may_change(info, key, old, value)) continue;
+    if (requested.count(key) > 0 && may_change(info, key, old, value, now)) continue;
     differing.push_back(key + ": " + shown(old) + " → " + shown(value));
   }
   return differing;
@@ -119,7 +124,7 @@ std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now) {
   std::vector<KeyChange> changes;
   for (const auto& [key, info, old, value] : differences(before, now)) {
-    if (may_change(info, key, old, value)) changes.push_back({key, shown(old), shown(value)});
+    if (may_change(info, key, old, value, now)) changes.push_back({key, shown(old), shown(value)});
   }
   return changes;
 }

@@ -29,6 +29,9 @@ struct Change {
         {"data.last", "drop"},
         {"batch.global_batch", "64"},
         {"precision.mode", "bf16"},
+        {"precision.level", "O1"},
+        {"precision.cast_model_type", "fp32"},
+        {"precision.cast_model_outputs", "bf16"},
         {"precision.loss_scale", "static"},
         {"precision.initial_scale", "128"},
         {"precision.matmul", "high"},
@@ -68,7 +71,9 @@ struct Change {
   void operator()(double& value) const { value = value * 0.5 + 0.2; }
   void operator()(std::optional<bool>& value) const { value = !value.value_or(false); }
   void operator()(std::optional<int64_t>& value) const { value = value.value_or(0) + 3; }
-  void operator()(std::optional<double>& value) const { value = value.value_or(0) * 0.5 + 0.2; }
+  void operator()(std::optional<double>& value) const {
+    value = key == "precision.max_scale" ? 1024 : value.value_or(0) * 0.5 + 0.2;
+  }
   void operator()(std::vector<int64_t>& value) const { value.push_back(3); }
   void operator()(std::vector<double>& value) const { value.push_back(0.5); }
   void operator()(std::vector<std::string>& value) const {
@@ -333,7 +338,10 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
       "context",      "stride", "include",   "exclude",   "part",        "dtype",  "vocab_size",
       "document_end", "text",   "text_pair", "tokenizer", "class_names", "padding"};
   std::set<std::string> covered = of_other_kinds();
-  covered.insert("model.from_hf");  // in a test of its own
+  covered.insert("model.from_hf");                                       // in a test of its own
+  for (const char* of_o2 : {"keep_batchnorm_fp32", "master_weights"}) {  // the same
+    covered.insert(std::string("precision.") + of_o2);
+  }
   for (const char* source : {"data.train.", "data.eval."}) {
     for (const auto& key : of_images) covered.insert(source + key);
     for (const auto& key : of_tokens) covered.insert(source + key);
@@ -376,6 +384,8 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
       }
       left.insert("optimizer.dampening");
       left.insert("parallel.devices");
+      left.insert("precision.keep_batchnorm_fp32");
+      left.insert("precision.master_weights");
       if (!synthetic) left.insert("model.label_smoothing");
       for (const char* source : {"data.train.", "data.eval."}) {
         for (const auto& key : by_kind[synthetic ? 1 : 0]) left.insert(source + key);

@@ -111,7 +111,7 @@ std::vector<MemoryForecast::Alternative> alternatives_of(const FitInput& input,
     all.consider(config, "optimizer.state = \"bf16\"", "moments rounded to 8 bits of mantissa");
   }
   config = fitted.config;
-  if (plan.precision.mode == Mode::fp32) {
+  if (plan.precision.mode == Mode::fp32 && plan.precision.level.empty()) {
     config.precision.mode = "bf16";
     all.consider(config, "precision.mode = \"bf16\"", "products in bf16");
   }

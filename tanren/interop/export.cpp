@@ -4,6 +4,7 @@
 #include "tanren/base/temporary.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/train/model_dtype.h"
 
 #include <unistd.h>
 
@@ -36,7 +37,7 @@ Weights weights_of(const RunState& run, bool wants_average) {
   bool averaged = false;
   for (const auto* average : run.averages()) averaged |= average->num_updates() > 0;
   averaged = averaged && wants_average;
-  return {averaged ? run.averaged_tensors() : run.model_tensors(), run.step(), averaged};
+  return {averaged ? run.averaged_tensors() : widened(run.model_tensors()), run.step(), averaged};
 }
 
 Weights weights_of(const fs::path& checkpoint, int64_t step, bool wants_average) {

@@ -8,6 +8,7 @@
 #include "tanren/config/read_config.h"
 #include "tanren/formats/pt_file.h"
 #include "tanren/interop/torch_optimizer.h"
+#include "tanren/interop/torch_state_kinds.h"
 #include "tanren/interop/transfer.h"
 #include "tanren/optimizer/parameter_values.h"
 #include "tanren/train/sharded_state.h"
@@ -15,6 +16,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <set>
 
 namespace tanren {
@@ -26,24 +29,6 @@ using Parameters = std::vector<NamedParameter>;
 [[noreturn]] void fail(const std::string& path, const std::string& what,
                        const std::string& advice) {
   throw CheckpointError(fmt::format("[optimizer] init_from {}: {}; {}", path, what, advice));
-}
-
-void check_kind(const std::string& kind) {
-  const OptimizerKind* found = optimizer_kind(kind);
-  if (found != nullptr && reads(*found, "init_from")) return;
-  throw ConfigError("[optimizer] the state of " + kind +
-                    " does not travel between torch and tanren; that of adamw, adam and sgd does");
-}
-
-// The state that the optimizer keeps for each parameter, under names that torch shares.
-std::vector<std::string> kept_by(const OptimizerOptions& options) {
-  if (options.kind == "sgd") {
-    return *options.momentum > 0 ? std::vector<std::string>{"momentum_buffer"}
-                                 : std::vector<std::string>{};
-  }
-  std::vector<std::string> kept = {"exp_avg", "exp_avg_sq", "step"};
-  if (options.amsgrad) kept.emplace_back("max_exp_avg_sq");
-  return kept;
 }
 
 Parameters parameters_of(const torch::nn::Module& module) {
@@ -231,12 +216,56 @@ double take_over(const State& theirs, const NamedParameter& parameter,
   return updates;
 }
 
+// A positive number of the file's entry `key`.
+double number_of(const Value& value, const std::string& key, const std::string& path) {
+  double number = -1;
+  if (const auto* real = std::get_if<double>(&value)) number = *real;
+  if (const auto* whole = std::get_if<int64_t>(&value)) number = static_cast<double>(*whole);
+  if (number >= 0 && number < 1e38) return number;
+  fail(path, key + " is no number of at least 0 and below 1e38",
+       "save amp.state_dict() again, or drop the entry");
+}
+
+// The loss scales under "amp" or a key that ends so: "amp.loss_scaler0.loss_scale", ".unskipped".
+std::vector<LossScale> loss_scales_of(const State& content, const std::string& path) {
+  constexpr std::string_view kEntry = "amp.loss_scaler";
+  constexpr size_t kMost = 64;  // more objectives than any task has
+  std::vector<std::optional<LossScale>> found;
+  for (const auto& [name, value] : content.values) {
+    const size_t at = name.find(kEntry);
+    if (at == std::string::npos || (at > 0 && name[at - 1] != '.')) continue;
+    const size_t dot = name.find('.', at + kEntry.size());
+    size_t index = 0;
+    const char* begin = name.data() + at + kEntry.size();
+    const char* end = name.data() + std::min(dot, name.size());
+    const auto parsed = std::from_chars(begin, end, index);
+    if (parsed.ec != std::errc() || parsed.ptr != end || index >= kMost) continue;
+    if (found.size() <= index) found.resize(index + 1);
+    const std::string key = name.substr(std::min(dot, name.size()));
+    auto& scale = found[index];
+    if (key == ".loss_scale") {
+      if (!scale) scale.emplace();
+      scale->scale = number_of(value, name, path);
+      if (scale->scale == 0) fail(path, name + " is 0", "drop the entry");
+    } else if (key == ".unskipped") {
+      if (!scale) scale.emplace();
+      scale->quiet_steps = static_cast<int64_t>(std::min(number_of(value, name, path), 1e15));
+    }
+  }
+  std::vector<LossScale> scales;
+  for (const auto& scale : found) {
+    if (!scale) break;
+    scales.push_back(*scale);
+  }
+  return scales;
+}
+
 }  // namespace
 
 OptimizerStart read_optimizer_start(const torch::nn::Module& module, const RunConfig& config) {
   const OptimizerOptions options = with_defaults(config.optimizer);
   const std::string& path = options.init_from;
-  check_kind(options.kind);
+  check_travels(options.kind);
   const WeightsFile file = read_weights(path);
   const auto torch = torch_optimizer_of(file, path);
   if (!torch) {
@@ -267,132 +296,23 @@ OptimizerStart read_optimizer_start(const torch::nn::Module& module, const RunCo
   start.text = fmt::format("state of {} of {} parameters from {}", to_text(taken),
                            to_text(std::ssize(own)), path);
   if (updates >= 0) start.text += fmt::format(", {} updates", to_text(updates));
+  start.loss_scales = loss_scales_of(file.content, path);
+  for (const LossScale& scale : start.loss_scales) {
+    start.text += fmt::format("; loss scale {}, {} updates without overflow (for a dynamic one)",
+                              to_text(scale.scale), to_text(scale.quiet_steps));
+  }
   for (const auto& told : differences(*torch, options, path)) start.text += "; " + told;
   return start;
 }
 
 void start_optimizer(RunState& run, const OptimizerStart& start) {
+  size_t next = 0;  // of the loss scales
   for (auto& phase : run.phases) {
-    for (auto& objective : phase.objectives) load_known(objective, StoredState(start.state, {}));
-  }
-}
-
-namespace {
-
-// "train.loss": the only objective of a checkpoint.
-std::string objective_of(const Snapshot& snapshot, const std::string& folder) {
-  constexpr std::string_view kStart = "objective.", kEnd = ".step";
-  std::vector<std::string> names;
-  for (const auto& [key, value] : snapshot.run.values) {
-    if (!key.starts_with(kStart) || !key.ends_with(kEnd)) continue;
-    names.push_back(key.substr(kStart.size(), key.size() - kStart.size() - kEnd.size()));
-  }
-  if (names.size() == 1) return names.front();
-  throw ConfigError(
-      fmt::format("[convert] {} has {} objectives ({}), a torch checkpoint one optimizer; convert "
-                  "without --optimizer",
-                  folder, to_text(std::ssize(names)), join(names)));
-}
-
-std::map<std::string, Value> torch_options(const OptimizerOptions& o,
-                                           const ParameterValues& values) {
-  std::map<std::string, Value> options = {{"lr", o.learning_rate * values.learning_rate_scale},
-                                          {"weight_decay", values.weight_decay},
-                                          {"maximize", false}};
-  if (o.kind == "sgd") {
-    options["momentum"] = *o.momentum;
-    options["dampening"] = o.dampening;
-    options["nesterov"] = *o.nesterov;
-    return options;
-  }
-  options["betas.0"] = o.beta1;
-  options["betas.1"] = *o.beta2;
-  options["eps"] = *o.eps;
-  options["amsgrad"] = o.amsgrad;
-  options["decoupled_weight_decay"] = decouples_decay(o);
-  options["capturable"] = false;
-  options["differentiable"] = false;
-  return options;
-}
-
-// The state that torch would hold for a parameter; empty if it was never updated.
-State torch_state_of(const State& optimizer, const std::string& objective,
-                     const NamedParameter& parameter, const OptimizerOptions& options) {
-  State state;
-  const std::string start = objective + "." + parameter.name + ".";
-  const auto started = optimizer.values.find(start + "started");
-  if (started != optimizer.values.end() && !std::get<bool>(started->second)) return state;
-  const auto kept = kept_by(options);
-  const auto has = [&](const std::string& name) {
-    return optimizer.tensors.contains(start + name);
-  };
-  if (std::none_of(kept.begin(), kept.end(), has)) return state;
-  for (const auto& name : kept) {
-    const at::Tensor& tensor = has(name) ? optimizer.tensors.at(start + name) : at::Tensor();
-    const int64_t elements = name == "step" ? 1 : parameter.tensor.numel();
-    if (!tensor.defined() || tensor.numel() != elements) {
-      throw CheckpointError(
-          fmt::format("[convert] the checkpoint's optimizer has no {} of {} with its {} elements; "
-                      "it is damaged, or of another optimizer",
-                      name, parameter.name, to_text(elements)));
-    }
-    if (name == "step" && tensor.item<double>() == 0) return {};
-    state.tensors.set(name, name == "step" ? tensor : tensor.reshape(parameter.tensor.sizes()));
-  }
-  return state;
-}
-
-}  // namespace
-
-void write_torch_checkpoint(const std::filesystem::path& checkpoint,
-                            const std::filesystem::path& file, const KnownKinds& known) {
-  Snapshot snapshot = read_checkpoint(checkpoint);
-  snapshot.optimizer = StoredState(snapshot.optimizer, snapshot.slices).joined();
-  const RunConfig config = parse_config(snapshot.config_toml, (checkpoint / "config.toml").string(),
-                                        checkpoint, {}, known);
-  const std::string objective = objective_of(snapshot, checkpoint.string());
-  const OptimizerOptions options =
-      with_defaults(optimizer_of(config, objective.substr(objective.rfind('.') + 1)));
-  check_kind(options.kind);
-  Parameters parameters;
-  for (const auto& [name, tensor] : snapshot.model.tensors) {
-    if (snapshot.run.values.count("requires_grad." + name) > 0)
-      parameters.push_back({name, tensor});
-  }
-  const auto values = parameter_values(options, parameters);
-  TorchOptimizer torch;
-  std::vector<ParameterValues> of_groups;
-  std::vector<std::vector<size_t>> members;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto found = std::find(of_groups.begin(), of_groups.end(), values[i]);
-    const auto place = static_cast<size_t>(found - of_groups.begin());
-    if (found == of_groups.end()) {
-      of_groups.push_back(values[i]);
-      members.emplace_back();
-    }
-    members[place].push_back(i);
-  }
-  int64_t number = 0;
-  for (size_t g = 0; g < members.size(); ++g) {
-    auto& group = torch.groups.emplace_back();
-    group.options = torch_options(options, of_groups[g]);
-    for (const size_t i : members[g]) {
-      const std::string& name = parameters[i].name;
-      State state = torch_state_of(snapshot.optimizer, objective, parameters[i], options);
-      if (!state.tensors.empty()) torch.state.emplace(number, std::move(state));
-      group.parameters.push_back(number++);
-      group.names.push_back(name);
+    for (auto& objective : phase.objectives) {
+      load_known(objective, StoredState(start.state, {}));
+      if (next < start.loss_scales.size()) objective.scaler.start_from(start.loss_scales[next++]);
     }
   }
-  PtValue document = PtValue::dict();
-  document.add(Value(std::string("model")), PtValue::dict(snapshot.model.tensors));
-  document.add(Value(std::string("optimizer")), to_pt(torch));
-  document.add(
-      Value(std::string("step")),
-      PtValue::of(Value(value_of<int64_t>(snapshot.run, "objective." + objective + ".step"))));
-  document.add(Value(std::string("epoch")),
-               PtValue::of(Value(value_of<int64_t>(snapshot.run, "epoch"))));
-  write_pt(file, document);
 }
 
 }  // namespace tanren

@@ -12,11 +12,14 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace tanren {
 
 struct OptimizerStart {
-  State state;       // "<parameter>.exp_avg", …, as Optimizer::state() names them
+  State state;  // "<parameter>.exp_avg", …, as Optimizer::state() names them
+  // apex's amp.state_dict(): of the first objective, the second, …; empty: the file has none.
+  std::vector<LossScale> loss_scales = {};
   std::string text;  // "state of 12 of 12 parameters from net.pt, 10 updates; lr 0.1 there, …"
 };
 
@@ -24,11 +27,11 @@ struct OptimizerStart {
 // param_names if the file has them; else by the order of parameters in the file's model (or the
 // module's). With several groups, each takes the parameters with its weight decay. CheckpointError
 // if numbers, shapes or the optimizer's kind do not match; other options that differ are reported
-// in `text`.
+// in `text`. An entry "amp" in the file, which apex.amp.state_dict() makes, gives loss scales.
 OptimizerStart read_optimizer_start(const torch::nn::Module& module, const RunConfig& config);
 
 // Loads the state into the run's optimizers; state of parameters that are not trained now is
-// dropped.
+// dropped. Dynamic loss scales go on from those of the file.
 void start_optimizer(RunState& run, const OptimizerStart& start);
 
 // Writes a step folder as {"model", "optimizer", "step", "epoch"}, which torch.load opens with

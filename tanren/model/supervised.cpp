@@ -113,9 +113,13 @@ ModelOptions with_trained_width(ModelOptions options, int64_t width) {
 Task supervised(std::shared_ptr<torch::nn::Module> module,
                 std::function<at::Tensor(const at::Tensor&)> forward, const ModelOptions& options,
                 const DataInfo& info) {
-  at::Tensor reference;  // has the module's dtype, also after the module is moved to another
+  // Has the module's dtype, also after the module is moved to another. Not a vector if there is a
+  // matrix: norms may keep fp32 beside weights of 16 bits.
+  at::Tensor reference;
   for (const at::Tensor& parameter : module->parameters()) {
-    if (!reference.defined() && parameter.is_floating_point()) reference = parameter;
+    if (!parameter.is_floating_point()) continue;
+    const bool is_better = reference.defined() && reference.dim() < 2 && parameter.dim() >= 2;
+    if (!reference.defined() || is_better) reference = parameter;
   }
   const auto run = [forward = std::move(forward), reference](const Batch& batch) {
     const at::Tensor& inputs = batch["inputs"];
@@ -149,6 +153,7 @@ Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
     return Terms{loss(run(batch), batch["labels"])};
   };
   task.phases.push_back(std::move(phase));
+  task.loss_fields = {"labels"};
   task.predict = [run, loss, binary](const Batch& batch) {
     const at::Tensor outputs = run(batch);
     const at::Tensor& labels = batch["labels"];

@@ -1,6 +1,7 @@
 #include "tanren/model/token_layers.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 namespace tanren {
 
@@ -9,7 +10,35 @@ Embedding::Embedding(int64_t num, int64_t width, double initial_std, int64_t pad
       weight_(register_parameter("weight", at::empty({num, width}).normal_(0, initial_std))),
       padding_(padding) {}
 
+namespace {
+
+// The gradient of a table of 16 bits is summed in fp32: torch's on the CPU adds one token after the
+// other in 16 bits, and a sum of many tokens stops growing.
+class NarrowEmbedding : public torch::autograd::Function<NarrowEmbedding> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& weight,
+                            const at::Tensor& ids, int64_t padding) {
+    context->save_for_backward({ids});
+    context->saved_data["rows"] = weight.size(0);
+    context->saved_data["padding"] = padding;
+    return at::embedding(weight, ids, padding);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    return {at::embedding_dense_backward(
+                gradients[0].to(at::kFloat), context->get_saved_variables()[0],
+                context->saved_data["rows"].toInt(), context->saved_data["padding"].toInt(),
+                /*scale_grad_by_freq=*/false),
+            {},
+            {}};
+  }
+};
+
+}  // namespace
+
 at::Tensor Embedding::forward(const at::Tensor& ids, bool sparse_gradient) const {
+  const bool is_narrow = weight_.element_size() < 4 && !weight_.is_cuda();
+  if (is_narrow && !sparse_gradient) return NarrowEmbedding::apply(weight_, ids, padding_);
   return at::embedding(weight_, ids, padding_, /*scale_grad_by_freq=*/false, sparse_gradient);
 }
 

@@ -91,7 +91,8 @@ at::Tensor global_norm(at::TensorList gradients) {
   if (gradients.empty()) return at::zeros({}, at::kFloat);
   const at::NoGradGuard no_grad;
   const at::Tensor& first = gradients[0];
-  const bool narrow = first.element_size() < 4;
+  const bool narrow = std::any_of(gradients.begin(), gradients.end(),
+                                  [](const at::Tensor& one) { return one.element_size() < 4; });
   const auto dtype = narrow ? at::kFloat : first.scalar_type();
   if (!first.is_cpu()) {
     const auto wider = narrow ? std::optional(at::kFloat) : std::nullopt;

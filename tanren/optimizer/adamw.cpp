@@ -37,10 +37,12 @@ class AdamW final : public TensorOptimizer {
       const TensorLists& lists = group.select(group.present);
       advance(group, lists, found_inf);
       const auto fused = [&](auto&& kernel) {
-        kernel(lists.parameters, lists.gradients, lists.first, lists.second, lists.third,
-               lists.steps, input.learning_rate * group.learning_rate_scale, options_.beta1,
-               *options_.beta2, group.weight_decay, *options_.eps, options_.amsgrad,
-               /*maximize=*/false, /*grad_scale=*/std::nullopt, found_inf);
+        call_fused(lists, [&](const TensorLists& given) {
+          kernel(given.parameters, given.gradients, given.first, given.second, given.third,
+                 given.steps, input.learning_rate * group.learning_rate_scale, options_.beta1,
+                 *options_.beta2, group.weight_decay, *options_.eps, options_.amsgrad,
+                 /*maximize=*/false, /*grad_scale=*/std::nullopt, found_inf);
+        });
       };
       if (!decouples_decay(options_)) {
         fused([](auto&&... given) { at::_fused_adam_(given...); });

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+
 namespace tanren {
 
 at::Tensor clip_norm_(at::TensorList gradients, double max_norm) {
@@ -22,6 +24,11 @@ double clip_factor(double norm, double max_norm) {
 void clip_value_(at::TensorList gradients, double max_value) {
   if (gradients.empty()) return;
   const at::NoGradGuard no_grad;
+  constexpr double kLargestHalf = 65504;  // a larger bound is none in fp16, which torch refuses
+  const bool has_half = std::any_of(gradients.begin(), gradients.end(), [](const at::Tensor& one) {
+    return one.scalar_type() == at::kHalf;
+  });
+  if (has_half) max_value = std::min(max_value, kLargestHalf);
   at::_foreach_clamp_min_(gradients, -max_value);
   at::_foreach_clamp_max_(gradients, max_value);
 }

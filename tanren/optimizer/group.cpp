@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 #include <unordered_map>
@@ -227,6 +228,33 @@ OptimizerOptions options_of_part(const OptimizerOptions& options,
   return part.size() < model.size() ? resolved(with_defaults(options), part, model) : options;
 }
 
+void call_fused(const TensorLists& lists, const std::function<void(const TensorLists&)>& kernel) {
+  const auto is_narrow = [](const at::Tensor& tensor) { return tensor.element_size() < 4; };
+  if (lists.parameters.empty()) return;
+  const at::Tensor& one = lists.parameters.front();
+  if (!is_narrow(one) || at::Device(one.device()).is_cuda()) return kernel(lists);
+  for (size_t i = 0; i < lists.parameters.size(); ++i) {
+    TensorLists kept;
+    kept.append(lists, i);
+    TensorLists wide = kept;
+    const std::array<std::pair<TensorVector*, TensorVector*>, 5> pairs = {{
+        {&wide.parameters, &kept.parameters},
+        {&wide.gradients, &kept.gradients},
+        {&wide.first, &kept.first},
+        {&wide.second, &kept.second},
+        {&wide.third, &kept.third},
+    }};
+    for (const auto& [copies, originals] : pairs) {
+      for (at::Tensor& copy : *copies) copy = copy.detach().to(at::kFloat);
+    }
+    kernel(wide);
+    for (const auto& [copies, originals] : pairs) {
+      if (originals == &kept.gradients) continue;
+      for (size_t j = 0; j < originals->size(); ++j) (*originals)[j].copy_((*copies)[j]);
+    }
+  }
+}
+
 TensorVector zeros_like_all(const TensorVector& parameters) {
   TensorVector zeros;
   for (const at::Tensor& parameter : parameters) {
@@ -251,9 +279,18 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   return true;
 }
 
-void load_tensors(const NamedTensors& into, const TensorMap& from) {
-  std::unordered_map<std::string_view, const at::Tensor*> given;
-  for (const auto& [name, tensor] : from) given.emplace(name, &tensor);
+namespace {
+
+std::unordered_map<std::string_view, const at::Tensor*> by_name(const TensorMap& tensors) {
+  std::unordered_map<std::string_view, const at::Tensor*> named;
+  for (const auto& [name, tensor] : tensors) named.emplace(name, &tensor);
+  return named;
+}
+
+}  // namespace
+
+void check_tensors(const NamedTensors& into, const TensorMap& from) {
+  const auto given = by_name(from);
   for (const auto& [name, own] : into) {
     const auto found = given.find(name);
     if (found == given.end()) {
@@ -282,7 +319,12 @@ void load_tensors(const NamedTensors& into, const TensorMap& from) {
       }
     }
   }
+}
+
+void load_tensors(const NamedTensors& into, const TensorMap& from) {
+  check_tensors(into, from);
   const at::NoGradGuard no_grad;
+  const auto given = by_name(from);
   for (const auto& [name, own] : into) at::Tensor(own).copy_(*given.at(name));
 }
 

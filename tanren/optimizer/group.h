@@ -68,10 +68,17 @@ TensorVector zeros_like_all(const TensorVector& parameters);
 // Whether both have the same dtype, device and shape, and the same order of elements in memory.
 bool same_layout(const at::Tensor& a, const at::Tensor& b);
 
+// Calls a fused kernel with `lists`. On the CPU parameters and state of 16 bits are updated one
+// after another in copies of fp32 and rounded back, as the kernels do on CUDA: on the CPU torch
+// 2.11's leave most elements of 16 bits as they are (pytorch issue 191763).
+void call_fused(const TensorLists& lists, const std::function<void(const TensorLists&)>& kernel);
+
 // Names of tensors that state() returns and load() fills.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
-// Copies `from` into `into` by name, keeping the layout; CheckpointError unless names, shapes and
-// dtypes are equal. Nothing is written if anything is wrong.
+// CheckpointError unless names, shapes and dtypes are equal.
+void check_tensors(const NamedTensors& into, const TensorMap& from);
+// Copies `from` into `into` by name, keeping the layout; CheckpointError as check_tensors, and
+// nothing is written then.
 void load_tensors(const NamedTensors& into, const TensorMap& from);
 
 // An optimizer whose state consists of tensors only.

@@ -49,6 +49,9 @@ class Optimizer {
   // State under torch's names (`<parameter>.exp_avg`, `.exp_avg_sq`, `.momentum_buffer`, `.step`).
   // The tensors are the optimizer's own, not copies: the next step changes them.
   virtual State state() const = 0;
+  // Call this after other code has written the parameters. An optimizer that keeps copies of them
+  // takes over those that differ.
+  virtual void parameters_written() {}
   // Copies `state` in; CheckpointError if a name, shape or dtype differs from state().
   virtual void load(const State& state) = 0;
 };

@@ -82,11 +82,12 @@ class Sgd final : public Optimizer {
 
   void call(const Group& group, const TensorLists& lists, double learning_rate, bool is_first_step,
             const std::optional<at::Tensor>& found_inf) const {
-    if (lists.parameters.empty()) return;
-    at::_fused_sgd_(lists.parameters, lists.gradients, lists.first, group.weight_decay,
-                    *options_.momentum, learning_rate * group.learning_rate_scale,
-                    options_.dampening, *options_.nesterov, /*maximize=*/false, is_first_step,
-                    /*grad_scale=*/{}, found_inf);
+    call_fused(lists, [&](const TensorLists& given) {
+      at::_fused_sgd_(given.parameters, given.gradients, given.first, group.weight_decay,
+                      *options_.momentum, learning_rate * group.learning_rate_scale,
+                      options_.dampening, *options_.nesterov, /*maximize=*/false, is_first_step,
+                      /*grad_scale=*/{}, found_inf);
+    });
   }
 
   NamedTensors named() const {

@@ -28,21 +28,35 @@ void place_members(FlatLayout& layout, size_t index, const LayoutOptions& option
 FlatLayout lay_out(const std::vector<at::Tensor>& parameters, const LayoutOptions& options) {
   FlatLayout layout;
   layout.places.resize(parameters.size());
-  int64_t filled = 0;  // bytes of the last bucket
+  auto& buckets = layout.buckets;
+  std::vector<int64_t> filled;  // bytes of each bucket
+  // The bucket that a parameter may join: the last one; of shared ones, in whose layout the
+  // parameters lie, too, the last with parameters of its dtype.
+  const auto candidate = [&](const at::Tensor& parameter) {
+    size_t index = buckets.size();
+    while (index > 0 && options.parts > 1 &&
+           parameters[buckets[index - 1].members.front()].scalar_type() !=
+               parameter.scalar_type()) {
+      --index;
+    }
+    return index;
+  };
   for (size_t i = parameters.size(); i-- > 0;) {
     const at::Tensor& parameter = parameters[i];
+    const at::ScalarType dtype = parameter.grad_dtype().value_or(parameter.scalar_type());
     layout.places[i].numel = parameter.numel();
-    const auto bytes = static_cast<int64_t>(parameter.nbytes());
-    auto& buckets = layout.buckets;
+    const auto bytes = parameter.numel() * static_cast<int64_t>(c10::elementSize(dtype));
     const int64_t most = buckets.size() <= 1 ? options.first_bucket_bytes : options.bucket_bytes;
-    const bool joins = !buckets.empty() && buckets.back().dtype == parameter.scalar_type() &&
-                       filled + bytes <= most;
+    size_t index = candidate(parameter);
+    const bool joins =
+        index > 0 && buckets[index - 1].dtype == dtype && filled[index - 1] + bytes <= most;
     if (!joins) {
-      buckets.push_back({parameter.scalar_type(), 0, {}});
-      filled = 0;
+      buckets.push_back({dtype, 0, {}});
+      filled.push_back(0);
+      index = buckets.size();
     }
-    filled += bytes;
-    buckets.back().members.push_back(i);
+    filled[index - 1] += bytes;
+    buckets[index - 1].members.push_back(i);
   }
   for (size_t i = 0; i < layout.buckets.size(); ++i) {
     auto& members = layout.buckets[i].members;

@@ -1,7 +1,8 @@
 // FlatLayout: how parameters, their gradients and the ranks' parts of them lie in flat memory.
-// Buckets are runs of whole parameters of one dtype, cut from the last parameter to the first,
-// which is about the order in which backward completes gradients. If ranks share the state, each
-// bucket is padded so that it divides into one equal part per rank. Invariant: the same parameters
+// Buckets are runs of whole parameters with gradients of one dtype, cut from the last parameter to
+// the first, which is about the order in which backward completes gradients. If ranks share the
+// state, the parameters of a bucket have one dtype, too, and it is padded so that it divides into
+// one equal part per rank. Invariant: the same parameters
 // and options give the same layout on every rank. A plain value; used by Gradients, Reducer and
 // ShardedParameters.
 #pragma once
@@ -28,9 +29,9 @@ struct FlatLayout {
     int64_t numel = 0;
   };
   struct Bucket {
-    at::ScalarType dtype = at::kFloat;
-    int64_t size = 0;             // elements, padding included
-    std::vector<size_t> members;  // indices of parameters, ascending
+    at::ScalarType dtype = at::kFloat;  // of the gradients
+    int64_t size = 0;                   // elements, padding included
+    std::vector<size_t> members;        // indices of parameters, ascending
   };
   std::vector<Place> places;    // one per parameter
   std::vector<Bucket> buckets;  // in the order of reduction: the last parameters first

@@ -107,6 +107,11 @@ class Gradients::Hook final : public torch::autograd::PostAccumulateGradHook {
 
 namespace {
 
+// That of the parameter, unless it has another for its gradient (set_grad_dtype).
+at::ScalarType gradient_dtype(const at::Tensor& parameter) {
+  return parameter.grad_dtype().value_or(parameter.scalar_type());
+}
+
 void check_trained(const at::Tensor& parameter) {
   if (!parameter.is_leaf() || !parameter.requires_grad()) {
     throw Error(
@@ -144,7 +149,7 @@ Gradients::Gradients(std::vector<at::Tensor> parameters, const Sharding& shardin
 
 void Gradients::make_flat() {
   std::map<at::ScalarType, int64_t> sizes;
-  for (const auto& parameter : parameters_) sizes[parameter.scalar_type()] += parameter.numel();
+  for (const auto& parameter : parameters_) sizes[gradient_dtype(parameter)] += parameter.numel();
   std::map<at::ScalarType, size_t> buffers;
   for (const auto& [dtype, size] : sizes) {
     buffers[dtype] = flat_.size();
@@ -152,8 +157,9 @@ void Gradients::make_flat() {
   }
   std::map<at::ScalarType, int64_t> offsets;
   for (auto& parameter : parameters_) {
-    auto& offset = offsets[parameter.scalar_type()];
-    const size_t buffer = buffers[parameter.scalar_type()];
+    const at::ScalarType dtype = gradient_dtype(parameter);
+    auto& offset = offsets[dtype];
+    const size_t buffer = buffers[dtype];
     parameter.mutable_grad() =
         flat_[buffer].as_strided(parameter.sizes(), parameter.strides(), offset);
     places_.push_back({buffer, offset, parameter.numel()});

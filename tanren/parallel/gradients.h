@@ -32,6 +32,7 @@ struct Sharding {
 class Gradients {
  public:
   // Takes over .grad of every parameter (leaves that require grad, dense layout; Error otherwise).
+  // A gradient has its parameter's grad_dtype.
   explicit Gradients(std::vector<at::Tensor> parameters, const Sharding& sharding = {});
   ~Gradients();
   Gradients(Gradients&&) noexcept;

@@ -116,13 +116,17 @@ struct StateSize {
 
 StateSize state_size(const Request& request, const Plan& plan, size_t objective) {
   const OptimizerOptions& options = plan.objectives[objective].optimizer;
-  const int64_t element = plan.precision.mode == Mode::fp64 ? 8 : 4;
+  const bool has_narrow = weight_size(plan.precision) == 2;
   StateSize size;
   for (const ParameterFacts* parameter : parameters_of(request, objective)) {
-    const int64_t bytes = state_bytes(options, *parameter, element);
+    const bool stays_wide = parameter->batch_norm && plan.precision.keep_batchnorm_fp32;
+    const int64_t element = has_narrow && stays_wide ? 4 : gradient_size(plan.precision);
+    const bool has_copy = plan.precision.master_weights && has_narrow && !stays_wide;
+    const int64_t count = elements(parameter->shape, parameter->shape.size());
+    const int64_t bytes = state_bytes(options, *parameter, element) + (has_copy ? 4 * count : 0);
     if (parameter->trained) {
       size.bytes += bytes;
-      size.trained += elements(parameter->shape, parameter->shape.size());
+      size.trained += count;
     } else if (is_unfrozen(plan, parameter->name, plan.length.total_steps)) {
       size.unfrozen_bytes += bytes;
     }
@@ -133,6 +137,7 @@ StateSize state_size(const Request& request, const Plan& plan, size_t objective)
 std::string state_text(const Request& request, const Plan& plan, size_t objective) {
   const auto [bytes, trained, unfrozen] = state_size(request, plan, objective);
   std::string text = "state: " + described(plan.objectives[objective].optimizer);
+  if (plan.precision.master_weights) text += ", master_weight";
   if (trained > 0) {
     text += "; " + rounded(static_cast<double>(bytes) / static_cast<double>(trained)) +
             " bytes per trained parameter, " + bytes_text(static_cast<double>(bytes));

@@ -44,6 +44,9 @@ std::vector<const ParameterFacts*> parameters_of(const Request& request, size_t 
 // Which parameters are frozen, and until which step; after plan_length.
 void plan_freeze(const Request& request, Plan& plan);
 void plan_precision(const Request& request, Plan& plan);
+// Bytes of a weight, and of its gradient; after plan_precision. Batch norms may keep 4.
+int64_t weight_size(const PrecisionPlan& precision);
+int64_t gradient_size(const PrecisionPlan& precision);
 bool has_convolutions(const ModelProfile& profile);  // of images
 // How images and the weights of convolutions lie in memory; after plan_precision. ConfigError if
 // the model has no convolutions and channels_last is asked for.

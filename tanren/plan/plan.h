@@ -49,7 +49,8 @@ struct Machine {
 struct ParameterFacts {
   std::string name;
   std::vector<int64_t> shape;
-  bool trained = true;  // from the start on
+  bool trained = true;      // from the start on
+  bool batch_norm = false;  // of a batch norm
 };
 
 // One objective of the task.
@@ -164,7 +165,14 @@ struct ObjectivePlan {
 enum class Scaling { none, fixed, dynamic };
 
 struct PrecisionPlan {
-  Mode mode = Mode::fp32;
+  Mode mode = Mode::fp32;  // that forward computes in
+  std::string level;       // O0 to O3; empty: none was asked for
+  // Of weights, buffers and a batch's fields; fp64 where the mode is.
+  Mode cast_model_type = Mode::fp32;
+  bool patch_torch_functions = true;  // operators cast to the mode within forward, if it is 16 bits
+  bool keep_batchnorm_fp32 = false;   // affine batch norms keep fp32 beside 16-bit weights
+  bool master_weights = false;        // 16-bit weights have fp32 gradients and fp32 copies
+  std::optional<Mode> cast_model_outputs;  // of predictions; unset: as they come
   Scaling scaling = Scaling::none;
   bool find_initial_scale = false;
   double initial_scale = 65536;
@@ -172,6 +180,7 @@ struct PrecisionPlan {
   double backoff_factor = 0.5;
   int64_t growth_interval = 2000;
   double min_scale = 1;
+  double max_scale = 0x1p120;  // fp32 holds the scaled seed of a backward up to it
   bool report_flush = false;
   Matmul matmul = Matmul::highest;
   bool cudnn_benchmark = false;

@@ -313,6 +313,48 @@ TEST(PrecisionPass, picks_by_hardware_and_says_why) {
   expect_contains(given.line("precision"), "bf16|planned|");
 }
 
+TEST(PrecisionPass, says_what_a_level_comes_to) {
+  Given given;
+  given.config.precision.level = "O2";
+  const PrecisionPlan precision = given.plan().precision;
+  EXPECT_EQ(precision.mode, Mode::fp16);
+  EXPECT_EQ(precision.cast_model_type, Mode::fp16);
+  EXPECT_FALSE(precision.patch_torch_functions);
+  EXPECT_TRUE(precision.keep_batchnorm_fp32 && precision.master_weights);
+  EXPECT_EQ(precision.scaling, Scaling::dynamic);
+  EXPECT_EQ(precision.cast_model_outputs, Mode::fp32);
+  expect_contains(
+      given.line("precision"),
+      "O2, fp16|asked|weights, buffers and batches in fp16, batch norms with weights in "
+      "fp32; gradients, optimizer and copies of the weights in fp32");
+  expect_contains(given.line("loss_scale"), "ceiling 16777216");
+  given.config.precision.level = "O3";
+  given.config.precision.loss_scale = "128";
+  EXPECT_EQ(given.plan().precision.scaling, Scaling::fixed);
+  EXPECT_EQ(given.plan().precision.initial_scale, 128);
+  given.config.precision.level = "O0";
+  expect_contains(given.line("precision"), "O0, fp32|asked|all in fp32");
+  given.machine.cpu_bf16 = true;  // which mode "auto" would take
+  given.config.precision.level = "O1";
+  EXPECT_EQ(given.plan().precision.mode, Mode::fp16);
+  EXPECT_EQ(given.plan().precision.cast_model_type, Mode::fp32);
+}
+
+TEST(PrecisionPass, keeps_a_level_or_refuses_it_where_the_cpu_has_no_lstm_for_it) {
+  Given given;
+  given.config.model.kind = "lstm";
+  given.config.precision.level = "O1";
+  try {
+    given.plan();
+    FAIL() << "an LSTM in fp16 was planned";
+  } catch (const ConfigError& error) {
+    expect_contains(error.what(),
+                    "there is no LSTM for it on the CPU; take precision.level = \"O0\"");
+  }
+  given.config.precision.level = "O0";
+  EXPECT_EQ(given.plan().precision.mode, Mode::fp32);
+}
+
 TEST(PrecisionPass, computes_an_lstm_in_fp32_where_the_cpu_is_asked_for_fp16) {
   Given given;
   given.config.model.kind = "lstm";

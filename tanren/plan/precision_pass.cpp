@@ -1,7 +1,11 @@
+#include "tanren/base/error.h"
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
+#include "tanren/config/levels.h"
 #include "tanren/plan/passes.h"
 
+#include <algorithm>
+#include <charconv>
 #include <tuple>
 #include <utility>
 
@@ -18,23 +22,39 @@ std::pair<Mode, std::string> choose(const Machine& machine, bool accelerated) {
   return {Mode::fp32, "the CPU has no bf16 instructions; emulating them would be slower"};
 }
 
+double number_in(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size()) return number;
+  throw ConfigError("[plan] the loss scale \"" + text +
+                    "\" is neither a number nor one of auto, dynamic, static, none");
+}
+
 void plan_scaling(const Request& request, Plan& plan) {
   const auto& asked = request.config.precision;
   auto& precision = plan.precision;
   const bool fp16 = precision.mode == Mode::fp16;
-  const std::string kind =
-      asked.loss_scale == "auto" ? (fp16 ? "dynamic" : "none") : asked.loss_scale;
-  precision.scaling = kind == "dynamic"  ? Scaling::dynamic
-                      : kind == "static" ? Scaling::fixed
-                                         : Scaling::none;
+  std::string kind = properties_of(asked).loss_scale;
+  if (kind == "auto") kind = fp16 ? "dynamic" : "none";
+  const bool is_number = kind != "dynamic" && kind != "static" && kind != "none";
+  precision.scaling = kind == "dynamic" ? Scaling::dynamic
+                      : kind == "none"  ? Scaling::none
+                                        : Scaling::fixed;
   precision.find_initial_scale =
       precision.scaling == Scaling::dynamic && asked.initial_scale == "auto";
+  const std::string first = is_number ? kind : asked.initial_scale;
+  precision.max_scale =
+      asked.max_scale.value_or(asked.level.empty() ? PrecisionPlan().max_scale : 0x1p24);
   precision.initial_scale = precision.scaling == Scaling::none ? 1.0
-                            : asked.initial_scale == "auto"    ? 65536.0
-                                                               : std::stod(asked.initial_scale);
+                            : first == "auto"                  ? 65536.0
+                                                               : number_in(first);
+  if (precision.scaling == Scaling::dynamic) {
+    precision.initial_scale = std::min(precision.initial_scale, precision.max_scale);
+  }
   std::string reason;
   if (precision.scaling == Scaling::none) {
-    reason = fp16 ? "as asked; small gradients may flush to zero"
+    reason = fp16 ? (asked.loss_scale == "auto" ? precision.level + ": " : "as asked; ") +
+                        "small gradients may flush to zero"
                   : name(precision.mode) + " has fp32's exponent range or more";
   } else {
     reason = precision.find_initial_scale
@@ -44,16 +64,75 @@ void plan_scaling(const Request& request, Plan& plan) {
       reason += fmt::format("; × {} after {} quiet updates, × {} on overflow, floor {}",
                             to_text(asked.growth_factor), to_text(asked.growth_interval),
                             to_text(asked.backoff_factor), to_text(asked.min_scale));
+      if (precision.max_scale != PrecisionPlan().max_scale) {
+        reason += ", ceiling " + to_text(precision.max_scale);
+      }
     }
     if (!fp16) reason += "; a power of two changes nothing outside fp16";
   }
   plan.lines.push_back(
-      {"loss_scale", kind,
+      {"loss_scale", is_number ? "static" : kind,
        asked.loss_scale == "auto" ? Source::planned : request.source("precision.loss_scale"),
        reason});
 }
 
+void plan_level(const PrecisionOptions& asked, PrecisionPlan& precision) {
+  if (!asked.level.empty() && level_of(asked) == nullptr) {  // the config may not be validated
+    throw ConfigError("[plan] precision.level \"" + asked.level +
+                      "\" is unknown; one of O0, O1, O2, O3");
+  }
+  const LevelProperties level = properties_of(asked);
+  precision.level = asked.level;
+  if (level.mode != "auto") precision.mode = from_word<Mode>(level.mode);
+  precision.cast_model_type = from_word<Mode>(level.cast_model_type);
+  precision.patch_torch_functions = level.patch_torch_functions;
+  precision.keep_batchnorm_fp32 = level.keep_batchnorm_fp32;
+  precision.master_weights = level.master_weights;
+  if (!asked.cast_model_outputs.empty()) {
+    precision.cast_model_outputs = from_word<Mode>(asked.cast_model_outputs);
+  } else if (has_narrow_weights(asked)) {
+    precision.cast_model_outputs = Mode::fp32;
+  }
+}
+
+// What a level does, in words.
+std::string described(const PrecisionPlan& precision) {
+  if (precision.mode == Mode::fp32) return "all in fp32";
+  const std::string type = name(precision.mode);
+  if (precision.patch_torch_functions) {
+    return "operators cast to " + type + "; weights, gradients and optimizer stay fp32";
+  }
+  return fmt::format("weights, buffers and batches in {}{}; {}", type,
+                     precision.keep_batchnorm_fp32 ? ", batch norms with weights in fp32" : "",
+                     precision.master_weights
+                         ? "gradients, optimizer and copies of the weights in fp32"
+                         : "gradients and optimizer in " + type + ", too");
+}
+
+// A level is kept to the letter or refused.
+void check_recurrent(const Request& request, const PrecisionPlan& precision) {
+  const bool has_kernel =
+      precision.mode == Mode::fp32 || (precision.mode == Mode::bf16 && request.machine.cpu_bf16);
+  if (has_kernel) return;
+  throw ConfigError(fmt::format(
+      "[plan] precision.level = \"{}\" in {}: there is no LSTM for it on {}; take "
+      "precision.level = \"O0\"{}",
+      precision.level, name(precision.mode),
+      precision.mode == Mode::fp16 ? "the CPU" : "a CPU without avx512_bf16",
+      request.config.precision.cast_model_type.empty() ? ""
+                                                       : " without precision.cast_model_type"));
+}
+
 }  // namespace
+
+int64_t weight_size(const PrecisionPlan& precision) {
+  if (precision.mode == Mode::fp64) return 8;
+  return precision.cast_model_type == Mode::fp32 ? 4 : 2;
+}
+
+int64_t gradient_size(const PrecisionPlan& precision) {
+  return precision.master_weights ? 4 : weight_size(precision);
+}
 
 void plan_precision(const Request& request, Plan& plan) {
   const auto& asked = request.config.precision;
@@ -65,11 +144,11 @@ void plan_precision(const Request& request, Plan& plan) {
   precision.report_flush = asked.report_flush;
   precision.matmul = from_word<Matmul>(asked.matmul);
   const bool cuda = plan.device.device != "cpu";
-  std::string reason = "as asked";
-  if (asked.mode == "auto") {
+  plan_level(asked, precision);
+  std::string reason = precision.level.empty() ? "as asked" : described(precision);
+  if (precision.level.empty() && asked.mode == "auto") {
     std::tie(precision.mode, reason) = choose(request.machine, cuda);
   } else {
-    precision.mode = from_word<Mode>(asked.mode);
     if (precision.mode == Mode::fp16 && !cuda && !request.machine.cpu_fp16) {
       reason += "; this CPU emulates fp16: expect it to be slower than fp32";
     }
@@ -78,6 +157,7 @@ void plan_precision(const Request& request, Plan& plan) {
     }
     const ModelKind* kind = model_kind(request.config.model.kind);
     const bool is_recurrent = kind != nullptr && kind->is_recurrent;
+    if (!precision.level.empty() && !cuda && is_recurrent) check_recurrent(request, precision);
     if (precision.mode == Mode::fp16 && !cuda && is_recurrent) {
       precision.mode = Mode::fp32;
       reason = "fp16 as asked has no LSTM on the CPU: it computes in fp32";
@@ -88,11 +168,15 @@ void plan_precision(const Request& request, Plan& plan) {
     }
     if (precision.mode == Mode::fp64) reason += "; for proofs of equality, not for speed";
   }
-  if (precision.mode == Mode::bf16 || precision.mode == Mode::fp16) {
+  const bool is_mixed = precision.mode == Mode::bf16 || precision.mode == Mode::fp16;
+  if (precision.level.empty() && is_mixed) {
     reason += "; parameters, gradients and optimizer stay fp32";
   }
-  plan.lines.push_back({"precision", name(precision.mode),
-                        asked.mode == "auto" ? Source::planned : Source::asked, reason});
+  const bool is_chosen = precision.level.empty() && asked.mode == "auto";
+  plan.lines.push_back({"precision",
+                        precision.level.empty() ? name(precision.mode)
+                                                : precision.level + ", " + name(precision.mode),
+                        is_chosen ? Source::planned : Source::asked, reason});
   plan_scaling(request, plan);
   plan.lines.push_back({"matmul", name(precision.matmul), request.source("precision.matmul"),
                         !cuda ? "fp32 products; matters on CUDA only"

@@ -13,10 +13,14 @@ namespace tanren {
 
 namespace {
 
-int64_t gradient_size(const Plan& plan) { return plan.precision.mode == Mode::fp64 ? 8 : 4; }
+// Bytes of a weight as a share of those of its gradient.
+double weight_share(const PrecisionPlan& precision) {
+  return static_cast<double>(weight_size(precision)) /
+         static_cast<double>(gradient_size(precision));
+}
 
 int64_t gradient_bytes(const Request& request, const Plan& plan) {
-  return request.profile.num_trainable * gradient_size(plan);
+  return request.profile.num_trainable * gradient_size(plan.precision);
 }
 
 // Cuts an objective's parameters as the reducer does: from the last to the first, whole ones, the
@@ -27,9 +31,9 @@ int64_t num_buckets(const Plan& plan, const std::vector<const ParameterFacts*>& 
   for (size_t i = parameters.size(); i-- > 0;) {
     const ParameterFacts& parameter = *parameters[i];
     if (!parameter.trained) continue;
-    const int64_t bytes =
-        gradient_size(plan) * std::accumulate(parameter.shape.begin(), parameter.shape.end(),
-                                              int64_t{1}, std::multiplies<>());
+    const int64_t bytes = gradient_size(plan.precision) *
+                          std::accumulate(parameter.shape.begin(), parameter.shape.end(),
+                                          int64_t{1}, std::multiplies<>());
     const int64_t most = buckets <= 1 ? parallel.first_bucket_bytes : parallel.bucket_bytes;
     const bool joins = buckets > 0 && filled + bytes <= most;
     if (!joins) ++buckets;
@@ -114,7 +118,8 @@ void tell_wire(const Request& request, Plan& plan) {
              : "gradients are rounded before they are summed: half of " + bytes_text(whole)});
   }
   if (is_memory) return;
-  const double sent = 2 * (ranks - 1) / ranks * whole / (rounded ? 2 : 1);
+  const double weights = parallel.zero == 0 ? whole : whole * weight_share(plan.precision);
+  const double sent = (ranks - 1) / ranks * (whole + weights) / (rounded ? 2 : 1);
   const std::string share =
       fmt::format("{}/{}", to_text(parallel.world_size - 1), to_text(parallel.world_size));
   plan.lines.push_back(

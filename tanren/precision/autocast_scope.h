@@ -16,17 +16,17 @@
 
 namespace tanren {
 
-// The dtype that forward computes in: fp32 for fp32, bf16/fp16 under autocast, fp64.
-c10::ScalarType compute_dtype(Mode mode);
-// The dtype of parameters, gradients and optimizer state: fp64 in mode fp64, else fp32.
-c10::ScalarType parameter_dtype(Mode mode);
-// Whether the mode works by casting inside forward (bf16, fp16).
-bool uses_autocast(Mode mode);
+c10::ScalarType dtype_of(Mode mode);
+// The dtype of parameters, buffers and fields of a batch: fp64 in mode fp64, else that of
+// cast_model_type. keep_batchnorm_fp32 spares the batch norms.
+c10::ScalarType parameter_dtype(const PrecisionPlan& plan);
+// Whether operators are cast inside forward: mode bf16 or fp16 with patch_torch_functions.
+bool uses_autocast(const PrecisionPlan& plan);
 
 class AutocastScope {
  public:
-  // Does nothing for fp32 and fp64, apart from shielding from an outer autocast.
-  AutocastScope(c10::DeviceType device, Mode mode);
+  // Does nothing unless operators are cast, apart from shielding from an outer autocast.
+  AutocastScope(c10::DeviceType device, const PrecisionPlan& plan);
   ~AutocastScope();
   AutocastScope(const AutocastScope&) = delete;
   AutocastScope& operator=(const AutocastScope&) = delete;
@@ -36,13 +36,13 @@ class AutocastScope {
   bool enabled_before_;
   bool cache_before_;
   c10::ScalarType dtype_before_;
-  std::optional<WeightCastScope> casts_;  // set if the mode casts
+  std::optional<WeightCastScope> casts_;  // set if operators are cast
 };
 
 class WindowScope {
  public:
   // `open`: counts the windows that are open now, in all replicas of this process; null: no others.
-  explicit WindowScope(Mode mode, std::atomic<int>* open = nullptr);
+  explicit WindowScope(const PrecisionPlan& plan, std::atomic<int>* open = nullptr);
   ~WindowScope();
   WindowScope(const WindowScope&) = delete;
   WindowScope& operator=(const WindowScope&) = delete;

@@ -6,11 +6,6 @@
 
 namespace tanren {
 
-namespace {
-// fp32 holds the scaled seed of a backward; beyond this the seed itself would overflow.
-constexpr double kMaxScale = 0x1p120;
-}  // namespace
-
 LossScaler::LossScaler(const PrecisionPlan& plan)
     : scaling_(plan.scaling),
       first_scale_(plan.find_initial_scale ? 0.0 : plan.initial_scale),
@@ -18,8 +13,15 @@ LossScaler::LossScaler(const PrecisionPlan& plan)
       backoff_factor_(plan.backoff_factor),
       growth_interval_(plan.growth_interval),
       min_scale_(plan.min_scale),
+      max_scale_(plan.max_scale),
       scale_(plan.scaling == Scaling::none ? 1.0 : plan.initial_scale),
-      wants_search_(plan.scaling == Scaling::dynamic && plan.find_initial_scale) {}
+      wants_search_(plan.scaling == Scaling::dynamic && plan.find_initial_scale) {
+  if (scaling_ == Scaling::dynamic) scale_ = std::min(scale_, std::max(min_scale_, max_scale_));
+}
+
+double LossScaler::within_bounds(double scale) const {
+  return std::clamp(scale, min_scale_, std::max(min_scale_, max_scale_));
+}
 
 at::Tensor LossScaler::scaled(const at::Tensor& loss) const {
   return scale_ == 1.0 ? loss : at::mul(loss, scale_);
@@ -32,18 +34,24 @@ bool LossScaler::can_back_off() const {
 void LossScaler::update(Cause cause) {
   if (scaling_ != Scaling::dynamic) return;
   if (cause == Cause::overflow) {
-    scale_ = std::max(scale_ * backoff_factor_, min_scale_);
+    scale_ = within_bounds(scale_ * backoff_factor_);
     quiet_steps_ = 0;
   } else if ((cause == Cause::none || cause == Cause::spike) &&
              ++quiet_steps_ >= growth_interval_) {
-    scale_ = std::min(scale_ * growth_factor_, kMaxScale);
+    scale_ = within_bounds(scale_ * growth_factor_);
     quiet_steps_ = 0;
   }
 }
 
 void LossScaler::set_searched(double scale) {
-  scale_ = std::max(scale, min_scale_);
+  scale_ = within_bounds(scale);
   wants_search_ = false;
+}
+
+void LossScaler::start_from(const LossScale& found) {
+  if (scaling_ != Scaling::dynamic) return;
+  set_searched(found.scale);
+  quiet_steps_ = found.quiet_steps;
 }
 
 std::string LossScaler::kind() const {
@@ -73,7 +81,7 @@ void LossScaler::load(const State& state) {
                              value_of<int64_t>(state, "quiet_steps") == 0 &&
                              !value_of<bool>(state, "wants_search");
   if (found_nothing) return;
-  scale_ = std::max(scale, scaling_ == Scaling::dynamic ? min_scale_ : 0);
+  scale_ = scaling_ == Scaling::dynamic ? within_bounds(scale) : scale;
   quiet_steps_ = value_of<int64_t>(state, "quiet_steps");
   wants_search_ = value_of<bool>(state, "wants_search");
 }

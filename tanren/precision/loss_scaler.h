@@ -14,6 +14,12 @@
 
 namespace tanren {
 
+// A scale and the updates without overflow since it last changed.
+struct LossScale {
+  double scale = 1;
+  int64_t quiet_steps = 0;
+};
+
 class LossScaler {
  public:
   explicit LossScaler(const PrecisionPlan& plan);
@@ -25,12 +31,14 @@ class LossScaler {
   // True while an overflow can still be answered by a smaller scale.
   bool can_back_off() const;
   // Overflow: the scale backs off, never below the floor. None or
-  // spike: after growth_interval quiet updates it grows. Other causes: nothing.
+  // spike: after growth_interval quiet updates it grows, up to the ceiling. Other causes: nothing.
   void update(Cause cause);
 
   // True until the first window has been searched (precision.initial_scale = "auto").
   bool wants_search() const { return wants_search_; }
   void set_searched(double scale);
+  // Goes on from a scale that another program found; a scaler that is not dynamic ignores it.
+  void start_from(const LossScale& found);
 
   State state() const;
   // A scale found under another kind of scaling, or from another first scale, is not taken: the
@@ -39,6 +47,7 @@ class LossScaler {
 
  private:
   std::string kind() const;
+  double within_bounds(double scale) const;
 
   Scaling scaling_;
   double first_scale_;  // 0: to be searched for
@@ -46,6 +55,7 @@ class LossScaler {
   double backoff_factor_;
   int64_t growth_interval_;
   double min_scale_;
+  double max_scale_;
   double scale_;
   int64_t quiet_steps_ = 0;
   bool wants_search_;

@@ -140,6 +140,18 @@ TEST(LossScaler, takes_no_scale_of_an_older_checkpoint_that_had_none) {
   EXPECT_TRUE(searched.wants_search());
 }
 
+TEST(LossScaler, stays_below_its_ceiling_whether_it_grows_starts_or_is_loaded) {
+  PrecisionPlan plan = dynamic_plan();
+  plan.max_scale = 4;
+  EXPECT_EQ(LossScaler(plan).scale(), 4);
+  LossScaler loaded(plan);
+  loaded.load(LossScaler(dynamic_plan()).state());
+  EXPECT_EQ(loaded.scale(), 4);
+  loaded.start_from({1024, 5});
+  EXPECT_EQ(loaded.scale(), 4);
+  EXPECT_EQ(std::get<int64_t>(loaded.state().values.at("quiet_steps")), 5);
+}
+
 TEST(LossScaler, scaled_multiplies_a_loss_for_own_loops) {
   EXPECT_EQ(LossScaler(dynamic_plan()).scaled(at::ones({})).item<float>(), 8.0f);
 }

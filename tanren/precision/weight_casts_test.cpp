@@ -34,9 +34,9 @@ TEST(WeightCasts, are_a_kind_of_their_own_made_once_a_window) {
   const at::Tensor weight = at::randn({64, 64}).requires_grad_();
   const at::Tensor input = at::randn({64, 64});
   for (const Mode mode : {Mode::bf16, Mode::fp16}) {
-    const WindowScope window(mode);
+    const WindowScope window({.mode = mode});
     const auto forward = [&] {
-      const AutocastScope autocast(at::kCPU, mode);
+      const AutocastScope autocast(at::kCPU, {.mode = mode});
       at::linear(input, weight);
     };
     const auto first = made_by(forward), second = made_by(forward);
@@ -50,7 +50,7 @@ TEST(WeightCasts, are_a_kind_of_their_own_made_once_a_window) {
 TEST(WeightCasts, of_frozen_weights_which_autocast_does_not_keep_are_not_of_that_kind) {
   const at::Tensor frozen = at::randn({64, 64});
   const auto bytes = made_by([&] {
-    const AutocastScope autocast(at::kCPU, Mode::bf16);
+    const AutocastScope autocast(at::kCPU, {.mode = Mode::bf16});
     at::linear(at::randn({64, 64}), frozen);
   });
   EXPECT_EQ(bytes.count(MemoryKind::casts), 0U);
@@ -58,7 +58,7 @@ TEST(WeightCasts, of_frozen_weights_which_autocast_does_not_keep_are_not_of_that
 
 TEST(WeightCasts, leave_the_threads_state_as_it_was) {
   const auto keys = c10::impl::tls_local_dispatch_key_set();
-  { const AutocastScope autocast(at::kCPU, Mode::bf16); }
+  { const AutocastScope autocast(at::kCPU, {.mode = Mode::bf16}); }
   EXPECT_EQ(c10::impl::tls_local_dispatch_key_set().included_, keys.included_);
   const at::Tensor weight = at::randn({64, 64}).requires_grad_();
   EXPECT_EQ(made_by([&] { weight.to(at::kBFloat16); }).count(MemoryKind::casts), 0U);

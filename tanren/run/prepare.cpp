@@ -13,6 +13,7 @@
 #include "tanren/run/connect.h"
 #include "tanren/run/start_files.h"
 #include "tanren/train/device.h"
+#include "tanren/train/model_dtype.h"
 
 #include <algorithm>
 #include <functional>

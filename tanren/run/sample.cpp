@@ -103,8 +103,8 @@ std::optional<std::string> write_sample(const RunState& run, const Parts& parts)
   const EvalModeScope eval_mode(*run.task.module);
   const bool wants_average = parts.plan.average.evaluate;
   const AverageScope average(wants_average ? run.averages() : std::vector<WeightAverage*>());
-  const WindowScope window(parts.plan.precision.mode, parts.parallel->open_windows());
-  const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
+  const WindowScope window(parts.plan.precision, parts.parallel->open_windows());
+  const AutocastScope autocast(parts.device.type(), parts.plan.precision);
   return text_of(run.task.generate(request), bytes);
 }
 

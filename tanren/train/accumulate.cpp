@@ -19,9 +19,9 @@ bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBat
   }
   if (phase.reducer) phase.reducer->begin(in_turn);
   {
-    const WindowScope window(parts.plan.precision.mode,  // each weight is cast once per window
+    const WindowScope window(parts.plan.precision,  // each weight is cast once per window
                              parts.parallel->open_windows());
-    const bool done = accumulate_piece(phase, prepared(batch.local, parts),
+    const bool done = accumulate_piece(phase, prepared(batch.local, run.task, parts),
                                        {run, parts, batch, losses, parts.incident});
     if (!done) return false;
   }

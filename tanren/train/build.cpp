@@ -4,9 +4,9 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/model/couples_samples.h"
-#include "tanren/precision/autocast_scope.h"
 #include "tanren/train/device.h"
 #include "tanren/train/freezing.h"
+#include "tanren/train/model_dtype.h"
 
 #include <ATen/ATen.h>
 
@@ -18,19 +18,6 @@
 namespace tanren {
 
 namespace {
-
-// Module::to with a dtype would convert counters (num_batches_tracked) to floating numbers too. In
-// a dry run a tensor that torch made from a value is real, and set_data cannot make it a dry one: a
-// tensor with the right dtype is left alone.
-void move_module(torch::nn::Module& module, at::Device device, at::ScalarType dtype) {
-  module.to(device);
-  const auto convert = [&](at::Tensor tensor) {
-    if (!tensor.is_floating_point() || tensor.scalar_type() == dtype) return;
-    tensor.set_data(tensor.detach().to(dtype));
-  };
-  for (const at::Tensor& parameter : module.parameters()) convert(parameter);
-  for (const at::Tensor& buffer : module.buffers()) convert(buffer);
-}
 
 // The weights of convolutions, [out, in, height, width].
 void lay_channels_last(torch::nn::Module& module) {
@@ -68,12 +55,14 @@ TensorMap tensors_of(const torch::nn::Module& module) {
 }
 
 void profile_parameters(const torch::nn::Module& module, ModelProfile& profile) {
+  const auto norms = batch_norm_tensors(module);
   for (const auto& item : module.named_parameters()) {
     const at::Tensor& parameter = item.value();
     const bool trained = parameter.requires_grad();
     profile.num_parameters += parameter.numel();
     profile.num_trainable += trained ? parameter.numel() : 0;
-    profile.parameters.push_back({item.key(), parameter.sizes().vec(), trained});
+    profile.parameters.push_back(
+        {item.key(), parameter.sizes().vec(), trained, norms.count(item.key()) > 0});
   }
   profile.still = still_modules(module);
 }
@@ -110,30 +99,6 @@ ModelProfile profile(const Task& task, const Datasets& datasets) {
   return profile;
 }
 
-OddDtypes odd_dtypes(const torch::nn::Module& module) {
-  OddDtypes odd;
-  for (const auto& [name, tensor] : tensors_of(module)) {
-    const at::ScalarType dtype = tensor.scalar_type();
-    if (tensor.is_floating_point() && dtype != at::kFloat) odd.emplace_back(name, dtype);
-  }
-  return odd;
-}
-
-std::optional<PlanLine> dtype_line(const OddDtypes& odd, const Plan& plan) {
-  const at::ScalarType dtype = parameter_dtype(plan.precision.mode);
-  int64_t count = 0;
-  std::string first;
-  for (const auto& [name, own] : odd) {
-    if (own != dtype && count++ == 0) first = name + " is " + c10::toString(own);
-  }
-  if (count == 0) return std::nullopt;
-  const bool is_wide = dtype == at::kDouble;
-  return PlanLine{"weights", is_wide ? "fp64" : "fp32", Source::planned,
-                  fmt::format("{}{} of the model come in another dtype ({}) and are converted{}",
-                              count, count == 1 ? " tensor" : " tensors", first,
-                              is_wide ? "" : "; precision.mode = \"fp64\" keeps what is Double")};
-}
-
 Parts build_parts(const Plan& plan, const std::atomic<bool>* stop,
                   const AcceleratorKind& accelerators) {
   if (plan.memory.limit_share > 0) accelerators.limit(plan.memory.limit_share);
@@ -146,7 +111,7 @@ Parts build_parts(const Plan& plan, const std::atomic<bool>* stop,
 
 RunState build_run_state(Task task, const Parts& parts) {
   const MemoryScope memory(MemoryKind::weights);
-  move_module(*task.module, parts.device, parameter_dtype(parts.plan.precision.mode));
+  move_module(*task.module, parts.device, parts.plan.precision);
   if (parts.plan.memory.channels_last) lay_channels_last(*task.module);
   RunState run;
   run.phases = make_phases(task, parts.plan);

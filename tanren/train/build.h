@@ -39,12 +39,6 @@ void profile_objectives(const Task& task, ModelProfile& profile);
 // What planning needs to know about task and data.
 ModelProfile profile(const Task& task, const Datasets& datasets);
 
-// The module's floating tensors that are not fp32, by name, with their dtype.
-using OddDtypes = std::vector<std::pair<std::string, at::ScalarType>>;
-OddDtypes odd_dtypes(const torch::nn::Module& module);
-// The plan's line about these tensors if the run trains them in another dtype; otherwise nothing.
-std::optional<PlanLine> dtype_line(const OddDtypes& odd, const Plan& plan);
-
 // Sets the process-wide switches for `plan` and returns the run's behaviour.
 Parts build_parts(const Plan& plan, const std::atomic<bool>* stop,
                   const AcceleratorKind& accelerators = {});

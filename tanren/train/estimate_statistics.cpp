@@ -164,11 +164,11 @@ Loader loader_of(const RunState& run, const Parts& parts, const Share& share,
 // One forward, which moves the statistics of the layers that it passes through.
 void measure(const RunState& run, const Phase& phase, const Parts& parts, const Batch& local) {
   const DataParallel& parallel = *parts.parallel;
-  const Batch batch = prepared(local, parts);
+  const Batch batch = prepared(local, run.task, parts);
   const AcrossRanksScope across_ranks(parallel.across_ranks());
   const RandomScope random(run.seed_of(phase), 0, batch.ids);
-  const WindowScope window(parts.plan.precision.mode, parallel.open_windows());
-  const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
+  const WindowScope window(parts.plan.precision, parallel.open_windows());
+  const AutocastScope autocast(parts.device.type(), parts.plan.precision);
   block_trail().failed = 0;  // may be left from a shortage before
   try {
     phase.spec.forward(batch);

@@ -37,6 +37,14 @@
 
 namespace tanren {
 
+Prediction as_planned(Prediction prediction, const Plan& plan) {
+  const auto& wanted = plan.precision.cast_model_outputs;
+  if (wanted && prediction.outputs.defined() && prediction.outputs.is_floating_point()) {
+    prediction.outputs = prediction.outputs.to(dtype_of(*wanted));
+  }
+  return prediction;
+}
+
 namespace {
 
 using Take = std::function<void(const Prediction&)>;
@@ -62,8 +70,8 @@ void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take)
     const int64_t end = std::min(begin + most, rows.rows);
     Prediction prediction;
     const auto shortage = attempt([&] {
-      const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
-      prediction = rows.part(begin, end);
+      const AutocastScope autocast(parts.device.type(), parts.plan.precision);
+      prediction = as_planned(rows.part(begin, end), parts.plan);
     });
     if (shortage) {
       most = smaller(end - begin, "rows of scores", "model.loss_chunk", *shortage, parts);
@@ -79,16 +87,16 @@ void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take)
 std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, const Batch& batch,
                                     const Take& take) {
   const RandomScope random(run.seed, run.attempt, batch.ids);
-  const WindowScope window(parts.plan.precision.mode, parts.parallel->open_windows());
+  const WindowScope window(parts.plan.precision, parts.parallel->open_windows());
   const bool by_rows = static_cast<bool>(run.task.predict_rows);
   PredictionRows rows;
   Prediction whole;
   auto shortage = attempt([&] {
-    const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
+    const AutocastScope autocast(parts.device.type(), parts.plan.precision);
     if (by_rows) {
       rows = run.task.predict_rows(batch);
     } else {
-      whole = run.task.predict(batch);
+      whole = as_planned(run.task.predict(batch), parts.plan);
     }
   });
   if (shortage) return shortage;
@@ -213,7 +221,7 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   while (!stopped) {
     const auto collated = pass.next();
     if (!collated) break;
-    const Batch batch = prepared(collated->batch, parts);
+    const Batch batch = prepared(collated->batch, run.task, parts);
     for (int64_t begin = 0; begin < batch.size();) {
       const int64_t end = begin + std::min(most, batch.size() - begin);
       const Batch part = end - begin == batch.size() ? batch : batch.slice(begin, end);
@@ -325,7 +333,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
     EvaluationMetrics metrics(parts.plan.evaluate.metrics, parts.device);
     EvaluationSums sums;
     // If memory runs out here, the evaluation itself will take the samples in parts.
-    predict(run, parts, prepared(first->batch, parts), [&](const Prediction& prediction) {
+    predict(run, parts, prepared(first->batch, run.task, parts), [&](const Prediction& prediction) {
       check_can_judge(parts.plan, !prediction.terms.empty());
       check_counts(prediction.terms, first->counts);
       sums.add(prediction.terms);

@@ -28,6 +28,9 @@ std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, con
                                                         const Dataset& dataset,
                                                         std::string* told = nullptr);
 
+// The outputs in the dtype that precision.cast_model_outputs says.
+Prediction as_planned(Prediction prediction, const Plan& plan);
+
 // Throws ConfigError if the task has neither predict nor predict_rows.
 void check_predicts(const Task& task);
 

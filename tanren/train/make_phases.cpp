@@ -179,7 +179,8 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
                                   .scaler = LossScaler(plan.precision),
                                   .guard = Guard(plan.guard),
                                   .plateau = Plateau(own.schedule, own.optimizer.learning_rate),
-                                  .sharding = sharding_of(plan, own)});
+                                  .sharding = sharding_of(plan, own),
+                                  .master_weights = plan.precision.master_weights});
       Objective& objective = phase.objectives.back();
       objective.choose_parameters();
       if (plan.average.kind != Averaging::none) {

@@ -180,7 +180,7 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
       const auto recompute = recompute_scope(context.run, parts.plan.memory.recompute);
       const auto offload = offload_scope(piece, context);
       WaitOnUse parameters(context.run.gathering());  // forward begins before all have arrived
-      const AutocastScope autocast(parts.device.type(), parts.plan.precision.mode);
+      const AutocastScope autocast(parts.device.type(), parts.plan.precision);
       terms = phase.spec.forward(piece);
       check_terms(phase, terms);
       check_gradients_kept(phase);

@@ -4,6 +4,7 @@
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/optimizer/master_weights.h"
 #include "tanren/train/sharded_state.h"
 
 #include <ATen/core/Tensor.h>
@@ -40,6 +41,7 @@ void Objective::choose_parameters(Communicator* ranks) {
       at::Tensor(parameter.tensor).mutable_grad().reset();
       continue;
     }
+    if (master_weights) parameter.tensor.set_grad_dtype(at::kFloat);
     chosen.push_back(parameter);
     tensors.push_back(parameter.tensor);
   }
@@ -57,7 +59,8 @@ void Objective::choose_parameters(Communicator* ranks) {
   updated = chosen;
   if (sharding.on()) share_update(*this);
   const MemoryScope memory(MemoryKind::optimizer);
-  auto made = make_optimizer(plan.optimizer, updated, all);
+  auto made = master_weights ? make_master_weights(plan.optimizer, updated, all)
+                             : make_optimizer(plan.optimizer, updated, all);
   if (optimizer && !sharding.on()) {
     State state = made->state();
     const State before = optimizer->state();

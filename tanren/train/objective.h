@@ -48,6 +48,7 @@ struct Objective {
   std::unique_ptr<ShardedParameters> shards = nullptr;  // null: each rank updates all
   std::vector<NamedParameter> updated = {};             // by the optimizer: parameters, or slices
   bool in_turn = true;                                  // takes part in the present update
+  bool master_weights = false;  // 16-bit parameters have fp32 gradients and fp32 copies
 
   // Takes the parameters that require a gradient now and makes gradients and an optimizer for them.
   // Parameters that had optimizer state keep it. ConfigError if there are none. Ranks that share

@@ -29,6 +29,7 @@ Facts facts_of(const RunState& run, const Plan& plan) {
   Facts facts{{"tanren", TANREN_VERSION},
               {"model.kind", plan.model.kind},
               {"precision.mode", to_text(static_cast<int64_t>(plan.precision.mode))},
+              {"precision.master_weights", plan.precision.master_weights ? "true" : "false"},
               {"optimizer.kind", plan.objectives.front().optimizer.kind},
               {"parallel.zero", to_text(plan.parallel.zero)},
               {"batch.global_batch", to_text(plan.batch.global_batch)},
@@ -71,6 +72,9 @@ void begin_alike(RunState& run, const Parts& parts) {
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : run.model_tensors()) tensors.push_back(tensor);
   parts.parallel->take_from(tensors, 0);
+  for (auto& phase : run.phases) {
+    for (auto& objective : phase.objectives) objective.optimizer->parameters_written();
+  }
   TensorMap averaged;
   for (const auto* average : run.averages()) {
     if (average->num_updates() == 0) continue;  // its first update copies the weights

@@ -10,6 +10,7 @@
 #include "tanren/model/registry.h"
 #include "tanren/ops/eight_bit.h"
 #include "tanren/run/run.h"
+#include "tanren/train/build.h"
 
 #include <ATen/ATen.h>
 
@@ -123,6 +124,33 @@ TEST_F(TorchState, ten_updates_in_torch_and_ten_here_are_twenty_in_torch) {
     const at::Tensor& want = expected.at(kind + ".head.weight");
     EXPECT_GT(((other - want).norm() / want.norm()).item<double>(), 1e-3);
   }
+}
+
+TEST_F(TorchState, takes_apexs_loss_scale_with_the_optimizer) {
+  auto config = config_of("adamw");
+  config.optimizer.init_from = (kFixtures / "amp.pt").string();
+  config.run.steps = 1;
+  const auto scale_of = [&](const std::string& folder) {
+    const auto& values = last(folder).run.values;
+    return std::pair(std::get<double>(values.at("objective.train.loss.scaler.scale")),
+                     std::get<int64_t>(values.at("objective.train.loss.scaler.quiet_steps")));
+  };
+  for (const std::string level : {"", "O1", "O2"}) {
+    config.precision.mode = "fp16";
+    config.precision.level = level;
+    go(config, "fp16" + level);
+    EXPECT_EQ(scale_of("fp16" + level), std::pair(32768.0, int64_t{13})) << level;
+  }
+  config.precision.mode = "bf16";
+  config.precision.level = "O2";
+  go(config, "bf16");
+  EXPECT_EQ(scale_of("bf16").first, 1);
+  const auto taken = read_optimizer_start(
+      *build_task(config, ModelRegistry(), *open_datasets(config.data, DatasetRegistry()).train)
+           .module,
+      config);
+  TANREN_EXPECT_CONTAINS(taken.text,
+                         "loss scale 32768, 12 updates without overflow (for a dynamic one)");
 }
 
 TEST_F(TorchState, the_plan_says_what_was_taken_and_what_differs) {

@@ -84,7 +84,7 @@ RunConfig deep_config() {
 // Bytes that a forward keeps on the device for its backward. On the CPU, the offloaded copies count
 // as another kind of memory.
 int64_t kept_by_forward(TinyRun& run, const std::vector<std::string>& patterns) {
-  const Batch batch = prepared(run.loader->next().local, run.parts);
+  const Batch batch = prepared(run.loader->next().local, run.state.task, run.parts);
   const RandomScope random(1, 1, batch.ids);
   const MemoryScope memory(MemoryKind::activations);
   const auto activations = [&] {

@@ -20,7 +20,7 @@ namespace {
 
 RunConfig small(const std::string& kind, const std::string& mode) {
   auto config = tiny_config(kind);
-  config.precision.mode = mode;
+  set_precision(config, mode);
   config.memory.limit = "16GiB";  // installs our allocator, under a sanitizer too
   config.batch.global_batch = "8";
   config.model.dropout = 0.1;
@@ -72,20 +72,23 @@ TEST_P(PredictionOf, is_what_the_step_takes) {
   config.memory.recompute = {"*"};
   if (config.model.kind == "vgg") config.memory.recompute = {"features.*"};
   expect(config, "recomputed");
+  if (config.precision.level == "O3") return;  // which has no such state
   config.optimizer.state = "8bit";
   expect(config, "8-bit state");
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, PredictionOf,
-                         ::testing::Values(Case{"mlp", "fp32", 0.005}, Case{"gpt2", "fp32", 0.005},
-                                           Case{"bert", "fp32", 0.005},
-                                           Case{"convnet", "fp32", 0.03},
-                                           Case{"resnet", "fp32", 0.03}, Case{"vgg", "fp32", 0.03},
-                                           Case{"lstm", "fp32", 0.03}, Case{"mlp", "bf16", 0.04},
-                                           Case{"gpt2", "bf16", 0.04}, Case{"bert", "bf16", 0.04},
-                                           Case{"convnet", "bf16", 0.04},
-                                           Case{"resnet", "bf16", 0.04}, Case{"vgg", "bf16", 0.04},
-                                           Case{"lstm", "bf16", 0.04}));
+INSTANTIATE_TEST_SUITE_P(
+    Models, PredictionOf,
+    ::testing::Values(Case{"mlp", "fp32", 0.005}, Case{"gpt2", "fp32", 0.005},
+                      Case{"bert", "fp32", 0.005}, Case{"convnet", "fp32", 0.03},
+                      Case{"resnet", "fp32", 0.03}, Case{"vgg", "fp32", 0.03},
+                      Case{"lstm", "fp32", 0.03}, Case{"mlp", "bf16", 0.04},
+                      Case{"gpt2", "bf16", 0.04}, Case{"bert", "bf16", 0.04},
+                      Case{"convnet", "bf16", 0.04}, Case{"resnet", "bf16", 0.04},
+                      Case{"vgg", "bf16", 0.04}, Case{"lstm", "bf16", 0.04},
+                      Case{"mlp", "O2 bf16", 0.04}, Case{"gpt2", "O2 bf16", 0.04},
+                      Case{"bert", "O2 bf16", 0.04}, Case{"resnet", "O2 bf16", 0.04},
+                      Case{"vgg", "O3 bf16", 0.04}, Case{"gpt2", "O3 bf16", 0.04}));
 
 TEST_F(PredictionTest, names_the_casts_of_the_weights_that_a_window_keeps) {
   auto config = small("mlp", "bf16");

@@ -155,6 +155,8 @@ const Sets kValues = {"data.train.label_type=value", "data.train.classes=0", "mo
                       "data.eval.label_type=value",  "data.eval.classes=0",  "evaluate.metrics=[]"};
 const Sets kHalf = {"precision.mode=fp16"};
 const Sets kOverflowing = {"precision.mode=fp16", "precision.initial_scale=1.6e31"};
+const Sets kO0 = {"precision.mode=auto", "precision.level=O0"};
+const Sets kO2 = {"precision.mode=bf16", "precision.level=O2"};
 const Sets kSgd = {"optimizer.kind=sgd", "optimizer.learning_rate=0.01"};
 const Sets kMomentum = {"optimizer.kind=sgd", "optimizer.learning_rate=0.01",
                         "optimizer.momentum=0.9"};
@@ -267,12 +269,19 @@ std::vector<Row> rows() {
       {"batch.global_batch", {}, "6"},
       {"batch.microbatch", {}, "2"},
       {"precision.mode", {}, "bf16"},
+      {"precision.level", {"precision.mode=bf16"}, "O2"},
+      {"precision.cast_model_type", kO0, "bf16"},
+      {"precision.patch_torch_functions", {"precision.mode=bf16", "precision.level=O1"}, "false"},
+      {"precision.keep_batchnorm_fp32", kConvnet + Sets{"model.norm=batch"} + kO2, "false"},
+      {"precision.master_weights", kO2, "false"},
+      {"precision.cast_model_outputs", kValues + Sets{"evaluate.metrics=[\"mse\"]"} + kO0, "bf16"},
       {"precision.loss_scale", kOverflowing, "static"},
       {"precision.initial_scale", kHalf, "1024"},
       {"precision.growth_factor", kHalf + Sets{"precision.growth_interval=1"}, "4"},
       {"precision.backoff_factor", kOverflowing, "0.25"},
       {"precision.growth_interval", kHalf, "1"},
       {"precision.min_scale", kOverflowing, "1e31"},
+      {"precision.max_scale", kHalf + Sets{"precision.growth_interval=1"}, "65536"},
       {"precision.report_flush", {}, "true"},
       {"precision.matmul", {}, "high", kPlan},
       {"precision.cudnn_benchmark", {"run.device=cuda"}, "true", kPlanCuda},

@@ -46,9 +46,9 @@ TEST(MemoryFormat, lays_weights_gradients_and_batches_as_planned) {
   EXPECT_EQ(kernel(last.state).grad().strides(), kernel(last.state).strides());
   EXPECT_TRUE(kernel(plain.state).is_contiguous());
   const Batch batch = last.loader->next().local;
-  EXPECT_FALSE(prepared(batch, last.parts)["inputs"].is_contiguous());
-  EXPECT_TRUE(prepared(batch, plain.parts)["inputs"].is_contiguous());
-  EXPECT_TRUE(at::equal(prepared(batch, last.parts)["inputs"], batch["inputs"]));
+  EXPECT_FALSE(prepared(batch, last.state.task, last.parts)["inputs"].is_contiguous());
+  EXPECT_TRUE(prepared(batch, plain.state.task, plain.parts)["inputs"].is_contiguous());
+  EXPECT_TRUE(at::equal(prepared(batch, last.state.task, last.parts)["inputs"], batch["inputs"]));
 }
 
 TEST(MemoryFormat, trains_as_the_plain_run_does) {

@@ -10,7 +10,7 @@ namespace tanren::testing {
 // Two blocks or layers, eight samples in two microbatches, dropout 0.2 (convnet: batch norm).
 inline RunConfig block_config(const std::string& kind, const std::string& mode) {
   auto config = tiny_config(kind);
-  config.precision.mode = mode;
+  set_precision(config, mode);
   config.batch.global_batch = "8";
   config.batch.microbatch = 4;
   if (kind == "convnet") config.model.norm = "batch";

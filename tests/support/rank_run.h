@@ -47,7 +47,7 @@ inline RunConfig ranks_config(const std::string& mode) {
   config.model.freeze = {"transformer.h.0.ln_1.*"};
   config.batch.global_batch = "12";
   config.clip.norm = 0.3;
-  config.precision.mode = mode;
+  set_precision(config, mode);
   config.precision.initial_scale = "1024";
   config.parallel.first_bucket_mb = 1.0 / 1024;
   config.parallel.bucket_mb = 4.0 / 1024;

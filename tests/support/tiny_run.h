@@ -21,6 +21,13 @@
 
 namespace tanren::testing {
 
+// `words`: a mode ("bf16"), or a level and a mode ("O2 bf16").
+inline void set_precision(RunConfig& config, const std::string& words) {
+  const size_t space = words.find(' ');
+  config.precision.mode = space == std::string::npos ? words : words.substr(space + 1);
+  config.precision.level = space == std::string::npos ? "" : words.substr(0, space);
+}
+
 inline RunConfig tiny_config(const std::string& kind) {
   RunConfig config;
   config.run.steps = 100;

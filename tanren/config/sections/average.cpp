@@ -1,5 +1,6 @@
 #include "tanren/base/text.h"
 #include "tanren/config/fields.h"
+#include "tanren/config/levels.h"
 #include "tanren/config/problems.h"
 
 namespace tanren {
@@ -27,6 +28,10 @@ void fields(FieldList& add, AverageOptions& o) {
 void check_average(Problems& p, const RunConfig& config) {
   const auto& o = config.average;
   p.one_of("average.kind", o.kind, {"none", "ema", "swa"});
+  p.check(o.kind == "none" || !has_narrow_weights(config.precision),
+          "average.kind \"" + o.kind +
+              "\" would average weights of 16 bits, which lose most updates of an average; take "
+              "precision.level O1, or no average");
   p.within("average.decay", o.decay, 0, 1, false);
   p.count("average.every", o.every, 1);
   p.not_negative("average.learning_rate", o.learning_rate);

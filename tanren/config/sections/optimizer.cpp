@@ -1,6 +1,7 @@
 #include "tanren/base/text.h"
 #include "tanren/config/fields.h"
 #include "tanren/config/kinds.h"
+#include "tanren/config/levels.h"
 #include "tanren/config/problems.h"
 
 namespace tanren {
@@ -80,8 +81,27 @@ void fields(FieldList& add, OptimizerOptions& o) {
 
 namespace {
 
-void check_values(Problems& p, const OptimizerOptions& asked) {
+// What an optimizer cannot do whose parameters and state are of 16 bits.
+void check_narrow(Problems& p, const PrecisionOptions& precision, const OptimizerOptions& o) {
+  if (!has_narrow_weights(precision) || properties_of(precision).master_weights) return;
+  constexpr double kLeastHalf = 0x1p-24;  // smaller ones round to 0 in fp16, or nearly do
+  const OptimizerKind* kind = optimizer_kind(o.kind);
+  const bool adds_eps = kind != nullptr && reads(*kind, "eps");
+  p.check(
+      !adds_eps || properties_of(precision).cast_model_type != "fp16" || *o.eps >= kLeastHalf,
+      fmt::format("optimizer.eps is {}, which is 0 in fp16, and precision.level \"{}\" keeps all "
+                  "state in fp16; set it to 1e-4, or take bf16, O2 or sgd",
+                  to_text(*o.eps), precision.level));
+  p.check(
+      o.state == "fp32",
+      fmt::format("optimizer.state \"{}\" packs moments of fp32, and with precision.level \"{}\" "
+                  "they have 16 bits; drop it, or set precision.master_weights",
+                  o.state, precision.level));
+}
+
+void check_values(Problems& p, const PrecisionOptions& precision, const OptimizerOptions& asked) {
   const OptimizerOptions o = with_defaults(asked);
+  check_narrow(p, precision, o);
   const OptimizerKind* kind = optimizer_kind(o.kind);
   p.check(o.learning_rate > 0 && o.learning_rate < 1e6,
           fmt::format("optimizer.learning_rate is {}; it must be positive and below 1e6",
@@ -135,7 +155,7 @@ void check_optimizer(Problems& p, const RunConfig& config) {
   if (const OptimizerKind* kind = optimizer_kind(o.kind)) {
     p.unused("optimizer.", unread_keys(optimizer_kinds(), *kind), "optimizer.kind", o.kind);
   }
-  check_values(p, o);
+  check_values(p, config.precision, o);
 }
 
 }  // namespace tanren

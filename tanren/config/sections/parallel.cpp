@@ -1,6 +1,7 @@
 #include "tanren/base/text.h"
 #include "tanren/config/device_name.h"
 #include "tanren/config/fields.h"
+#include "tanren/config/levels.h"
 #include "tanren/config/problems.h"
 
 namespace tanren {
@@ -114,6 +115,9 @@ void check_parallel(Problems& p, const RunConfig& config) {
   p.within("parallel.zero", o.zero, 0, 2, true);
   if (o.compress != "bf16" && o.compress != "fp16") return;
   const std::string compress = "parallel.compress \"" + o.compress + "\" ";
+  p.check(!has_narrow_weights(config.precision) || properties_of(config.precision).master_weights,
+          compress + "has nothing to round where gradients are of 16 bits (precision.level \"" +
+              config.precision.level + "\"); drop it");
   p.check(config.precision.mode != "fp64",
           compress + "rounds what precision.mode \"fp64\" keeps exact; drop one of them");
   p.check(o.zero <= 0, fmt::format("{}is for gradients that all ranks get whole, and parallel.zero "
