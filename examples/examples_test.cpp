@@ -25,6 +25,7 @@ const std::string kTanren = TANREN_BUILD_DIR "/tanren";
 const std::string kOwnModel = TANREN_BUILD_DIR "/own_model";
 const std::string kOwnBinary = TANREN_BUILD_DIR "/own_binary";
 const std::string kOwnDataset = TANREN_BUILD_DIR "/own_dataset";
+const std::string kOwnGan = TANREN_BUILD_DIR "/own_gan";
 const std::string kOwnSink = TANREN_BUILD_DIR "/own_sink";
 const std::string kOwnLoopParallel = TANREN_BUILD_DIR "/own_loop_parallel";
 const std::string kOwnLoop = "OMP_NUM_THREADS=1 " TANREN_BUILD_DIR "/own_loop";
@@ -72,6 +73,27 @@ TEST_F(Examples, own_model_trains_from_its_config_and_evaluates_its_checkpoint) 
 TEST_F(Examples, own_model_takes_fewer_than_60_lines) {
   const std::string text = read_file(kExamples / "own_model/main.cpp");
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 60);
+}
+
+TEST_F(Examples, own_gan_trains_two_phases_in_turns_on_one_rank_and_on_two) {
+  const auto summary = trained(kOwnGan, "own_gan/run.toml");
+  ASSERT_TRUE(summary.is_object());
+  EXPECT_EQ(summary["status"], "finished");
+  const auto two = go(kTanren + " launch -n 2 -- " + kOwnGan + " run " +
+                      (kExamples / "own_gan/run.toml").string() + " --out ranks" +
+                      ci_options(kExamples / "own_gan/ci.toml"));
+  ASSERT_EQ(two.code, 0) << two.output;
+  const auto ranks = nlohmann::json::parse(read_file(temporary_.path() / "ranks" / "summary.json"));
+  EXPECT_NEAR(ranks["final_loss"].get<double>(), summary["final_loss"].get<double>(), 1e-3);
+  const std::string log = read_file(temporary_.path() / "run" / "log.jsonl");
+  const std::string first = log.substr(0, log.find('\n'));
+  EXPECT_EQ(first.find("generator"), std::string::npos) << first;  // its turn is the second batch
+  TANREN_EXPECT_CONTAINS(log.substr(first.size()), "generator");
+}
+
+TEST_F(Examples, own_gan_takes_fewer_than_100_lines) {
+  const std::string text = read_file(kExamples / "own_gan/main.cpp");
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 100);
 }
 
 TEST_F(Examples, own_binary_refuses_data_that_its_model_cannot_take) {
