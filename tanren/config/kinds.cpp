@@ -200,6 +200,13 @@ const std::vector<ModelKind>& model_kinds() {
        .families = {{"vgg19", "vgg16", "vgg13", "vgg11"},
                     {"vgg19_bn", "vgg16_bn", "vgg13_bn", "vgg11_bn"}},
        .is_convolutional = true},
+      {.name = "pix2pixhd",
+       .keys = {"size", "outputs", "generator_channels", "num_downsamplings", "num_blocks",
+                "num_enhancers", "enhancer_blocks", "discriminators", "discriminator_channels",
+                "discriminator_layers", "perceptual", "memory_format"},
+       .sizes = {"global", "local"},
+       .is_convolutional = true,
+       .has_instance_norm = true},
   };
   return kinds;
 }

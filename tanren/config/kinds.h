@@ -56,6 +56,7 @@ struct ModelKind {
   std::string widths;      // the key that lists the widths of its layers
   bool generates = false;  // it can generate text if its task is next_token
   bool is_convolutional = false;
+  bool has_instance_norm = false;  // and pads by mirrored pixels
   bool is_recurrent = false;
   bool uses_weights_once = false;  // once per sample, so that replicas in threads gain nothing
 };

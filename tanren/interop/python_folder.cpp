@@ -8,6 +8,7 @@
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/export.h"
 #include "tanren/interop/hf_config.h"
+#include "tanren/interop/pix2pixhd_folder.h"
 #include "tanren/interop/whole_model.h"
 #include "tanren/model/bert_shape.h"
 #include "tanren/model/gpt2_shape.h"
@@ -84,6 +85,10 @@ class Writer {
     const std::string& kind = description_.config.model.kind;
     if (kind == "bert" || kind == "gpt2") {
       write_transformers(kind == "bert");
+    } else if (kind == "pix2pixhd") {
+      result_.files = write_pix2pixhd_folder(folder_, tensors_);
+      result_.opened_by = fmt::format("netG.load_state_dict(torch.load(\"{}\"))",
+                                      (folder_ / result_.files.front()).string());
     } else {
       write_state_dict(kind);
     }

@@ -1,5 +1,5 @@
 // Writes a whole model as a folder that Python opens: bert and gpt2 for Hugging Face's
-// from_pretrained, the other kinds as a state_dict for torchvision and torch.nn with a description
+// from_pretrained, pix2pixhd for NVIDIA's code, the other kinds as a state_dict for torchvision and torch.nn with a description
 // next to it. Called by `tanren convert`.
 #pragma once
 
@@ -26,7 +26,8 @@ std::filesystem::path whole_file_of(const std::filesystem::path& path);
 
 // Writes the model of `path` (a whole model's file, or a run folder with the weights that
 // weights_of_folder picks) to `folder`, which is created and must be empty. bert, gpt2:
-// config.json, model.safetensors and the tokenizer's files. Other kinds: model.pth (state_dict) and
+// config.json, model.safetensors and the tokenizer's files. pix2pixhd: latest_net_G.pth and
+// latest_net_D.pth. Other kinds: model.pth (state_dict) and
 // architecture.json. Floating tensors are cast to `dtype` if it is given. ConfigError for a folder
 // that is not empty, and as load_model.
 PythonFolder write_python_folder(const std::filesystem::path& path,

@@ -5,6 +5,7 @@
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/check_tensors.h"
 #include "tanren/checkpoint/folder_weights.h"
+#include "tanren/interop/pix2pixhd_folder.h"
 #include "tanren/model/supervised.h"
 #include "tanren/train/build.h"
 
@@ -91,6 +92,12 @@ std::vector<std::string> appended_heads(const ModelOptions& options) {
 
 InitReport init_from_file(torch::nn::Module& module, const ModelOptions& options) {
   const std::string& path = options.init_from;
+  if (is_pix2pixhd_folder(path)) {
+    const bool has_discriminator = std::filesystem::exists(discriminator_file(path));
+    return init_from_state(module, read_pix2pixhd_folder(path), options, path,
+                           has_discriminator ? std::vector<std::string>{}
+                                             : std::vector<std::string>{"discriminator.*"});
+  }
   return init_from_state(module, read_state_dict(path).state, options, path,
                          appended_heads(options));
 }

@@ -29,8 +29,8 @@ std::vector<std::pair<std::string, std::string>> rename_pairs(const ModelOptions
 // Patterns of the tensors that model.append_head adds; files of the model without it lack them.
 std::vector<std::string> appended_heads(const ModelOptions& options);
 
-// Copies the weights and buffers of options.init_from (a weights file, a checkpoint's folder, or a
-// run folder: its newest checkpoint) into the module, renamed by options.init_rename. Tensors that
+// Copies the weights and buffers of options.init_from (a weights file, a checkpoint's folder, a run
+// folder: its newest checkpoint, or a folder of NVIDIA's Pix2PixHD) into the module, renamed by options.init_rename. Tensors that
 // match options.init_skip, on either side, are left out. CheckpointError listing names and shapes
 // of all others that are missing, unexpected or of another shape; then nothing was copied. The file
 // may lack an appended head.

@@ -72,6 +72,7 @@ RunConfig kept_of(const RunConfig& resolved) {
   kept.model = resolved.model;
   kept.model.init_from.clear();
   kept.model.from_hf.clear();
+  kept.model.perceptual.clear();  // a term of training
   kept.model.init_skip.clear();
   kept.model.init_rename.clear();
   kept.model.freeze.clear();
@@ -230,6 +231,7 @@ ModelDescription description_of(const Metadata& metadata, const fs::path& file,
   }
   config.model.init_from.clear();
   config.model.from_hf.clear();
+  config.model.perceptual.clear();
   read_info(object_of(metadata, "tanren.data", file), description, file);
   if (metadata.count("tanren.tokenizer") > 0) {
     description.info.tokenizer = tokenizer_of(object_of(metadata, "tanren.tokenizer", file), file);
@@ -262,6 +264,10 @@ void check_described(const ModelDescription& description, const TensorMap& tenso
   if (options.num_layers > static_cast<int64_t>(tensors.size())) {
     refuse(what, fmt::format("asks for {} layers, there are {} tensors", options.num_layers,
                              tensors.size()));
+  }
+  const int64_t blocks = options.num_blocks + options.enhancer_blocks;
+  if (options.kind == "pix2pixhd" && blocks > static_cast<int64_t>(tensors.size())) {
+    refuse(what, fmt::format("asks for {} blocks, there are {} tensors", blocks, tensors.size()));
   }
   const DryScope without_memory;
   TensorMap shapes;

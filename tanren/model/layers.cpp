@@ -55,6 +55,25 @@ at::Tensor Conv2d::forward(const at::Tensor& x) const {
   return convolution(x, weight_, bias_, options_.stride, options_.padding);
 }
 
+ConvTranspose2d::ConvTranspose2d(int64_t in, int64_t out)
+    : Module("ConvTranspose2d"),
+      weight_(register_parameter("weight", uniform({in, out, 3, 3}, 9 * out))),
+      bias_(register_parameter("bias", uniform({out}, 9 * out))) {}
+
+at::Tensor ConvTranspose2d::forward(const at::Tensor& x) const {
+  return at::conv_transpose2d(x, weight_, bias_, /*stride=*/2, /*padding=*/1, /*output_padding=*/1);
+}
+
+at::Tensor instance_norm(const at::Tensor& x) {
+  return at::group_norm(x, /*num_groups=*/x.size(1), /*weight=*/{}, /*bias=*/{}, /*eps=*/1e-5);
+}
+
+at::Tensor reflection_pad(const at::Tensor& x, int64_t padding) {
+  // torch's autocast on the CPU would pad in fp32.
+  const c10::impl::ExcludeDispatchKeyGuard as_it_is(c10::DispatchKey::AutocastCPU);
+  return at::reflection_pad2d(x, {padding, padding, padding, padding});
+}
+
 GroupNorm::GroupNorm(int64_t groups, int64_t channels)
     : Module("GroupNorm"),
       groups_(groups),

@@ -46,6 +46,24 @@ class Conv2d : public Module {
   at::Tensor weight_, bias_;
 };
 
+// [n, in, h, w] → [n, out, 2 h, 2 w] by a transposed convolution of stride 2 with a 3 × 3 kernel.
+// `weight` [in, out, 3, 3], `bias` [out].
+class ConvTranspose2d : public Module {
+ public:
+  ConvTranspose2d(int64_t in, int64_t out);
+  at::Tensor forward(const at::Tensor& x) const;
+
+ private:
+  at::Tensor weight_, bias_;
+};
+
+// Normalises each channel of each sample (Ulyanov et al., 2016), without weights. As torch's
+// InstanceNorm2d, but a channel of one pixel becomes 0 where torch refuses it.
+at::Tensor instance_norm(const at::Tensor& x);
+// Pads height and width by mirrored pixels, of which there must be more than `padding`. Keeps the
+// dtype, also under autocast.
+at::Tensor reflection_pad(const at::Tensor& x, int64_t padding);
+
 // Normalises groups of channels of each sample (Wu & He, 2018). `weight`, `bias` [channels].
 class GroupNorm : public Module {
  public:

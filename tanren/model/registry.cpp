@@ -10,6 +10,7 @@
 #include "tanren/model/gpt2.h"
 #include "tanren/model/lstm.h"
 #include "tanren/model/mlp.h"
+#include "tanren/model/pix2pixhd.h"
 #include "tanren/model/resnet.h"
 #include "tanren/model/supervised.h"
 #include "tanren/model/vgg.h"
@@ -30,7 +31,7 @@ ModelRegistry::ModelRegistry()
     : factories_{{"mlp", make_zoo<Mlp>}, {"convnet", make_zoo<Convnet>},
                  {"gpt2", gpt2_task},    {"bert", bert_task},
                  {"lstm", lstm_task},    {"resnet", resnet_task},
-                 {"vgg", vgg_task}} {
+                 {"vgg", vgg_task},      {"pix2pixhd", pix2pixhd_task}} {
   for (const auto& [kind, factory] : factories_) zoo_.insert(kind);
 }
 

@@ -18,7 +18,7 @@ class ModelRegistry {
  public:
   using Factory = std::function<Task(const ModelOptions&, const DataInfo&)>;
 
-  ModelRegistry();  // mlp, convnet, gpt2, bert, lstm, resnet, vgg
+  ModelRegistry();  // mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd
   // Error if `kind` exists already. The factory's tasks set PhaseSpec::forward_on_one_thread.
   void add(std::string kind, Factory factory);
   // The task of options.kind. ConfigError for an unknown kind (names the nearest) or data that does

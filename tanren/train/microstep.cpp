@@ -39,6 +39,7 @@ void backward(Objective& objective, const Terms& terms, const GlobalBatch& batch
   const auto add = [&](const Term& term, double weight) {
     const double count = batch.count(term.count_name);
     if (!term.sum.requires_grad() || count == 0) return;  // the update will not be applied
+    if (weight == 0) return;                              // its backward would only add zeros
     const double seed = weight * objective.scaler.scale() / count;
     roots.push_back(term.sum);
     seeds.push_back(at::scalar_tensor(seed, term.sum.options().requires_grad(false)));

@@ -117,6 +117,24 @@ const Sets kResnet = {"model.kind=resnet",      "model.hidden=[128,128]",
                       "data.eval.kind=",        "data.eval.path=",
                       "data.eval.classes=0",    "run.steps=1",
                       "optimizer.kind=sgd",     "optimizer.learning_rate=0.01"};
+// Pairs of pictures.
+const Sets kPictures = {
+    "model.kind=pix2pixhd",
+    "model.hidden=[128,128]",
+    "model.generator_channels=2",
+    "model.num_downsamplings=1",
+    "model.num_blocks=1",
+    "model.discriminator_channels=2",
+    "data.train.kind=synthetic",
+    "data.train.path=",
+    "data.train.classes=0",
+    "data.train.fields=[\"inputs: float[3,16,16] in [-1, 1]\", \"labels: float[3,16,16] in [-1, "
+    "1]\"]",
+    "data.train.samples=12",
+    "data.eval.kind=",
+    "data.eval.path=",
+    "data.eval.classes=0",
+    "evaluate.metrics=[]"};
 // Token sequences with class labels.
 const Sets kTokens = {
     "model.hidden=[128,128]",
@@ -203,6 +221,15 @@ std::vector<Row> rows() {
       {"model.outputs", {}, "4"},
       {"model.loss", kValues, "l1"},
       {"model.size", kResnet, "resnet34"},
+      {"model.generator_channels", kPictures, "3"},
+      {"model.num_downsamplings", kPictures, "2"},
+      {"model.num_blocks", kPictures, "2"},
+      {"model.num_enhancers", kPictures + Sets{"model.size=local"}, "2"},
+      {"model.enhancer_blocks", kPictures + Sets{"model.size=local"}, "0"},
+      {"model.discriminators", kPictures, "1"},
+      {"model.discriminator_channels", kPictures, "3"},
+      {"model.discriminator_layers", kPictures, "2"},
+      {"model.perceptual", kPictures, "vgg19.pth"},
       {"model.num_layers", kLstm, "2"},
       {"model.hidden_size", kLstm, "5"},
       {"model.intermediate_size", kBert, "9"},

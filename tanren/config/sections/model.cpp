@@ -14,9 +14,40 @@ void fields(FieldList& add, UnfreezeOptions& o) {
       "from the start, an exception from model.freeze.");
 }
 
+namespace {
+
+void fields_of_pix2pixhd(FieldList& add, ModelOptions& o) {
+  add("generator_channels", &o.generator_channels,
+      "pix2pixhd: channels of the generator's first convolution (ngf); with size local, of the "
+      "outermost enhancer's.");
+  add("num_downsamplings", &o.num_downsamplings,
+      "pix2pixhd: how often the global generator halves the picture (n_downsample_global).");
+  add("num_blocks", &o.num_blocks,
+      "pix2pixhd: residual blocks of the global generator (n_blocks_global).");
+  add("num_enhancers", &o.num_enhancers,
+      "pix2pixhd, size local: enhancers around the global generator, each of twice the resolution "
+      "(n_local_enhancers).");
+  add("enhancer_blocks", &o.enhancer_blocks,
+      "pix2pixhd, size local: residual blocks of an enhancer (n_blocks_local).");
+  add("discriminators", &o.discriminators,
+      "pix2pixhd: PatchGAN discriminators, each at half the resolution of the one before (num_D); "
+      "0: none, and the objective generator alone, with l1 at weight 1.");
+  add("discriminator_channels", &o.discriminator_channels,
+      "pix2pixhd: channels of a discriminator's first convolution (ndf).");
+  add("discriminator_layers", &o.discriminator_layers,
+      "pix2pixhd: strided convolutions of a discriminator (n_layers_D).");
+  add("perceptual", &o.perceptual, Identity::by_name,
+      "pix2pixhd: torchvision's weights of vgg19 (.pth, .safetensors), for the generator's term "
+      "perceptual; read at each start, relative to the config file. Empty: no such term.",
+      TextKind::file);
+}
+
+}  // namespace
+
 void fields(FieldList& add, ModelOptions& o) {
   add("kind", &o.kind,
-      "mlp, convnet, gpt2, bert, lstm, resnet, vgg, or a name that the program registered.");
+      "mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd, or a name that the program "
+      "registered.");
   add("hidden", &o.hidden, "mlp: widths of the hidden layers, each ≥ 1; [] is a linear model.");
   add("channels", &o.channels,
       "convnet: channels per stage, each ≥ 1; each stage halves the image.");
@@ -26,7 +57,10 @@ void fields(FieldList& add, ModelOptions& o) {
   add("dropout", &o.dropout,
       "Probability in [0, 1) of every dropout of the model; counter-based: the split cannot change "
       "it. Unset: 0; gpt2, bert: 0.1; vgg: 0.5. resnet has none.");
-  add("outputs", &o.outputs, "Classes or regressed values; 0: as many as the data has.");
+  add("outputs", &o.outputs,
+      "Classes or regressed values; pix2pixhd: channels of the pictures that it makes. 0: as many "
+      "as "
+      "the data has.");
   add("loss", &o.loss, "cross_entropy, bce, mse, l1.");
   add("label_smoothing", &o.label_smoothing,
       "cross_entropy: share of the target spread evenly, in [0, 1).");
@@ -39,7 +73,8 @@ void fields(FieldList& add, ModelOptions& o) {
       "gpt2-large, gpt2-xl. bert: bert-base-uncased, bert-base-cased, "
       "bert-base-multilingual-cased, bert-base-chinese, bert-large-uncased, bert-large-cased, "
       "bert-tiny, bert-mini, bert-small, bert-medium. resnet: resnet18, 34, 50, 101, 152. vgg: "
-      "vgg11, 13, 16, 19 and vgg11_bn, … with batch norm.");
+      "vgg11, 13, 16, 19 and vgg11_bn, … with batch norm. pix2pixhd: global, or local (with the "
+      "enhancer of twice the resolution).");
   add("num_layers", &o.num_layers, "gpt2, bert: blocks; lstm: layers. 0: the preset's; lstm: 1.");
   add("num_heads", &o.num_heads,
       "gpt2, bert: attention heads, which divide hidden_size; 0: the preset's.");
@@ -79,17 +114,18 @@ void fields(FieldList& add, ModelOptions& o) {
   add("embedding_size", &o.embedding_size, "lstm: width of a token's vector; 0: hidden_size.");
   add("bidirectional", &o.bidirectional,
       "lstm: reads from the end to the start, too; not for task next_token.");
+  fields_of_pix2pixhd(add, o);
   add("memory_format", &o.memory_format, Identity::free,
-      "convnet, resnet, vgg and kinds of your own: how images and the weights of convolutions lie "
-      "in memory: channels_last (NHWC), contiguous (NCHW) or auto, what is faster here. Files are "
-      "NCHW either way.");
+      "convnet, resnet, vgg, pix2pixhd and kinds of your own: how images and the weights of "
+      "convolutions lie in memory: channels_last (NHWC), contiguous (NCHW) or auto, what is faster "
+      "here. Files are NCHW either way.");
   add("append_head", &o.append_head,
       "A linear layer `appended` after the model's outputs, with so many values; the model itself "
       "keeps model.outputs (0: 1000 of resnet and vgg, or what from_hf has). Not where tokens are "
       "guessed. 0: none.");
   add("init_from", &o.init_from, Identity::by_name,
-      "Start from these weights: a file (safetensors, its index, .pt, .bin), a checkpoint or a run "
-      "folder; relative to the config file.",
+      "Start from these weights: a file (safetensors, its index, .pt, .bin), a checkpoint, a run "
+      "folder, or for pix2pixhd a folder with latest_net_G.pth; relative to the config file.",
       TextKind::file);
   add("from_hf", &o.from_hf, Identity::by_name,
       "Start from a trained model, whose kind and sizes need not be given: a folder of Hugging "
@@ -139,6 +175,15 @@ const Keys kKindKeys = {"hidden",
                         "classifier_dropout",
                         "embedding_size",
                         "bidirectional",
+                        "generator_channels",
+                        "num_downsamplings",
+                        "num_blocks",
+                        "num_enhancers",
+                        "enhancer_blocks",
+                        "discriminators",
+                        "discriminator_channels",
+                        "discriminator_layers",
+                        "perceptual",
                         "memory_format",
                         "append_head",
                         "loss_chunk",
@@ -155,6 +200,16 @@ void check_task(Problems& p, const ModelOptions& o, const ModelKind& kind) {
   p.unused("model.", kind.no_use_to_tokens, "model.task", task);
 }
 
+void check_pix2pixhd(Problems& p, const ModelOptions& o) {
+  if (o.size.empty() || o.size == "global") {
+    p.unused("model.", {"num_enhancers", "enhancer_blocks"}, "model.size", "global");
+  }
+  if (o.discriminators == 0) {
+    p.unused("model.", {"discriminator_channels", "discriminator_layers"}, "model.discriminators",
+             "0");
+  }
+}
+
 // A registered kind may read any key, so only the library's kinds are checked.
 void check_kind_keys(Problems& p, const ModelOptions& o) {
   const ModelKind* kind = model_kind(o.kind);
@@ -165,6 +220,7 @@ void check_kind_keys(Problems& p, const ModelOptions& o) {
   }
   p.unused("model.", others, "model.kind", o.kind);
   if (!kind->tasks.empty()) check_task(p, o, *kind);
+  if (reads(*kind, "discriminators")) check_pix2pixhd(p, o);
   if (!kind->sizes.empty() && !o.size.empty()) p.one_of("model.size", o.size, kind->sizes);
   const Keys generate = {"prompt", "tokens",    "temperature",    "top_k",     "top_p",
                          "seed",   "num_beams", "length_penalty", "stop_token"};
@@ -201,6 +257,18 @@ void check_transformer(Problems& p, const ModelOptions& o) {
   if (o.initializer_range) p.positive("model.initializer_range", *o.initializer_range);
 }
 
+// Channels double at each halving, so that a few halvings make any number of channels absurd.
+void check_generator(Problems& p, const ModelOptions& o) {
+  p.within("model.generator_channels", o.generator_channels, 1, 65536, true);
+  p.within("model.num_downsamplings", o.num_downsamplings, 0, 10, true);
+  p.within("model.num_blocks", o.num_blocks, 0, 4096, true);
+  p.within("model.num_enhancers", o.num_enhancers, 1, 8, true);
+  p.within("model.enhancer_blocks", o.enhancer_blocks, 0, 4096, true);
+  p.within("model.discriminators", o.discriminators, 0, 16, true);
+  p.within("model.discriminator_channels", o.discriminator_channels, 1, 65536, true);
+  p.within("model.discriminator_layers", o.discriminator_layers, 1, 16, true);
+}
+
 }  // namespace
 
 void check_model(Problems& p, const ModelOptions& o, const std::vector<std::string>& known) {
@@ -221,6 +289,7 @@ void check_model(Problems& p, const ModelOptions& o, const std::vector<std::stri
   p.one_of("model.memory_format", o.memory_format, {"auto", "channels_last", "contiguous"});
   p.one_of("model.loss", o.loss, loss_kinds());
   check_transformer(p, o);
+  check_generator(p, o);
   p.within("model.label_smoothing", o.label_smoothing, 0, 1, false);
   p.check(o.label_smoothing == 0 || o.loss == "cross_entropy",
           "model.label_smoothing needs model.loss = \"cross_entropy\", not \"" + o.loss + "\"");

@@ -15,8 +15,8 @@ struct UnfreezeOptions {                // [[model.unfreeze]]
 };
 
 struct ModelOptions {
-  std::string
-      kind;  // mlp, convnet, gpt2, bert, lstm, resnet, vgg, or a name that the program registered
+  // mlp, convnet, gpt2, bert, lstm, resnet, vgg, pix2pixhd, or a name that the program registered
+  std::string kind;
   std::vector<int64_t> hidden = {128, 128};  // mlp: widths of the hidden layers
   std::vector<int64_t> channels = {32, 64};  // convnet: channels per stage
   std::string norm = "group";                // convnet: batch, group, none
@@ -44,8 +44,18 @@ struct ModelOptions {
   std::optional<double> classifier_dropout;  // before the classifier; overrides dropout
   int64_t embedding_size = 0;                // lstm: width of a token's vector; 0: hidden_size
   bool bidirectional = false;                // lstm: also from the end to the start
-  std::string memory_format = "auto";        // of images: auto, channels_last, contiguous
-  int64_t append_head = 0;                   // outputs of a Linear appended to the model; 0: none
+  // pix2pixhd. size is global or local.
+  int64_t generator_channels = 64;      // of its first convolution, at the finest level
+  int64_t num_downsamplings = 4;        // times that the global generator halves the picture
+  int64_t num_blocks = 9;               // residual blocks of the global generator
+  int64_t num_enhancers = 1;            // local: networks around it, each of twice the resolution
+  int64_t enhancer_blocks = 3;          // local: residual blocks of each of them
+  int64_t discriminators = 2;           // each sees half the resolution of the one before; 0: none
+  int64_t discriminator_channels = 64;  // of their first convolution
+  int64_t discriminator_layers = 3;     // strided convolutions of each
+  std::string perceptual;  // file of vgg19's weights for the perceptual term; empty: no such term
+  std::string memory_format = "auto";  // of images: auto, channels_last, contiguous
+  int64_t append_head = 0;             // outputs of a Linear appended to the model; 0: none
   std::string init_from;  // weights file, checkpoint or run folder; relative to the config file
   std::string from_hf;    // folder of save_pretrained, or the name of a model in a cache
   std::vector<std::string> init_skip;          // patterns of tensors not taken from that file

@@ -1,0 +1,37 @@
+// Pix2PixHD (Wang et al., 2018): translates pictures into pictures. A generator and PatchGAN
+// discriminators, with the names and losses of NVIDIA's code. One forward serves both objectives,
+// and discriminates the made pictures once: each objective's backward is kept to its own
+// parameters.
+#pragma once
+
+#include "tanren/base/data_info.h"
+#include "tanren/base/task.h"
+#include "tanren/config/run_config.h"
+#include "tanren/model/pix2pixhd_networks.h"
+
+#include <memory>
+
+namespace tanren {
+
+// Modules `generator` and, unless there are none, `discriminator`.
+class Pix2pixhd : public Module {
+ public:
+  explicit Pix2pixhd(const Pix2pixhdShape& shape);
+  const PictureGenerator& generator() const { return *generator_; }
+  const PatchDiscriminators* discriminator() const { return discriminator_.get(); }
+  const Pix2pixhdShape& shape() const { return shape_; }
+
+ private:
+  Pix2pixhdShape shape_;
+  std::shared_ptr<PictureGenerator> generator_;
+  std::shared_ptr<PatchDiscriminators> discriminator_;  // null if there are none
+};
+
+// The task of model.kind = "pix2pixhd": batches with pictures "inputs" [n, c, h, w] and "labels"
+// [n, c', h, w], those to make. Objective generator has the terms gan (the made picture taken for
+// real, weight 1), feature (of the discriminators, weight 10), l1 (weight 0, or 1 without
+// discriminators) and, with model.perceptual, perceptual (weight 10); objective discriminator has
+// real and fake (weight 0.5 each). All are means within a sample. ConfigError as pix2pixhd_shape.
+Task pix2pixhd_task(const ModelOptions& options, const DataInfo& info);
+
+}  // namespace tanren

@@ -1,0 +1,339 @@
+// Runs of Pix2PixHD: against NVIDIA's step from the same weights, over microbatches and ranks,
+// recomputed, in 16 bits, predicted, and from and to NVIDIA's files.
+#include "tanren/base/error.h"
+#include "tanren/base/testing.h"
+#include "tanren/checkpoint/weights_file.h"
+#include "tanren/config/read_config.h"
+#include "tanren/formats/pt_file.h"
+#include "tanren/formats/safetensors.h"
+#include "tanren/interop/python_folder.h"
+#include "tanren/interop/transfer.h"
+#include "tanren/interop/whole_model.h"
+#include "tanren/run/run.h"
+#include "tests/support/rank_run.h"
+#include "tests/support/step_peaks.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+namespace tanren::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kFixtures = TANREN_SOURCE_DIR "/tests/fixtures/";
+
+TensorMap fixture_of(const std::string& size) {
+  return read_safetensors(kFixtures + "pix2pixhd_" + size + ".safetensors").tensors;
+}
+
+RunConfig picture_config(const std::string& size, const std::string& mode = "fp64") {
+  RunConfig config = tiny_config("pix2pixhd");
+  config.model.size = size;
+  config.model.generator_channels = 4;
+  config.model.num_downsamplings = 2;
+  config.model.num_blocks = 2;
+  config.model.enhancer_blocks = 1;
+  config.model.discriminator_channels = 4;
+  config.data.train.fields = {"inputs: float[2,32,32] in [-1, 1]",
+                              "labels: float[3,32,32] in [-1, 1]"};
+  config.data.train.samples = 8;
+  config.batch.global_batch = "3";
+  config.precision.mode = mode;
+  config.optimizer.kind = "adam";
+  config.optimizer.learning_rate = 2e-4;
+  config.optimizer.beta1 = 0.5;
+  return config;
+}
+
+// The fixture's batch as a dataset of three pairs, and its weights in the task.
+std::unique_ptr<TensorDataset> pairs_of(const TensorMap& fixture) {
+  TensorMap fields;
+  for (const char* name : {"inputs", "labels"}) fields.set(name, fixture.at(name));
+  const DataInfo info{.input_shape = {2, 32, 32}, .outputs = 3 * 32 * 32, .class_labels = false};
+  return std::make_unique<TensorDataset>(fields, info, "data.train");
+}
+
+Task with_weights(const RunConfig& config, const Dataset& data, const TensorMap& fixture) {
+  Task task = build_task(config, ModelRegistry(), data);
+  const at::NoGradGuard no_grad;
+  for (auto& item : task.module->named_parameters()) item.value().copy_(fixture.at(item.key()));
+  return task;
+}
+
+TEST(Pix2pixhdRun, loses_as_nvidias_code_through_five_steps) {
+  for (const std::string size : {"global", "local"}) {
+    const TensorMap fixture = fixture_of(size);
+    const auto data = pairs_of(fixture);
+    RunConfig config = picture_config(size);
+    config.data.shuffle = false;
+    TinyRun run(config, data.get(), with_weights(config, *data, fixture));
+    const auto reports = run.steps(5);
+    for (int64_t i = 0; i < 5; ++i) {
+      const auto& report = reports[static_cast<size_t>(i)];
+      ASSERT_EQ(report.objectives.size(), 2u);
+      EXPECT_EQ(report.objectives[0].name, "generator");
+      EXPECT_EQ(report.step, i + 1);
+      for (const auto& objective : report.objectives) {
+        EXPECT_EQ(objective.terms.size(), 2u) << "l1 weighs nothing and is not told";
+        for (const auto& [name, value] : objective.terms) {
+          const double wanted = fixture.at("steps/" + name)[i].item<double>();
+          EXPECT_NEAR(value, wanted, 1e-9 * wanted) << size << ", step " << i << ": " << name;
+        }
+      }
+      const double gan = fixture.at("steps/gan")[i].item<double>();
+      const double feature = fixture.at("steps/feature")[i].item<double>();
+      EXPECT_NEAR(report.objectives[0].loss, gan + 10 * feature, 1e-8);
+    }
+  }
+}
+
+TEST(Pix2pixhdRun, takes_the_weight_of_l1_from_the_config) {
+  RunConfig config = picture_config("global");
+  TinyRun without(config);
+  config.objectives["generator"].optimizer = config.optimizer;
+  config.objectives["generator"].schedule = config.schedule;
+  config.objectives["generator"].clip = config.clip;
+  config.objectives["generator"].weights = {{"l1", 10}};
+  TinyRun with(config);
+  const StepReport plain = without.step(), weighted = with.step();
+  ASSERT_EQ(weighted.objectives[0].terms.size(), 3u);
+  double l1 = 0;
+  for (const auto& [name, value] : weighted.objectives[0].terms) l1 = name == "l1" ? value : l1;
+  EXPECT_GT(l1, 0);
+  EXPECT_NEAR(weighted.objectives[0].loss, plain.objectives[0].loss + 10 * l1, 1e-9);
+  EXPECT_NE(weighted.objectives[0].grad_norm, plain.objectives[0].grad_norm);
+  EXPECT_EQ(weighted.objectives[1].loss, plain.objectives[1].loss);
+}
+
+TEST(Pix2pixhdRun, over_microbatches_and_ranks_equals_the_whole_batch) {
+  for (const std::string size : {"global", "local"}) {
+    RunConfig config = picture_config(size);
+    TinyRun whole(config);
+    const at::Tensor before = whole.weights();
+    whole.steps(3);
+    const at::Tensor expected = whole.weights();
+    EXPECT_GT(relative(expected, before), 1e-4);
+    config.batch.microbatch = 1;
+    TinyRun split(config);
+    split.steps(3);
+    EXPECT_LT(relative(split.weights(), expected), 1e-10) << size;
+    config.parallel.first_bucket_mb = config.parallel.bucket_mb = 4.0 / 1024;
+    const auto data = open_dataset(config.data.train, "data.train");
+    for (const std::string engine : {"threads", "gloo"}) {
+      config.parallel.zero = engine == "gloo" ? 1 : 0;
+      std::vector<at::Tensor> got(2);
+      on_engine(engine, 2, [&](Communicator& comm) {
+        RankRun run(config, *data, comm);
+        for (int i = 0; i < 3; ++i) run.step();
+        got[static_cast<size_t>(comm.rank())] = run.weights();
+      });
+      EXPECT_LT(relative(got[0], expected), 1e-10) << size << " on " << engine;
+      EXPECT_TRUE(at::equal(got[0], got[1])) << size << " on " << engine;
+    }
+  }
+}
+
+TEST(Pix2pixhdRun, recomputed_or_offloaded_or_in_another_order_of_memory_is_the_same) {
+  for (const std::string size : {"global", "local"}) {
+    RunConfig config = picture_config(size);
+    TinyRun whole(config);
+    whole.steps(3);
+    config.memory.recompute = {"*"};
+    TinyRun recomputed(config);
+    recomputed.steps(3);
+    EXPECT_TRUE(at::equal(recomputed.weights(), whole.weights())) << size;
+    config.memory.recompute = {"generator.*"};
+    TinyRun half(config);
+    half.steps(3);
+    EXPECT_TRUE(at::equal(half.weights(), whole.weights())) << size;
+    config.memory.recompute.clear();
+    config.model.memory_format = "channels_last";
+    TinyRun last(config);
+    last.steps(3);
+    EXPECT_LT(relative(last.weights(), whole.weights()), 1e-10) << size;
+  }
+}
+
+TEST(Pix2pixhdRun, in_16_bits_loses_nearly_as_in_fp32) {
+  if (test_device() != "cpu") GTEST_SKIP() << "compares kernels of the CPU";
+  for (const std::string size : {"global", "local"}) {
+    const auto losses = [&](const std::string& mode) {
+      RunConfig config = picture_config(size, mode);
+      config.batch.microbatch = 2;
+      TinyRun run(config);
+      const auto report = run.steps(4).back();
+      return std::pair(report.objectives[0].loss, report.objectives[1].loss);
+    };
+    const auto exact = losses("fp32");
+    for (const std::string mode : {"bf16", "fp16"}) {
+      const auto half = losses(mode);
+      EXPECT_NEAR(half.first, exact.first, 0.05 * exact.first) << size << " in " << mode;
+      EXPECT_NEAR(half.second, exact.second, 0.05 * exact.second) << size << " in " << mode;
+    }
+  }
+}
+
+// The generator's loss must not cost gradients of the discriminators' weights, nor theirs a way
+// back through the generator: as many gradients of convolutions as there are, each once.
+TEST(Pix2pixhdRun, goes_back_through_each_network_no_more_than_it_must) {
+  TinyRun run(picture_config("global"));
+  static std::atomic<int> of_weight, of_input;
+  of_weight = of_input = 0;
+  const auto handle = at::addGlobalCallback(
+      at::RecordFunctionCallback(
+          [](const at::RecordFunction& fn) -> std::unique_ptr<at::ObserverContext> {
+            if (std::string(fn.name()) != "aten::convolution_backward") return nullptr;
+            const auto wanted = fn.inputs().back().toBoolList();
+            of_input += wanted.get(0) ? 1 : 0;
+            of_weight += wanted.get(1) ? 1 : 0;
+            return nullptr;
+          })
+          .needsInputs(true)
+          .scopes({at::RecordScope::FUNCTION}));
+  run.step();
+  at::removeCallback(handle);
+  constexpr int kGenerator = 10, kDiscriminators = 10;  // convolutions
+  // The generator's backward passes through the discriminators once; theirs go through the made
+  // and the real pictures' graphs.
+  EXPECT_EQ(of_weight, kGenerator + 2 * kDiscriminators);
+  // The first convolution of a network needs no gradient of its input, but for the generator's way.
+  constexpr int kFirst = 2;  // one of each scale
+  EXPECT_EQ(of_input, kGenerator - 1 + kDiscriminators + 2 * (kDiscriminators - kFirst));
+}
+
+class Pix2pixhdPeaks : public StepPeaksTest {};
+
+TEST_F(Pix2pixhdPeaks, are_predicted) {
+  for (const std::string size : {"global", "local"}) {
+    for (const std::string mode : {"fp32", "bf16", "fp64"}) {
+      RunConfig config = picture_config(size, mode);
+      config.memory.limit = "16GiB";  // installs our allocator, under a sanitizer too
+      config.model.generator_channels = config.model.discriminator_channels = 16;
+      config.data.train.fields = {"inputs: float[3,64,64] in [-1, 1]",
+                                  "labels: float[3,64,64] in [-1, 1]"};
+      config.batch.global_batch = "4";
+      const auto expect = [&](const char* what) {
+        const StepPeaks peaks = step_peaks(config);
+        std::printf("%-6s %s %-12s predicted %10lld, measured %10lld, %+.2f %%\n", size.c_str(),
+                    mode.c_str(), what, static_cast<long long>(peaks.predicted),
+                    static_cast<long long>(peaks.measured), 100 * peaks.error());
+        EXPECT_LE(std::abs(peaks.error()), 0.03) << size << " " << mode << " " << what;
+      };
+      expect("whole");
+      config.batch.microbatch = 2;
+      expect("accumulated");
+      config.memory.recompute = {"*"};
+      expect("recomputed");
+    }
+  }
+}
+
+// --- NVIDIA's files
+
+class Pix2pixhdFiles : public ::testing::Test {
+ protected:
+  RunConfig parsed(const std::string& more) const {
+    return parse_config(
+        "[model]\nkind = \"pix2pixhd\"\ngenerator_channels = 4\nnum_downsamplings = 2\n"
+        "num_blocks = 2\ndiscriminator_channels = 4\n" +
+            more +
+            "\n[data.train]\nkind = \"synthetic\"\nfields = [\"inputs: float[2,32,32] in [-1, "
+            "1]\", \"labels: float[3,32,32] in [-1, 1]\"]\nsamples = 6\n[batch]\nglobal_batch = "
+            "3\n[precision]\nmode = \"fp32\"\n[run]\nname = \"p\"\nsteps = 2\nthreads = 1\n"
+            "[evaluate]\nevery = 1\nmetrics = [\"mae\"]\n",
+        "p.toml", folder_.path(), {}, ModelRegistry().kinds());
+  }
+  static Task task() {
+    const RunConfig config = picture_config("global");
+    const auto data = open_dataset(config.data.train, "data.train");
+    return build_task(config, ModelRegistry(), *data);
+  }
+  fs::path nvidias() const { return kFixtures + "pix2pixhd"; }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(Pix2pixhdFiles, start_a_model) {
+  const Task given = task();
+  ModelOptions options;
+  options.init_from = nvidias().string();
+  const InitReport report = init_from_file(*given.module, options);
+  const TensorMap fixture = fixture_of("global");
+  for (const auto& item : given.module->named_parameters()) {
+    EXPECT_TRUE(at::equal(item.value(), fixture.at(item.key()))) << item.key();
+  }
+  EXPECT_EQ(report.loaded, static_cast<int64_t>(given.module->parameters().size()));
+}
+
+TEST_F(Pix2pixhdFiles, without_discriminators_leave_these_as_they_are) {
+  fs::copy(nvidias() / "latest_net_G.pth", folder_.path() / "latest_net_G.pth");
+  const Task given = task();
+  const at::Tensor own =
+      given.module->named_parameters()["discriminator.scale0_layer0.0.weight"].clone();
+  ModelOptions options;
+  options.init_from = folder_.path().string();
+  const InitReport report = init_from_file(*given.module, options);
+  EXPECT_TRUE(
+      at::equal(own, given.module->named_parameters()["discriminator.scale0_layer0.0.weight"]));
+  TANREN_EXPECT_CONTAINS(report.text(""), "there is no latest_net_D.pth");
+  TANREN_EXPECT_CONTAINS(report.text(""), "newly initialised: discriminator.");
+}
+
+TEST_F(Pix2pixhdFiles, of_old_versions_have_statistics_that_are_left_out) {
+  TensorMap old = read_pt(nvidias() / "latest_net_G.pth").content.tensors;
+  old.set("model.2.running_mean", at::zeros({4}));
+  old.set("model.2.running_var", at::ones({4}));
+  write_pt(folder_.path() / "latest_net_G.pth", old);
+  const Task given = task();
+  ModelOptions options;
+  options.init_from = folder_.path().string();
+  TANREN_EXPECT_CONTAINS(init_from_file(*given.module, options).text(""),
+                         "left out 2 running statistics");
+}
+
+TEST_F(Pix2pixhdFiles, that_do_not_fit_are_listed) {
+  TensorMap other = read_pt(nvidias() / "latest_net_G.pth").content.tensors;
+  other.set("model.1.weight", at::zeros({8, 2, 7, 7}));
+  write_pt(folder_.path() / "latest_net_G.pth", other);
+  const Task given = task();
+  ModelOptions options;
+  options.init_from = folder_.path().string();
+  TANREN_EXPECT_CONTAINS(error_of<CheckpointError>([&] { init_from_file(*given.module, options); }),
+                         "generator.model.1.weight is [8, 2, 7, 7] Float, here [4, 2, 7, 7]");
+}
+
+TEST_F(Pix2pixhdFiles, are_written_of_a_run_and_read_back_as_the_same_model) {
+  const RunConfig config = parsed("init_from = \"" + nvidias().string() + "\"");
+  run({.config = config, .folder = folder_.path() / "run"}, {});
+  const auto written =
+      write_python_folder(folder_.path() / "run", folder_.path() / "out", std::nullopt, {});
+  EXPECT_EQ(written.files, (std::vector<std::string>{"latest_net_G.pth", "latest_net_D.pth"}));
+  const WholeModel whole = load_model(folder_.path() / "run" / "model.tanren.safetensors");
+  const Task given = task();
+  ModelOptions options;
+  options.init_from = (folder_.path() / "out").string();
+  init_from_file(*given.module, options);
+  const TensorMap before = fixture_of("global");
+  const auto trained = whole.task.module->named_parameters();
+  for (const auto& item : given.module->named_parameters()) {
+    EXPECT_TRUE(at::equal(item.value(), trained[item.key()])) << item.key();
+  }
+  EXPECT_FALSE(
+      at::equal(trained["generator.model.1.weight"], before.at("generator.model.1.weight")));
+  const auto names = read_pt(folder_.path() / "out" / "latest_net_G.pth").content.tensors;
+  for (const auto& item : read_pt(nvidias() / "latest_net_G.pth").content.tensors) {
+    EXPECT_NE(names.find(item.first), nullptr) << item.first;
+  }
+}
+
+}  // namespace
+}  // namespace tanren::testing
