@@ -86,7 +86,28 @@ inline StepCase resnet_case() {
            {{"samples", kBatch}}}};
 }
 
-// bert, gpt2, gpt2_micro (twice the batch in 4 microbatches) or resnet50; nullopt for other names.
+// Both objectives of Pix2PixHD's default networks, as NVIDIA's code trains them.
+inline StepCase pix2pixhd_case() {
+  constexpr int64_t kBatch = 1, kEdge = 256;
+  TensorMap fields;
+  for (const char* name : {"inputs", "labels"}) {
+    fields.set(name, at::rand({kBatch, 3, kEdge, kEdge}) * 2 - 1);
+  }
+  StepCase made{
+      "Pix2PixHD, global, 1 picture of 256 × 256",
+      step_config("pix2pixhd", "", kBatch),
+      {{.input_shape = {3, kEdge, kEdge}, .outputs = 3 * kEdge * kEdge, .class_labels = false},
+       fields,
+       {{"samples", kBatch}}}};
+  made.config.optimizer.kind = "adam";
+  made.config.optimizer.beta1 = 0.5;
+  made.config.optimizer.learning_rate = 2e-4;
+  made.config.clip.norm = 0;
+  return made;
+}
+
+// bert, gpt2, gpt2_micro (twice the batch in 4 microbatches), resnet50 or pix2pixhd; nullopt for
+// other names.
 inline std::optional<StepCase> step_case(const std::string& name) {
   at::manual_seed(1);
   if (name == "bert") return bert_case();
@@ -95,6 +116,7 @@ inline std::optional<StepCase> step_case(const std::string& name) {
     return gpt2_case(8, 2, "GPT-2 124M, 8 × 256 tokens in 4 microbatches, dropout 0.1");
   }
   if (name == "resnet50") return resnet_case();
+  if (name == "pix2pixhd") return pix2pixhd_case();
   return std::nullopt;
 }
 

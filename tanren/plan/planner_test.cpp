@@ -202,6 +202,7 @@ TEST(MemoryFormatPass, takes_channels_last_where_it_was_measured_faster) {
   expect_contains(chosen("vgg", "group", "fp32"), "channels_last|planned|oneDNN");
   expect_contains(chosen("convnet", "batch", "bf16"), "channels_last|planned|");
   expect_contains(chosen("convnet", "group", "bf16"), "contiguous|planned|group norm");
+  expect_contains(chosen("pix2pixhd", "group", "fp32"), "contiguous|planned|instance norm");
   expect_contains(chosen("resnet", "group", "fp64"), "contiguous|planned|fp64");
   expect_contains(chosen("own", "group", "bf16"), "contiguous|planned|a model of your own");
   given.machine.accelerators.bytes = {0};
