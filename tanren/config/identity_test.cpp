@@ -64,7 +64,8 @@ struct Change {
     const auto found = others.find(key);
     value = found != others.end() ? found->second : value + "x\n\t\"\\ü";
     if (key == "run.name") value = "a \"b\" ü";
-    if (key.ends_with(".path") || key.ends_with(".init_from")) value = "/x/\"quoted\" \\ \t path";
+    const bool is_path = key.ends_with(".path") || key.ends_with(".init_from");
+    if (is_path || key == "model.perceptual") value = "/x/\"quoted\" \\ \t path";
   }
   void operator()(bool& value) const { value = !value; }
   void operator()(int64_t& value) const { value += key == "parallel.zero" ? 1 : 3; }

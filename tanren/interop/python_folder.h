@@ -1,6 +1,6 @@
 // Writes a whole model as a folder that Python opens: bert and gpt2 for Hugging Face's
-// from_pretrained, pix2pixhd for NVIDIA's code, the other kinds as a state_dict for torchvision and torch.nn with a description
-// next to it. Called by `tanren convert`.
+// from_pretrained, pix2pixhd for NVIDIA's code, the other kinds as a state_dict for torchvision and
+// torch.nn with a description next to it. Called by `tanren convert`.
 #pragma once
 
 #include "tanren/train/registry.h"

@@ -1,5 +1,5 @@
-// The sizes of a Pix2PixHD (Wang et al., 2018), from the config and the data. Called by the networks
-// and the task of pix2pixhd.h.
+// The sizes of a Pix2PixHD (Wang et al., 2018), from config and data. Called by the networks and
+// the task of pix2pixhd.h.
 #pragma once
 
 #include "tanren/base/data_info.h"
