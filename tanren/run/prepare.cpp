@@ -27,13 +27,16 @@ namespace {
 // counted.
 int64_t standing_bytes(const torch::nn::Module* module, const Plan& plan) {
   if (!plan.memory.own_allocator) return 0;
-  int64_t bytes = cpu_memory_stats().live_bytes;
+  int64_t of_model = 0;
   if (module != nullptr) {
     for (const auto& [name, tensor] : tensors_of(*module)) {
-      bytes -= static_cast<int64_t>(tensor.storage().nbytes());
+      of_model += static_cast<int64_t>(tensor.storage().nbytes());
     }
+    // Constants that the task made beside its module (a perceptual loss) are predicted with it.
+    constexpr auto kWeights = static_cast<size_t>(MemoryKind::weights);
+    of_model = std::max(of_model, cpu_memory_by_kind().at(kWeights));
   }
-  return std::max<int64_t>(bytes, 0);
+  return std::max<int64_t>(cpu_memory_stats().live_bytes - of_model, 0);
 }
 
 using MakePlan = std::function<Plan(const RunConfig&)>;
