@@ -24,6 +24,7 @@ struct DataInfo {
       0;  // "token_types" are int64 numbers in [0, token_types); 0: there are none
   std::shared_ptr<const TokenizerFiles> tokenizer;  // that made the ids; null: unknown
   std::vector<std::string> feature_names;           // of a sample's numbers; empty: no names
+  std::vector<int64_t> target_shape;  // of one sample's "labels", if they are pictures: [c, h, w]
 };
 
 }  // namespace tanren

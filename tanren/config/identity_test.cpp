@@ -331,10 +331,12 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
   const std::vector<std::string> by_kind[] = {
       {"fields", "samples"},
       {"path", "label", "label_type", "shape", "scale", "offset", "classes"}};
-  // Those of images, text and tokens are written and read back in validate_<kind>_test.cpp.
+  // Those of images, pairs, text and tokens are written and read back in validate_<kind>_test.cpp.
   const std::vector<std::string> of_images = {
       "size",  "resize",   "crop", "crop_scale", "crop_ratio", "pad",   "flip",
       "color", "channels", "mean", "std",        "max_pixels", "broken"};
+  const std::vector<std::string> of_pairs = {"side_by_side", "swap", "filter", "target_filter",
+                                             "target_channels"};
   const std::vector<std::string> of_tokens = {
       "context",      "stride", "include",   "exclude",   "part",        "dtype",  "vocab_size",
       "document_end", "text",   "text_pair", "tokenizer", "class_names", "padding"};
@@ -345,6 +347,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
   }
   for (const char* source : {"data.train.", "data.eval."}) {
     for (const auto& key : of_images) covered.insert(source + key);
+    for (const auto& key : of_pairs) covered.insert(source + key);
     for (const auto& key : of_tokens) covered.insert(source + key);
   }
   for (const bool synthetic : {false, true}) {
@@ -390,6 +393,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
       if (!synthetic) left.insert("model.label_smoothing");
       for (const char* source : {"data.train.", "data.eval."}) {
         for (const auto& key : by_kind[synthetic ? 1 : 0]) left.insert(source + key);
+        for (const auto& key : of_pairs) left.insert(source + key);
         for (const auto& key : of_images) left.insert(source + key);
         for (const auto& key : of_tokens) left.insert(source + key);
         left.insert(std::string(source) + "classes");

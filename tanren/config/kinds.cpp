@@ -215,6 +215,7 @@ const std::vector<DatasetKind>& dataset_kinds() {
   static const std::vector<DatasetKind> kinds = {
       {.name = "csv", .has_encoding = true, .counts_classes = true},
       {.name = "images"},
+      {.name = "pairs"},
       {.name = "tensors", .counts_classes = true},
       {.name = "synthetic"},
       {.name = "text", .has_context = true},

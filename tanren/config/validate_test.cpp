@@ -154,7 +154,7 @@ TEST(Validate, refuses_data_that_cannot_be_read_or_would_be_ignored) {
   const std::string synthetic = "data.train.kind=synthetic", pathless = "data.train.path=";
   expect_refused({
       {{"data.train.kind=json"},
-       "data.train.kind \"json\" is unknown; one of csv, images, tensors"},
+       "data.train.kind \"json\" is unknown; one of csv, images, pairs, tensors"},
       {{pathless}, "data.train.path is missing; name the csv file"},
       {{synthetic, pathless, "data.train.samples=5"}, "data.train.fields is missing"},
       {{synthetic, pathless, "data.train.fields=[a]"}, "data.train.samples is 0"},

@@ -66,6 +66,8 @@ constexpr WordSynonym kWords[] = {
     {"model.norm", "groupnorm", "group"},
     {"data.train.kind", "imagefolder", "images"},
     {"data.train.kind", "image_folder", "images"},
+    {"data.train.kind", "aligned", "pairs"},
+    {"data.train.kind", "image_pairs", "pairs"},
     {"data.train.kind", "bin", "tokens"},
     {"data.train.kind", "jsonl", "text_table"},
     {"data.train.kind", "json", "text_table"},

@@ -43,6 +43,9 @@ class Dataset {
   // Number of samples of each class 0, 1, … of info().outputs. Empty if samples do not have exactly
   // one class, or if the dataset does not count.
   virtual std::vector<int64_t> class_counts() const { return {}; }
+  // A name of the sample that the user knows: its file below the data's folder, without extension
+  // ("a/1"). Empty if samples have no names.
+  virtual std::string sample_name(int64_t /*index*/) const { return ""; }
   // Hashes that identify these samples, beside their number. Must take at most a hundredth of the
   // time that opening took. A resumed run whose parts differ is refused, naming these parts.
   virtual std::vector<DataPart> parts() const { return {}; }

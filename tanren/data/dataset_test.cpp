@@ -36,7 +36,8 @@ TEST(Dataset, an_unknown_kind_names_the_known_ones) {
   const auto error =
       testing::error_of<ConfigError>([] { open_dataset({.kind = "cvs"}, "data.train"); });
   TANREN_EXPECT_CONTAINS(error, "\"cvs\"");
-  TANREN_EXPECT_CONTAINS(error, "csv, images, tensors, synthetic, text, text_table or tokens");
+  TANREN_EXPECT_CONTAINS(error,
+                         "csv, images, pairs, tensors, synthetic, text, text_table or tokens");
 }
 
 TEST(TensorDataset, an_index_outside_is_refused) {

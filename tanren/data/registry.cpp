@@ -16,6 +16,8 @@ std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::s
                                       const DataInfo* train);
 std::unique_ptr<Dataset> open_images(const SourceOptions& options, const std::string& what,
                                      const DataInfo* train);
+std::unique_ptr<Dataset> open_pairs(const SourceOptions& options, const std::string& what,
+                                    const DataInfo* train);
 std::unique_ptr<Dataset> open_synthetic(const SourceOptions& options, const std::string& what,
                                         const DataInfo* train);
 std::unique_ptr<Dataset> open_text(const SourceOptions& options, const std::string& what,
@@ -26,10 +28,10 @@ std::unique_ptr<Dataset> open_tokens(const SourceOptions& options, const std::st
                                      const DataInfo* train);
 
 DatasetRegistry::DatasetRegistry()
-    : factories_{{"csv", open_csv},         {"images", open_images},
-                 {"tensors", open_tensors}, {"synthetic", open_synthetic},
-                 {"text", open_text},       {"text_table", open_text_table},
-                 {"tokens", open_tokens}} {}
+    : factories_{{"csv", open_csv},       {"images", open_images},
+                 {"pairs", open_pairs},   {"tensors", open_tensors},
+                 {"text", open_text},     {"text_table", open_text_table},
+                 {"tokens", open_tokens}, {"synthetic", open_synthetic}} {}
 
 void DatasetRegistry::add(std::string kind, Factory factory) {
   if (factories_.count(kind) > 0) {

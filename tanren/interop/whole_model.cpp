@@ -140,6 +140,12 @@ void read_info(const Json& json, ModelDescription& description, const fs::path& 
     if (!varies) elements *= static_cast<double>(info.input_shape.back());
   }
   if (elements > static_cast<double>(kMostElements)) refuse(file, "has an absurd input_shape");
+  if (const auto target = json.find("target_shape"); target != json.end()) {
+    if (!target->is_array() || target->size() != 3) refuse(file, "has no usable target_shape");
+    for (const auto& size : *target) {
+      info.target_shape.push_back(count_in(size, "target_shape", kMostOutputs, file));
+    }
+  }
   info.outputs = count_of(json, "outputs", kMostOutputs, file);
   info.vocab_size = count_of(json, "vocab_size", kMostOutputs, file);
   info.token_types = count_of(json, "token_types", kMostOutputs, file);
@@ -189,10 +195,11 @@ class DescribedDataset : public Dataset {
 }  // namespace
 
 Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t train_samples) {
-  const Json data{{"input_shape", info.input_shape},   {"outputs", info.outputs},
-                  {"class_labels", info.class_labels}, {"class_names", info.class_names},
-                  {"vocab_size", info.vocab_size},     {"token_types", info.token_types},
-                  {"train_samples", train_samples},    {"feature_names", info.feature_names}};
+  Json data{{"input_shape", info.input_shape},   {"outputs", info.outputs},
+            {"class_labels", info.class_labels}, {"class_names", info.class_names},
+            {"vocab_size", info.vocab_size},     {"token_types", info.token_types},
+            {"train_samples", train_samples},    {"feature_names", info.feature_names}};
+  if (!info.target_shape.empty()) data["target_shape"] = info.target_shape;
   const auto text_of = [](const Json& json) {
     // Folder names may be invalid UTF-8.
     return json_text(json);

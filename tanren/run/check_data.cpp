@@ -37,7 +37,7 @@ std::string way_to_shape(const std::string& kind, const std::vector<int64_t>& ou
   const auto elements = [](const std::vector<int64_t>& shape) {
     return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
   };
-  if (kind == "images" && ours.size() == 3) {
+  if ((kind == "images" || kind == "pairs") && ours.size() == 3) {
     return fmt::format("set data.eval.size = {} and data.eval.channels = {}",
                        shape_text({ours[1], ours[2]}), to_text(ours[0]));
   }

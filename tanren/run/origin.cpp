@@ -124,7 +124,8 @@ void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& 
     if (ranks.world_size() > 1) settle(ranks);
     const std::string part = is_evaluated ? "data.eval" : "data.train";
     const SourceOptions& source = is_evaluated ? config.data.eval : config.data.train;
-    const std::string damaged = source.kind == "images" && source.broken != "skip"
+    const bool has_pictures = source.kind == "images" || source.kind == "pairs";
+    const std::string damaged = has_pictures && source.broken != "skip"
                                     ? " (where one is damaged: with " + part + ".broken = \"skip\")"
                                     : "";
     throw DataError(

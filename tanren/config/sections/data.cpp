@@ -11,11 +11,12 @@ namespace tanren {
 
 void fields(FieldList& add, SourceOptions& o) {
   add("kind", &o.kind,
-      "csv, images (a folder of JPEG and PNG per class), tensors, synthetic, text (bytes), "
-      "text_table (texts with a label each), tokens.");
+      "csv, images (a folder of JPEG and PNG per class), pairs (pictures with a picture each as "
+      "target), tensors, synthetic, text (bytes), text_table (texts with a label each), tokens.");
   add("path", &o.path, Identity::free,
-      "csv, tensors: the file; text_table: a .csv, .tsv or .jsonl file; images: the folder; text, "
-      "tokens: a file, a folder searched in depth, or a pattern of them (*, ?, [a-z]). Relative to "
+      "csv, tensors: the file; text_table: a .csv, .tsv or .jsonl file; images: the folder; pairs: "
+      "the one that holds inputs/ and targets/; text, tokens: a file, a folder searched in depth, "
+      "or a pattern of them (*, ?, [a-z]). Relative to "
       "the config file. The data themselves must be the same.",
       TextKind::file);
   add("label", &o.label, "csv, text_table: name of the label column.");
@@ -32,26 +33,36 @@ void fields(FieldList& add, SourceOptions& o) {
   add("fields", &o.fields,
       "synthetic: such as \"inputs: float[1,8,8] in [-1, 1]\", \"labels: int[] in [0, 9]\".");
   add("samples", &o.samples, "synthetic: how many, ≥ 1.");
-  add("size", &o.size, "images: [height, width] that come out; one number is a square.");
+  add("size", &o.size, "images, pairs: [height, width] that come out; one number is a square.");
   add("resize", &o.resize,
-      "images: shorter edge before the crop; 0: the smallest that covers the crop.");
+      "images, pairs: shorter edge before the crop; 0: the smallest that covers the crop.");
   add("crop", &o.crop,
-      "images: center, none (squeezed to size); in training also random (a random part, resized), "
-      "shift (a random place).");
+      "images, pairs: center, none (squeezed to size); in training also random (a random part, "
+      "resized), shift (a random place).");
   add("crop_scale", &o.crop_scale,
-      "images, crop random: smallest and largest share of the area, in (0, 1].");
-  add("crop_ratio", &o.crop_ratio, "images, crop random: smallest and largest width / height.");
+      "images, pairs, crop random: smallest and largest share of the area, in (0, 1].");
+  add("crop_ratio", &o.crop_ratio,
+      "images, pairs, crop random: smallest and largest width / height.");
   add("pad", &o.pad,
-      "images, crop shift: black pixels around the image, in its size before the crop.");
-  add("flip", &o.flip, "images: probability that a training image is mirrored, in [0, 1].");
+      "images, pairs, crop shift: black pixels around the image, in its size before the crop.");
+  add("flip", &o.flip, "images, pairs: probability that a training image is mirrored, in [0, 1].");
   add("color", &o.color,
       "images: jitter of [brightness, contrast, saturation, hue] in training; hue ≤ 0.5.");
-  add("channels", &o.channels, "images: 3 (RGB) or 1 (grey).");
+  add("channels", &o.channels, "images, pairs: 3 (RGB) or 1 (grey).");
   add("mean", &o.mean, "images: taken off pixels in [0, 1], a number per channel; []: 0.");
   add("std", &o.std, "images: what is left is divided by it, a number per channel; []: 1.");
-  add("max_pixels", &o.max_pixels, "images: a file with more pixels counts as broken.");
+  add("max_pixels", &o.max_pixels, "images, pairs: a file with more pixels counts as broken.");
   add("broken", &o.broken, Identity::free,
-      "images: damaged, empty or unreadable files are an error, or skip: left out and named.");
+      "images, pairs: damaged, empty or unreadable files are an error, or skip: left out and "
+      "named.");
+  add("side_by_side", &o.side_by_side,
+      "pairs: a file holds both pictures, the input on the left, the target on the right; path is "
+      "their folder.");
+  add("swap", &o.swap, "pairs: targets become the inputs, and inputs the targets.");
+  add("filter", &o.filter,
+      "pairs: how inputs are resized: bilinear, bicubic, or nearest, which mixes no labels.");
+  add("target_filter", &o.target_filter, "pairs: how targets are resized; empty: as filter says.");
+  add("target_channels", &o.target_channels, "pairs: of targets, 3 or 1; 0: channels.");
   add("context", &o.context,
       "text, tokens: tokens that a window sees and predicts, ≥ 1; text_table: of a sample at most, "
       "longer ones are cut.");
@@ -124,8 +135,9 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
     p.check(!o.path.empty(), section + "path is missing; name the " + o.kind + " file");
     unused({"fields", "samples"});
   }
-  if (o.kind == "images") unused({"fields", "samples", "classes"});
-  if (o.kind == "images" || o.kind == "tensors" || o.kind == "synthetic") {
+  const bool is_pictures = o.kind == "images" || o.kind == "pairs";
+  if (is_pictures) unused({"fields", "samples", "classes"});
+  if (is_pictures || o.kind == "tensors" || o.kind == "synthetic") {
     unused({"label", "label_type", "shape", "scale", "offset"});
     if (o.kind == "synthetic") unused({"classes"});
   }
@@ -167,6 +179,11 @@ void check_pair(Problems& p, const DataOptions& o) {
     same("channels", train.channels == eval.channels);
     same("mean", train.mean == eval.mean);
     same("std", train.std == eval.std);
+  }
+  if (is_one_kind && train.kind == "pairs") {
+    same("channels", train.channels == eval.channels);
+    same("target_channels", train.target_channels == eval.target_channels);
+    same("swap", train.swap == eval.swap);
   }
   check_token_pair(p, o);
   if (is_one_kind && train.kind == "csv") {

@@ -8,7 +8,7 @@
 namespace tanren {
 
 struct SourceOptions {               // [data.train], [data.eval]
-  std::string kind;                  // csv, images, tensors, synthetic, text, text_table, tokens
+  std::string kind;                  // csv, images, pairs, tensors, synthetic, text, …
   std::string path;                  // all but synthetic; relative to the config file
   std::string label = "label";       // csv, text_table: column that holds the label
   std::string label_type = "class";  // csv, text_table: class or value (float)
@@ -20,19 +20,26 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::vector<std::string>
       fields;           // synthetic: "inputs: float[1,8,8] in [-1, 1]", "labels: int[] in [0, 9]"
   int64_t samples = 0;  // synthetic: number of samples
-  std::vector<int64_t> size = {224};  // images: output height and width; one number: a square
-  int64_t resize = 0;  // images: shorter edge before the crop; 0: the smallest that covers the crop
-  std::string crop = "center";  // images: center, none; in training also random, shift
-  std::vector<double> crop_scale = {0.08, 1.0};        // images, random: share of the area
-  std::vector<double> crop_ratio = {0.75, 4.0 / 3.0};  // images, random: width / height
-  int64_t pad = 0;            // images, shift: black pixels around the image before the crop
-  double flip = 0.0;          // images: probability of mirroring a training image
+  // images, pairs: output height and width; one number: a square
+  std::vector<int64_t> size = {224};
+  int64_t resize =
+      0;  // images, pairs: shorter edge before the crop; 0: the smallest that covers it
+  std::string crop = "center";  // images, pairs: center, none; in training also random, shift
+  std::vector<double> crop_scale = {0.08, 1.0};        // images, pairs, random: share of the area
+  std::vector<double> crop_ratio = {0.75, 4.0 / 3.0};  // images, pairs, random: width / height
+  int64_t pad = 0;            // images, pairs, shift: black pixels around it before the crop
+  double flip = 0.0;          // images, pairs: probability of mirroring in training
   std::vector<double> color;  // images: jitter of brightness, contrast, saturation, hue
-  int64_t channels = 3;       // images: 3 colours, or 1: grey
+  int64_t channels = 3;       // images, pairs: 3 colours, or 1: grey
   std::vector<double> mean;   // images: subtracted from pixels in [0, 1], a number per channel
   std::vector<double> std;    // images: divides the pixels after that
-  int64_t max_pixels = 100'000'000;  // images: a larger file counts as broken
-  std::string broken = "error";      // images: error, skip
+  int64_t max_pixels = 100'000'000;  // images, pairs: a larger file counts as broken
+  std::string broken = "error";      // images, pairs: error, skip
+  bool side_by_side = false;         // pairs: a file holds both, left half and right half
+  bool swap = false;                 // pairs: targets are the inputs, and inputs the targets
+  std::string filter = "bilinear";   // pairs: bilinear, bicubic, nearest
+  std::string target_filter;         // pairs: of targets; empty: filter
+  int64_t target_channels = 0;       // pairs: of targets; 0: channels
   int64_t context = 0;  // text, tokens: targets of a window; text_table: longest text; required
   int64_t stride = 0;   // text, tokens: distance from window to window; 0: context
   std::vector<std::string> include;  // text, tokens: names of files, below the folder; empty: all

@@ -1,6 +1,7 @@
 #include "tanren/config/problems.h"
 
 #include "tanren/base/text.h"
+#include "tanren/config/kinds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -68,22 +69,7 @@ void check_geometry(Problems& p, const std::string& section, const SourceOptions
                       to_text(o.pad)));
 }
 
-}  // namespace
-
-void check_images(Problems& p, const std::string& section, const SourceOptions& o) {
-  if (o.kind != "images") {
-    p.unused(section,
-             {"size", "resize", "crop", "crop_scale", "crop_ratio", "pad", "flip", "color",
-              "channels", "mean", "std", "max_pixels", "broken"},
-             section + "kind", o.kind);
-    return;
-  }
-  p.check(!o.path.empty(), section + "path is missing; name the folder of class folders");
-  check_geometry(p, section, o);
-  p.within(section + "flip", o.flip, 0, 1, true);
-  p.check(o.channels == 1 || o.channels == 3,
-          fmt::format("{}channels is {}; it must be 3 (RGB) or 1 (grey)", section,
-                      to_text(o.channels)));
+void check_colours(Problems& p, const std::string& section, const SourceOptions& o) {
   p.check(o.color.empty() || o.color.size() == 4,
           fmt::format("{}color has {} numbers; give [brightness, contrast, saturation, hue]",
                       section, o.color.size()));
@@ -94,12 +80,51 @@ void check_images(Problems& p, const std::string& section, const SourceOptions& 
     p.check(o.channels != 1 || (o.color[2] == 0 && o.color[3] == 0),
             section + "color changes saturation or hue, which grey images lack; set both to 0");
   }
-  if (section == "data.eval.") {
-    p.check(o.flip == 0 && o.color.empty(),
-            section + "flip and color are for training; evaluation changes no image: drop them");
-  }
   check_per_channel(p, section + "mean", o.mean, o.channels, false);
   check_per_channel(p, section + "std", o.std, o.channels, true);
+}
+
+void check_pairs(Problems& p, const std::string& section, const SourceOptions& o) {
+  // Both pictures lie in [-1, 1], and a colour that changes in one alone is no pair any more.
+  p.unused(section, {"color", "mean", "std"}, section + "kind", o.kind);
+  const Keys filters = {"bilinear", "bicubic", "nearest"};
+  p.one_of(section + "filter", o.filter, filters);
+  if (!o.target_filter.empty()) p.one_of(section + "target_filter", o.target_filter, filters);
+  p.check(o.target_channels == 0 || o.target_channels == 1 || o.target_channels == 3,
+          fmt::format("{}target_channels is {}; it must be 3 (RGB), 1 (grey) or 0, as channels",
+                      section, to_text(o.target_channels)));
+}
+
+}  // namespace
+
+void check_images(Problems& p, const std::string& section, const SourceOptions& o) {
+  const bool is_pairs = o.kind == "pairs";
+  const auto unused = [&](const Keys& keys) { p.unused(section, keys, section + "kind", o.kind); };
+  if (!is_pairs) unused({"side_by_side", "swap", "filter", "target_filter", "target_channels"});
+  if (o.kind != "images" && !is_pairs) {
+    unused({"size", "resize", "crop", "crop_scale", "crop_ratio", "pad", "flip", "color",
+            "channels", "mean", "std", "max_pixels", "broken"});
+    return;
+  }
+  const std::string holds = !is_pairs        ? "class folders"
+                            : o.side_by_side ? "pictures"
+                                             : "inputs/ and targets/";
+  p.check(!o.path.empty(), section + "path is missing; name the folder of " + holds);
+  check_geometry(p, section, o);
+  p.within(section + "flip", o.flip, 0, 1, true);
+  p.check(o.channels == 1 || o.channels == 3,
+          fmt::format("{}channels is {}; it must be 3 (RGB) or 1 (grey)", section,
+                      to_text(o.channels)));
+  if (is_pairs) {
+    check_pairs(p, section, o);
+  } else {
+    check_colours(p, section, o);
+  }
+  if (section == "data.eval.") {
+    p.check(o.flip == 0 && o.color.empty(),
+            section + (is_pairs ? "flip is" : "flip and color are") +
+                " for training; evaluation changes no image: drop " + (is_pairs ? "it" : "them"));
+  }
   p.count(section + "max_pixels", o.max_pixels, 1);
   p.one_of(section + "broken", o.broken, {"error", "skip"});
 }

@@ -109,5 +109,68 @@ TEST(ValidateImages, knows_the_words_that_people_bring) {
   expect_contains(error_of(kPictures, {"data.train.color_jitter=0.4"}), "data.train.color");
 }
 
+constexpr const char* kPairs = R"([run]
+epochs = 1
+[model]
+kind = "mlp"
+loss = "l1"
+[data.train]
+kind = "pairs"
+path = "train"
+[data.eval]
+kind = "pairs"
+path = "held"
+)";
+
+TEST(ValidatePairs, refuses_options_that_no_pair_can_follow) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"data.train.path="}, "data.train.path is missing; name the folder of inputs/ and targets/"},
+      {{"data.train.path=", "data.train.side_by_side=true"}, "name the folder of pictures"},
+      {{"data.train.size=[0]"}, "data.train.size is 0; it must be at least 1"},
+      {{"data.train.crop=left"}, "one of center, none, random, shift"},
+      {{"data.train.pad=4"}, "data.train.pad has no meaning for data.train.crop \"center\""},
+      {{"data.train.filter=lanczos"},
+       "data.train.filter \"lanczos\" is unknown; one of bilinear, bicubic, nearest"},
+      {{"data.train.target_filter=area"}, "data.train.target_filter \"area\" is unknown"},
+      {{"data.train.target_channels=2"}, "data.train.target_channels is 2"},
+      {{"data.train.color=[0.4, 0, 0, 0]"}, "data.train.color has no meaning for data.train.kind"},
+      {{"data.train.mean=[0, 0, 0]"}, "data.train.mean has no meaning for data.train.kind"},
+      {{"data.train.std=[1, 1, 1]"}, "data.train.std has no meaning for data.train.kind"},
+      {{"data.train.classes=3"}, "data.train.classes has no meaning for data.train.kind \"pairs\""},
+      {{"data.train.label=a"}, "data.train.label has no meaning"},
+      {{"data.train.only_classes=[a, b]"}, "data.train.only_classes has no meaning"},
+      {{"data.eval.flip=0.5"}, "data.eval.flip is for training; evaluation changes no image: drop"},
+      {{"data.eval.crop=shift"}, "one of center, none"},
+      {{"data.train.channels=1"}, "data.eval.channels differs from data.train.channels"},
+      {{"data.eval.target_channels=1"}, "data.eval.target_channels differs"},
+      {{"data.eval.swap=true"}, "data.eval.swap differs from data.train.swap"},
+  };
+  for (const auto& [sets, part] : cases) expect_contains(error_of(kPairs, sets), part);
+  EXPECT_EQ(parse(kPairs).data.train.filter, "bilinear");
+}
+
+TEST(ValidatePairs, every_key_of_pairs_is_written_and_read_back) {
+  const auto config = parse(
+      kPairs, {"data.train.side_by_side=true", "data.train.swap=true", "data.eval.swap=true",
+               "data.train.filter=bicubic", "data.train.target_filter=nearest",
+               "data.train.crop=shift", "data.train.target_channels=1",
+               "data.eval.target_channels=1", "data.train.pad=4", "data.train.size=[48, 64]"});
+  const auto text = to_toml(config);
+  auto back = parse(text);
+  back.asked = config.asked;
+  EXPECT_EQ(to_toml(back), text);
+  EXPECT_EQ(differing_keys(config, back), std::vector<std::string>());
+  EXPECT_EQ(back.data.train.target_filter, "nearest");
+}
+
+TEST(ValidatePairs, refuses_the_keys_of_pairs_for_other_kinds_of_data) {
+  for (const char* set : {"data.train.side_by_side=true", "data.train.swap=true",
+                          "data.train.filter=bicubic", "data.train.target_filter=nearest"}) {
+    expect_contains(error_of(kPictures, {set}), "has no meaning for data.train.kind \"images\"");
+  }
+  expect_contains(error_of(config_test::kGood, {"data.train.swap=true"}),
+                  "has no meaning for data.train.kind \"csv\"; drop it");
+}
+
 }  // namespace
 }  // namespace tanren

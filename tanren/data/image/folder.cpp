@@ -1,55 +1,17 @@
 #include "tanren/data/image/folder.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/log.h"
 #include "tanren/base/text.h"
-#include "tanren/data/image/header.h"
+#include "tanren/data/image/files.h"
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <filesystem>
-#include <string_view>
-#include <thread>
 
 namespace tanren {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-// Common extensions of images. Only JPEG and PNG are read, whatever the extension says; a file of
-// another format is reported as broken, not skipped in silence.
-constexpr std::array<std::string_view, 14> kExtensions = {".jpg", ".jpeg", ".jpe",  ".jfif", ".png",
-                                                          ".bmp", ".gif",  ".tif",  ".tiff", ".ppm",
-                                                          ".pgm", ".webp", ".heic", ".avif"};
-
-bool has_image_extension(const fs::path& path) {
-  std::string extension = path.extension().string();
-  for (char& c : extension) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end();
-}
-
-bool is_hidden(const fs::path& path) { return path.filename().string().rfind('.', 0) == 0; }
-
-// Image files below `folder`, as paths relative to `root`, sorted.
-std::vector<std::string> images_below(const fs::path& folder, const fs::path& root) {
-  std::vector<std::string> names;
-  constexpr auto kFollow = fs::directory_options::follow_directory_symlink;
-  for (fs::recursive_directory_iterator entry(folder, kFollow), end; entry != end; ++entry) {
-    std::error_code none;
-    const bool folder_entry = entry->is_directory(none);
-    if (is_hidden(entry->path())) {
-      if (folder_entry) entry.disable_recursion_pending();
-    } else if (!folder_entry && has_image_extension(entry->path())) {
-      names.push_back(entry->path().lexically_relative(root).string());
-    }
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 // The class folders of `root`, sorted; DataError if it has none.
 std::vector<std::string> classes_of(const fs::path& root, const std::string& what) {
@@ -83,54 +45,21 @@ std::vector<std::string> chosen(std::vector<std::string> classes, const SourceOp
   return options.only_classes;
 }
 
-// Returns why each file is broken; empty if it is fine, and then its size is filled in.
-std::vector<std::string> reasons(const fs::path& root, std::vector<ImageFolder::File>& files,
-                                 int64_t max_pixels) {
-  std::vector<std::string> found(files.size());
-  std::atomic<size_t> next = 0;
-  const auto check_some = [&] {
-    FileBuffer buffer;
-    for (size_t i = next++; i < files.size(); i = next++) {
-      try {
-        buffer.check((root / files[i].name).string(), max_pixels);
-        files[i].bytes = buffer.checked_bytes();
-      } catch (const BrokenImage& broken) {
-        found[i] = broken.what();
-      }
-    }
-  };
-  // The work is waiting for a disk more than computing; a few small folders need no threads at all.
-  constexpr size_t kFilesPerThread = 500, kMostThreads = 8;
-  const size_t helpers = std::min(files.size() / kFilesPerThread, kMostThreads);
-  std::vector<std::jthread> threads;
-  for (size_t i = 0; i < helpers; ++i) threads.emplace_back(check_some);
-  check_some();
-  return found;
-}
-
 // Removes broken files from the list; DataError or a line in the log, as configured.
 void drop_broken(ImageFolder& folder, const SourceOptions& options, const std::string& what) {
-  const auto why = reasons(options.path, folder.files, options.max_pixels);
-  std::vector<std::string> broken;
+  std::vector<std::string> names, broken;
+  for (const auto& file : folder.files) names.push_back(file.name);
+  const auto checked = check_image_files(options.path, names, options.max_pixels);
   std::vector<ImageFolder::File> usable;
-  for (size_t i = 0; i < why.size(); ++i) {
-    if (why[i].empty()) {
+  for (size_t i = 0; i < checked.size(); ++i) {
+    if (checked[i].broken.empty()) {
+      folder.files[i].bytes = checked[i].bytes;
       usable.push_back(std::move(folder.files[i]));
     } else {
-      broken.push_back(folder.files[i].name + " " + why[i]);
+      broken.push_back(folder.files[i].name + " " + checked[i].broken);
     }
   }
-  if (broken.empty()) {
-    folder.files = std::move(usable);
-    return;
-  }
-  const std::string count = fmt::format("{} of {} files", broken.size(), why.size());
-  if (options.broken != "skip") {
-    throw DataError(fmt::format(
-        "[{}] {}: {} cannot be used: {}; fix or remove them, or set {}.broken = \"skip\"", what,
-        options.path, count, first_few(broken), what));
-  }
-  log(fmt::format("[{}] skipped {} in {}: {}", what, count, options.path, first_few(broken)));
+  refuse_or_skip(broken, names.size(), "files", options, what);
   folder.files = std::move(usable);
 }
 
@@ -159,16 +88,6 @@ std::vector<int64_t> labels_of(const std::vector<std::string>& classes, const Da
 }
 
 }  // namespace
-
-std::string first_few(const std::vector<std::string>& items) {
-  constexpr size_t kShown = 5;
-  std::string text;
-  for (size_t i = 0; i < std::min(items.size(), kShown); ++i) {
-    text += (i > 0 ? ", " : "") + items[i];
-  }
-  if (items.size() <= kShown) return text;
-  return fmt::format("{} and {} more", text, items.size() - kShown);
-}
 
 ImageFolder open_image_folder(const SourceOptions& options, const std::string& what,
                               const DataInfo* train) {

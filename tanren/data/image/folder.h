@@ -31,7 +31,4 @@ struct ImageFolder {
 ImageFolder open_image_folder(const SourceOptions& options, const std::string& what,
                               const DataInfo* train);
 
-// The first few of `items`, joined, and how many more there are.
-std::string first_few(const std::vector<std::string>& items);
-
 }  // namespace tanren

@@ -75,6 +75,7 @@ std::optional<ImageHeader> jpeg_header(std::string_view b, bool whole) {
     if (is_frame(marker)) {
       header.height = be16(b, at + 5);
       header.width = be16(b, at + 7);
+      header.components = static_cast<int>(byte_at(b, at + 9));
       header.body = at;
       if (header.width == 0 || header.height == 0) throw BrokenImage("the JPEG is of size 0");
       return header;

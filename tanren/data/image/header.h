@@ -23,6 +23,7 @@ struct ImageHeader {
   int64_t width = 0;  // as stored, before turning
   int64_t height = 0;
   int orientation = 1;  // EXIF 1 to 8; 5 to 8 exchange width and height
+  int components = 3;   // of a JPEG's pixel: 1 grey, 3 colours, 4 CMYK or YCCK
   size_t body = 0;      // byte of the file where the header's segments end
 
   bool turned() const { return orientation >= 5; }

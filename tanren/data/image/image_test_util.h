@@ -48,8 +48,21 @@ struct JpegKind {
   int bands = 0;             // progressive: coefficients that have a scan of their own; 0: as usual
 };
 
+// Fills `row` with the RGB bytes of row y.
+using RowPainter = void (*)(int width, int y, unsigned char* row);
+
+inline void paint_waves(int width, int y, unsigned char* row) {
+  for (int x = 0; x < width; ++x) {
+    auto* pixel = row + 3 * static_cast<size_t>(x);
+    pixel[0] = static_cast<unsigned char>(x * 7 + y);
+    pixel[1] = static_cast<unsigned char>((x / 5 + y / 3) % 2 * 200);
+    pixel[2] = static_cast<unsigned char>(255 - y * 3);
+  }
+}
+
 // A JPEG of waves; any size, row by row.
-inline std::string make_jpeg(int width, int height, const JpegKind& kind = {}) {
+inline std::string make_jpeg(int width, int height, const JpegKind& kind = {},
+                             RowPainter paint = paint_waves) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -81,12 +94,7 @@ inline std::string make_jpeg(int width, int height, const JpegKind& kind = {}) {
   jpeg_start_compress(&info, TRUE);
   std::vector<unsigned char> row(static_cast<size_t>(width) * 3);
   for (int y = 0; y < height; ++y) {
-    for (int x = 0; x < width; ++x) {
-      auto* pixel = row.data() + 3 * static_cast<size_t>(x);
-      pixel[0] = static_cast<unsigned char>(x * 7 + y);
-      pixel[1] = static_cast<unsigned char>((x / 5 + y / 3) % 2 * 200);
-      pixel[2] = static_cast<unsigned char>(255 - y * 3);
-    }
+    paint(width, y, row.data());
     JSAMPROW rows = row.data();
     jpeg_write_scanlines(&info, &rows, 1);
   }
@@ -95,6 +103,14 @@ inline std::string make_jpeg(int width, int height, const JpegKind& kind = {}) {
   jpeg_destroy_compress(&info);
   std::free(data);
   return bytes;
+}
+
+// White beside black. The blocks of the JPEG do not reach over the middle if the width is a
+// multiple of 32.
+inline std::string make_halves(int width, int height) {
+  return make_jpeg(width, height, {}, [](int across, int, unsigned char* row) {
+    for (int i = 0; i < 3 * across; ++i) row[i] = i < 3 * (across / 2) ? 255 : 0;
+  });
 }
 
 }  // namespace tanren::testing

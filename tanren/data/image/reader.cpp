@@ -3,7 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
 #include "tanren/base/text.h"
-#include "tanren/data/image/folder.h"
+#include "tanren/data/image/files.h"
 
 #include <algorithm>
 #include <utility>
@@ -24,9 +24,9 @@ void Workbench::place(const OpenedImage& image, std::span<const Placement> place
   PixelBox& need = request.need;
   const auto used = std::span(resizers_).first(placements.size());
   for (size_t i = 0; i < placements.size(); ++i) {
-    const auto& [view, channels] = placements[i];
+    const auto& [view, channels, filter] = placements[i];
     Resizer& resizer = used[i];
-    resizer.start(view.x.divided(divisor), view.y.divided(divisor), channels, view.target);
+    resizer.start(view.x.divided(divisor), view.y.divided(divisor), channels, view.target, filter);
     const PixelBox own{resizer.first_x(), resizer.first_y(), resizer.end_x(), resizer.end_y()};
     need = i == 0 ? own
                   : PixelBox{std::min(need.x0, own.x0), std::min(need.y0, own.y0),
@@ -46,10 +46,7 @@ void Workbench::trim() {
 }
 
 ImageReader::ImageReader(const SourceOptions& options, std::string what, int64_t size)
-    : path_(options.path),
-      what_(std::move(what)),
-      skips_(options.broken == "skip"),
-      size_(size) {}
+    : path_(options.path), what_(std::move(what)), skips_(options.broken == "skip"), size_(size) {}
 
 std::vector<ImageReader::Place> ImageReader::read(const std::vector<int64_t>& indices,
                                                   bool training, const Decode& decode) const {

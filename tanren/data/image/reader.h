@@ -34,6 +34,7 @@ struct OpenedImage {
 struct Placement {
   StoredView view;
   int64_t channels = 3;
+  Filter filter = Filter::bilinear;
 };
 
 // Buffers that a thread needs to read pictures. They are lent out and reused, so that nothing is
@@ -91,7 +92,7 @@ class ImageReader {
   bool skips_ = false;
   int64_t size_ = 0;
   mutable std::mutex mutex_;
-  mutable std::map<int64_t, std::string> damaged_;        // sample → its file, found while decoding
+  mutable std::map<int64_t, std::string> damaged_;  // sample → its file, found while decoding
   mutable std::vector<std::unique_ptr<Workbench>> free_;  // as many as threads ever read at once
 };
 

@@ -28,6 +28,16 @@ TANREN_CLONES void add_row(float* __restrict sums, const uint8_t* __restrict row
   for (size_t i = 0; i < count; ++i) sums[i] += weight * static_cast<float>(row[i]);
 }
 
+TANREN_CLONES void set_row(float* __restrict sums, const float* __restrict row, size_t count,
+                           float weight) {
+  for (size_t i = 0; i < count; ++i) sums[i] = weight * row[i];
+}
+
+TANREN_CLONES void add_row(float* __restrict sums, const float* __restrict row, size_t count,
+                           float weight) {
+  for (size_t i = 0; i < count; ++i) sums[i] += weight * row[i];
+}
+
 TANREN_CLONES void to_luma(const uint8_t* __restrict rgb, uint8_t* __restrict luma, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     luma[i] = static_cast<uint8_t>(
@@ -54,6 +64,37 @@ TANREN_CLONES void across_rgb(const float* sums, const AxisTaps::Run* runs, size
   }
 }
 
+using Int4 = int32_t __attribute__((vector_size(16)));
+
+// Four numbers a pixel, of which `colours` count; the others are 0.
+void widen(const uint8_t* row, size_t pixels, size_t colours, int32_t* wide) {
+  for (size_t i = 0; i < pixels; ++i) {
+    for (size_t c = 0; c < 4; ++c) wide[4 * i + c] = c < colours ? row[colours * i + c] : 0;
+  }
+}
+
+// Resizes one row across, to whole levels.
+TANREN_CLONES void across_levels(const int32_t* wide, const AxisTaps::Run* runs, size_t outputs,
+                                 const int32_t* weights, int64_t first, float* line) {
+  constexpr int32_t kHalf = 1 << (AxisTaps::kFixedBits - 1);
+  for (size_t i = 0; i < outputs; ++i) {
+    const int32_t* weight = weights + runs[i].weights;
+    const int32_t* pixel = wide + 4 * (runs[i].first - first);
+    Int4 sum = {kHalf, kHalf, kHalf, kHalf};
+    for (int64_t k = runs[i].first; k < runs[i].end; ++k, pixel += 4, ++weight) {
+      Int4 value;
+      std::memcpy(&value, pixel, sizeof(value));
+      sum += *weight * value;
+    }
+    for (int c = 0; c < 4; ++c) {
+      const int32_t level = sum[c] >> AxisTaps::kFixedBits;
+      line[4 * i + static_cast<size_t>(c)] = static_cast<float>(level < 0     ? 0
+                                                                : level > 255 ? 255
+                                                                              : level);
+    }
+  }
+}
+
 void across_luma(const float* sums, const AxisTaps::Run* runs, size_t outputs, const float* weights,
                  int64_t first, float* line) {
   for (size_t i = 0; i < outputs; ++i) {
@@ -62,6 +103,17 @@ void across_luma(const float* sums, const AxisTaps::Run* runs, size_t outputs, c
     for (int64_t k = runs[i].first; k < runs[i].end; ++k) sum += *weight++ * sums[k - first];
     line[4 * i] = sum;
   }
+}
+
+// Kernels, at a distance in units of the step between outputs (or between inputs, if that is
+// larger).
+double triangle(double x) { return std::max(1 - std::abs(x), 0.0); }
+
+double cubic(double x) {
+  constexpr double a = -0.5;
+  x = std::abs(x);
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
 }
 
 }  // namespace
@@ -76,29 +128,43 @@ Axis Axis::divided(int64_t divisor) const {
   return {outputs, origin / by, step / by, low / divisor, (high + divisor - 1) / divisor};
 }
 
-void AxisTaps::set(const Axis& axis) {
+void AxisTaps::set(const Axis& axis, Filter filter) {
   runs_.resize(static_cast<size_t>(axis.outputs));
   weights_.clear();
+  fixed_.clear();
   first_ = axis.high;
   end_ = axis.low;
-  const double support = std::max(axis.step, 1.0);  // half the triangle's width
+  const double scale = std::max(axis.step, 1.0);
+  const double support = filter == Filter::bicubic ? 2 * scale : scale;  // half the kernel's width
+  const auto kernel = filter == Filter::bicubic ? cubic : triangle;
   for (int64_t i = 0; i < axis.outputs; ++i) {
     const double centre = axis.origin + (static_cast<double>(i) + 0.5) * axis.step;
     auto& run = runs_[static_cast<size_t>(i)];
     run.weights = weights_.size();
     if (centre < static_cast<double>(axis.low) || centre > static_cast<double>(axis.high)) {
-      run.first = run.end = centre < static_cast<double>(axis.low) ? axis.low : axis.high;
+      // Outputs below the image are finished with its last row that is needed.
+      run.first = run.end = centre < static_cast<double>(axis.low) ? axis.low : end_;
       continue;
     }
-    run.first = std::max(static_cast<int64_t>(std::floor(centre - support + 0.5)), axis.low);
-    run.end = std::min(static_cast<int64_t>(std::floor(centre + support + 0.5)), axis.high);
-    double total = 0;
-    const auto weight = [&](int64_t k) {
-      return std::max(1 - std::abs(static_cast<double>(k) + 0.5 - centre) / support, 0.0);
-    };
-    for (int64_t k = run.first; k < run.end; ++k) total += weight(k);
-    for (int64_t k = run.first; k < run.end; ++k) {
-      weights_.push_back(static_cast<float>(weight(k) / total));
+    if (filter == Filter::nearest) {
+      run.first = std::min(static_cast<int64_t>(std::floor(centre)), axis.high - 1);
+      run.end = run.first + 1;
+      weights_.push_back(1);
+    } else {
+      run.first = std::max(static_cast<int64_t>(std::floor(centre - support + 0.5)), axis.low);
+      run.end = std::min(static_cast<int64_t>(std::floor(centre + support + 0.5)), axis.high);
+      double total = 0;
+      const auto weight = [&](int64_t k) {
+        return kernel((static_cast<double>(k) + 0.5 - centre) / scale);
+      };
+      for (int64_t k = run.first; k < run.end; ++k) total += weight(k);
+      for (int64_t k = run.first; k < run.end; ++k) {
+        const double share = weight(k) / total;
+        weights_.push_back(static_cast<float>(share));
+        if (filter == Filter::bicubic) {
+          fixed_.push_back(static_cast<int32_t>(std::lround(share * (1 << kFixedBits))));
+        }
+      }
     }
     first_ = std::min(first_, run.first);
     end_ = std::max(end_, run.end);
@@ -106,9 +172,11 @@ void AxisTaps::set(const Axis& axis) {
   end_ = std::max(end_, first_);
 }
 
-void Resizer::start(const Axis& x, const Axis& y, int64_t colours, const PlaneTarget& target) {
-  x_.set(x);
-  y_.set(y);
+void Resizer::start(const Axis& x, const Axis& y, int64_t colours, const PlaneTarget& target,
+                    Filter filter) {
+  x_.set(x, filter);
+  y_.set(y, filter);
+  filter_ = filter;
   colours_ = colours;
   target_ = target;
   next_ = 0;
@@ -119,29 +187,49 @@ void Resizer::start(const Axis& x, const Axis& y, int64_t colours, const PlaneTa
     slots_ = std::max(slots_, b - a + 1);
   }
   const auto width = static_cast<size_t>(end_x() - first_x());
-  slot_size_ = width * static_cast<size_t>(colours) + 4;  // the last pixel is read as four floats
-  if (sums_.size() < slots_ * slot_size_) sums_.resize(slots_ * slot_size_);
-  luma_.resize(colours == 1 ? width : 0);
+  const size_t row_size = width * static_cast<size_t>(colours);
   line_.resize(x_.runs().size() * 4);
+  // The last pixel of a row is read as four floats.
+  slot_size_ = is_across_first() ? line_.size() : row_size + 4;
+  if (sums_.size() < slots_ * slot_size_) sums_.resize(slots_ * slot_size_);
+  if (is_across_first() && wide_.size() < width * 4) wide_.resize(width * 4);
+  luma_.resize(colours == 1 ? width : 0);
   while (next_ < runs.size() && runs[next_].end <= first_y()) finish(next_++);  // above the image
 }
 
-void Resizer::row(int64_t y, const uint8_t* rgb) {
+template <typename Value>
+void Resizer::add(int64_t y, const Value* values) {
   const auto& runs = y_.runs();
+  const size_t count =
+      is_across_first() ? line_.size() : static_cast<size_t>((end_x() - first_x()) * colours_);
+  for (size_t i = next_; i < runs.size() && runs[i].first <= y; ++i) {
+    if (runs[i].end <= y) continue;
+    float* sums = sums_.data() + i % slots_ * slot_size_;
+    const float weight = y_.weights(runs[i])[y - runs[i].first];
+    if (y == runs[i].first) {
+      set_row(sums, values, count, weight);
+    } else {
+      add_row(sums, values, count, weight);
+    }
+  }
+  while (next_ < runs.size() && runs[next_].end <= y + 1) finish(next_++);
+}
+
+void Resizer::row(int64_t y, const uint8_t* rgb) {
   const uint8_t* values = rgb;
   const auto width = static_cast<size_t>(end_x() - first_x());
   if (colours_ == 1) {
     to_luma(rgb, luma_.data(), width);
     values = luma_.data();
   }
-  for (size_t i = next_; i < runs.size() && runs[i].first <= y; ++i) {
-    if (runs[i].end <= y) continue;
-    float* sums = sums_.data() + i % slots_ * slot_size_;
-    const float weight = y_.weights(runs[i])[y - runs[i].first];
-    const auto add = y == runs[i].first ? set_row : add_row;
-    add(sums, values, width * static_cast<size_t>(colours_), weight);
+  if (!is_across_first()) {
+    add(y, values);
+    return;
   }
-  while (next_ < runs.size() && runs[next_].end <= y + 1) finish(next_++);
+  widen(values, width, static_cast<size_t>(colours_), wide_.data());
+  across_levels(wide_.data(), x_.runs().data(), x_.runs().size(), x_.fixed(), first_x(),
+                line_.data());
+  add(y, line_.data());
 }
 
 void Resizer::finish(size_t output) {
@@ -156,6 +244,15 @@ void Resizer::finish(size_t output) {
     return;
   }
   const float* sums = sums_.data() + output % slots_ * slot_size_;
+  if (is_across_first()) {
+    for (int64_t c = 0; c < colours_; ++c) {
+      float* plane = to + c * target_.plane;
+      for (int64_t i = 0; i < outputs; ++i) {
+        plane[i * target_.step_x] = std::clamp(sums[4 * i + c], 0.0F, 255.0F);
+      }
+    }
+    return;
+  }
   const auto across = colours_ == 1 ? across_luma : across_rgb;
   across(sums, runs.data(), runs.size(), x_.weights({}), first_x(), line_.data());
   for (int64_t c = 0; c < colours_; ++c) {

@@ -186,4 +186,13 @@ void normalise(const SourceOptions& options, float* planes, int64_t pixels) {
   }
 }
 
+void to_minus_one_to_one(float* planes, int64_t count) {
+  scale_and_shift(planes, count, static_cast<float>(2.0 / 255), -1);
+}
+
+Filter filter_named(const std::string& name) {
+  if (name == "nearest") return Filter::nearest;
+  return name == "bicubic" ? Filter::bicubic : Filter::bilinear;
+}
+
 }  // namespace tanren

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace tanren {
@@ -54,6 +55,12 @@ void jitter(const SourceOptions& options, const SampleRandom& random, float* pla
             int64_t pixels);
 // [0, 255] → (value / 255 - mean) / std.
 void normalise(const SourceOptions& options, float* planes, int64_t pixels);
+
+// [0, 255] → [-1, 1].
+void to_minus_one_to_one(float* planes, int64_t count);
+
+// The filter that data.*.filter names.
+Filter filter_named(const std::string& name);
 
 // {height, width} of options.size; a single number there means a square.
 std::array<int64_t, 2> image_size(const SourceOptions& options);
