@@ -13,6 +13,7 @@ constexpr std::pair<std::string_view, MetricKind> kPlain[] = {
     {"auroc", MetricKind::auroc}, {"confusion_matrix", MetricKind::confusion_matrix},
     {"mse", MetricKind::mse},     {"mae", MetricKind::mae},
     {"r2", MetricKind::r2},       {"perplexity", MetricKind::perplexity},
+    {"psnr", MetricKind::psnr},   {"ssim", MetricKind::ssim},
 };
 constexpr std::pair<std::string_view, MetricKind> kAveraged[] = {
     {"precision", MetricKind::precision}, {"recall", MetricKind::recall}, {"f1", MetricKind::f1}};
@@ -54,7 +55,7 @@ std::string metric_advice(std::string_view name) {
   }
   return "known are accuracy, top<k> (top5), precision_, recall_ and f1_ with binary, macro or "
          "micro, "
-         "auroc, confusion_matrix, mse, mae, r2, perplexity";
+         "auroc, confusion_matrix, mse, mae, r2, perplexity, psnr, ssim";
 }
 
 std::vector<std::string> class_metrics() {
@@ -62,6 +63,8 @@ std::vector<std::string> class_metrics() {
 }
 
 std::vector<std::string> value_metrics() { return {"mse", "mae", "r2"}; }
+
+std::vector<std::string> picture_metrics() { return {"psnr", "ssim"}; }
 
 std::string misfit_of_classes(std::string_view name, int64_t classes) {
   const auto metric = metric_named(name);

@@ -22,6 +22,8 @@ enum class MetricKind {
   mae,
   r2,
   perplexity,
+  psnr,
+  ssim,
 };
 
 enum class ClassAverage { none, binary, macro, micro };  // binary: of class 1 alone
@@ -38,9 +40,12 @@ std::optional<MetricName> metric_named(std::string_view name);
 std::string metric_advice(std::string_view name);
 
 // Glob patterns of the metrics that fit a task, for Task::metrics: for predictions that are class
-// scores, and for values. "perplexity" fits if the loss is an unsmoothed cross entropy.
+// scores, for values, and for pictures: outputs and targets [n, c, h, w] in [-1, 1] with c 1 or 3.
+// Only such a task shows pictures (metrics.images_every). "perplexity" fits if the loss is an
+// unsmoothed cross entropy.
 std::vector<std::string> class_metrics();
 std::vector<std::string> value_metrics();
+std::vector<std::string> picture_metrics();
 
 // The most classes for which counts are kept per pair (confusion_matrix) or ranks per class
 // (auroc).

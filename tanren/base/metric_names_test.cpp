@@ -41,6 +41,11 @@ TEST(MetricNames, patterns_of_a_task_fit_its_metrics_and_no_others) {
     EXPECT_TRUE(fits(value_metrics(), name)) << name;
     EXPECT_FALSE(fits(class_metrics(), name)) << name;
   }
+  for (const char* name : {"psnr", "ssim"}) {
+    EXPECT_TRUE(fits(picture_metrics(), name)) << name;
+    EXPECT_FALSE(fits(value_metrics(), name)) << name;
+    EXPECT_FALSE(fits(class_metrics(), name)) << name;
+  }
   EXPECT_FALSE(fits(class_metrics(), "perplexity"));
 }
 
@@ -58,6 +63,8 @@ TEST(MetricNames, say_which_way_is_better) {
   EXPECT_EQ(lower_is_better("perplexity"), true);
   EXPECT_EQ(lower_is_better("mae"), true);
   EXPECT_EQ(lower_is_better("r2"), false);
+  EXPECT_EQ(lower_is_better("psnr"), false);
+  EXPECT_EQ(lower_is_better("ssim"), false);
   EXPECT_EQ(lower_is_better("top5"), false);
   EXPECT_EQ(lower_is_better("confusion_matrix"), std::nullopt);
   EXPECT_EQ(lower_is_better("charm"), std::nullopt);

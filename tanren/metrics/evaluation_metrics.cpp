@@ -24,6 +24,14 @@ bool is_of_values(MetricKind kind) {
   return kind == MetricKind::mse || kind == MetricKind::mae || kind == MetricKind::r2;
 }
 
+bool is_of_pictures(MetricKind kind) {
+  return kind == MetricKind::psnr || kind == MetricKind::ssim;
+}
+
+bool is_of_classes(MetricKind kind) {
+  return !is_of_values(kind) && !is_of_pictures(kind) && kind != MetricKind::perplexity;
+}
+
 double share_of(MetricKind kind, const ClassReport& one) {
   return kind == MetricKind::precision ? one.precision
          : kind == MetricKind::recall  ? one.recall
@@ -62,9 +70,11 @@ EvaluationMetrics::EvaluationMetrics(std::vector<std::string> names, at::Device 
     }
     if (metric->kind == MetricKind::top_k) ks_.push_back(metric->k);
     of_values_ = of_values_ || is_of_values(metric->kind);
-    of_classes_ =
-        of_classes_ || !(is_of_values(metric->kind) || metric->kind == MetricKind::perplexity);
+    of_classes_ = of_classes_ || is_of_classes(metric->kind);
     metrics_.push_back({std::move(name), *metric});
+  }
+  if (wants(MetricKind::psnr) || wants(MetricKind::ssim)) {
+    quality_.emplace(wants(MetricKind::ssim));
   }
 }
 
@@ -76,7 +86,7 @@ bool EvaluationMetrics::wants(MetricKind kind) const {
 void EvaluationMetrics::start_classes(int64_t classes, at::Device device) {
   classes_ = classes;
   for (const auto& [name, metric] : metrics_) {
-    const auto reason = is_of_values(metric.kind) ? "" : misfit_of_classes(name, classes);
+    const auto reason = is_of_classes(metric.kind) ? misfit_of_classes(name, classes) : "";
     if (!reason.empty()) {
       throw ConfigError("[metrics] " + name + " " + reason + "; change evaluate.metrics");
     }
@@ -90,7 +100,7 @@ void EvaluationMetrics::start_classes(int64_t classes, at::Device device) {
 }
 
 void EvaluationMetrics::add(const at::Tensor& outputs, const at::Tensor& targets) {
-  if (!(of_classes_ || of_values_) || targets.numel() == 0) return;
+  if (!(of_classes_ || of_values_ || quality_) || targets.numel() == 0) return;
   const at::NoGradGuard no_grad;
   const auto scores = outputs.detach();
   const bool floating = targets.is_floating_point();
@@ -102,6 +112,7 @@ void EvaluationMetrics::add(const at::Tensor& outputs, const at::Tensor& targets
     }
     errors_.add(scores, targets);
   }
+  if (quality_) quality_->add(scores, targets);
   if (!of_classes_) return;
   const auto use = [this](const at::Tensor& rows, const at::Tensor& labels) {
     if (!counts_) start_classes(rows.size(1), rows.device());
@@ -152,6 +163,7 @@ void EvaluationMetrics::join_over(Communicator& ranks) {
     }
   }
   if (of_values_) errors_.join_over(ranks);
+  if (quality_) quality_->join_over(ranks);
 }
 
 EvaluationReport EvaluationMetrics::result(const NamedValues& terms) const {
@@ -161,6 +173,7 @@ EvaluationReport EvaluationMetrics::result(const NamedValues& terms) const {
   if (auroc_) parts.push_back(auroc_->values());
   const int64_t num_ranks = auroc_ ? parts.back().numel() : 0;
   if (of_values_) parts.push_back(errors_.values().to(device_));
+  if (quality_) parts.push_back(quality_->values().to(device_));
   std::vector<double> host;
   if (!parts.empty()) host = read_to_host(at::cat(parts));
 
@@ -175,6 +188,7 @@ EvaluationReport EvaluationMetrics::result(const NamedValues& terms) const {
     for (size_t i = 0; i < report.classes.size(); ++i) report.classes[i].auroc = ranks.classes[i];
   }
   const double* errors = host.data() + num_counts + num_ranks;
+  const double* quality = errors + (of_values_ ? 3 : 0);
   for (const auto& [name, metric] : metrics_) {
     double value = 0;
     switch (metric.kind) {
@@ -183,6 +197,8 @@ EvaluationReport EvaluationMetrics::result(const NamedValues& terms) const {
       case MetricKind::mse: value = errors[0]; break;
       case MetricKind::mae: value = errors[1]; break;
       case MetricKind::r2: value = errors[2]; break;
+      case MetricKind::psnr: value = quality[0]; break;
+      case MetricKind::ssim: value = quality[1]; break;
       default: value = value_of(metric, counts, terms);
     }
     report.values.emplace_back(name, value);

@@ -9,6 +9,7 @@
 #include "tanren/comm/communicator.h"
 #include "tanren/metrics/auroc.h"
 #include "tanren/metrics/class_counts.h"
+#include "tanren/metrics/picture_quality.h"
 #include "tanren/metrics/value_errors.h"
 
 #include <ATen/core/Tensor.h>
@@ -27,8 +28,8 @@ class EvaluationMetrics {
 
   // One batch. Classes: outputs [n, classes, …] scores, targets [n, …] integer labels, -100
   // ignored. Binary: floating targets (> 0.5: class 1) and one output each, whose sign decides.
-  // Values: floating targets and as many outputs. ConfigError if a metric does not fit, RunError
-  // for shapes.
+  // Values: floating targets and as many outputs. Pictures: both [n, c, h, w]. ConfigError if a
+  // metric does not fit, RunError for shapes.
   void add(const at::Tensor& outputs, const at::Tensor& targets);
 
   // Joins what all ranks have added; each sample counts once. A rank may have added nothing.
@@ -61,6 +62,7 @@ class EvaluationMetrics {
   std::optional<ClassCounts> counts_;
   std::optional<Auroc> auroc_;
   ValueErrors errors_;
+  std::optional<PictureQuality> quality_;  // if a metric is of pictures
 };
 
 }  // namespace tanren

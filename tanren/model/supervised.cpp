@@ -41,8 +41,11 @@ void check_loss(const ModelOptions& options, const DataInfo& info) {
   const bool is_cross_entropy = loss == "cross_entropy";
   if (is_cross_entropy && !info.class_labels) {
     throw ConfigError(
-        "[model] loss cross_entropy needs class labels, the data has values; set "
-        "model.loss = \"mse\", or data.train.label_type = \"class\"");
+        info.target_shape.empty()
+            ? "[model] loss cross_entropy needs class labels, the data has values; set "
+              "model.loss = \"mse\", or data.train.label_type = \"class\""
+            : "[model] loss cross_entropy needs class labels, the data has pictures as targets; "
+              "set model.loss = \"l1\" or \"mse\"");
   }
   if (!is_cross_entropy && loss != "bce" && info.class_labels) {
     throw ConfigError(
@@ -74,6 +77,11 @@ at::Tensor scores(const at::Tensor& outputs, bool binary) {
   if (!binary) return outputs;
   const at::Tensor logit = outputs.reshape({-1, 1});
   return at::cat({at::zeros_like(logit), logit}, 1);
+}
+
+// As pictures where the labels are pictures and the last layer gives a row of values.
+at::Tensor in_shape_of(const at::Tensor& labels, const at::Tensor& outputs) {
+  return labels.dim() == 4 && outputs.dim() == 2 ? outputs.reshape(labels.sizes()) : outputs;
 }
 
 // Number of outputs of the last layer.
@@ -154,10 +162,13 @@ Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
   };
   task.phases.push_back(std::move(phase));
   task.loss_fields = {"labels"};
-  task.predict = [run, loss, binary](const Batch& batch) {
+  const bool is_picture = !info.target_shape.empty();
+  task.predict = [run, loss, binary, is_picture](const Batch& batch) {
     const at::Tensor outputs = run(batch);
     const at::Tensor& labels = batch["labels"];
-    return Prediction{{loss(outputs, labels)}, scores(outputs, binary), labels};
+    const Term term = loss(outputs, labels);
+    return Prediction{
+        {term}, is_picture ? in_shape_of(labels, outputs) : scores(outputs, binary), labels};
   };
   if (info.class_labels) {
     task.metrics = class_metrics();
@@ -166,6 +177,8 @@ Task supervised_batches(std::shared_ptr<torch::nn::Module> module,
     if (is_likelihood) task.metrics.emplace_back("perplexity");
   } else if (options.loss == "mse" || options.loss == "l1") {
     task.metrics = value_metrics();
+    const auto more = is_picture ? picture_metrics() : std::vector<std::string>();
+    task.metrics.insert(task.metrics.end(), more.begin(), more.end());
   }
   return task;
 }

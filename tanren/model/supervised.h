@@ -30,7 +30,8 @@ inline constexpr const char* kAppendedHead = "appended";
 // One phase, one objective. With options.append_head the module gets a Linear `appended` after its
 // outputs. Floating inputs take the dtype of the module's first parameter.
 // With class labels the metrics are class_metrics() and predictions are class scores [n, classes]
-// (for bce with two classes: {0, logit}). ConfigError as num_outputs.
+// (for bce with two classes: {0, logit}). With pictures as labels, predictions are pictures of that
+// shape, and picture_metrics() fit too. ConfigError as num_outputs.
 Task supervised(std::shared_ptr<torch::nn::Module> module,
                 std::function<at::Tensor(const at::Tensor&)> forward, const ModelOptions& options,
                 const DataInfo& info);

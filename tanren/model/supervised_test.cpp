@@ -160,5 +160,45 @@ TEST(Supervised, keeps_an_own_module_alive_in_its_phase) {
       forward(batch_of(at::randn({2, 4}), at::zeros({2}, at::kLong)))[0].sum.requires_grad());
 }
 
+// The pictures of data.*.kind "pairs".
+const DataInfo kPictures{
+    .input_shape = {3, 4, 6}, .outputs = 24, .class_labels = false, .target_shape = {1, 4, 6}};
+
+class OwnGenerator : public torch::nn::Module {
+ public:
+  OwnGenerator() : mix_(register_parameter("mix", at::rand({1, 3, 1, 1}))) {}
+  at::Tensor forward(const at::Tensor& x) { return at::conv2d(x, mix_); }
+
+ private:
+  at::Tensor mix_;
+};
+
+TEST(Supervised, models_of_values_predict_pictures_where_targets_are_pictures) {
+  const auto batch = batch_of(at::rand({2, 3, 4, 6}), at::rand({2, 1, 4, 6}));
+  for (const char* loss : {"l1", "mse"}) {
+    const ModelOptions options{.kind = "mlp", .hidden = {8}, .loss = loss};
+    const Task own = supervised(std::make_shared<OwnGenerator>(), options, kPictures);
+    for (const Task& task : {ModelRegistry().make(options, kPictures), own}) {
+      const auto prediction = task.predict(batch);
+      EXPECT_EQ(prediction.outputs.sizes(), batch["labels"].sizes());
+      const auto errors = prediction.outputs - batch["labels"];
+      const auto each = std::string(loss) == "l1" ? errors.abs() : errors.square();
+      EXPECT_NEAR(prediction.terms[0].sum.item<double>(), each.mean({1, 2, 3}).sum().item<double>(),
+                  1e-5);
+      EXPECT_TRUE(matches_any(task.metrics, "psnr"));
+      EXPECT_TRUE(matches_any(task.metrics, "mse"));
+    }
+  }
+}
+
+TEST(Supervised, pictures_are_no_classes_and_an_unfitting_model_is_refused_in_one_line) {
+  EXPECT_NE(refusal({.kind = "mlp"}, kPictures).find("cross_entropy needs class labels"),
+            std::string::npos);
+  EXPECT_NE(refusal({.kind = "mlp", .outputs = 10, .loss = "l1"}, kPictures)
+                .find("[model] outputs = 10: loss l1 on this data needs 24"),
+            std::string::npos);
+  EXPECT_NE(refusal({.kind = "gpt2", .loss = "l1"}, kPictures), "");
+}
+
 }  // namespace
 }  // namespace tanren
