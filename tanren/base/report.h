@@ -68,6 +68,18 @@ struct EvaluationReport {
   std::optional<double> auroc_error;      // bound on the error of each AUROC here; 0: exact
 };
 
+// Pictures that show what a model does at a step. Each is one row of pictures beside each other: a
+// sample's input, its target and the model's output.
+struct ImageReport {
+  struct Picture {
+    std::string tag;  // "eval/pictures/0", or under train/
+    int64_t width = 0, height = 0;
+    std::vector<uint8_t> rgb;  // rows from the top, 3 bytes a pixel
+  };
+  int64_t step = 0;
+  std::vector<Picture> pictures;
+};
+
 // A shortage of memory that the run recovered from.
 struct Incident {
   int64_t attempt = 0, step = 0;  // when it happened, counted as in StepReport
@@ -92,6 +104,7 @@ class Sink {
   virtual void step(const StepReport& report) = 0;
   virtual void evaluation(const EvaluationReport&) {}
   virtual void incident(const Incident&) {}
+  virtual void images(const ImageReport&) {}
   // When it returns, everything reported so far is on disk. Called before a checkpoint is complete.
   virtual void flush() {}
 };

@@ -170,6 +170,7 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "metrics.jsonl",
                                             "metrics.tensorboard",
                                             "metrics.tensorboard_every",
+                                            "metrics.images_every",
                                             "generate.prompt",
                                             "generate.tokens",
                                             "generate.temperature",

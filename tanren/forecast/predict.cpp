@@ -13,6 +13,7 @@
 #include "tanren/train/accumulate.h"
 #include "tanren/train/build.h"
 #include "tanren/train/evaluate.h"
+#include "tanren/train/predict.h"
 #include "tanren/train/prepared.h"
 #include "tanren/train/train_step.h"
 

@@ -16,6 +16,11 @@
 
 namespace tanren::testing {
 
+struct ReadImage {
+  uint64_t height = 0, width = 0;
+  std::string png;
+};
+
 struct ReadEvent {
   double wall_time = 0;
   int64_t step = 0;
@@ -23,6 +28,7 @@ struct ReadEvent {
   bool session_start = false;
   std::vector<std::pair<std::string, float>> scalars;
   std::vector<std::pair<std::string, std::string>> texts;
+  std::vector<std::pair<std::string, ReadImage>> images;
 };
 
 class EventBytes {
@@ -103,17 +109,37 @@ inline std::string read_tensor_text(EventBytes tensor) {
   return text;
 }
 
+inline ReadImage read_image(EventBytes bytes) {
+  ReadImage image;
+  std::map<int, int> seen;
+  while (!bytes.empty()) {
+    const int field = bytes.field({{1, 0}, {2, 0}, {3, 0}, {4, 2}});
+    if (++seen[field] > 1) throw std::runtime_error("an image field twice");
+    if (field == 1) image.height = bytes.varint();
+    if (field == 2) image.width = bytes.varint();
+    if (field == 3 && bytes.varint() != 3) throw std::runtime_error("the colours are not RGB");
+    if (field == 4) image.png = bytes.text();
+  }
+  if (seen.size() != 4) throw std::runtime_error("an image field is missing");
+  return image;
+}
+
 inline void read_value(EventBytes value, ReadEvent& event) {
   std::string tag, plugin;
-  bool is_scalar = false, is_text = false;
+  bool is_scalar = false, is_text = false, is_image = false;
+  ReadImage image;
   float scalar = 0;
   std::string text;
   while (!value.empty()) {
-    switch (value.field({{1, 2}, {2, 5}, {8, 2}, {9, 2}})) {
+    switch (value.field({{1, 2}, {2, 5}, {4, 2}, {8, 2}, {9, 2}})) {
       case 1: tag = value.text(); break;
       case 2:
         scalar = as_float(static_cast<uint32_t>(value.fixed(4)));
         is_scalar = true;
+        break;
+      case 4:
+        image = read_image(value.message());
+        is_image = true;
         break;
       case 8:
         text = read_tensor_text(value.message());
@@ -129,10 +155,12 @@ inline void read_value(EventBytes value, ReadEvent& event) {
       }
     }
   }
-  if (tag.empty() || is_scalar == is_text) throw std::runtime_error("a value without sense");
+  if (tag.empty() || int{is_scalar} + int{is_text} + int{is_image} != 1)
+    throw std::runtime_error("a value without sense");
   if (is_text && plugin != "text") throw std::runtime_error("text without its plugin's name");
   if (is_scalar) event.scalars.emplace_back(tag, scalar);
   if (is_text) event.texts.emplace_back(tag, text);
+  if (is_image) event.images.emplace_back(tag, image);
 }
 
 inline ReadEvent read_event(EventBytes bytes) {

@@ -1,5 +1,6 @@
 #include "tanren/metrics/event_record.h"
 
+#include "tanren/formats/png.h"
 #include "tanren/metrics/crc32c.h"
 
 #include <protozero/pbf_writer.hpp>
@@ -24,8 +25,13 @@ namespace summary {
 constexpr protozero::pbf_tag_type kValue = 1;
 }
 namespace value {
-constexpr protozero::pbf_tag_type kTag = 1, kSimpleValue = 2, kTensor = 8, kMetadata = 9;
+constexpr protozero::pbf_tag_type kTag = 1, kSimpleValue = 2, kImage = 4, kTensor = 8,
+                                  kMetadata = 9;
 }
+namespace image {
+constexpr protozero::pbf_tag_type kHeight = 1, kWidth = 2, kColourSpace = 3, kEncoded = 4;
+constexpr int32_t kRgb = 3;
+}  // namespace image
 namespace metadata {
 constexpr protozero::pbf_tag_type kPluginData = 1;
 }
@@ -91,6 +97,26 @@ void append_scalars(std::string& out, double wall_time, int64_t step, const Name
       Writer one(all, summary::kValue);
       one.add_string(value::kTag, data(tag));
       one.add_float(value::kSimpleValue, static_cast<float>(number));
+    }
+  }
+  append_record(out, message);
+}
+
+void append_images(std::string& out, double wall_time, const ImageReport& report) {
+  std::string message;
+  Writer writer(message);
+  append_head(writer, wall_time, report.step);
+  {
+    Writer all(writer, event::kSummary);
+    for (const auto& picture : report.pictures) {
+      const std::string png = png_of(picture.rgb, picture.width, picture.height);
+      Writer one(all, summary::kValue);
+      one.add_string(value::kTag, picture.tag);
+      Writer content(one, value::kImage);
+      content.add_int32(image::kHeight, static_cast<int32_t>(picture.height));
+      content.add_int32(image::kWidth, static_cast<int32_t>(picture.width));
+      content.add_int32(image::kColourSpace, image::kRgb);
+      content.add_bytes(image::kEncoded, png);
     }
   }
   append_record(out, message);

@@ -20,6 +20,8 @@ void append_file_version(std::string& out, double wall_time);
 void append_session_start(std::string& out, double wall_time, int64_t step);
 // Points of curves, named by their tags; TensorBoard keeps them as float32.
 void append_scalars(std::string& out, double wall_time, int64_t step, const NamedValues& values);
+// Pictures for the images tab, each encoded as PNG.
+void append_images(std::string& out, double wall_time, const ImageReport& report);
 // Markdown for the text tab.
 void append_text(std::string& out, double wall_time, int64_t step, std::string_view tag,
                  std::string_view markdown);

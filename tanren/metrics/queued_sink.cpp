@@ -27,7 +27,11 @@ class QueuedSink final : public Sink {
  public:
   QueuedSink(std::unique_ptr<AppendFile> file, std::unique_ptr<ReportFormat> format,
              const QueuedOptions& options)
-      : file_(std::move(file)), format_(std::move(format)), options_(options), ring_(kRingSize) {
+      : file_(std::move(file)),
+        format_(std::move(format)),
+        takes_images_(format_->takes_images()),
+        options_(options),
+        ring_(kRingSize) {
     writer_ = std::thread([this] { write_on(); });
   }
 
@@ -47,15 +51,23 @@ class QueuedSink final : public Sink {
 
   void step(const StepReport& report) override {
     Slot& slot = free_slot();
-    slot.is_step = true;
+    slot.kind = Kind::step;
     slot.step = report;  // reuses the memory of the slot's strings and vectors
     publish(slot);
   }
 
   void evaluation(const EvaluationReport& report) override {
     Slot& slot = free_slot();
-    slot.is_step = false;
+    slot.kind = Kind::evaluation;
     slot.evaluation = report;
+    publish(slot);
+  }
+
+  void images(const ImageReport& report) override {
+    if (!takes_images_) return;
+    Slot& slot = free_slot();
+    slot.kind = Kind::images;
+    slot.images = report;
     publish(slot);
   }
 
@@ -68,11 +80,13 @@ class QueuedSink final : public Sink {
   }
 
  private:
+  enum class Kind { step, evaluation, images };
   struct Slot {
-    bool is_step = true;
+    Kind kind = Kind::step;
     double wall_time = 0;
     StepReport step;
     EvaluationReport evaluation;
+    ImageReport images;  // empty once they are written: no slot keeps the memory of pictures
   };
 
   // The slot at the head belongs to the caller until publish().
@@ -126,11 +140,16 @@ class QueuedSink final : public Sink {
 
   void format_slots(uint64_t end) {
     for (uint64_t i = tail_; i < end; ++i) {
-      const Slot& slot = ring_[i % kRingSize];
-      if (slot.is_step) {
-        format_->append(slot.step, slot.wall_time, file_->buffer());
-      } else {
-        format_->append(slot.evaluation, slot.wall_time, file_->buffer());
+      Slot& slot = ring_[i % kRingSize];
+      switch (slot.kind) {
+        case Kind::step: format_->append(slot.step, slot.wall_time, file_->buffer()); break;
+        case Kind::evaluation:
+          format_->append(slot.evaluation, slot.wall_time, file_->buffer());
+          break;
+        case Kind::images:
+          format_->append(slot.images, slot.wall_time, file_->buffer());
+          slot.images = {};
+          break;
       }
       file_->end_item();
     }
@@ -154,8 +173,9 @@ class QueuedSink final : public Sink {
     troubled_ = code != 0;
   }
 
-  std::unique_ptr<AppendFile> file_;  // the writer's, as are the next two lines
+  std::unique_ptr<AppendFile> file_;  // the writer's, as are the next three lines
   std::unique_ptr<ReportFormat> format_;
+  const bool takes_images_;
   bool troubled_ = false, warned_ = false;
   QueuedOptions options_;
   std::mutex mutex_;

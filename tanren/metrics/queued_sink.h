@@ -28,6 +28,9 @@ class ReportFormat {
   // the report, in seconds since 1970.
   virtual void append(const StepReport& report, double wall_time, std::string& out) = 0;
   virtual void append(const EvaluationReport& report, double wall_time, std::string& out) = 0;
+  // Pictures are copied into the ring only for a format that takes them.
+  virtual bool takes_images() const { return false; }
+  virtual void append(const ImageReport&, double /*wall_time*/, std::string& /*out*/) {}
 };
 
 struct QueuedOptions {

@@ -92,6 +92,18 @@ class EventFormat final : public ReportFormat {
     }
   }
 
+  bool takes_images() const override { return true; }
+
+  void append(const ImageReport& report, double wall_time, std::string& out) override {
+    if (report.pictures.empty()) return;
+    try {
+      append_images(out, wall_time, report);
+    } catch (const std::exception& error) {  // the writer's thread has nobody to tell
+      log(fmt::format("[metrics] no pictures of step {} for TensorBoard: {}", report.step,
+                      error.what()));
+    }
+  }
+
  private:
   int64_t every_;
   int64_t told_step_ = -1;

@@ -3,6 +3,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/log.h"
 #include "tanren/base/testing.h"
+#include "tanren/formats/png.h"
 #include "tanren/metrics/event_cut.h"
 #include "tanren/metrics/event_reader_test_util.h"
 
@@ -321,6 +322,36 @@ TEST_F(TensorboardSink, cuts_at_a_flipped_bit_behind_which_no_reader_can_go) {
   const auto events = read_events(file);
   EXPECT_GE(events.size(), 3u);
   EXPECT_LT(events.size(), 7u);
+}
+
+TEST_F(TensorboardSink, pictures_are_PNGs_under_their_tags) {
+  ImageReport report{.step = 200, .pictures = {}};
+  for (int64_t i = 0; i < 2; ++i) {
+    std::vector<uint8_t> rgb(static_cast<size_t>(6 * (i + 1) * 3), static_cast<uint8_t>(40 * i));
+    report.pictures.push_back({"eval/pictures/" + std::to_string(i), 6, i + 1, rgb});
+  }
+  const auto sink = make();
+  sink->images(report);
+  sink->images({.step = 300, .pictures = {}});
+  sink->flush();
+  int64_t seen = 0;
+  for (const auto& file : event_files(folder())) {
+    for (const auto& event : read_events(file)) {
+      if (event.images.empty()) continue;
+      ASSERT_EQ(event.images.size(), 2U);
+      EXPECT_EQ(event.step, 200);
+      for (size_t i = 0; i < 2; ++i) {
+        const auto& [tag, image] = event.images[i];
+        const auto& picture = report.pictures[i];
+        EXPECT_EQ(tag, picture.tag);
+        EXPECT_EQ(image.width, 6U);
+        EXPECT_EQ(image.height, i + 1);
+        EXPECT_EQ(image.png, png_of(picture.rgb, picture.width, picture.height));
+        ++seen;
+      }
+    }
+  }
+  EXPECT_EQ(seen, 2);
 }
 
 }  // namespace

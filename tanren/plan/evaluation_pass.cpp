@@ -56,10 +56,21 @@ void plan_metrics(const Request& request, Plan& plan) {
                         dropped + ", the default, " + misfit(dropped, request.profile)});
 }
 
+// Pictures are shown of tasks that picture metrics fit.
+void check_pictures(const Request& request) {
+  const int64_t every = request.config.metrics.images_every;
+  if (every == 0 || matches_any(request.profile.metrics, picture_metrics().front())) return;
+  throw ConfigError(
+      fmt::format("[plan] metrics.images_every is {}, and the outputs of this task are no "
+                  "pictures; set it to 0, or take data.train.kind \"pairs\"",
+                  to_text(every)));
+}
+
 }  // namespace
 
 void plan_evaluation(const Request& request, Plan& plan) {
   plan_metrics(request, plan);
+  check_pictures(request);
   const auto& config = request.config;
   const bool asked = config.evaluate.batch > 0;
   plan.evaluate.batch = asked ? config.evaluate.batch : plan.batch.microbatch;

@@ -99,5 +99,21 @@ TEST(AveragePass, resolves_start_and_buffers) {
   EXPECT_EQ(given.plan().average.buffers, AverageBuffers::average);
 }
 
+TEST(EvaluationPass, refuses_pictures_of_a_task_whose_outputs_are_none) {
+  Asked given;
+  given.config.metrics.images_every = 200;
+  try {
+    given.plan();
+    FAIL() << "pictures of classes";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("metrics.images_every is 200"), std::string::npos);
+  }
+  given.profile.metrics = {"mse", "psnr", "ssim"};
+  EXPECT_EQ(given.plan().metrics.images_every, 200);
+  given.config.metrics.images_every = 0;
+  given.profile.metrics = {"accuracy"};
+  EXPECT_EQ(given.plan().metrics.images_every, 0);
+}
+
 }  // namespace
 }  // namespace tanren

@@ -15,6 +15,7 @@
 #include "tanren/metrics/evaluation_file.h"
 #include "tanren/metrics/incident_file.h"
 #include "tanren/metrics/jsonl_sink.h"
+#include "tanren/metrics/picture_files.h"
 #include "tanren/metrics/tensorboard_sink.h"
 #include "tanren/plan/print.h"
 #include "tanren/run/connect.h"
@@ -67,6 +68,9 @@ std::vector<std::unique_ptr<Sink>> make_sinks(
                                            .step = state.step(),
                                            .texts = std::move(texts),
                                            .repeats_evaluation = repeats_evaluation}));
+  }
+  if (options.images_every > 0) {
+    sinks.push_back(make_picture_files_sink(folder.path() / "images", state.step()));
   }
   sinks.push_back(make_incident_file_sink(folder.path() / "incidents.jsonl"));
   sinks.push_back(

@@ -4,22 +4,18 @@
 #include "tanren/base/error.h"
 #include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
-#include "tanren/base/random.h"
 #include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
-#include "tanren/blocks/block_trail.h"
 #include "tanren/data/eval_pass.h"
-#include "tanren/memory/attempt.h"
 #include "tanren/metrics/evaluation_metrics.h"
-#include "tanren/precision/autocast_scope.h"
 #include "tanren/train/check_terms.h"
 #include "tanren/train/eval_mode_scope.h"
 #include "tanren/train/evaluation_sums.h"
 #include "tanren/train/explained.h"
 #include "tanren/train/judgement.h"
 #include "tanren/train/on_ranks.h"
+#include "tanren/train/predict.h"
 #include "tanren/train/prepared.h"
-#include "tanren/train/step_error.h"
 #include "tanren/train/undo.h"
 
 #include <ATen/ATen.h>
@@ -29,7 +25,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -37,89 +32,7 @@
 
 namespace tanren {
 
-Prediction as_planned(Prediction prediction, const Plan& plan) {
-  const auto& wanted = plan.precision.cast_model_outputs;
-  if (wanted && prediction.outputs.defined() && prediction.outputs.is_floating_point()) {
-    prediction.outputs = prediction.outputs.to(dtype_of(*wanted));
-  }
-  return prediction;
-}
-
 namespace {
-
-using Take = std::function<void(const Prediction&)>;
-
-// The size to try after `size` samples or rows did not fit. In eval mode no sample depends on
-// another, and no row of scores ever does: any split gives the same. MemoryError if `size` is 1.
-int64_t smaller(int64_t size, const char* of, const char* key, const Shortage& shortage,
-                const Parts& parts) {
-  if (size == 1 || parts.plan.memory.recovery == RecoveryMode::off) {
-    throw MemoryError(
-        fmt::format("[evaluate] out of memory with {} {}: {}", size, of, shortage.message));
-  }
-  parts.recovery->gauge().release_cache();
-  log(fmt::format("[memory] evaluation: out of memory with {} {}, now {} at once; {} sets it", size,
-                  of, size / 2, key));
-  return size / 2;
-}
-
-// Takes each row once, as many at a time as memory allows.
-void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take) {
-  int64_t most = std::max<int64_t>(rows.at_once, 1);
-  for (int64_t begin = 0; begin < rows.rows;) {
-    const int64_t end = std::min(begin + most, rows.rows);
-    Prediction prediction;
-    const auto shortage = attempt([&] {
-      const AutocastScope autocast(parts.device.type(), parts.plan.precision);
-      prediction = as_planned(rows.part(begin, end), parts.plan);
-    });
-    if (shortage) {
-      most = smaller(end - begin, "rows of scores", "model.loss_chunk", *shortage, parts);
-      continue;
-    }
-    take(prediction);
-    begin = end;
-  }
-}
-
-// Passes the predictions for `batch` to `take`, in one piece or several. Returns a shortage if
-// memory ran out before the first piece; then nothing was passed.
-std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, const Batch& batch,
-                                    const Take& take) {
-  const RandomScope random(run.seed, run.attempt, batch.ids);
-  const WindowScope window(parts.plan.precision, parts.parallel->open_windows());
-  const bool by_rows = static_cast<bool>(run.task.predict_rows);
-  PredictionRows rows;
-  Prediction whole;
-  auto shortage = attempt([&] {
-    const AutocastScope autocast(parts.device.type(), parts.plan.precision);
-    if (by_rows) {
-      rows = run.task.predict_rows(batch);
-    } else {
-      whole = as_planned(run.task.predict(batch), parts.plan);
-    }
-  });
-  if (shortage) return shortage;
-  if (by_rows) {
-    take_rows(rows, parts, take);
-  } else {
-    take(whole);
-  }
-  return shortage;
-}
-
-std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
-                                const Take& take) {
-  block_trail().failed = 0;  // may be left from a shortage before
-  try {
-    return predict_all(run, parts, batch, take);
-  } catch (...) {
-    throw_located({.work = "evaluation",
-                   .piece = batch,
-                   .ranks = *parts.parallel,
-                   .fix = run.task.predict_rows ? "predict_rows" : "predict"});
-  }
-}
 
 // Throws DataError if no count of the data divides a term: such an evaluation would have no result.
 void check_counts(const Terms& terms, const Counts& counts) {
@@ -196,7 +109,7 @@ struct Progress {
 };
 
 EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dataset& dataset,
-                              bool may_stop, Progress& progress) {
+                              bool may_stop, const SeePrediction& see, Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
   const MustSucceedScope must_succeed;
   const DeviceRetryScope retries(parts.recovery->reserve());
@@ -225,7 +138,11 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
     for (int64_t begin = 0; begin < batch.size();) {
       const int64_t end = begin + std::min(most, batch.size() - begin);
       const Batch part = end - begin == batch.size() ? batch : batch.slice(begin, end);
-      if (const auto shortage = predict(run, parts, part, take)) {
+      const auto take_part = [&](const Prediction& prediction) {
+        take(prediction);
+        if (see) see(part, prediction);
+      };
+      if (const auto shortage = predict(run, parts, part, take_part)) {
         most = smaller(part.size(), "samples", "evaluate.batch", *shortage, parts);
         continue;
       }
@@ -258,7 +175,7 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
 
 std::optional<EvaluationReport> evaluate_explained(const RunState& run, const Parts& parts,
                                                    const Dataset& dataset, bool may_stop,
-                                                   std::string* told) {
+                                                   std::string* told, const SeePrediction& see) {
   check_predicts(run.task);
   run.settle();
   const int64_t batch_size = parts.plan.evaluate.batch;
@@ -285,7 +202,7 @@ std::optional<EvaluationReport> evaluate_explained(const RunState& run, const Pa
              .microbatch = batch_size,
              .next_batch = batches_so_far},
             parts.recovery->gauge(), memory,
-            [&] { report = evaluate_all(run, parts, dataset, may_stop, progress); });
+            [&] { report = evaluate_all(run, parts, dataset, may_stop, see, progress); });
   if (progress.is_stopped) return std::nullopt;
   const std::string& left_out = progress.left_out;
   const bool is_news = told == nullptr || left_out != *told;
@@ -306,13 +223,13 @@ void check_predicts(const Task& task) {
 }
 
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
-                          std::string* told) {
-  return *evaluate_explained(run, parts, dataset, /*may_stop=*/false, told);
+                          std::string* told, const SeePrediction& see) {
+  return *evaluate_explained(run, parts, dataset, /*may_stop=*/false, told, see);
 }
 
 std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, const Parts& parts,
                                                         const Dataset& dataset, std::string* told) {
-  return evaluate_explained(run, parts, dataset, /*may_stop=*/true, told);
+  return evaluate_explained(run, parts, dataset, /*may_stop=*/true, told, {});
 }
 
 void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset& dataset) {

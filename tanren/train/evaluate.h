@@ -8,28 +8,30 @@
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 
 namespace tanren {
+
+// Sees the predictions of samples, on the rank that made them, for code that keeps outputs.
+using SeePrediction = std::function<void(const Batch& samples, const Prediction& prediction)>;
 
 // Evaluates the averaged weights if the plan says so; the raw weights are back bitwise when it
 // returns or throws. Module modes and the generator are as before when it returns. `samples` is 0
 // if the dataset is empty. A stop request does not cut it short.
 // A term whose count is 0 is left out of the loss. The log reports this unless `told` already has
 // the same text; `told` is then set to that text. If no term is left, every rank throws
-// NothingToEvaluate, a DataError.
+// NothingToEvaluate, a DataError. `see`, if not empty, gets each piece of the samples with its
+// prediction.
 EvaluationReport evaluate(const RunState& run, const Parts& parts, const Dataset& dataset,
-                          std::string* told = nullptr);
+                          std::string* told = nullptr, const SeePrediction& see = {});
 
 // The same, but a stop request on any rank ends the evaluation on all; then there is no value.
 // Random draws and changes made by predict stay until Undo puts them back.
 std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, const Parts& parts,
                                                         const Dataset& dataset,
                                                         std::string* told = nullptr);
-
-// The outputs in the dtype that precision.cast_model_outputs says.
-Prediction as_planned(Prediction prediction, const Plan& plan);
 
 // Throws ConfigError if the task has neither predict nor predict_rows.
 void check_predicts(const Task& task);

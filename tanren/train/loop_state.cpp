@@ -15,6 +15,7 @@
 #include "tanren/train/judgement.h"
 #include "tanren/train/memory_now.h"
 #include "tanren/train/on_ranks.h"
+#include "tanren/train/pictures.h"
 #include "tanren/train/undo.h"
 
 #include <algorithm>
@@ -133,6 +134,9 @@ void LoopState::update(const GlobalBatch& batch) {
   }
   result_.last = std::move(report);
   if (is_applied_) check_weights(run_, parts_);
+  if (is_applied_ && is_first_ && is_due(plan_.metrics.images_every, run_.step())) {
+    saved_before_error("", [&] { tell_pictures(batch.local); });
+  }
 }
 
 LoopResult LoopState::end(Ending ending) {
@@ -207,6 +211,16 @@ void LoopState::tell_incident(const Incident& told) {
   log(fmt::format("[memory] step {}{}: {}", incident.step, rank_text(parts_),
                   incident_text(incident)));
   tell(incident, &Sink::incident);
+}
+
+void LoopState::tell_pictures(const Batch& batch) {
+  if (inputs_.sinks.empty()) return;
+  if (inputs_.eval != nullptr && !shown_) shown_ = shown_samples(*inputs_.eval);
+  const auto report = shown_ ? make_pictures(run_, parts_, *shown_, "eval")
+                             : make_pictures(run_, parts_, batch, "train");
+  tell(report, &Sink::images);
+  trim_cpu_memory();                      // its batch differs in size from the steps'
+  if (gauge_.counts()) gauge_.restart();  // the pictures are not part of the next step's peak
 }
 
 void LoopState::tell_remarks() {

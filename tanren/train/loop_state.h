@@ -92,7 +92,8 @@ class LoopState {
   void tell(const Report& report, void (Sink::*method)(const Report&)) {
     for (Sink* sink : inputs_.sinks) report_to_sink([&] { (sink->*method)(report); });
   }
-  void tell_remarks();  // of the dataset, at the end of an epoch and of the run
+  void tell_pictures(const Batch& batch);  // of the step's, without evaluation data
+  void tell_remarks();                     // of the dataset, at the end of an epoch and of the run
 
   // --- counting
   void count(StepReport& report);                 // and fills in its time and memory
@@ -124,6 +125,7 @@ class LoopState {
   int64_t saved_at_ = -1, saved_judged_ = -1;
   std::map<std::string, Values> values_at_start_;
   int64_t evaluated_at_ = -1;   // a step
+  std::optional<Batch> shown_;  // samples of the evaluation data that pictures show
   std::string left_out_;        // of evaluations, as last logged
   bool is_among_best_ = false;  // this step is, which makes it a checkpoint
 };

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a short training and checks that TensorBoard reads the values of log.jsonl.
+"""Runs short trainings and checks that TensorBoard reads the values of log.jsonl, and pictures.
 
     check_tensorboard.py TANREN_BINARY EMPTY_FOLDER
 
@@ -10,6 +10,7 @@ import json
 import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -92,6 +93,61 @@ def compare(accumulator, lines, may_repeat=False):
     return len(expected)
 
 
+PICTURES = """
+[run]
+steps = 4
+threads = 1
+[model]
+kind = "mlp"
+hidden = [16]
+loss = "l1"
+[data.train]
+kind = "pairs"
+path = "pairs"
+side_by_side = true
+size = [6, 8]
+[batch]
+global_batch = 2
+[precision]
+mode = "fp32"
+[metrics]
+images_every = 2
+"""
+
+
+def png(width, height, rgb):
+    """A PNG of one colour."""
+
+    def chunk(kind, data):
+        crc = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + crc
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    rows = (b"\0" + bytes(rgb) * width) * height
+    pixels = chunk(b"IDAT", zlib.compress(rows))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + pixels + chunk(b"IEND", b"")
+
+
+def check_pictures(binary, folder):
+    """The pictures that tensorboard reads have the size of a row: input, target, output."""
+    (folder / "pairs").mkdir(parents=True)
+    for i in range(4):
+        (folder / "pairs" / f"{i}.png").write_bytes(png(16, 6, (80 * i, 200, 40)))
+    (folder / "run.toml").write_text(PICTURES)
+    run(binary, folder)
+    accumulator = EventAccumulator(str(folder / "out" / "tensorboard"), size_guidance={"images": 0})
+    accumulator.Reload()
+    tags = sorted(accumulator.Tags()["images"])
+    expect(tags == ["train/pictures/0", "train/pictures/1"], f"the tags of pictures are {tags}")
+    for tag in tags:
+        images = accumulator.Images(tag)
+        expect([image.step for image in images] == [2, 4], f"{tag} is not of steps 2 and 4")
+        for image in images:
+            size = struct.unpack(">II", image.encoded_image_string[16:24])
+            expect((image.width, image.height) == size == (24, 6), f"{tag} is {size} large")
+    print("[interop] tensorboard: pictures of 2 steps are read")
+
+
 def main():
     binary, folder = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     (folder / "run.toml").write_text(CONFIG)
@@ -113,6 +169,7 @@ def main():
     expect("stop_after" in config and "hidden" in config, "the config is not there as text")
     expect("plan" in fresh.Tags()["tensors"], "the plan is not there as text")
     print(f"[interop] tensorboard: {curves} curves of 30 steps over a resume agree with log.jsonl")
+    check_pictures(binary, folder / "pictures")
 
 
 main()

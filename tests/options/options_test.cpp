@@ -111,6 +111,9 @@ const Sets kSynthetic = {
 const Sets kImages = {"data.train.kind=images", "data.train.path=pictures", "data.train.classes=0",
                       "data.train.size=[8]",    "data.eval.kind=",          "data.eval.path=",
                       "data.eval.classes=0"};
+const Sets kPairs = {
+    "data.train.kind=pairs", "data.train.path=pairs", "data.train.classes=0", "data.train.size=[8]",
+    "data.eval.kind=",       "data.eval.path=",       "data.eval.classes=0",  "model.loss=l1"};
 const Sets kResnet = {"model.kind=resnet",      "model.hidden=[128,128]",
                       "data.train.kind=images", "data.train.path=pictures",
                       "data.train.classes=0",   "data.train.size=[8]",
@@ -279,6 +282,11 @@ std::vector<Row> rows() {
       {"data.train.std", kImages, "[0.5, 0.5, 0.5]"},
       {"data.train.max_pixels", kImages, "200"},
       {"data.train.broken", kImages + Sets{"data.train.path=broken"}, "skip"},
+      {"data.train.side_by_side", kPairs, "true"},
+      {"data.train.swap", kPairs, "true"},
+      {"data.train.filter", kPairs, "nearest"},
+      {"data.train.target_filter", kPairs, "bicubic"},
+      {"data.train.target_channels", kPairs, "1"},
       {"data.train.context", kTokenFiles, "10"},
       {"data.train.stride", kTokenFiles, "5"},
       {"data.train.include", kTokenFiles, "[\"a*\"]"},
@@ -416,6 +424,7 @@ std::vector<Row> rows() {
       {"checkpoint.mode", {"evaluate.every=1", "checkpoint.best=1"}, "max"},
       {"metrics.jsonl", {}, "false"},
       {"metrics.tensorboard", {}, "false"},
+      {"metrics.images_every", kPairs, "2"},
   };
 }
 
@@ -468,6 +477,13 @@ class Options : public ::testing::Test {
       }
     }
     folder_.file("broken/cat/empty.jpg", "");
+    for (const std::string side : {"inputs", "targets"}) {
+      fs::create_directories(folder_.path() / "pairs" / side);
+      for (int i = 0; i < 3; ++i) {
+        folder_.file("pairs/" + side + "/" + std::to_string(i) + ".jpg",
+                     side == "inputs" ? make_jpeg(18, 12 + 3 * i) : make_halves(18, 12 + 3 * i));
+      }
+    }
     fs::create_directories(folder_.path() / "ids");
     for (const char* name : {"ids/a1", "ids/a2", "ids/b1", "ids/b2"}) {
       std::string ids;  // of 16 bits, below 256

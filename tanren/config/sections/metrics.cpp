@@ -11,11 +11,15 @@ void fields(FieldList& add, MetricsOptions& o) {
       "Write TensorBoard event files under tensorboard/.");
   add("tensorboard_every", &o.tensorboard_every, Identity::free,
       "Applied steps between points of its curves, ≥ 1; speeds are means over them.");
+  add("images_every", &o.images_every, Identity::free,
+      "Applied steps between pictures of input, target and output, in images/ and TensorBoard: the "
+      "first 4 samples of data.eval, without it of the step's batch. 0: never.");
 }
 
 void check_metrics(Problems& p, const MetricsOptions& o) {
   p.count("metrics.console_every", o.console_every, 1);
   p.count("metrics.tensorboard_every", o.tensorboard_every, 1);
+  p.count("metrics.images_every", o.images_every, 0);
 }
 
 }  // namespace tanren

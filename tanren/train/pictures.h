@@ -1,0 +1,37 @@
+// Pictures of what a model does, for sinks: input, target and output of the first few samples. They
+// change no number of a run: eval mode, no gradients, the averaged weights as an evaluation has
+// them, generators and buffers put back, no exchange between ranks. Called by the loop on rank 0.
+#pragma once
+
+#include "tanren/base/batch.h"
+#include "tanren/base/report.h"
+#include "tanren/data/dataset.h"
+#include "tanren/train/parts.h"
+#include "tanren/train/run_state.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+inline constexpr int64_t kShownSamples = 4;
+
+// The first samples of a dataset, without augmentation; may be fewer than kShownSamples.
+Batch shown_samples(const Dataset& dataset);
+
+// Makes a picture of each of the batch's first kShownSamples samples, under the tags
+// "<prefix>/pictures/<i>". One device read. Empty, with a line in the log, if memory runs out.
+// ConfigError if the outputs are no pictures, [n, 1 or 3, h, w].
+ImageReport make_pictures(const RunState& run, const Parts& parts, const Batch& batch,
+                          const std::string& prefix);
+
+// 8-bit RGB of pictures [n, c, h, w] in [-1, 1], c 1 or 3, as [n, h, w, 3] on the same device; what
+// is beyond is cut, and NaN is black.
+at::Tensor rgb_of(const at::Tensor& pictures);
+// Whether a tensor has the shape of such pictures.
+bool are_pictures(const at::Tensor& tensor);
+// ConfigError naming the shape if it has not.
+void check_are_pictures(const at::Tensor& outputs);
+
+}  // namespace tanren

@@ -1,0 +1,100 @@
+#include "tanren/train/predict.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/log.h"
+#include "tanren/base/random.h"
+#include "tanren/base/text.h"
+#include "tanren/blocks/block_trail.h"
+#include "tanren/precision/autocast_scope.h"
+#include "tanren/train/step_error.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tanren {
+
+Prediction as_planned(Prediction prediction, const Plan& plan) {
+  const auto& wanted = plan.precision.cast_model_outputs;
+  if (wanted && prediction.outputs.defined() && prediction.outputs.is_floating_point()) {
+    prediction.outputs = prediction.outputs.to(dtype_of(*wanted));
+  }
+  return prediction;
+}
+
+int64_t smaller(int64_t size, const char* of, const char* key, const Shortage& shortage,
+                const Parts& parts) {
+  if (size == 1 || parts.plan.memory.recovery == RecoveryMode::off) {
+    throw MemoryError(
+        fmt::format("[evaluate] out of memory with {} {}: {}", size, of, shortage.message));
+  }
+  parts.recovery->gauge().release_cache();
+  log(fmt::format("[memory] evaluation: out of memory with {} {}, now {} at once; {} sets it", size,
+                  of, size / 2, key));
+  return size / 2;
+}
+
+namespace {
+
+// Takes each row once, as many at a time as memory allows.
+void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take) {
+  int64_t most = std::max<int64_t>(rows.at_once, 1);
+  for (int64_t begin = 0; begin < rows.rows;) {
+    const int64_t end = std::min(begin + most, rows.rows);
+    Prediction prediction;
+    const auto shortage = attempt([&] {
+      const AutocastScope autocast(parts.device.type(), parts.plan.precision);
+      prediction = as_planned(rows.part(begin, end), parts.plan);
+    });
+    if (shortage) {
+      most = smaller(end - begin, "rows of scores", "model.loss_chunk", *shortage, parts);
+      continue;
+    }
+    take(prediction);
+    begin = end;
+  }
+}
+
+// Passes the predictions for `batch` to `take`, in one piece or several. Returns a shortage if
+// memory ran out before the first piece; then nothing was passed.
+std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, const Batch& batch,
+                                    const Take& take) {
+  const RandomScope random(run.seed, run.attempt, batch.ids);
+  const WindowScope window(parts.plan.precision, parts.parallel->open_windows());
+  const bool by_rows = static_cast<bool>(run.task.predict_rows);
+  PredictionRows rows;
+  Prediction whole;
+  auto shortage = attempt([&] {
+    const AutocastScope autocast(parts.device.type(), parts.plan.precision);
+    if (by_rows) {
+      rows = run.task.predict_rows(batch);
+    } else {
+      whole = as_planned(run.task.predict(batch), parts.plan);
+    }
+  });
+  if (shortage) return shortage;
+  if (by_rows) {
+    take_rows(rows, parts, take);
+  } else {
+    take(whole);
+  }
+  return shortage;
+}
+
+}  // namespace
+
+std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
+                                const Take& take) {
+  block_trail().failed = 0;  // may be left from a shortage before
+  try {
+    return predict_all(run, parts, batch, take);
+  } catch (...) {
+    throw_located({.work = "evaluation",
+                   .piece = batch,
+                   .ranks = *parts.parallel,
+                   .fix = run.task.predict_rows ? "predict_rows" : "predict"});
+  }
+}
+
+}  // namespace tanren

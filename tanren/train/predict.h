@@ -1,0 +1,33 @@
+// One forward outside of training: the task's predictions for a batch, as evaluations and pictures
+// need them. The caller sets eval mode and switches gradients off.
+#pragma once
+
+#include "tanren/base/batch.h"
+#include "tanren/base/task.h"
+#include "tanren/memory/attempt.h"
+#include "tanren/train/parts.h"
+#include "tanren/train/run_state.h"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+namespace tanren {
+
+using Take = std::function<void(const Prediction&)>;
+
+// Passes the predictions for `batch`, which must be prepared(), to `take`, in one piece or several.
+// Returns a shortage if memory ran out before the first piece; then nothing was passed. No exchange
+// between ranks.
+std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
+                                const Take& take);
+
+// The outputs in the dtype that precision.cast_model_outputs says. predict() does it itself.
+Prediction as_planned(Prediction prediction, const Plan& plan);
+
+// The size to try after `size` samples or rows did not fit. In eval mode no sample depends on
+// another, and no row of scores ever does: any split gives the same. MemoryError if `size` is 1.
+int64_t smaller(int64_t size, const char* of, const char* key, const Shortage& shortage,
+                const Parts& parts);
+
+}  // namespace tanren
