@@ -21,16 +21,21 @@ std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& argume
                                                          const Registry& registry) {
   const std::filesystem::path file = arguments.file;
   if (file.extension() == ".safetensors" && !std::filesystem::is_directory(file)) {
-    return {file, evaluate_whole_model(file, arguments.target, arguments.sets, registry, nullptr)};
+    return {file, evaluate_whole_model(file, arguments.target, arguments.sets, registry, nullptr,
+                                       arguments.out)};
   }
   if (!arguments.target.empty()) {
     throw ConfigError("[eval] " + arguments.file + " brings its own data, and " + arguments.target +
                       " is a second one; name data.eval.path with --set, or "
                       "give the model.tanren.safetensors of a run");
   }
-  const Named named = read_named(arguments, registry);
+  // Of a config file, --out is the folder of its run, as for the other verbs.
+  const bool is_run = std::filesystem::is_directory(file);
+  Arguments rest = arguments;
+  const std::filesystem::path outputs = is_run ? std::exchange(rest.out, "") : "";
+  const Named named = read_named(rest, registry);
   const auto checkpoint = chosen_checkpoint(named.config, named.folder);
-  return {checkpoint, evaluate_checkpoint(named.config, checkpoint, registry, nullptr)};
+  return {checkpoint, evaluate_checkpoint(named.config, checkpoint, registry, nullptr, outputs)};
 }
 
 }  // namespace

@@ -70,7 +70,9 @@ void eval_options(CLI::App& command, Arguments& arguments) {
   verbose_option(command, arguments);
   command.add_option("DATA", arguments.target,
                      "Of a whole model: the file or folder to evaluate it on");
-  config_options(command, arguments);
+  config_options(command, arguments,
+                 "New folder for the outputs, as PNG files, of a run folder or a whole model; of a "
+                 "config file: the folder of its run");
 }
 
 void anatomy_options(CLI::App& command, Arguments& arguments) {

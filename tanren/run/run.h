@@ -84,15 +84,18 @@ std::filesystem::path chosen_checkpoint(const RunConfig& config,
 
 // Evaluates a step folder or a file of exported weights on the config's evaluation data. A run with
 // averages is evaluated on the averaged weights, unless average.evaluate is false. The processes of
-// a launcher share the samples.
+// a launcher share the samples. The outputs of a task of pictures are written into the folder
+// `outputs`, if it is not empty, as outputs_writer (write_outputs.h).
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
-                              const Registry& registry, const std::atomic<bool>* stop);
+                              const Registry& registry, const std::atomic<bool>* stop,
+                              const std::filesystem::path& outputs = {});
 
 // Evaluates a whole model (whole_model.h) on `data`, which replaces data.eval.path; empty for kinds
 // that read no file. `sets` change keys of the description, as --set. The results equal those of
 // evaluate_checkpoint on the same weights and data.
 Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::filesystem::path& data,
                                const std::vector<std::string>& sets, const Registry& registry,
-                               const std::atomic<bool>* stop);
+                               const std::atomic<bool>* stop,
+                               const std::filesystem::path& outputs = {});
 
 }  // namespace tanren

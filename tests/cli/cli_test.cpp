@@ -150,9 +150,9 @@ TEST_F(Cli, refuses_metrics_that_do_not_fit_the_task_before_anything_is_made) {
 }
 
 TEST_F(Cli, a_full_disk_under_tensorboard_is_one_warning_and_the_run_goes_on) {
-  // Limits files to 24 KiB, or 12 if the shell counts in blocks of 512 bytes. The event file
+  // Limits files to 32 KiB, or 16 if the shell counts in blocks of 512 bytes. The event file
   // exceeds both.
-  const auto result = shell("ulimit -f 24; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
+  const auto result = shell("ulimit -f 32; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
                                 " run run.toml --out full --quiet --set metrics.jsonl=false "
                                 "--set run.steps=200 --set checkpoint.every=50",
                             folder_.path());
