@@ -1,9 +1,11 @@
 // tanren's loader against torch.utils.data.DataLoader, an epoch each in turn:
 // - JPEG files → 224 × 224 random resized crops, flipped and normalised
+// - pairs of JPEG files → 256 × 256 crops of 286, bicubic, flipped, in [-1, 1]
 // - 32 × 32 colour images in memory, shuffled
 //   loader_images_bench [FOLDER [workers [pairs]]]
 // FOLDER holds class folders of JPEGs (tests/fixtures/make/photo_folders.py --width 500 --height
-// 375). The peer needs TANREN_PEER_PYTHON, which names a Python that has torch and torchvision.
+// 375), or inputs/ and targets/. The peer needs TANREN_PEER_PYTHON, which names a Python that has
+// torch and torchvision.
 #include "tanren/data/dataset.h"
 #include "tanren/data/loader.h"
 #include "benchmarks/paired.h"
@@ -12,6 +14,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 
 namespace tanren {
@@ -66,6 +69,20 @@ void bench_jpeg(const std::string& folder, int64_t workers, int pairs) {
   compare("JPEG to 224 × 224", *data, workers, 32, pairs, {"jpeg", folder, count, "32"});
 }
 
+void bench_pairs(const std::string& folder, int64_t workers, int pairs) {
+  SourceOptions options;
+  options.kind = "pairs";
+  options.path = folder;
+  options.size = {256};
+  options.crop = "shift";
+  options.resize = 286;
+  options.flip = 0.5;
+  options.filter = "bicubic";
+  const auto data = open_dataset(options, "data.train");
+  const auto count = std::to_string(workers);
+  compare("pairs of JPEGs to 256 × 256", *data, workers, 8, pairs, {"pairs", folder, count, "8"});
+}
+
 void bench_memory(int64_t workers, int pairs) {
   TensorMap fields;
   fields.set("inputs", at::rand({kImages, 3, 32, 32}));
@@ -85,7 +102,12 @@ int main(int argc, char** argv) {
   const int64_t workers = argc > 2 ? std::atoi(argv[2]) : 2;
   const int pairs = argc > 3 ? std::atoi(argv[3]) : 30;
   try {
-    if (argc > 1) tanren::bench_jpeg(argv[1], workers, pairs);
+    const std::filesystem::path folder = argc > 1 ? argv[1] : "";
+    if (std::filesystem::is_directory(folder / "inputs")) {
+      tanren::bench_pairs(folder.string(), workers, pairs);
+      return 0;
+    }
+    if (argc > 1) tanren::bench_jpeg(folder.string(), workers, pairs);
     tanren::bench_memory(workers, pairs);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
