@@ -96,6 +96,26 @@ TEST_F(Examples, own_gan_takes_fewer_than_100_lines) {
   EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 100);
 }
 
+TEST_F(Examples, edges2digits_train_on_one_rank_and_on_two_and_write_pictures) {
+  const auto drawn =
+      go(TANREN_BUILD_DIR "/digits_to_pairs " + (kExamples / "digits").string() + " pairs");
+  ASSERT_EQ(drawn.code, 0) << drawn.output;
+  TANREN_EXPECT_CONTAINS(drawn.output, "1438 pairs in pairs/train, 359 in pairs/held");
+  const std::string data = " --set data.train.path=pairs/train --set data.eval.path=pairs/held" +
+                           ci_options(kExamples / "edges2digits/ci.toml");
+  for (const std::string name : {"generator", "gan"}) {
+    const std::string file = (kExamples / "edges2digits" / (name + ".toml")).string();
+    const auto one = go(kTanren + " run " + file + " --out " + name + data);
+    ASSERT_EQ(one.code, 0) << one.output;
+    EXPECT_TRUE(fs::exists(temporary_.path() / name / "images"));
+    const auto two = go(kTanren + " launch -n 2 -- " + kTanren + " run " + file + " --out " + name +
+                        "_ranks" + data);
+    ASSERT_EQ(two.code, 0) << two.output;
+  }
+  const auto written = go(kTanren + " eval gan --out outputs");
+  ASSERT_EQ(written.code, 0) << written.output;
+}
+
 TEST_F(Examples, own_binary_refuses_data_that_its_model_cannot_take) {
   const auto result = go(kOwnBinary + " plan " + (kExamples / "own_binary/run.toml").string() +
                          " --set data.train.shape=[64] --set data.eval.shape=[64]");

@@ -53,7 +53,7 @@ int64_t num_slice_files(const fs::path& folder) {
 
 // Writes all files except slices of the optimizer's state.
 void write_files(const fs::path& folder, const Snapshot& snapshot, bool shared) {
-  write_safetensors(folder / kModel, snapshot.model.tensors, {{"format", "pt"}});
+  write_safetensors(folder / kModel, snapshot.model.tensors, {{"format", "pt"}}, Narrow::widened);
   if (!shared) write_safetensors(folder / kOptimizer, snapshot.optimizer.tensors);
   const bool averages = !snapshot.average.tensors.empty();
   if (averages) write_safetensors(folder / kAverage, snapshot.average.tensors, {{"format", "pt"}});

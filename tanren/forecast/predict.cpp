@@ -210,23 +210,6 @@ void add_batches(MemoryPrediction& prediction, int64_t bytes) {
   prediction.at_peak.at(static_cast<size_t>(MemoryKind::batches)) += bytes;
 }
 
-// Bytes of the weights of 16 bits in fp32, which the host holds while a checkpoint is written.
-int64_t widened_bytes(const RunState& run, const Plan& plan) {
-  int64_t bytes = 0;
-  for (const at::Tensor& parameter : run.task.module->parameters()) {
-    if (parameter.element_size() < 4) bytes += 4 * parameter.numel();
-  }
-  return plan.device.device == "cpu" ? bytes : 0;
-}
-
-// Raises the peak to what a checkpoint needs, if a step needs less.
-void add_widened(MemoryPrediction& prediction, int64_t bytes) {
-  const int64_t more = prediction.before_bytes + bytes - prediction.peak_bytes;
-  if (bytes == 0 || more <= 0) return;
-  prediction.peak_bytes += more;
-  prediction.at_peak.at(static_cast<size_t>(MemoryKind::temporaries)) += more;
-}
-
 // The trace at `samples`, each size extrapolated linearly from those at 1 and 2.
 MemoryTrace extrapolated(const MemoryTrace& one, const MemoryTrace& two, int64_t samples) {
   MemoryTrace result = one;
@@ -277,7 +260,6 @@ MemoryPrediction StepPredictor::step(const Plan& given, int64_t length) const {
       if (block.name == block_name(id)) block.multiply_adds = count;
     }
   }
-  add_widened(result, widened_bytes(run, plan));
   const int64_t missing = given.batch.per_rank - plan.batch.global_batch;
   int64_t bytes = bytes_in_step(one.batch, plan);
   if (length > 0 && length_of(one.batch) > 0) bytes = bytes * length / length_of(one.batch);
@@ -290,7 +272,6 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
   const GeneratorScope generators(device);
   const int64_t microsteps = given.batch.accumulation_steps > 1 ? 2 : 1;
   size_t before = 0;
-  int64_t widened = 0;
   const auto trace_of = [&](int64_t samples) {
     Plan plan = shortened(given);
     plan.batch.microbatch = samples;
@@ -299,7 +280,6 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
     const Parts parts{.plan = plan, .device = device};
     RunState run = build_run_state(make_task_(), parts);
     before = tracing.trace().size();
-    widened = widened_bytes(run, plan);
     const GlobalBatch batch = real_batch(dataset_, plan.batch.global_batch);
     update_alone(run, parts, batch);
     return tracing.trace();
@@ -322,7 +302,6 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
     }
   }
   result.how = samples == 1 ? "a step of 1 sample" : "two steps of 1 and 2 samples";
-  add_widened(result, widened);
   const int64_t missing = given.batch.per_rank - samples * microsteps;
   add_batches(result, missing * bytes_in_step(collated(dataset_, {0}).batch, given));
   return result;

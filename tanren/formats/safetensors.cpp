@@ -274,16 +274,25 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path) {
   return file;
 }
 
+namespace {
+
+bool is_widened(const at::Tensor& tensor, Narrow narrow) {
+  return narrow == Narrow::widened && tensor.is_floating_point() && tensor.element_size() < 4;
+}
+
+}  // namespace
+
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
-                       const Metadata& metadata) {
+                       const Metadata& metadata, Narrow narrow) {
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
   std::vector<at::Tensor> all;
   for (const auto& [name, tensor] : tensors) {
+    const at::ScalarType stored = is_widened(tensor, narrow) ? at::kFloat : tensor.scalar_type();
     const char* dtype = nullptr;
     for (const auto& [key, type] : kTypes) {
-      if (tensor.scalar_type() == type) dtype = key;
+      if (stored == type) dtype = key;
     }
     if (dtype == nullptr) {
       throw DataError(fmt::format(
@@ -291,20 +300,24 @@ void write_safetensors(const std::filesystem::path& path, const TensorMap& tenso
           path.string(), name, c10::toString(tensor.scalar_type())));
     }
     all.push_back(tensor);
-    const uint64_t end = offset + static_cast<uint64_t>(tensor.nbytes());
-    header[name] = {
-        {"dtype", dtype}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, end}}};
-    offset = end;
+    const auto bytes = static_cast<uint64_t>(tensor.numel()) * c10::elementSize(stored);
+    header[name] = {{"dtype", dtype},
+                    {"shape", tensor.sizes().vec()},
+                    {"data_offsets", {offset, offset + bytes}}};
+    offset += bytes;
   }
   std::string text = exact_json_text(header);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // data starts aligned
   const uint64_t size = text.size();
-  std::vector<std::string_view> pieces{{reinterpret_cast<const char*>(&size), sizeof size}, text};
   const std::vector<at::Tensor> contiguous = host_copies(all);
-  for (const auto& tensor : contiguous) {
-    pieces.emplace_back(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
-  }
-  write_file(path, pieces);
+  write_file(path, [&](const Write& write) {
+    write({reinterpret_cast<const char*>(&size), sizeof size});
+    write(text);
+    for (const auto& tensor : contiguous) {
+      const at::Tensor wide = is_widened(tensor, narrow) ? tensor.to(at::kFloat) : tensor;
+      write({static_cast<const char*>(wide.const_data_ptr()), wide.nbytes()});
+    }
+  });
 }
 
 }  // namespace tanren

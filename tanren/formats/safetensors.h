@@ -21,8 +21,11 @@ struct SafetensorsFile {
 };
 
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
+// What becomes of floating tensors of 16 bits in a file. widened: they are written as fp32, one
+// after the other, so that no second copy of them all is in memory.
+enum class Narrow { as_it_is, widened };
 // Atomic (see file.h). Tensors may be on any device and strided; they are written contiguous.
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
-                       const Metadata& metadata = {});
+                       const Metadata& metadata = {}, Narrow narrow = Narrow::as_it_is);
 
 }  // namespace tanren

@@ -4,7 +4,6 @@
 #include "tanren/base/temporary.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
-#include "tanren/train/model_dtype.h"
 
 #include <unistd.h>
 
@@ -37,7 +36,7 @@ Weights weights_of(const RunState& run, bool wants_average) {
   bool averaged = false;
   for (const auto* average : run.averages()) averaged |= average->num_updates() > 0;
   averaged = averaged && wants_average;
-  return {averaged ? run.averaged_tensors() : widened(run.model_tensors()), run.step(), averaged};
+  return {averaged ? run.averaged_tensors() : run.model_tensors(), run.step(), averaged};
 }
 
 Weights weights_of(const fs::path& checkpoint, int64_t step, bool wants_average) {
@@ -86,9 +85,9 @@ Exported export_weights(const RunState& run, const Parts& parts, const fs::path&
   metadata["step"] = to_text(weights.step);
   metadata["run_step"] = to_text(run.step());
   metadata["weights"] = weights.averaged ? "averaged" : "raw";
-  write_safetensors(folder / kWholeFile, weights.tensors, metadata);
+  write_safetensors(folder / kWholeFile, weights.tensors, metadata, Narrow::widened);
   if (!link(folder / kWholeFile, folder / kFile)) {
-    write_safetensors(folder / kFile, weights.tensors, metadata);
+    write_safetensors(folder / kFile, weights.tensors, metadata, Narrow::widened);
   }
   return {folder / kFile, weights.step, weights.averaged};
 }

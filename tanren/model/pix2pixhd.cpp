@@ -162,6 +162,7 @@ Task pix2pixhd_task(const ModelOptions& options, const DataInfo& info) {
     return Prediction{std::move(pass.generator), pass.made, pass.real};
   };
   task.metrics = value_metrics();
+  for (const std::string& name : picture_metrics()) task.metrics.push_back(name);
   return task;
 }
 

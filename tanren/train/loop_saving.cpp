@@ -7,7 +7,6 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/train/endings.h"
 #include "tanren/train/loop_state.h"
-#include "tanren/train/model_dtype.h"
 #include "tanren/train/on_ranks.h"
 
 #include <exception>
@@ -33,7 +32,7 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
     if (const auto failure = flush_for_checkpoint(*sink)) unwritten = failure;
   }
   Snapshot snapshot;
-  snapshot.model.tensors = widened(run.model_tensors());
+  snapshot.model.tensors = run.model_tensors();
   snapshot.optimizer = run.optimizer_state();
   snapshot.average = run.average_state();
   snapshot.run = run.run_state();

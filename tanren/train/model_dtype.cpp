@@ -1,6 +1,5 @@
 #include "tanren/train/model_dtype.h"
 
-#include "tanren/base/device_reads.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/model/layers.h"
 #include "tanren/precision/autocast_scope.h"
@@ -11,10 +10,6 @@
 namespace tanren {
 
 namespace {
-
-bool is_narrow(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
-}
 
 bool is_batch_norm(const torch::nn::Module& module) {
   return dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module) != nullptr ||
@@ -63,20 +58,6 @@ void move_module(torch::nn::Module& module, c10::Device device, const PrecisionP
     const at::Tensor converted = tensor.detach().to(own);
     if (is_dry(converted) == is_dry(tensor)) tensor.set_data(converted);
   });
-}
-
-TensorMap widened(const TensorMap& tensors) {
-  std::vector<at::Tensor> narrow;
-  for (const auto& [name, tensor] : tensors) {
-    if (is_narrow(tensor)) narrow.push_back(tensor.detach());
-  }
-  const auto on_host = host_copies(narrow);  // a device has no room for fp32
-  TensorMap wide;
-  size_t next = 0;
-  for (const auto& [name, tensor] : tensors) {
-    wide.set(name, is_narrow(tensor) ? on_host[next++].to(at::kFloat) : tensor);
-  }
-  return wide;
 }
 
 OddDtypes odd_dtypes(const torch::nn::Module& module) {

@@ -2,7 +2,6 @@
 // checkpoints and the plan's line about models that come in another dtype.
 #pragma once
 
-#include "tanren/base/tensor_map.h"
 #include "tanren/plan/plan.h"
 
 #include <c10/core/Device.h>
@@ -27,9 +26,6 @@ std::set<std::string> batch_norm_tensors(const torch::nn::Module& module);
 // Moves the module to the device and its floating tensors to their dtypes, in place. Counters keep
 // theirs.
 void move_module(torch::nn::Module& module, c10::Device device, const PrecisionPlan& plan);
-
-// The tensors with those of 16 bits in fp32, as files hold them.
-TensorMap widened(const TensorMap& tensors);
 
 // Floating tensors of the model that are not fp32, as it comes.
 using OddDtypes = std::vector<std::pair<std::string, c10::ScalarType>>;

@@ -112,7 +112,8 @@ ImageReport make_pictures(const RunState& run, const Parts& parts, const Batch& 
   ImageReport report;
   report.step = run.step();
   if (batch.size() == 0) return report;
-  const Batch shown = prepared(batch.slice(0, std::min(kShownSamples, batch.size())), run.task, parts);
+  const Batch shown =
+      prepared(batch.slice(0, std::min(kShownSamples, batch.size())), run.task, parts);
   const at::Tensor outputs = undone_outputs(run, parts, shown);
   if (!outputs.defined()) return report;
   check_are_pictures(outputs);
