@@ -62,18 +62,19 @@ class Forward {
   Pass operator()(const Batch& batch) const {
     const at::Tensor inputs = pictures(batch["inputs"]);
     Pass pass;
-    pass.real = pictures(batch["labels"]);
-    check(inputs, pass.real);
+    pass.real = with_channels(batch["labels"]);  // not rounded to weights of 16 bits
+    const at::Tensor real = pass.real.to(reference_.scalar_type());
+    check(inputs, real);
     pass.made = model_->generator().forward(inputs);
     if (const PatchDiscriminators* discriminator = model_->discriminator()) {
       const auto of_made = discriminator->forward(at::cat({inputs, pass.made}, 1));
-      const auto of_real = discriminator->forward(at::cat({inputs, pass.real}, 1));
+      const auto of_real = discriminator->forward(at::cat({inputs, real}, 1));
       pass.generator = {{"gan", patch_loss(of_made, 1)},
                         {"feature", feature_loss(of_made, of_real)}};
       pass.discriminator = {{"real", patch_loss(of_real, 1)}, {"fake", patch_loss(of_made, 0)}};
     }
     pass.generator.push_back(l1(pass.made, pass.real));
-    if (perceptual_ != nullptr) pass.generator.push_back((*perceptual_)(pass.made, pass.real));
+    if (perceptual_ != nullptr) pass.generator.push_back((*perceptual_)(pass.made, real));
     return pass;
   }
 
@@ -161,8 +162,11 @@ Task pix2pixhd_task(const ModelOptions& options, const DataInfo& info) {
     Pass pass = forward(batch);
     return Prediction{std::move(pass.generator), pass.made, pass.real};
   };
+  task.loss_fields = {"labels"};
   task.metrics = value_metrics();
-  for (const std::string& name : picture_metrics()) task.metrics.push_back(name);
+  if (shape.out_channels == 1 || shape.out_channels == 3) {
+    for (const std::string& name : picture_metrics()) task.metrics.push_back(name);
+  }
   return task;
 }
 

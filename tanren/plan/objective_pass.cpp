@@ -37,6 +37,15 @@ void check_weights(const ObjectivePlan& plan, const ObjectiveFacts& facts) {
                     "objective; name one of {}",
                     plan.name, term, known_names(term, facts.terms)));
   }
+  for (size_t i = 0; i < facts.terms.size(); ++i) {
+    const auto own = plan.weights.find(facts.terms[i]);
+    const double of_task = i < facts.weights.size() ? facts.weights[i] : 1;
+    if ((own == plan.weights.end() ? of_task : own->second) != 0) return;
+  }
+  throw ConfigError(
+      fmt::format("[plan] objectives.{}.weights are all 0, so that nothing would be "
+                  "trained; give one of {} a weight",
+                  plan.name, join(facts.terms)));
 }
 
 ObjectivePlan plan_of(const RunConfig& config, const ObjectiveFacts& facts, int64_t total_steps) {

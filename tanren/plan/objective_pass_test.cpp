@@ -67,6 +67,14 @@ void expect_told(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << "in: " << text << "\nmissing: " << part;
 }
 
+TEST(ObjectivePass, refuses_weights_that_would_train_nothing) {
+  Gan gan;
+  gan.generator().weights = {{"score", 0}};
+  expect_told(gan.refusal(), "[plan] objectives.generator.weights are all 0, so that nothing");
+  gan.generator().weights = {{"score", -1}};
+  EXPECT_EQ(gan.refusal(), "no error");
+}
+
 TEST(ObjectivePass, has_one_objective_where_nothing_is_known_of_the_task) {
   Gan gan;
   gan.profile.objectives.clear();

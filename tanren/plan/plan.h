@@ -59,6 +59,7 @@ struct ObjectiveFacts {
   std::string phase = "train";
   int64_t every = 1;                    // as the task has it
   std::vector<std::string> terms;       // that the task lists; empty: all of its phase's forward
+  std::vector<double> weights;          // of these terms
   std::vector<std::string> parameters;  // that it may change, trained and frozen ones
 };
 

@@ -69,7 +69,8 @@ std::vector<std::unique_ptr<Sink>> make_sinks(
                                            .texts = std::move(texts),
                                            .repeats_evaluation = repeats_evaluation}));
   }
-  if (options.images_every > 0) {
+  if (options.images_every > 0 ||
+      std::filesystem::exists(folder.path() / "images")) {  // which drops later pictures
     sinks.push_back(make_picture_files_sink(folder.path() / "images", state.step()));
   }
   sinks.push_back(make_incident_file_sink(folder.path() / "incidents.jsonl"));

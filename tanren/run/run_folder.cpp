@@ -98,7 +98,8 @@ bool lock_alone(int lock, const fs::path& folder) {
 
 // Removes half-written files of a process that was killed.
 void remove_remains(const fs::path& folder) {
-  for (const auto& place : {folder, folder / "tokenizer"}) remove_leftovers(place);
+  for (const auto& place : {folder, folder / "tokenizer", folder / "images"})
+    remove_leftovers(place);
   remove_unfinished(folder / "checkpoints");
 }
 

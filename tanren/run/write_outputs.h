@@ -11,9 +11,9 @@
 
 namespace tanren {
 
-// Rank 0 makes the folder. ConfigError if it holds anything, or if the task's outputs are no
-// pictures. The returned function writes whole files or none; `dataset` must outlive it. Empty for
-// an empty folder name.
+// Rank 0 makes the folder. ConfigError on all ranks if it holds anything, if the task's outputs are
+// no pictures, or if the samples' names are not unique below the folder. The returned function
+// writes whole files or none; `dataset` must outlive it. Empty for an empty folder name.
 SeePrediction outputs_writer(const std::filesystem::path& folder, const Dataset& dataset,
                              const Task& task, const DataParallel& ranks);
 

@@ -75,7 +75,10 @@ void profile_objectives(const Task& task, ModelProfile& profile) {
       facts.name = objective.name;
       facts.phase = phase.name;
       facts.every = objective.every;
-      for (const WeightedTerm& term : objective.terms) facts.terms.push_back(term.name);
+      for (const WeightedTerm& term : objective.terms) {
+        facts.terms.push_back(term.name);
+        facts.weights.push_back(term.weight);
+      }
       std::copy_if(names.begin(), names.end(), std::back_inserter(facts.parameters),
                    [&](const auto& name) { return matches_any(objective.parameters, name); });
     }

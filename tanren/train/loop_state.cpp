@@ -74,8 +74,13 @@ LoopState::LoopState(RunState& run, const Parts& given, const LoopInputs& inputs
 void LoopState::begin() {
   begin_alike(run_, parts_);
   values_at_start_ = worst_values(run_);
-  if (inputs_.eval == nullptr || finished(run_, plan_)) return;
-  saved_before_error("", [&] { rehearse_evaluation(run_, parts_, *inputs_.eval); });
+  if (finished(run_, plan_)) return;
+  const bool shows = is_first_ && plan_.metrics.images_every > 0 && !inputs_.sinks.empty();
+  if (shows) saved_before_error("", [&] { rehearse_pictures(); });
+  if (inputs_.eval == nullptr && !shows) return;
+  if (inputs_.eval != nullptr) {
+    saved_before_error("", [&] { rehearse_evaluation(run_, parts_, *inputs_.eval); });
+  }
   trim_cpu_memory();
   if (gauge_.counts()) gauge_.restart();  // the rehearsal is not part of the first step's peak
 }
@@ -213,12 +218,19 @@ void LoopState::tell_incident(const Incident& told) {
   tell(incident, &Sink::incident);
 }
 
+// What is wrong with the pictures shows before the first step.
+void LoopState::rehearse_pictures() {
+  check_predicts(run_.task);
+  if (inputs_.eval == nullptr) return;
+  shown_ = shown_samples(*inputs_.eval);
+  make_pictures(run_, parts_, *shown_, "eval");
+}
+
 void LoopState::tell_pictures(const Batch& batch) {
   if (inputs_.sinks.empty()) return;
-  if (inputs_.eval != nullptr && !shown_) shown_ = shown_samples(*inputs_.eval);
   const auto report = shown_ ? make_pictures(run_, parts_, *shown_, "eval")
                              : make_pictures(run_, parts_, batch, "train");
-  tell(report, &Sink::images);
+  if (!report.pictures.empty()) tell(report, &Sink::images);
   trim_cpu_memory();                      // its batch differs in size from the steps'
   if (gauge_.counts()) gauge_.restart();  // the pictures are not part of the next step's peak
 }

@@ -92,6 +92,7 @@ class LoopState {
   void tell(const Report& report, void (Sink::*method)(const Report&)) {
     for (Sink* sink : inputs_.sinks) report_to_sink([&] { (sink->*method)(report); });
   }
+  void rehearse_pictures();
   void tell_pictures(const Batch& batch);  // of the step's, without evaluation data
   void tell_remarks();                     // of the dataset, at the end of an epoch and of the run
 

@@ -30,6 +30,12 @@ bool shows_averages(const AveragePlan& plan) {
   return plan.evaluate && plan.buffers != AverageBuffers::estimate;
 }
 
+void leave_out(const RunState& run, const Parts& parts) {
+  parts.recovery->gauge().release_cache();
+  log(fmt::format("[memory] step {}: out of memory with the pictures; they are left out",
+                  to_text(run.step())));
+}
+
 // Outputs of the batch; undefined if memory ran out.
 at::Tensor outputs_of(const RunState& run, const Parts& parts, const Batch& batch) {
   const MustSucceedScope must_succeed;
@@ -49,13 +55,7 @@ at::Tensor outputs_of(const RunState& run, const Parts& parts, const Batch& batc
     });
   }
   if (!shortage && !pieces.empty()) return pieces.size() == 1 ? pieces[0] : at::cat(pieces);
-  if (shortage) {
-    parts.recovery->gauge().release_cache();
-    log(
-        fmt::format("[memory] step {}: out of memory with the pictures of {} samples; they are "
-                    "left out",
-                    to_text(run.step()), to_text(batch.size())));
-  }
+  if (shortage) leave_out(run, parts);
   return {};
 }
 
@@ -92,12 +92,12 @@ bool are_pictures(const at::Tensor& tensor) {
          (tensor.size(1) == 1 || tensor.size(1) == 3);
 }
 
-void check_are_pictures(const at::Tensor& outputs) {
-  if (are_pictures(outputs)) return;
+void check_are_pictures(const at::Tensor& outputs, int64_t samples, const std::string& fix) {
+  if (are_pictures(outputs) && outputs.size(0) == samples) return;
   std::ostringstream text;
-  text << "[metrics] the task's outputs are " << outputs.sizes()
-       << ", and pictures are [n, 1 or 3, h, w] in [-1, 1]; set metrics.images_every = 0, or let "
-          "predict return pictures";
+  text << "[metrics] the task's outputs for " << samples << " samples are " << outputs.sizes()
+       << ", and pictures are [n, 1 or 3, h, w] in [-1, 1]; " << fix
+       << ", or let predict return pictures";
   throw ConfigError(text.str());
 }
 
@@ -107,8 +107,10 @@ at::Tensor rgb_of(const at::Tensor& pictures) {
   return colours.to(at::kByte).permute({0, 2, 3, 1}).contiguous();
 }
 
-ImageReport make_pictures(const RunState& run, const Parts& parts, const Batch& batch,
-                          const std::string& prefix) {
+namespace {
+
+ImageReport pictures_of(const RunState& run, const Parts& parts, const Batch& batch,
+                        const std::string& prefix) {
   ImageReport report;
   report.step = run.step();
   if (batch.size() == 0) return report;
@@ -116,7 +118,7 @@ ImageReport make_pictures(const RunState& run, const Parts& parts, const Batch& 
       prepared(batch.slice(0, std::min(kShownSamples, batch.size())), run.task, parts);
   const at::Tensor outputs = undone_outputs(run, parts, shown);
   if (!outputs.defined()) return report;
-  check_are_pictures(outputs);
+  check_are_pictures(outputs, shown.size(), "set metrics.images_every = 0");
   std::vector<at::Tensor> columns;
   for (const char* name : {"inputs", "labels"}) {
     const at::Tensor* field = shown.fields.find(name);
@@ -134,6 +136,18 @@ ImageReport make_pictures(const RunState& run, const Parts& parts, const Batch& 
     report.pictures.push_back(std::move(picture));
   }
   return report;
+}
+
+}  // namespace
+
+ImageReport make_pictures(const RunState& run, const Parts& parts, const Batch& batch,
+                          const std::string& prefix) {
+  try {
+    return pictures_of(run, parts, batch, prefix);
+  } catch (const c10::OutOfMemoryError&) {  // outside of predict, which has told of its own
+    leave_out(run, parts);
+    return {};
+  }
 }
 
 }  // namespace tanren

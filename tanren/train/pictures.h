@@ -31,7 +31,7 @@ ImageReport make_pictures(const RunState& run, const Parts& parts, const Batch& 
 at::Tensor rgb_of(const at::Tensor& pictures);
 // Whether a tensor has the shape of such pictures.
 bool are_pictures(const at::Tensor& tensor);
-// ConfigError naming the shape if it has not.
-void check_are_pictures(const at::Tensor& outputs);
+// ConfigError naming the shape if it has not, or if there are not so many; `fix` says what to do.
+void check_are_pictures(const at::Tensor& outputs, int64_t samples, const std::string& fix);
 
 }  // namespace tanren

@@ -13,10 +13,12 @@ namespace {
 TEST(Pictures, outputs_of_another_shape_are_refused_with_it) {
   for (const auto& outputs : {at::zeros({4, 3}), at::zeros({4, 2, 8, 8}), at::zeros({3, 8, 8}),
                               at::zeros({4, 3, 8, 8}, at::kLong)}) {
-    EXPECT_THROW(check_are_pictures(outputs), ConfigError);
+    EXPECT_THROW(check_are_pictures(outputs, outputs.dim() > 0 ? outputs.size(0) : 1, "drop it"),
+                 ConfigError);
   }
-  check_are_pictures(at::zeros({4, 1, 8, 8}));
-  check_are_pictures(at::zeros({4, 3, 8, 8}, at::kBFloat16));
+  check_are_pictures(at::zeros({4, 1, 8, 8}), 4, "");
+  EXPECT_THROW(check_are_pictures(at::zeros({4, 1, 8, 8}), 2, ""), ConfigError);
+  check_are_pictures(at::zeros({4, 3, 8, 8}, at::kBFloat16), 4, "");
 }
 
 TEST(Pictures, the_range_becomes_whole_levels_and_what_is_beyond_is_cut) {

@@ -2,12 +2,17 @@
 // an evaluation become files.
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
+#include "tanren/base/metric_names.h"
 #include "tanren/base/testing.h"
+#include "tanren/comm/on_ranks_test_util.h"
 #include "tanren/formats/png.h"
 #include "tanren/formats/safetensors.h"
+#include "tanren/run/write_outputs.h"
 #include "tests/support/loop_run.h"
 
+#include <atomic>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -192,6 +197,49 @@ TEST_F(Pictured, an_evaluation_writes_a_file_for_each_sample_named_like_its_inpu
   for (const auto& name : files_in("out")) {
     EXPECT_EQ(read_file(out / name), read_file(again / name)) << name;
   }
+}
+
+// A dataset whose samples have the names that a test gives them.
+struct Named : Dataset {
+  explicit Named(std::vector<std::string> of) : names(std::move(of)) {}
+  int64_t size() const override { return static_cast<int64_t>(names.size()); }
+  DataInfo info() const override { return {}; }
+  Collated collate(const std::vector<int64_t>&) const override { return {}; }
+  std::string sample_name(int64_t index) const override {
+    return names[static_cast<size_t>(index)];
+  }
+  std::vector<std::string> names;
+};
+
+TEST_F(Pictured, outputs_have_names_of_their_own_below_the_folder) {
+  Task task;
+  task.metrics = picture_metrics();
+  const auto problem = [&](std::vector<std::string> names) {
+    const Named data(std::move(names));
+    return error_of<ConfigError>(
+        [&] { outputs_writer(folder_.path() / "named", data, task, DataParallel()); });
+  };
+  TANREN_EXPECT_CONTAINS(problem({"a", "b/../../c"}), "b/../../c.png, leads out of the folder");
+  TANREN_EXPECT_CONTAINS(problem({"a", "/b"}), "/b.png, leads out of the folder");
+  TANREN_EXPECT_CONTAINS(problem({"a", "b", "./a"}), "./a.png, is another sample's, too");
+  EXPECT_FALSE(fs::exists(folder_.path() / "named"));
+}
+
+TEST_F(Pictured, a_folder_that_holds_something_is_refused_on_every_rank) {
+  Task task;
+  task.metrics = picture_metrics();
+  const Named data({"a", "b"});
+  std::atomic<int> refused = 0;
+  on_ranks(2, [&](Communicator& comm) {
+    const std::shared_ptr<Communicator> shared(&comm, [](Communicator*) {});
+    const DataParallel ranks(shared, ParallelPlan{.rank = comm.rank(), .world_size = 2});
+    try {
+      outputs_writer(folder_.path() / "held", data, task, ranks);
+    } catch (const ConfigError&) {
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 2);
 }
 
 TEST_F(Pictured, show_what_an_evaluation_writes) {

@@ -34,13 +34,27 @@ bool has_image_extension(const fs::path& path) {
 
 bool is_hidden(const fs::path& path) { return path.filename().string().rfind('.', 0) == 0; }
 
+namespace {
+
+// Whether a link leads to a folder that it lies in, so that following it would never end.
+bool leads_up(const fs::directory_entry& entry) {
+  std::error_code none;
+  if (!entry.is_symlink(none)) return false;
+  const fs::path target = fs::canonical(entry.path(), none);
+  const fs::path place = fs::canonical(entry.path().parent_path(), none);
+  return std::mismatch(target.begin(), target.end(), place.begin(), place.end()).first ==
+         target.end();
+}
+
+}  // namespace
+
 std::vector<std::string> images_below(const fs::path& folder, const fs::path& root) {
   std::vector<std::string> names;
   constexpr auto kFollow = fs::directory_options::follow_directory_symlink;
   for (fs::recursive_directory_iterator entry(folder, kFollow), end; entry != end; ++entry) {
     std::error_code none;
     const bool folder_entry = entry->is_directory(none);
-    if (is_hidden(entry->path())) {
+    if (is_hidden(entry->path()) || (folder_entry && leads_up(*entry))) {
       if (folder_entry) entry.disable_recursion_pending();
     } else if (!folder_entry && has_image_extension(entry->path())) {
       names.push_back(entry->path().lexically_relative(root).string());

@@ -125,16 +125,20 @@ std::optional<ImageHeader> png_header(std::string_view b, bool whole) {
 
 class OpenedFile {
  public:
-  explicit OpenedFile(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY)) {
+  explicit OpenedFile(const std::string& path)
+      : descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
     struct stat info {};
     if (descriptor_ < 0) fail();
     const bool known = ::fstat(descriptor_, &info) == 0;
-    if (!known || S_ISDIR(info.st_mode) || info.st_size == 0) {
+    const bool is_other = known && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+    if (!known || is_other || S_ISDIR(info.st_mode) || info.st_size == 0) {
       const int reason = errno;
       ::close(descriptor_);
       errno = reason;
       if (!known) fail();
-      throw BrokenImage(S_ISDIR(info.st_mode) ? "is a folder" : "is empty");
+      throw BrokenImage(is_other                ? "is no regular file"
+                        : S_ISDIR(info.st_mode) ? "is a folder"
+                                                : "is empty");
     }
     size_ = static_cast<size_t>(info.st_size);
   }

@@ -8,6 +8,8 @@
 
 #include <ATen/ATen.h>
 
+#include <sys/stat.h>
+
 namespace tanren {
 namespace {
 
@@ -80,6 +82,16 @@ TEST_F(PairedPictures, missing_folders_and_empty_ones_are_refused_in_one_line) {
   TANREN_EXPECT_CONTAINS(refusal(options()), "targets holds no pictures; JPEG and PNG are read");
   fs::create_directories(folder_.path() / "halves");
   TANREN_EXPECT_CONTAINS(refusal(halves()), "halves holds no pictures; JPEG and PNG are read");
+}
+
+TEST_F(PairedPictures, a_link_that_leads_up_and_a_pipe_end_no_start) {
+  fs::create_directory_symlink("..", folder_.path() / "inputs/up");
+  fs::create_directory_symlink(".", folder_.path() / "inputs/here");
+  const auto data = open(options());
+  EXPECT_LT(data->size(), 30);
+  ASSERT_EQ(::mkfifo((folder_.path() / "inputs/pipe.png").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((folder_.path() / "targets/pipe.png").c_str(), 0600), 0);
+  TANREN_EXPECT_CONTAINS(refusal(options()), "pipe.png is no regular file");
 }
 
 TEST_F(PairedPictures, pictures_without_a_partner_are_refused_by_name) {

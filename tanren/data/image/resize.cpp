@@ -120,12 +120,12 @@ double cubic(double x) {
 
 Axis Axis::mirrored(int64_t size) const {
   const double end = origin + static_cast<double>(outputs) * step;
-  return {outputs, static_cast<double>(size) - end, step, size - high, size - low};
+  return {outputs, static_cast<double>(size) - end, step, size - high, size - low, !reversed};
 }
 
 Axis Axis::divided(int64_t divisor) const {
   const auto by = static_cast<double>(divisor);
-  return {outputs, origin / by, step / by, low / divisor, (high + divisor - 1) / divisor};
+  return {outputs, origin / by, step / by, low / divisor, (high + divisor - 1) / divisor, reversed};
 }
 
 void AxisTaps::set(const Axis& axis, Filter filter) {
@@ -147,7 +147,8 @@ void AxisTaps::set(const Axis& axis, Filter filter) {
       continue;
     }
     if (filter == Filter::nearest) {
-      run.first = std::min(static_cast<int64_t>(std::floor(centre)), axis.high - 1);
+      const double nearest = axis.reversed ? std::ceil(centre) - 1 : std::floor(centre);
+      run.first = std::clamp(static_cast<int64_t>(nearest), axis.low, axis.high - 1);
       run.end = run.first + 1;
       weights_.push_back(1);
     } else {

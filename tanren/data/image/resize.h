@@ -24,6 +24,7 @@ struct Axis {
   double origin = 0;
   double step = 1;
   int64_t low = 0, high = 0;
+  bool reversed = false;  // a centre between two inputs belongs to the lower one
 
   // The same outputs, in reverse, on an input of `size` pixels that is read from its other end.
   Axis mirrored(int64_t size) const;
