@@ -70,7 +70,7 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b);
 
 // Calls a fused kernel with `lists`. On the CPU parameters and state of 16 bits are updated one
 // after another in copies of fp32 and rounded back, as the kernels do on CUDA: on the CPU torch
-// 2.11's leave most elements of 16 bits as they are (pytorch issue 191763).
+// 2.11's fused SGD leaves most elements of 16 bits as they are (pytorch issue 191763).
 void call_fused(const TensorLists& lists, const std::function<void(const TensorLists&)>& kernel);
 
 // Names of tensors that state() returns and load() fills.
