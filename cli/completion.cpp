@@ -38,6 +38,7 @@ Vocabulary vocabulary(const std::string& program, const Registry& registry) {
   result.program = program;
   result.verbs = described_verbs();
   result.keys = all_keys();
+  result.objective_keys = objective_keys();
   for (const std::string& key : result.keys) {
     const std::string section = key.substr(0, key.rfind('.'));
     if (result.sections.empty() || result.sections.back() != section) {

@@ -26,6 +26,7 @@ struct Vocabulary {
   std::vector<CompletionVerb> verbs;
   std::vector<std::string> keys;
   std::vector<std::string> sections;
+  std::vector<std::string> objective_keys;                     // after objectives.NAME.
   std::map<std::string, std::vector<std::string>> words;       // of keys with a closed set
   std::map<std::string, std::vector<std::string>> flag_words;  // "--dtype": the same for flags
   std::vector<std::string> shells;

@@ -17,6 +17,11 @@ std::string quoted(const std::string& text) {
 
 std::string quoted_words(const std::vector<std::string>& words) { return quoted(join(words, " ")); }
 
+// The keys as --set takes them.
+std::string with_equals(const std::vector<std::string>& keys) {
+  return quoted(join(keys, "= ") + "=");
+}
+
 // `program` as part of a function's name.
 std::string identifier(const std::string& program) {
   std::string result = "_";
@@ -98,10 +103,15 @@ constexpr const char* kBash = R"sh(# Completion of @program@, printed by: @progr
   elif [ "$before" = --set ]; then
     if [[ $word == *=* ]]; then
       local key=${word%%=*} value
-      for value in $(@function@_words "$key"); do choices+=" $key=$value"; done
+      for value in $(@function@_words "${key#objectives.*.}"); do choices+=" $key=$value"; done
       [ -n "$choices" ] || return 0
     else
       choices=@keys_equal@
+      if [[ $word == objectives.*.* ]]; then
+        local key start=${word%"${word#objectives.*.}"} own=@own_keys_equal@
+        choices=''
+        for key in $own; do choices+=" $start$key"; done
+      fi
       compopt -o nospace 2> /dev/null
     fi
   elif [ "$before" = --out ]; then
@@ -156,9 +166,14 @@ constexpr const char* kZsh = R"sh(#compdef @program@
       local key=${PREFIX%%=*}
       compset -P '*='
       local -a choices
-      choices=(${=$(@function@_words $key)})
+      choices=(${=$(@function@_words ${key#objectives.*.})})
       if (( $#choices )); then compadd -a choices; else _files; fi
     else
+      if [[ $PREFIX == objectives.*.* ]]; then
+        local -a own
+        own=(@own_keys@)
+        keys=(${PREFIX%${PREFIX#objectives.*.}}${^own})
+      fi
       compadd -S = -a keys
     fi
     return
@@ -201,11 +216,21 @@ if [[ $funcstack[1] == @function@ ]]; then @function@ "$@"; else compdef @functi
 
 // fish adds no space after a word that ends with =.
 constexpr const char* kFish = R"sh(# Completion of @program@, printed by: @program@ completion fish
+function _@function@_words
+  switch $argv[1]
+@cases@    case '*'
+      string split ' ' -- $argv[2]
+  end
+end
+
 function _@function@_set
   set -l word (commandline -ct)
-  switch $word
-@cases@    case '*'
-      string split ' ' -- @keys_equal@
+  set -l start (string match -r '^objectives\\.[^.]+\\.' -- $word)
+  if test -n "$start"
+    set -l rest (string replace -- $start '' $word)
+    string replace -r '^' $start -- (_@function@_words $rest @own_keys_equal@)
+  else
+    _@function@_words $word @keys_equal@
   end
 end
 
@@ -226,7 +251,8 @@ std::string bash_completion(const Vocabulary& vocabulary) {
   return filled(kBash, {{"cases", value_cases(vocabulary)},
                         {"flags", flags},
                         {"verbs", quoted_words(verb_names(vocabulary))},
-                        {"keys_equal", quoted(join(vocabulary.keys, "= ") + "=")},
+                        {"keys_equal", with_equals(vocabulary.keys)},
+                        {"own_keys_equal", with_equals(vocabulary.objective_keys)},
                         {"rank_cases", join(vocabulary.verbs_on_ranks, "|")},
                         {"verbs_on_ranks", quoted_words(vocabulary.verbs_on_ranks)},
                         {"topics", quoted_words(help_topics(vocabulary))},
@@ -247,6 +273,7 @@ std::string zsh_completion(const Vocabulary& vocabulary) {
                        {"flags", flags},
                        {"verb_pairs", pairs},
                        {"keys", join(vocabulary.keys, " ")},
+                       {"own_keys", join(vocabulary.objective_keys, " ")},
                        {"rank_cases", join(vocabulary.verbs_on_ranks, "|")},
                        {"verbs_on_ranks", join(vocabulary.verbs_on_ranks, " ")},
                        {"topics", join(help_topics(vocabulary), " ")},
@@ -264,7 +291,8 @@ std::string fish_completion(const Vocabulary& vocabulary) {
   }
   cases += "    case '*=*'\n      __fish_complete_path\n";
   std::string text = filled(kFish, {{"cases", cases},
-                                    {"keys_equal", quoted(join(vocabulary.keys, "= ") + "=")},
+                                    {"keys_equal", with_equals(vocabulary.keys)},
+                                    {"own_keys_equal", with_equals(vocabulary.objective_keys)},
                                     {"function", identifier(vocabulary.program)},
                                     {"program", vocabulary.program}});
   const std::string start = "complete -c " + vocabulary.program + " -n ";

@@ -47,7 +47,8 @@ bool has_images(const Rehearsal& run) {
   return inputs != nullptr && inputs->dim() == 4 && inputs->is_floating_point();
 }
 
-void add_memory_variants(const Plan& plan, std::vector<Variant>& variants) {
+void add_memory_variants(const Rehearsal& run, std::vector<Variant>& variants) {
+  const Plan& plan = run.plan();
   if (plan.memory.recompute.empty()) {
     variants.push_back({"memory.recompute = [\"*\"]",
                         [](RunConfig& c) { c.memory.recompute = {"*"}; }, "the same numbers"});
@@ -55,7 +56,8 @@ void add_memory_variants(const Plan& plan, std::vector<Variant>& variants) {
   const auto packs_more = [](const ObjectivePlan& own) {
     return packs_state(own.optimizer) && own.optimizer.state == "fp32";
   };
-  if (std::any_of(plan.objectives.begin(), plan.objectives.end(), packs_more)) {
+  if (packs_state(run.config().optimizer) &&
+      std::any_of(plan.objectives.begin(), plan.objectives.end(), packs_more)) {
     variants.push_back({"optimizer.state = \"8bit\"", [](RunConfig& c) { set_state(c, "8bit"); },
                         "moments round to 8 bits"});
   }
@@ -102,7 +104,7 @@ std::vector<Variant> variants_of(const BaseRun& base) {
                         "products round to 8 bits; weights and state stay fp32"});
   }
   add_batch_variants(run, variants);
-  add_memory_variants(plan, variants);
+  add_memory_variants(run, variants);
   if (has_images(run)) {
     const std::string other = plan.memory.channels_last ? "contiguous" : "channels_last";
     variants.push_back({"model.memory_format = \"" + other + "\"",

@@ -17,6 +17,17 @@ std::vector<std::string> all_keys() {
   return keys_of(fields_of(config));
 }
 
+std::vector<std::string> objective_keys() {
+  constexpr std::string_view kPrefix = "objectives.NAME.";
+  RunConfig config;
+  config.objectives.try_emplace("NAME");
+  std::vector<std::string> keys;
+  for (const std::string& key : keys_of(fields_of(config))) {
+    if (key.starts_with(kPrefix)) keys.push_back(key.substr(kPrefix.size()));
+  }
+  return keys;
+}
+
 namespace {
 
 struct Description {

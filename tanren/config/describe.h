@@ -13,5 +13,7 @@ std::string help_text(const std::string& asked);
 std::string config_markdown();
 // All full keys, in order.
 std::vector<std::string> all_keys();
+// What follows "objectives.NAME." in the keys of an objective: "every", "optimizer.kind", …
+std::vector<std::string> objective_keys();
 
 }  // namespace tanren

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tanren {
@@ -150,11 +151,14 @@ inline bool packs_state(const OptimizerOptions& optimizer) {
   return kind != nullptr && reads(*kind, "state");
 }
 
-// Sets optimizer.state of the run, and of each objective whose optimizer has a choice.
+// Sets optimizer.state as --set does: of the run, whose optimizer must have the choice, and of each
+// objective that has the run's value and the choice.
 inline void set_state(RunConfig& config, const std::string& state) {
-  config.optimizer.state = state;
+  const std::string before = std::exchange(config.optimizer.state, state);
   for (auto& [name, own] : config.objectives) {
-    if (packs_state(own.optimizer)) own.optimizer.state = state;
+    const bool is_asked = config.asked.count("objectives." + name + ".optimizer.state") > 0;
+    const bool has_runs_value = !is_asked && own.optimizer.state == before;
+    if (has_runs_value && packs_state(own.optimizer)) own.optimizer.state = state;
   }
 }
 

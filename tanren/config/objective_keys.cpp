@@ -1,5 +1,6 @@
 #include "tanren/config/objective_keys.h"
 
+#include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
 #include "tanren/config/value_text.h"
 
@@ -74,6 +75,28 @@ void inherit(RunConfig& config) {
                     keys_of_others(schedule_kinds(), schedule, config.schedule.kind),
                     config.schedule, own.schedule);
     inherit_section(prefix + "clip.", config.asked, {}, config.clip, own.clip);
+    // A key that the objective's own value of another one makes meaningless.
+    if (!is_asked("optimizer.layers") && own.optimizer.layer_decay == 1) {
+      own.optimizer.layers.clear();
+    }
+    if (!is_asked("optimizer.nesterov") && own.optimizer.momentum == 0.0) {
+      own.optimizer.nesterov.reset();
+    }
+  }
+}
+
+void keep_in_objectives(RunConfig& config, const std::string& key) {
+  const size_t dot = key.find('.');
+  const std::string section = key.substr(0, dot), name = key.substr(dot + 1);
+  for (const auto& [objective, own] : config.objectives) {
+    const std::string prefix = fmt::format("{}{}.", kObjectives, objective);
+    if (config.asked.count(prefix + section + ".kind") == 0) continue;
+    const OptimizerKind* optimizer = find_kind(optimizer_kinds(), own.optimizer.kind);
+    const ScheduleKind* schedule = find_kind(schedule_kinds(), own.schedule.kind);
+    const bool is_read =
+        (section == "optimizer" && optimizer != nullptr && reads(*optimizer, name)) ||
+        (section == "schedule" && schedule != nullptr && reads(*schedule, name));
+    if (is_read) config.asked.insert(prefix + key);
   }
 }
 

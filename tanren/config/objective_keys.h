@@ -23,6 +23,10 @@ void add_objective(RunConfig& config, std::string_view key);
 // the others have their defaults.
 void inherit(RunConfig& config);
 
+// Before the run's `key` is dropped because the run's kind does not read it: an objective of its own
+// kind that reads it, and has the run's value so far, keeps that value as one of its own.
+void keep_in_objectives(RunConfig& config, const std::string& key);
+
 // The keys of objectives that are not in config.asked and have the value that inherit() gives them.
 // They are neither written nor compared.
 std::set<std::string> inherited_keys(const RunConfig& config);

@@ -64,6 +64,7 @@ class Reader {
     for (bool again = true; std::exchange(again, false);) {
       for (const auto& [key, because] : meaningless_keys(config_, known)) {
         if (typed_.count(key) > 0 || typed_.count(because) == 0) continue;
+        keep_in_objectives(config_, key);
         take_keys(config_, defaults, {key});
         config_.asked.erase(key);
         log("[config] " + key + " of the file is left out: it has no meaning for " +

@@ -103,7 +103,8 @@ std::vector<MemoryForecast::Alternative> alternatives_of(const FitInput& input,
                                        : "more microsteps, the same numbers");
   }
   config = fitted.config;
-  if (std::all_of(plan.objectives.begin(), plan.objectives.end(),
+  if (packs_state(config.optimizer) &&
+      std::all_of(plan.objectives.begin(), plan.objectives.end(),
                   [](const ObjectivePlan& own) { return own.optimizer.state == "fp32"; })) {
     set_state(config, "8bit");
     all.consider(config, "optimizer.state = \"8bit\"", "moments rounded to 256 values");

@@ -55,21 +55,20 @@ struct Found {
   }
 };
 
-// The prefix of "param_groups.0."; nothing if there is no such key.
-std::optional<std::string> prefix_of(const State& content) {
+// What is before "param_groups.0." in the keys that have it.
+std::set<std::string> prefixes_of(const State& content) {
   constexpr std::string_view kFirst = "param_groups.0.";
+  std::set<std::string> prefixes;
   for (const auto& [path, value] : content.values) {
     const auto at = path.find(kFirst);
-    if (at != std::string::npos && (at == 0 || path[at - 1] == '.')) return path.substr(0, at);
+    if (at != std::string::npos && (at == 0 || path[at - 1] == '.'))
+      prefixes.insert(path.substr(0, at));
   }
-  return {};
+  return prefixes;
 }
 
-}  // namespace
-
-std::optional<TorchOptimizer> torch_optimizer_of(const WeightsFile& file, const std::string& path) {
-  const auto prefix = prefix_of(file.content);
-  if (!prefix) return {};
+TorchOptimizer optimizer_at(const std::string& prefix, const WeightsFile& file,
+                            const std::string& path) {
   const auto fail = [&](const std::string& what) {
     throw CheckpointError("[checkpoint] " + path + ": the optimizer " + what +
                           "; save it again with torch.save");
@@ -77,7 +76,7 @@ std::optional<TorchOptimizer> torch_optimizer_of(const WeightsFile& file, const 
   Found found;
   for (const auto& [name, value] : file.content.values) {
     std::string_view rest = name;
-    if (!take(rest, *prefix)) continue;
+    if (!take(rest, prefix)) continue;
     if (take(rest, "param_groups.")) {
       found.add_group_value(rest, value);
     } else if (take(rest, "state.")) {
@@ -87,11 +86,12 @@ std::optional<TorchOptimizer> torch_optimizer_of(const WeightsFile& file, const 
   }
   for (const auto& [name, tensor] : file.content.tensors) {
     std::string_view rest = name;
-    if (!take(rest, *prefix) || !take(rest, "state.")) continue;
+    if (!take(rest, prefix) || !take(rest, "state.")) continue;
     const auto number = take_number(rest);
     if (number) found.state[*number].tensors.set(rest, tensor);
   }
   TorchOptimizer optimizer;
+  optimizer.name = prefix.substr(0, prefix.find_last_not_of('.') + 1);
   std::set<int64_t> numbers;
   for (const auto& [index, options] : found.options) {
     auto& group = optimizer.groups.emplace_back();
@@ -113,6 +113,15 @@ std::optional<TorchOptimizer> torch_optimizer_of(const WeightsFile& file, const 
   }
   optimizer.state = std::move(found.state);
   return optimizer;
+}
+
+}  // namespace
+
+std::vector<TorchOptimizer> torch_optimizers_of(const WeightsFile& file, const std::string& path) {
+  std::vector<TorchOptimizer> optimizers;
+  for (const std::string& prefix : prefixes_of(file.content))
+    optimizers.push_back(optimizer_at(prefix, file, path));
+  return optimizers;
 }
 
 PtValue to_pt(const TorchOptimizer& optimizer) {

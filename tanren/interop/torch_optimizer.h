@@ -7,13 +7,13 @@
 #include "tanren/formats/pt_value.h"
 
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace tanren {
 
 struct TorchOptimizer {
+  std::string name;  // in its file: "optimizer"; empty: the file is the optimizer alone
   struct Group {
     std::vector<int64_t> parameters;       // their numbers
     std::vector<std::string> names;        // param_names; empty: the file has none
@@ -23,10 +23,9 @@ struct TorchOptimizer {
   std::map<int64_t, State> state;  // "exp_avg", "step", …, of the parameters that have state
 };
 
-// The first optimizer in a file: under "optimizer", "optimizer_state_dict", "optimizer_states.0", …
-// or the file itself. Empty if there is none. CheckpointError naming `path` if its groups and
-// numbers are inconsistent.
-std::optional<TorchOptimizer> torch_optimizer_of(const WeightsFile& file, const std::string& path);
+// The optimizers in a file, by name: "optimizer", "optimizer_state_dict", "optimizer_states.0", …,
+// or the file itself. CheckpointError naming `path` if groups and numbers are inconsistent.
+std::vector<TorchOptimizer> torch_optimizers_of(const WeightsFile& file, const std::string& path);
 
 // The form that torch.optim.Optimizer.load_state_dict takes. A group's options "betas.0" and
 // "betas.1" become a tuple.

@@ -7,9 +7,9 @@
 #include "tanren/config/kinds.h"
 #include "tanren/config/read_config.h"
 #include "tanren/formats/pt_file.h"
+#include "tanren/interop/torch_numbers.h"
 #include "tanren/interop/torch_optimizer.h"
 #include "tanren/interop/torch_state_kinds.h"
-#include "tanren/interop/transfer.h"
 #include "tanren/optimizer/parameter_values.h"
 #include "tanren/train/sharded_state.h"
 
@@ -17,8 +17,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <optional>
-#include <set>
 
 namespace tanren {
 
@@ -26,123 +26,11 @@ namespace {
 
 using Parameters = std::vector<NamedParameter>;
 
-[[noreturn]] void fail(const std::string& path, const std::string& what,
-                       const std::string& advice) {
-  throw CheckpointError(fmt::format("[optimizer] init_from {}: {}; {}", path, what, advice));
-}
-
 Parameters parameters_of(const torch::nn::Module& module) {
   Parameters parameters;
   for (const auto& item : module.named_parameters())
     parameters.push_back({item.key(), item.value()});
   return parameters;
-}
-
-// The module's parameters in the order of the file's model, if the file has them all.
-Parameters in_file_order(const Parameters& own, const TensorMap& model) {
-  Parameters ordered;
-  for (const auto& entry : model) {
-    const auto found = std::find_if(own.begin(), own.end(), [&](const auto& parameter) {
-      return parameter.name == entry.first;
-    });
-    if (found != own.end()) ordered.push_back(*found);
-  }
-  return ordered.size() == own.size() ? ordered : own;
-}
-
-const NamedParameter& named(const Parameters& own, const std::string& name,
-                            const std::string& path) {
-  for (const auto& parameter : own) {
-    if (parameter.name == name) return parameter;
-  }
-  fail(path, "its optimizer has state of " + name + ", which the model has not",
-       "rename with model.init_rename, or drop optimizer.init_from");
-}
-
-// Maps each number of the file to its parameter.
-using Numbers = std::map<int64_t, NamedParameter>;
-
-Numbers by_names(const TorchOptimizer& file, const Parameters& own, const ModelOptions& model,
-                 const std::string& path) {
-  TensorMap names;
-  WeightsFile listed;
-  for (const auto& group : file.groups) {
-    for (size_t i = 0; i < group.names.size(); ++i) {
-      listed.content.tensors.set(group.names[i], at::scalar_tensor(group.parameters[i], at::kLong));
-    }
-  }
-  Numbers numbers;
-  const TensorMap found = renamed(state_dict_of(listed).tensors, rename_pairs(model));
-  for (const auto& [name, number] : found) {
-    numbers.emplace(number.item<int64_t>(), named(own, name, path));
-  }
-  return numbers;
-}
-
-bool fits(const TorchOptimizer::Group& group, const TorchOptimizer& file,
-          const Parameters& candidates) {
-  if (group.parameters.size() != candidates.size()) return false;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    const auto state = file.state.find(group.parameters[i]);
-    if (state == file.state.end()) continue;
-    for (const auto& [name, tensor] : state->second.tensors) {
-      if (name != "step" && tensor.sizes() != candidates[i].tensor.sizes()) return false;
-    }
-  }
-  return true;
-}
-
-double option_of(const TorchOptimizer::Group& group, const std::string& name, double otherwise) {
-  const auto found = group.options.find(name);
-  if (found == group.options.end()) return otherwise;
-  if (const auto* real = std::get_if<double>(&found->second)) return *real;
-  if (const auto* whole = std::get_if<int64_t>(&found->second)) return static_cast<double>(*whole);
-  if (const auto* truth = std::get_if<bool>(&found->second)) return *truth ? 1 : 0;
-  return otherwise;
-}
-
-// Without names: all parameters or only the trained ones, in order, that have the group's weight
-// decay.
-Numbers by_order(const TorchOptimizer& file, const Parameters& own, const OptimizerOptions& options,
-                 const std::string& path) {
-  Parameters trained;
-  for (const auto& parameter : own) {
-    if (parameter.tensor.requires_grad()) trained.push_back(parameter);
-  }
-  std::map<std::string, ParameterValues> values;
-  const auto all_values = parameter_values(options, own);
-  for (size_t i = 0; i < own.size(); ++i) values.emplace(own[i].name, all_values[i]);
-
-  Numbers numbers;
-  std::set<std::string> taken;
-  for (const auto& group : file.groups) {
-    const double decay = option_of(group, "weight_decay", 0);
-    Parameters found;
-    for (const Parameters* from : {&std::as_const(own), &std::as_const(trained)}) {
-      Parameters candidates;
-      for (const auto& parameter : *from) {
-        const bool alone = file.groups.size() == 1;
-        const bool same = std::abs(values.at(parameter.name).weight_decay - decay) < 1e-12;
-        if ((alone || same) && taken.count(parameter.name) == 0) candidates.push_back(parameter);
-      }
-      found = candidates;
-      if (fits(group, file, candidates)) break;
-    }
-    if (!fits(group, file, found)) {
-      fail(path,
-           fmt::format("a group of {} parameters with weight decay {} fits none of this model ({} "
-                       "parameters, {} with that weight decay, in other shapes or number)",
-                       to_text(std::ssize(group.parameters)), to_text(decay),
-                       to_text(std::ssize(own)), to_text(std::ssize(found))),
-           "give optimizer.groups as torch had them, or make the torch optimizer of "
-           "model.named_parameters(), which names them");
-    }
-    for (size_t i = 0; i < found.size(); ++i) {
-      numbers.emplace(group.parameters[i], found[i]);
-      taken.insert(found[i].name);
-    }
-  }
-  return numbers;
 }
 
 // Options of torch's groups that differ from ours, as text.
@@ -162,7 +50,7 @@ std::vector<std::string> differences(const TorchOptimizer& file, const Optimizer
   }
   const auto& group = file.groups.front();
   if (option_of(group, "maximize", 0) != 0) {
-    fail(path, "its optimizer maximises", "train it with torch's maximize = False");
+    fail_start(path, "its optimizer maximises", "train it with torch's maximize = False");
   }
   std::vector<std::string> told;
   for (const auto& [name, value] : own) {
@@ -194,7 +82,8 @@ double take_over(const State& theirs, const NamedParameter& parameter,
         const auto* count = std::get_if<int64_t>(&number->second);
         if (count != nullptr) step = at::scalar_tensor(*count, at::kFloat);
       }
-      if (!step.defined()) fail(path, "it lacks the step of " + parameter.name, "save it whole");
+      if (!step.defined())
+        fail_start(path, "it lacks the step of " + parameter.name, "save it whole");
       updates = step.item<double>();
       state.tensors.set(parameter.name + ".step", step.to(at::kFloat));
       continue;
@@ -202,13 +91,13 @@ double take_over(const State& theirs, const NamedParameter& parameter,
     if (tensor == nullptr) {
       std::vector<std::string> there;
       for (const auto& [has, unused] : theirs.tensors) there.push_back(has);
-      fail(path,
-           fmt::format("its state of {} is {}, without {}", parameter.name, join(there), name),
-           "set optimizer.kind and its options to what made it");
+      fail_start(
+          path, fmt::format("its state of {} is {}, without {}", parameter.name, join(there), name),
+          "set optimizer.kind and its options to what made it");
     }
     if (tensor->sizes() != parameter.tensor.sizes()) {
-      fail(path, name + " of " + parameter.name + " has another shape than the parameter",
-           "name the checkpoint of this model");
+      fail_start(path, name + " of " + parameter.name + " has another shape than the parameter",
+                 "name the checkpoint of this model");
     }
     state.tensors.set(parameter.name + "." + name, *tensor);
     if (name == "momentum_buffer") state.values[parameter.name + ".started"] = true;
@@ -222,8 +111,8 @@ double number_of(const Value& value, const std::string& key, const std::string& 
   if (const auto* real = std::get_if<double>(&value)) number = *real;
   if (const auto* whole = std::get_if<int64_t>(&value)) number = static_cast<double>(*whole);
   if (number >= 0 && number < 1e38) return number;
-  fail(path, key + " is no number of at least 0 and below 1e38",
-       "save amp.state_dict() again, or drop the entry");
+  fail_start(path, key + " is no number of at least 0 and below 1e38",
+             "save amp.state_dict() again, or drop the entry");
 }
 
 // The loss scales under "amp" or a key that ends so: "amp.loss_scaler0.loss_scale", ".unskipped".
@@ -246,7 +135,7 @@ std::vector<LossScale> loss_scales_of(const State& content, const std::string& p
     if (key == ".loss_scale") {
       if (!scale) scale.emplace();
       scale->scale = number_of(value, name, path);
-      if (scale->scale == 0) fail(path, name + " is 0", "drop the entry");
+      if (scale->scale == 0) fail_start(path, name + " is 0", "drop the entry");
     } else if (key == ".unskipped") {
       if (!scale) scale.emplace();
       scale->quiet_steps = static_cast<int64_t>(std::min(number_of(value, name, path), 1e15));
@@ -260,57 +149,198 @@ std::vector<LossScale> loss_scales_of(const State& content, const std::string& p
   return scales;
 }
 
+// One objective of the task.
+struct Part {
+  size_t index = 0;
+  std::string name;
+  OptimizerOptions options;
+  Parameters own;
+};
+
+// The objectives by their optimizer.init_from; those without are left out.
+std::map<std::string, std::vector<Part>> parts_by_file(const Task& task, const RunConfig& config) {
+  const Parameters all = parameters_of(*task.module);
+  std::map<std::string, std::vector<Part>> parts;
+  size_t index = 0;
+  for (const PhaseSpec& phase : task.phases) {
+    for (const ObjectiveSpec& objective : phase.objectives) {
+      Part part{index++, objective.name, with_defaults(optimizer_of(config, objective.name)), {}};
+      if (part.options.init_from.empty()) continue;
+      check_travels(part.options.kind);
+      std::copy_if(all.begin(), all.end(), std::back_inserter(part.own),
+                   [&](const auto& item) { return matches_any(objective.parameters, item.name); });
+      parts[part.options.init_from].push_back(std::move(part));
+    }
+  }
+  return parts;
+}
+
+// The optimizers of one file, and the objectives that start from it.
+class OptimizerFile {
+ public:
+  OptimizerFile(const std::string& path, const std::vector<Part>& parts, const Task& task,
+                const ModelOptions& options)
+      : path_(path),
+        parts_(parts),
+        model_(parameters_of(*task.module)),
+        options_(options),
+        file_(read_weights(path)),
+        optimizers_(torch_optimizers_of(file_, path)),
+        scales_(loss_scales_of(file_.content, path)) {
+    if (!optimizers_.empty()) return;
+    fail_start(path, "it holds no optimizer (no param_groups)",
+               "save {\"model\": …, \"optimizer\": optimizer.state_dict()} with torch.save");
+  }
+
+  // `all`: every objective of the task starts from this file.
+  void read(bool all, OptimizerStart& start) const {
+    if (optimizers_.size() > 1) {
+      for (const Part& part : parts_) {
+        read_one(fitting(part), part.own, {part}, all && parts_.size() == 1, start);
+      }
+      return;
+    }
+    const auto is_theirs = [&](const NamedParameter& item) {
+      return std::any_of(parts_.begin(), parts_.end(),
+                         [&](const Part& part) { return has(part, item.name); });
+    };
+    Parameters own;
+    for (const auto& item : model_) {
+      if (all || is_theirs(item)) own.push_back(item);
+    }
+    read_one(optimizers_.front(), own, parts_, all, start);
+  }
+
+ private:
+  static bool has(const Part& part, const std::string& parameter) {
+    return std::any_of(part.own.begin(), part.own.end(),
+                       [&](const NamedParameter& item) { return item.name == parameter; });
+  }
+
+  // The options of the objective that has the parameter; of the first if none has it.
+  static const OptimizerOptions& options_for(const std::string& parameter,
+                                             const std::vector<Part>& parts) {
+    const auto found = std::find_if(parts.begin(), parts.end(),
+                                    [&](const Part& part) { return has(part, parameter); });
+    return found == parts.end() ? parts.front().options : found->options;
+  }
+
+  // Takes over the state of an optimizer that `parts` share, and returns a text about it.
+  std::string take(const TorchOptimizer& optimizer, const Parameters& own,
+                   const std::vector<Part>& parts, State& state) const {
+    std::map<std::string, double> decays;
+    for (const Part& part : parts) {
+      const auto values = parameter_values(part.options, model_);
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (!has(part, model_[i].name) && decays.count(model_[i].name) > 0) continue;
+        decays[model_[i].name] = values[i].weight_decay;
+      }
+    }
+    const auto numbers = numbered(optimizer, own, decays, options_, file_, path_);
+    int64_t taken = 0;
+    double updates = -1;
+    for (const auto& [number, theirs] : optimizer.state) {
+      const auto parameter = numbers.find(number);
+      if (parameter == numbers.end()) {
+        fail_start(path_, "two of its parameters have one name", "save it again with torch.save");
+      }
+      const OptimizerOptions& options = options_for(parameter->second.name, parts);
+      updates = std::max(updates, take_over(theirs, parameter->second, options, path_, state));
+      taken += theirs.tensors.empty() || kept_by(options).empty() ? 0 : 1;
+    }
+    std::string text = fmt::format("state of {} of {} parameters from {}", to_text(taken),
+                                   to_text(std::ssize(own)), path_);
+    if (updates >= 0) text += fmt::format(", {} updates", to_text(updates));
+    return text;
+  }
+
+  void read_one(const TorchOptimizer& optimizer, const Parameters& own,
+                const std::vector<Part>& parts, bool all, OptimizerStart& start) const {
+    std::string text = take(optimizer, own, parts, start.state);
+    for (const Part& part : parts) {
+      const bool is_only = parts_.size() == 1 && scales_.size() == 1;
+      if (!is_only && part.index >= scales_.size()) continue;
+      const LossScale& scale = scales_[is_only ? 0 : part.index];
+      start.loss_scales[part.index] = scale;
+      text += fmt::format("; loss scale {}, {} updates without overflow (for a dynamic one)",
+                          to_text(scale.scale), to_text(scale.quiet_steps));
+    }
+    std::vector<std::string> told, names;
+    for (const Part& part : parts) {
+      names.push_back(part.name);
+      for (const auto& difference : differences(optimizer, part.options, path_)) {
+        if (std::find(told.begin(), told.end(), difference) != told.end()) continue;
+        told.push_back(difference);
+        text += "; " + difference;
+      }
+    }
+    const std::string whose = all ? "" : fmt::format("objectives.{}.", join(names, "|"));
+    start.lines.push_back({whose + "optimizer_state", "", Source::asked, text});
+  }
+
+  // The one of several optimizers that fits the objective.
+  const TorchOptimizer& fitting(const Part& part) const {
+    std::vector<const TorchOptimizer*> found;
+    std::vector<std::string> names, reasons;
+    for (const TorchOptimizer& optimizer : optimizers_) {
+      try {
+        State unused;
+        take(optimizer, part.own, {part}, unused);
+        found.push_back(&optimizer);
+        names.push_back(optimizer.name);
+      } catch (const CheckpointError& error) {
+        reasons.push_back(fmt::format("{}: {}", optimizer.name, error.what()));
+      }
+    }
+    if (found.size() == 1) return *found.front();
+    if (found.empty()) {
+      fail_start(path_,
+                 fmt::format("none of its {} optimizers fits the objective {} ({})",
+                             to_text(std::ssize(optimizers_)), part.name, join(reasons, "; ")),
+                 "set the optimizer's options to what made it, or drop optimizer.init_from");
+    }
+    fail_start(path_,
+               fmt::format("its optimizers {} all fit the objective {}", join(names), part.name),
+               fmt::format("save each in a file of its own, for "
+                           "objectives.{}.optimizer.init_from",
+                           part.name));
+  }
+
+  const std::string& path_;
+  const std::vector<Part>& parts_;
+  Parameters model_;
+  const ModelOptions& options_;
+  WeightsFile file_;
+  std::vector<TorchOptimizer> optimizers_;
+  std::vector<LossScale> scales_;
+};
+
 }  // namespace
 
-OptimizerStart read_optimizer_start(const torch::nn::Module& module, const RunConfig& config) {
-  const OptimizerOptions options = with_defaults(config.optimizer);
-  const std::string& path = options.init_from;
-  check_travels(options.kind);
-  const WeightsFile file = read_weights(path);
-  const auto torch = torch_optimizer_of(file, path);
-  if (!torch) {
-    fail(path, "it holds no optimizer (no param_groups)",
-         "save {\"model\": …, \"optimizer\": optimizer.state_dict()} with torch.save");
-  }
-  Parameters own = parameters_of(module);
-  const bool has_names = !torch->groups.front().names.empty();
-  Numbers numbers;
-  if (has_names) {
-    numbers = by_names(*torch, own, config.model, path);
-  } else {
-    const TensorMap model = renamed(state_dict_of(file).tensors, rename_pairs(config.model));
-    numbers = by_order(*torch, in_file_order(own, model), options, path);
-  }
+OptimizerStart read_optimizer_start(const Task& task, const RunConfig& config) {
+  size_t objectives = 0;
+  for (const PhaseSpec& phase : task.phases) objectives += phase.objectives.size();
   OptimizerStart start;
-  int64_t taken = 0;
-  double updates = -1;
-  for (const auto& [number, state] : torch->state) {
-    const auto parameter = numbers.find(number);
-    if (parameter == numbers.end()) {
-      fail(path, "two of its parameters have one name", "save it again with torch.save");
-    }
-    const double count = take_over(state, parameter->second, options, path, start.state);
-    updates = std::max(updates, count);
-    taken += state.tensors.empty() || kept_by(options).empty() ? 0 : 1;
+  start.loss_scales.resize(objectives);
+  for (const auto& [path, parts] : parts_by_file(task, config)) {
+    OptimizerFile(path, parts, task, config.model).read(parts.size() == objectives, start);
   }
-  start.text = fmt::format("state of {} of {} parameters from {}", to_text(taken),
-                           to_text(std::ssize(own)), path);
-  if (updates >= 0) start.text += fmt::format(", {} updates", to_text(updates));
-  start.loss_scales = loss_scales_of(file.content, path);
-  for (const LossScale& scale : start.loss_scales) {
-    start.text += fmt::format("; loss scale {}, {} updates without overflow (for a dynamic one)",
-                              to_text(scale.scale), to_text(scale.quiet_steps));
-  }
-  for (const auto& told : differences(*torch, options, path)) start.text += "; " + told;
   return start;
 }
 
+bool starts_from_torch(const RunConfig& config) {
+  return !config.optimizer.init_from.empty() ||
+         std::any_of(config.objectives.begin(), config.objectives.end(),
+                     [](const auto& own) { return !own.second.optimizer.init_from.empty(); });
+}
+
 void start_optimizer(RunState& run, const OptimizerStart& start) {
-  size_t next = 0;  // of the loss scales
+  size_t index = 0;
   for (auto& phase : run.phases) {
     for (auto& objective : phase.objectives) {
       load_known(objective, StoredState(start.state, {}));
-      if (next < start.loss_scales.size()) objective.scaler.start_from(start.loss_scales[next++]);
+      const auto& scale = start.loss_scales.at(index++);
+      if (scale) objective.scaler.start_from(*scale);
     }
   }
 }

@@ -6,11 +6,11 @@
 
 #include "tanren/config/known_kinds.h"
 #include "tanren/config/run_config.h"
+#include "tanren/plan/plan.h"
 #include "tanren/train/run_state.h"
 
-#include <torch/nn/module.h>
-
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,17 +18,25 @@ namespace tanren {
 
 struct OptimizerStart {
   State state;  // "<parameter>.exp_avg", …, as Optimizer::state() names them
-  // apex's amp.state_dict(): of the first objective, the second, …; empty: the file has none.
-  std::vector<LossScale> loss_scales = {};
-  std::string text;  // "state of 12 of 12 parameters from net.pt, 10 updates; lr 0.1 there, …"
+  // By objective, in the task's order; empty where apex's amp.state_dict() gives none.
+  std::vector<std::optional<LossScale>> loss_scales;
+  // "optimizer_state", "state of 12 of 12 parameters from net.pt, 10 updates; lr 0.1 there, …"; a
+  // line for each optimizer.
+  std::vector<PlanLine> lines;
 };
 
-// Reads the state of optimizer.init_from for the module's parameters. Torch's numbers are mapped by
-// param_names if the file has them; else by the order of parameters in the file's model (or the
-// module's). With several groups, each takes the parameters with its weight decay. CheckpointError
-// if numbers, shapes or the optimizer's kind do not match; other options that differ are reported
-// in `text`. An entry "amp" in the file, which apex.amp.state_dict() makes, gives loss scales.
-OptimizerStart read_optimizer_start(const torch::nn::Module& module, const RunConfig& config);
+// Whether the run or an objective of it has an optimizer.init_from.
+bool starts_from_torch(const RunConfig& config);
+
+// Reads the state of each objective's optimizer.init_from for its parameters. A file with one
+// optimizer is for all objectives that name it; with several, each objective takes the one that
+// fits its parameters. Torch's numbers are mapped by param_names if the file has them; else by the
+// order of parameters in the file's model (or the module's). With several groups, each takes the
+// parameters with its weight decay. CheckpointError if numbers, shapes or the optimizer's kind do
+// not match, or if several optimizers fit; other options that differ are told in `lines`. An entry
+// "amp" in the file, which apex.amp.state_dict() makes, gives loss scales: that of the objective's
+// number, or the only one to the only objective of the file.
+OptimizerStart read_optimizer_start(const Task& task, const RunConfig& config);
 
 // Loads the state into the run's optimizers; state of parameters that are not trained now is
 // dropped. Dynamic loss scales go on from those of the file.

@@ -1,5 +1,6 @@
 #include "tanren/metrics/console_sink.h"
 
+#include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/metrics/contention.h"
 #include "tanren/metrics/speed.h"
@@ -9,6 +10,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace tanren {
 
@@ -22,6 +24,12 @@ std::string number(double value, int digits = 4) { return short_text(value, digi
 std::string rate_text(double rate) {
   return rate >= 100 ? to_text(std::llround(rate)) : number(rate, 3);
 }
+
+// What an objective last reported.
+struct Latest {
+  std::string objective;
+  double loss = 0, learning_rate = 0;
+};
 
 // Recent speed: older reports of this session fade.
 class Rate {
@@ -68,7 +76,7 @@ class ConsoleSink final : public Sink {
         report.objectives.begin(), report.objectives.end(),
         [](const auto& objective) { return objective.verdict.action == Action::apply; });
     rate_.add(report, report.objectives.front().verdict.action == Action::apply);
-    for (const auto& objective : report.objectives) note_loss(objective);
+    for (const auto& objective : report.objectives) note(objective);
     if (!applied) {
       line(position(report) + "  " + troubles(report));
       return;
@@ -96,14 +104,26 @@ class ConsoleSink final : public Sink {
   void flush() override { out_.flush(); }
 
  private:
-  void note_loss(const ObjectiveReport& objective) {
-    const auto known = std::find_if(losses_.begin(), losses_.end(),
-                                    [&](const auto& loss) { return loss.first == objective.name; });
-    if (known == losses_.end()) {
-      losses_.emplace_back(objective.name, objective.loss);
-    } else {
-      known->second = objective.loss;
+  void note(const ObjectiveReport& objective) {
+    const auto known = std::find_if(latest_.begin(), latest_.end(), [&](const Latest& one) {
+      return one.objective == objective.name;
+    });
+    Latest& latest = known == latest_.end() ? latest_.emplace_back() : *known;
+    latest = {objective.name, objective.loss, objective.learning_rate};
+  }
+
+  // One rate if all objectives have the same, else each with its objective.
+  std::string rates() const {
+    const double first = latest_.front().learning_rate;
+    if (std::all_of(latest_.begin(), latest_.end(),
+                    [&](const Latest& one) { return one.learning_rate == first; })) {
+      return number(first, 3);
     }
+    std::vector<std::string> texts;
+    for (const Latest& one : latest_) {
+      texts.push_back(fmt::format("{} ({})", number(one.learning_rate, 3), one.objective));
+    }
+    return join(texts);
   }
 
   std::string position(const StepReport& report) const {
@@ -115,10 +135,10 @@ class ConsoleSink final : public Sink {
   std::string facts(const StepReport& report) const {
     std::string text;
     if (!report.several) text = "loss " + number(report.objectives.front().loss) + "  ";
-    for (const auto& [name, loss] : losses_) {
-      if (report.several) text += name + " " + number(loss) + "  ";
+    for (const Latest& one : latest_) {
+      if (report.several) text += one.objective + " " + number(one.loss) + "  ";
     }
-    text += "lr " + number(report.objectives.front().learning_rate, 3);
+    text += "lr " + rates();
     text += "  " + rate_.text();
     const auto left = static_cast<double>(options_.total_steps - report.step);
     const double eta = left * rate_.seconds_per_step();
@@ -212,7 +232,7 @@ class ConsoleSink final : public Sink {
   ConsoleOptions options_;
   ContentionWatch contention_;
   Rate rate_;
-  NamedValues losses_;  // the latest of each objective, which may be out of turn at a line
+  std::vector<Latest> latest_;         // of each objective, which may be out of turn at a line
   std::optional<int64_t> told_spike_;  // step of the last spike with a line
   int64_t hidden_spikes_ = 0;          // spikes without a line since then
   bool drawn_ = false;                 // the cursor is at the end of a bar

@@ -97,6 +97,28 @@ TEST(ConsoleSink, shows_loss_rate_eta_and_memory_of_a_plain_line) {
   EXPECT_EQ(out.str(), "step 1/101  loss 0.5  lr 0.001  300 samples/s  eta 10.0s  3.0 MiB\n");
 }
 
+TEST(ConsoleSink, names_the_rates_of_objectives_that_differ) {
+  std::ostringstream out;
+  const auto sink = make_console_sink(out, {.total_steps = 101});
+  auto report = console_report(1);
+  report.several = true;
+  report.objectives[0].name = "critic";
+  report.objectives.push_back(report.objectives[0]);
+  report.objectives[1].name = "generator";
+  sink->step(report);
+  EXPECT_TRUE(has(out.str(), "critic 0.5  generator 0.5  lr 0.001  300")) << out.str();
+  report.step = 2;
+  report.objectives[1].learning_rate = 0.0005;
+  sink->step(report);
+  report.step = 3;
+  report.objectives.pop_back();  // out of turn: its last rate
+  sink->step(report);
+  EXPECT_TRUE(has(out.str(),
+                  "step 3/101  critic 0.5  generator 0.5  lr 0.001 (critic), 0.0005 "
+                  "(generator)  "))
+      << out.str();
+}
+
 TEST(ConsoleSink, counts_only_this_session_after_a_resume) {  // transformers#40560
   std::ostringstream out;
   const auto sink = make_console_sink(out, {.total_steps = 1000});

@@ -47,7 +47,9 @@ void WeightAverage::update(int64_t step, int64_t every) {
   refuse_if_exchanged("an update");
   // Once begun, averaging continues, also if a longer run moved the start to after this step.
   const bool has_begun = num_updates_ > 0 || step * every >= plan_.start;
-  if (step % plan_.every != 0 || !has_begun) return;
+  // The batches of the run up to this update, and up to the one before.
+  const int64_t now_at = step * every, before = now_at - every;
+  if (now_at / plan_.every == before / plan_.every || !has_begun) return;
   const at::NoGradGuard no_grad;
   if (num_updates_ == 0) {
     at::_foreach_copy_(averages_, current_);

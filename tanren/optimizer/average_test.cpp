@@ -191,6 +191,20 @@ TEST(WeightAverage, has_its_weights_strides_and_resumes_bitwise) {
   EXPECT_EQ(one.num_updates(), other.num_updates());
 }
 
+// An objective that is in turn at every fifth batch of the run.
+TEST(WeightAverage, of_an_objective_out_of_turn_counts_the_batches_of_the_run) {
+  const auto updates_of = [](int64_t every, int64_t turns, int64_t batches) {
+    const auto weight = at::zeros({2});
+    WeightAverage average({.kind = Averaging::swa, .every = every, .start = 10}, {{"w", weight}});
+    for (int64_t step = 1; step * turns <= batches; ++step) average.update(step, turns);
+    return average.num_updates();
+  };
+  EXPECT_EQ(updates_of(5, 1, 20), 3);  // after batches 10, 15 and 20
+  EXPECT_EQ(updates_of(5, 5, 20), 3);
+  EXPECT_EQ(updates_of(5, 3, 20), 2);  // after 12, the first past 10, and 15
+  EXPECT_EQ(updates_of(1, 5, 20), 3);
+}
+
 TEST(AveragingRate, is_constant_once_averaging_has_begun) {
   const AveragePlan plan{.kind = Averaging::swa, .start = 5, .learning_rate = 0.3};
   EXPECT_EQ(averaging_rate(plan, 4, 0.1), 0.1);

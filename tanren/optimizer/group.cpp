@@ -199,11 +199,12 @@ std::vector<Group> make_groups(const OptimizerOptions& options,
 
 OptimizerOptions resolved(const OptimizerOptions& options,
                           const std::vector<NamedParameter>& parameters,
-                          const std::vector<NamedParameter>& model) {
+                          const std::vector<NamedParameter>& model, bool own_layers) {
   check_patterns(options, model);
-  const std::vector<ParameterValues> values = parameter_values(options, model);
+  const std::vector<NamedParameter>& whole = own_layers ? parameters : model;
+  const std::vector<ParameterValues> values = parameter_values(options, whole);
   std::unordered_map<std::string_view, ParameterValues> value_of_name;
-  for (size_t i = 0; i < model.size(); ++i) value_of_name.emplace(model[i].name, values[i]);
+  for (size_t i = 0; i < whole.size(); ++i) value_of_name.emplace(whole[i].rule_name(), values[i]);
   OptimizerOptions own = options;
   own.groups.clear();
   own.layer_decay = 1;
@@ -224,8 +225,9 @@ OptimizerOptions resolved(const OptimizerOptions& options,
 
 OptimizerOptions options_of_part(const OptimizerOptions& options,
                                  const std::vector<NamedParameter>& part,
-                                 const std::vector<NamedParameter>& model) {
-  return part.size() < model.size() ? resolved(with_defaults(options), part, model) : options;
+                                 const std::vector<NamedParameter>& model, bool own_layers) {
+  return part.size() < model.size() ? resolved(with_defaults(options), part, model, own_layers)
+                                    : options;
 }
 
 void call_fused(const TensorLists& lists, const std::function<void(const TensorLists&)>& kernel) {

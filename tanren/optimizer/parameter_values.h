@@ -26,10 +26,11 @@ std::vector<ParameterValues> parameter_values(const OptimizerOptions& options,
 void check_patterns(const OptimizerOptions& options, const std::vector<NamedParameter>& model);
 
 // The options for an optimizer of a part of `model`. Patterns and layers apply to the whole model:
-// each parameter of the part keeps the values that it has in the whole. ConfigError for a pattern
-// that matches nothing in `model`.
+// each parameter of the part keeps the values that it has in the whole. `own_layers`: layers are
+// counted among the part's parameters alone. ConfigError for a pattern that matches nothing in
+// `model`.
 OptimizerOptions options_of_part(const OptimizerOptions& options,
                                  const std::vector<NamedParameter>& part,
-                                 const std::vector<NamedParameter>& model);
+                                 const std::vector<NamedParameter>& model, bool own_layers = false);
 
 }  // namespace tanren

@@ -149,8 +149,8 @@ double learning_rate(const ScheduleOptions& options, double peak, int64_t step,
   return peak * kind.share(options, point);
 }
 
-PlanLine schedule_line(const Plan& plan, Source source) {
-  const ObjectivePlan& objective = plan.objectives.front();
+PlanLine schedule_line(const Plan& plan, size_t index, Source source) {
+  const ObjectivePlan& objective = plan.objectives.at(index);
   const ScheduleOptions& schedule = objective.schedule;
   const int64_t total = objective.total_steps;
   const auto rate = [&](int64_t step) {
@@ -170,7 +170,12 @@ PlanLine schedule_line(const Plan& plan, Source source) {
                          to_text(schedule.factor), schedule.metric, schedule.mode,
                          to_text(schedule.patience));
   }
-  return {"schedule", schedule.kind, source, rates};
+  if (objective.every > 1) {
+    rates += fmt::format("; its lengths count the objective's own updates, one in {} batches",
+                         to_text(objective.every));
+  }
+  const std::string key = index == 0 ? "" : "objectives." + objective.name + ".";
+  return {key + "schedule", schedule.kind, source, rates};
 }
 
 }  // namespace tanren

@@ -21,8 +21,9 @@ namespace tanren {
 double learning_rate(const ScheduleOptions& options, double peak, int64_t step,
                      int64_t total_steps);
 
-// The first objective's schedule in the plan's line: its kind, and the rates of the first, last
-// warm-up, middle and last update.
-PlanLine schedule_line(const Plan& plan, Source source);
+// The plan's line about the schedule of the objective of that index: its kind, and the rates of the
+// first, last warm-up, middle and last update. "schedule" for the first objective, then
+// "objectives.NAME.schedule".
+PlanLine schedule_line(const Plan& plan, size_t index, Source source);
 
 }  // namespace tanren

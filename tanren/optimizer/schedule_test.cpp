@@ -107,11 +107,20 @@ TEST(Schedule, the_plan_tells_the_rates) {
   objective.total_steps = 41;
   objective.optimizer.learning_rate = 1;
   objective.schedule = {.kind = "linear", .warmup_steps = 10};
-  const PlanLine line = schedule_line(plan, Source::asked);
+  const PlanLine line = schedule_line(plan, 0, Source::asked);
   EXPECT_EQ(line.value, "linear");
   EXPECT_EQ(line.reason.rfind("update 1: 0.1, end of the warm-up (10): 1, half-way (21): 0.677", 0),
             0u)
       << line.reason;
+  ObjectivePlan second = objective;
+  second.name = "generator";
+  second.total_steps = 4;
+  second.optimizer.learning_rate = 2;
+  second.schedule = {.kind = "linear"};
+  plan.objectives.push_back(second);
+  const PlanLine other = schedule_line(plan, 1, Source::by_default);
+  EXPECT_EQ(other.key, "objectives.generator.schedule");
+  EXPECT_EQ(other.reason, "update 1: 2, half-way (2): 1.5, last (4): 0.5");
 }
 
 TEST(Schedule, no_update_of_a_run_has_rate_zero) {

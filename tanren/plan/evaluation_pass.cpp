@@ -41,8 +41,8 @@ std::string misfit(const std::string& metric, const ModelProfile& profile) {
 
 void plan_metrics(const Request& request, Plan& plan) {
   auto& metrics = plan.evaluate.metrics;
-  const bool asked =
-      request.config.asked.count("evaluate.metrics") > 0 || metrics != EvaluateOptions().metrics;
+  // A run's own config.toml has the defaults, too.
+  const bool asked = metrics != EvaluateOptions().metrics;
   std::string dropped;
   for (const auto& metric : metrics) {
     const std::string reason = misfit(metric, request.profile);

@@ -59,6 +59,8 @@ TEST(EvaluationPass, refuses_to_steer_by_a_default_metric_that_does_not_fit_the_
   Asked given;
   given.profile.metrics = {"mse"};
   EXPECT_EQ(given.plan().evaluate.metrics, std::vector<std::string>());
+  given.config.asked.insert("evaluate.metrics");  // as a run's own config.toml has it
+  EXPECT_EQ(given.plan().evaluate.metrics, std::vector<std::string>());
   given.config.early_stop.metric = "accuracy";
   EXPECT_NO_THROW(given.plan());
   given.config.early_stop.patience = 2;

@@ -61,6 +61,10 @@ ObjectivePlan plan_of(const RunConfig& config, const ObjectiveFacts& facts, int6
     plan.weights = own->second.weights;
     plan.schedule = own->second.schedule;
     plan.clip = own->second.clip;
+    const OptimizerOptions &run = config.optimizer, &mine = own->second.optimizer;
+    plan.has_own_groups = mine.groups != run.groups;
+    plan.has_own_layers =
+        mine.layers != run.layers || (mine.layers.empty() && mine.layer_decay != run.layer_decay);
   }
   check_weights(plan, facts);
   // A task with an `every` below 1 is refused when its phases are made.
@@ -84,8 +88,14 @@ void check_turns(const RunConfig& config, const ObjectivePlan& objective, bool i
                   objective.name, to_text(every), objective.name));
 }
 
-void tell_warmup(const Request& request, const ObjectivePlan& objective, bool is_first,
+void tell_length(const Request& request, const ObjectivePlan& objective, bool is_first,
                  Plan& plan) {
+  if (!is_first && objective.total_steps == 0 && plan.length.total_steps > 0) {
+    plan.lines.push_back({fmt::format("objectives.{}.every", objective.name),
+                          to_text(objective.every), Source::asked,
+                          "the run ends before its first turn: it is never trained"});
+    return;
+  }
   const int64_t warmup = objective.schedule.warmup_steps;
   if (warmup < objective.total_steps) return;
   if (is_first) {
@@ -118,7 +128,7 @@ void plan_objectives(const Request& request, Plan& plan) {
     plan.objectives.push_back(plan_of(request.config, facts, plan.length.total_steps));
     const ObjectivePlan& objective = plan.objectives.back();
     check_turns(request.config, objective, is_first);
-    tell_warmup(request, objective, is_first, plan);
+    tell_length(request, objective, is_first, plan);
     if (objective.weights.empty()) continue;
     plan.lines.push_back({fmt::format("objectives.{}.weights", objective.name),
                           weights_text(objective.weights), Source::asked,

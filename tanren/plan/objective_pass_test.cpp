@@ -129,6 +129,9 @@ TEST(ObjectivePass, counts_the_updates_of_each_objective) {
   EXPECT_EQ(gan.line("warmup_steps"), "no line warmup_steps");
   EXPECT_EQ(gan.line("objectives.generator.schedule.warmup_steps"),
             "30|default|the run ends before its warm-up does, after 20 of its updates");
+  gan.config.run.steps = 4;
+  EXPECT_EQ(gan.line("objectives.generator.every"),
+            "5|asked|the run ends before its first turn: it is never trained");
 }
 
 TEST(ObjectivePass, tells_each_further_objective_in_one_line) {
@@ -136,7 +139,7 @@ TEST(ObjectivePass, tells_each_further_objective_in_one_line) {
   EXPECT_EQ(gan.line("optimizer"),
             "adam|default|state: exp_avg, exp_avg_sq; 8.04 bytes per trained parameter, 1.7 KiB");
   EXPECT_EQ(gan.line("objectives.generator"),
-            "adam|default|learning rate 0.001, every 5 batches, schedule constant over 20 updates; "
+            "adam|default|learning rate 0.001, every 5 batches, 20 updates; "
             "state: exp_avg, exp_avg_sq; 8 bytes per trained parameter, 7.8 KiB");
   EXPECT_EQ(gan.line("objectives.critic"), "no line objectives.critic");
   ObjectiveOptions& own = gan.generator();
@@ -146,7 +149,7 @@ TEST(ObjectivePass, tells_each_further_objective_in_one_line) {
   own.weights = {{"score", -0.5}};
   gan.config.asked = {"objectives.generator.every", "objectives.generator.optimizer.kind"};
   EXPECT_EQ(gan.line("objectives.generator"),
-            "sgd|asked|learning rate 0.1, every batch, schedule constant over 100 updates; state: "
+            "sgd|asked|learning rate 0.1, every batch, 100 updates; state: "
             "none; 0 bytes per trained parameter, 0 B");
   EXPECT_EQ(gan.line("objectives.generator.weights"),
             "score × -0.5|asked|in its loss, in place of the task's");
@@ -208,8 +211,22 @@ TEST(ObjectivePass, checks_the_optimizer_and_schedule_of_each) {
   layers.generator().optimizer.layer_decay = 0.5;
   layers.generator().optimizer.layers = {"critic.*", "maek.*"};
   EXPECT_NE(layers.refusal(), "no error");
-  layers.generator().optimizer.layers = {"critic.*", "make.*"};  // of the whole model
+  layers.generator().optimizer.layers = {"critic.*"};  // not of its own parameters
+  EXPECT_NE(layers.refusal(), "no error");
+  layers.generator().optimizer.layers = {"make.*"};
+  expect_told(layers.line("objectives.generator.layer_decay"), "0.5|default|1 layers: × 1 make.w");
+  EXPECT_EQ(layers.line("layer_decay"), "no line layer_decay");
+  // The run's layers, with a decay of its own, are those of the whole model.
+  layers.config.optimizer.layers = layers.generator().optimizer.layers = {"critic.*", "make.*"};
   EXPECT_EQ(layers.refusal(), "no error");
+
+  Gan groups;
+  groups.generator().optimizer.groups = {{{"critic.*"}, 0.0, {}}};
+  EXPECT_EQ(groups.refusal(),
+            "[plan] objectives.generator.optimizer.groups: the pattern 'critic.*' matches "
+            "parameters of other objectives alone; drop it");
+  groups.config.optimizer.groups = groups.generator().optimizer.groups;  // the run's
+  EXPECT_EQ(groups.refusal(), "no error");
 }
 
 }  // namespace

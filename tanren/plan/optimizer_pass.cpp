@@ -64,7 +64,9 @@ bool is_unfrozen(const Plan& plan, const std::string& name,
 }
 
 // Throws for a pattern whose parameters are never trained: it would do nothing.
-void check_groups(const Request& request, const Plan& plan, const ObjectivePlan& objective) {
+void check_groups(const Request& request, const Plan& plan, size_t index) {
+  const ObjectivePlan& objective = plan.objectives[index];
+  const auto own = parameters_of(request, index);
   for (const auto& group : objective.optimizer.groups) {
     for (const auto& pattern : group.parameters) {
       bool found = false, trained = false;
@@ -72,6 +74,15 @@ void check_groups(const Request& request, const Plan& plan, const ObjectivePlan&
         if (!matches(pattern, parameter.name)) continue;
         found = true;
         trained = trained || parameter.trained || is_unfrozen(plan, parameter.name);
+      }
+      const bool is_own = std::any_of(own.begin(), own.end(), [&](const ParameterFacts* parameter) {
+        return matches(pattern, parameter->name);
+      });
+      if (found && objective.has_own_groups && !is_own) {
+        throw ConfigError(
+            fmt::format("[plan] objectives.{}.optimizer.groups: the pattern '{}' matches "
+                        "parameters of other objectives alone; drop it",
+                        objective.name, pattern));
       }
       if (found && !trained) {
         throw ConfigError("[optimizer] groups: the pattern '" + pattern +
@@ -83,14 +94,19 @@ void check_groups(const Request& request, const Plan& plan, const ObjectivePlan&
 
 std::string rounded(double value) { return to_text(std::round(value * 100) / 100); }
 
-// Tells the factors of the first objective; those of others are only checked.
-void plan_layer_decay(const Request& request, const ObjectivePlan& objective, Plan& plan) {
+// Tells the factors of the first objective, and of others that have their own.
+void plan_layer_decay(const Request& request, size_t index, Plan& plan) {
+  const ObjectivePlan& objective = plan.objectives[index];
   const auto& o = objective.optimizer;
   if (o.layer_decay == 1 || request.profile.parameters.empty()) return;
   std::vector<std::string> names;
-  for (const auto& parameter : request.profile.parameters) names.push_back(parameter.name);
+  if (objective.has_own_layers) {
+    for (const auto* parameter : parameters_of(request, index)) names.push_back(parameter->name);
+  } else {
+    for (const auto& parameter : request.profile.parameters) names.push_back(parameter.name);
+  }
   const Layers layers = layers_of(names, o.layers);
-  if (&objective != &plan.objectives.front()) return;
+  if (index > 0 && !objective.has_own_layers) return;
   const auto scales = layer_scales(layers, o.layer_decay);
   std::string reason = fmt::format("{} layers", to_text(layers.count));
   for (int64_t layer = 0; layer < layers.count; ++layer) {
@@ -103,7 +119,8 @@ void plan_layer_decay(const Request& request, const ObjectivePlan& objective, Pl
       break;
     }
   }
-  plan.lines.push_back({"layer_decay", to_text(o.layer_decay),
+  const std::string whose = index == 0 ? "" : "objectives." + objective.name + ".";
+  plan.lines.push_back({whose + "layer_decay", to_text(o.layer_decay),
                         request.source(request.key_of(objective, "optimizer.layer_decay")),
                         reason});
 }
@@ -159,8 +176,8 @@ void tell_objective(const Request& request, size_t index, Plan& plan) {
                                 : fmt::format("every {} batches", to_text(objective.every));
   plan.lines.push_back(
       {key, objective.optimizer.kind, is_asked ? Source::asked : Source::by_default,
-       fmt::format("learning rate {}, {}, schedule {} over {} updates; {}",
-                   to_text(objective.optimizer.learning_rate), turns, objective.schedule.kind,
+       fmt::format("learning rate {}, {}, {} updates; {}",
+                   to_text(objective.optimizer.learning_rate), turns,
                    to_text(objective.total_steps), state_text(request, plan, index))});
 }
 
@@ -173,12 +190,12 @@ int64_t optimizer_bytes(const Request& request, const Plan& plan) {
 }
 
 void plan_optimizer(const Request& request, Plan& plan) {
-  for (const auto& objective : plan.objectives) check_groups(request, plan, objective);
+  for (size_t i = 0; i < plan.objectives.size(); ++i) check_groups(request, plan, i);
   const ObjectivePlan& first = plan.objectives.front();
   plan.lines.push_back({"optimizer", first.optimizer.kind,
                         request.source(request.key_of(first, "optimizer.kind")),
                         state_text(request, plan, 0)});
-  for (const auto& objective : plan.objectives) plan_layer_decay(request, objective, plan);
+  for (size_t i = 0; i < plan.objectives.size(); ++i) plan_layer_decay(request, i, plan);
   for (size_t i = 1; i < plan.objectives.size(); ++i) tell_objective(request, i, plan);
 }
 

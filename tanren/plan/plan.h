@@ -161,6 +161,9 @@ struct ObjectivePlan {
   ScheduleOptions schedule;
   ClipOptions clip;
   int64_t total_steps = 0;  // its own applied updates in the run, which drive its schedule
+  // The config gives it groups, or layers and their decay, that are not the run's. Those refer to
+  // its own parameters, the run's to all of the model.
+  bool has_own_groups = false, has_own_layers = false;
 };
 
 enum class Scaling { none, fixed, dynamic };

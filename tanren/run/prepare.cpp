@@ -116,22 +116,22 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
   prepared.task = build_task(config, registry.models, *prepared.datasets.train);
   ModelProfile facts = profile(prepared.task, prepared.datasets);
   facts.initialised = initialise(prepared.task, source, has_weights);
-  if (!config.optimizer.init_from.empty() && !has_weights) {
-    prepared.optimizer = read_optimizer_start(*prepared.task.module, config);
+  if (starts_from_torch(config) && !has_weights) {
+    prepared.optimizer = read_optimizer_start(prepared.task, config);
   }
   const auto plan_of = [machine, facts, classes = classes_line(*prepared.datasets.train),
                         odd = odd_dtypes(*prepared.task.module),
-                        source_of_optimizer = prepared.optimizer
-                                                  ? std::optional(prepared.optimizer->text)
-                                                  : std::nullopt](const RunConfig& other) {
+                        optimizer_lines = prepared.optimizer
+                                              ? prepared.optimizer->lines
+                                              : std::vector<PlanLine>()](const RunConfig& other) {
     Plan plan = make_plan(other, machine, facts);
     if (classes) add_beside_model(plan, *classes);
-    if (source_of_optimizer) {
-      plan.lines.push_back({"optimizer_state", "", Source::asked, *source_of_optimizer});
+    plan.lines.insert(plan.lines.end(), optimizer_lines.begin(), optimizer_lines.end());
+    for (size_t i = 0; i < plan.objectives.size(); ++i) {
+      const std::string own = "objectives." + plan.objectives[i].name + ".schedule.kind";
+      const bool is_asked = other.asked.count("schedule.kind") + other.asked.count(own) > 0;
+      plan.lines.push_back(schedule_line(plan, i, is_asked ? Source::asked : Source::by_default));
     }
-    const std::string own = "objectives." + plan.objectives.front().name + ".schedule.kind";
-    const bool is_asked = other.asked.count("schedule.kind") + other.asked.count(own) > 0;
-    plan.lines.push_back(schedule_line(plan, is_asked ? Source::asked : Source::by_default));
     if (const auto line = dtype_line(odd, plan)) plan.lines.push_back(*line);
     return plan;
   };

@@ -28,11 +28,14 @@ bool wants(const Objective& objective, const std::string& term) {
   });
 }
 
-// The terms that the task lists for the objective; else those that the config weighs.
-std::vector<std::string> named_terms(const Objective& objective) {
+// The terms that forward must return: those that the task lists for the objective with another
+// weight than 0; else those that the config names.
+std::vector<std::string> needed_terms(const Objective& objective) {
   std::vector<std::string> names;
-  for (const WeightedTerm& listed : objective.spec.terms) names.push_back(listed.name);
-  if (!names.empty()) return names;
+  for (const WeightedTerm& listed : objective.spec.terms) {
+    if (listed.weight != 0) names.push_back(listed.name);
+  }
+  if (!objective.spec.terms.empty()) return names;
   for (const auto& [name, weight] : objective.plan.weights) names.push_back(name);
   return names;
 }
@@ -67,8 +70,7 @@ void check_terms(const Phase& phase, const Terms& terms) {
   for (const Term& term : terms) check_scalar(phase, term);
   for (const Objective& objective : phase.objectives) {
     const ObjectiveSpec& spec = objective.spec;
-    for (const std::string& wanted : named_terms(objective)) {
-      if (!wants(objective, wanted)) continue;  // its weight is 0
+    for (const std::string& wanted : needed_terms(objective)) {
       const bool found = std::any_of(terms.begin(), terms.end(),
                                      [&](const Term& term) { return term.name == wanted; });
       if (found) continue;
@@ -77,6 +79,13 @@ void check_terms(const Phase& phase, const Terms& terms) {
       throw ConfigError(fmt::format(
           "{}objective {} wants term \"{}\"; forward returned {}; give both the same names",
           step_text(phase), spec.name, wanted, join(names)));
+    }
+    if (std::none_of(terms.begin(), terms.end(),
+                     [&](const Term& term) { return wants(objective, term.name); })) {
+      throw ConfigError(fmt::format(
+          "{}the weights of objective {} are all 0, so that nothing would be trained; give a term "
+          "of objectives.{}.weights another one",
+          step_text(phase), spec.name, spec.name));
     }
     for (const Term& term : terms) {
       if (!wants(objective, term.name) || term.sum.is_floating_point()) continue;

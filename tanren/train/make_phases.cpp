@@ -168,7 +168,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
         }
       }
       // The config's patterns and layers refer to the whole model.
-      own.optimizer = options_of_part(own.optimizer, all, model);
+      own.optimizer = options_of_part(own.optimizer, all, model, own.has_own_layers);
       phase.objectives.push_back({.spec = spec,
                                   .plan = own,
                                   .parameters = {},

@@ -71,21 +71,24 @@ ObjectiveReport judge(Objective& objective, const Status& status, const Parts& p
                                                  .loss = status.loss,
                                                  .grad_norm = norm});
   const ObjectivePlan& plan = objective.plan;
-  const double scheduled =
-      learning_rate(plan.schedule, plan.optimizer.learning_rate, objective.step, plan.total_steps) *
-      objective.plateau.scale();
-  return {.name = objective.spec.name,
-          .step = objective.step,
-          .loss = status.loss,
-          .terms = status.terms,
-          .grad_norm = norm,
-          .learning_rate =
-              averaging_rate(parts.plan.average, objective.step * objective.spec.every, scheduled),
-          .loss_scale = objective.scaler.scale(),
-          .verdict = verdict,
-          .spike = objective.guard.spike(),
-          .flush_share = status.flush_share,
-          .overflow_share = status.overflow_share};
+  const double peak = plan.optimizer.learning_rate;
+  const double scheduled = learning_rate(plan.schedule, peak, objective.step, plan.total_steps) *
+                           objective.plateau.scale();
+  // average.learning_rate is the first objective's; the others keep their proportion to it.
+  AveragePlan average = parts.plan.average;
+  average.learning_rate *= peak / parts.plan.objectives.front().optimizer.learning_rate;
+  return {
+      .name = objective.spec.name,
+      .step = objective.step,
+      .loss = status.loss,
+      .terms = status.terms,
+      .grad_norm = norm,
+      .learning_rate = averaging_rate(average, objective.step * objective.spec.every, scheduled),
+      .loss_scale = objective.scaler.scale(),
+      .verdict = verdict,
+      .spike = objective.guard.spike(),
+      .flush_share = status.flush_share,
+      .overflow_share = status.overflow_share};
 }
 
 void apply(Objective& objective, double norm, double learning_rate, const Parts& parts) {

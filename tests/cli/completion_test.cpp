@@ -73,6 +73,11 @@ TEST_F(Completion, offers_keys_after_set_and_the_words_of_closed_sets) {
   EXPECT_EQ(offered("tanren run a.toml --set clip.norm="), "");
   EXPECT_EQ(offered("tanren convert a b --dtype b"), "bf16");
   EXPECT_EQ(offered("tanren help clip"), "clip clip.norm clip.value");
+  // Keys of objectives have the name of one in them.
+  EXPECT_EQ(offered("tanren run a.toml --set objectives.critic.clip."),
+            "objectives.critic.clip.norm= objectives.critic.clip.value=");
+  EXPECT_EQ(offered("tanren run a.toml --set objectives.critic.ev"), "objectives.critic.every=");
+  EXPECT_EQ(offered("tanren run a.toml --set objectives.critic.optimizer.kind=s"), "sgd");
 }
 
 TEST_F(Completion, every_word_that_it_offers_is_a_word_that_the_config_takes) {
@@ -120,6 +125,10 @@ TEST_F(Completion, fish_offers_verbs_keys_and_words) {
   TANREN_EXPECT_CONTAINS(ask("tanren su"), "summary\t");
   TANREN_EXPECT_CONTAINS(ask("tanren run --q"), "--quiet\t");
   TANREN_EXPECT_CONTAINS(ask("tanren run a.toml --set clip."), "clip.norm=\t");
+  TANREN_EXPECT_CONTAINS(ask("tanren run a.toml --set objectives.critic.clip."),
+                         "objectives.critic.clip.norm=\t");
+  TANREN_EXPECT_CONTAINS(ask("tanren run a.toml --set objectives.critic.optimizer.kind=s"),
+                         "objectives.critic.optimizer.kind=sgd\t");
   const std::string kinds = ask("tanren run a.toml --set optimizer.kind=");
   TANREN_EXPECT_CONTAINS(kinds, "optimizer.kind=adamw\t");
   TANREN_EXPECT_CONTAINS(kinds, "optimizer.kind=sgd\t");

@@ -5,12 +5,17 @@
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/weights_file.h"
+#include "tanren/config/read_config.h"
+#include "tanren/config/write_config.h"
+#include "tanren/formats/pt_file.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/torch_optimizer.h"
 #include "tanren/model/registry.h"
 #include "tanren/ops/eight_bit.h"
 #include "tanren/run/run.h"
 #include "tanren/train/build.h"
+#include "tests/support/gan.h"
 
 #include <ATen/ATen.h>
 
@@ -146,10 +151,10 @@ TEST_F(TorchState, takes_apexs_loss_scale_with_the_optimizer) {
   go(config, "bf16");
   EXPECT_EQ(scale_of("bf16").first, 1);
   const auto taken = read_optimizer_start(
-      *build_task(config, ModelRegistry(), *open_datasets(config.data, DatasetRegistry()).train)
-           .module,
+      build_task(config, ModelRegistry(), *open_datasets(config.data, DatasetRegistry()).train),
       config);
-  TANREN_EXPECT_CONTAINS(taken.text,
+  ASSERT_EQ(taken.lines.size(), 1u);
+  TANREN_EXPECT_CONTAINS(taken.lines[0].reason,
                          "loss scale 32768, 12 updates without overflow (for a dynamic one)");
 }
 
@@ -190,10 +195,9 @@ TEST_F(TorchState, what_is_written_for_torch_is_read_back_to_the_same_state) {
     const auto file = folder_.path() / (kind + ".pt");
     write_torch_checkpoint(*latest_checkpoint(folder_.path() / kind / "checkpoints"), file,
                            ModelRegistry().kinds());
-    const auto torch = torch_optimizer_of(read_weights(file), file.string());
-    ASSERT_TRUE(torch);
-    EXPECT_EQ(torch->groups.size(), kind == "adamw" ? 2u : 1u);
-    EXPECT_EQ(std::get<double>(torch->groups[0].options.at("lr")), config.optimizer.learning_rate);
+    const auto torch = torch_optimizers_of(read_weights(file), file.string()).at(0);
+    EXPECT_EQ(torch.groups.size(), kind == "adamw" ? 2u : 1u);
+    EXPECT_EQ(std::get<double>(torch.groups[0].options.at("lr")), config.optimizer.learning_rate);
     config.optimizer.init_from = config.model.init_from = file.string();
     config.run.steps = 1;
     config.optimizer.learning_rate = 1e-30;
@@ -223,7 +227,7 @@ TEST_F(TorchState, packed_moments_are_written_as_torch_keeps_them_and_taken_over
     const auto file = folder_.path() / (name + ".pt");
     write_torch_checkpoint(*latest_checkpoint(folder_.path() / name / "checkpoints"), file,
                            ModelRegistry().kinds());
-    return torch_optimizer_of(read_weights(file), file.string());
+    return torch_optimizers_of(read_weights(file), file.string()).at(0);
   };
   const auto apart = [](const at::Tensor& a, const at::Tensor& b) {
     return ((a - b).norm() / b.norm()).item<double>();
@@ -249,10 +253,9 @@ TEST_F(TorchState, packed_moments_are_written_as_torch_keeps_them_and_taken_over
         }
         return at::Tensor();
       };
-      ASSERT_TRUE(packed);
-      ASSERT_EQ(packed->state.size(), 4u);
-      for (const auto& [number, kept] : packed->state) {
-        const auto& want = exact->state.at(number).tensors;
+      ASSERT_EQ(packed.state.size(), 4u);
+      for (const auto& [number, kept] : packed.state) {
+        const auto& want = exact.state.at(number).tensors;
         ASSERT_EQ(kept.tensors.size(), 3u);
         for (const char* moment : {"exp_avg", "exp_avg_sq"}) {
           const at::Tensor& tensor = kept.tensors.at(moment);
@@ -277,10 +280,10 @@ TEST_F(TorchState, packed_moments_are_written_as_torch_keeps_them_and_taken_over
       const auto file = folder_.path() / (name + ".pt");
       write_torch_checkpoint(*latest_checkpoint(folder_.path() / name / "checkpoints"), file,
                              ModelRegistry().kinds());
-      const auto after = torch_optimizer_of(read_weights(file), file.string());
-      for (const auto& [number, kept] : after->state) {
+      const auto after = torch_optimizers_of(read_weights(file), file.string()).at(0);
+      for (const auto& [number, kept] : after.state) {
         for (const char* moment : {"exp_avg", "exp_avg_sq"}) {
-          EXPECT_LT(apart(kept.tensors.at(moment), exact->state.at(number).tensors.at(moment)), 0.1)
+          EXPECT_LT(apart(kept.tensors.at(moment), exact.state.at(number).tensors.at(moment)), 0.1)
               << moment << " of " << number;
         }
         EXPECT_EQ(kept.tensors.at("step").item<float>(), 11);
@@ -297,12 +300,106 @@ TEST_F(TorchState, frozen_parameters_travel_without_state) {
   const auto file = folder_.path() / "frozen.pt";
   write_torch_checkpoint(*latest_checkpoint(folder_.path() / "frozen/checkpoints"), file,
                          ModelRegistry().kinds());
-  const auto torch = torch_optimizer_of(read_weights(file), file.string());
-  ASSERT_TRUE(torch);
-  EXPECT_EQ(torch->groups[0].names, (std::vector<std::string>{"hidden.0.weight", "head.weight"}));
-  EXPECT_EQ(torch->state.size(), 2u);
+  const auto torch = torch_optimizers_of(read_weights(file), file.string()).at(0);
+  EXPECT_EQ(torch.groups[0].names, (std::vector<std::string>{"hidden.0.weight", "head.weight"}));
+  EXPECT_EQ(torch.state.size(), 2u);
   config.optimizer.init_from = file.string();
   go(config, "frozen-on");  // a run with the same freeze can read the file
+}
+
+// A GAN: in the file, the optimizer of each network under a name of its own.
+class TorchStateOfSeveral : public TorchState {
+ protected:
+  // The critic, which is first, has SGD, the generator Adam.
+  RunConfig config_with(const std::vector<std::string>& sets) {
+    auto config = testing::gan_config("fp16");
+    config.optimizer.kind = "sgd";
+    config.optimizer.momentum = 0.9;
+    std::vector<std::string> all = {"objectives.generator.optimizer.kind=adam",
+                                    "objectives.generator.optimizer.beta1=0.5"};
+    all.insert(all.end(), sets.begin(), sets.end());
+    return parse_config(to_toml(config), "gan.toml", kFixtures, all, {"gan"});
+  }
+  static std::string start_of(const std::string& prefix, const std::string& file) {
+    return prefix + "optimizer.init_from=" + (kFixtures / file).string();
+  }
+  std::string refusal_of(const std::vector<std::string>& sets) {
+    try {
+      read_optimizer_start(testing::one_forward_gan(), config_with(sets));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    ADD_FAILURE() << "nothing was thrown";
+    return "";
+  }
+};
+
+TEST_F(TorchStateOfSeveral, each_objective_takes_the_optimizer_that_fits) {
+  const auto config =
+      config_with({start_of("", "gan.pt"), start_of("objectives.generator.", "gan.pt")});
+  for (const auto& make : {testing::one_forward_gan, testing::two_phase_gan}) {
+    testing::TinyRun run(config, nullptr, make(1, false));
+    const auto start = read_optimizer_start(run.state.task, config);
+    start_optimizer(run.state, start);
+    const auto file = read_weights(kFixtures / "gan.pt").content.tensors;
+    const auto expect = [&](const Objective& objective, const std::string& ours,
+                            const std::string& theirs) {
+      const at::Tensor state = objective.optimizer->state().tensors.at(ours);
+      EXPECT_TRUE(at::equal(state, file.at(theirs).to(state.scalar_type()))) << ours;
+    };
+    const Objective& critic = run.state.phases.front().objectives.front();
+    const Objective& generator = run.state.phases.back().objectives.back();
+    for (const char* moment : {"exp_avg", "exp_avg_sq", "step"}) {
+      expect(generator, "generator.weight." + std::string(moment),
+             "optimizerG.state.0." + std::string(moment));
+      expect(generator, "generator.bias." + std::string(moment),
+             "optimizerG.state.1." + std::string(moment));
+    }
+    expect(critic, "critic_hidden.weight.momentum_buffer", "optimizerD.state.0.momentum_buffer");
+    expect(critic, "critic_score.bias.momentum_buffer", "optimizerD.state.3.momentum_buffer");
+    EXPECT_EQ(critic.scaler.scale(), 32768);
+    EXPECT_EQ(generator.scaler.scale(), 8192);
+    ASSERT_EQ(start.lines.size(), 2u);
+    EXPECT_EQ(start.lines[0].key, "objectives.critic.optimizer_state");
+    TANREN_EXPECT_CONTAINS(start.lines[0].reason, "state of 4 of 4 parameters from ");
+    TANREN_EXPECT_CONTAINS(start.lines[0].reason, "loss scale 32768, 12 updates");
+    EXPECT_EQ(start.lines[1].key, "objectives.generator.optimizer_state");
+    TANREN_EXPECT_CONTAINS(start.lines[1].reason, "state of 2 of 2 parameters from ");
+    TANREN_EXPECT_CONTAINS(start.lines[1].reason, "3 updates");
+  }
+}
+
+TEST_F(TorchStateOfSeveral, one_objective_starts_from_a_file_of_its_own) {
+  const auto config = config_with({start_of("objectives.generator.", "gan_generator.pt")});
+  testing::TinyRun run(config, nullptr, testing::one_forward_gan());
+  const auto start = read_optimizer_start(run.state.task, config);
+  start_optimizer(run.state, start);
+  ASSERT_EQ(start.lines.size(), 1u);
+  EXPECT_EQ(start.lines[0].key, "objectives.generator.optimizer_state");
+  const auto file = read_weights(kFixtures / "gan_generator.pt").content.tensors;
+  const auto& objectives = run.state.phases.front().objectives;
+  // The file's names lack "generator.", which all names of the objective have.
+  EXPECT_TRUE(at::equal(objectives[1].optimizer->state().tensors.at("generator.bias.exp_avg"),
+                        file.at("optimizer.state.1.exp_avg")));
+  EXPECT_TRUE(objectives[0].optimizer->state().tensors.empty());
+}
+
+TEST_F(TorchStateOfSeveral, what_fits_none_or_several_is_refused) {
+  TANREN_EXPECT_CONTAINS(refusal_of({"optimizer.kind=adam", start_of("", "gan.pt")}),
+                         "none of its 2 optimizers fits the objective critic (optimizerD: ");
+  TANREN_EXPECT_CONTAINS(refusal_of({start_of("objectives.critic.", "gan_generator.pt")}),
+                         ", which the model has not");
+  const auto file = read_weights(kFixtures / "gan.pt");
+  const auto same = torch_optimizers_of(file, "gan.pt").at(1);
+  PtValue both = PtValue::dict();
+  both.add(Value(std::string("optimizerA")), to_pt(same));
+  both.add(Value(std::string("optimizerB")), to_pt(same));
+  const fs::path path = folder_.path() / "both.pt";
+  write_pt(path, both);
+  TANREN_EXPECT_CONTAINS(
+      refusal_of({"objectives.generator.optimizer.init_from=" + path.string()}),
+      "its optimizers optimizerA, optimizerB all fit the objective generator; save each in a file "
+      "of its own, for objectives.generator.optimizer.init_from");
 }
 
 }  // namespace

@@ -237,10 +237,60 @@ TEST(ObjectivesConfig, that_does_not_fit_the_task_is_refused_by_the_plan) {
       "groups: the pattern 'maek*' matches no parameter");
 }
 
-TEST(ObjectivesConfig, takes_patterns_of_the_whole_model) {
-  const RunConfig config = configured(
-      {"objectives.generator.optimizer.groups=[{parameters = [\"critic*\"], weight_decay = 0}]"});
-  EXPECT_NO_THROW(TinyRun(config, nullptr, two_phase_gan()));
+TEST(ObjectivesConfig, takes_the_runs_patterns_of_the_whole_model_and_its_own_of_its_parameters) {
+  const std::string groups = "optimizer.groups=[{parameters = [\"critic*\"], weight_decay = 0}]";
+  EXPECT_NO_THROW(TinyRun(configured({groups}), nullptr, two_phase_gan()));
+  EXPECT_THROW(TinyRun(configured({"objectives.generator." + groups}), nullptr, two_phase_gan()),
+               ConfigError);
+}
+
+TEST(ObjectivesConfig, counts_its_own_layers_among_its_own_parameters) {
+  // The generator's layers are all of its one layer, so that its last one has the whole rate.
+  const auto weights_of = [](const std::vector<std::string>& sets) {
+    TinyRun run(configured(sets), nullptr, one_forward_gan());
+    run.steps(2);
+    return run.weights();
+  };
+  const std::string decay = "optimizer.layer_decay=0.5", layers = "optimizer.layers=[\"*\"]";
+  EXPECT_LT(
+      relative(weights_of({"objectives.generator." + decay, "objectives.generator." + layers}),
+               weights_of({})),
+      1e-12);
+  EXPECT_GT(relative(weights_of({decay, "optimizer.layers=[\"generator*\", \"critic*\"]"}),
+                     weights_of({})),
+            1e-4);
+}
+
+TEST(ObjectivesConfig, keeps_its_proportion_to_the_rate_of_averaging) {
+  TinyRun run(configured({"average.kind=swa", "average.start=2", "average.learning_rate=0.1",
+                          "optimizer.learning_rate=0.01",
+                          "objectives.generator.optimizer.learning_rate=0.005"}),
+              nullptr, one_forward_gan());
+  const auto reports = run.steps(4);
+  EXPECT_EQ(reports[1].objectives[1].learning_rate, 0.005);
+  EXPECT_EQ(reports[3].objectives[0].learning_rate, 0.1);
+  EXPECT_EQ(reports[3].objectives[1].learning_rate, 0.05);
+}
+
+// The plan knows the terms of a task that lists them; the first step knows all.
+TEST(ObjectivesConfig, refuses_weights_that_train_nothing_or_name_no_term) {
+  const auto refusal_of = [](const std::string& weight) {
+    auto config = tiny_config("mlp");
+    config.evaluate.metrics.clear();
+    TinyRun run(parse_config(to_toml(config), "a.toml", "/", {weight}, {"mlp"}));
+    try {
+      run.steps(1);
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  TANREN_EXPECT_CONTAINS(refusal_of("objectives.loss.weights.cross_entropy=0"),
+                         "the weights of objective loss are all 0");
+  TANREN_EXPECT_CONTAINS(refusal_of("objectives.loss.weights.cros_entropy=0"),
+                         "objective loss wants term \"cros_entropy\"; forward returned "
+                         "cross_entropy");
+  EXPECT_EQ(refusal_of("objectives.loss.weights.cross_entropy=0.5"), "no error");
 }
 
 }  // namespace

@@ -10,13 +10,14 @@ void fields(FieldList& add, AverageOptions& o) {
   add("decay", &o.decay, "ema: share of the old average that stays, in [0, 1).");
   add("decay_warmup", &o.decay_warmup,
       "ema: a smaller decay at first, min(decay, (1 + t) / (10 + t)) after t updates.");
-  add("every", &o.every, "Applied steps between updates of the average, ≥ 1.");
+  add("every", &o.every, "Steps of the run between updates of the average, ≥ 1.");
   add("start", &o.start, Identity::defines,
       "First step averaged: a whole number of steps, or a share of the run in (0, 1); auto: 0 "
       "(ema), 0.75 (swa).",
       TextKind::number_or_word);
   add("learning_rate", &o.learning_rate, Identity::on_request,
-      "swa: constant learning rate from the start of averaging on; 0: the schedule's.");
+      "swa: constant learning rate from the start of averaging on; 0: the schedule's. It is the "
+      "first objective's; another one has it × its own peak rate / the first's.");
   add("buffers", &o.buffers,
       "Batch norm's running statistics: average, copy, or estimate from training data; auto: "
       "average (ema), estimate (swa with batch norm).");

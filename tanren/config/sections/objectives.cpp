@@ -2,6 +2,7 @@
 
 #include "tanren/base/text.h"
 #include "tanren/config/fields.h"
+#include "tanren/config/objective_keys.h"
 #include "tanren/config/problems.h"
 
 #include <algorithm>
@@ -16,7 +17,8 @@ void fields(FieldList& add, ObjectiveOptions& o) {
       "first objective, whose updates are the run's steps.");
   add("weights", &o.weights,
       "Factors of the terms in the objective's loss, such as {real = 1.0, fake = 0.5}; a term that "
-      "is not here keeps the task's. --set also takes objectives.NAME.weights.TERM.");
+      "is not here keeps the task's. Evaluations report the plain sum of the terms. --set also "
+      "takes objectives.NAME.weights.TERM.");
 }
 
 namespace {
@@ -65,15 +67,15 @@ void check_sections(Problems& p, const RunConfig& config, const std::string& pre
 void check_objectives(Problems& p, const RunConfig& config) {
   for (const auto& [name, own] : config.objectives) {
     const std::string prefix = "objectives." + name + ".";
+    p.check(objective_prefix(prefix + "every") == prefix,
+            fmt::format("objectives has \"{}\"; an objective that a config names has letters, "
+                        "digits, _ and - in its name; rename it in the task",
+                        name));
     if (own.every) p.count(prefix + "every", *own.every, 1);
     for (const auto& [term, weight] : own.weights) {
       p.check(std::isfinite(weight), fmt::format("{}weights has {} for {}; it must be finite",
                                                  prefix, to_text(weight), term));
     }
-    p.check(p.changed.count(prefix + "optimizer.init_from") == 0,
-            prefix +
-                "optimizer.init_from has no meaning: a checkpoint of torch holds one "
-                "optimizer, which optimizer.init_from names; drop it");
     check_sections(p, config, prefix, own);
   }
 }

@@ -144,7 +144,6 @@ TEST(Objectives, are_checked_as_the_run_is) {
             "objectives.g.optimizer.momentum has no meaning for "
             "objectives.g.optimizer.kind \"adamw\"; drop it"},
            {"optimizer.layer_decay=2", "objectives.g.optimizer.layer_decay is 2"},
-           {"optimizer.init_from=a.pt", "objectives.g.optimizer.init_from has no meaning: "},
            {"schedule.kind=reduce_on_plateau",
             "objectives.g.schedule.kind \"reduce_on_plateau\" "
             "reads evaluations and there is no [data.eval]"},
@@ -270,6 +269,58 @@ TEST(Objectives, pack_their_state_with_the_run_where_they_can) {
   EXPECT_EQ(config.optimizer.state, "8bit");
   EXPECT_EQ(config.objectives.at("a").optimizer.state, "8bit");
   EXPECT_EQ(config.objectives.at("b").optimizer.state, "fp32");
+}
+
+TEST(Objectives, keep_a_state_of_their_own_when_the_runs_is_packed) {
+  RunConfig config = parse(kGood, {"objectives.a.optimizer.state=fp32"});
+  set_state(config, "8bit");
+  EXPECT_EQ(config.objectives.at("a").optimizer.state, "fp32");
+}
+
+// --set of the run's kind drops keys of the file that the kind does not read. An objective of its
+// own kind reads on.
+TEST(Objectives, of_their_own_kind_keep_a_value_that_the_run_drops) {
+  const std::string text = std::string(kGood) + R"([optimizer]
+kind = "adam"
+beta1 = 0.5
+[schedule]
+kind = "cosine"
+final_fraction = 0.5
+[objectives.critic.optimizer]
+kind = "adam"
+[objectives.critic.schedule]
+kind = "linear"
+[objectives.generator]
+every = 2
+)";
+  const auto before = set_log_sink([](std::string_view) {});
+  const RunConfig config = parse(text, {"optimizer.kind=sgd", "schedule.kind=constant"});
+  set_log_sink(before);
+  const ObjectiveOptions &critic = config.objectives.at("critic"),
+                         &generator = config.objectives.at("generator");
+  EXPECT_EQ(critic.optimizer.beta1, 0.5);
+  EXPECT_EQ(critic.schedule.final_fraction, 0.5);
+  EXPECT_EQ(generator.optimizer.beta1, OptimizerOptions().beta1);
+  EXPECT_EQ(config.schedule.final_fraction, ScheduleOptions().final_fraction);
+  const RunConfig back = parse(to_toml(config));
+  EXPECT_EQ(differing_keys(config, back), std::vector<std::string>());
+}
+
+TEST(Objectives, leave_out_what_their_own_value_makes_meaningless) {
+  const RunConfig config =
+      parse(kGood, {"optimizer.kind=sgd", "optimizer.momentum=0.9", "optimizer.nesterov=true",
+                    "optimizer.layer_decay=0.9", "optimizer.layers=[\"*\"]",
+                    "objectives.a.optimizer.layer_decay=1", "objectives.a.optimizer.momentum=0"});
+  EXPECT_TRUE(config.objectives.at("a").optimizer.layers.empty());
+  EXPECT_EQ(config.objectives.at("a").optimizer.nesterov, std::nullopt);
+}
+
+TEST(Objectives, of_a_program_need_names_that_a_key_can_hold) {
+  RunConfig config = parse(kGood);
+  config.objectives["loss fn"].optimizer = config.optimizer;
+  const auto found = validate(config, {"mlp"});
+  ASSERT_EQ(found.size(), 1u);
+  expect_contains(found[0], "objectives has \"loss fn\"; an objective that a config names has");
 }
 
 TEST(Objectives, are_explained) {

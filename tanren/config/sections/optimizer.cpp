@@ -18,8 +18,8 @@ void fields(FieldList& add, OptimizerOptions& o) {
       "torch.optim has it (lion as published).");
   add("init_from", &o.init_from, Identity::by_name,
       "adamw, adam, sgd: start from the state that a training checkpoint of PyTorch (.pt, .pth, "
-      ".bin) holds of its optimizer; usually the file of model.init_from. Relative to the config "
-      "file.",
+      ".bin) holds of its optimizer; usually the file of model.init_from. A file with several "
+      "optimizers gives each objective the one that fits. Relative to the config file.",
       TextKind::file);
   add("learning_rate", &o.learning_rate, Identity::on_request, "Peak learning rate, in (0, 1e6).");
   add("weight_decay", &o.weight_decay,

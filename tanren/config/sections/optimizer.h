@@ -12,6 +12,8 @@ struct GroupOptions {                   // [[optimizer.groups]]
   std::vector<std::string> parameters;  // glob patterns; a parameter joins its first match
   std::optional<double> learning_rate_scale;
   std::optional<double> weight_decay;
+
+  bool operator==(const GroupOptions&) const = default;
 };
 
 // optimizer.state: parameters with fewer than kLeastPacked elements keep fp32 moments. 8-bit
