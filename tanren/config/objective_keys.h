@@ -23,8 +23,8 @@ void add_objective(RunConfig& config, std::string_view key);
 // the others have their defaults.
 void inherit(RunConfig& config);
 
-// Before the run's `key` is dropped because the run's kind does not read it: an objective of its own
-// kind that reads it, and has the run's value so far, keeps that value as one of its own.
+// Call this before the run's `key` is dropped because the run's kind does not read it. An objective
+// of its own kind that reads the key keeps the run's value so far as one of its own.
 void keep_in_objectives(RunConfig& config, const std::string& key);
 
 // The keys of objectives that are not in config.asked and have the value that inherit() gives them.
