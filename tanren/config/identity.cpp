@@ -18,6 +18,7 @@ namespace {
 constexpr std::string_view kOwnOfARank[] = {"run.name",
                                             "run.device",
                                             "run.threads",
+                                            "run.debug",
                                             "batch.microbatch",
                                             "data.workers",
                                             "data.prefetch",
