@@ -10,6 +10,7 @@
 #include "tanren/train/prepared.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <fmt/ranges.h>
 
@@ -84,6 +85,39 @@ Table table_of_layers(const LayerTable& layers, int64_t microbatch) {
   return table;
 }
 
+LayerTable layers_of(const Plan& plan, const std::function<Task()>& make_task, const Batch& own,
+                     int64_t microbatch) {
+  Parts parts{.plan = plan};
+  // Shapes are those of any layout, and in this one the operators are torch's, which tell theirs.
+  parts.plan.memory.channels_last = false;
+  const auto make = [&] {
+    Task task = make_task();
+    move_module(*task.module, at::kCPU, plan.precision);
+    return task;
+  };
+  if (own.size() == 0) {  // fewer samples than ranks
+    return training_table(make, Batch(), [](const Task&, const PhaseSpec&, const Batch&) {});
+  }
+  const Batch piece = own.slice(0, microbatch);
+  const auto table = [&](bool with_gradients) {
+    return training_table(make, piece,
+                          [&](const Task& task, const PhaseSpec& phase, const Batch& shapes) {
+                            const Batch fit = prepared(shapes, task, parts);
+                            const RandomScope random(static_cast<uint64_t>(plan.run.seed),
+                                                     /*attempt=*/0, fit.ids);
+                            const AutocastScope autocast(at::kCPU, plan.precision);
+                            const at::AutoGradMode gradients(with_gradients);
+                            phase.forward(fit);
+                          });
+  };
+  LayerTable layers = table(/*with_gradients=*/false);
+  if (layers.mismatch.empty()) return layers;
+  // A forward that differentiates needs gradients. Others show more without them, because our own
+  // operators then compute as torch's do.
+  LayerTable differentiable = table(/*with_gradients=*/true);
+  return differentiable.mismatch.empty() ? differentiable : layers;
+}
+
 }  // namespace
 
 std::string first_step_text(const Plan& plan, const std::function<Task()>& make_task,
@@ -92,22 +126,8 @@ std::string first_step_text(const Plan& plan, const std::function<Task()>& make_
   const int64_t own = batch.local.size();
   const int64_t microbatch = plan.batch.microbatch > 0 ? std::min(plan.batch.microbatch, own) : own;
   const GeneratorScope generators(at::kCPU);
-  const Parts parts{.plan = plan};
-  const auto make = [&] {
-    Task task = make_task();
-    move_module(*task.module, at::kCPU, plan.precision);
-    return task;
-  };
-  const auto run = [&](const Task& task, const PhaseSpec& phase, const Batch& piece) {
-    const Batch fit = prepared(piece, task, parts);
-    const RandomScope random(static_cast<uint64_t>(plan.run.seed), /*attempt=*/0, fit.ids);
-    const AutocastScope autocast(at::kCPU, plan.precision);
-    phase.forward(fit);
-  };
-  const auto none = [](const Task&, const PhaseSpec&, const Batch&) {};  // fewer samples than ranks
-  const LayerTable layers = own > 0 ? training_table(make, batch.local.slice(0, microbatch), run)
-                                    : training_table(make, Batch(), none);
-  return text_of(table_of_batch(batch, plan, std::max<int64_t>(microbatch, 1))) + "\n" +
+  const LayerTable layers = layers_of(plan, make_task, batch.local, microbatch);
+  return text_of(table_of_batch(batch, plan, microbatch)) + "\n" +
          text_of(table_of_layers(layers, microbatch));
 }
 

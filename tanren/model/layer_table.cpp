@@ -192,10 +192,10 @@ class Recorder {
   void settle(std::optional<size_t> after) {
     for (const Pending& pending : pending_) {
       const size_t owner = owners_.by_place(pending.name, before_, after, pending.block);
-      // After the last layer comes the loss; only a layer without parameters that has not run yet
-      // may still be the model's.
+      // After the last layer comes the loss. Only a layer without parameters that is registered
+      // after it and has not run yet may still be the model's.
       const bool is_loss = trains_ && !after && before_ &&
-                           (!owners_.layers()[owner].is_plain ||
+                           (owner < *before_ || !owners_.layers()[owner].is_plain ||
                             table_.rows[owner].output_dtype != at::ScalarType::Undefined);
       if (!is_loss) charge(owner, pending);
     }

@@ -6,6 +6,7 @@
 #include "tests/support/run_log.h"
 
 #include <nlohmann/json.hpp>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <regex>
 
@@ -136,6 +137,27 @@ TEST(OwnDebug, shows_the_layers_of_every_phase) {
   expect_cells(program.out, "generator", "|Linear|[4, 64]|float32|1,088|float32");
   expect_cells(program.out, "critic_hidden", "|Linear|[4, 16]|float32|1,040|float32");
   expect_cells(program.out, "critic_score", "|Linear|[4, 1]|float32|17|float32");
+}
+
+TEST(OwnDebug, shows_the_layers_of_a_forward_that_differentiates) {
+  OwnProgram program;
+  program.factory = [](const ModelOptions& options, const DataInfo& info) {
+    auto net = std::make_shared<OwnNet>();
+    Task task = supervised(net, options, info);
+    task.phases[0].forward = [net](const Batch& batch) {
+      const at::Tensor point = batch["inputs"].detach().requires_grad_();
+      const at::Tensor outputs = net->forward(point);
+      const auto slopes = torch::autograd::grad({outputs.sum()}, {point}, {},
+                                                /*retain_graph=*/true, /*create_graph=*/true);
+      return Terms{cross_entropy(outputs, batch["labels"]),
+                   Term{"penalty", slopes[0].square().sum()}};
+    };
+    return task;
+  };
+  ASSERT_EQ(go_debugging(program), 0) << program.err;
+  expect_cells(program.out, "body", "|Linear|[4, 8]|float32|56|float32");
+  expect_cells(program.out, "head", "|Linear|[4, 3]|float32|27|float32");
+  EXPECT_FALSE(contains(program.out, "none are known")) << program.out;
 }
 
 TEST(OwnDebug, says_where_a_forward_needs_values_and_trains_it_all_the_same) {
