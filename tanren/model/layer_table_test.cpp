@@ -307,8 +307,7 @@ TEST(LayerTable, the_loss_is_in_no_row) {
   EXPECT_GT(table.loss_bytes, 0);
 }
 
-// Makes six values of four, and judges six values. Two phases: the judge sees the labels first, then
-// what was made of the inputs.
+// Makes six values of four, and judges six values: labels, or what was made of the inputs.
 struct Adversary : nn::Module {
   nn::Linear make{register_module("make", nn::Linear(4, 6))};
   nn::ReLU relu{register_module("relu", nn::ReLU())};
