@@ -36,7 +36,7 @@ test: build/release/build.ninja ## Build everything and run all tests but gpu
 	cd build/release && ctest --output-on-failure -LE gpu -j2
 
 interop: build/release/build.ninja ## Round trips with the real Python packages (fetched from PyPI)
-	cmake --build build/release --parallel $(JOBS) --target tanren_cli token_ids
+	cmake --build build/release --parallel $(JOBS) --target tanren_cli token_ids digits_to_pairs
 	tests/interop/run build/release
 
 soak: build/release/build.ninja ## Kill a rank of four 50 times, stop a run 30 times, and resume

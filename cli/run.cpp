@@ -225,6 +225,10 @@ int run(const Arguments& arguments, const Registry& registry) {
     console = std::move(late);
     input.sinks.push_back(console.get());
   }
+  if (!arguments.quiet) {
+    auto& to = arguments.json ? std::cerr : std::cout;  // a program reads the one object on stdout
+    input.debug = [&to](const std::string& first_step) { to << first_step << std::flush; };
+  }
   const RunOutput output = tanren::run(input, registry);
   console.reset();  // its last output comes before the end
   if (arguments.json && output.is_first) std::cout << to_json(output.summary) << "\n";

@@ -15,18 +15,10 @@ namespace {
 
 // Keys and sections that may differ between ranks: they change no number and no exchange between
 // ranks.
-constexpr std::string_view kOwnOfARank[] = {"run.name",
-                                            "run.device",
-                                            "run.threads",
-                                            "batch.microbatch",
-                                            "data.workers",
-                                            "data.prefetch",
-                                            "memory.",
-                                            "metrics.",
-                                            "parallel.devices",
-                                            "checkpoint.keep",
-                                            "parallel.rendezvous",
-                                            "generate."};
+constexpr std::string_view kOwnOfARank[] = {
+    "run.name",        "run.device",          "run.threads", "run.debug", "batch.microbatch",
+    "data.workers",    "data.prefetch",       "memory.",     "metrics.",  "parallel.devices",
+    "checkpoint.keep", "parallel.rendezvous", "generate."};
 
 // Paths may differ, too: ranks compare the data itself, and weights come from rank 0.
 bool is_own_of_a_rank(const Field& field) {

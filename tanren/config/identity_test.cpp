@@ -116,6 +116,7 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
   EXPECT_EQ(free, (std::vector<std::string>{"run.name",
                                             "run.device",
                                             "run.threads",
+                                            "run.debug",
                                             "run.stop_after",
                                             "model.memory_format",
                                             "data.workers",
@@ -450,6 +451,7 @@ TEST(Identity, ranks_must_have_all_alike_but_what_a_machine_may_have_its_own_way
   EXPECT_TRUE(differ([](RunConfig& config) { config.parallel.bucket_mb = 3; }));
   EXPECT_TRUE(differ([](RunConfig& config) { config.evaluate.every = 3; }));
   EXPECT_FALSE(differ([](RunConfig& config) { config.run.threads = 3; }));
+  EXPECT_FALSE(differ([](RunConfig& config) { config.run.debug = true; }));
   EXPECT_FALSE(differ([](RunConfig& config) { config.data.train.path = "/local/disk"; }));
   EXPECT_FALSE(differ([](RunConfig& config) { config.data.train.tokenizer = "/local/disk"; }));
   EXPECT_FALSE(differ([](RunConfig& config) { config.optimizer.init_from = "/local/disk"; }));

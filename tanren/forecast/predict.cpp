@@ -1,12 +1,12 @@
 #include "tanren/forecast/predict.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/generators.h"
 #include "tanren/blocks/block_trail.h"
 #include "tanren/data/collated.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/dry/forward_work.h"
 #include "tanren/dry/trace_scope.h"
+#include "tanren/forecast/generator_scope.h"
 #include "tanren/metrics/evaluation_metrics.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/precision/half_convolution.h"
@@ -29,19 +29,6 @@
 namespace tanren {
 
 namespace {
-
-// Restores the generators when it ends: models are initialised in between.
-class GeneratorScope {
- public:
-  explicit GeneratorScope(at::Device device) : device_(device), states_(generator_states(device)) {}
-  ~GeneratorScope() { set_generator_states(device_, states_); }
-  GeneratorScope(const GeneratorScope&) = delete;
-  GeneratorScope& operator=(const GeneratorScope&) = delete;
-
- private:
-  at::Device device_;
-  TensorMap states_;
-};
 
 // Sets the plan's number of threads: some kernels take memory for each thread.
 class ThreadsScope {

@@ -1,5 +1,6 @@
 #include "tanren/model/layer_table.h"
 
+#include "tanren/base/error_line.h"
 #include "tanren/base/text.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/model/layer_owners.h"
@@ -7,6 +8,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/record_function.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <fmt/ranges.h>
 
@@ -22,6 +24,7 @@ using Shape = std::vector<int64_t>;
 struct Pending {
   std::string name;
   Shape shape;
+  at::ScalarType dtype = at::ScalarType::Undefined;
   int64_t multiply_adds = 0;
   int64_t bytes = 0;
   std::optional<size_t> block;
@@ -49,9 +52,24 @@ int64_t new_bytes(const OperatorCall& call) {
   return bytes;
 }
 
+Pending pending_of(const OperatorCall& call, std::optional<size_t> block) {
+  return {.name = call.name,
+          .shape = shape_of(call),
+          .dtype =
+              call.outputs.empty() ? at::ScalarType::Undefined : call.outputs.front().scalar_type(),
+          .multiply_adds = call.multiply_adds,
+          .bytes = new_bytes(call),
+          .block = block};
+}
+
+// Whether autograd is running a backward on this thread.
+bool in_backward() { return torch::autograd::get_current_node() != nullptr; }
+
 class Recorder {
  public:
-  Recorder(const torch::nn::Module& root, const Batch& batch) : owners_(root) {
+  // `trains`: a loss may pass through layers, and what comes after the last one is the loss.
+  Recorder(const torch::nn::Module& root, const Batch& batch, bool trains)
+      : owners_(root), trains_(trains) {
     for (const auto& layer : owners_.layers()) {
       LayerRow row{.name = layer.name, .type = layer.type};
       row.depth =
@@ -72,22 +90,30 @@ class Recorder {
   }
 
   void operator_ran(const OperatorCall& call) {
+    if (in_backward()) return;  // of a forward that differentiates, for a penalty of gradients
     if (starts_loss(call)) return;
-    if (in_loss_) {
+    const auto owner = trains_ || !in_loss_ ? owners_.by_parameter(call) : std::nullopt;
+    if (in_loss_ && !owner) {
       table_.loss_bytes += new_bytes(call);
       return;
     }
-    const auto owner = owners_.by_parameter(call);
     if (!owner) {
-      pending_.push_back({call.name, shape_of(call), call.multiply_adds, new_bytes(call), block()});
+      pending_.push_back(pending_of(call, block()));
       return;
     }
     if (is_made_of_parameters(call)) return;
+    in_loss_ = false;
     settle(owner);
     LayerRow& row = table_.rows[*owner];
     ++row.uses;
-    charge(*owner, {call.name, shape_of(call), call.multiply_adds, new_bytes(call), {}});
+    charge(*owner, pending_of(call, {}));
     before_ = owner;
+  }
+
+  void phase_ends() {
+    settle(std::nullopt);
+    before_.reset();
+    in_loss_ = false;
   }
 
   void block_begins(std::string_view name) {
@@ -99,13 +125,18 @@ class Recorder {
 
   void failed(const OperatorError& error) {
     settle(std::nullopt);
-    if (!in_loss_) table_.mismatch = mismatch_text(error);
+    if (trains_ || !in_loss_) table_.mismatch = mismatch_text(error);
+  }
+  void failed(const std::string& reason) {
+    settle(std::nullopt);
+    table_.mismatch = "[summary] the forward stops in a run without values: " + reason;
   }
 
-  LayerTable finish(const Prediction* prediction) {
+  LayerTable finish(const at::Tensor& outputs) {
     settle(std::nullopt);
-    if (prediction != nullptr && prediction->outputs.defined()) {
-      table_.rows[0].output_shape = prediction->outputs.sizes().vec();
+    if (outputs.defined()) {
+      table_.rows[0].output_shape = outputs.sizes().vec();
+      table_.rows[0].output_dtype = outputs.scalar_type();
     }
     return table_;
   }
@@ -122,6 +153,7 @@ class Recorder {
     LayerRow& row = table_.rows[index++];
     for (const auto& item : module.named_parameters(/*recurse=*/false)) {
       if (!seen_.insert(item.value().unsafeGetTensorImpl()).second) continue;
+      if (row.parameters == 0) row.parameter_dtype = item.value().scalar_type();
       row.parameters += item.value().numel();
       if (item.value().requires_grad()) row.trainable += item.value().numel();
       table_.parameter_bytes += static_cast<int64_t>(item.value().nbytes());
@@ -159,7 +191,13 @@ class Recorder {
 
   void settle(std::optional<size_t> after) {
     for (const Pending& pending : pending_) {
-      charge(owners_.by_place(pending.name, before_, after, pending.block), pending);
+      const size_t owner = owners_.by_place(pending.name, before_, after, pending.block);
+      // After the last layer comes the loss. Only a layer without parameters that is registered
+      // after it and has not run yet may still be the model's.
+      const bool is_loss = trains_ && !after && before_ &&
+                           (owner < *before_ || !owners_.layers()[owner].is_plain ||
+                            table_.rows[owner].output_dtype != at::ScalarType::Undefined);
+      if (!is_loss) charge(owner, pending);
     }
     pending_.clear();
   }
@@ -169,6 +207,7 @@ class Recorder {
     table_.rows[owner].activation_bytes += done.bytes;
     for (size_t i = owner;; i = owners_.layers()[i].parent) {
       table_.rows[i].output_shape = done.shape;
+      table_.rows[i].output_dtype = done.dtype;
       if (i == 0) break;
     }
   }
@@ -201,6 +240,7 @@ class Recorder {
   }
 
   LayerOwners owners_;
+  bool trains_;
   LayerTable table_;
   std::set<const at::TensorImpl*> seen_;       // parameters and buffers already counted
   std::set<const at::TensorImpl*> of_labels_;  // labels, and results of them alone
@@ -254,6 +294,27 @@ Batch without_memory(const Batch& batch) {
   return copy;
 }
 
+// Makes the task dry and returns the table of what `run` does, which returns the model's outputs.
+LayerTable recorded(const std::function<Task()>& make_task, const Batch& batch, bool trains,
+                    const std::function<at::Tensor(const Task&, const Batch&, Recorder&)>& run) {
+  Recorder* recorder = nullptr;
+  LayerCalls calls([&recorder](const OperatorCall& call) {
+    if (recorder != nullptr) recorder->operator_ran(call);
+  });
+  const DryScope scope(&calls, kRealBytes);
+  const Task task = make_task();
+  const Batch shapes = without_memory(batch);
+  Recorder recording(*task.module, shapes, trains);
+  recorder = &recording;
+  const ListenScope listen(recording);
+  try {
+    return recording.finish(run(task, shapes, recording));
+  } catch (const OperatorError& error) {
+    recording.failed(error);
+  }
+  return recording.finish({});
+}
+
 }  // namespace
 
 LayerRow LayerTable::total() const {
@@ -268,28 +329,33 @@ LayerRow LayerTable::total() const {
 }
 
 LayerTable layer_table(const std::function<Task()>& make_task, const Batch& batch) {
-  Recorder* recorder = nullptr;
-  LayerCalls calls([&recorder](const OperatorCall& call) {
-    if (recorder != nullptr) recorder->operator_ran(call);
-  });
-  const DryScope scope(&calls, kRealBytes);
-  const Task task = make_task();
-  task.module->eval();
-  const Batch shapes = without_memory(batch);
-  Recorder recording(*task.module, shapes);
-  recorder = &recording;
-  const ListenScope listen(recording);
-  const at::NoGradGuard no_gradients;
-  try {
-    if (task.predict) {
-      const Prediction prediction = task.predict(shapes);
-      return recording.finish(&prediction);
-    }
-    for (const PhaseSpec& phase : task.phases) phase.forward(shapes);
-  } catch (const OperatorError& error) {
-    recording.failed(error);
-  }
-  return recording.finish(nullptr);
+  return recorded(make_task, batch, /*trains=*/false,
+                  [](const Task& task, const Batch& shapes, Recorder&) {
+                    task.module->eval();
+                    const at::NoGradGuard no_gradients;
+                    if (task.predict) return task.predict(shapes).outputs;
+                    for (const PhaseSpec& phase : task.phases) phase.forward(shapes);
+                    return at::Tensor();
+                  });
+}
+
+LayerTable training_table(const std::function<Task()>& make_task, const Batch& batch,
+                          const RunForward& run) {
+  return recorded(make_task, batch, /*trains=*/true,
+                  [&run](const Task& task, const Batch& shapes, Recorder& recorder) {
+                    task.module->train();
+                    try {
+                      for (const PhaseSpec& phase : task.phases) {
+                        run(task, phase, shapes);
+                        recorder.phase_ends();
+                      }
+                    } catch (const OperatorError&) {
+                      throw;
+                    } catch (...) {
+                      recorder.failed(line_of_current());
+                    }
+                    return at::Tensor();
+                  });
 }
 
 }  // namespace tanren

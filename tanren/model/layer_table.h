@@ -1,7 +1,7 @@
 // A table of a model's modules: output shapes, parameters, multiply-adds and activations of each.
 // Found by a dry run (dry/dry_scope.h): no weight is allocated, so even a large model takes no
 // time. Not thread-safe; make one table at a time. Called by forecast/model_table for
-// `tanren summary`.
+// `tanren summary` and by forecast/first_step for run.debug.
 //
 // Note [Who owns an operator]
 // libtorch's C++ modules have no hooks, so operators are matched with modules afterwards. An
@@ -13,6 +13,8 @@
 #pragma once
 
 #include "tanren/base/task.h"
+
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <functional>
@@ -27,7 +29,9 @@ struct LayerRow {
   std::string type;  // its class: "Linear"
   int64_t depth = 0;
   std::vector<int64_t> output_shape;  // of the last operator inside it; empty: none ran
-  int64_t parameters = 0;             // a parameter shared by two modules counts in the first
+  c10::ScalarType output_dtype = c10::ScalarType::Undefined;
+  int64_t parameters = 0;  // a parameter shared by two modules counts in the first
+  c10::ScalarType parameter_dtype = c10::ScalarType::Undefined;  // of the first of them
   int64_t trainable = 0;
   int64_t multiply_adds = 0;
   int64_t activation_bytes = 0;  // results of its operators, without views and in-place updates
@@ -51,5 +55,14 @@ struct LayerTable {
 // the shapes and dtypes of the fields of `batch`. If an operator's sizes do not fit, the table ends
 // there with `mismatch` set; the model's own errors are passed on.
 LayerTable layer_table(const std::function<Task()>& make_task, const Batch& batch);
+
+// Runs a phase's forward on a batch without memory, in the scopes that it needs.
+using RunForward = std::function<void(const Task&, const PhaseSpec&, const Batch&)>;
+
+// The table of an update: makes the task and runs the forward of each phase once, in training mode.
+// What a loss computes is in no row, but a layer that a loss passes through is. If something cannot
+// run without values, or its sizes do not fit, the table ends there with `mismatch` set.
+LayerTable training_table(const std::function<Task()>& make_task, const Batch& batch,
+                          const RunForward& run);
 
 }  // namespace tanren

@@ -10,6 +10,7 @@
 #include "tanren/model/supervised.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/library.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/conv.h>
@@ -304,6 +305,99 @@ TEST(LayerTable, the_loss_is_in_no_row) {
   const auto table = around([](nn::Linear& inner, const at::Tensor& x) { return inner(x); });
   EXPECT_EQ(table.total().activation_bytes, 4 * 3 * 4);
   EXPECT_GT(table.loss_bytes, 0);
+}
+
+// Makes six values of four, and judges six values: labels, or what was made of the inputs.
+struct Adversary : nn::Module {
+  nn::Linear make{register_module("make", nn::Linear(4, 6))};
+  nn::ReLU relu{register_module("relu", nn::ReLU())};
+  nn::Linear judge{register_module("judge", nn::Linear(6, 1))};
+};
+
+using Forward = std::function<Terms(Adversary&, const Batch&)>;
+
+// The training table of phases with these forwards; the labels are [5, 6].
+LayerTable trained(const std::vector<Forward>& forwards) {
+  Batch batch = batch_of(at::zeros({5, 4}));
+  batch.fields.set("labels", at::zeros({5, 6}));
+  const auto make_task = [&] {
+    const auto net = std::make_shared<Adversary>();
+    Task task{.module = net};
+    for (const Forward& forward : forwards) {
+      task.phases.push_back(
+          {.forward = [net, forward](const Batch& given) { return forward(*net, given); }});
+    }
+    return task;
+  };
+  return training_table(make_task, batch, [](const Task&, const PhaseSpec& phase, const Batch& b) {
+    phase.forward(b);
+  });
+}
+
+Terms judged(const at::Tensor& score) { return {{"score", at::relu(1 - score).sum()}}; }
+
+Terms judge_made(Adversary& net, const Batch& batch) {
+  return judged(net.judge(net.relu(net.make(batch["inputs"]))));
+}
+
+TEST(TrainingTable, has_the_layers_of_all_phases_also_those_that_see_the_labels) {
+  const auto judge_labels = [](Adversary& net, const Batch& batch) {
+    return judged(net.judge(batch["labels"]));
+  };
+  const LayerTable alone = trained({judge_labels});
+  EXPECT_EQ(row(alone, "judge").output_shape, (Shape{5, 1}));
+  EXPECT_EQ(row(alone, "make").output_shape, Shape());
+  const LayerTable both = trained({judge_labels, judge_made});
+  EXPECT_EQ(both.mismatch, "");
+  EXPECT_EQ(row(both, "make").output_shape, (Shape{5, 6}));
+  EXPECT_EQ(row(both, "judge").output_shape, (Shape{5, 1}));
+  EXPECT_EQ(row(both, "judge").uses, 2);
+}
+
+TEST(TrainingTable, has_no_operator_of_a_loss_in_a_layer) {
+  const LayerTable table = trained({judge_made});
+  EXPECT_EQ(row(table, "relu").output_shape, (Shape{5, 6})) << "the hinge has [5, 1]";
+  EXPECT_EQ(row(table, "").output_shape, (Shape{5, 1})) << "and the sum []";
+}
+
+TEST(TrainingTable, has_no_operator_of_a_backward_inside_a_forward) {
+  const LayerTable table = trained({[](Adversary& net, const Batch& batch) {
+    const at::Tensor point = batch["labels"].detach().requires_grad_();
+    const auto slope = torch::autograd::grad({net.judge(point).sum()}, {point}, {},
+                                             /*retain_graph=*/true, /*create_graph=*/true);
+    return Terms{{"penalty", slope[0].square().sum()}};
+  }});
+  EXPECT_EQ(table.mismatch, "");
+  EXPECT_EQ(row(table, "judge").output_shape, (Shape{5, 1})) << "the slope has [5, 6]";
+}
+
+TEST(TrainingTable, tells_dtypes_of_outputs_and_of_parameters) {
+  const LayerTable table = trained({[](Adversary& net, const Batch& batch) {
+    net.judge->to(at::kDouble);
+    return judged(net.judge(net.make(batch["inputs"]).to(at::kDouble)));
+  }});
+  EXPECT_EQ(row(table, "make").output_dtype, at::kFloat);
+  EXPECT_EQ(row(table, "judge").output_dtype, at::kDouble);
+  EXPECT_EQ(row(table, "judge").parameter_dtype, at::kFloat) << "as the task was made";
+  EXPECT_EQ(row(table, "relu").parameter_dtype, at::ScalarType::Undefined);
+  EXPECT_EQ(row(table, "relu").output_dtype, at::ScalarType::Undefined) << "it did not run";
+}
+
+TEST(TrainingTable, ends_where_values_are_needed_and_where_a_forward_throws) {
+  const LayerTable values = trained({[](Adversary& net, const Batch& batch) {
+    const at::Tensor made = net.make(batch["inputs"]);
+    return judged(net.judge(made * made.max().item<double>()));
+  }});
+  EXPECT_EQ(row(values, "make").output_shape, (Shape{5, 6}));
+  EXPECT_EQ(row(values, "judge").output_shape, Shape());
+  EXPECT_EQ(row(values, "judge").parameters, 7);
+  TANREN_EXPECT_CONTAINS(values.mismatch, "needs values");
+  const LayerTable thrown = trained({[](Adversary& net, const Batch& batch) -> Terms {
+    net.make(batch["inputs"]);
+    throw std::runtime_error("it failed");
+  }});
+  EXPECT_EQ(row(thrown, "make").output_shape, (Shape{5, 6}));
+  TANREN_EXPECT_CONTAINS(thrown.mismatch, "it failed");
 }
 
 TEST(DryScope, large_tensors_have_no_memory_inside_and_all_have_it_afterwards) {

@@ -26,6 +26,14 @@ int64_t index_of_rank(const RunConfig& config, const Machine& machine) {
 
 }  // namespace
 
+std::string DevicePlan::text() const {
+  const auto name = read_device_name(device);
+  const bool is_known = name && name->index >= 0 && name->index < std::ssize(names) &&
+                        !names[static_cast<size_t>(name->index)].empty();
+  if (!is_known) return device;
+  return fmt::format("{} ({})", device, names[static_cast<size_t>(name->index)]);
+}
+
 void plan_device(const Request& request, Plan& plan) {
   const auto& [config, machine, profile] = request;
   for (const int64_t index : config.parallel.devices) {
@@ -59,6 +67,7 @@ void plan_device(const Request& request, Plan& plan) {
     }
   }
   plan.device.device = device;
+  plan.device.names = there.names;
   plan.lines.push_back({"device", device, source, reason});
 }
 

@@ -293,6 +293,21 @@ TEST(ReplicasPass, replicas_in_each_of_several_processes_are_refused) {
   expect_part(ranks.refusal(), "set parallel.ranks = \"processes\", parallel.replicas = 0");
 }
 
+TEST(ReplicasPass, each_replica_and_each_process_knows_the_name_of_its_device) {
+  const std::vector<std::string> names{"NVIDIA A100-SXM4-40GB", "NVIDIA H100 80GB HBM3"};
+  Ranks ranks = Ranks::threads(0, 2);
+  ranks.machine.accelerators.names = names;
+  EXPECT_EQ(replica_plan(ranks.plan(), 0).device.text(), "cuda:0 (NVIDIA A100-SXM4-40GB)");
+  EXPECT_EQ(replica_plan(ranks.plan(), 1).device.text(), "cuda:1 (NVIDIA H100 80GB HBM3)");
+  Ranks processes(2);
+  processes.add_cuda(2);
+  processes.machine.accelerators.names = names;
+  processes.machine.rank = processes.machine.local_rank = 1;
+  EXPECT_EQ(processes.plan().device.text(), "cuda:1 (NVIDIA H100 80GB HBM3)");
+  processes.config.run.device = "cpu";
+  EXPECT_EQ(processes.plan().device.text(), "cpu");
+}
+
 TEST(ReplicasPass, the_plan_of_a_replica_differs_by_rank_and_device_alone) {
   Ranks ranks = Ranks::threads(0, 2);
   const auto plan = ranks.plan();

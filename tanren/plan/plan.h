@@ -20,6 +20,8 @@ struct Accelerators {
   std::string kind = "cuda";   // as in names of devices
   std::vector<int64_t> bytes;  // memory of each, by index; 0: unknown
   bool bf16 = false;           // they compute bf16 in hardware
+  // Of each, by index: "NVIDIA H100 80GB HBM3"; fewer than there are devices if some are unknown.
+  std::vector<std::string> names = {};
 
   int64_t count() const { return std::ssize(bytes); }
   // The kind in messages.
@@ -87,6 +89,10 @@ struct DevicePlan {
   std::string device = "cpu";  // cpu, or an accelerator and its index: cuda:<i>
   int64_t threads = 1;         // of one rank
   bool deterministic = false;
+  std::vector<std::string> names = {};  // of this machine's accelerators, by index
+
+  // The device, with its name if that is known: "cuda:1 (NVIDIA H100 80GB HBM3)".
+  std::string text() const;
 };
 
 struct MemoryPlan {

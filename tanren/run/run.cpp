@@ -9,6 +9,7 @@
 #include "tanren/comm/exchange.h"
 #include "tanren/config/identity.h"
 #include "tanren/config/write_config.h"
+#include "tanren/forecast/first_step.h"
 #include "tanren/interop/whole_model.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/memory/cpu_allocator.h"
@@ -21,6 +22,7 @@
 #include "tanren/run/connect.h"
 #include "tanren/run/origin.h"
 #include "tanren/run/prepare.h"
+#include "tanren/run/rank_lines.h"
 #include "tanren/run/replicas.h"
 #include "tanren/run/run_folder.h"
 #include "tanren/run/sample.h"
@@ -31,11 +33,8 @@
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <functional>
 #include <span>
 
@@ -137,21 +136,8 @@ struct Shared {
   Origin origin;
   size_t num_old_changes = 0;       // of origin.changes: those of earlier starts
   std::function<double()> elapsed;  // seconds since the process began
+  std::string first_step;           // as run.debug asks; empty: not asked
 };
-
-// One line per rank, on every rank; empty if there is one rank.
-std::vector<std::string> rank_lines(const Parts& parts) {
-  const auto& parallel = *parts.parallel;
-  if (parallel.alone()) return {};
-  std::string host(256, '\0');
-  if (::gethostname(host.data(), host.size() - 1) != 0) host = "unknown host";
-  host.resize(std::strlen(host.c_str()));
-  const std::string line =
-      fmt::format("rank {} of {}: {}, {} threads, {}, {}, process {}", parallel.rank(),
-                  parallel.world_size(), parts.device.str(), parts.plan.device.threads,
-                  parallel.communicator().name(), host, ::getpid());
-  return gather_texts(parallel.communicator(), line);
-}
 
 // Runs model and loop of one rank; rank 0 also writes the run folder.
 RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
@@ -187,6 +173,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
     const auto& given = shared.input.sinks;
     inputs.sinks.insert(inputs.sinks.end(), given.begin(), given.end());
     if (shared.input.started) shared.input.started(plan, shared.checkpoint, ranks);
+    if (!shared.first_step.empty()) shared.input.debug(shared.first_step);
   }
   RunOutput output;
   output.is_first = is_first;
@@ -251,6 +238,20 @@ RunConfig agreed_config(Communicator& ranks, const RunFolder* folder, const RunI
   return config;
 }
 
+// Before replicas begin: a dry run allows no other thread.
+std::string first_step_of(const Prepared& prepared,
+                          const std::optional<std::filesystem::path>& checkpoint) {
+  Cursor start;
+  if (checkpoint) {
+    const State run{.values = run_values_of(*checkpoint)};
+    start = {.epoch = value_of<int64_t>(run, "epoch"),
+             .consumed = value_of<int64_t>(run, "consumed")};
+  }
+  return first_step_text(
+      prepared.plan, [&] { return prepared.fit.make_task(prepared.config); },
+      *prepared.datasets.train, start);
+}
+
 RunOutput run_all(const RunInput& input, const Registry& registry,
                   const std::shared_ptr<Communicator>& ranks, std::function<double()> elapsed) {
   const bool is_first = ranks->rank() == 0;
@@ -291,7 +292,10 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
                       .checkpoint = checkpoint,
                       .origin = std::move(origin),
                       .num_old_changes = num_old_changes,
-                      .elapsed = std::move(elapsed)};
+                      .elapsed = std::move(elapsed),
+                      .first_step = is_first && config.run.debug && input.debug
+                                        ? first_step_of(prepared, checkpoint)
+                                        : ""};
   const ShortWaits waits(prepared.plan.device.threads);
   Task task = std::move(prepared.task);
   if (prepared.plan.parallel.replicas > 1) return run_replicas(shared, std::move(task));

@@ -37,6 +37,9 @@ struct RunInput {
   std::function<void(const Plan&, const std::optional<std::filesystem::path>& resumed_from,
                      const std::vector<std::string>& ranks)>
       started;
+  // Called on rank 0 after `started`, if run.debug is set: the first step's batch and layers as
+  // text (forecast/first_step.h). If empty, they are not computed.
+  std::function<void(const std::string& first_step)> debug;
   // Called on rank 0 once a run has reached its end and no evaluation is left: `stop` is not
   // checked any more.
   std::function<void()> finished;

@@ -14,31 +14,40 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
-#include <vector>
 
 namespace tanren {
 
 namespace {
 
-// Memory of each device, read from the driver without a context on any: torch's own query would
-// make one, and its allocator would then read its settings before the plan has written them.
-std::vector<int64_t> device_bytes(int64_t count) {
-  std::vector<int64_t> bytes(static_cast<size_t>(count), 0);
+// Memory and name of each device, read from the driver without a context on any: torch's own query
+// would make one, and its allocator would then read its settings before the plan has written them.
+Accelerators of_driver(int64_t count) {
+  Accelerators found;
+  found.bytes.resize(static_cast<size_t>(count), 0);
+  found.names.resize(static_cast<size_t>(count));
   void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (driver == nullptr) return bytes;
+  if (driver == nullptr) return found;
   const auto start = reinterpret_cast<int (*)(unsigned)>(::dlsym(driver, "cuInit"));
   const auto get = reinterpret_cast<int (*)(int*, int)>(::dlsym(driver, "cuDeviceGet"));
   const auto total =
       reinterpret_cast<int (*)(size_t*, int)>(::dlsym(driver, "cuDeviceTotalMem_v2"));
-  if (start == nullptr || get == nullptr || total == nullptr || start(0) != 0) return bytes;
+  const auto name = reinterpret_cast<int (*)(char*, int, int)>(::dlsym(driver, "cuDeviceGetName"));
+  if (start == nullptr || get == nullptr || total == nullptr || start(0) != 0) return found;
   for (int64_t i = 0; i < count; ++i) {
     int device = 0;
-    size_t found = 0;
-    const bool told = get(&device, static_cast<int>(i)) == 0 && total(&found, device) == 0;
-    if (told) bytes[static_cast<size_t>(i)] = static_cast<int64_t>(found);
+    if (get(&device, static_cast<int>(i)) != 0) continue;
+    size_t bytes = 0;
+    if (total(&bytes, device) == 0) {
+      found.bytes[static_cast<size_t>(i)] = static_cast<int64_t>(bytes);
+    }
+    std::array<char, 256> text{};
+    if (name != nullptr && name(text.data(), static_cast<int>(text.size()) - 1, device) == 0) {
+      found.names[static_cast<size_t>(i)] = text.data();
+    }
   }
-  return bytes;  // the driver stays loaded: torch is about to use it
+  return found;  // the driver stays loaded: torch is about to use it
 }
 
 // Where the plugin has none, torch's operators do the same more slowly.
@@ -61,9 +70,10 @@ Accelerators probe_cuda() {
   const auto& hooks = at::detail::getCUDAHooks();
   if (!at::Context::hasCUDA()) return {};
   register_cuda_kernels();
+  Accelerators found = of_driver(static_cast<unsigned char>(hooks.deviceCount()));
   // The capability itself needs CUDA headers; bf16 convolutions of cuDNN tell what planning needs.
-  return {.bytes = device_bytes(static_cast<unsigned char>(hooks.deviceCount())),
-          .bf16 = hooks.supportsBFloat16ConvolutionWithCuDNNv8()};
+  found.bf16 = hooks.supportsBFloat16ConvolutionWithCuDNNv8();
+  return found;
 }
 
 // Read by the CUDA allocator when the device is first used.

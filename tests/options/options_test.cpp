@@ -445,6 +445,7 @@ const std::map<std::string, std::string> kElsewhere = {
     {"guard.growth_steps", "leak_detector_test, and examples_test on own_loop"},
     {"evaluate.checkpoint", "best_test: what tanren eval reads"},
     {"metrics.console_every", "console_sink_test"},
+    {"run.debug", "tests/own/debug_test: shows the first step and changes no number"},
     {"generate.prompt", "gpt2_test: a sample by every option"},
     {"generate.tokens", "gpt2_test: a sample by every option"},
     {"generate.temperature", "gpt2_test: a sample by every option"},

@@ -4,6 +4,7 @@
 #include "tanren/base/testing.h"
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/config/read_config.h"
+#include "tanren/forecast/first_step.h"
 #include "tanren/formats/pt_file.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/python_folder.h"
@@ -102,6 +103,26 @@ TEST(Pix2pixhdRun, loses_as_nvidias_code_through_five_steps) {
       EXPECT_NEAR(report.objectives[0].loss, gan + 10 * feature, 1e-8);
     }
   }
+}
+
+TEST(Pix2pixhdRun, shows_the_layers_of_both_networks_before_the_first_step) {
+  const RunConfig config = picture_config("global", "fp32");
+  const TinyRun run(config);
+  const std::string text = first_step_text(
+      run.parts.plan, [&] { return build_task(config, ModelRegistry(), *run.dataset); },
+      *run.dataset, {});
+  const auto expect_layer = [&](const std::string& name, const std::string& shape, int64_t count) {
+    const size_t begin = text.find("\n  " + name + " ");
+    ASSERT_NE(begin, std::string::npos) << name << " in " << text;
+    const std::string line = text.substr(begin + 1, text.find('\n', begin + 1) - begin - 1);
+    TANREN_EXPECT_CONTAINS(line, fmt::format("[{}, {}]", run.parts.plan.batch.microbatch, shape));
+    TANREN_EXPECT_CONTAINS(line, fmt::format(" {}  float32", count));
+  };
+  TANREN_EXPECT_CONTAINS(text, "inputs  [3, 2, 32, 32]  float32");
+  expect_layer("generator.model.1", "4, 32, 32", 7 * 7 * 2 * 4 + 4);
+  expect_layer("discriminator.scale1_layer0.0", "4, 17, 17", 4 * 4 * 5 * 4 + 4);  // all pixels
+  expect_layer("discriminator.scale0_layer0.0", "4, 9, 9", 4 * 4 * 5 * 4 + 4);    // a quarter
+  EXPECT_EQ(text.find("none are known"), std::string::npos) << text;
 }
 
 TEST(Pix2pixhdRun, takes_the_weight_of_l1_from_the_config) {

@@ -17,6 +17,9 @@ void fields(FieldList& add, RunOptions& o) {
       "the ranks of a machine divide, and no more than its operators can use.");
   add("deterministic", &o.deterministic,
       "Only kernels that repeat bitwise (CUDA; the CPU ones always do).");
+  add("debug", &o.debug, Identity::free,
+      "Before the first step of each start, rank 0 shows the fields of its batch and every layer: "
+      "class, output shape, parameters, dtypes.");
   add("stop_after", &o.stop_after, Identity::free,
       "Save and stop after so many applied steps of this start (≥ 1); the run can resume.");
 }

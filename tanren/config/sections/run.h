@@ -15,6 +15,7 @@ struct RunOptions {
   std::string device = "auto";        // auto, cpu, cuda, cuda:<i>
   int64_t threads = 0;                // 0: the cores this process may use
   bool deterministic = false;         // deterministic kernels only
+  bool debug = false;                 // rank 0 shows layers and shapes before the first step
   std::optional<int64_t> stop_after;  // applied steps of this start before a resumable stop
 };
 

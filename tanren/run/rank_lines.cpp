@@ -1,0 +1,29 @@
+#include "tanren/run/rank_lines.h"
+
+#include "tanren/base/text.h"
+#include "tanren/comm/exchange.h"
+
+#include <unistd.h>
+
+#include <cstring>
+
+namespace tanren {
+
+std::string rank_line(const Plan& plan, std::string_view engine, std::string_view host,
+                      int64_t process) {
+  return fmt::format("rank {} of {}: {}, {} threads, {}, {}, process {}", plan.parallel.rank,
+                     plan.parallel.world_size, plan.device.text(), plan.device.threads, engine,
+                     host, process);
+}
+
+std::vector<std::string> rank_lines(const Parts& parts) {
+  const auto& parallel = *parts.parallel;
+  if (parallel.alone()) return {};
+  std::string host(256, '\0');
+  if (::gethostname(host.data(), host.size() - 1) != 0) host = "unknown host";
+  host.resize(std::strlen(host.c_str()));
+  Communicator& ranks = parallel.communicator();
+  return gather_texts(ranks, rank_line(parts.plan, ranks.name(), host, ::getpid()));
+}
+
+}  // namespace tanren
