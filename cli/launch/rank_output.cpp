@@ -178,7 +178,8 @@ void RankOutput::end_stream(Stream& stream) {
 void RankOutput::child_ended(size_t child) {
   for (Stream& stream : streams_) {
     if (stream.child != child || stream.descriptor < 0) continue;
-    // What the child wrote is in its pipe; a process that it left behind may still be writing.
+    // The pipe holds the rest of the child's output. A process that the child left behind may
+    // still write to it, so the number of reads is bounded.
     for (int i = 0; i < kPiecesOfPipe && stream.descriptor >= 0 && take(stream);) ++i;
     end_line(stream);
   }

@@ -24,9 +24,9 @@ struct AdviceFound {
   std::vector<std::string> tried;  // all variants that were tried
 };
 
-// Tries the variants that apply to `config`. A variant that fails, or does not fit, gives no
-// advice. If both do not fit into memory, `base` gives up its rehearsal and its recorded seconds
-// are used.
+// Tries the variants that apply to `config`. A variant that fails, or does not fit into memory,
+// gives no advice. If memory does not hold two rehearsals at once, `base` drops its own, and the
+// variants are compared with its recorded seconds.
 AdviceFound advise(const RunConfig& config, const Registry& registry, BaseRun& base);
 
 }  // namespace tanren

@@ -130,7 +130,7 @@ std::string level(int64_t bytes, double top, const std::string& text, bool above
       escaped(text));
 }
 
-// The kinds that occur, in at most two lines.
+// The legend: the kinds of memory that occur, in at most two lines.
 std::string legend(const MemoryTimeline& memory) {
   constexpr double kSwatch = 23, kLetter = 6, kGap = 20, kLine = 18;
   std::set<MemoryKind> present;

@@ -74,7 +74,8 @@ TEST(MemoryTimelineTest, the_owners_of_a_moment_sum_to_its_total_in_any_number_o
 }
 
 TEST(MemoryTimelineTest, a_microstep_gives_back_what_the_one_before_it_did_not_make) {
-  // Made in one forward, freed in the next: kept, not confined to one pass.
+  // Tensor 0 is made in one forward and freed in the next. It outlives the pass that made it, so it
+  // is an activation and not a temporary.
   const MemoryTrace trace{
       {8, 0, kActivations, 0}, {8, 1, kActivations, 0}, {-8, 0, kActivations, 0}};
   const MemoryTimeline timeline = memory_timeline_of(

@@ -30,7 +30,7 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view name
 }
 
 namespace {
-// In quarters of a letter: a difference in case counts least.
+// In quarters of a letter: 1 if the letters differ only in case, 4 if they differ otherwise.
 size_t letter_distance(char a, char b) {
   if (a == b) return 0;
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };

@@ -1,5 +1,5 @@
-// Philox4x32-10 (Salmon et al., SC 2011): 128 random bits of a counter and a key. Without torch, so
-// that kernels of a device can include it.
+// Philox4x32-10 (Salmon et al., SC 2011): 128 random bits from a counter and a key. The file does
+// not include torch, so that kernels of a device can include it.
 #pragma once
 
 #include <array>

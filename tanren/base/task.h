@@ -49,8 +49,8 @@ struct Prediction {
 };
 
 // A prediction in parts, for outputs that are far larger than the batch (the scores of a language
-// model). What all parts share is computed already. Each part is computed when it is requested, and
-// its terms cover that part only.
+// model). The work that all parts share is done already. Each part is computed when it is
+// requested, and its terms cover that part only.
 struct PredictionRows {
   int64_t rows = 0;     // of outputs and targets, along dim 0
   int64_t at_once = 1;  // rows that a call of `part` should request

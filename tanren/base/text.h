@@ -29,8 +29,9 @@ inline std::string size_text(int64_t bytes) { return bytes_text(static_cast<doub
 std::string count_text(int64_t count);
 // The first line that is not blank, for messages that may contain a stack trace.
 std::string first_line(const std::string& text);
-// Parses "8GiB", "1.5 GB", "800M", "4096" or the share "0.5": bytes from 1, or a share in (0, 1).
-// Units in any case; K, M, G, T alone are powers of 1024. Empty if `text` is neither.
+// Parses an amount of at least 1 byte, such as "8GiB", "1.5 GB", "800M" or "4096", or a share in
+// (0, 1), such as "0.5" or "50%". Units may be in upper or lower case; K, M, G and T alone are
+// powers of 1024. Empty if `text` is neither.
 struct MemoryAmount {
   int64_t bytes = 0;  // 0: a share
   double share = 0;

@@ -17,7 +17,7 @@
 
 namespace tanren {
 
-// fn(), shown to a profiler under this name.
+// Calls fn(). A profiler shows the call under `name`.
 template <class F>
 at::Tensor profiled(std::string_view name, F&& fn) {
   if (!at::hasCallbacks()) return std::forward<F>(fn)();

@@ -57,8 +57,8 @@ MovedOnce train_moving(const OffloadOptions& options, bool bf16,
   return outcome;
 }
 
-// Saves its input, the input's transpose and three of its columns. backward puts what it gets back
-// into a Seen.
+// Views saves its input, the input's transpose and three of its columns. Its backward puts the
+// tensors that it gets back into a Seen.
 struct Seen {
   std::vector<at::Tensor> tensors;
 };

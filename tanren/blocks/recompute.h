@@ -45,11 +45,11 @@ class RecomputeScope {
 // runs up to the last tensor that was saved.
 bool in_recomputed_block();
 
-// fn(input). The tensors that its operators save for backward are dropped, except leaves. `fn` is
-// kept until backward has used it, and backward calls it a second time: it must own what it needs,
-// or that must outlive it. The second call ends early, by an exception, once it has saved all
-// tensors that backward needs. `module`: fn changes no buffers but this module's; null or omitted:
-// it may change any of the scope's buffers.
+// Returns fn(input). The tensors that its operators save for backward are dropped, except leaves.
+// Backward calls `fn` a second time and keeps it until then, so `fn` must own what it needs, or
+// that must outlive `fn`. The second call ends early, by an exception, once it has saved all
+// tensors that backward needs. `module` says that fn changes no buffers but this module's. If it is
+// null or omitted, fn may change any of the scope's buffers.
 at::Tensor run_recomputed(const at::Tensor& input,
                           const std::function<at::Tensor(const at::Tensor&)>& fn,
                           const torch::nn::Module* module);

@@ -13,7 +13,8 @@ namespace {
 
 thread_local SavedTensorPolicy* policy_now = nullptr;
 
-// torch's engine, except that it uses the thread's policy.
+// torch's autograd engine, except that the thread's SavedTensorPolicy gives the hooks for saved
+// tensors.
 class Engine final : public torch::autograd::Engine {
  public:
   ~Engine() override { stop(); }

@@ -147,8 +147,9 @@ class Arrival {
       if (!await(key_of(rank))) fail<CommError>(missing_from(rank));
       if (rank == 0 && await("size")) check_size(own);
     }
-    // All ranks have come and compared. Rank 0 decides whether the run continues; an error found
-    // later is reported only to the rank that found it.
+    // This rank has seen every rank and was started with rank 0's number of ranks. When all ranks
+    // report that, rank 0 decides that the run continues. An error after that decision is known
+    // only to the rank that found it.
     store_->set(fmt::format("counted/{}", world_.rank), "yes");
     if (world_.rank != 0) return;
     for (int rank = 0; rank < world_.size; ++rank) {
@@ -266,8 +267,8 @@ std::unique_ptr<ControlChannel> open_control(const std::shared_ptr<Arrival>& arr
                                              std::chrono::milliseconds timeout) {
   ControlChannel::Options options{world.rank, world.size, random_word(), timeout};
   if (world.rank == 0) {
-    // The host at which the others have already reached rank 0 or, with a file, the address that
-    // this machine takes for its own.
+    // The host under which the other ranks have already reached rank 0. If they met in a file, it
+    // is the address that this machine considers its own.
     const std::string host = world.file.empty() ? world.host : own_address;
     Socket listener = listening_socket(host, 0, is_elsewhere(world));
     const auto words = fmt::format("{} {} {}", port_of(listener), options.run_id, host);

@@ -26,7 +26,7 @@ class QuietFileStore : public c10d::FileStore {
     if (!std::filesystem::exists(path_)) return;
     addHelper(cleanupKey_, 1);
     if (addHelper(refCountKey_, -1) > 0) return;
-    // All ranks that came have counted their end: only now is it checked whether that is all ranks.
+    // Every rank that came has now left. The file is removed only if those were all ranks.
     std::error_code ignored;
     if (addHelper(cleanupKey_, 0) >= numWorkers_) std::filesystem::remove(path_, ignored);
   }

@@ -85,7 +85,7 @@ std::string described_key(const std::string& key) {
   return std::string(kObjective) + (rest.empty() ? "" : "." + rest);
 }
 
-// What a changed key means to a run that resumes.
+// The words, in the documentation and in help, for a key that is changed when a run resumes.
 struct Words {
   const char* mark;
   const char* sentence;

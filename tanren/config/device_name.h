@@ -1,5 +1,5 @@
-// Names of devices, as in configs and in torch: "cpu"; of accelerators a kind, with or without an
-// index, "cuda" or "cuda:1".
+// Names of devices, as in configs and in torch: "cpu", or the kind of an accelerator with or
+// without an index, "cuda" or "cuda:1".
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ const std::vector<Level>& levels();
 // The row of that name; null for "" and unknown names.
 const Level* level_of(const PrecisionOptions& options);
 
-// What a level's properties are once the keys over it are read.
+// The properties that hold: those of the level, except where a key sets another value.
 struct LevelProperties {
   // That forward computes in. Without a level: precision.mode, which may be "auto".
   std::string mode;

@@ -11,7 +11,7 @@ namespace {
 
 using testing::TemporaryFolder;
 
-// Opens `text` as data.train; `change` edits the options.
+// Opens `text` as data.train. `options` gives the other keys.
 std::unique_ptr<Dataset> open_text(const std::string& text, SourceOptions options = {}) {
   const TemporaryFolder folder;
   options.kind = "csv";

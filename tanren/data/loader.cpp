@@ -29,7 +29,7 @@ using Clock = std::chrono::steady_clock;
 // and more, where gathering 32 small samples takes 4.
 constexpr double kHandoverSeconds = 20e-6;
 
-// The samples of one global batch: position in the epoch and how many.
+// One global batch: `count` samples of an epoch, from position `begin` on.
 struct Ticket {
   int64_t epoch = 0;
   int64_t begin = 0;

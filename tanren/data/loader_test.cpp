@@ -150,7 +150,8 @@ TEST(Loader, the_stream_is_the_same_for_any_workers_and_prefetch_depth) {
   }
 }
 
-// Lightning#19367, accelerate#2016, data#1520: counters, order and ledger after a resume.
+// Bugs that other loaders had after a resume, in counters and order: Lightning#19367,
+// accelerate#2016, data#1520.
 TEST(Loader, resumes_at_the_consumed_sample_whatever_was_prefetched) {
   constexpr int64_t kBatches = 18;
   const ProbeDataset dataset(22);

@@ -138,7 +138,8 @@ void called(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stac
   }
   const bool outer = std::exchange(state.within_dry, state.within_dry || on_dry);
   const auto leave = c10::make_scope_exit([outer] { state.within_dry = outer; });
-  // Autograd, if the operator has any, may only be left out where it would record nothing.
+  // This call skips the operator's autograd, if it has any. It may do so only while autograd would
+  // record nothing.
   if (on_dry && !at::GradMode::is_enabled() && lacks_shapes(op)) {
     keys = c10::DispatchKeySet(c10::DispatchKey::CPU);
   }

@@ -14,8 +14,8 @@
 namespace tanren {
 namespace {
 
-// The name without "aten::" of a matrix product, convolution or attention; empty: another
-// operator's.
+// The name, without "aten::", of a matrix product, convolution or attention. Empty for all other
+// operators.
 std::string_view contraction(const std::string& full) {
   constexpr std::array<std::string_view, 7> kNames = {
       "mm",

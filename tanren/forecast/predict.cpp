@@ -58,7 +58,8 @@ int64_t length_of(const Batch& sample) {
   return 0;
 }
 
-// `size` samples like the given one; of `length` tokens if that is above 0.
+// A batch of `size` samples with the fields of `one`. If `length` is above 0, its sequences have
+// that many tokens.
 GlobalBatch batch_like(const Collated& one, int64_t size, int64_t length) {
   GlobalBatch batch;
   batch.consumed = size;
@@ -197,7 +198,8 @@ void add_batches(MemoryPrediction& prediction, int64_t bytes) {
   prediction.at_peak.at(static_cast<size_t>(MemoryKind::batches)) += bytes;
 }
 
-// The trace at `samples`, each size extrapolated linearly from those at 1 and 2.
+// The trace of `samples` samples: each size is extrapolated linearly from the traces of one and of
+// two samples.
 MemoryTrace extrapolated(const MemoryTrace& one, const MemoryTrace& two, int64_t samples) {
   MemoryTrace result = one;
   for (size_t i = 0; i < result.size(); ++i) {

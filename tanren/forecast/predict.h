@@ -37,7 +37,8 @@ struct MemoryPrediction {
 
 class StepPredictor {
  public:
-  // Both must outlive the predictor. `make_task` builds a new task each time.
+  // `make_task` builds a new task in each call. `dataset`, and whatever `make_task` refers to, must
+  // outlive the predictor.
   StepPredictor(std::function<Task()> make_task, const Dataset& dataset)
       : make_task_(std::move(make_task)), dataset_(dataset) {}
 
@@ -53,7 +54,8 @@ class StepPredictor {
 
   // Tokens per sample: dim 1 of the first integer field that has one; 0: no sequences.
   int64_t length() const;
-  // The same for a batch of the data's first samples, which may be padded to the longest of them.
+  // Tokens per sample in a batch of the data's first samples, which collating may pad to the
+  // longest of them.
   int64_t longest() const;
 
  private:

@@ -176,7 +176,8 @@ class Writer {
     result_.opened_by = module + ".load_state_dict(torch.load(\"" + file_name + "\"))";
   }
 
-  // As the model was built; the weights do not show which of their matrices is the head.
+  // The number of outputs with which the model was built. The weights do not show it, because they
+  // do not say which of their matrices is the head.
   int64_t outputs() const {
     const ModelOptions& model = description_.config.model;
     const DataInfo& info = description_.info;

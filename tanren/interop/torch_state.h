@@ -39,13 +39,13 @@ bool starts_from_torch(const RunConfig& config);
 OptimizerStart read_optimizer_start(const Task& task, const RunConfig& config);
 
 // Loads the state into the run's optimizers; state of parameters that are not trained now is
-// dropped. Dynamic loss scales go on from those of the file.
+// dropped. Dynamic loss scales continue from those of the file.
 void start_optimizer(RunState& run, const OptimizerStart& start);
 
 // Writes a step folder as {"model", "optimizer", "step", "epoch"}, which torch.load opens with
 // weights_only=True. optimizer.load_state_dict takes it for an optimizer over model.parameters()
-// with one group for each pair of learning rate and weight decay. ConfigError for another optimizer
-// or several objectives.
+// with one group for each pair of learning rate and weight decay. ConfigError if the optimizer is
+// not adamw, adam or sgd, or if there are several objectives.
 void write_torch_checkpoint(const std::filesystem::path& checkpoint,
                             const std::filesystem::path& file, const KnownKinds& known);
 

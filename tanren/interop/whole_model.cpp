@@ -94,7 +94,8 @@ RunConfig kept_of(const RunConfig& resolved) {
                     "; export the model again");
 }
 
-// Values of a hostile file are never copied or printed: both recurse as deep as the value nests.
+// Values of a hostile file are never copied or printed. The JSON library does both by recursion, as
+// deep as the value nests.
 int64_t count_in(const Json& value, const char* key, int64_t most, const fs::path& file) {
   if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > most) {
     refuse(file, std::string("has no usable ") + key);

@@ -56,8 +56,8 @@ int64_t cpu_memory_charged();
 
 // For tests: this thread's allocation number `index` from now on (0: the next) fails once.
 void fail_cpu_allocation(int64_t index);
-// Allocations of this thread before the one that fail_cpu_allocation() makes fail; below 0: it has
-// failed.
+// The number of allocations that this thread can make before the one that fail_cpu_allocation()
+// lets fail. Below 0: that one has failed.
 int64_t cpu_allocations_until_failure();
 
 // Gives cached pages back to the system until at most `keep` bytes stay; the next large tensors pay

@@ -18,8 +18,8 @@ class AppendFile {
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  // Append an item's bytes to buffer(), then call end_item(): nothing of it reaches the file
-  // before.
+  // Append an item's bytes to buffer(), then call end_item(). The bytes wait in memory until
+  // write(), which must not be called in the middle of an item.
   std::string& buffer() { return waiting_; }
   void end_item() { ends_.push_back(waiting_.size()); }
 

@@ -14,9 +14,9 @@ namespace tanren {
 // request.seed.
 int64_t draw_token(const at::Tensor& scores, const GenerateRequest& request, int64_t index);
 
-// First token that a model with `context` positions sees of a sequence of `length` tokens: 0 while
-// the sequence fits. Then the window moves in jumps of half a context, so that a cache stays valid
-// for many tokens.
+// Index of the first token that a model with `context` positions sees of a sequence of `length`
+// tokens. It is 0 while the sequence fits. After that the window moves in jumps of half a context,
+// so that a cache stays valid for many tokens.
 int64_t window_begin(int64_t length, int64_t context);
 
 // `next_scores(tokens, begin)` gives the scores after tokens[begin …]; called once a token.

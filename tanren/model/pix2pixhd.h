@@ -1,7 +1,7 @@
-// Pix2PixHD (Wang et al., 2018): translates pictures into pictures. A generator and PatchGAN
+// Pix2PixHD (Wang et al., 2018): translates pictures into pictures. It has a generator and PatchGAN
 // discriminators, with the names and losses of NVIDIA's code. One forward serves both objectives,
-// and discriminates the made pictures once: each objective's backward is kept to its own
-// parameters.
+// and the discriminators see the generated pictures once in it. The backward of an objective adds
+// to the gradients of that objective's parameters only.
 #pragma once
 
 #include "tanren/base/data_info.h"

@@ -64,7 +64,8 @@ void PictureBlocks::residual(int64_t channels) {
       owner_->register_module(to_text(next_), std::make_shared<Module>("ResnetBlock"));
   const auto inner = block->register_module("conv_block", std::make_shared<Module>("Sequential"));
   Block& added = add(Kind::residual, 0, 1);
-  // Paddings are 0 and 4; norms and the activation follow their convolution.
+  // Only the convolutions, modules 1 and 5, have parameters. The others are the paddings 0 and 4,
+  // the norms 2 and 6, and the activation 3.
   added.first = inner->register_module("1", three(channels, channels, /*stride=*/1, /*padding=*/0));
   added.second =
       inner->register_module("5", three(channels, channels, /*stride=*/1, /*padding=*/0));

@@ -85,8 +85,8 @@ void attention_gradient(const AttentionBlock& block, const S* scores, const S* g
     T* own_slopes = slopes + r * block.cols;
     load_row(scores + r * block.cols, seen, row);
     if (block.bias != nullptr) {
-      // Not by log_sums: next to a bias as large as padding's, the logarithm of the sum is rounded
-      // away.
+      // The row's sum is computed again and not taken from log_sums. Next to a bias as large as
+      // padding's, the logarithm of the sum is rounded away there.
       Acc log_sum = 0;
       const Acc factor = 1 / powers(block, seen, row, &log_sum);
       for (int64_t c = 0; c < seen; ++c) row[c] *= factor;

@@ -117,7 +117,8 @@ constexpr bool has_avx2() { return false; }
 #define TANREN_AVX2
 #endif
 
-// The same loops in this processor's best instructions.
+// The loops of Rows, compiled once more with AVX2. Each call takes that variant if the processor
+// has AVX2.
 template <typename T>
 struct Best {
   template <typename... Args>

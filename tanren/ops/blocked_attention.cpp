@@ -69,7 +69,7 @@ struct Scratch {
   at::Tensor first, second;
 };
 
-// Forward and backward. `ids` is contiguous.
+// The forward and the backward pass of blocked_attention(). `ids`, the samples' ids, is contiguous.
 class BlockedAttention {
  public:
   BlockedAttention(const AttentionCall& call, std::array<uint32_t, 2> key, uint32_t threshold,

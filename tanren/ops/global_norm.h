@@ -14,8 +14,8 @@ namespace tanren {
 // their device (0 for an empty list). Also infinite if the squares overflow.
 at::Tensor global_norm(at::TensorList gradients);
 
-// Finite if all elements are finite and their squares fit double. Does not copy a dense gradient.
-// Reads the device.
+// The same norm, computed in double. It is finite if all elements are finite and their squares fit
+// into a double. Does not copy a dense gradient. Reads the device.
 double exact_norm(at::TensorList gradients);
 
 }  // namespace tanren

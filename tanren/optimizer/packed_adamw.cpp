@@ -252,7 +252,8 @@ class PackedAdamW final : public TensorOptimizer {
     return from_eight_bit(moment, scale, is_signed, kPackedBlock);
   }
 
-  // 32 random bits for each element, int64: half_moment_elements' hash in tensor operations.
+  // 32 random bits for each element, as int64. The hash is that of half_moment_elements, in tensor
+  // operations.
   static at::Tensor random_of_elements(const at::Tensor& values, uint32_t draw, uint32_t begin) {
     constexpr int64_t kLow = 0xFFFFFFFF;
     const auto mixed = [](at::Tensor x) {

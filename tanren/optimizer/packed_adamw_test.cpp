@@ -117,7 +117,7 @@ TEST(PackedAdamW, packs_kernels_in_channels_last_and_updates_them_as_they_lie) {
   }
 }
 
-// A state as a file holds it: contiguous tensors, and the values.
+// The state as a file would give it back: contiguous copies of the tensors, and the values.
 State filed(const State& state) {
   State file{{}, state.values};
   for (const auto& [name, tensor] : state.tensors) {

@@ -15,7 +15,8 @@ namespace tanren {
 
 namespace {
 
-// An update's position: `now` updates applied; `warmup` and `total` are the whole run's.
+// The position of an update in the run: `now` updates were applied before it. `warmup` and `total`
+// are the updates of the warm-up and of the whole run.
 struct Point {
   double now = 0, warmup = 0, total = 0;
 

@@ -18,7 +18,8 @@ struct LayoutOptions {
   int64_t first_bucket_bytes = int64_t{1} << 20;  // small, so that the wire is busy early
   int64_t bucket_bytes = int64_t{25} << 20;
   int64_t parts = 1;  // one per rank that owns a part
-  // Elements: parts begin at multiples of it, and so do parameters of 16 units or more.
+  // In elements. In a bucket each part begins at a multiple of it, and so does each parameter of
+  // 16 units or more.
   int64_t unit = 1;
 };
 

@@ -46,8 +46,8 @@ class Gradients {
   // Before a microstep of the window: forgets which gradients fired in the microstep before.
   void begin_microstep();
   // The first parameter whose gradient is not as begin_microstep() found it: a backward has reached
-  // it, or other code replaced it, set it to none or wrote to it. A write shows only which flat
-  // tensor it went to: then the result is the first parameter of that tensor.
+  // it, or other code replaced it, set it to none or wrote to it. A write can be traced only to a
+  // flat tensor: then `parameter` is the first one of that tensor and `is_this_one` is false.
   struct Change {
     size_t parameter = 0;
     bool is_this_one = true;
@@ -64,8 +64,8 @@ class Gradients {
     reattach();
     return flat_;
   }
-  // What this rank measures and updates after they are reduced: flat(), or its parts of the
-  // buckets.
+  // The gradients that this rank measures and updates after the reduction: flat() or, if ranks
+  // share the state, its parts of the buckets.
   const std::vector<at::Tensor>& owned() const {
     reattach();
     return sharding_.on() ? parts_ : flat_;

@@ -15,7 +15,8 @@ namespace {
 // Share of the machine's memory. The rest is for the program itself, its cached files and other
 // programs.
 constexpr double kAutomaticShare = 0.9;
-// For the small tensors of the update; at most a sixteenth of the limit.
+// Bytes of the limit that are kept for the small tensors of an update, which must succeed. At most
+// a sixteenth of the limit is kept.
 constexpr int64_t kReserve = int64_t{16} << 20;
 
 void plan_allocator(const Request& request, Plan& plan) {

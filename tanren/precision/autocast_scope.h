@@ -25,7 +25,7 @@ bool uses_autocast(const PrecisionPlan& plan);
 
 class AutocastScope {
  public:
-  // Does nothing unless operators are cast, apart from shielding from an outer autocast.
+  // Casts operators if the plan says so. Otherwise it only switches off an outer autocast.
   AutocastScope(c10::DeviceType device, const PrecisionPlan& plan);
   ~AutocastScope();
   AutocastScope(const AutocastScope&) = delete;

@@ -34,7 +34,7 @@ class LossScaler {
   // spike: after growth_interval quiet updates it grows, up to the ceiling. Other causes: nothing.
   void update(Cause cause);
 
-  // True until the first window has been searched (precision.initial_scale = "auto").
+  // True until a first scale has been found (precision.initial_scale = "auto").
   bool wants_search() const { return wants_search_; }
   void set_searched(double scale);
   // Goes on from a scale that another program found; a scaler that is not dynamic ignores it.

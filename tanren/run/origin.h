@@ -42,8 +42,8 @@ Origin read_origin(const std::filesystem::path& step_folder);
 void check_data_unchanged(Communicator& ranks, const Facts& saved, const Facts& now,
                           const std::filesystem::path& step_folder, const RunConfig& config);
 
-// The changes of a run with `config` that resumes from `step_folder`: those made before it, and the
-// keys that differ from the config it was written with.
+// All changed keys of a run with `config` that resumes from `step_folder`: the changes that the
+// folder records, then the keys whose values differ from the folder's config.
 std::vector<ConfigChange> changes_until(const std::filesystem::path& step_folder,
                                         const RunConfig& config);
 

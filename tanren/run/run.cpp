@@ -160,7 +160,8 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   const std::vector<std::string> ranks = rank_lines(parts);
   std::vector<std::unique_ptr<Sink>> own_sinks;
   if (is_first) {
-    // Changes made by this start, and by earlier starts that made no update since.
+    // The sinks get the changes of this start, and those of earlier starts that made no update
+    // since.
     const auto& changes = shared.origin.changes;
     size_t untold = shared.num_old_changes;
     while (untold > 0 && changes[untold - 1].step == state.step()) --untold;

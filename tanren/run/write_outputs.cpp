@@ -48,7 +48,7 @@ std::string file_name(const Dataset& dataset, int64_t index) {
   return (name.empty() ? fmt::format("sample-{:06}", index) : name) + ".png";
 }
 
-// ConfigError for a name that leaves the folder, and for one that two samples have.
+// ConfigError if a sample's name points outside the folder, or if two samples have the same name.
 void check_names(const Dataset& dataset) {
   std::set<std::string> seen;
   for (int64_t i = 0; i < dataset.size(); ++i) {

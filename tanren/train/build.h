@@ -36,7 +36,7 @@ void profile_parameters(const torch::nn::Module& module, ModelProfile& profile);
 // Adds the task's objectives, and which of the model's parameters each may change.
 void profile_objectives(const Task& task, ModelProfile& profile);
 
-// What planning needs to know about task and data.
+// The facts about task and data that the plan depends on.
 ModelProfile profile(const Task& task, const Datasets& datasets);
 
 // Sets the process-wide switches for `plan` and returns the run's behaviour.

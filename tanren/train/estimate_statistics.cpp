@@ -116,8 +116,9 @@ struct Share {
   int64_t first = 0, end = 0;  // batches [first, end) of the epoch
 };
 
-// Every rank gets the same size. Microbatches may differ over ranks, unless batch norm is
-// synchronised.
+// The number of samples in a batch that is measured, the same on every rank: the smallest
+// microbatch of any rank. With synchronised batch norm, which needs equal microbatches, it is one
+// microbatch of every rank together.
 int64_t batch_size(const Plan& plan, const DataParallel& parallel) {
   if (parallel.alone()) return plan.batch.microbatch;
   if (parallel.across_ranks() != nullptr) {

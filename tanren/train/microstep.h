@@ -23,9 +23,9 @@ struct StepContext {
 
 // Accumulates the gradients of `piece` (on the run's device) into the phase's objectives and adds
 // its terms to `losses`, microstep by microstep, in sizes that Parts::recovery allows. MemoryError
-// if the recovery fails. Returns false if a stop was requested between microsteps; only a run of
-// one rank stops there, and only in an update's first phase; several ranks finish the window. With
-// several ranks the gradients are sent from the last microstep on; phase.reducer must finish them.
+// if the recovery fails. Returns false if a stop was requested between microsteps. Only a run of
+// one rank stops there, and only in an update's first phase; several ranks finish the window.
+// Several ranks send gradients from the last microstep on; phase.reducer must finish the sums.
 bool accumulate_piece(Phase& phase, const Batch& piece, const StepContext& context);
 
 }  // namespace tanren

@@ -19,7 +19,8 @@ struct Parts {
   at::Device device = at::kCPU;
   // Set by a signal handler or another thread: stop at the next microstep, resumable.
   const std::atomic<bool>* stop = nullptr;
-  // Decides what happens when memory runs out; has a state of its own, never null.
+  // Decides what happens when memory runs out. It keeps a state of its own between steps. Never
+  // null.
   std::shared_ptr<Recovery> recovery = std::make_shared<Recovery>(MemoryPlan{}, at::kCPU);
   // The other ranks; never null.
   std::shared_ptr<const DataParallel> parallel = std::make_shared<DataParallel>();

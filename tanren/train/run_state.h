@@ -65,8 +65,8 @@ struct RunState {
   int64_t step() const { return phases.front().objectives.front().step; }
   // Whether there is more than one objective.
   bool has_several_objectives() const;
-  // The seed of a phase's random draws. Each phase has its own, since all forwards of an update see
-  // the same samples.
+  // The seed of a phase's random draws. Each phase has its own: all forwards of an update see the
+  // same samples, and with one seed they would draw the same numbers.
   uint64_t seed_of(const Phase& phase) const;
 
   at::Device device() const;

@@ -7,11 +7,11 @@
 
 namespace tanren {
 
-// Finds, for each objective in turn that has no scale yet, the largest power of two whose window
-// stays finite, by bisection over windows of `batch`, and halves it once for headroom. The windows
-// are the same for all of them. Changes nothing but the scales. If an objective's loss is not
-// finite, or if it counts nothing, its scale does not change either, and the next window is
-// searched. False if a stop was requested in between.
+// Searches a scale for each objective that takes part in this update and has none yet: by bisection
+// the largest power of two with which a window of `batch` stays finite, halved once for headroom.
+// All objectives are searched with the same windows. Nothing changes but the scales. An objective
+// whose loss is not finite, or that counts nothing, keeps its scale; its search is repeated with
+// the next batch. False if a stop was requested in between.
 bool find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch);
 
 }  // namespace tanren

@@ -127,7 +127,7 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
   Keys kinds = names_of(dataset_kinds());
   kinds.insert(kinds.end(), registered.begin(), registered.end());
   p.one_of(section + "kind", o.kind, kinds);
-  // A registered kind may read any key, and reports itself which keys it needs.
+  // A registered kind may read any key. Its own code reports which keys it needs.
   if (std::find(registered.begin(), registered.end(), o.kind) != registered.end()) return;
   check_images(p, section, o);
   check_token_data(p, section, o);

@@ -15,7 +15,7 @@ std::string text_of(const std::string& precision, const std::string& rest = "") 
   return std::string(kGood) + "[precision]\n" + precision + "\n" + rest;
 }
 
-// The only line that refuses such a config; "accepted" if it is fine.
+// The one error line about such a config; "accepted" if the config is valid.
 std::string line_of(const std::string& precision, const std::string& rest = "") {
   const auto lines = config_test::lines_of(error_of(text_of(precision, rest)));
   return lines.size() == 1 ? lines.front() : "more than one line: " + lines[0] + lines[1];

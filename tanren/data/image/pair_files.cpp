@@ -121,7 +121,8 @@ void refuse_misfits(const std::vector<std::string>& misfits, size_t all,
                               misfits.size(), all, first_few(misfits), advice));
 }
 
-// Drops or refuses pairs with a broken file, fills in the sizes of files and compares pictures.
+// Drops or refuses pairs with a broken file, and refuses pairs whose two pictures do not fit each
+// other. Sets the sizes in bytes of the files.
 std::vector<PicturePair> checked_pairs(std::vector<PicturePair> pairs, const SourceOptions& options,
                                        const std::string& what) {
   const auto inputs = checked_files(options, files_of(pairs, &PicturePair::input));

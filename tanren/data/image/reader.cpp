@@ -83,7 +83,8 @@ bool ImageReader::read_one(Place& place, bool training, const Decode& decode,
                               what_, to_text(size_), path_));
 }
 
-// Handles a broken file: DataError, or with "skip" a line in the log for the first few.
+// Handles a broken file: throws DataError or, with broken = "skip", logs a line for each of the
+// first few.
 void ImageReader::note(int64_t sample, const std::string& name, const std::string& reason) const {
   const std::string line = fmt::format("[{}] {}/{} {}", what_, path_, name, reason);
   if (!skips_) {

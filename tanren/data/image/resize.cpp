@@ -9,8 +9,9 @@ namespace tanren {
 
 namespace {
 
-// The loops below are compiled for AVX2 too; the variant is chosen when the program starts.
-// -std=c++20 contracts nothing to fused operations, so both variants give the same bits.
+// The loops below are compiled for AVX2 too; the variant is chosen when the program starts. With
+// -std=c++20 the compiler fuses no multiplication with an addition, so both variants give the same
+// bits.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define TANREN_CLONES __attribute__((target_clones("avx2", "default")))

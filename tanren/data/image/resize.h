@@ -11,10 +11,11 @@
 
 namespace tanren {
 
-// bilinear: a triangle; nothing is rounded between the two directions, where PIL rounds.
-// bicubic: PIL's cubic (a = -0.5), which overshoots edges. So each row is resized across first, in
-// PIL's fixed-point numbers, to whole levels in [0, 255]: what is cut there counts further down.
-// nearest: the one input pixel that contains the output's centre, so no value is mixed.
+// bilinear: a triangle. PIL rounds values between the two directions; this does not.
+// bicubic: PIL's cubic (a = -0.5), which overshoots at edges. As in PIL, each row is resized across
+// first, in fixed-point numbers, and cut to whole levels in [0, 255], because the cut changes the
+// result of the other direction.
+// nearest: the one input pixel that contains the output's centre, so no values are mixed.
 enum class Filter { bilinear, bicubic, nearest };
 
 // Sampling positions in one direction: output i is centred at origin + (i + 0.5) * step, in input

@@ -16,7 +16,8 @@ TEST(Encoding, takes_all_of_unicode_and_nothing_else) {
   for (const char* good : {"", "plain\n", "ü", "€", "𝄞", "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf"}) {
     EXPECT_FALSE(first_bad_byte(good)) << good;
   }
-  // Latin-1, an overlong form, a lone surrogate, beyond Unicode, cut off, a 0.
+  // In this order: Latin-1, an overlong form, a lone surrogate, a code point beyond Unicode, a
+  // character that is cut off, a zero byte.
   for (const std::string& bad :
        {std::string("ab\xe9 d"), std::string("ab\xc0\xaf"), std::string("ab\xed\xa0\x80"),
         std::string("ab\xf4\x90\x80\x80"), std::string("ab\xe2\x82"), std::string("ab\0c", 4)}) {
