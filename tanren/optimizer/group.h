@@ -58,10 +58,11 @@ void check_patterns(const std::string& key, const std::vector<std::string>& patt
                     const std::vector<NamedParameter>& parameters);
 
 // The options with one group per parameter of `parameters`, with the values that the patterns and
-// layers give it in `model`. ConfigError for a pattern that matches nothing in `model`.
+// layers give it in `model`, or with `own_layers` the layers among `parameters` alone. ConfigError
+// for a pattern that matches nothing in `model`.
 OptimizerOptions resolved(const OptimizerOptions& options,
                           const std::vector<NamedParameter>& parameters,
-                          const std::vector<NamedParameter>& model);
+                          const std::vector<NamedParameter>& model, bool own_layers = false);
 
 // Zeros with exactly the parameter's strides.
 TensorVector zeros_like_all(const TensorVector& parameters);
