@@ -1,5 +1,6 @@
 #include "tanren/forecast/first_step.h"
 
+#include "tanren/base/one_line.h"
 #include "tanren/base/random.h"
 #include "tanren/base/text.h"
 #include "tanren/forecast/generator_scope.h"
@@ -15,6 +16,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace tanren {
@@ -122,13 +124,22 @@ LayerTable layers_of(const Plan& plan, const std::function<Task()>& make_task, c
 
 std::string first_step_text(const Plan& plan, const std::function<Task()>& make_task,
                             const Dataset& train, Cursor start) {
-  const GlobalBatch batch = first_batch(plan, train, start);
+  const GeneratorScope generators(at::kCPU);
+  GlobalBatch batch;
+  try {
+    batch = first_batch(plan, train, start);
+  } catch (const std::exception& error) {  // the loop meets it, too, and saves what there is
+    return fmt::format("first batch: not known: {}\n", one_line(error.what()));
+  }
   const int64_t own = batch.local.size();
   const int64_t microbatch = plan.batch.microbatch > 0 ? std::min(plan.batch.microbatch, own) : own;
-  const GeneratorScope generators(at::kCPU);
-  const LayerTable layers = layers_of(plan, make_task, batch.local, microbatch);
-  return text_of(table_of_batch(batch, plan, microbatch)) + "\n" +
-         text_of(table_of_layers(layers, microbatch));
+  const std::string text = text_of(table_of_batch(batch, plan, microbatch)) + "\n";
+  try {
+    const LayerTable layers = layers_of(plan, make_task, batch.local, microbatch);
+    return text + text_of(table_of_layers(layers, microbatch));
+  } catch (const std::exception& error) {
+    return text + fmt::format("layers: not known without memory: {}\n", one_line(error.what()));
+  }
 }
 
 }  // namespace tanren

@@ -29,22 +29,39 @@ std::string shared_prefix(const Parameters& own) {
   return prefix.substr(0, prefix.rfind('.') + 1);
 }
 
-const NamedParameter* find(const Parameters& own, const std::string& name) {
-  const std::string longer = shared_prefix(own) + name;
-  const NamedParameter* found = nullptr;
-  for (const auto& parameter : own) {
-    if (parameter.name == name) return &parameter;
-    if (parameter.name == longer) found = &parameter;
+// `own` by the names that the file uses: their own, or those without the part of the shared prefix
+// with which most names of the file are found.
+std::map<std::string, NamedParameter> by_file_name(const Parameters& own, const TensorMap& file) {
+  const std::string shared = shared_prefix(own);
+  std::vector<size_t> lengths = {0};  // of the parts that a file may leave out
+  for (size_t i = 0; i < shared.size(); ++i) {
+    if (shared[i] == '.') lengths.push_back(i + 1);
   }
-  return found;
+  std::map<std::string, NamedParameter> best;
+  int64_t most = -1;
+  for (const size_t length : lengths) {
+    std::map<std::string, NamedParameter> named;
+    int64_t hits = 0;
+    for (const auto& parameter : own) {
+      const std::string name = parameter.name.substr(length);
+      hits += file.find(name) != nullptr ? 1 : 0;
+      named.emplace(name, parameter);
+    }
+    if (hits > most) {
+      most = hits;
+      best = std::move(named);
+    }
+  }
+  return best;
 }
 
 // `own` in the order of the file's model, if the file has them all.
 Parameters in_file_order(const Parameters& own, const TensorMap& model) {
+  const auto named = by_file_name(own, model);
   Parameters ordered;
   for (const auto& entry : model) {
-    const NamedParameter* found = find(own, entry.first);
-    if (found != nullptr) ordered.push_back(*found);
+    const auto found = named.find(entry.first);
+    if (found != named.end()) ordered.push_back(found->second);
   }
   return ordered.size() == own.size() ? ordered : own;
 }
@@ -71,13 +88,14 @@ Numbers by_names(const TorchOptimizer& optimizer, const Parameters& own, const M
   }
   Numbers numbers;
   const TensorMap names = renamed_where_it_fits(state_dict_of(listed).tensors, model);
+  const auto named = by_file_name(own, names);
   for (const auto& [name, number] : names) {
-    const NamedParameter* parameter = find(own, name);
-    if (parameter == nullptr) {
+    const auto parameter = named.find(name);
+    if (parameter == named.end()) {
       fail_start(path, "its optimizer has state of " + name + ", which the model has not",
                  "rename with model.init_rename, or drop optimizer.init_from");
     }
-    numbers.emplace(number.item<int64_t>(), *parameter);
+    numbers.emplace(number.item<int64_t>(), parameter->second);
   }
   return numbers;
 }

@@ -93,9 +93,13 @@ TorchOptimizer optimizer_at(const std::string& prefix, const WeightsFile& file,
   TorchOptimizer optimizer;
   optimizer.name = prefix.substr(0, prefix.find_last_not_of('.') + 1);
   std::set<int64_t> numbers;
-  for (const auto& [index, options] : found.options) {
+  std::set<int64_t> groups;
+  for (const auto& [index, options] : found.options) groups.insert(index);
+  for (const auto& [index, parameters] : found.parameters) groups.insert(index);
+  if (groups.empty()) fail("has no group of parameters");
+  for (const int64_t index : groups) {
     auto& group = optimizer.groups.emplace_back();
-    group.options = options;
+    group.options = found.options[index];
     for (const auto& [place, number] : found.parameters[index]) {
       if (!numbers.insert(number).second) fail(fmt::format("has parameter {} twice", number));
       group.parameters.push_back(number);

@@ -195,8 +195,19 @@ class OptimizerFile {
   // `all`: every objective of the task starts from this file.
   void read(bool all, OptimizerStart& start) const {
     if (optimizers_.size() > 1) {
+      std::map<std::string, std::string> taken;  // the objective of each optimizer
       for (const Part& part : parts_) {
-        read_one(fitting(part), part.own, {part}, all && parts_.size() == 1, start);
+        const TorchOptimizer& own = fitting(part);
+        const auto [entry, is_new] = taken.emplace(own.name, part.name);
+        if (!is_new) {
+          fail_start(path_,
+                     fmt::format("its optimizer {} fits both objectives {} and {}", own.name,
+                                 entry->second, part.name),
+                     fmt::format("save that of each in a file of its own, for "
+                                 "objectives.{}.optimizer.init_from",
+                                 part.name));
+        }
+        read_one(own, part.own, {part}, all && parts_.size() == 1, start);
       }
       return;
     }
@@ -293,6 +304,11 @@ class OptimizerFile {
       }
     }
     if (found.size() == 1) return *found.front();
+    // Checkpoints keep further ones deeper inside: "best.optimizer" beside "optimizer".
+    const auto is_outer = [](const auto* one) { return one->name.find('.') == std::string::npos; };
+    if (std::count_if(found.begin(), found.end(), is_outer) == 1) {
+      return **std::find_if(found.begin(), found.end(), is_outer);
+    }
     if (found.empty()) {
       fail_start(path_,
                  fmt::format("none of its {} optimizers fits the objective {} ({})",

@@ -343,7 +343,6 @@ LayerTable training_table(const std::function<Task()>& make_task, const Batch& b
                           const RunForward& run) {
   return recorded(make_task, batch, /*trains=*/true,
                   [&run](const Task& task, const Batch& shapes, Recorder& recorder) {
-                    task.module->train();
                     try {
                       for (const PhaseSpec& phase : task.phases) {
                         run(task, phase, shapes);

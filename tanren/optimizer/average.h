@@ -24,7 +24,8 @@ class WeightAverage {
   // Adds the weights after `step` applied updates to the average if the plan asks for it (start,
   // every); the first time it copies them. As torch.optim.swa_utils.AveragedModel with
   // get_ema_multi_avg_fn or get_swa_multi_avg_fn: a few foreach calls for any number of tensors.
-  // `every`: global batches per update of the objective; the start counts global batches.
+  // `every`: global batches per update of the objective. The plan's start and every count global
+  // batches.
   void update(int64_t step, int64_t every = 1);
   // Updates so far; 0: there is no average yet, and the raw weights are used in its place.
   int64_t num_updates() const { return num_updates_; }

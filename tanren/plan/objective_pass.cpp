@@ -139,7 +139,7 @@ void plan_objectives(const Request& request, Plan& plan) {
 std::vector<const ParameterFacts*> parameters_of(const Request& request, size_t objective) {
   std::vector<const ParameterFacts*> own;
   const auto& objectives = request.profile.objectives;
-  const bool has_all = objectives.size() < 2;
+  const bool has_all = objectives.empty() || objectives[objective].parameters.empty();
   std::set<std::string> names;
   if (!has_all) {
     const auto& parameters = objectives[objective].parameters;

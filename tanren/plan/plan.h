@@ -203,9 +203,9 @@ struct AveragePlan {
   Averaging kind = Averaging::none;
   double decay = 0.999;      // ema
   bool decay_warmup = true;  // ema: min(decay, (1 + t) / (10 + t)) after t updates of the average
-  int64_t every = 1;         // applied steps between updates
+  int64_t every = 1;         // steps of the run between updates
   int64_t start = 0;         // applied steps before averaging begins
-  double learning_rate = 0;  // from then on; 0: the schedule's
+  double learning_rate = 0;  // the first objective's from then on; 0: the schedule's
   AverageBuffers buffers = AverageBuffers::average;
   int64_t estimate_batches = 0;  // 0: all of the training data
   bool evaluate = true;

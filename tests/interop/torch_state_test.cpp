@@ -10,6 +10,7 @@
 #include "tanren/config/write_config.h"
 #include "tanren/formats/pt_file.h"
 #include "tanren/formats/safetensors.h"
+#include "tanren/interop/torch_numbers.h"
 #include "tanren/interop/torch_optimizer.h"
 #include "tanren/model/registry.h"
 #include "tanren/ops/eight_bit.h"
@@ -381,7 +382,36 @@ TEST_F(TorchStateOfSeveral, one_objective_starts_from_a_file_of_its_own) {
   // The file's names lack "generator.", which all names of the objective have.
   EXPECT_TRUE(at::equal(objectives[1].optimizer->state().tensors.at("generator.bias.exp_avg"),
                         file.at("optimizer.state.1.exp_avg")));
-  EXPECT_TRUE(objectives[0].optimizer->state().tensors.empty());
+  for (const auto& [name, tensor] : objectives[0].optimizer->state().tensors) {
+    EXPECT_EQ(tensor.abs().sum().item<double>(), 0) << name;
+  }
+}
+
+// Names without a part of the prefix that all parameters of the objective share.
+TEST_F(TorchStateOfSeveral, names_may_lack_any_part_of_a_shared_prefix) {
+  const at::Tensor one = at::zeros({2}), two = at::zeros({3});
+  const std::vector<NamedParameter> own = {{"generator.model.1.weight", one},
+                                           {"generator.model.2.weight", two}};
+  for (const std::string prefix : {"generator.model.", "model.", ""}) {
+    TorchOptimizer optimizer;
+    optimizer.groups.push_back({{7, 4}, {prefix + "2.weight", prefix + "1.weight"}, {}});
+    const auto numbers = numbered(optimizer, own, {}, {}, {}, "a.pt");
+    EXPECT_EQ(numbers.at(7).name, "generator.model.2.weight") << prefix;
+    EXPECT_EQ(numbers.at(4).name, "generator.model.1.weight") << prefix;
+  }
+}
+
+TEST_F(TorchStateOfSeveral, a_group_without_options_is_no_crash) {
+  PtValue group = PtValue::dict();
+  group.add(Value(std::string("params")), PtValue::list({PtValue::of(Value(int64_t{0}))}));
+  PtValue optimizer = PtValue::dict(), file = PtValue::dict();
+  optimizer.add(Value(std::string("state")), PtValue::dict());
+  optimizer.add(Value(std::string("param_groups")), PtValue::list({group}));
+  file.add(Value(std::string("optimizer")), optimizer);
+  write_pt(folder_.path() / "bare.pt", file);
+  TANREN_EXPECT_CONTAINS(refusal_of({"objectives.generator.optimizer.init_from=" +
+                                     (folder_.path() / "bare.pt").string()}),
+                         "a group of 1 parameters with weight decay 0 fits none");
 }
 
 TEST_F(TorchStateOfSeveral, what_fits_none_or_several_is_refused) {
@@ -389,6 +419,25 @@ TEST_F(TorchStateOfSeveral, what_fits_none_or_several_is_refused) {
                          "none of its 2 optimizers fits the objective critic (optimizerD: ");
   TANREN_EXPECT_CONTAINS(refusal_of({start_of("objectives.critic.", "gan_generator.pt")}),
                          ", which the model has not");
+  // Two objectives for which the file has one optimizer.
+  auto twins = testing::one_forward_gan();
+  auto& specs = twins.phases.front().objectives;
+  specs[0].parameters = {"generator.weight"};
+  specs[1].parameters = {"generator.bias"};
+  PtValue one = PtValue::dict();
+  TorchOptimizer empty;
+  empty.groups.push_back({{0}, {}, {{"lr", 0.1}, {"weight_decay", 0.0}}});
+  one.add(Value(std::string("optimizerA")), to_pt(empty));
+  empty.groups.front().parameters = {0, 1};
+  one.add(Value(std::string("optimizerB")), to_pt(empty));
+  write_pt(folder_.path() / "one.pt", one);
+  const auto shared = config_with({"optimizer.init_from=" + (folder_.path() / "one.pt").string()});
+  try {
+    read_optimizer_start(twins, shared);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    TANREN_EXPECT_CONTAINS(error.what(), "its optimizer optimizerA fits both objectives");
+  }
   const auto file = read_weights(kFixtures / "gan.pt");
   const auto same = torch_optimizers_of(file, "gan.pt").at(1);
   PtValue both = PtValue::dict();

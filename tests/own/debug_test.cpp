@@ -94,6 +94,32 @@ TEST(OwnDebug, changes_no_number_and_a_resumed_run_may_begin_or_end_with_it) {
   expect_same_state(whole, parted, 4);
 }
 
+TEST(OwnDebug, changes_no_number_of_data_that_draw) {
+  const auto logged = [](OwnProgram& program, const std::string& debug) {
+    program.spoil_train = [](Collated& made, const std::vector<int64_t>&) {
+      const at::Tensor& inputs = made.batch["inputs"];
+      made.batch.fields.set("inputs", inputs + at::rand_like(inputs));
+    };
+    ASSERT_EQ(go_debugging(program, {"--set", debug, "--set", "data.workers=0"}), 0) << program.err;
+  };
+  OwnProgram plain, debugged;
+  logged(plain, "run.debug=false");
+  logged(debugged, "run.debug=true");
+  expect_same_log(plain.run(), debugged.run());
+}
+
+TEST(OwnDebug, leaves_a_batch_that_fails_to_the_loop) {
+  OwnProgram plain, debugged;
+  for (OwnProgram* program : {&plain, &debugged}) {
+    program->spoil_train = [](Collated&, const std::vector<int64_t>&) {
+      throw DataError("[data] torn");
+    };
+  }
+  EXPECT_EQ(go_debugging(plain, {"--set", "run.debug=false"}), go_debugging(debugged));
+  EXPECT_EQ(plain.err, debugged.err);
+  TANREN_EXPECT_CONTAINS(debugged.out, "first batch: not known: [data] torn");
+}
+
 TEST(OwnDebug, shows_the_batch_that_comes_next_in_a_resumed_run) {
   OwnProgram program;
   program.spoil_train = [](Collated& made, const std::vector<int64_t>& indices) {
