@@ -16,6 +16,8 @@ struct RunOptions {
   int64_t threads = 0;                // 0: the cores this process may use
   bool deterministic = false;         // deterministic kernels only
   std::optional<int64_t> stop_after;  // applied steps of this start before a resumable stop
+  std::string max_time;   // of each start, after which it has saved and stopped; empty: none
+  std::string fork_from;  // run or step folder of another run; relative to the config file
 };
 
 }  // namespace tanren
