@@ -309,7 +309,7 @@ void start_optimizer(RunState& run, const OptimizerStart& start) {
   size_t next = 0;  // of the loss scales
   for (auto& phase : run.phases) {
     for (auto& objective : phase.objectives) {
-      load_known(objective, StoredState(start.state, {}));
+      load_known(objective, "", StoredState(start.state, {}));
       if (next < start.loss_scales.size()) objective.scaler.start_from(start.loss_scales[next++]);
     }
   }
