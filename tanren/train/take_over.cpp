@@ -56,8 +56,14 @@ void take_weights(RunState& run, const Snapshot& from, const StoredState& stored
 }
 
 void take_flags(RunState& run, const Snapshot& from) {
+  bool chosen_anew = false;
   for (auto& item : run.task.module->named_parameters()) {
-    item.value().set_requires_grad(value_of<bool>(from.run, "requires_grad." + item.key()));
+    const bool trained = value_of<bool>(from.run, "requires_grad." + item.key());
+    chosen_anew = chosen_anew || trained != item.value().requires_grad();
+    item.value().set_requires_grad(trained);
+  }
+  for (Phase& phase : run.phases) {
+    if (chosen_anew) phase.choose_parameters();
   }
   for (auto& item : run.task.module->named_modules()) {
     // train() sets the children too; they come later in the list and get their own flag then.
@@ -97,7 +103,6 @@ void take_over(RunState& run, const Snapshot& from, const TakenParts& parts,
   }
   if (parts.flags) {
     take_flags(run, from);
-    for (Phase& phase : run.phases) phase.choose_parameters();
   } else {
     unfreeze_past(run, freeze);
   }

@@ -367,8 +367,8 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   for (std::sregex_iterator at(flags.begin(), flags.end(), flag), end; at != end; ++at) {
     found.insert(at->str());
   }
-  EXPECT_EQ(found, (std::set<std::string>{"--dtype", "--fork", "--help", "--interval", "--json", "--list",
-                                          "--master", "--node-rank", "--nodes", "--once",
+  EXPECT_EQ(found, (std::set<std::string>{"--dtype", "--fork", "--help", "--interval", "--json",
+                                          "--list", "--master", "--node-rank", "--nodes", "--once",
                                           "--optimizer", "--out", "--quiet", "--ranks", "--rename",
                                           "--set", "--tokenizer", "--verbose", "--version"}));
 }
