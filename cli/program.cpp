@@ -28,15 +28,50 @@ std::string key_advice(const std::vector<std::string>& extras) {
 }
 
 constexpr const char* kFooter =
-    "Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 130 stopped by a signal and "
-    "resumable.\n"
+    "Exit codes: 0 done, 1 the run failed, 2 the input was wrong, 130 stopped by a signal or "
+    "run.max_time, and resumable.\n"
     "Every key of a config: tanren help [KEY].";
 
 }  // namespace
 
 std::string shown(double value) { return short_text(value, 6); }
 
+namespace {
+
+// What began the run of `folder` is history in a fork of it: the settings that leave it out.
+std::vector<std::string> without_start(const fs::path& folder) {
+  const RunConfig config = recorded_config(folder);
+  std::vector<std::string> sets;
+  if (!config.model.init_from.empty()) sets.emplace_back("model.init_from=");
+  if (!config.model.init_skip.empty()) sets.emplace_back("model.init_skip=[]");
+  if (!config.model.init_rename.empty()) sets.emplace_back("model.init_rename=[]");
+  if (!config.optimizer.init_from.empty()) sets.emplace_back("optimizer.init_from=");
+  return sets;
+}
+
+Named read_fork(const Arguments& arguments, const Registry& registry) {
+  const fs::path from = arguments.file, out = arguments.out;
+  if (!fs::is_directory(from)) {
+    throw ConfigError("[cli] --fork needs a run folder or one of its step folders, not " +
+                      from.string() + "; in a config file set run.fork_from");
+  }
+  if (out.empty()) throw ConfigError("[cli] a fork is a new run; name its folder with --out");
+  std::vector<std::string> sets = without_start(from);
+  const fs::path name = out.has_filename() ? out.filename() : out.parent_path().filename();
+  sets.push_back("run.name=" + name.string());
+  sets.push_back("run.fork_from=" + fs::absolute(from).lexically_normal().string());
+  sets.insert(sets.end(), arguments.sets.begin(), arguments.sets.end());
+  Named named;
+  named.config = config_of_folder(from, sets, registry.known());
+  named.folder = out;
+  if (fs::exists(out / "config.toml")) named.began = out;
+  return named;
+}
+
+}  // namespace
+
 Named read_named(const Arguments& arguments, const Registry& registry) {
+  if (arguments.fork) return read_fork(arguments, registry);
   Named named;
   const fs::path file = arguments.file;
   if (fs::is_directory(file)) {

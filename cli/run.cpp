@@ -140,9 +140,21 @@ void check_no_fork(const Named& named) {
   if (!has_begun) return;
   const std::string run = named.began.string(), out = named.folder.string();
   throw ConfigError(fmt::format(
-      "[run] {} resumes in its own folder, and would begin from step 0 in {}; drop --out, or begin "
-      "another run: tanren run {}/config.toml --out {}, with its weights: --set model.init_from={}",
-      run, out, run, out, run));
+      "[run] {} resumes in its own folder, and would begin from step 0 in {}; drop --out, or fork "
+      "it "
+      "there: tanren run {} --fork --out {}, or begin another run: tanren run {}/config.toml --out "
+      "{}, with its weights: --set model.init_from={}",
+      run, out, run, out, run, out, run));
+}
+
+// What a fork takes: the plan's lines on it.
+std::string fork_text(const Plan& plan) {
+  std::string text;
+  for (const PlanLine& line : plan.lines) {
+    if (!line.key.starts_with("fork_")) continue;
+    text += fmt::format("{} {} ({})\n", line.key, line.value, line.reason);
+  }
+  return text;
 }
 
 void print_end(const RunOutput& output, const Named& named, const std::string& again) {
@@ -170,8 +182,9 @@ void print_end(const RunOutput& output, const Named& named, const std::string& a
               << (named.config.run.steps ? "steps" : "epochs") << "=…  |  the log: " << folder
               << "/log.jsonl\n";
   } else {
-    std::cout << "stopped at step " << summary.steps << "; resume with: " << again << " run "
-              << folder << "\n";
+    std::cout << "stopped at step " << summary.steps
+              << (summary.reason.empty() ? "" : " (" + summary.reason + ")")
+              << "; resume with: " << again << " run " << folder << "\n";
   }
 }
 
@@ -212,8 +225,12 @@ int run(const Arguments& arguments, const Registry& registry) {
       for (const std::string& line : ranks) std::cout << line << "\n";
       if (resumed_from) {
         std::cout << "resuming from " << resumed_from->string() << "\n";
-      } else if (began_before) {
-        std::cout << "no complete checkpoint in " << named.folder.string() << "; beginning again\n";
+      } else {
+        if (began_before) {
+          std::cout << "no complete checkpoint in " << named.folder.string()
+                    << "; beginning again\n";
+        }
+        std::cout << fork_text(plan);
       }
       late->sink = make_console_sink(std::cout, {.total_steps = plan.length.total_steps,
                                                  .console_every = plan.metrics.console_every,

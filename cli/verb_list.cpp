@@ -17,15 +17,15 @@ int anatomy(const Arguments& arguments, const Registry& registry);
 int convert(const Arguments& arguments, const Registry& registry);
 int doctor(const Arguments& arguments, const Registry& registry);
 int monitor(const Arguments& arguments, const Registry& registry);
+int runs(const Arguments& arguments, const Registry& registry);
 int help(const Arguments& arguments, const Registry& registry);
 int completion(const Arguments& arguments, const Registry& registry);
 
 namespace {
 
 constexpr const char* kStopping =
-    "Ctrl-C, SIGTERM and SIGHUP save and stop: exit code 130, and the same command resumes. A "
-    "second "
-    "Ctrl-C ends at once, unsaved.";
+    "Ctrl-C, SIGTERM, SIGHUP and run.max_time save and stop: exit code 130, and the same command "
+    "resumes. A second Ctrl-C ends at once, unsaved.";
 
 constexpr const char* kConfigOrRun = "config.toml or run folder";
 
@@ -59,8 +59,15 @@ void plan_options(CLI::App& command, Arguments& arguments) {
   config_options(command, arguments);
 }
 
-void run_options(CLI::App& command, Arguments& arguments) {
+void planning_options(CLI::App& command, Arguments& arguments) {
   plan_options(command, arguments);
+  command.add_flag("--fork", arguments.fork,
+                   "Make a new run in --out that goes on from the checkpoint of the run folder, or "
+                   "step folder, FILE, under its config and --set");
+}
+
+void run_options(CLI::App& command, Arguments& arguments) {
+  planning_options(command, arguments);
   command.footer(kStopping);
 }
 
@@ -109,6 +116,11 @@ void monitor_options(CLI::App& command, Arguments& arguments) {
                      "shares are taken: 0.2)");
 }
 
+void runs_options(CLI::App& command, Arguments& arguments) {
+  command.add_option("FOLDER", arguments.file, "Folder of run folders (default: runs)");
+  json_option(command, arguments);
+}
+
 void launch_options(CLI::App& command, Arguments& arguments) {
   LaunchArguments& launch = arguments.launch;
   command.add_option("-n,--ranks", launch.ranks, "Ranks of this machine");
@@ -141,7 +153,7 @@ const std::vector<Verb>& verbs() {
   static const std::vector<Verb> all = {
       {"run", "Train from a config file, or resume a run folder", run_options, run,
        /*on_ranks=*/true, /*may_meet_torch=*/true},
-      {"plan", "Say what a run would do, and why; start nothing", plan_options, plan,
+      {"plan", "Say what a run would do, and why; start nothing", planning_options, plan,
        /*on_ranks=*/false, /*may_meet_torch=*/true},
       {"eval", "Evaluate a run folder's newest checkpoint, or a whole model on DATA", eval_options,
        eval, /*on_ranks=*/true, /*may_meet_torch=*/true},
@@ -157,6 +169,8 @@ const std::vector<Verb>& verbs() {
       {"doctor", "Say what this machine offers to a run", json_option, doctor},
       {"monitor", "Watch this machine: devices, memory, processors and the runs on it",
        monitor_options, monitor},
+      {"runs", "List the run folders of a folder: state, step, loss, best evaluation, age",
+       runs_options, runs},
       {"help", "Explain the config's keys", help_options, help},
       {"completion", "Print a script that completes verbs, keys and values in a shell",
        completion_options, completion},

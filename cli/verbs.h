@@ -1,6 +1,6 @@
 // The command line: one function per verb, one file each. The only place that prints.
 // `tanren <verb> FILE [--set key=value]… [--out DIR]`; exit codes 0 done, 1 the run failed,
-// 2 the input was wrong, 130 stopped by a signal and resumable.
+// 2 the input was wrong, 130 stopped by a signal or run.max_time, and resumable.
 #pragma once
 
 #include "tanren/config/run_config.h"
@@ -32,6 +32,7 @@ struct Arguments {
   std::string tokenizer;             // convert: file or folder, for a text
   bool optimizer = false;            // convert: a checkpoint with its optimizer, for torch
   bool list = false;                 // convert: print what the file holds
+  bool fork = false;                 // run, plan: a new run from the named one's checkpoint
   bool once = false;                 // monitor: one look, then end
   std::string interval;              // monitor: seconds; empty: its default
   LaunchArguments launch;
@@ -51,11 +52,13 @@ int64_t rank_of_process();
 std::string shown(double value);
 
 // The config that `arguments` name (a TOML file, or a run folder's config.toml), and its run's
-// folder.
+// folder. With --fork that of the named run or step folder, as a fork of it.
 struct Named {
   RunConfig config;
   std::filesystem::path folder;
-  std::filesystem::path began;  // the run folder that was named; empty for a config file
+  // The run folder that was named, or that the fork is to be made in if it exists; empty for a
+  // config file.
+  std::filesystem::path began;
 };
 Named read_named(const Arguments& arguments, const Registry& registry);
 

@@ -9,7 +9,7 @@
 namespace tanren::cli {
 
 // Runs the verb that argv names; returns the exit code: 0 done, 1 the run failed, 2 the input was
-// wrong, 130 stopped by a signal and resumable. Throws nothing. If this process has one thread, the
+// wrong, 130 stopped and resumable. Throws nothing. If this process has one thread, the
 // ranks of launch are forks of it that end within this call, without running atexit handlers.
 int main(int argc, char** argv, const Registry& registry);
 

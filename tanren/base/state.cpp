@@ -6,6 +6,18 @@
 
 namespace tanren {
 
+State part_below(const State& whole, const std::string& prefix) {
+  State part;
+  const std::string start = prefix + ".";
+  for (const auto& [name, tensor] : whole.tensors) {
+    if (name.starts_with(start)) part.tensors.set(name.substr(start.size()), tensor);
+  }
+  for (const auto& [name, value] : whole.values) {
+    if (name.starts_with(start)) part.values[name.substr(start.size())] = value;
+  }
+  return part;
+}
+
 template <typename T>
 T value_of(const State& state, const std::string& name) {
   const auto found = state.values.find(name);

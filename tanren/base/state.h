@@ -18,6 +18,9 @@ struct State {
   std::map<std::string, Value> values;
 };
 
+// The entries of `whole` whose names begin with `prefix` and a dot, without these.
+State part_below(const State& whole, const std::string& prefix);
+
 // values[name] as T (an integer also serves as a double); CheckpointError if it is missing or of
 // another type.
 template <typename T>

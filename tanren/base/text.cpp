@@ -81,6 +81,28 @@ std::string seconds_text(double seconds) {
   return fmt::format("{}h{:02}m", whole / 3600, whole / 60 % 60);
 }
 
+std::optional<double> parse_seconds(std::string_view text) {
+  constexpr std::string_view kUnits = "dhms";
+  constexpr double kSeconds[] = {86400, 3600, 60, 1};
+  std::string_view rest = trimmed(text);
+  double sum = 0;
+  for (size_t next = 0; !rest.empty();) {  // units before `next` have been read or left out
+    const char* const end = rest.data() + rest.size();
+    double number = 0;
+    const auto [stop, error] = std::from_chars(rest.data(), end, number);
+    if (error != std::errc() || !(number >= 0)) return std::nullopt;
+    rest = trimmed(std::string_view(stop, static_cast<size_t>(end - stop)));
+    const bool is_alone = rest.empty() && next == 0;
+    if (rest.empty() && !is_alone) return std::nullopt;
+    const size_t unit = is_alone ? kUnits.size() - 1 : kUnits.find(rest.front(), next);
+    if (unit == std::string_view::npos) return std::nullopt;
+    sum += number * kSeconds[unit];
+    next = unit + 1;
+    if (!is_alone) rest = trimmed(rest.substr(1));
+  }
+  return sum > 0 && std::isfinite(sum) ? std::optional(sum) : std::nullopt;
+}
+
 namespace {
 
 // The code point at the start of `text` and its number of bytes. A byte that starts no code point

@@ -39,6 +39,10 @@ struct MemoryAmount {
 std::optional<MemoryAmount> parse_memory(std::string_view text);
 // "1h02m", "3m05s", "4.2s"
 std::string seconds_text(double seconds);
+// Parses a length of time as seconds: numbers with the units d, h, m and s, the largest unit first
+// ("8h", "1h30m", "1.5 h"), or one number alone, which counts seconds. Empty if `text` is neither,
+// or not above 0.
+std::optional<double> parse_seconds(std::string_view text);
 
 // `text` without the blanks, tabs and line ends around it.
 std::string_view trimmed(std::string_view text);

@@ -55,6 +55,20 @@ TEST(Text, reads_amounts_of_memory_and_shares_and_nothing_else) {
   EXPECT_DOUBLE_EQ(parse_memory("90%")->share, 0.9);
 }
 
+TEST(Text, reads_lengths_of_time_and_nothing_else) {
+  for (const char* wrong : {"", " ", "soon", "-1", "-1h", "0", "0h", "nan", "inf", "8x", "h",
+                            "1h30", "30m1h", "1h1h", "1 2", "8hours", "1h-5m", "1e400"}) {
+    EXPECT_FALSE(parse_seconds(wrong)) << wrong;
+  }
+  EXPECT_EQ(parse_seconds("90"), 90);
+  EXPECT_EQ(parse_seconds("0.5"), 0.5);
+  EXPECT_EQ(parse_seconds("45s"), 45);
+  EXPECT_EQ(parse_seconds("8h"), 28800);
+  EXPECT_EQ(parse_seconds(" 1.5 h "), 5400);
+  EXPECT_EQ(parse_seconds("1h30m"), 5400);
+  EXPECT_EQ(parse_seconds("2d 1h 1m 1s"), 2 * 86400 + 3661);
+}
+
 TEST(Text, the_first_line_of_a_message_is_the_first_that_says_something) {
   EXPECT_EQ(first_line("no good\nframe #0"), "no good");
   EXPECT_EQ(first_line("no good"), "no good");

@@ -85,27 +85,59 @@ std::string described_key(const std::string& key) {
   return std::string(kObjective) + (rest.empty() ? "" : "." + rest);
 }
 
-// The words, in the documentation and in help, for a key that is changed when a run resumes.
+// What a changed key means to a run that resumes, and to a fork.
 struct Words {
   const char* mark;
   const char* sentence;
+  const char *resumed, *forked;  // for the table of changes
 };
 
 Words words_of(Identity identity) {
   switch (identity) {
-    case Identity::defines: return {"", ""};
-    case Identity::may_grow: return {" ↑", " May grow when a run resumes."};
+    case Identity::defines:
+      return {"", "", "may not change", "may change, if the model keeps its tensors"};
+    case Identity::may_grow:
+      return {" ↑", " May grow when a run resumes.", "may grow",
+              "may change, if the end is still ahead"};
     case Identity::on_request:
-      return {" ±", " May change when a run resumes and --set asks for it."};
+      return {" ±", " May change when a run resumes and --set asks for it.",
+              "may change if `--set` asks for it (a precision not to or from fp64)", "may change"};
     case Identity::evaluates:
       return {" ◇",
               " May change when a run resumes, unless evaluations decide over it (plateau, "
-              "best, early stop)."};
+              "best, early stop).",
+              "may change, unless evaluations decide over the run", "may change"};
     case Identity::by_name:
-      return {" /", " When a run resumes, only the last name must be the same."};
-    case Identity::free: return {" ∘", " May change when a run resumes."};
+      return {" /", " When a run resumes, only the last name must be the same.",
+              "the place may change, the last name may not", "may change; `init_from` is left out"};
+    case Identity::free:
+      return {" ∘", " May change when a run resumes.", "may change", "may change"};
   }
-  return {"", ""};
+  return {};
+}
+
+// The keys of one kind as a cell of the table. A section of which most keys are of that kind is one
+// entry, with its exceptions.
+std::string keys_cell(const std::vector<Description>& all, Identity identity) {
+  if (identity == Identity::defines) return "every other key";
+  std::vector<std::string> entries;
+  std::string last;  // a section that is one entry
+  for (const Description& one : all) {
+    if (one.info.identity != identity || one.section == last) continue;
+    std::vector<std::string> others;
+    int64_t same = 0;
+    for (const Description& other : all) {
+      if (other.section != one.section) continue;
+      if (other.info.identity == identity) ++same;
+      if (other.info.identity != identity) others.push_back("`" + other.name + "`");
+    }
+    const bool is_section = same > std::ssize(others);
+    if (is_section) last = one.section;
+    std::string entry = "`" + one.section + "." + (is_section ? "*" : one.name) + "`";
+    if (is_section && !others.empty()) entry += " (not " + join(others) + ")";
+    entries.push_back(std::move(entry));
+  }
+  return std::string(words_of(identity).mark).substr(1) + " " + join(entries);
 }
 
 // Escapes < and |: names such as cuda:<i> are not HTML.
@@ -136,6 +168,18 @@ std::string help_text(const std::string& given) {
                       (asked.find('.') == std::string::npos ? more : advice(asked, keys)));
   }
   text.pop_back();
+  return text;
+}
+
+std::string changes_markdown() {
+  const auto all = descriptions();
+  std::string text = "| Keys | A run that resumes | A fork |\n|---|---|---|\n";
+  for (const Identity identity : {Identity::free, Identity::may_grow, Identity::on_request,
+                                  Identity::evaluates, Identity::by_name, Identity::defines}) {
+    const Words words = words_of(identity);
+    text +=
+        fmt::format("| {} | {} | {} |\n", keys_cell(all, identity), words.resumed, words.forked);
+  }
   return text;
 }
 

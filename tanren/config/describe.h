@@ -11,6 +11,8 @@ namespace tanren {
 std::string help_text(const std::string& asked);
 // The page docs/config.md.
 std::string config_markdown();
+// The table of docs/resume.md: what may change when a run resumes, and what in a fork.
+std::string changes_markdown();
 // All full keys, in order.
 std::vector<std::string> all_keys();
 // What follows "objectives.NAME." in the keys of an objective: "every", "optimizer.kind", …

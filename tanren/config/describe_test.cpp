@@ -41,5 +41,22 @@ TEST(Help, the_reference_page_is_the_generators) {
   EXPECT_EQ(read_file(page), config_markdown()) << "run TANREN_WRITE_DOCS=1 tanren_config_test";
 }
 
+// TANREN_WRITE_DOCS=1 writes the table instead.
+TEST(Help, the_table_of_what_may_change_is_the_generators) {
+  const std::string page = TANREN_SOURCE_DIR "/docs/resume.md";
+  const std::string before = "| Keys | A run that resumes | A fork |\n";
+  std::string text = read_file(page);
+  const size_t begin = text.find(before), end = text.find("\n\n", begin);
+  ASSERT_NE(begin, std::string::npos);
+  ASSERT_NE(end, std::string::npos);
+  const std::string table = changes_markdown();
+  if (std::getenv("TANREN_WRITE_DOCS") != nullptr) {
+    write_file(page, text.replace(begin, end + 1 - begin, table));
+  } else {
+    EXPECT_EQ(text.substr(begin, end + 1 - begin), table)
+        << "run TANREN_WRITE_DOCS=1 tanren_config_test";
+  }
+}
+
 }  // namespace
 }  // namespace tanren

@@ -98,19 +98,28 @@ void claim_own_keys(RunConfig& config) {
 
 }  // namespace
 
-std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig& now,
+std::vector<KeyChange> defining_changes(const RunConfig& before, const RunConfig& now,
                                         const std::set<std::string>& requested) {
   const bool are_judged = evaluations_decide(now);
-  std::vector<std::string> differing;
+  std::vector<KeyChange> differing;
   for (const auto& [key, info, old, value] : differences(before, now)) {
     if (info.identity == Identity::free) continue;
     if (info.identity == Identity::evaluates && !are_judged) continue;
     if (info.identity == Identity::may_grow && has_grown(old, value)) continue;
     if (info.identity == Identity::by_name && last_name(value) == last_name(old)) continue;
     if (requested.count(key) > 0 && may_change(info, key, old, value, now)) continue;
-    differing.push_back(key + ": " + shown(old) + " → " + shown(value));
+    differing.push_back({key, shown(old), shown(value)});
   }
   return differing;
+}
+
+std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig& now,
+                                        const std::set<std::string>& requested) {
+  std::vector<std::string> lines;
+  for (const auto& [key, old, value] : defining_changes(before, now, requested)) {
+    lines.push_back(key + ": " + old + " → " + value);
+  }
+  return lines;
 }
 
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now) {

@@ -23,6 +23,10 @@ struct KeyChange {
   std::string key, before, now;
 };
 
+// The same as values: all that a run cannot change when it resumes, and a fork can.
+std::vector<KeyChange> defining_changes(const RunConfig& before, const RunConfig& now,
+                                        const std::set<std::string>& requested = {});
+
 // The keys that may change on request (rate, schedule, clip, precision; not to fp64 or from it) and
 // differ.
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now);

@@ -21,6 +21,7 @@ struct Change {
   void operator()(std::string& value) const {
     static const std::map<std::string, std::string> others = {
         {"run.device", "cpu"},
+        {"run.max_time", "8h"},
         {"model.norm", "none"},
         {"model.activation", "tanh"},
         {"model.kind", "own"},
@@ -64,7 +65,8 @@ struct Change {
     const auto found = others.find(key);
     value = found != others.end() ? found->second : value + "x\n\t\"\\ü";
     if (key == "run.name") value = "a \"b\" ü";
-    const bool is_path = key.ends_with(".path") || key.ends_with(".init_from");
+    const bool is_path =
+        key.ends_with(".path") || key.ends_with(".init_from") || key.ends_with(".fork_from");
     if (is_path || key == "model.perceptual") value = "/x/\"quoted\" \\ \t path";
   }
   void operator()(bool& value) const { value = !value; }
@@ -118,6 +120,7 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "run.threads",
                                             "run.debug",
                                             "run.stop_after",
+                                            "run.max_time",
                                             "model.memory_format",
                                             "data.workers",
                                             "data.prefetch",
@@ -265,6 +268,9 @@ TEST(Identity, of_where_a_run_began_only_the_last_name_counts_and_of_its_data_no
   EXPECT_FALSE(differ("model.init_from", "/a/start.pt", "/b/c/start.pt"));
   EXPECT_TRUE(differ("model.init_from", "/a/start.pt", "/a/other.pt"));
   EXPECT_TRUE(differ("model.init_from", "/a/start.pt", ""));
+  EXPECT_FALSE(differ("run.fork_from", "/a/run", "/b/run"));
+  EXPECT_TRUE(differ("run.fork_from", "/a/run", "/a/other"));
+  EXPECT_TRUE(differ("run.fork_from", "/a/run", ""));
   EXPECT_FALSE(differ("model.from_hf", "/a/bert/", "/b/bert"));
   EXPECT_TRUE(differ("model.from_hf", "owner/bert", "owner/gpt2"));
   EXPECT_FALSE(differ("data.train.path", "/a/b.csv", "/c/d.csv"));
@@ -274,6 +280,24 @@ TEST(WriteConfig, reads_back_a_trained_model_that_is_named_instead_of_a_kind) {
   RunConfig config = parse(kGood, {"model.kind=", "model.from_hf=owner/a model"});
   EXPECT_EQ(config.model.from_hf, "owner/a model");
   EXPECT_EQ(differing_keys(config, parse(to_toml(config))), std::vector<std::string>());
+}
+
+TEST(WriteConfig, reads_back_the_run_that_it_is_a_fork_of) {
+  const RunConfig config = parse(kGood, {"run.fork_from=/a/\"run\" of \\\\ ü"});
+  EXPECT_EQ(config.run.fork_from, "/a/\"run\" of \\\\ ü");
+  EXPECT_EQ(differing_keys(config, parse(to_toml(config))), std::vector<std::string>());
+}
+
+TEST(Identity, a_fork_may_change_what_a_run_that_resumes_may_not) {
+  const RunConfig base = parse(kGood);
+  const RunConfig other =
+      parse(kGood, {"run.seed=9", "run.epochs=1", "clip.norm=0.5", "run.threads=2"});
+  const auto changes = defining_changes(base, other);
+  ASSERT_EQ(changes.size(), 3u);  // not the threads
+  EXPECT_EQ(changes[0].key + changes[0].before + changes[0].now, "run.seed09");
+  EXPECT_EQ(changes[1].key, "run.epochs");
+  EXPECT_EQ(changes[2].key, "clip.norm");
+  EXPECT_EQ(defining_changes(base, other, {"clip.norm"}).size(), 2u);
 }
 
 // One config per kind of optimizer and schedule, with all keys that only it reads.
@@ -343,7 +367,9 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
       "context",      "stride", "include",   "exclude",   "part",        "dtype",  "vocab_size",
       "document_end", "text",   "text_pair", "tokenizer", "class_names", "padding"};
   std::set<std::string> covered = of_other_kinds();
-  covered.insert("model.from_hf");                                       // in a test of its own
+  for (const char* alone : {"model.from_hf", "run.fork_from"}) {  // in tests of their own
+    covered.insert(alone);
+  }
   for (const char* of_o2 : {"keep_batchnorm_fp32", "master_weights"}) {  // the same
     covered.insert(std::string("precision.") + of_o2);
   }
@@ -363,7 +389,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
     for (const Field& field : fields_of(config)) {
       std::set<std::string> left = {"run.steps",      "model.kind",     "data.train.kind",
                                     "data.eval.kind", "optimizer.kind", "model.loss",
-                                    "average.kind",   "model.from_hf"};
+                                    "average.kind",   "model.from_hf",  "run.fork_from"};
       if (synthetic) left.insert("data.encoding");  // there is no text
       for (const auto& key : of_other_kinds()) left.insert(key);
       for (const char* key : {"beta1", "beta2", "eps", "amsgrad"}) {

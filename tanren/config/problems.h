@@ -54,7 +54,7 @@ bool reads_as(const std::string& text, T& value) {
 
 // The checks of one section each, in sections/<section>.cpp: those whose line begins with one of
 // its keys, in the order in which validate.cpp calls them.
-void check_run(Problems& p, const RunOptions& o, const std::string& accelerator);
+void check_run(Problems& p, const RunConfig& config, const std::string& accelerator);
 void check_model(Problems& p, const ModelOptions& o, const std::vector<std::string>& known);
 void check_data(Problems& p, const RunConfig& config, const std::vector<std::string>& registered);
 void check_batch(Problems& p, const BatchOptions& o);

@@ -15,7 +15,7 @@ namespace {
 
 void check_all(Problems& p, const RunConfig& config, const KnownKinds& known) {
   p.changed = changed_keys(config);
-  check_run(p, config.run, known.accelerator);
+  check_run(p, config, known.accelerator);
   check_model(p, config.model, known.models);
   check_data(p, config, known.datasets);
   check_batch(p, config.batch);

@@ -20,7 +20,8 @@ void halve(std::vector<int64_t>& widths) {
 std::vector<std::pair<std::string, RunConfig>> smaller_models(const RunConfig& config) {
   std::vector<std::pair<std::string, RunConfig>> smaller;
   const ModelOptions& model = config.model;
-  if (!model.init_from.empty() || !model.from_hf.empty()) return smaller;  // weights have a size
+  const bool has_weights = !model.init_from.empty() || !model.from_hf.empty();
+  if (has_weights || !config.run.fork_from.empty()) return smaller;  // these have a size
   const ModelKind* kind = model_kind(model.kind);
   for (const Keys& family : kind == nullptr ? std::vector<Keys>() : kind->families) {
     auto own = std::find(family.begin(), family.end(), model.size);

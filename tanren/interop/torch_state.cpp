@@ -354,7 +354,7 @@ void start_optimizer(RunState& run, const OptimizerStart& start) {
   size_t index = 0;
   for (auto& phase : run.phases) {
     for (auto& objective : phase.objectives) {
-      load_known(objective, StoredState(start.state, {}));
+      load_known(objective, "", StoredState(start.state, {}));
       const auto& scale = start.loss_scales.at(index++);
       if (scale) objective.scaler.start_from(*scale);
     }

@@ -119,6 +119,22 @@ LogTail tail_of(const Lines& lines) {
 
 }  // namespace
 
+std::optional<BestEvaluation> best_evaluation(const std::filesystem::path& log,
+                                              const std::string& metric, bool lower_is_better) {
+  std::optional<BestEvaluation> best;
+  std::ifstream file(log, std::ios::binary);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("{\"evaluation\":")) continue;
+    const nlohmann::json json = parse_json(line);
+    if (!json.is_object() || !json["evaluation"].is_object()) continue;
+    const auto value = number(json["evaluation"], metric.c_str());
+    if (!value) continue;
+    const bool is_better = !best || (lower_is_better ? *value < best->value : *value > best->value);
+    if (is_better) best = {whole(json, "step"), *value};
+  }
+  return best;
+}
+
 std::optional<LogTail> read_log_tail(const std::filesystem::path& log) {
   for (int64_t size = kFirstWindow;; size = std::min(size * 8, kLastWindow)) {
     const Window window = window_of(log, size);

@@ -25,6 +25,15 @@ struct LogTail {
   std::vector<std::pair<std::string, double>> evaluation;
 };
 
+struct BestEvaluation {
+  int64_t step = 0;
+  double value = 0;
+};
+// The best value of `metric` among all evaluations of a log; of equal ones the first. Reads the
+// whole log. Empty if no evaluation has a finite value of it.
+std::optional<BestEvaluation> best_evaluation(const std::filesystem::path& log,
+                                              const std::string& metric, bool lower_is_better);
+
 // Reads only as much of the file's end as 100 attempts of usual length need; to find a single
 // longer attempt, up to 8 MiB. Empty if the file cannot be read or has no whole attempt there.
 std::optional<LogTail> read_log_tail(const std::filesystem::path& log);

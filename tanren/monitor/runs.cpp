@@ -65,11 +65,12 @@ void add_locks(const fs::path& process, int64_t pid, std::map<fs::path, Holder>&
   }
 }
 
-// "total_steps  700  asked  …" in plan.txt; 0 if there is no such line.
-int64_t total_steps_of(const fs::path& folder) {
+}  // namespace
+
+int64_t planned_steps(const fs::path& folder) {
   std::ifstream file(folder / "plan.txt");
   for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
+    std::istringstream words(line);  // total_steps  700  asked  …
     std::string key;
     int64_t steps = 0;
     if (words >> key && key == "total_steps" && words >> steps) return std::max<int64_t>(0, steps);
@@ -77,7 +78,7 @@ int64_t total_steps_of(const fs::path& folder) {
   return 0;
 }
 
-std::optional<double> age_of(const fs::path& file) {
+std::optional<double> seconds_since_write(const fs::path& file) {
   struct stat status {};
   timespec now{};
   if (::stat(file.c_str(), &status) != 0) return std::nullopt;
@@ -86,8 +87,6 @@ std::optional<double> age_of(const fs::path& file) {
                      1e-9 * static_cast<double>(now.tv_nsec - status.st_mtim.tv_nsec);
   return std::max(0.0, age);
 }
-
-}  // namespace
 
 std::optional<double> RunStatus::seconds_left() const {
   if (total_steps <= 0 || !log || log->seconds_per_step <= 0) return std::nullopt;
@@ -110,8 +109,8 @@ std::vector<RunStatus> find_runs(const fs::path& root) {
     const auto process = read_process(holder.pid, root);
     if (!process) continue;
     RunStatus run{.folder = folder, .process = *process};
-    run.total_steps = total_steps_of(folder);
-    run.log_age_seconds = age_of(folder / "log.jsonl");
+    run.total_steps = planned_steps(folder);
+    run.log_age_seconds = seconds_since_write(folder / "log.jsonl");
     run.log = read_log_tail(folder / "log.jsonl");
     runs.push_back(std::move(run));
   }

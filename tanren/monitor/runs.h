@@ -25,6 +25,11 @@ struct RunStatus {
   bool is_starting() const;
 };
 
+// The steps of a run folder's plan.txt; 0: unknown.
+int64_t planned_steps(const std::filesystem::path& folder);
+// Since the last write to `file`; empty if there is none.
+std::optional<double> seconds_since_write(const std::filesystem::path& file);
+
 // Sorted by pid. Skips processes of other users, processes that end meanwhile, and folders that no
 // longer exist. `root` is the folder that holds proc/.
 std::vector<RunStatus> find_runs(const std::filesystem::path& root = "/");

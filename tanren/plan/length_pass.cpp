@@ -24,6 +24,10 @@ void plan_length(const Request& request, Plan& plan) {
            ? "applied updates"
            : fmt::format("{} epochs × {} batches; a skipped update uses up its batch",
                          to_text(run.epochs.value_or(1)), to_text(plan.batch.steps_per_epoch))});
+  if (run.max_time.empty()) return;
+  plan.length.max_seconds = parse_seconds(run.max_time).value_or(0);
+  plan.lines.push_back({"max_time", run.max_time, Source::asked,
+                        "by then each start has saved and stopped; the same command resumes"});
 }
 
 }  // namespace tanren

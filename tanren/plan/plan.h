@@ -145,6 +145,7 @@ struct LengthPlan {
   int64_t total_steps = 0;  // applied updates of the run (epochs × steps_per_epoch if by epochs)
   std::optional<int64_t> steps;   // stop after this many applied steps
   std::optional<int64_t> epochs;  // or after this many epochs
+  double max_seconds = 0;         // that a start may take, its save included; 0: any time
 };
 
 // Parameters that are trained from a step on, frozen until then.

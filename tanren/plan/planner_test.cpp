@@ -298,6 +298,10 @@ TEST(LengthPass, counts_steps_by_epochs_or_as_asked) {
   EXPECT_EQ(given.plan().length.total_steps, 5);
   given.config.schedule.warmup_steps = 9;
   expect_contains(given.line("warmup_steps"), "ends before its warm-up");
+  EXPECT_EQ(given.plan().length.max_seconds, 0);
+  given.config.run.max_time = "1h30m";
+  EXPECT_EQ(given.plan().length.max_seconds, 5400);
+  expect_contains(given.line("max_time"), "the same command resumes");
 }
 
 TEST(PrecisionPass, picks_by_hardware_and_says_why) {

@@ -75,7 +75,13 @@ std::string to_json(const Origin& origin) {
   for (const auto& [step, key] : origin.changes) {
     changes.push_back({{"step", step}, {"key", key.key}, {"before", key.before}, {"now", key.now}});
   }
-  return exact_json_text(OrderedJson{{"data", data}, {"changes", changes}}, 1) + "\n";
+  OrderedJson json{{"data", data}, {"changes", changes}};
+  for (const PlanLine& line : origin.fork) {
+    const char* const source = line.source == Source::asked ? "asked" : "planned";
+    json["fork"].push_back(
+        {{"key", line.key}, {"value", line.value}, {"source", source}, {"reason", line.reason}});
+  }
+  return exact_json_text(json, 1) + "\n";
 }
 
 Origin read_origin(const fs::path& step_folder) {
@@ -92,6 +98,12 @@ Origin read_origin(const fs::path& step_folder) {
           {change.at("step").get<int64_t>(),
            {change.at("key").get<std::string>(), change.at("before").get<std::string>(),
             change.at("now").get<std::string>()}});
+    }
+    for (const auto& line : json.value("fork", OrderedJson::array())) {
+      const bool is_asked = line.at("source").get<std::string>() == "asked";
+      origin.fork.push_back({line.at("key").get<std::string>(), line.at("value").get<std::string>(),
+                             is_asked ? Source::asked : Source::planned,
+                             line.at("reason").get<std::string>()});
     }
   } catch (const OrderedJson::exception&) {
     throw CheckpointError("[checkpoint] " + (step_folder / "origin.json").string() +
@@ -162,8 +174,9 @@ std::string change_line(const ConfigChange& change) {
                      to_text(change.step), change.key.before);
 }
 
-void add_changes(Plan& plan, const std::vector<ConfigChange>& changes) {
-  for (const auto& [step, key] : changes) {
+void add_origin(Plan& plan, const Origin& origin) {
+  plan.lines.insert(plan.lines.end(), origin.fork.begin(), origin.fork.end());
+  for (const auto& [step, key] : origin.changes) {
     const std::string change =
         fmt::format("at step {}: {} → {}", to_text(step), key.before, key.now);
     const auto line = std::find_if(plan.lines.begin(), plan.lines.end(),

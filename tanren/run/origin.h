@@ -1,6 +1,6 @@
-// Origin: what determines a checkpoint's numbers besides its config: the data, and the keys that
-// were changed on request during the run. Each checkpoint has it as origin.json. A run resumes only
-// with the same data, and reports its changes. Internal to run/.
+// Origin: what determines a checkpoint's numbers besides its config: the data, the keys that were
+// changed on request during the run, and the checkpoint that a fork began with. Each checkpoint has
+// it as origin.json. A run resumes only with the same data, and reports the rest. Internal to run/.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -25,6 +25,7 @@ struct ConfigChange {
 struct Origin {
   Facts data;                         // "labels of data.train" → a hash
   std::vector<ConfigChange> changes;  // in order
+  std::vector<PlanLine> fork = {};    // of a fork: the plan's lines on what it took
 };
 
 // The number of samples and the hashes of the parts of each dataset.
@@ -55,7 +56,7 @@ std::vector<std::string> overtaken_keys(const std::vector<ConfigChange>& changes
 
 // How the terminal, the plan and the log file show a change.
 std::string change_line(const ConfigChange& change);
-void add_changes(Plan& plan, const std::vector<ConfigChange>& changes);
+void add_origin(Plan& plan, const Origin& origin);
 std::string log_line(const ConfigChange& change, int64_t from_attempt);
 
 }  // namespace tanren

@@ -20,6 +20,7 @@
 #include "tanren/metrics/tensorboard_sink.h"
 #include "tanren/plan/print.h"
 #include "tanren/run/connect.h"
+#include "tanren/run/fork.h"
 #include "tanren/run/origin.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/rank_lines.h"
@@ -32,6 +33,7 @@
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 #include "tanren/train/memory_now.h"
+#include "tanren/train/take_over.h"
 
 #include <algorithm>
 #include <chrono>
@@ -134,10 +136,20 @@ struct Shared {
   const RunFolder* folder = nullptr;  // of rank 0, else null
   std::optional<std::filesystem::path> checkpoint;
   Origin origin;
+  Fork* fork = nullptr;             // that this start makes
   size_t num_old_changes = 0;       // of origin.changes: those of earlier starts
   std::function<double()> elapsed;  // seconds since the process began
   std::string first_step;           // as run.debug asks; empty: not asked
 };
+
+// When a start that has taken `elapsed` seconds so far must have ended.
+std::optional<std::chrono::steady_clock::time_point> end_of_start(const Plan& plan,
+                                                                  double elapsed) {
+  if (plan.length.max_seconds <= 0) return std::nullopt;
+  using Clock = std::chrono::steady_clock;
+  const std::chrono::duration<double> left(plan.length.max_seconds - elapsed);
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(left);
+}
 
 // Runs model and loop of one rank; rank 0 also writes the run folder.
 RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
@@ -148,6 +160,10 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   const bool is_first = parts.parallel->is_first();
   RunState state = build_run_state(std::move(task), parts);
   if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint, *parts.parallel);
+  if (shared.fork != nullptr) {
+    take_over(state, *shared.fork->snapshot, shared.fork->parts, plan.freeze);
+    if (plan.parallel.replicas == 1) shared.fork->snapshot.reset();  // lets go of its files
+  }
   if (prepared.optimizer) start_optimizer(state, *prepared.optimizer);
 
   LoopInputs inputs{.train = *prepared.datasets.train,
@@ -156,7 +172,8 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
                     .config_toml = to_toml(shared.config),
                     .plan_text = plan_text(plan),
                     .sinks = {},
-                    .origin = to_json(shared.origin)};
+                    .origin = to_json(shared.origin),
+                    .ends_at = end_of_start(plan, shared.elapsed())};
   const std::vector<std::string> ranks = rank_lines(parts);
   std::vector<std::unique_ptr<Sink>> own_sinks;
   if (is_first) {
@@ -256,26 +273,36 @@ std::string first_step_of(const Prepared& prepared,
 RunOutput run_all(const RunInput& input, const Registry& registry,
                   const std::shared_ptr<Communicator>& ranks, std::function<double()> elapsed) {
   const bool is_first = ranks->rank() == 0;
+  if (is_first) check_fork_folder(input.config, input.folder);
   // Holds the lock, so that no overlapping start resumes from what another still writes.
   std::optional<RunFolder> folder;
   if (is_first) folder.emplace(input.folder, input.config, input.requested);
   const auto checkpoint =
       agreed_checkpoint(*ranks, is_first ? folder->resume_from() : std::nullopt);
   const RunConfig config = agreed_config(*ranks, folder ? &*folder : nullptr, input);
-  Prepared prepared = prepare(config, registry, checkpoint.has_value(), input.folder);
+  const auto forked =
+      checkpoint ? std::nullopt
+                 : agreed_checkpoint(*ranks, is_first ? checkpoint_to_fork(config) : std::nullopt);
+  Prepared prepared = prepare(config, registry, checkpoint || forked,
+                              forked ? start_of_fork(*forked, config) : input.folder);
   const Dataset& train = *prepared.datasets.train;
   const Dataset* const eval = prepared.datasets.eval.get();
   Origin origin{.data = data_facts(train, eval), .changes = {}};
   check_same_data(ranks, origin.data, train, eval);
   size_t num_old_changes = 0;
+  std::optional<Fork> fork;
   if (checkpoint) {
     const Origin saved = read_origin(*checkpoint);
     check_data_unchanged(*ranks, saved.data, origin.data, *checkpoint, config);
     origin.changes = changes_until(*checkpoint, config);
+    origin.fork = saved.fork;
     num_old_changes = saved.changes.size();
+  } else if (forked) {
+    fork = plan_fork(*forked, config, prepared, origin.data);
+    origin.fork = fork->lines;
   }
   const Fitted fitted = fit(prepared);
-  add_changes(prepared.plan, origin.changes);
+  add_origin(prepared.plan, origin);
   if (is_first) {
     folder->begin();
     for (const std::string& remark : fitted.remarks) log(remark);
@@ -292,6 +319,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
                       .folder = is_first ? &*folder : nullptr,
                       .checkpoint = checkpoint,
                       .origin = std::move(origin),
+                      .fork = fork ? &*fork : nullptr,
                       .num_old_changes = num_old_changes,
                       .elapsed = std::move(elapsed),
                       .first_step = is_first && config.run.debug && input.debug
@@ -336,15 +364,22 @@ std::pair<Prepared, Fitted> next_start(const RunConfig& asked, const Registry& r
   const auto checkpoint = folder.empty() ? std::nullopt : latest_checkpoint(folder / "checkpoints");
   const RunConfig config =
       folder.empty() ? asked : config_to_go_on(folder, asked, requested, checkpoint).config;
-  Prepared prepared = prepare(config, registry, checkpoint.has_value(), folder);
+  const auto forked = checkpoint ? std::nullopt : checkpoint_to_fork(config);
+  Prepared prepared = prepare(config, registry, checkpoint || forked,
+                              forked ? start_of_fork(*forked, config) : folder);
+  const Datasets& datasets = prepared.datasets;
+  Facts data;
+  if (checkpoint || forked) data = data_facts(*datasets.train, datasets.eval.get());
+  Origin origin;
   if (checkpoint) {
-    const auto alone = single_communicator();
-    check_data_unchanged(*alone, read_origin(*checkpoint).data,
-                         data_facts(*prepared.datasets.train, prepared.datasets.eval.get()),
-                         *checkpoint, config);
+    origin = read_origin(*checkpoint);
+    check_data_unchanged(*single_communicator(), origin.data, data, *checkpoint, config);
+    origin.changes = changes_until(*checkpoint, config);
+  } else if (forked) {
+    origin.fork = plan_fork(*forked, config, prepared, data).lines;
   }
   Fitted fitted = fit(prepared);
-  if (checkpoint) add_changes(prepared.plan, changes_until(*checkpoint, config));
+  add_origin(prepared.plan, origin);
   return {std::move(prepared), std::move(fitted)};
 }
 

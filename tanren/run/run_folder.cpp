@@ -103,17 +103,53 @@ void remove_remains(const fs::path& folder) {
   remove_unfinished(folder / "checkpoints");
 }
 
-// The option that gives `key` this value, quoted for a shell.
-std::string set_option(const std::string& key, const std::string& value) {
+// `text` as one word of a shell, quoted if it must be.
+std::string shell_word(const std::string& text) {
   constexpr const char* kPlain =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-._/";
-  std::string text = value == "not set" ? "none" : value;
-  if (text.find_first_not_of(kPlain) != std::string::npos) {
-    std::string quoted = "'";
-    for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-    text = quoted + "'";
+  if (text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+// The option that gives `key` this value.
+std::string set_option(const std::string& key, const std::string& value) {
+  return "--set " + key + "=" + shell_word(value == "not set" ? "none" : value);
+}
+
+// ConfigError if `config` asks for a fork that the folder's run is not.
+void refuse_other_fork(const fs::path& folder, const RunConfig& before, const RunConfig& config) {
+  if (config.run.fork_from.empty()) return;
+  const auto changes = defining_changes(before, config);
+  const bool is_other = std::any_of(changes.begin(), changes.end(), [](const KeyChange& change) {
+    return change.key == "run.fork_from";
+  });
+  if (!is_other) return;
+  throw ConfigError(fmt::format(
+      "[run] {} holds a run already, which is no fork of {}; name another folder with --out",
+      folder.string(), config.run.fork_from));
+}
+
+// The first of <folder>-fork, <folder>-fork-2, … that does not exist.
+std::string new_folder_beside(const fs::path& folder) {
+  std::error_code none;
+  const fs::path plain = folder.has_filename() ? folder : folder.parent_path();
+  const std::string first = plain.string() + "-fork";
+  std::string name = first;
+  for (int i = 2; fs::exists(name, none); ++i) name = fmt::format("{}-{}", first, i);
+  return name;
+}
+
+// The command that makes another run of the folder's checkpoint under `config`.
+std::string way_to_fork(const fs::path& folder, const RunConfig& before, const RunConfig& config) {
+  std::string sets;
+  for (const KeyChange& change : defining_changes(before, config)) {
+    const bool is_start = change.key == "run.fork_from" || change.key.ends_with(".init_from");
+    if (!is_start) sets += " " + set_option(change.key, change.now);
   }
-  return "--set " + key + "=" + text;
+  return fmt::format("; or fork it with these changes: tanren run {} --fork --out {}{}",
+                     shell_word(folder.string()), shell_word(new_folder_beside(folder)), sets);
 }
 
 // ConfigError if `folder` is not a run folder.
@@ -276,6 +312,7 @@ NextConfig config_to_go_on(const fs::path& folder, RunConfig config,
   }
   const auto differing = differing_keys(before, config, requested);
   if (!differing.empty()) {
+    refuse_other_fork(folder, before, config);
     std::string sets;
     std::set<std::string> asked = requested;
     for (const KeyChange& change : changes_on_request(before, config)) {
@@ -285,9 +322,10 @@ NextConfig config_to_go_on(const fs::path& folder, RunConfig config,
     if (!differing_keys(before, config, asked).empty()) sets.clear();  // they would not be enough
     throw ConfigError(
         fmt::format("[run] {} was made with another config ({}); go back to it, {}or name another "
-                    "run.name or --out",
+                    "run.name or --out{}",
                     folder.string(), join(differing, "; "),
-                    sets.empty() ? "" : "ask for the change with" + sets + ", "));
+                    sets.empty() ? "" : "ask for the change with" + sets + ", ",
+                    resume_from ? way_to_fork(folder, before, config) : ""));
   }
   return {std::move(config), std::move(kept)};
 }

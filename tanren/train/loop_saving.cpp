@@ -3,12 +3,14 @@
 #include "tanren/base/error.h"
 #include "tanren/base/error_line.h"
 #include "tanren/base/log.h"
+#include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/train/endings.h"
 #include "tanren/train/loop_state.h"
 #include "tanren/train/on_ranks.h"
 
+#include <algorithm>
 #include <exception>
 #include <vector>
 
@@ -75,7 +77,11 @@ void LoopState::write(int64_t spared) {
   }
   if (together) ruined = on_any_rank(ruined, *parts_.parallel);
   if (!ruined) {
+    constexpr double kMargin = 1.5;  // the next save may be slower
+    const Clock::time_point start = Clock::now();
     result_.checkpoint = save_checkpoint(run_, parts_, inputs_, spared);
+    const double slowest = num_saves_++ > 0 ? save_seconds_ : 0;
+    save_seconds_ = std::max(slowest, kMargin * seconds_since(start));
   } else if (is_first_) {
     log(fmt::format("[train] step {}: {}; no checkpoint of them is written", to_text(run_.step()),
                     kRuinedWeights));

@@ -95,9 +95,8 @@ std::optional<Ending> LoopState::before_update() {
     if (is_among_best_ || (decides && saves)) checkpoint();
   }
   if (finished(run_, plan_)) return Ending::finished;  // because of that evaluation
-  if (parts_.parallel->alone() ? parts_.stop_requested() : stop_agreed_) {
-    return Ending::interrupted;
-  }
+  const bool stops = parts_.stop_requested() || is_out_of_time();
+  if (parts_.parallel->alone() ? stops : stop_agreed_) return Ending::interrupted;
   const auto& stop_after = plan_.run.stop_after;
   if (stop_after && result_.session_steps >= *stop_after) return Ending::stopped;
   return std::nullopt;
@@ -126,6 +125,7 @@ void LoopState::update(const GlobalBatch& batch) {
   if (!report) return;  // a stop was requested, and nothing has changed
   stop_agreed_ = report->stop_requested;
   count(*report);
+  set_stop_time(report->seconds);
   saved_before_error("", [&] { tell(*report, &Sink::step); });
   check_verdicts(*report);
   is_applied_ = run_.step() > step_before;
@@ -161,6 +161,9 @@ LoopResult LoopState::end(Ending ending) {
     const bool is_decided = judged != run_.selection.judged_step && decides(run_, plan_);
     if (is_done && (estimates_ || is_decided)) checkpoint();
     result_.reason = run_.selection.end_reason(plan_);
+  }
+  if (result_.ending == Ending::interrupted && result_.reason.empty()) {
+    result_.reason = reason_of_stop();
   }
   for (Sink* sink : inputs_.sinks) report_to_sink([&] { sink->flush(); });
   trim_cpu_memory();

@@ -96,6 +96,15 @@ class LoopState {
   void tell_pictures(const Batch& batch);  // of the step's, without evaluation data
   void tell_remarks();                     // of the dataset, at the end of an epoch and of the run
 
+  // --- keeping run.max_time (loop_time.cpp)
+  // Sets when a stop is requested: before the time is over, by as much as a save takes. Call it
+  // after each update, with the time that it took.
+  void set_stop_time(double seconds);
+  // Whether another update and the save after it would end too late. False before the first update.
+  bool is_out_of_time();
+  // Why the loop was interrupted, if that was its own decision; else empty.
+  std::string reason_of_stop() const;
+
   // --- counting
   void count(StepReport& report);                 // and fills in its time and memory
   void check_verdicts(const StepReport& report);  // throws if they end the run
@@ -118,9 +127,13 @@ class LoopState {
   Clock::time_point step_start_;
   int64_t reads_before_ = 0;  // device reads when the step began
   int64_t seen_epoch_ = -1;
-  int64_t uncounted_ = 0;     // batches in a row of this epoch that counted nothing
-  bool is_applied_ = false;   // whether the last attempt was
-  bool stop_agreed_ = false;  // by several ranks, after an update
+  int64_t uncounted_ = 0;      // batches in a row of this epoch that counted nothing
+  bool is_applied_ = false;    // whether the last attempt was
+  bool stop_agreed_ = false;   // by several ranks, after an update
+  double update_seconds_ = 0;  // of the slowest of the last updates
+  double save_seconds_ = 0;    // that a save takes; guessed before the first one; 0: unknown
+  int64_t num_saves_ = 0;
+  bool out_of_time_ = false;  // by run.max_time
 
   // Attempt and judged step of the last checkpoint.
   int64_t saved_at_ = -1, saved_judged_ = -1;

@@ -9,8 +9,10 @@
 #include <c10/core/Device.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 
 namespace tanren {
 
@@ -26,9 +28,14 @@ struct Parts {
   std::shared_ptr<const DataParallel> parallel = std::make_shared<DataParallel>();
   // Called for every failure that the step recovers from; may be empty.
   std::function<void(const Incident&)> incident = nullptr;
+  // From then on a stop is requested (run.max_time); the loop sets it on rank 0 alone.
+  std::optional<std::chrono::steady_clock::time_point> stop_at = std::nullopt;
 
   // In this process alone; the step's report says whether any rank was asked to stop.
-  bool stop_requested() const { return stop != nullptr && stop->load(std::memory_order_relaxed); }
+  bool stop_requested() const {
+    const bool is_asked = stop != nullptr && stop->load(std::memory_order_relaxed);
+    return is_asked || (stop_at && std::chrono::steady_clock::now() >= *stop_at);
+  }
 };
 
 }  // namespace tanren

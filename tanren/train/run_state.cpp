@@ -22,18 +22,6 @@ void merge(State& whole, const std::string& prefix, const State& part) {
   for (const auto& [name, value] : part.values) whole.values[prefix + "." + name] = value;
 }
 
-State extract(const State& whole, const std::string& prefix) {
-  State part;
-  const std::string start = prefix + ".";
-  for (const auto& [name, tensor] : whole.tensors) {
-    if (name.rfind(start, 0) == 0) part.tensors.set(name.substr(start.size()), tensor);
-  }
-  for (const auto& [name, value] : whole.values) {
-    if (name.rfind(start, 0) == 0) part.values[name.substr(start.size())] = value;
-  }
-  return part;
-}
-
 }  // namespace
 
 at::Device RunState::device() const {
@@ -155,17 +143,17 @@ void RunState::load(const State& model, const State& optimizer, const State& run
     for (auto& objective : phase.objectives) {
       const auto path = phase.spec.name + "." + objective.spec.name;
       if (slices.empty() && !objective.shards) {
-        objective.optimizer->load(extract(optimizer, path));
+        objective.optimizer->load(part_below(optimizer, path));
       } else {
         load_ranges(objective, path + ".", stored);
       }
-      objective.scaler.load(extract(run, "objective." + path + ".scaler"));
-      objective.guard.load(extract(run, "objective." + path + ".guard"));
-      objective.plateau.load(extract(run, "objective." + path + ".schedule"));
+      objective.scaler.load(part_below(run, "objective." + path + ".scaler"));
+      objective.guard.load(part_below(run, "objective." + path + ".guard"));
+      objective.plateau.load(part_below(run, "objective." + path + ".schedule"));
       objective.step = value_of<int64_t>(run, "objective." + path + ".step");
       if (objective.average) {
         // The file has every objective's averages; this objective loads its own.
-        State part = extract({{}, average.values}, path);
+        State part = part_below({{}, average.values}, path);
         for (const auto& [name, own] : objective.average->state().tensors) {
           if (const auto* tensor = average.tensors.find(name)) part.tensors.set(name, *tensor);
         }
@@ -181,8 +169,8 @@ void RunState::load(const State& model, const State& optimizer, const State& run
   attempt = value_of<int64_t>(run, "attempt");
   epoch = value_of<int64_t>(run, "epoch");
   consumed = value_of<int64_t>(run, "consumed");
-  selection.load(extract(run, "selection"));
-  set_generator_states(device(), extract(run, "generator").tensors);
+  selection.load(part_below(run, "selection"));
+  set_generator_states(device(), part_below(run, "generator").tensors);
 }
 
 void Phase::choose_parameters(Communicator* ranks) {

@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -53,7 +54,7 @@ std::vector<StateSlice> slices_in(const Objective& objective, const std::string&
 
 namespace {
 
-enum class Wanted { all, what_is_there };
+enum class Wanted { all, what_is_there, whole_parameters };
 
 [[noreturn]] void fail_other(const std::string& whole, const std::string& key) {
   throw CheckpointError("[checkpoint] " + key + " of " + whole +
@@ -86,14 +87,34 @@ at::Tensor to_pack_anew(const StoredState& stored, const StateRange& range,
   return is_plain ? stored.range(range, moment).to(at::kFloat) : at::Tensor();
 }
 
+bool is_stored(const StoredState& stored, const std::string& whole, const std::string& key) {
+  const std::string moment = packed_moment(key);
+  return stored.has(whole, key) || (!moment.empty() && stored.has(whole, moment));
+}
+
+// Those of `ranges` for which `own` has a tensor that is not stored.
+std::set<std::string> incomplete(const State& own,
+                                 const std::unordered_map<std::string, StateRange>& ranges,
+                                 const StoredState& stored) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : own.tensors) {
+    const auto [of, key] = split_state_name(name);
+    const std::string& whole = ranges.at(of).whole;
+    if (key != kMasterWeight && !is_stored(stored, whole, key)) names.insert(whole);
+  }
+  return names;
+}
+
 void load_state(Objective& objective, const std::string& start, const StoredState& stored,
                 Wanted wanted) {
-  const auto skips = [&](const StateRange& range, const std::string& key) {
-    return wanted == Wanted::what_is_there && !stored.has(range.whole, key);
-  };
   const at::NoGradGuard no_grad;
   const auto ranges = ranges_of(objective, start);
   State own = objective.optimizer->state();
+  std::set<std::string> left;
+  if (wanted == Wanted::whole_parameters) left = incomplete(own, ranges, stored);
+  const auto skips = [&](const StateRange& range, const std::string& key) {
+    return left.count(range.whole) > 0 || (wanted != Wanted::all && !stored.has(range.whole, key));
+  };
   for (auto& [name, value] : own.values) {
     const auto [of, key] = split_state_name(name);
     const StateRange& range = ranges.at(of);
@@ -110,7 +131,9 @@ void load_state(Objective& objective, const std::string& start, const StoredStat
     for (const auto& [name, tensor] : own.tensors) {
       const auto [of, key] = split_state_name(name);
       const StateRange& range = ranges.at(of);
-      if (const at::Tensor again = to_pack_anew(stored, range, key); again.defined()) {
+      const bool is_left = left.count(range.whole) > 0;
+      const at::Tensor again = is_left ? at::Tensor() : to_pack_anew(stored, range, key);
+      if (again.defined()) {
         if (!key.ends_with(kCodes)) continue;
         if (again.numel() != tensor.numel()) fail_other(range.whole, key);
         loaded.tensors.set(of + "." + packed_moment(key),
@@ -142,8 +165,55 @@ void load_ranges(Objective& objective, const std::string& start, const StoredSta
   load_state(objective, start, stored, Wanted::all);
 }
 
-void load_known(Objective& objective, const StoredState& stored) {
-  load_state(objective, "", stored, Wanted::what_is_there);
+void load_known(Objective& objective, const std::string& start, const StoredState& stored) {
+  load_state(objective, start, stored, Wanted::what_is_there);
+}
+
+namespace {
+
+// `given` by parameter; what the optimizer does not keep is left out, and moments that it packs may
+// be plain.
+void load_whole(Objective& objective, const State& given, const std::set<std::string>& left) {
+  const State own = objective.optimizer->state();
+  State state;
+  std::set<std::string> taken;  // parameters
+  for (const auto& [name, tensor] : own.tensors) {
+    const auto [of, key] = split_state_name(name);
+    const at::Tensor* const same = given.tensors.find(name);
+    const bool is_left = key == kMasterWeight || left.count(of) > 0;
+    if (!is_left) taken.insert(of);
+    if (is_left) {
+      state.tensors.set(name, tensor);
+    } else if (same != nullptr) {
+      state.tensors.set(name, same->to(tensor.scalar_type()));
+    } else {
+      const std::string plain = of + "." + packed_moment(key);
+      state.tensors.set(plain, given.tensors.at(plain).to(at::kFloat));
+    }
+  }
+  for (const auto& [name, value] : given.values) {
+    if (taken.count(split_state_name(name).first) > 0) state.values[name] = value;
+  }
+  for (const auto& [name, value] : own.values) {
+    const auto [of, key] = split_state_name(name);
+    // The order in memory belongs to the codes that were taken.
+    if (key != "order" || taken.count(of) == 0) state.values.try_emplace(name, value);
+  }
+  objective.optimizer->load(state);
+}
+
+}  // namespace
+
+void load_fitting(Objective& objective, const std::string& path, const State& given,
+                  const std::vector<StateSlice>& slices) {
+  if (!slices.empty() || objective.shards) {
+    load_state(objective, path + ".", StoredState(given, slices), Wanted::whole_parameters);
+    return;
+  }
+  const State part = part_below(given, path);
+  load_whole(
+      objective, part,
+      incomplete(objective.optimizer->state(), ranges_of(objective, ""), StoredState(part, {})));
 }
 
 void take_over_state(Objective& objective, const SlicedState& before, Communicator& ranks) {
@@ -155,7 +225,7 @@ void take_over_state(Objective& objective, const SlicedState& before, Communicat
                        });
   };
   const SlicedState given = exchange_slices(ranks, before, overlaps);
-  load_known(objective, StoredState(given.state, given.slices));
+  load_known(objective, "", StoredState(given.state, given.slices));
 }
 
 }  // namespace tanren

@@ -17,9 +17,18 @@ std::vector<StateSlice> slices_in(const Objective& objective, const std::string&
 // CheckpointError if something is missing or of another kind; then nothing has changed.
 void load_ranges(Objective& objective, const std::string& start, const StoredState& stored);
 
-// Loads only the state that is stored, converted to the optimizer's dtype; the rest stays. The
-// parameters' names have no prefix.
-void load_known(Objective& objective, const StoredState& stored);
+// Loads only the state that is stored, converted to the optimizer's dtype; the rest stays. `start`
+// comes before the parameters' names.
+void load_known(Objective& objective, const std::string& start, const StoredState& stored);
+
+// The key of the fp32 copy of a weight of 16 bits (optimizer/master_weights.h).
+inline constexpr const char* kMasterWeight = "master_weight";
+
+// Loads the state of those parameters for which all of it, but a copy of the weight, is in `given`
+// (in `slices`, or whole if there are none) below `path`. Converted as load_known does; the rest
+// stays.
+void load_fitting(Objective& objective, const std::string& path, const State& given,
+                  const std::vector<StateSlice>& slices);
 
 // Call this after the objective's parameters were chosen again. State that ranks kept for the
 // earlier parameters goes to the ranks that keep it now; the state of other parameters stays. Every

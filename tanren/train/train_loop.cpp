@@ -6,14 +6,18 @@
 
 namespace tanren {
 
-bool finished(const RunState& run, const Plan& plan) {
-  if (!run.selection.end_reason(plan).empty()) return true;
-  if (plan.length.steps && run.step() >= *plan.length.steps) return true;
+bool reached_length(const Plan& plan, int64_t step, const Cursor& at) {
+  if (plan.length.steps && step >= *plan.length.steps) return true;
   if (!plan.length.epochs) return false;
   const auto& batch = plan.batch;
   const int64_t usable = batch.steps_per_epoch;  // batches per epoch, the short one if kept
-  const int64_t used = (run.consumed + batch.global_batch - 1) / batch.global_batch;
-  return run.epoch + (used >= usable ? 1 : 0) >= *plan.length.epochs;
+  const int64_t used = (at.consumed + batch.global_batch - 1) / batch.global_batch;
+  return at.epoch + (used >= usable ? 1 : 0) >= *plan.length.epochs;
+}
+
+bool finished(const RunState& run, const Plan& plan) {
+  return !run.selection.end_reason(plan).empty() ||
+         reached_length(plan, run.step(), {run.epoch, run.consumed});
 }
 
 bool owes_evaluation(const RunState& run, const Plan& plan) {

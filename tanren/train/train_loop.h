@@ -10,6 +10,7 @@
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -28,9 +29,13 @@ struct LoopInputs {
   std::string plan_text;
   std::vector<Sink*> sinks;
   std::string origin = {};  // stored in each checkpoint, too (checkpoint.h)
+  // By then the loop has saved and stopped (run.max_time), as at a stop request. Each pass of the
+  // loop makes at least one update. Rank 0's decides.
+  std::optional<std::chrono::steady_clock::time_point> ends_at = std::nullopt;
 };
 
-enum class Ending { finished, stopped, interrupted };  // length reached, run.stop_after, stop flag
+// Length reached; run.stop_after; stop flag or run.max_time.
+enum class Ending { finished, stopped, interrupted };
 
 struct LoopResult {
   Ending ending = Ending::finished;
@@ -45,10 +50,10 @@ struct LoopResult {
   std::optional<StepReport> last;
   std::map<std::string, double> losses;        // of several objectives, each of its last update
   std::optional<EvaluationReport> evaluation;  // the last one
-  std::string reason;                          // why it finished early; empty: it did not
-  std::filesystem::path checkpoint;            // the last one written
-  int64_t recoveries = 0;                      // failures for lack of memory that it recovered from
-  std::string growth;                          // what the leak detector warned of
+  std::string reason;  // why it finished early, or stopped without a request; empty otherwise
+  std::filesystem::path checkpoint;  // the last one written
+  int64_t recoveries = 0;            // failures for lack of memory that it recovered from
+  std::string growth;                // what the leak detector warned of
 };
 
 // Writes run's checkpoint under inputs.checkpoints and returns its folder. Keeps `spared` older
@@ -56,6 +61,9 @@ struct LoopResult {
 // calls it at the same time.
 std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
                                       const LoopInputs& inputs, int64_t spared = 0);
+
+// Whether a run of `plan` is at its end after `step` applied updates with the cursor `at`.
+bool reached_length(const Plan& plan, int64_t step, const Cursor& at);
 
 // Whether an evaluation is owed: a stop request or an error prevented the one that follows the last
 // update, or the last one of the run. The loop begins with it.

@@ -348,7 +348,7 @@ TEST_F(Cli, a_second_process_on_a_run_folder_is_refused) {
 TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   refuses("rnu run.toml",
           {"unknown verb \"rnu\"",
-           "run, plan, eval, launch, summary, anatomy, convert, doctor, monitor, help, "
+           "run, plan, eval, launch, summary, anatomy, convert, doctor, monitor, runs, help, "
            "completion"});
   refuses("", {});
   refuses("run", {"FILE"});
@@ -359,7 +359,7 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
           {"takes no --lr=0.1", "--set KEY=VALUE; here it is optimizer.learning_rate"});
   std::string flags = tanren("--help").output;
   for (const char* verb : {"run", "plan", "eval", "launch", "summary", "anatomy", "convert",
-                           "doctor", "monitor", "help", "completion"}) {
+                           "doctor", "monitor", "runs", "help", "completion"}) {
     flags += tanren(std::string(verb) + " --help").output;
   }
   std::set<std::string> found;
@@ -367,8 +367,8 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   for (std::sregex_iterator at(flags.begin(), flags.end(), flag), end; at != end; ++at) {
     found.insert(at->str());
   }
-  EXPECT_EQ(found, (std::set<std::string>{"--dtype", "--help", "--interval", "--json", "--list",
-                                          "--master", "--node-rank", "--nodes", "--once",
+  EXPECT_EQ(found, (std::set<std::string>{"--dtype", "--fork", "--help", "--interval", "--json",
+                                          "--list", "--master", "--node-rank", "--nodes", "--once",
                                           "--optimizer", "--out", "--quiet", "--ranks", "--rename",
                                           "--set", "--tokenizer", "--verbose", "--version"}));
 }

@@ -213,6 +213,8 @@ std::vector<Row> rows() {
       {"run.threads", {}, "2", kPlan},
       {"run.deterministic", {}, "true", kPlan},
       {"run.stop_after", {}, "2"},
+      {"run.max_time", {}, "0.001"},
+      {"run.fork_from", {}, "absent"},
       {"model.kind",
        {"data.train.shape=[1,2,3]", "data.eval.shape=[1,2,3]", "model.hidden=[128,128]"},
        "convnet"},

@@ -1,3 +1,4 @@
+#include "tanren/base/text.h"
 #include "tanren/config/device_name.h"
 #include "tanren/config/fields.h"
 #include "tanren/config/problems.h"
@@ -22,15 +23,45 @@ void fields(FieldList& add, RunOptions& o) {
       "class, output shape, parameters, dtypes.");
   add("stop_after", &o.stop_after, Identity::free,
       "Save and stop after so many applied steps of this start (≥ 1); the run can resume.");
+  add("max_time", &o.max_time, Identity::free,
+      "Time of each start, counted from the start of its process: by then it has saved and stopped "
+      "with exit code 130, and the same command resumes. A length such as 8h, 90m, 1h30m or 2d, or "
+      "a number of seconds.",
+      TextKind::number_or_word);
+  add("fork_from", &o.fork_from, Identity::by_name,
+      "Run folder (its newest checkpoint), or one of its step folders, from which a new run goes "
+      "on under its own config: with its weights, and with its optimizer state, counters and place "
+      "in the data where these fit. Only read, and only by the first start. tanren run FOLDER "
+      "--fork --out NEW sets it. Relative to the config file.",
+      TextKind::file);
 }
 
-void check_run(Problems& p, const RunOptions& o, const std::string& accelerator) {
+namespace {
+
+void check_fork(Problems& p, const RunConfig& config) {
+  if (config.run.fork_from.empty()) return;
+  p.check(config.model.init_from.empty(),
+          "run.fork_from and model.init_from both give the weights; drop one");
+  p.check(config.optimizer.init_from.empty(),
+          "run.fork_from and optimizer.init_from both give the optimizer's state; drop one");
+}
+
+}  // namespace
+
+void check_run(Problems& p, const RunConfig& config, const std::string& accelerator) {
+  const RunOptions& o = config.run;
   p.check(o.steps || o.epochs, "run.steps and run.epochs are both missing; set one");
   p.check(!(o.steps && o.epochs),
           "run.steps and run.epochs are both set; keep one (--set run.epochs=none takes it back)");
   if (o.steps) p.count("run.steps", *o.steps, 1);
   if (o.epochs) p.count("run.epochs", *o.epochs, 1);
   if (o.stop_after) p.count("run.stop_after", *o.stop_after, 1);
+  constexpr double kMostSeconds = 1e9;
+  p.check(
+      o.max_time.empty() || parse_seconds(o.max_time).value_or(2 * kMostSeconds) <= kMostSeconds,
+      "run.max_time \"" + o.max_time +
+          "\" is no length of time above 0; write 8h, 90m, 1h30m, or a number of seconds");
+  check_fork(p, config);
   p.at_least("run.seed", o.seed, 0);
   p.within("run.threads", o.threads, 0, 4096, true);
   const auto device = read_device_name(o.device);

@@ -17,6 +17,8 @@ struct RunOptions {
   bool deterministic = false;         // deterministic kernels only
   bool debug = false;                 // rank 0 shows layers and shapes before the first step
   std::optional<int64_t> stop_after;  // applied steps of this start before a resumable stop
+  std::string max_time;   // of each start, after which it has saved and stopped; empty: none
+  std::string fork_from;  // run or step folder of another run; relative to the config file
 };
 
 }  // namespace tanren

@@ -1,0 +1,41 @@
+// Which parts of another run's checkpoint fit a new run, and the plan's lines that say so. Called by
+// fork.cpp. Internal to run/.
+#pragma once
+
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/config/identity.h"
+#include "tanren/parallel/data_parallel.h"
+#include "tanren/plan/plan.h"
+#include "tanren/run/prepare.h"
+#include "tanren/train/take_over.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+// A checkpoint beside the run that is to go on from it.
+struct ForkLook {
+  std::filesystem::path checkpoint;
+  const Snapshot& saved;
+  RunConfig before;  // the config that the checkpoint was written with
+  const RunConfig& now;
+  Facts data_before, data_now;
+  const Prepared& prepared;
+  std::vector<KeyChange> changes;  // of keys that define a run
+
+  bool differs(const std::string& key) const;
+};
+
+// Why the place in the data has no meaning in the new run; empty: it has.
+std::string why_data_begin_anew(const ForkLook& look);
+
+TakenParts parts_that_fit(const ForkLook& look);
+
+// `step`: applied updates of the new run when it begins.
+std::vector<PlanLine> fork_lines(const ForkLook& look, const TakenParts& parts, int64_t step);
+
+}  // namespace tanren

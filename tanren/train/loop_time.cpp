@@ -1,0 +1,55 @@
+// The part of LoopState that keeps run.max_time. Only rank 0 looks at its clock; the other ranks learn
+// of it as of any stop request, from the row that all ranks sum in an update.
+#include "tanren/base/seconds.h"
+#include "tanren/train/loop_state.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+
+namespace tanren {
+
+namespace {
+
+// A guess before the first save was timed: what a slow disk takes for the whole state.
+double guessed_save_seconds(const RunState& run) {
+  constexpr double kBytesPerSecond = 100e6, kLeast = 0.1;
+  double bytes = 0;
+  for (const TensorMap& tensors :
+       {run.model_tensors(), run.optimizer_state().tensors, run.average_state().tensors}) {
+    for (const auto& [name, tensor] : tensors) bytes += static_cast<double>(tensor.nbytes());
+  }
+  return kLeast + bytes / kBytesPerSecond;
+}
+
+std::chrono::steady_clock::duration as_duration(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+void LoopState::set_stop_time(double seconds) {
+  if (!inputs_.ends_at || !is_first_) return;
+  constexpr double kKept = 0.9;  // of a slow update's time, by each later update
+  update_seconds_ = std::max(seconds, kKept * update_seconds_);
+  if (save_seconds_ == 0) save_seconds_ = guessed_save_seconds(run_);
+  // Of several ranks the stop takes effect after the next update, and no update is abandoned.
+  const double before = save_seconds_ + (parts_.parallel->alone() ? 0 : update_seconds_);
+  parts_.stop_at = *inputs_.ends_at - as_duration(before);
+}
+
+bool LoopState::is_out_of_time() {
+  if (!parts_.stop_at) return false;
+  const Clock::time_point end = Clock::now() + as_duration(save_seconds_ + update_seconds_);
+  out_of_time_ = out_of_time_ || end >= *inputs_.ends_at;
+  return out_of_time_;
+}
+
+std::string LoopState::reason_of_stop() const {
+  const bool is_asked = parts_.stop != nullptr && parts_.stop->load(std::memory_order_relaxed);
+  const bool is_over = out_of_time_ || (parts_.stop_at && Clock::now() >= *parts_.stop_at);
+  return is_over && !is_asked ? "run.max_time = " + plan_.run.max_time : "";
+}
+
+}  // namespace tanren

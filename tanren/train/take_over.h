@@ -1,0 +1,36 @@
+// Loads into a new run what it takes from a checkpoint of another run, which may have had another
+// optimizer, precision or number of ranks. What to take was decided before (run/fork.h); the model
+// has the checkpoint's names and shapes. Called by run, on every rank.
+#pragma once
+
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/train/run_state.h"
+
+#include <map>
+#include <string>
+
+namespace tanren {
+
+// What an objective takes besides its counter, loss scale and guard.
+struct TakenObjective {
+  bool optimizer = false;  // the state of all parameters for which it is there
+  bool average = false;
+  bool plateau = false;  // what evaluations did to the rate
+};
+
+struct TakenParts {
+  // By "phase.objective": those that the checkpoint has. Others begin anew.
+  std::map<std::string, TakenObjective> objectives;
+  bool flags = false;        // what is trained, and which modules are in eval mode
+  bool position = false;     // the place in the data
+  bool random = false;       // torch's generators
+  bool evaluations = false;  // what was judged, and early stop's record
+};
+
+// Weights, buffers and the count of attempts are always taken. Of weights with fp32 copies it takes
+// the copies. The best checkpoints stay the other run's. Without `parts.flags` all that `freeze`
+// trains by this step is trained.
+void take_over(RunState& run, const Snapshot& from, const TakenParts& parts,
+               const FreezePlan& freeze);
+
+}  // namespace tanren
