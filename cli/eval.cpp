@@ -36,8 +36,8 @@ std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& argume
   const std::filesystem::path outputs = is_run ? std::exchange(rest.out, "") : "";
   const Named named = read_named(rest, registry);
   const auto checkpoint = chosen_checkpoint(named.config, named.folder);
-  return {checkpoint, evaluate_checkpoint(named.config, checkpoint, registry, nullptr, outputs,
-                                          predictions)};
+  return {checkpoint,
+          evaluate_checkpoint(named.config, checkpoint, registry, nullptr, outputs, predictions)};
 }
 
 }  // namespace

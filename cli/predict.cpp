@@ -1,6 +1,6 @@
-#include "tanren/predict/predict_file.h"
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/predict/predict_file.h"
 #include "cli/stop_signals.h"
 #include "cli/verbs.h"
 

@@ -97,7 +97,8 @@ void predict_options(CLI::App& command, Arguments& arguments) {
                  "standard input: standard output)");
   force_option(command, arguments);
   command.footer(
-      "Ctrl-C, SIGTERM and SIGHUP keep the rows that are whole: exit code 130, and the same command "
+      "Ctrl-C, SIGTERM and SIGHUP keep the rows that are whole: exit code 130, and the same "
+      "command "
       "goes on there.");
 }
 

@@ -23,9 +23,9 @@ struct LaunchArguments {
 struct Arguments {
   std::string program = "tanren";  // as called, without its folder
   std::string verb;
-  std::string file;                  // config file, run folder, key for help, shell for completion
-  std::vector<std::string> sets;     // --set key=value
-  std::string out;                   // --out: folder of the run, or of the report
+  std::string file;               // config file, run folder, key for help, shell for completion
+  std::vector<std::string> sets;  // --set key=value
+  std::string out;                // --out: folder of the run, or of the report
   std::string target;  // convert: file to write; eval: data of a whole model; predict: source
   std::vector<std::string> renames;  // convert: old=new
   std::string dtype;                 // convert: of floating tensors

@@ -157,9 +157,8 @@ void Encoder::fill_images(const EncodedSamples& samples, const std::vector<int64
   for (const int64_t index : indices) {
     const Sample& sample = samples.samples[static_cast<size_t>(index)];
     try {
-      const std::string_view bytes =
-          sample.image_file.empty() ? std::string_view(sample.image)
-                                    : buffer.read(sample.image_file);
+      const std::string_view bytes = sample.image_file.empty() ? std::string_view(sample.image)
+                                                               : buffer.read(sample.image_file);
       const OpenedImage image{bytes, *image_header(bytes, /*whole=*/true)};
       check_pixels(image.header, source_.max_pixels);
       const View view =

@@ -65,8 +65,8 @@ class ImageRows : public RowSource {
       names_.insert(names_.end(), others.begin(), others.end());
       std::sort(names_.begin(), names_.end());
     } catch (const fs::filesystem_error& error) {
-      throw DataError("[predict] " + source.string() + " cannot be listed: " +
-                      error.code().message() + "; check its rights");
+      throw DataError("[predict] " + source.string() +
+                      " cannot be listed: " + error.code().message() + "; check its rights");
     }
   }
 
@@ -132,20 +132,22 @@ void check_alike(const DataInfo& trained, const DataInfo& given, const std::stri
   };
   const auto &ours = trained.input_shape, &theirs = given.input_shape;
   const bool tokens = trained.vocab_size > 0;
-  const bool alike = ours.size() == theirs.size() &&
-                     std::equal(ours.begin(), ours.end(), theirs.begin(),
-                                [&](int64_t a, int64_t b) {
-                                  return a == b || a == kAnySize || (tokens && b <= a);
-                                });
+  const bool alike =
+      ours.size() == theirs.size() &&
+      std::equal(ours.begin(), ours.end(), theirs.begin(), [&](int64_t a, int64_t b) {
+        return a == b || a == kAnySize || (tokens && b <= a);
+      });
   if (!alike) {
-    throw DataError(fmt::format("[predict] {}: a sample is {}, and the model was trained on {}; "
-                                "give it samples of that shape",
-                                name, text(theirs), text(ours)));
+    throw DataError(
+        fmt::format("[predict] {}: a sample is {}, and the model was trained on {}; "
+                    "give it samples of that shape",
+                    name, text(theirs), text(ours)));
   }
   if (given.vocab_size <= trained.vocab_size && (given.vocab_size > 0) == tokens) return;
-  throw DataError(fmt::format("[predict] {} holds tokens up to {}, and the model knows {}; use the "
-                              "tokenizer that it was trained with",
-                              name, given.vocab_size - 1, trained.vocab_size));
+  throw DataError(
+      fmt::format("[predict] {} holds tokens up to {}, and the model knows {}; use the "
+                  "tokenizer that it was trained with",
+                  name, given.vocab_size - 1, trained.vocab_size));
 }
 
 }  // namespace
@@ -176,23 +178,26 @@ std::unique_ptr<RowSource> open_rows(const fs::path& source, const RunConfig& co
   }
   const bool is_table = kind == "text_table" || kind == "csv";
   const std::string end = source.extension().string();
-  if (is_table && (end == ".jsonl" || end == ".ndjson")) return open_json_rows(source, config, info);
+  if (is_table && (end == ".jsonl" || end == ".ndjson"))
+    return open_json_rows(source, config, info);
   const bool is_csv = end == ".csv" || end == ".tsv";
   if (kind == "csv" || (kind == "text_table" && is_csv)) {
     return open_table_rows(source, config, info);
   }
   if (kind == "text_table") {
     if (!config.data.eval.text_pair.empty()) {
-      throw DataError("[predict] this model reads pairs of texts, and a line holds one; give a "
-                      ".csv, .tsv or .jsonl with the columns " +
-                      config.data.eval.text + " and " + config.data.eval.text_pair);
+      throw DataError(
+          "[predict] this model reads pairs of texts, and a line holds one; give a "
+          ".csv, .tsv or .jsonl with the columns " +
+          config.data.eval.text + " and " + config.data.eval.text_pair);
     }
     return open_line_rows(source, config);
   }
   if (source == "-") {
-    throw ConfigError("[predict] standard input is read as texts or tables, and the data of this "
-                      "model are of kind " +
-                      kind + "; name a file or folder");
+    throw ConfigError(
+        "[predict] standard input is read as texts or tables, and the data of this "
+        "model are of kind " +
+        kind + "; name a file or folder");
   }
   if (kind == "images") return open_image_rows(source, config.predict.broken == "skip");
   return open_tensor_rows(source, config, info, kinds, answers);

@@ -67,7 +67,8 @@ int64_t fitted_batch(const Prepared& prepared) {
     }
   }
   if (batch < wanted) {
-    log(fmt::format("[predict] {} samples a forward, not {}: more would not fit into memory; "
+    log(
+        fmt::format("[predict] {} samples a forward, not {}: more would not fit into memory; "
                     "evaluate.batch sets it",
                     batch, wanted));
   }

@@ -24,10 +24,10 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string state_text(const Progress& progress) {
-  const nlohmann::ordered_json json{
-      {"model", progress.model},   {"settings", progress.settings}, {"source", progress.source},
-      {"rows", progress.rows},     {"broken", progress.broken},     {"bytes", progress.bytes},
-      {"batch", progress.batch}};
+  const nlohmann::ordered_json json{{"model", progress.model},   {"settings", progress.settings},
+                                    {"source", progress.source}, {"rows", progress.rows},
+                                    {"broken", progress.broken}, {"bytes", progress.bytes},
+                                    {"batch", progress.batch}};
   return json_text(json) + "\n";
 }
 
@@ -86,6 +86,8 @@ void GrowingFile::find_saved() {
   std::string problem;
   if (!found || static_cast<int64_t>(size) < found->bytes) {
     problem = "is there, and nothing says what it was made from";
+  } else if (found->rows == 0) {
+    return;
   } else if (found->model != saved_.model) {
     problem = "was begun with another model";
   } else if (found->settings != saved_.settings) {
@@ -112,9 +114,10 @@ GrowingFile::~GrowingFile() {
 void GrowingFile::fail(const std::string& what, int error) const {
   const std::string rows =
       saved_.rows > 0 ? fmt::format("it goes on after row {}", saved_.rows) : "it begins again";
-  throw InputError(fmt::format("[predict] cannot {} {} ({}); make room or fix its rights, and give "
-                               "the same command: {}",
-                               what, partial_.string(), std::strerror(error), rows));
+  throw InputError(
+      fmt::format("[predict] cannot {} {} ({}); make room or fix its rights, and give "
+                  "the same command: {}",
+                  what, partial_.string(), std::strerror(error), rows));
 }
 
 void GrowingFile::open() {
@@ -165,6 +168,13 @@ void GrowingFile::save() {
   }
   saved_ = appended_;
   saved_at_ = std::chrono::steady_clock::now();
+}
+
+void GrowingFile::leave() {
+  if (appended_.rows > 0) return save();
+  std::error_code none;
+  fs::remove(partial_, none);
+  fs::remove(state_, none);
 }
 
 void GrowingFile::finish() {

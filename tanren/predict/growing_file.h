@@ -46,6 +46,8 @@ class GrowingFile {
   void append(const std::string& rows, Progress after);
   // Saves all that was appended.
   void save();
+  // Before the end of the rows: saves what was appended; if that is nothing, nothing is left.
+  void leave();
   // Gives the file its name.
   void finish();
 

@@ -214,22 +214,22 @@ class Job {
       while (predict_window(predictor, parts)) {
       }
     } catch (...) {
-      if (file_ != nullptr) save_quietly();
+      if (file_ != nullptr) leave_quietly();
       throw;
     }
     output_.rows = progress_.rows;
     output_.broken = progress_.broken;
     if (file_ == nullptr) return;
     if (output_.stopped) {
-      file_->save();
+      file_->leave();
     } else {
       file_->finish();
     }
   }
 
-  void save_quietly() {
+  void leave_quietly() {
     try {
-      file_->save();
+      file_->leave();
     } catch (const std::exception&) {  // what was saved before still counts
     }
   }

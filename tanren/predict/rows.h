@@ -20,9 +20,10 @@
 namespace tanren {
 
 struct Row {
-  std::string place;               // "new.csv:17", for messages
-  std::vector<std::string> names;  // of `cells`, where each row has its own (JSON lines); else empty
-  std::vector<Cell> cells;         // one for each of the source's columns, or of `names`
+  std::string place;  // "new.csv:17", for messages
+  std::vector<std::string>
+      names;                // of `cells`, where each row has its own (JSON lines); else empty
+  std::vector<Cell> cells;  // one for each of the source's columns, or of `names`
   Sample sample;
   std::string broken;  // why there is no sample; empty: there is
 };

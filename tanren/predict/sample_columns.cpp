@@ -95,7 +95,8 @@ void SampleColumns::bind(const std::vector<std::string>& columns, const std::str
       throw DataError(fmt::format(
           "{}: there is no column \"{}\"; the model was trained on {}, and the file has {}; {}",
           where, one_line(name), list_text(names_), list_text(columns),
-          numbers_ ? "rename its columns" : "set data.eval.text to the column that holds the text"));
+          numbers_ ? "rename its columns"
+                   : "set data.eval.text to the column that holds the text"));
     }
     places_.push_back(static_cast<size_t>(found - columns.begin()));
   }
@@ -136,12 +137,12 @@ void SampleColumns::read(Row& row) const { read_at(places_, row); }
 void SampleColumns::read_by_name(Row& row) const {
   std::vector<size_t> places;
   for (size_t i = 0; i < names_.size(); ++i) {
-    const auto found = first_ones_ ? row.names.begin() + static_cast<std::ptrdiff_t>(
-                                                             std::min(i, row.names.size()))
-                                   : std::find(row.names.begin(), row.names.end(), names_[i]);
+    const auto found =
+        first_ones_ ? row.names.begin() + static_cast<std::ptrdiff_t>(std::min(i, row.names.size()))
+                    : std::find(row.names.begin(), row.names.end(), names_[i]);
     if (found == row.names.end()) {
-      row.broken = "there is no \"" + one_line(names_[i]) + "\"; the row has " +
-                   list_text(row.names);
+      row.broken =
+          "there is no \"" + one_line(names_[i]) + "\"; the row has " + list_text(row.names);
       return;
     }
     places.push_back(static_cast<size_t>(found - row.names.begin()));

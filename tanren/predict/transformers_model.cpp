@@ -46,9 +46,9 @@ std::vector<std::string> output_names(const Json& json, const fs::path& folder) 
   }
   std::vector<std::string> all(names->size());
   for (const auto& [number, name] : names->items()) {
-    const bool is_number =
-        !number.empty() && std::all_of(number.begin(), number.end(),
-                                       [](char c) { return c >= '0' && c <= '9'; });
+    const bool is_number = !number.empty() && std::all_of(number.begin(), number.end(), [](char c) {
+      return c >= '0' && c <= '9';
+    });
     const size_t index = is_number && number.size() < 9 ? std::stoul(number) : all.size();
     if (index >= all.size() || !name.is_string()) {
       refuse_folder(folder, "id2label of its config.json does not number the classes from 0");
@@ -75,8 +75,7 @@ bool is_classifier(const Json& json) {
   const auto classes = json.find("architectures");
   const bool named = classes != json.end() && classes->is_array() && !classes->empty() &&
                      classes->front().is_string();
-  return named &&
-         classes->front().get<std::string>().ends_with("ForSequenceClassification");
+  return named && classes->front().get<std::string>().ends_with("ForSequenceClassification");
 }
 
 }  // namespace
@@ -120,10 +119,8 @@ DescribedModel transformers_model(const fs::path& folder, const std::vector<std:
   const fs::path file = folder / "config.json";
   DescribedModel model;
   model.name = folder.string();
-  model.description =
-      description_of(describe_model(config, info, 1), file, sets, registry.known());
-  const Task task =
-      registry.models.make(model.description.config.model, model.description.info);
+  model.description = description_of(describe_model(config, info, 1), file, sets, registry.known());
+  const Task task = registry.models.make(model.description.config.model, model.description.info);
   const at::NoGradGuard no_grad;
   const InitReport report = init_from_pretrained(*task.module, pretrained);
   if (!report.skipped.empty()) {

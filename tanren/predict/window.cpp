@@ -11,6 +11,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <string_view>
@@ -124,8 +125,9 @@ WindowAnswers WindowPredictor::predict(std::vector<Sample> samples) {
   const auto rank = static_cast<size_t>(parts_.parallel->rank());
   const auto ranks = static_cast<size_t>(parts_.parallel->world_size());
   const auto make = [&](size_t i) {
-    return std::async(std::launch::async, [&, i] {
-      stay_single_threaded();
+    const bool aside = is_slow_;
+    return std::async(aside ? std::launch::async : std::launch::deferred, [&, i, aside] {
+      if (aside) stay_single_threaded();
       const at::NoGradGuard no_grad;
       const MustSucceedScope must_succeed;
       const MemoryScope memory(MemoryKind::batches);
@@ -135,12 +137,15 @@ WindowAnswers WindowPredictor::predict(std::vector<Sample> samples) {
   std::future<Batch> next;
   if (rank < batches.size()) next = make(rank);
   for (size_t i = rank; i < batches.size() && !window.stopped; i += ranks) {
+    const auto start = std::chrono::steady_clock::now();
     const Batch batch = next.get();
+    constexpr auto kWorthAThread = std::chrono::milliseconds(1);
+    is_slow_ |= std::chrono::steady_clock::now() - start > kWorthAThread;
     if (i + ranks < batches.size()) next = make(i + ranks);
     if (batch.size() > 0) forward(batch, window);
     window.stopped = i + ranks < batches.size() && parts_.stop_requested();
   }
-  if (next.valid()) next.get();  // it refers to this window
+  next = {};  // waits for a batch that is being made
   if (ranks > 1) share(batches, window);
   return window;
 }

@@ -26,9 +26,9 @@ class WindowPredictor {
                   int64_t batch);
 
   // The answers to all samples, the same on every rank. Batch i is computed by rank i mod ranks, as
-  // one rank would compute it. The next batch is made while a forward runs. A forward that does not
-  // fit into memory is halved, with a line in the log; MemoryError if one sample does not fit. An
-  // exchange between ranks.
+  // one rank would compute it. The next batch is made while a forward runs, if that pays. A forward
+  // that does not fit into memory is halved, with a line in the log; MemoryError if one sample does
+  // not fit. An exchange between ranks.
   WindowAnswers predict(std::vector<Sample> samples);
 
  private:
@@ -40,7 +40,8 @@ class WindowPredictor {
   const Encoder& encoder_;
   AnswerForm form_;
   int64_t batch_;
-  int64_t most_;  // samples at once that memory allows
+  int64_t most_;          // samples at once that memory allows
+  bool is_slow_ = false;  // making a batch takes long enough for a thread of its own
 };
 
 }  // namespace tanren

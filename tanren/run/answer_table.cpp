@@ -24,11 +24,11 @@ Cell number_cell(float value) {
   return std::isfinite(value) ? Cell{fmt::format("{}", value), true} : null_cell();
 }
 
-std::string json_of(const Cell& cell) {
+std::string json_of_cell(const Cell& cell) {
   return cell.is_json ? cell.text : json_text(nlohmann::json(cell.text));
 }
 
-std::string csv_of(const Cell& cell) {
+std::string csv_of_cell(const Cell& cell) {
   return cell.is_json && cell.text == kNull ? "" : csv_cell(cell.text);
 }
 
@@ -111,7 +111,7 @@ std::vector<Cell> AnswerTable::added_cells(const Answer* answer, size_t token) c
       std::string scores = "{";
       for (size_t i = 0; i < answer->scores.size(); ++i) {
         scores += (i > 0 ? "," : "") +
-                  json_of({class_text(info_, static_cast<int64_t>(i)), false}) + ":" +
+                  json_of_cell({class_text(info_, static_cast<int64_t>(i)), false}) + ":" +
                   number_cell(answer->scores[i]).text;
       }
       cells.push_back({scores + "}", true});
@@ -133,7 +133,8 @@ void AnswerTable::add_row(std::string& text, const std::vector<std::string>& nam
     for (size_t i = 0; i < columns.size(); ++i) {
       text += std::exchange(first, false) ? (is_csv ? "" : "{") : ",";
       const Cell value = i < values.size() ? values[i] : null_cell();
-      text += is_csv ? csv_of(value) : json_of({columns[i], false}) + ":" + json_of(value);
+      text += is_csv ? csv_of_cell(value)
+                     : json_of_cell({columns[i], false}) + ":" + json_of_cell(value);
     }
   };
   put(names, cells);

@@ -40,8 +40,8 @@ class AnswerTable {
   void add(std::string& text, const std::vector<Cell>& cells, const Answer* answer) const;
   // The same for a row with columns of its own, of a JSON lines file. DataError for names that the
   // table cannot hold: in a CSV those that the first row lacks, else those of added columns.
-  void add(std::string& text, const std::vector<std::string>& names,
-           const std::vector<Cell>& cells, const Answer* answer) const;
+  void add(std::string& text, const std::vector<std::string>& names, const std::vector<Cell>& cells,
+           const Answer* answer) const;
 
  private:
   // The values of the added columns, as JSON or null; of token `token` if there are tokens.

@@ -69,8 +69,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   const auto& names = info.class_names;
   const Dataset& data = *prepared.datasets.eval;
   PredictionsWriter writer(predictions, config, data, state.task, info, *parts.parallel);
-  const auto see =
-      see_both(outputs_writer(outputs, data, state.task, *parts.parallel), writer);
+  const auto see = see_both(outputs_writer(outputs, data, state.task, *parts.parallel), writer);
   if (!is_step) {
     const bool averaged = load_exported(state, checkpoint);
     auto report = evaluate(state, parts, data, nullptr, see);
@@ -102,8 +101,7 @@ Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::pa
 
 Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::filesystem::path& data,
                                const std::vector<std::string>& sets, const Registry& registry,
-                               const std::atomic<bool>* stop,
-                               const std::filesystem::path& outputs,
+                               const std::atomic<bool>* stop, const std::filesystem::path& outputs,
                                const PredictionsTo& predictions) {
   const SafetensorsFile read = read_safetensors(file);
   auto [config, info, train_samples] = description_of(read.metadata, file, sets, registry.known());

@@ -48,8 +48,8 @@ std::vector<Cell> target_cells(const at::Tensor& targets, int64_t samples, const
 }  // namespace
 
 PredictionsWriter::PredictionsWriter(PredictionsTo to, const RunConfig& config,
-                                     const Dataset& dataset, const Task& task,
-                                     const DataInfo& info, const DataParallel& ranks)
+                                     const Dataset& dataset, const Task& task, const DataInfo& info,
+                                     const DataParallel& ranks)
     : to_(std::move(to)), dataset_(dataset), ranks_(ranks), info_(info) {
   if (to_.file.empty()) return;
   const TableFormat format = table_format(to_.file, kWhat);

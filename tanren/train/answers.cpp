@@ -116,9 +116,10 @@ std::vector<Answer> Answers::take(int64_t samples) {
     tokens_.clear();
   }
   if (static_cast<int64_t>(answers_.size()) != samples) {
-    throw RunError(fmt::format("[{}] the task's predict gave {} outputs for {} samples; it must "
-                               "give one for each",
-                               what_, answers_.size(), samples));
+    throw RunError(
+        fmt::format("[{}] the task's predict gave {} outputs for {} samples; it must "
+                    "give one for each",
+                    what_, answers_.size(), samples));
   }
   return std::exchange(answers_, {});
 }

@@ -22,10 +22,10 @@ struct TokenAnswer {
 };
 
 struct Answer {
-  int64_t label = -1;                // classes: the one with the highest score, the lower of two
-  float score = 0;                   // its probability
-  std::vector<float> scores;         // classes: the probability of each; values: the values
-  std::vector<TokenAnswer> tokens;   // tasks of tokens: one for each position
+  int64_t label = -1;               // classes: the one with the highest score, the lower of two
+  float score = 0;                  // its probability
+  std::vector<float> scores;        // classes: the probability of each; values: the values
+  std::vector<TokenAnswer> tokens;  // tasks of tokens: one for each position
 };
 
 enum class AnswerKind { classes, values, tokens };
@@ -44,8 +44,7 @@ AnswerForm answer_form(const Task& task, const ModelOptions& model, const DataIn
 // Collects the predictions of a batch, which may come in pieces.
 class Answers {
  public:
-  explicit Answers(AnswerForm form, std::string what)
-      : form_(form), what_(std::move(what)) {}
+  explicit Answers(AnswerForm form, std::string what) : form_(form), what_(std::move(what)) {}
 
   // ConfigError if a sample has no single answer (scores of each pixel); RunError for NaN.
   void add(const Prediction& prediction);

@@ -368,10 +368,10 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
     found.insert(at->str());
   }
   EXPECT_EQ(found, (std::set<std::string>{
-                       "--dtype",     "--force",       "--help",   "--interval",  "--json",
-                       "--list",      "--master",      "--nodes",  "--node-rank", "--once",
-                       "--optimizer", "--out",         "--quiet",  "--predictions", "--ranks",
-                       "--rename",    "--set",         "--tokenizer", "--verbose", "--version"}));
+                       "--dtype",     "--force",  "--help",      "--interval",    "--json",
+                       "--list",      "--master", "--nodes",     "--node-rank",   "--once",
+                       "--optimizer", "--out",    "--quiet",     "--predictions", "--ranks",
+                       "--rename",    "--set",    "--tokenizer", "--verbose",     "--version"}));
 }
 
 TEST_F(Cli, summary_shows_modules_and_totals_without_weights_or_a_run_folder) {
