@@ -93,7 +93,8 @@ void predict_options(CLI::App& command, Arguments& arguments) {
                   "folder of images, .safetensors; - is standard input")
       ->required();
   config_options(command, arguments,
-                 "File to write, .csv or .jsonl (default: SOURCE's name with .predictions.csv; of "
+                 "File to write, .csv, .jsonl or .safetensors (default: SOURCE's name with "
+                 ".predictions.csv; of "
                  "standard input: standard output)");
   force_option(command, arguments);
   command.footer(

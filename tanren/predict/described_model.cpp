@@ -10,6 +10,7 @@
 #include "tanren/run/run.h"
 #include "tanren/run/run_folder.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace tanren {
@@ -18,7 +19,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool is_asked(const RunConfig& config) { return config.asked.count("evaluate.checkpoint") > 0; }
+bool asks_for_checkpoint(const std::vector<std::string>& sets) {
+  return std::any_of(sets.begin(), sets.end(), [](const std::string& set) {
+    return set.starts_with("evaluate.checkpoint=");
+  });
+}
 
 // The weights of a checkpoint, or of an exported file.
 SafetensorsFile weights_at(const fs::path& checkpoint, bool wants_average) {
@@ -34,7 +39,7 @@ DescribedModel exported_model(const fs::path& folder, const std::vector<std::str
   ModelDescription description = description_of(read.metadata, file, sets, registry.known());
   const bool averages = recorded_config(folder).average.evaluate;
   const FolderWeights newest = weights_of_folder(folder);
-  if (is_asked(description.config)) {
+  if (asks_for_checkpoint(sets)) {
     read = weights_at(chosen_checkpoint(description.config, folder), averages);
   } else if (!newest.remark.empty()) {
     log("[predict] " + newest.remark);
@@ -60,7 +65,7 @@ DescribedModel unfinished_model(const fs::path& folder, const std::vector<std::s
       description_of(metadata, folder / "config.toml", sets, registry.known());
   auto checkpoint = best_checkpoint(checkpoints);
   if (!checkpoint) checkpoint = latest_checkpoint(checkpoints);
-  if (is_asked(description.config)) checkpoint = chosen_checkpoint(description.config, folder);
+  if (asks_for_checkpoint(sets)) checkpoint = chosen_checkpoint(description.config, folder);
   return {std::move(description), weights_at(*checkpoint, config.average.evaluate),
           checkpoint->string()};
 }

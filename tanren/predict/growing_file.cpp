@@ -177,10 +177,19 @@ void GrowingFile::leave() {
   fs::remove(state_, none);
 }
 
-void GrowingFile::finish() {
-  if (::fsync(descriptor_) != 0) fail("flush", errno);
+void GrowingFile::finish(const Turn& turn) {
+  save();
   std::error_code error;
-  fs::rename(partial_, file_, error);
+  if (turn) {
+    try {
+      turn(partial_, file_);
+    } catch (const RunError& failed) {
+      throw InputError(failed.what());
+    }
+    fs::remove(partial_, error);
+  } else {
+    fs::rename(partial_, file_, error);
+  }
   if (error) fail("rename", error.value());
   fs::remove(state_, error);
   sync_folder(file_.has_parent_path() ? file_.parent_path() : fs::path("."));

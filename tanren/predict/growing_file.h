@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 namespace tanren {
@@ -48,8 +49,11 @@ class GrowingFile {
   void save();
   // Before the end of the rows: saves what was appended; if that is nothing, nothing is left.
   void leave();
-  // Gives the file its name.
-  void finish();
+  // Gives the file its name; or, with `turn`, turns the part into the file, which is then written
+  // whole or not at all.
+  using Turn =
+      std::function<void(const std::filesystem::path& part, const std::filesystem::path& file)>;
+  void finish(const Turn& turn = {});
 
  private:
   void find_saved();

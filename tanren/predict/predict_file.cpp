@@ -8,6 +8,7 @@
 #include "tanren/config/write_config.h"
 #include "tanren/data/data_part.h"
 #include "tanren/interop/export.h"
+#include "tanren/predict/answer_tensors.h"
 #include "tanren/predict/described_model.h"
 #include "tanren/predict/encoder.h"
 #include "tanren/predict/fit_batch.h"
@@ -188,6 +189,15 @@ class Job {
     batch_ = fitted_batch(prepared_);
   }
 
+  void make_writer() {
+    const bool all = config_.predict.scores == "all";
+    if (format_ == TableFormat::tensors) {
+      tensors_ = std::make_unique<AnswerTensors>(form_, info_, all);
+    } else {
+      table_ = std::make_unique<AnswerTable>(format_, rows_->columns(), form_, info_, all);
+    }
+  }
+
   void predict_rows() {
     const ShortWaits waits(prepared_.plan.device.threads);
     Parts parts = build_parts(prepared_.plan, input_.stop, registry_.accelerators);
@@ -200,8 +210,7 @@ class Job {
     const at::NoGradGuard no_grad;
     const EvalModeScope eval_mode(*state.task.module);
     WindowPredictor predictor(state, parts, *encoder_, form_, batch_);
-    table_ = std::make_unique<AnswerTable>(format_, rows_->columns(), form_, info_,
-                                           config_.predict.scores == "all");
+    make_writer();
     progress_ = file_ != nullptr ? file_->progress() : begin_;
     progress_.batch = batch_;
     progress_.rows = done_.rows;
@@ -223,7 +232,10 @@ class Job {
     if (output_.stopped) {
       file_->leave();
     } else {
-      file_->finish();
+      file_->finish(tensors_ == nullptr ? GrowingFile::Turn()
+                                        : [&](const fs::path& part, const fs::path& file) {
+                                            tensors_->write(part, file);
+                                          });
     }
   }
 
@@ -264,7 +276,7 @@ class Job {
   }
 
   void write_window(const std::vector<Row>& rows, const WindowAnswers& window) {
-    std::string text = progress_.rows == 0 ? table_->header() : "";
+    std::string text = progress_.rows == 0 && table_ != nullptr ? table_->header() : "";
     for (size_t i = 0; i < rows.size(); ++i) {
       const Row& row = rows[i];
       const std::string& broken = row.broken.empty() ? window.broken[i] : row.broken;
@@ -273,7 +285,9 @@ class Job {
       if (answer == nullptr) ++progress_.broken;
       if (!alone_.is_first()) continue;
       try {
-        if (row.names.empty()) {
+        if (tensors_ != nullptr) {
+          tensors_->add(text, answer);
+        } else if (row.names.empty()) {
           table_->add(text, row.cells, answer);
         } else {
           table_->add(text, row.names, row.cells, answer);
@@ -309,6 +323,7 @@ class Job {
   std::unique_ptr<RowSource> rows_;
   std::optional<Row> first_;  // read, and not yet handed on
   std::unique_ptr<AnswerTable> table_;
+  std::unique_ptr<AnswerTensors> tensors_;  // in place of a table
   int64_t batch_ = 1;
   PredictOutput output_;
 };

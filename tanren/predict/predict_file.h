@@ -19,7 +19,7 @@ namespace tanren {
 struct PredictInput {
   std::filesystem::path model;   // as described_model
   std::filesystem::path source;  // as open_rows; "-": standard input
-  std::filesystem::path out;     // .csv or .jsonl; empty: predictions_file_of(source)
+  std::filesystem::path out;     // .csv, .jsonl or .safetensors; empty: predictions_file_of(source)
   bool replaces = false;         // a file that is there
   std::vector<std::string> sets;
   const std::atomic<bool>* stop = nullptr;  // set: keep what is whole, and end

@@ -38,9 +38,10 @@ TableFormat table_format(const std::filesystem::path& file, const std::string& w
   const std::string end = file.extension().string();
   if (end == ".csv") return TableFormat::csv;
   if (end == ".jsonl" || end == ".ndjson") return TableFormat::jsonl;
+  if (end == ".safetensors") return TableFormat::tensors;
   throw ConfigError("[" + what + "] " + file.string() +
-                    " is of no kind that predictions are written to; end its name in .csv or "
-                    ".jsonl");
+                    " is of no kind that predictions are written to; end its name in .csv, .jsonl "
+                    "or .safetensors");
 }
 
 std::string csv_cell(const std::string& text) {

@@ -18,9 +18,10 @@ struct Cell {
   bool is_json = false;  // `text` is a JSON value (a number, null, a list), not a text
 };
 
-enum class TableFormat { csv, jsonl };
+enum class TableFormat { csv, jsonl, tensors };
 
-// By the name's end. ConfigError naming the formats; error texts begin with `what`.
+// By the name's end (.csv, .jsonl, .safetensors); an AnswerTable writes the first two. ConfigError
+// naming the formats; error texts begin with `what`.
 TableFormat table_format(const std::filesystem::path& file, const std::string& what);
 
 // A cell of a CSV: quoted if it has to be.

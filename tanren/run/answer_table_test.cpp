@@ -27,7 +27,7 @@ std::string row_of(const AnswerTable& table, const Answer* answer) {
 
 TEST(AnswerTables, refuse_a_file_of_another_kind) {
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([] { table_format("p.parquet", "predict"); }),
-                         "end its name in .csv or .jsonl");
+                         "end its name in .csv, .jsonl or .safetensors");
   EXPECT_EQ(table_format("a/p.csv", ""), TableFormat::csv);
   EXPECT_EQ(table_format("p.jsonl", ""), TableFormat::jsonl);
 }

@@ -8,6 +8,8 @@
 
 #include <ATen/ATen.h>
 
+#include <fmt/ranges.h>
+
 #include <utility>
 
 namespace tanren {
@@ -27,20 +29,24 @@ std::string problem_of_file(const PredictionsTo& to) {
 // The targets as cells: a class's name or number, a value, or a list of values.
 std::vector<Cell> target_cells(const at::Tensor& targets, int64_t samples, const DataInfo& info) {
   std::vector<Cell> cells;
-  const at::Tensor host = host_copies({targets}).front().reshape({samples, -1});
-  for (int64_t i = 0; i < samples; ++i) {
-    const at::Tensor row = host[i];
-    if (info.class_labels && row.numel() == 1) {
-      const auto label = row.item<int64_t>();
-      const bool has_name = label >= 0 && label < std::ssize(info.class_names);
-      cells.push_back(label < 0 ? Cell{"null", true} : Cell{class_text(info, label), !has_name});
-      continue;
+  if (!targets.defined()) return std::vector<Cell>(static_cast<size_t>(samples), {"null", true});
+  const bool labels = info.class_labels && targets.numel() == samples;
+  const at::Tensor host =
+      host_copies({targets.to(labels ? at::kLong : at::kFloat).contiguous()}).front();
+  if (labels) {
+    const auto* label = host.const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < samples; ++i) {
+      const bool has_name = label[i] >= 0 && label[i] < std::ssize(info.class_names);
+      cells.push_back(label[i] < 0 ? Cell{"null", true}
+                                   : Cell{class_text(info, label[i]), !has_name});
     }
-    std::string values;
-    for (int64_t j = 0; j < row.numel(); ++j) {
-      values += (j > 0 ? "," : "") + fmt::format("{}", row[j].item<float>());
-    }
-    cells.push_back({row.numel() == 1 ? values : "[" + values + "]", true});
+    return cells;
+  }
+  const auto* value = host.const_data_ptr<float>();
+  const int64_t width = samples > 0 ? host.numel() / samples : 0;
+  for (int64_t i = 0; i < samples; ++i, value += width) {
+    const std::string values = fmt::format("{}", fmt::join(value, value + width, ","));
+    cells.push_back({width == 1 ? values : "[" + values + "]", true});
   }
   return cells;
 }
@@ -53,6 +59,10 @@ PredictionsWriter::PredictionsWriter(PredictionsTo to, const RunConfig& config,
     : to_(std::move(to)), dataset_(dataset), ranks_(ranks), info_(info) {
   if (to_.file.empty()) return;
   const TableFormat format = table_format(to_.file, kWhat);
+  if (format == TableFormat::tensors) {
+    throw ConfigError("[eval] --predictions writes a table; end the name of " + to_.file.string() +
+                      " in .csv or .jsonl");
+  }
   const AnswerForm form = answer_form(task, config.model, info, kWhat);
   if (form.kind == AnswerKind::tokens) {
     throw ConfigError(

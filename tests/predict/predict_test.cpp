@@ -21,7 +21,7 @@ TEST_F(Predict, refuses_a_model_or_a_source_that_is_none) {
   expect("predict out absent.csv", 2, {"there is no absent.csv; name the file or folder"});
   expect("predict run.toml new.csv", 2, {"run.toml is no model"});
   expect("predict . new.csv", 2, {"neither a run folder (config.toml) nor"});
-  expect("predict out new.csv --out new.parquet", 2, {"end its name in .csv or .jsonl"});
+  expect("predict out new.csv --out new.parquet", 2, {"end its name in .csv, .jsonl or"});
   expect("predict out new.csv --out absent/p.csv", 2, {"cannot write absent/p.csv.partial"});
   expect("predict out", 2, {"SOURCE"});
   EXPECT_FALSE(exists("new.predictions.csv"));

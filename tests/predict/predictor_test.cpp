@@ -262,6 +262,17 @@ TEST_F(Predictors, of_tensors_read_samples_without_labels) {
     EXPECT_EQ(rows[i]["label"], labelled[i]["label"]);
     EXPECT_NEAR(rows[i]["score"].get<double>(), labelled[i]["score"].get<double>(), 1e-6);
   }
+  predict_file({.model = file,
+                .source = folder_.path() / "new.safetensors",
+                .out = folder_.path() / "answers.safetensors"},
+               {});
+  const auto answers = read_safetensors(folder_.path() / "answers.safetensors").tensors;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto row = static_cast<int64_t>(i);
+    EXPECT_EQ(answers.at("label")[row].item<int64_t>(), rows[i]["label"]);
+    EXPECT_EQ(answers.at("score")[row].item<float>(), rows[i]["score"].get<float>());
+  }
+  EXPECT_FALSE(fs::exists(folder_.path() / "answers.safetensors.partial"));
   new_tensors.set("inputs", at::zeros({4, 2}));
   write_safetensors(folder_.path() / "new.safetensors", new_tensors);
   TANREN_EXPECT_CONTAINS(error_of<DataError>([&] {

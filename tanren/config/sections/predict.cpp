@@ -9,7 +9,7 @@ void fields(FieldList& add, PredictOptions& o) {
       "its label), all (that of every class).");
   add("broken", &o.broken, Identity::free,
       "What tanren predict does at a row or file that cannot be read: error, skip (its prediction "
-      "is null, and the log counts it).");
+      "is null, and the last line counts them).");
 }
 
 void check_predict(Problems& p, const PredictOptions& o) {
