@@ -23,6 +23,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int64_t kManySamples = int64_t{1} << 20;  // that it was trained on: unknown, and not read
+
 [[noreturn]] void refuse_folder(const fs::path& folder, const std::string& what) {
   throw ConfigError("[predict] " + folder.string() + ": " + what);
 }
@@ -104,6 +106,7 @@ DescribedModel transformers_model(const fs::path& folder, const std::vector<std:
   config.model.loss = info.class_labels                         ? "cross_entropy"
                       : problem == "multi_label_classification" ? "bce"
                                                                 : "mse";
+  if (!info.class_labels) config.evaluate.metrics.clear();
   info.outputs = std::ssize(names);
   info.class_names = names;
   info.tokenizer = std::make_shared<const TokenizerFiles>(read_tokenizer_files(folder));
@@ -119,7 +122,8 @@ DescribedModel transformers_model(const fs::path& folder, const std::vector<std:
   const fs::path file = folder / "config.json";
   DescribedModel model;
   model.name = folder.string();
-  model.description = description_of(describe_model(config, info, 1), file, sets, registry.known());
+  model.description =
+      description_of(describe_model(config, info, kManySamples), file, sets, registry.known());
   const Task task = registry.models.make(model.description.config.model, model.description.info);
   const at::NoGradGuard no_grad;
   const InitReport report = init_from_pretrained(*task.module, pretrained);
