@@ -20,9 +20,10 @@ namespace {
 std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& arguments,
                                                          const Registry& registry) {
   const std::filesystem::path file = arguments.file;
+  const PredictionsTo predictions{arguments.predictions, arguments.force};
   if (file.extension() == ".safetensors" && !std::filesystem::is_directory(file)) {
     return {file, evaluate_whole_model(file, arguments.target, arguments.sets, registry, nullptr,
-                                       arguments.out)};
+                                       arguments.out, predictions)};
   }
   if (!arguments.target.empty()) {
     throw ConfigError("[eval] " + arguments.file + " brings its own data, and " + arguments.target +
@@ -35,7 +36,8 @@ std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& argume
   const std::filesystem::path outputs = is_run ? std::exchange(rest.out, "") : "";
   const Named named = read_named(rest, registry);
   const auto checkpoint = chosen_checkpoint(named.config, named.folder);
-  return {checkpoint, evaluate_checkpoint(named.config, checkpoint, registry, nullptr, outputs)};
+  return {checkpoint,
+          evaluate_checkpoint(named.config, checkpoint, registry, nullptr, outputs, predictions)};
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ namespace tanren::cli {
 int run(const Arguments& arguments, const Registry& registry);
 int plan(const Arguments& arguments, const Registry& registry);
 int eval(const Arguments& arguments, const Registry& registry);
+int predict(const Arguments& arguments, const Registry& registry);
 int launch(const Arguments& arguments, const Registry& registry);
 int summary(const Arguments& arguments, const Registry& registry);
 int anatomy(const Arguments& arguments, const Registry& registry);
@@ -35,6 +36,10 @@ CLI::Option* file_option(CLI::App& command, Arguments& arguments, const char* wh
 
 void json_option(CLI::App& command, Arguments& arguments) {
   command.add_flag("--json", arguments.json, "Print JSON instead of text");
+}
+
+void force_option(CLI::App& command, Arguments& arguments) {
+  command.add_flag("--force", arguments.force, "Replace the file if it is there");
 }
 
 void verbose_option(CLI::App& command, Arguments& arguments) {
@@ -80,6 +85,29 @@ void eval_options(CLI::App& command, Arguments& arguments) {
   config_options(command, arguments,
                  "New folder for the outputs, as PNG files, of a run folder or a whole model; of a "
                  "config file: the folder of its run");
+  command.add_option("--predictions", arguments.predictions,
+                     "New .csv or .jsonl file: row, target, label and score of each sample");
+  force_option(command, arguments);
+}
+
+void predict_options(CLI::App& command, Arguments& arguments) {
+  file_option(command, arguments,
+              "run folder, model.tanren.safetensors, or converted folder of a text classifier");
+  verbose_option(command, arguments);
+  command
+      .add_option("SOURCE", arguments.target,
+                  "What to predict on, without labels: .csv, .tsv, .jsonl, lines of text, image or "
+                  "folder of images, .safetensors; - is standard input")
+      ->required();
+  config_options(command, arguments,
+                 "File to write, .csv, .jsonl or .safetensors (default: SOURCE's name with "
+                 ".predictions.csv; of "
+                 "standard input: standard output)");
+  force_option(command, arguments);
+  command.footer(
+      "Ctrl-C, SIGTERM and SIGHUP keep the rows that are whole: exit code 130, and the same "
+      "command "
+      "goes on there.");
 }
 
 void anatomy_options(CLI::App& command, Arguments& arguments) {
@@ -157,6 +185,8 @@ const std::vector<Verb>& verbs() {
        /*on_ranks=*/false, /*may_meet_torch=*/true},
       {"eval", "Evaluate a run folder's newest checkpoint, or a whole model on DATA", eval_options,
        eval, /*on_ranks=*/true, /*may_meet_torch=*/true},
+      {"predict", "Write what a model says of each row, text or image, without labels",
+       predict_options, predict, /*on_ranks=*/true, /*may_meet_torch=*/true},
       {"launch", "Start a verb, or a program of your own, as several ranks that work together",
        launch_options, launch},
       {"summary", "Show the model module by module: shapes, parameters, multiply-adds, memory",

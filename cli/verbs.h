@@ -23,16 +23,18 @@ struct LaunchArguments {
 struct Arguments {
   std::string program = "tanren";  // as called, without its folder
   std::string verb;
-  std::string file;                  // config file, run folder, key for help, shell for completion
-  std::vector<std::string> sets;     // --set key=value
-  std::string out;                   // --out: folder of the run, or of the report
-  std::string target;                // convert: file to write; eval: data of a whole model
+  std::string file;               // config file, run folder, key for help, shell for completion
+  std::vector<std::string> sets;  // --set key=value
+  std::string out;                // --out: folder of the run, or of the report
+  std::string target;  // convert: file to write; eval: data of a whole model; predict: source
   std::vector<std::string> renames;  // convert: old=new
   std::string dtype;                 // convert: of floating tensors
   std::string tokenizer;             // convert: file or folder, for a text
   bool optimizer = false;            // convert: a checkpoint with its optimizer, for torch
   bool list = false;                 // convert: print what the file holds
   bool fork = false;                 // run, plan: a new run from the named one's checkpoint
+  std::string predictions;           // eval: file of a row a sample
+  bool force = false;                // eval, predict: replace a file that is there
   bool once = false;                 // monitor: one look, then end
   std::string interval;              // monitor: seconds; empty: its default
   LaunchArguments launch;

@@ -441,6 +441,26 @@ TEST_F(Examples, text_classify_leaves_a_whole_model_that_needs_no_config) {
   for (const char* key : {"evaluate.loss", "evaluate.accuracy", "evaluate.f1_macro"}) {
     EXPECT_EQ(json[key], summary[key]) << key;
   }
+  // The program of examples/predict says what the verb says.
+  temporary_.file("lines", "License\na copy of the Program either verbatim or modified\n");
+  const auto said = go(TANREN_BUILD_DIR "/predict_lines elsewhere/model.safetensors < lines");
+  ASSERT_EQ(said.code, 0) << said.output;
+  const auto table = go(kTanren +
+                        " predict elsewhere/model.safetensors lines --quiet --out l.csv "
+                        "--set precision.mode=fp32");
+  ASSERT_EQ(table.code, 0) << table.output;
+  std::istringstream rows(read_file(temporary_.path() / "l.csv")), answers(said.output);
+  std::string row, name;
+  double score = 0;
+  std::getline(rows, row);  // the header
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(std::getline(rows, row) && answers >> name >> score);
+    TANREN_EXPECT_CONTAINS(row, "," + name + ",");
+    EXPECT_NEAR(std::stod(row.substr(row.rfind(',') + 1)), score, 1e-5);
+  }
+  EXPECT_EQ(go(TANREN_BUILD_DIR "/predict_lines absent < lines").code, 2);
+  const std::string program = read_file(kExamples / "predict/main.cpp");
+  EXPECT_LE(std::count(program.begin(), program.end(), '\n'), 30);
   const auto folder = go(kTanren + " convert elsewhere/model.safetensors python");
   ASSERT_EQ(folder.code, 0) << folder.output;
   TANREN_EXPECT_CONTAINS(folder.output, "BertForSequenceClassification.from_pretrained");

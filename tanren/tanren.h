@@ -82,6 +82,7 @@
 #include "tanren/train/train_step.h"
 
 #include "tanren/interop/whole_model.h"
+#include "tanren/predict/predictor.h"
 #include "tanren/run/run.h"
 #include "tanren/run/run_folder.h"
 #include "tanren/train/build.h"

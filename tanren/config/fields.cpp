@@ -49,6 +49,7 @@ std::vector<Field> fields_of(RunConfig& config) {
   section("checkpoint", config.checkpoint);
   section("metrics", config.metrics);
   section("generate", config.generate);
+  section("predict", config.predict);
   return list.fields;
 }
 

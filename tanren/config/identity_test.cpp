@@ -183,7 +183,9 @@ TEST(Identity, each_key_is_written_and_makes_another_run_unless_it_is_free) {
                                             "generate.seed",
                                             "generate.num_beams",
                                             "generate.length_penalty",
-                                            "generate.stop_token"}));
+                                            "generate.stop_token",
+                                            "predict.scores",
+                                            "predict.broken"}));
 }
 
 TEST(Identity, how_it_is_evaluated_may_change_unless_evaluations_decide_over_the_run) {

@@ -20,6 +20,7 @@
 #include "tanren/config/sections/optimizer.h"
 #include "tanren/config/sections/parallel.h"
 #include "tanren/config/sections/precision.h"
+#include "tanren/config/sections/predict.h"
 #include "tanren/config/sections/run.h"
 #include "tanren/config/sections/schedule.h"
 
@@ -48,6 +49,7 @@ struct RunConfig {
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
   GenerateOptions generate;
+  PredictOptions predict;
   std::set<std::string> asked;  // full keys that the file or --set gave
 };
 

@@ -106,6 +106,8 @@ TEST(Validate, refuses_transformers_and_samples_that_cannot_be) {
       {{"generate.top_k=-1"}, "generate.top_k is -1"},
       {{"generate.top_p=0"}, "generate.top_p is 0; it must lie in (0, 1]"},
       {{"generate.seed=-1"}, "generate.seed is -1"},
+      {{"predict.scores=some"}, "predict.scores is \"some\""},
+      {{"predict.broken=drop"}, "predict.broken is \"drop\""},
       {{"generate.num_beams=0"}, "generate.num_beams is 0"},
       {{"generate.stop_token=-2"}, "generate.stop_token is -2"},
       {{"generate.num_beams=4", "generate.top_k=3"}, "num_beams above 1 draws nothing"},

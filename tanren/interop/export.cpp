@@ -92,6 +92,11 @@ Exported export_weights(const RunState& run, const Parts& parts, const fs::path&
   return {folder / kFile, weights.step, weights.averaged};
 }
 
+SafetensorsFile checkpoint_weights(const fs::path& checkpoint, bool wants_average) {
+  const Weights weights = weights_of(checkpoint, 0, wants_average);
+  return {weights.tensors, {{"weights", weights.averaged ? "averaged" : "raw"}}};
+}
+
 std::optional<fs::path> exported_weights(const fs::path& folder) {
   const fs::path file = folder / kFile;
   return fs::is_regular_file(file) ? std::optional(file) : std::nullopt;

@@ -29,6 +29,10 @@ constexpr const char* kWholeFile = "model.tanren.safetensors";
 Exported export_weights(const RunState& run, const Parts& parts,
                         const std::filesystem::path& folder, const Metadata& description);
 
+// The weights of a checkpoint as export_weights writes them: averaged if it has averages and they
+// are wanted. The metadata has the kind of weights.
+SafetensorsFile checkpoint_weights(const std::filesystem::path& checkpoint, bool wants_average);
+
 // folder/model.safetensors, if it exists.
 std::optional<std::filesystem::path> exported_weights(const std::filesystem::path& folder);
 

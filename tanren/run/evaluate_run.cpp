@@ -7,6 +7,7 @@
 #include "tanren/run/sample.h"
 #include "tanren/run/short_waits.h"
 #include "tanren/run/write_outputs.h"
+#include "tanren/run/write_predictions.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
 
@@ -50,7 +51,8 @@ namespace {
 
 Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfig& config,
                       const std::filesystem::path& checkpoint, const Registry& registry,
-                      const std::atomic<bool>* stop, const std::filesystem::path& outputs) {
+                      const std::atomic<bool>* stop, const std::filesystem::path& outputs,
+                      const PredictionsTo& predictions) {
   // RUN/checkpoints/STEP or RUN/FILE
   const bool is_step = std::filesystem::is_directory(checkpoint);
   const auto folder = is_step ? checkpoint.parent_path().parent_path() : checkpoint.parent_path();
@@ -63,12 +65,15 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
   parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
   RunState state = build_run_state(std::move(prepared.task), parts);
-  const auto names = prepared.datasets.train->info().class_names;
+  const DataInfo info = prepared.datasets.train->info();
+  const auto& names = info.class_names;
   const Dataset& data = *prepared.datasets.eval;
-  const auto see = outputs_writer(outputs, data, state.task, *parts.parallel);
+  PredictionsWriter writer(predictions, config, data, state.task, info, *parts.parallel);
+  const auto see = see_both(outputs_writer(outputs, data, state.task, *parts.parallel), writer);
   if (!is_step) {
     const bool averaged = load_exported(state, checkpoint);
     auto report = evaluate(state, parts, data, nullptr, see);
+    writer.write();
     report.averaged = averaged;
     return {report, write_sample(state, parts), names};
   }
@@ -76,24 +81,28 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   if (parts.plan.average.buffers == AverageBuffers::estimate && parts.plan.average.evaluate) {
     estimate_statistics(state, parts, *prepared.datasets.train);
   }
-  return {evaluate(state, parts, data, nullptr, see), write_sample(state, parts), names};
+  const auto report = evaluate(state, parts, data, nullptr, see);
+  writer.write();
+  return {report, write_sample(state, parts), names};
 }
 
 }  // namespace
 
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
                               const Registry& registry, const std::atomic<bool>* stop,
-                              const std::filesystem::path& outputs) {
+                              const std::filesystem::path& outputs,
+                              const PredictionsTo& predictions) {
   return with_ranks(config, world_of(process_environment(), config.parallel.rendezvous),
                     registry.accelerators, [&](const std::shared_ptr<Communicator>& ranks) {
-                      return evaluate_on(ranks, config, checkpoint, registry, stop, outputs);
+                      return evaluate_on(ranks, config, checkpoint, registry, stop, outputs,
+                                         predictions);
                     });
 }
 
 Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::filesystem::path& data,
                                const std::vector<std::string>& sets, const Registry& registry,
-                               const std::atomic<bool>* stop,
-                               const std::filesystem::path& outputs) {
+                               const std::atomic<bool>* stop, const std::filesystem::path& outputs,
+                               const PredictionsTo& predictions) {
   const SafetensorsFile read = read_safetensors(file);
   auto [config, info, train_samples] = description_of(read.metadata, file, sets, registry.known());
   check_described({config, info, train_samples}, read.tensors, file.string(), registry.models);
@@ -120,9 +129,12 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     RunState state = build_run_state(std::move(prepared.task), parts);
     const bool averaged = load_exported(state, read, file.string());
     const Dataset& eval_data = *prepared.datasets.eval;
-    const auto see = outputs_writer(outputs, eval_data, state.task, *parts.parallel);
-    Evaluated evaluated{evaluate(state, parts, eval_data, nullptr, see), write_sample(state, parts),
-                        info.class_names};
+    PredictionsWriter writer(predictions, described, eval_data, state.task, info, *parts.parallel);
+    const auto see =
+        see_both(outputs_writer(outputs, eval_data, state.task, *parts.parallel), writer);
+    const auto report = evaluate(state, parts, eval_data, nullptr, see);
+    writer.write();
+    Evaluated evaluated{report, write_sample(state, parts), info.class_names};
     evaluated.report.averaged = averaged;
     return evaluated;
   };

@@ -85,13 +85,21 @@ struct Evaluated {
 std::filesystem::path chosen_checkpoint(const RunConfig& config,
                                         const std::filesystem::path& folder);
 
+// The file that an evaluation writes its predictions to.
+struct PredictionsTo {
+  std::filesystem::path file;  // .csv or .jsonl; empty: none
+  bool replaces = false;       // a file that is there
+};
+
 // Evaluates a step folder or a file of exported weights on the config's evaluation data. A run with
 // averages is evaluated on the averaged weights, unless average.evaluate is false. The processes of
 // a launcher share the samples. The outputs of a task of pictures are written into the folder
-// `outputs`, if it is not empty, as outputs_writer (write_outputs.h).
+// `outputs`, if it is not empty, as outputs_writer (write_outputs.h); predictions of classes and
+// values into the file of `predictions` (write_predictions.h).
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
                               const Registry& registry, const std::atomic<bool>* stop,
-                              const std::filesystem::path& outputs = {});
+                              const std::filesystem::path& outputs = {},
+                              const PredictionsTo& predictions = {});
 
 // Evaluates a whole model (whole_model.h) on `data`, which replaces data.eval.path; empty for kinds
 // that read no file. `sets` change keys of the description, as --set. The results equal those of
@@ -99,6 +107,7 @@ Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::pa
 Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::filesystem::path& data,
                                const std::vector<std::string>& sets, const Registry& registry,
                                const std::atomic<bool>* stop,
-                               const std::filesystem::path& outputs = {});
+                               const std::filesystem::path& outputs = {},
+                               const PredictionsTo& predictions = {});
 
 }  // namespace tanren

@@ -457,6 +457,8 @@ const std::map<std::string, std::string> kElsewhere = {
     {"generate.num_beams", "gpt2_test: a sample by every option"},
     {"generate.length_penalty", "beam_search_test: as in transformers"},
     {"generate.stop_token", "gpt2_test: a sample by every option"},
+    {"predict.scores", "predict_test: writes the score of every class if it is asked to"},
+    {"predict.broken", "predict_test: leaves null in place of broken rows"},
     {"metrics.tensorboard_every", "tensorboard_sink_test"},
     {"data.encoding", "day_test: a text that is no UTF-8"},
 };

@@ -147,7 +147,8 @@ TEST_F(Launch, refuses_what_is_no_program) {
 
 TEST_F(Launch, refuses_verbs_that_do_not_run_on_ranks_and_reads_those_that_do_first) {
   refuses("-n 1 plan run.toml",
-          "[launch] \"plan\" is no verb that runs on ranks; those are run, eval (a program of your "
+          "[launch] \"plan\" is no verb that runs on ranks; those are run, eval, predict (a "
+          "program of your "
           "own stands behind --)");
   refuses("-n 1",
           "[launch] name a verb, or a program behind --; tanren launch -n 4 run FILE, or -n 4 -- "

@@ -1,0 +1,92 @@
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+#include "tanren/predict/predict_file.h"
+#include "cli/stop_signals.h"
+#include "cli/verbs.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <iostream>
+#include <string_view>
+
+namespace tanren::cli {
+
+namespace {
+
+constexpr int kStoppedByUser = 130;
+
+// A handler can only reach static storage.
+std::atomic<bool> stops_predicting{false};
+Interrupts predict_interrupts;
+
+void on_predict_signal(int signal) {
+  stops_predicting.store(true);
+  if (!predict_interrupts.is_second(signal)) return;
+  std::signal(SIGINT, SIG_DFL);
+  ::raise(SIGINT);  // ends this process when the handler returns
+}
+
+void hear_predict_signals() {
+  stops_predicting.store(false);
+  std::signal(SIGINT, on_predict_signal);
+  std::signal(SIGTERM, on_predict_signal);
+  if (!hang_up_is_ignored()) std::signal(SIGHUP, on_predict_signal);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+// Ends quietly, as other filters do, when the reader of the rows is gone.
+struct ReaderIsGone {};
+
+void print_rows(std::string_view rows) {
+  while (!rows.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, rows.data(), rows.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EPIPE) throw ReaderIsGone();
+    if (written < 0) {
+      throw InputError(std::string("[predict] cannot write to standard output (") +
+                       std::strerror(errno) + "); make room");
+    }
+    rows.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+// To stderr where the rows themselves go to stdout.
+void print_end_of_predictions(const PredictOutput& output) {
+  std::ostream& to = output.out.empty() ? std::cerr : std::cout;
+  to << (output.out.empty() ? "standard output" : output.out.string()) << ": " << output.rows
+     << " rows";
+  if (output.began_at > 0) to << " (went on after row " << output.began_at << ")";
+  if (output.broken > 0) to << ", " << output.broken << " of them broken, without a prediction";
+  to << ", " << seconds_text(output.seconds) << "\n";
+  if (!output.stopped) return;
+  to << (output.out.empty() ? "stopped\n" : "stopped; the same command goes on there\n");
+}
+
+}  // namespace
+
+int predict(const Arguments& arguments, const Registry& registry) {
+  hear_predict_signals();
+  const PredictInput input{.model = arguments.file,
+                           .source = arguments.target,
+                           .out = arguments.out,
+                           .replaces = arguments.force,
+                           .sets = arguments.sets,
+                           .stop = &stops_predicting,
+                           .print = print_rows};
+  try {
+    const PredictOutput output = predict_file(input, registry);
+    const bool talks = output.is_first && !arguments.quiet;
+    if (talks && (!output.out.empty() || output.stopped || output.broken > 0)) {
+      print_end_of_predictions(output);
+    }
+    return output.stopped ? kStoppedByUser : 0;
+  } catch (const ReaderIsGone&) {
+    return 0;
+  }
+}
+
+}  // namespace tanren::cli

@@ -1,0 +1,264 @@
+#include "tanren/predict/encoder.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+#include "tanren/data/image/header.h"
+#include "tanren/data/image/reader.h"
+#include "tanren/data/image/transform.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+constexpr int64_t kNoTarget = -100;
+
+int64_t elements_of(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+std::vector<int64_t> batch_shape(int64_t rows, const std::vector<int64_t>& shape) {
+  std::vector<int64_t> sizes{rows};
+  sizes.insert(sizes.end(), shape.begin(), shape.end());
+  return sizes;
+}
+
+bool is_blank(const std::string& text) { return trimmed(text).empty(); }
+
+TextRow text_row(const Sample& sample, bool pairs) {
+  return {0, sample.text, pairs ? sample.pair : "", ""};
+}
+
+// The target of each token is the one that follows it; the last has none.
+at::Tensor next_tokens(const at::Tensor& inputs) {
+  at::Tensor targets = at::full_like(inputs, kNoTarget);
+  if (inputs.size(1) > 1) {
+    targets.narrow(1, 0, inputs.size(1) - 1).copy_(inputs.narrow(1, 1, inputs.size(1) - 1));
+  }
+  return targets;
+}
+
+}  // namespace
+
+int64_t EncodedSamples::length(int64_t index) const {
+  const int64_t text = text_of.empty() ? -1 : text_of[static_cast<size_t>(index)];
+  return text < 0 ? 0 : texts.end(text) - texts.begin(text);
+}
+
+Encoder::Encoder(const RunConfig& config, DataInfo info, AnswerKind answers)
+    : model_kind_(config.model.kind),
+      task_(config.model.task),
+      source_(config.data.eval),
+      info_(std::move(info)),
+      answers_(answers) {
+  if (source_.kind != "text_table") return;
+  if (info_.tokenizer == nullptr) {
+    throw ConfigError(
+        "[predict] the model has no tokenizer, so it cannot read texts; export it again from its "
+        "run");
+  }
+  tokenizer_ = load_tokenizer(*info_.tokenizer, "tokenizer");
+  pad_token_ = pad_token_of(*tokenizer_);
+}
+
+float Encoder::scaled(double number) const {
+  return static_cast<float>(number * source_.scale + source_.offset);
+}
+
+std::string Encoder::problem_of(const Sample& sample) const {
+  const std::string& kind = source_.kind;
+  if (kind == "text_table") {
+    if (is_blank(sample.text)) return "the text is empty; fill it or drop the row";
+    const bool pairs = !source_.text_pair.empty();
+    if (pairs && is_blank(sample.pair)) return "the second text is empty; fill it or drop the row";
+    if (!pairs && !sample.pair.empty()) return "the model reads one text, and there are two";
+    return "";
+  }
+  if (kind == "csv") {
+    const int64_t wanted = elements_of(info_.input_shape);
+    if (std::ssize(sample.numbers) != wanted) {
+      return fmt::format("has {} numbers, and the model reads {}", sample.numbers.size(), wanted);
+    }
+    for (const double number : sample.numbers) {
+      if (std::isfinite(scaled(number))) continue;
+      return to_text(number) + " is too large for a 32-bit float, or no number; scale it down";
+    }
+    return "";
+  }
+  if (kind == "images") {
+    return sample.image.empty() && sample.image_file.empty() ? "has no image" : "";
+  }
+  return sample.tensors.contains("inputs") ? "" : "has no tensor \"inputs\"";
+}
+
+EncodedSamples Encoder::encode(std::vector<Sample> samples) const {
+  EncodedSamples encoded;
+  encoded.samples = std::move(samples);
+  std::vector<TextRow> rows;
+  const bool pairs = !source_.text_pair.empty();
+  for (const Sample& sample : encoded.samples) {
+    encoded.broken.push_back(problem_of(sample));
+    if (tokenizer_ == nullptr) continue;
+    encoded.text_of.push_back(encoded.broken.back().empty() ? std::ssize(rows) : -1);
+    if (encoded.broken.back().empty()) rows.push_back(text_row(sample, pairs));
+  }
+  if (rows.empty()) return encoded;
+  try {
+    encoded.texts = encode_texts(rows, *tokenizer_, source_, "predict");
+  } catch (const DataError&) {  // a text without a token: the others go on without it
+    rows.clear();
+    for (size_t i = 0; i < encoded.samples.size(); ++i) {
+      if (encoded.text_of[i] < 0) continue;
+      const TextRow row = text_row(encoded.samples[i], pairs);
+      encoded.text_of[i] = std::ssize(rows);
+      try {
+        encode_texts({row}, *tokenizer_, source_, "predict");
+        rows.push_back(row);
+      } catch (const DataError&) {
+        encoded.text_of[i] = -1;
+        encoded.broken[i] = "the text holds no token; fill it or drop the row";
+      }
+    }
+    if (!rows.empty()) encoded.texts = encode_texts(rows, *tokenizer_, source_, "predict");
+  }
+  return encoded;
+}
+
+void Encoder::fill_numbers(const EncodedSamples& samples, const std::vector<int64_t>& indices,
+                           Batch& batch) const {
+  at::Tensor inputs =
+      at::empty(batch_shape(std::ssize(indices), info_.input_shape), at::TensorOptions(at::kFloat));
+  auto* to = inputs.mutable_data_ptr<float>();
+  for (const int64_t index : indices) {
+    for (const double number : samples.samples[static_cast<size_t>(index)].numbers) {
+      *to++ = scaled(number);
+    }
+  }
+  batch.fields.set("inputs", inputs);
+  batch.ids = ids_of(indices);
+}
+
+void Encoder::fill_images(const EncodedSamples& samples, const std::vector<int64_t>& indices,
+                          std::vector<std::string>& broken, Batch& batch) const {
+  const auto [height, width] = image_size(source_);
+  const int64_t pixels = height * width;
+  at::Tensor inputs = at::empty({std::ssize(indices), source_.channels, height, width}, at::kFloat);
+  auto* planes = inputs.mutable_data_ptr<float>();
+  std::vector<int64_t> kept;
+  Workbench bench;
+  FileBuffer buffer;
+  for (const int64_t index : indices) {
+    const Sample& sample = samples.samples[static_cast<size_t>(index)];
+    try {
+      const std::string_view bytes = sample.image_file.empty() ? std::string_view(sample.image)
+                                                               : buffer.read(sample.image_file);
+      const OpenedImage image{bytes, *image_header(bytes, /*whole=*/true)};
+      check_pixels(image.header, source_.max_pixels);
+      const View view =
+          evaluation_view(source_, image.header.shown_width(), image.header.shown_height());
+      const Placement whole{stored_view(view, image.header, planes), source_.channels};
+      bench.place(image, {&whole, 1}, 1);
+      normalise(source_, planes, pixels);
+    } catch (const BrokenImage& error) {
+      broken[static_cast<size_t>(index)] = error.what();
+      continue;
+    }
+    planes += source_.channels * pixels;
+    kept.push_back(index);
+  }
+  batch.fields.set("inputs", inputs.narrow(0, 0, std::ssize(kept)));
+  batch.ids = ids_of(kept);
+}
+
+void Encoder::fill_tensors(const EncodedSamples& samples, const std::vector<int64_t>& indices,
+                           Batch& batch) const {
+  const TensorMap& first = samples.samples[static_cast<size_t>(indices.front())].tensors;
+  for (const auto& [name, tensor] : first) {
+    std::vector<at::Tensor> rows;
+    for (const int64_t index : indices) {
+      rows.push_back(samples.samples[static_cast<size_t>(index)].tensors.at(name));
+    }
+    batch.fields.set(name, at::cat(rows, 0));
+  }
+  batch.ids = ids_of(indices);
+}
+
+Batch Encoder::batch(const EncodedSamples& samples, const std::vector<int64_t>& indices,
+                     std::vector<std::string>& broken) const {
+  Batch batch;
+  if (source_.kind == "text_table") {
+    std::vector<int64_t> texts;
+    for (const int64_t index : indices) {
+      texts.push_back(samples.text_of[static_cast<size_t>(index)]);
+    }
+    batch.fields = padded_fields(samples.texts, texts, source_, pad_token_);
+    batch.ids = ids_of(indices);
+  } else if (source_.kind == "csv") {
+    fill_numbers(samples, indices, batch);
+  } else if (source_.kind == "images") {
+    fill_images(samples, indices, broken, batch);
+  } else {
+    fill_tensors(samples, indices, batch);
+  }
+  add_labels(batch);
+  return batch;
+}
+
+Batch Encoder::probe(const Sample& like) const {
+  Batch batch;
+  if (source_.kind == "text_table") {
+    const at::Tensor ids = at::zeros({1, source_.context}, at::kLong);
+    batch.fields.set("inputs", ids);
+    batch.fields.set("attention_mask", at::ones_like(ids));
+    if (!source_.text_pair.empty()) batch.fields.set("token_types", at::zeros_like(ids));
+  } else if (source_.kind == "csv" || source_.kind == "images") {
+    batch.fields.set("inputs", at::zeros(batch_shape(1, info_.input_shape), at::kFloat));
+  } else {
+    for (const auto& [name, tensor] : like.tensors) batch.fields.set(name, tensor);
+  }
+  batch.ids = ids_of({0});
+  add_labels(batch);
+  return batch;
+}
+
+void Encoder::add_labels(Batch& batch) const {
+  if (batch.fields.contains("labels")) return;
+  const at::Tensor& inputs = batch["inputs"];
+  const int64_t rows = inputs.size(0);
+  at::Tensor labels;
+  if (answers_ == AnswerKind::tokens) {
+    // A model that fills masks is asked for the token that stands at each place.
+    labels = task_ == "masked_lm" || model_kind_ == "bert" ? inputs : next_tokens(inputs);
+  } else if (info_.class_labels) {
+    labels = at::zeros({rows}, at::kLong);
+  } else {
+    labels = info_.outputs == 1 ? at::zeros({rows}, at::kFloat)
+                                : at::zeros({rows, info_.outputs}, at::kFloat);
+  }
+  batch.fields.set("labels", labels);
+}
+
+std::vector<std::vector<int64_t>> batches_by_length(const std::vector<int64_t>& lengths,
+                                                    int64_t size) {
+  std::vector<int64_t> order(lengths.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return lengths[static_cast<size_t>(a)] < lengths[static_cast<size_t>(b)];
+  });
+  std::vector<std::vector<int64_t>> batches;
+  for (size_t begin = 0; begin < order.size(); begin += static_cast<size_t>(size)) {
+    const auto end = std::min(begin + static_cast<size_t>(size), order.size());
+    batches.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(begin),
+                         order.begin() + static_cast<std::ptrdiff_t>(end));
+  }
+  return batches;
+}
+
+}  // namespace tanren

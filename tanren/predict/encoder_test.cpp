@@ -1,0 +1,165 @@
+#include "tanren/predict/encoder.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/file.h"
+#include "tanren/base/testing.h"
+#include "tanren/data/image/image_test_util.h"
+
+#include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include <filesystem>
+#include <numeric>
+
+namespace tanren {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::error_of;
+
+const std::string kWords = TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/vocab.txt";
+
+std::vector<int64_t> all_of(size_t count) {
+  std::vector<int64_t> indices(count);
+  std::iota(indices.begin(), indices.end(), 0);
+  return indices;
+}
+
+// Every field but the labels, which are placeholders.
+void expect_same_inputs(const Batch& made, const Batch& expected) {
+  for (const auto& [name, field] : expected.fields) {
+    if (name == "labels") continue;
+    EXPECT_TRUE(at::equal(made[name], field)) << name;
+  }
+  EXPECT_TRUE(at::equal(made.ids, expected.ids));
+  EXPECT_EQ(made.fields.size(), expected.fields.size());
+}
+
+TEST(BatchesByLength, have_every_place_once_and_like_lengths_together) {
+  using Batches = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(batches_by_length({5, 1, 5, 2, 1}, 2), (Batches{{1, 4}, {3, 0}, {2}}));
+  EXPECT_EQ(batches_by_length({0, 0, 0}, 2), (Batches{{0, 1}, {2}}));
+  EXPECT_TRUE(batches_by_length({}, 4).empty());
+}
+
+class EncoderTest : public ::testing::Test {
+ protected:
+  testing::TemporaryFolder folder_;
+  RunConfig config_;
+  std::vector<std::string> broken_;
+};
+
+TEST_F(EncoderTest, without_a_tokenizer_reads_no_texts) {
+  config_.data.eval.kind = "text_table";
+  TANREN_EXPECT_CONTAINS(
+      error_of<ConfigError>([&] { Encoder(config_, DataInfo(), AnswerKind::classes); }),
+      "the model has no tokenizer");
+}
+
+TEST_F(EncoderTest, marks_samples_that_the_model_cannot_read) {
+  config_.data.eval.kind = "csv";
+  DataInfo info;
+  info.input_shape = {2};
+  const Encoder encoder(config_, info, AnswerKind::classes);
+  const auto encoded = encoder.encode(
+      {Sample::of_numbers({1, 2}), Sample::of_numbers({1}), Sample::of_numbers({1, 1e300})});
+  EXPECT_EQ(encoded.broken[0], "");
+  TANREN_EXPECT_CONTAINS(encoded.broken[1], "has 1 numbers, and the model reads 2");
+  TANREN_EXPECT_CONTAINS(encoded.broken[2], "too large");
+}
+
+TEST_F(EncoderTest, reads_tables_as_an_evaluation_does) {
+  SourceOptions& source = config_.data.eval;
+  source.kind = "csv";
+  source.shape = {1, 2};
+  source.scale = 0.3;
+  source.offset = -0.1;
+  source.path = folder_.file("x.csv", "a,label,b\n1,0,2.5\n-3,1,7\n");
+  const auto data = open_dataset(source, "data.eval");
+  const Encoder encoder(config_, data->info(), AnswerKind::classes);
+  const auto encoded = encoder.encode({Sample::of_numbers({1, 2.5}), Sample::of_numbers({-3, 7})});
+  expect_same_inputs(encoder.batch(encoded, {0, 1}, broken_), data->collate({0, 1}).batch);
+}
+
+TEST_F(EncoderTest, reads_texts_and_pairs_as_an_evaluation_does) {
+  SourceOptions& source = config_.data.eval;
+  source.kind = "text_table";
+  source.context = 12;
+  source.tokenizer = kWords;
+  source.path = folder_.file("x.csv", "text,other,label\nthe a b,c,0\nc,the the the d,1\nd,a,0\n");
+  for (const char* pair : {"", "other"}) {
+    source.text_pair = pair;
+    const bool pairs = *pair != '\0';
+    const auto data = open_dataset(source, "data.eval");
+    const Encoder encoder(config_, data->info(), AnswerKind::classes);
+    const auto encoded = encoder.encode({Sample::of_text("the a b", pairs ? "c" : ""),
+                                         Sample::of_text("c", pairs ? "the the the d" : ""),
+                                         Sample::of_text("d", pairs ? "a" : "")});
+    for (const auto& indices : {all_of(3), std::vector<int64_t>{2, 0}, std::vector<int64_t>{1}}) {
+      expect_same_inputs(encoder.batch(encoded, indices, broken_), data->collate(indices).batch);
+    }
+    const Batch probe = encoder.probe({});
+    EXPECT_EQ(probe["inputs"].sizes(), at::IntArrayRef({1, 12}));
+    EXPECT_EQ(probe.fields.contains("token_types"), pairs);
+  }
+}
+
+TEST_F(EncoderTest, goes_on_without_a_text_that_is_empty) {
+  config_.data.eval.kind = "text_table";
+  config_.data.eval.context = 12;
+  DataInfo info;
+  info.tokenizer = std::make_shared<const TokenizerFiles>(read_tokenizer_files(kWords));
+  const Encoder encoder(config_, info, AnswerKind::classes);
+  const auto encoded =
+      encoder.encode({Sample::of_text(" "), Sample::of_text("a"), Sample::of_text("b c")});
+  TANREN_EXPECT_CONTAINS(encoded.broken[0], "the text is empty");
+  EXPECT_EQ(encoded.length(0), 0);
+  EXPECT_LT(encoded.length(1), encoded.length(2));
+  EXPECT_EQ(encoder.batch(encoded, {2, 1}, broken_)["inputs"].size(0), 2);
+}
+
+TEST_F(EncoderTest, reads_images_as_an_evaluation_does_and_leaves_damaged_ones_out) {
+  SourceOptions& source = config_.data.eval;
+  source.kind = "images";
+  source.size = {8};
+  source.mean = {0.4, 0.5, 0.6};
+  source.std = {0.2, 0.3, 0.4};
+  source.path = folder_.path().string();
+  for (const std::string name : {"cat", "dog"}) {
+    fs::create_directories(folder_.path() / name);
+    for (int i = 0; i < 2; ++i) {
+      folder_.file(name + "/" + std::to_string(i) + ".jpg", testing::make_jpeg(17 + i, 12 + 3 * i));
+    }
+  }
+  const auto data = open_dataset(source, "data.eval");
+  const Encoder encoder(config_, data->info(), AnswerKind::classes);
+  Sample file;
+  file.image_file = (folder_.path() / "dog/1.jpg").string();
+  std::vector<Sample> samples{Sample::of_image(read_file(folder_.path() / "cat/0.jpg")),
+                              Sample::of_image(read_file(folder_.path() / "cat/1.jpg")),
+                              Sample::of_image("no image"), file};
+  const auto encoded = encoder.encode(samples);
+  broken_.resize(4);
+  const Batch made = encoder.batch(encoded, all_of(4), broken_);
+  const Batch expected = data->collate({0, 1, 3}).batch;
+  EXPECT_TRUE(at::equal(made["inputs"], expected["inputs"]));
+  EXPECT_TRUE(at::equal(made.ids, expected.ids));
+  EXPECT_FALSE(broken_[2].empty());
+  EXPECT_TRUE(broken_[0].empty() && broken_[1].empty() && broken_[3].empty());
+}
+
+TEST_F(EncoderTest, asks_for_the_next_token_where_no_target_is_given) {
+  config_.data.eval.kind = "tensors";
+  config_.model.kind = "gpt2";
+  TensorMap tensors;
+  tensors.set("inputs", at::tensor({3, 1, 2}, at::kLong).view({1, 3}));
+  const Encoder encoder(config_, DataInfo(), AnswerKind::tokens);
+  const auto encoded = encoder.encode({Sample::of_tensors(tensors), Sample::of_tensors(tensors)});
+  const Batch batch = encoder.batch(encoded, {0, 1}, broken_);
+  EXPECT_TRUE(at::equal(batch["labels"][1], at::tensor({1, 2, -100}, at::kLong)));
+  TANREN_EXPECT_CONTAINS(encoder.encode({Sample()}).broken[0], "no tensor \"inputs\"");
+}
+
+}  // namespace
+}  // namespace tanren

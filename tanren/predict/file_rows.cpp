@@ -1,0 +1,206 @@
+// Rows of images and of tensors, and the choice among the kinds of rows.
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
+#include "tanren/data/data_part.h"
+#include "tanren/data/dataset.h"
+#include "tanren/data/image/files.h"
+#include "tanren/predict/rows.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tanren {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The files below `folder`, in depth, that are no images; hidden ones are left out.
+std::vector<std::string> others_below(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (fs::recursive_directory_iterator entry(folder), end; entry != end; ++entry) {
+    const bool is_folder = entry->is_directory(none);
+    if (is_hidden(entry->path())) {
+      if (is_folder) entry.disable_recursion_pending();
+    } else if (!is_folder && !has_image_extension(entry->path())) {
+      names.push_back(entry->path().lexically_relative(folder).string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Image files by path, sorted; the column is the path below the folder.
+class ImageRows : public RowSource {
+ public:
+  ImageRows(const fs::path& source, bool skips) {
+    columns_ = {"file"};
+    std::error_code none;
+    if (!fs::exists(source, none)) {
+      throw DataError("[predict] there is no " + source.string() +
+                      "; name an image or a folder of images");
+    }
+    if (!fs::is_directory(source, none)) {
+      names_ = {source.string()};
+      return;
+    }
+    folder_ = source;
+    try {
+      names_ = images_below(source, source);
+      const auto others = others_below(source);
+      if (names_.empty()) {
+        throw DataError("[predict] " + source.string() + " holds no images" +
+                        (others.empty() ? "" : ", only " + first_few(others)) +
+                        "; name a folder of JPEG or PNG files");
+      }
+      if (!others.empty() && !skips) {
+        throw DataError(fmt::format(
+            "[predict] {} holds {} files that are no images beside {} images: {}; move them, or "
+            "set predict.broken = \"skip\"",
+            source.string(), others.size(), names_.size(), first_few(others)));
+      }
+      names_.insert(names_.end(), others.begin(), others.end());
+      std::sort(names_.begin(), names_.end());
+    } catch (const fs::filesystem_error& error) {
+      throw DataError("[predict] " + source.string() +
+                      " cannot be listed: " + error.code().message() + "; check its rights");
+    }
+  }
+
+  bool next(Row& row) override {
+    row = {};
+    if (at_ == names_.size()) return false;
+    const std::string& name = names_[at_++];
+    const fs::path file = folder_.empty() ? fs::path(name) : folder_ / name;
+    std::error_code none;
+    const auto bytes = fs::file_size(file, none);
+    print_.add(name);
+    print_.add(none ? -1 : static_cast<int64_t>(bytes));
+    row.place = file.string();
+    row.cells = {{name}};
+    row.sample.image_file = file.string();
+    if (!has_image_extension(file) && !folder_.empty()) row.broken = "is no image";
+    return true;
+  }
+
+ private:
+  fs::path folder_;  // empty: one file
+  std::vector<std::string> names_;
+  size_t at_ = 0;
+};
+
+// The samples of a dataset by number, with all their fields but the labels of classes and values.
+class TensorRows : public RowSource {
+ public:
+  TensorRows(std::unique_ptr<Dataset> data, std::string name, bool has_targets)
+      : data_(std::move(data)), name_(std::move(name)), has_targets_(has_targets) {
+    columns_ = {"row"};
+  }
+
+  bool next(Row& row) override {
+    row = {};
+    if (at_ == data_->size()) return false;
+    const Batch one = data_->collate({at_}).batch;
+    for (const auto& [field, tensor] : one.fields) {
+      if (field == "labels" && !has_targets_) continue;
+      print_.add(static_cast<int64_t>(part_of(field, tensor).hash));
+      row.sample.tensors.set(field, tensor);
+    }
+    row.place = fmt::format("{}: row {}", name_, at_);
+    row.cells = {{to_text(at_), true}};
+    if (one.size() == 0) row.broken = "could not be read";
+    ++at_;
+    return true;
+  }
+
+ private:
+  std::unique_ptr<Dataset> data_;
+  std::string name_;
+  bool has_targets_;
+  int64_t at_ = 0;
+};
+
+// Shapes must be those of training; the number of tokens may be smaller.
+void check_alike(const DataInfo& trained, const DataInfo& given, const std::string& name) {
+  const auto text = [](const std::vector<int64_t>& shape) {
+    std::vector<std::string> sizes;
+    for (const int64_t size : shape) sizes.push_back(size == kAnySize ? "any" : to_text(size));
+    return "[" + join(sizes) + "]";
+  };
+  const auto &ours = trained.input_shape, &theirs = given.input_shape;
+  const bool tokens = trained.vocab_size > 0;
+  const bool alike =
+      ours.size() == theirs.size() &&
+      std::equal(ours.begin(), ours.end(), theirs.begin(), [&](int64_t a, int64_t b) {
+        return a == b || a == kAnySize || (tokens && b <= a);
+      });
+  if (!alike) {
+    throw DataError(
+        fmt::format("[predict] {}: a sample is {}, and the model was trained on {}; "
+                    "give it samples of that shape",
+                    name, text(theirs), text(ours)));
+  }
+  if (given.vocab_size <= trained.vocab_size && (given.vocab_size > 0) == tokens) return;
+  throw DataError(
+      fmt::format("[predict] {} holds tokens up to {}, and the model knows {}; use the "
+                  "tokenizer that it was trained with",
+                  name, given.vocab_size - 1, trained.vocab_size));
+}
+
+}  // namespace
+
+std::unique_ptr<RowSource> open_image_rows(const fs::path& source, bool skips) {
+  return std::make_unique<ImageRows>(source, skips);
+}
+
+std::unique_ptr<RowSource> open_tensor_rows(const fs::path& source, const RunConfig& config,
+                                            const DataInfo& info, const DatasetRegistry& kinds,
+                                            AnswerKind answers) {
+  SourceOptions options = config.data.eval;
+  options.path = source.string();
+  options.encoding = config.data.encoding;
+  auto data = kinds.open(options, "predict", &info);
+  check_alike(info, data->info(), source.string());
+  return std::make_unique<TensorRows>(std::move(data), source.string(),
+                                      answers == AnswerKind::tokens);
+}
+
+std::unique_ptr<RowSource> open_rows(const fs::path& source, const RunConfig& config,
+                                     const DataInfo& info, const DatasetRegistry& kinds,
+                                     AnswerKind answers) {
+  const std::string& kind = config.data.eval.kind;
+  if (kind == "synthetic" || kind == "pairs") {
+    throw ConfigError("[predict] the data of this model are of kind " + kind +
+                      ", which no file without targets gives; evaluate it with tanren eval");
+  }
+  const bool is_table = kind == "text_table" || kind == "csv";
+  const std::string end = source.extension().string();
+  if (is_table && (end == ".jsonl" || end == ".ndjson"))
+    return open_json_rows(source, config, info);
+  const bool is_csv = end == ".csv" || end == ".tsv";
+  if (kind == "csv" || (kind == "text_table" && is_csv)) {
+    return open_table_rows(source, config, info);
+  }
+  if (kind == "text_table") {
+    if (!config.data.eval.text_pair.empty()) {
+      throw DataError(
+          "[predict] this model reads pairs of texts, and a line holds one; give a "
+          ".csv, .tsv or .jsonl with the columns " +
+          config.data.eval.text + " and " + config.data.eval.text_pair);
+    }
+    return open_line_rows(source, config);
+  }
+  if (source == "-") {
+    throw ConfigError(
+        "[predict] standard input is read as texts or tables, and the data of this "
+        "model are of kind " +
+        kind + "; name a file or folder");
+  }
+  if (kind == "images") return open_image_rows(source, config.predict.broken == "skip");
+  return open_tensor_rows(source, config, info, kinds, answers);
+}
+
+}  // namespace tanren

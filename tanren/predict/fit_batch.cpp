@@ -1,0 +1,78 @@
+#include "tanren/predict/fit_batch.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/log.h"
+#include "tanren/base/text.h"
+#include "tanren/data/text/token_fields.h"
+#include "tanren/forecast/predict.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+class ProbeDataset : public Dataset {
+ public:
+  ProbeDataset(Batch one, DataInfo info) : one_(std::move(one)), info_(std::move(info)) {}
+  int64_t size() const override { return int64_t{1} << 20; }
+  DataInfo info() const override { return info_; }
+  Collated collate(const std::vector<int64_t>& indices) const override {
+    Collated made;
+    for (const auto& [name, field] : one_.fields) {
+      std::vector<int64_t> sizes = field.sizes().vec();
+      sizes[0] = std::ssize(indices);
+      made.batch.fields.set(name, field.expand(sizes).contiguous());
+    }
+    made.batch.ids = ids_of(indices);
+    made.counts["samples"] = static_cast<double>(indices.size());
+    count_tokens(info_, made);
+    return made;
+  }
+
+ private:
+  Batch one_;
+  DataInfo info_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> probe_dataset(Batch one, DataInfo info) {
+  return std::make_unique<ProbeDataset>(std::move(one), std::move(info));
+}
+
+int64_t fitted_batch(const Prepared& prepared) {
+  const Plan& plan = prepared.plan;
+  const int64_t wanted = std::max<int64_t>(plan.evaluate.batch, 1);
+  const int64_t room = room_for_step(plan, standing_beside(prepared.fit, plan));
+  if (room <= 0) return wanted;
+  const StepPredictor predictor([&] { return prepared.fit.make_task(prepared.config); },
+                                *prepared.fit.dataset);
+  int64_t batch = wanted;
+  for (int64_t peak = 0;; batch = (batch + 1) / 2) {
+    try {
+      peak = predictor.evaluation_peak(plan, batch);
+    } catch (const std::exception&) {  // a model that cannot be dry-run is halved when it runs out
+      return batch;
+    }
+    if (fits(peak, room)) break;
+    if (batch == 1) {
+      throw ConfigError(fmt::format(
+          "[predict] memory.limit {} leaves {} for the model and a forward, and one sample takes "
+          "{}; raise it",
+          size_text(plan.memory.limit_bytes), size_text(room), size_text(peak)));
+    }
+  }
+  if (batch < wanted) {
+    log(
+        fmt::format("[predict] {} samples a forward, not {}: more would not fit into memory; "
+                    "evaluate.batch sets it",
+                    batch, wanted));
+  }
+  return batch;
+}
+
+}  // namespace tanren

@@ -1,0 +1,70 @@
+// GrowingFile: a table that is written row by row and can go on after an interruption. Until it is
+// whole it is called FILE.partial, and FILE.partial.json beside it says how much of it counts and
+// what it was made from. Invariant: whatever moment the process ends at, the bytes that
+// FILE.partial.json counts are whole rows; FILE itself is whole or absent. One process at a time
+// holds it. Called by predict_file, on rank 0.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+namespace tanren {
+
+// How far a file has come.
+struct Progress {
+  std::string model, settings;  // hashes of what the rows depend on
+  std::string source;           // of the rows that are done
+  int64_t rows = 0;             // of the source that are done
+  int64_t broken = 0;           // of these, without a prediction
+  int64_t bytes = 0;            // of the file
+  int64_t batch = 0;            // samples of a forward
+};
+
+class GrowingFile {
+ public:
+  // ConfigError if `file` is there, or if it was begun from another model or with other settings
+  // (`begin.model`, `begin.settings`), unless it is to be `replaced`. Changes nothing yet.
+  GrowingFile(std::filesystem::path file, const Progress& begin, bool replaced);
+  ~GrowingFile();
+  GrowingFile(const GrowingFile&) = delete;
+  GrowingFile& operator=(const GrowingFile&) = delete;
+
+  // Where to go on: `begin`, or what an earlier start has left.
+  const Progress& progress() const { return saved_; }
+  const std::filesystem::path& partial() const { return partial_; }
+
+  // The rows that are done are not those of the source. Returns whether the file may begin again.
+  bool begins_again(const Progress& begin);
+
+  // Opens the file for writing and cuts it to the bytes that count. InputError if it cannot be
+  // written or another process writes it.
+  void open();
+  // Adds rows; `after`: the progress with them. What counts is saved at most once a second.
+  // InputError for a full disk; what counted before still does.
+  void append(const std::string& rows, Progress after);
+  // Saves all that was appended.
+  void save();
+  // Before the end of the rows: saves what was appended; if that is nothing, nothing is left.
+  void leave();
+  // Gives the file its name; or, with `turn`, turns the part into the file, which is then written
+  // whole or not at all.
+  using Turn =
+      std::function<void(const std::filesystem::path& part, const std::filesystem::path& file)>;
+  void finish(const Turn& turn = {});
+
+ private:
+  void find_saved();
+  void write_all(const std::string& rows);
+  [[noreturn]] void fail(const std::string& what, int error) const;
+
+  std::filesystem::path file_, partial_, state_;
+  Progress saved_, appended_;
+  std::chrono::steady_clock::time_point saved_at_;
+  bool replaced_ = false;
+  int descriptor_ = -1;
+};
+
+}  // namespace tanren

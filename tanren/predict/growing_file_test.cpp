@@ -1,0 +1,108 @@
+#include "tanren/predict/growing_file.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/file.h"
+#include "tanren/base/testing.h"
+
+#include <gtest/gtest.h>
+
+namespace tanren {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::error_of;
+
+class Growing : public ::testing::Test {
+ protected:
+  fs::path out() const { return folder_.path() / "out.csv"; }
+  fs::path partial() const { return folder_.path() / "out.csv.partial"; }
+  static Progress begun(const std::string& model = "m", const std::string& settings = "s") {
+    return {.model = model, .settings = settings, .batch = 4};
+  }
+  static Progress after(int64_t rows) {
+    Progress progress = begun();
+    progress.rows = rows;
+    progress.source = "rows";
+    return progress;
+  }
+  // Two rows that count, and a third that an end came in between.
+  void leave_two_rows_and_a_half() const {
+    GrowingFile file(out(), begun(), false);
+    file.open();
+    file.append("1\n2\n", after(2));
+    file.save();
+    file.append("cut off\n", after(3));
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(Growing, refuses_a_file_that_is_there_or_that_another_process_writes) {
+  folder_.file("out.csv", "precious");
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { GrowingFile(out(), begun(), false); }),
+                         "out.csv is there");
+  EXPECT_EQ(read_file(out()), "precious");
+  GrowingFile mine(out(), begun(), true);
+  mine.open();
+  GrowingFile other(out(), begun(), true);
+  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] { other.open(); }), "another process writes");
+}
+
+TEST_F(Growing, refuses_a_part_of_something_else) {
+  leave_two_rows_and_a_half();
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { GrowingFile(out(), begun("n"), false); }),
+                         "another model");
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { GrowingFile(out(), begun("m", "t"), false); }),
+                         "other settings");
+  folder_.file("out.csv.partial.json", "{\"rows\": \"many\"}");
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { GrowingFile(out(), begun(), false); }),
+                         "nothing says what it was made from");
+  fs::remove(folder_.path() / "out.csv.partial.json");
+  EXPECT_THROW(GrowingFile(out(), begun(), false), ConfigError);
+  EXPECT_EQ(read_file(partial()), "1\n2\ncut off\n");
+  EXPECT_EQ(GrowingFile(out(), begun(), true).progress().rows, 0);
+}
+
+TEST_F(Growing, goes_on_behind_the_rows_that_count) {
+  leave_two_rows_and_a_half();
+  EXPECT_FALSE(fs::exists(out()));
+  GrowingFile file(out(), begun(), false);
+  EXPECT_EQ(file.progress().rows, 2);
+  EXPECT_EQ(file.progress().source, "rows");
+  EXPECT_EQ(file.progress().batch, 4);
+  file.open();
+  file.append("3\n", after(3));
+  file.finish();
+  EXPECT_EQ(read_file(out()), "1\n2\n3\n");
+  EXPECT_EQ(folder_.num_entries(), 1u);
+}
+
+TEST_F(Growing, leaves_nothing_if_nothing_was_done) {
+  {
+    GrowingFile file(out(), begun(), false);
+    file.open();
+    file.leave();
+  }
+  EXPECT_EQ(folder_.num_entries(), 0u);
+  folder_.file("out.csv.partial", "");  // killed before it began
+  EXPECT_EQ(GrowingFile(out(), begun(), false).progress().rows, 0);
+}
+
+TEST_F(Growing, on_a_full_disk_keeps_what_is_whole) {
+  {
+    GrowingFile file(out(), begun(), false);
+    file.open();
+    file.append(std::string(99, 'a') + "\n", after(1));
+    const testing::FullDiskScope full(1000);
+    const std::string error =
+        error_of<InputError>([&] { file.append(std::string(2000, 'b') + "\n", after(2)); });
+    TANREN_EXPECT_CONTAINS(error, "cannot write");
+    TANREN_EXPECT_CONTAINS(error, "it goes on after row 1");
+  }
+  GrowingFile file(out(), begun(), false);
+  EXPECT_EQ(file.progress().rows, 1);
+  EXPECT_EQ(file.progress().bytes, 100);
+}
+
+}  // namespace
+}  // namespace tanren

@@ -1,0 +1,81 @@
+#include "tanren/predict/line_reader.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/testing.h"
+
+#include <gtest/gtest.h>
+
+namespace tanren {
+namespace {
+
+using testing::error_of;
+
+std::vector<std::string> lines_of(const std::string& file) {
+  LineReader reader(file, "utf-8");
+  std::vector<std::string> lines;
+  for (std::string line; reader.next(line);) lines.push_back(line);
+  EXPECT_EQ(reader.number(), std::ssize(lines));
+  return lines;
+}
+
+TEST(LineReader, refuses_what_is_no_text_wherever_it_lies) {
+  const testing::TemporaryFolder folder;
+  const auto error = [&](const std::string& bytes) {
+    return error_of<DataError>([&] { lines_of(folder.file("x.txt", bytes)); });
+  };
+  TANREN_EXPECT_CONTAINS(error(std::string("ab\nc\0d", 6)), "x.txt:2: byte 2 is 0");
+  const std::string late = std::string(200000, 'a') + "\n" + std::string("b\0", 2);
+  TANREN_EXPECT_CONTAINS(error(late), "x.txt:2: byte 2 is 0");
+  std::string wide = "\xff\xfe";
+  for (const char c : std::string("text")) wide += {c, '\0'};
+  TANREN_EXPECT_CONTAINS(error(wide), "is UTF-16");
+  EXPECT_THROW(lines_of(folder.path() / "absent"), InputError);
+}
+
+TEST(LineReader, gives_lines_with_any_end_and_of_any_length) {
+  const testing::TemporaryFolder folder;
+  const std::string longest(300000, 'x');
+  EXPECT_EQ(lines_of(folder.file("a", "\xEF\xBB\xBFone\r\ntwo\n\n" + longest + "\nlast")),
+            (std::vector<std::string>{"one", "two", "", longest, "last"}));
+  EXPECT_EQ(lines_of(folder.file("b", "one\n")), (std::vector<std::string>{"one"}));
+  EXPECT_TRUE(lines_of(folder.file("c", "")).empty());
+  // Lines that end where the buffer does.
+  const std::string half((size_t{1} << 15) - 1, 'y');
+  EXPECT_EQ(lines_of(folder.file("d", half + "\n" + half + "\nz")),
+            (std::vector<std::string>{half, half, "z"}));
+}
+
+TEST(LineReader, says_which_byte_is_no_utf_8_or_reads_latin_1) {
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.file("x.txt", "caf\xe9\n");
+  LineReader utf8(file, "utf-8"), latin(file, "latin-1");
+  std::string line, problem;
+  ASSERT_TRUE(utf8.next(line));
+  utf8.text(line, problem);
+  TANREN_EXPECT_CONTAINS(problem, "byte 4 (0xE9) is no UTF-8");
+  problem.clear();
+  ASSERT_TRUE(latin.next(line));
+  EXPECT_EQ(latin.text(line, problem), "caf\xc3\xa9");
+  EXPECT_EQ(problem, "");
+}
+
+TEST(SplitRecord, takes_cells_as_rfc_4180_has_them) {
+  std::vector<std::string> cells;
+  std::string problem;
+  using Cells = std::vector<std::string>;
+  EXPECT_TRUE(split_record("a,\"b, \"\"c\"\"\" ,,d e", ',', cells, problem));
+  EXPECT_EQ(cells, (Cells{"a", "b, \"c\"", "", "d e"}));
+  EXPECT_TRUE(split_record("a,", ',', cells, problem));
+  EXPECT_EQ(cells, (Cells{"a", ""}));
+  EXPECT_TRUE(split_record("\"\",\"x\ny\"", ',', cells, problem));
+  EXPECT_EQ(cells, (Cells{"", "x\ny"}));
+  EXPECT_TRUE(split_record("5\" nail,\"a\tb", '\t', cells, problem));
+  EXPECT_EQ(cells, (Cells{"5\" nail,\"a", "b"}));
+  EXPECT_EQ(problem, "");
+  EXPECT_FALSE(split_record("a,\"b", ',', cells, problem));
+  EXPECT_TRUE(split_record("\"a\"b,c", ',', cells, problem));
+  TANREN_EXPECT_CONTAINS(problem, "goes on after its closing quote");
+}
+
+}  // namespace
+}  // namespace tanren

@@ -1,0 +1,363 @@
+#include "tanren/predict/predict_file.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/memory_tag.h"
+#include "tanren/base/seconds.h"
+#include "tanren/base/text.h"
+#include "tanren/comm/exchange.h"
+#include "tanren/config/write_config.h"
+#include "tanren/data/data_part.h"
+#include "tanren/interop/export.h"
+#include "tanren/predict/answer_tensors.h"
+#include "tanren/predict/described_model.h"
+#include "tanren/predict/encoder.h"
+#include "tanren/predict/fit_batch.h"
+#include "tanren/predict/growing_file.h"
+#include "tanren/predict/rows.h"
+#include "tanren/predict/window.h"
+#include "tanren/run/answer_table.h"
+#include "tanren/run/connect.h"
+#include "tanren/run/prepare.h"
+#include "tanren/run/short_waits.h"
+#include "tanren/train/eval_mode_scope.h"
+#include "tanren/train/evaluate.h"
+#include "tanren/train/on_ranks.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <chrono>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+namespace tanren {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kBatchesAWindow = 16;
+
+// Hashes of what the answers depend on beside the rows.
+std::string model_hash(const DescribedModel& model) {
+  Hash64 hash;
+  for (const auto& [key, text] :
+       describe_model(model.description.config, model.description.info, 1)) {
+    if (key != "tanren.config") hash.add(text);
+  }
+  for (const auto& [name, tensor] : model.read.tensors) {
+    hash.add(static_cast<int64_t>(part_of(name, tensor).hash));
+  }
+  return hash_text(hash.value());
+}
+
+std::string settings_hash(const RunConfig& config, const fs::path& out) {
+  RunConfig kept;
+  kept.run.device = config.run.device;
+  kept.model = config.model;
+  kept.data.encoding = config.data.encoding;
+  kept.data.eval = config.data.eval;
+  kept.data.eval.path.clear();
+  kept.precision = config.precision;
+  kept.predict = config.predict;
+  Hash64 hash;
+  hash.add(to_toml(kept));
+  hash.add(out.extension().string());
+  return hash_text(hash.value());
+}
+
+// The same on every rank: rank 0's, or its error on all.
+template <typename Make>
+std::string agreed(const DataParallel& ranks, const Make& make) {
+  std::string text, problem;
+  if (ranks.is_first()) {
+    try {
+      text = make();
+    } catch (const InputError& error) {
+      problem = error.what();
+    }
+  }
+  if (!ranks.alone()) {
+    problem = gather_texts(ranks.communicator(), problem).front();
+    text = gather_texts(ranks.communicator(), text).front();
+  }
+  if (!problem.empty()) throw InputError(problem);
+  return text;
+}
+
+// One call of predict_file on one rank.
+class Job {
+ public:
+  Job(const PredictInput& input, const Registry& registry, DescribedModel model,
+      const std::shared_ptr<Communicator>& ranks)
+      : input_(input),
+        registry_(registry),
+        model_(std::move(model)),
+        config_(model_.description.config),
+        info_(model_.description.info),
+        ranks_(ranks),
+        alone_(ranks, {}) {}
+
+  PredictOutput run() {
+    const auto start = std::chrono::steady_clock::now();
+    open_file();
+    prepare_model();
+    if (!skip_done_rows()) begin_again();
+    predict_rows();
+    output_.out = file_ != nullptr && output_.stopped ? file_->partial() : out_;
+    output_.is_first = alone_.is_first();
+    output_.seconds = seconds_since(start);
+    return output_;
+  }
+
+ private:
+  // Before anything costs time: whether the file can be written, and where to go on.
+  void open_file() {
+    out_ = input_.out.empty() ? predictions_file_of(input_.source) : input_.out;
+    format_ = out_.empty() ? TableFormat::csv : table_format(out_, "predict");
+    begin_.model = model_hash(model_);
+    begin_.settings = settings_hash(config_, out_);
+    begin_.batch = 1;
+    const std::string found = agreed(alone_, [&] {
+      if (out_.empty()) return std::string("0 0 -");
+      file_ = std::make_unique<GrowingFile>(out_, begin_, input_.replaces);
+      const Progress& progress = file_->progress();
+      return fmt::format("{} {} {}", progress.rows, progress.batch,
+                         progress.source.empty() ? "-" : progress.source);
+    });
+    std::istringstream(found) >> done_.rows >> done_.batch >> done_.source;
+  }
+
+  void prepare_model() {
+    Datasets datasets{described_dataset(info_, model_.description.train_samples), nullptr};
+    check_described(model_.description, model_.read.tensors, model_.name, registry_.models);
+    prepared_ = prepare(config_, registry_, /*has_weights=*/true, "", std::move(datasets),
+                        /*trains=*/false);
+    check_predicts(prepared_.task);
+    form_ = answer_form(prepared_.task, config_.model, info_, "predict");
+    encoder_ = std::make_unique<Encoder>(config_, info_, form_.kind);
+    open_source();
+    first_.emplace();
+    if (!rows_->next(*first_)) {
+      throw DataError("[predict] " + source_name() + " holds no rows; give it some");
+    }
+    probe_ = probe_dataset(encoder_->probe(first_->sample), info_);
+    prepared_.fit.dataset = probe_.get();
+    fit_threads(prepared_);
+    batch_ = done_.rows > 0 ? done_.batch : fitted_batch(prepared_);
+  }
+
+  std::string source_name() const {
+    return input_.source == "-" ? "standard input" : input_.source.string();
+  }
+
+  void open_source() {
+    first_.reset();
+    rows_ = open_rows(input_.source, config_, info_, registry_.datasets, form_.kind);
+  }
+
+  // The next row of the source; the first one has been read already.
+  bool next_row(Row& row) {
+    if (!first_) return rows_->next(row);
+    row = std::move(*first_);
+    first_.reset();
+    return true;
+  }
+
+  // Reads past the rows that are done. False if they are not those that were done.
+  bool skip_done_rows() {
+    Row row;
+    for (int64_t i = 0; i < done_.rows; ++i) {
+      if (!next_row(row)) return false;
+    }
+    return done_.rows == 0 || hash_text(rows_->print()) == done_.source;
+  }
+
+  void begin_again() {
+    agreed(alone_, [&] {
+      // Standard input cannot be read again.
+      if (input_.source == "-" || !file_->begins_again(begin_)) {
+        throw ConfigError("[predict] " + file_->partial().string() +
+                          " was begun from other rows than those of " + source_name() +
+                          "; remove it" +
+                          (input_.source == "-" ? "" : ", or begin again with --force"));
+      }
+      return std::string();
+    });
+    done_ = {};
+    open_source();
+    batch_ = fitted_batch(prepared_);
+  }
+
+  void make_writer() {
+    const bool all = config_.predict.scores == "all";
+    if (format_ == TableFormat::tensors) {
+      tensors_ = std::make_unique<AnswerTensors>(form_, info_, all);
+    } else {
+      table_ = std::make_unique<AnswerTable>(format_, rows_->columns(), form_, info_, all);
+    }
+  }
+
+  void predict_rows() {
+    const ShortWaits waits(prepared_.plan.device.threads);
+    Parts parts = build_parts(prepared_.plan, input_.stop, registry_.accelerators);
+    parts.parallel = std::make_shared<DataParallel>(ranks_, prepared_.plan.parallel);
+    RunState state = build_run_state(std::move(prepared_.task), parts);
+    load_exported(state, model_.read, model_.name);
+    state.settle();
+    const MustSucceedScope must_succeed;
+    const DeviceRetryScope retries(parts.recovery->reserve());
+    const at::NoGradGuard no_grad;
+    const EvalModeScope eval_mode(*state.task.module);
+    WindowPredictor predictor(state, parts, *encoder_, form_, batch_);
+    make_writer();
+    progress_ = file_ != nullptr ? file_->progress() : begin_;
+    progress_.batch = batch_;
+    progress_.rows = done_.rows;
+    output_.began_at = done_.rows;
+    agreed(alone_, [&] {
+      if (file_ != nullptr) file_->open();
+      return std::string();
+    });
+    try {
+      while (predict_window(predictor, parts)) {
+      }
+    } catch (...) {
+      if (file_ != nullptr) leave_quietly();
+      throw;
+    }
+    output_.rows = progress_.rows;
+    output_.broken = progress_.broken;
+    if (file_ == nullptr) return;
+    if (output_.stopped) {
+      file_->leave();
+    } else {
+      file_->finish(tensors_ == nullptr ? GrowingFile::Turn()
+                                        : [&](const fs::path& part, const fs::path& file) {
+                                            tensors_->write(part, file);
+                                          });
+    }
+  }
+
+  void leave_quietly() {
+    try {
+      file_->leave();
+    } catch (const std::exception&) {  // what was saved before still counts
+    }
+  }
+
+  // False after the last.
+  bool predict_window(WindowPredictor& predictor, const Parts& parts) {
+    const DataParallel& ranks = *parts.parallel;
+    output_.stopped = on_any_rank(parts.stop_requested(), ranks);
+    if (output_.stopped) return false;
+    std::vector<Row> rows;
+    Row row;
+    while (std::ssize(rows) < kBatchesAWindow * batch_ && next_row(row)) {
+      check_row(row.place, row.broken);
+      rows.push_back(std::move(row));
+    }
+    if (rows.empty()) return false;
+    std::vector<Sample> samples;
+    for (Row& one : rows) {
+      samples.push_back(one.broken.empty() ? std::move(one.sample) : Sample());
+    }
+    const WindowAnswers window = predictor.predict(std::move(samples));
+    output_.stopped = window.stopped;
+    if (window.stopped) return false;
+    write_window(rows, window);
+    return true;
+  }
+
+  void check_row(const std::string& place, const std::string& broken) const {
+    if (broken.empty() || config_.predict.broken == "skip") return;
+    throw DataError("[predict] " + place + ": " + broken +
+                    "; predict.broken = \"skip\" leaves a null in its place");
+  }
+
+  void write_window(const std::vector<Row>& rows, const WindowAnswers& window) {
+    std::string text = progress_.rows == 0 && table_ != nullptr ? table_->header() : "";
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const Row& row = rows[i];
+      const std::string& broken = row.broken.empty() ? window.broken[i] : row.broken;
+      check_row(row.place, broken);
+      const Answer* answer = broken.empty() ? &window.answers[i] : nullptr;
+      if (answer == nullptr) ++progress_.broken;
+      if (!alone_.is_first()) continue;
+      try {
+        if (tensors_ != nullptr) {
+          tensors_->add(text, answer);
+        } else if (row.names.empty()) {
+          table_->add(text, row.cells, answer);
+        } else {
+          table_->add(text, row.names, row.cells, answer);
+        }
+      } catch (const DataError& error) {
+        throw DataError("[predict] " + row.place + ": " + error.what());
+      }
+    }
+    progress_.rows += std::ssize(rows);
+    progress_.source = hash_text(rows_->print());
+    if (file_ != nullptr) {
+      file_->append(text, progress_);
+    } else if (alone_.is_first()) {
+      input_.print(text);
+    }
+  }
+
+  const PredictInput& input_;
+  const Registry& registry_;
+  DescribedModel model_;
+  const RunConfig& config_;
+  const DataInfo& info_;
+  std::shared_ptr<Communicator> ranks_;
+  DataParallel alone_;  // for exchanges before the plan
+  fs::path out_;        // empty: rows go to input_.print
+  TableFormat format_ = TableFormat::csv;
+  Progress begin_, done_, progress_;
+  std::unique_ptr<GrowingFile> file_;  // on rank 0
+  Prepared prepared_;
+  AnswerForm form_;
+  std::unique_ptr<Encoder> encoder_;
+  std::unique_ptr<Dataset> probe_;
+  std::unique_ptr<RowSource> rows_;
+  std::optional<Row> first_;  // read, and not yet handed on
+  std::unique_ptr<AnswerTable> table_;
+  std::unique_ptr<AnswerTensors> tensors_;  // in place of a table
+  int64_t batch_ = 1;
+  PredictOutput output_;
+};
+
+}  // namespace
+
+fs::path predictions_file_of(const fs::path& source) {
+  if (source == "-") return {};
+  std::string name = source.string();
+  while (name.size() > 1 && name.back() == '/') name.pop_back();
+  const fs::path plain = name;
+  return plain.parent_path() / (plain.stem().string() + ".predictions.csv");
+}
+
+PredictOutput predict_file(const PredictInput& input, const Registry& registry) {
+  std::error_code none;
+  if (input.source != "-" && !fs::exists(input.source, none)) {
+    throw InputError("[predict] there is no " + input.source.string() +
+                     "; name the file or folder to predict on");
+  }
+  if (input.source == "-" && input.out.empty() && !input.print) {
+    throw ConfigError("[predict] nothing takes the rows of standard input; name a file for them");
+  }
+  DescribedModel model = described_model(input.model, input.sets, registry);
+  const RunConfig config = model.description.config;
+  const World world = world_of(process_environment(), config.parallel.rendezvous);
+  if (input.source == "-" && world.size > 1) {
+    throw ConfigError(
+        "[predict] standard input belongs to one process; name a file, or predict without launch");
+  }
+  return with_ranks(config, world, registry.accelerators,
+                    [&](const std::shared_ptr<Communicator>& ranks) {
+                      return Job(input, registry, std::move(model), ranks).run();
+                    });
+}
+
+}  // namespace tanren

@@ -1,0 +1,47 @@
+// predict_file: what `tanren predict` does, without the terminal: a model's answers to every row of
+// a file, written beside the row. Rows come in windows of some batches; a window is sorted by
+// length, cut into batches, shared among the ranks batch by batch, and written in the order of the
+// source. So neither the number of ranks nor an interruption between two windows changes a byte.
+#pragma once
+
+#include "tanren/train/registry.h"
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tanren {
+
+struct PredictInput {
+  std::filesystem::path model;   // as described_model
+  std::filesystem::path source;  // as open_rows; "-": standard input
+  std::filesystem::path out;     // .csv, .jsonl or .safetensors; empty: predictions_file_of(source)
+  bool replaces = false;         // a file that is there
+  std::vector<std::string> sets;
+  const std::atomic<bool>* stop = nullptr;  // set: keep what is whole, and end
+  // Takes the rows, if the source is standard input and `out` is empty: they go into no file.
+  std::function<void(std::string_view)> print;
+};
+
+struct PredictOutput {
+  std::filesystem::path out;  // of the whole file, or of the part if it was stopped; empty: none
+  int64_t rows = 0;           // of the source that are done, those of earlier starts included
+  int64_t broken = 0;         // of these, without a prediction
+  int64_t began_at = 0;       // rows that earlier starts had done
+  bool stopped = false;
+  bool is_first = true;  // this process is rank 0
+  double seconds = 0;
+};
+
+// "new.csv" → "new.predictions.csv", beside the source. Empty for "-".
+std::filesystem::path predictions_file_of(const std::filesystem::path& source);
+
+// The processes of a launcher share the rows. Errors are InputErrors for all that the user can fix
+// (the rows that were done before stay, and the same call goes on there); RunError otherwise.
+PredictOutput predict_file(const PredictInput& input, const Registry& registry);
+
+}  // namespace tanren

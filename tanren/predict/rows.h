@@ -1,0 +1,67 @@
+// Rows: what tanren predict is asked about, one after the other, each with the columns that it came
+// with. Invariant: the same source gives the same rows in the same order; memory does not grow with
+// it. One thread; called by predict_file.
+#pragma once
+
+#include "tanren/base/data_info.h"
+#include "tanren/base/hash.h"
+#include "tanren/config/run_config.h"
+#include "tanren/data/registry.h"
+#include "tanren/predict/sample.h"
+#include "tanren/run/answer_table.h"
+#include "tanren/train/answers.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+struct Row {
+  std::string place;  // "new.csv:17", for messages
+  std::vector<std::string>
+      names;                // of `cells`, where each row has its own (JSON lines); else empty
+  std::vector<Cell> cells;  // one for each of the source's columns, or of `names`
+  Sample sample;
+  std::string broken;  // why there is no sample; empty: there is
+};
+
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  // The next row; false at the end. DataError for what is wrong with the whole source.
+  virtual bool next(Row& row) = 0;
+  // The columns that rows come with; those of the first row, where each has its own.
+  const std::vector<std::string>& columns() const { return columns_; }
+  // A hash of all rows that were handed out: two sources that agree in it began alike.
+  uint64_t print() const { return print_.value(); }
+
+ protected:
+  std::vector<std::string> columns_;
+  Hash64 print_;
+};
+
+// Opens what the model's kind of data is read from: a table (.csv, .tsv, .jsonl), a text with a
+// sample a line, a folder of images in depth or one image, a file of tensors or tokens; "-":
+// standard input, lines for models of texts and a CSV for models of tables. Labels are not needed
+// and not read. DataError naming the file if it is empty, of another kind, mixed, or if its columns
+// are not those that the model was trained on (both lists); InputError if there is none.
+std::unique_ptr<RowSource> open_rows(const std::filesystem::path& source, const RunConfig& config,
+                                     const DataInfo& info, const DatasetRegistry& kinds,
+                                     AnswerKind answers);
+
+// One for each kind of source.
+std::unique_ptr<RowSource> open_line_rows(const std::filesystem::path& source,
+                                          const RunConfig& config);
+std::unique_ptr<RowSource> open_table_rows(const std::filesystem::path& source,
+                                           const RunConfig& config, const DataInfo& info);
+std::unique_ptr<RowSource> open_json_rows(const std::filesystem::path& source,
+                                          const RunConfig& config, const DataInfo& info);
+std::unique_ptr<RowSource> open_image_rows(const std::filesystem::path& source, bool skips);
+std::unique_ptr<RowSource> open_tensor_rows(const std::filesystem::path& source,
+                                            const RunConfig& config, const DataInfo& info,
+                                            const DatasetRegistry& kinds, AnswerKind answers);
+
+}  // namespace tanren

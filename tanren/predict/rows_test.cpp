@@ -1,0 +1,132 @@
+#include "tanren/predict/rows.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/testing.h"
+
+#include <gtest/gtest.h>
+
+namespace tanren {
+namespace {
+
+using testing::error_of;
+
+class RowsTest : public ::testing::Test {
+ protected:
+  RowsTest() {
+    table_.data.eval.kind = "csv";
+    info_.feature_names = {"a", "b"};
+    info_.input_shape = {2};
+    texts_.data.eval.kind = "text_table";
+  }
+
+  std::vector<Row> rows_of(const RunConfig& config, const std::string& name,
+                           const std::string& bytes) {
+    const auto rows =
+        open_rows(folder_.file(name, bytes), config, info_, kinds_, AnswerKind::classes);
+    columns_ = rows->columns();
+    std::vector<Row> all;
+    for (Row row; rows->next(row);) all.push_back(row);
+    print_ = rows->print();
+    return all;
+  }
+  std::string error(const RunConfig& config, const std::string& name, const std::string& bytes) {
+    return error_of<InputError>([&] { rows_of(config, name, bytes); });
+  }
+
+  testing::TemporaryFolder folder_;
+  RunConfig table_, texts_;
+  DataInfo info_;
+  DatasetRegistry kinds_;
+  std::vector<std::string> columns_;
+  uint64_t print_ = 0;
+};
+
+TEST_F(RowsTest, are_refused_as_a_whole_with_file_and_line) {
+  TANREN_EXPECT_CONTAINS(error(table_, "x.csv", ""), "x.csv is empty");
+  TANREN_EXPECT_CONTAINS(error(table_, "x.csv", "\n\na,c\n1,2\n"),
+                         "x.csv:3: there is no column \"b\"; the model was trained on a, b, and "
+                         "the file has a, c");
+  TANREN_EXPECT_CONTAINS(error(table_, "x.csv", "a,b,\"c\n1,2,3\n"), "x.csv:1: nothing closes");
+  TANREN_EXPECT_CONTAINS(error(texts_, "x.csv", "body\nx\n"), "set data.eval.text to the column");
+  texts_.data.eval.text_pair = "other";
+  TANREN_EXPECT_CONTAINS(error(texts_, "x.txt", "x\n"), "reads pairs of texts");
+  texts_.data.eval.kind = "synthetic";
+  TANREN_EXPECT_CONTAINS(error(texts_, "x.txt", "x\n"), "of kind synthetic");
+}
+
+TEST_F(RowsTest, of_a_table_have_its_columns_and_numbers_by_name) {
+  const auto rows = rows_of(table_, "x.csv", "id,b, a\r\n\"x,1\",+2, 1.50\r\n\r\n007,-3e1,4\r\n");
+  EXPECT_EQ(columns_, (std::vector<std::string>{"id", "b", "a"}));
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].sample.numbers, (std::vector<double>{1.5, 2}));
+  EXPECT_EQ(rows[1].sample.numbers, (std::vector<double>{4, -30}));
+  EXPECT_EQ(rows[0].cells[0].text, "x,1");
+  EXPECT_FALSE(rows[1].cells[0].is_json) << "007 is a name";
+  EXPECT_FALSE(rows[0].cells[1].is_json) << "JSON has no +2";
+  EXPECT_TRUE(rows[0].cells[2].is_json);
+  EXPECT_EQ(rows[0].cells[2].text, "1.50");
+  TANREN_EXPECT_CONTAINS(rows[1].place, "x.csv:4");
+}
+
+TEST_F(RowsTest, that_are_broken_say_why_and_the_others_go_on) {
+  const auto rows = rows_of(table_, "x.csv", "a,b\n1,x\n1\n1,2,3\n,1\n1,inf\n\"1\"x,2\n1,2\n");
+  const char* why[] = {"column b: \"x\" is not a number",
+                       "has 1 cells, the header names 2",
+                       "has 3 cells",
+                       "column a is empty",
+                       "column b is inf",
+                       "goes on after its closing quote",
+                       ""};
+  ASSERT_EQ(rows.size(), std::size(why));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    TANREN_EXPECT_CONTAINS(rows[i].broken, why[i]);
+    EXPECT_EQ(rows[i].broken.empty(), *why[i] == '\0');
+    EXPECT_EQ(rows[i].cells.size(), 2u);
+  }
+}
+
+TEST_F(RowsTest, of_json_lines_keep_every_value_as_it_is) {
+  const auto rows = rows_of(texts_, "x.jsonl",
+                            "{\"n\": [1, {\"m\": null}], \"text\": \"a\\nb\"}\n\n[1]\n{\"text\": "
+                            "3}\n{\"other\": 1}\nnot\n{\"text\": \"c\", \"more\": 1.50}\n" +
+                                std::string("{\"text\": \"x\", \"n\": ") +
+                                std::string(100000, '[') + std::string(100000, ']') + "}\n");
+  ASSERT_EQ(rows.size(), 7u);
+  EXPECT_EQ(rows[0].sample.text, "a\nb");
+  EXPECT_EQ(rows[0].cells[0].text, "[1,{\"m\":null}]");
+  TANREN_EXPECT_CONTAINS(rows[1].broken, "is no JSON object");
+  TANREN_EXPECT_CONTAINS(rows[1].place, "x.jsonl:3");
+  TANREN_EXPECT_CONTAINS(rows[2].broken, "column text is no text");
+  TANREN_EXPECT_CONTAINS(rows[3].broken, "there is no \"text\"; the row has other");
+  TANREN_EXPECT_CONTAINS(rows[4].broken, "is no JSON; fix the line");
+  EXPECT_EQ(rows[5].names, (std::vector<std::string>{"text", "more"}));
+  TANREN_EXPECT_CONTAINS(rows[6].broken, "nests too deeply");
+}
+
+TEST_F(RowsTest, of_texts_may_go_over_several_lines_in_a_csv_only) {
+  auto rows = rows_of(texts_, "x.csv", "text,n\n\"a\nb, \"\"c\"\"\",1\nd,2\n");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].sample.text, "a\nb, \"c\"");
+  TANREN_EXPECT_CONTAINS(rows[1].place, "x.csv:4");
+  rows = rows_of(texts_, "x.tsv", "n\ttext\n1\t\"a, b\n2\t \n");
+  EXPECT_EQ(rows[0].sample.text, "\"a, b");
+  TANREN_EXPECT_CONTAINS(rows[1].broken, "column text is empty");
+  rows = rows_of(texts_, "lines", "a, \"b\n\nc");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].sample.text, "a, \"b");
+  TANREN_EXPECT_CONTAINS(rows[1].broken, "the line is empty");
+}
+
+TEST_F(RowsTest, agree_in_their_print_only_if_they_are_the_same) {
+  rows_of(table_, "x.csv", "a,b\n1,2\n3,4\n");
+  const uint64_t one = print_;
+  rows_of(table_, "y.csv", "a,b\n1,2\n3,4");
+  EXPECT_EQ(print_, one);
+  rows_of(table_, "x.csv", "a,b\n1,2\n3,5\n");
+  EXPECT_NE(print_, one);
+  rows_of(table_, "x.csv", "a,b\n1,2\n");
+  EXPECT_NE(print_, one);
+}
+
+}  // namespace
+}  // namespace tanren

@@ -1,0 +1,153 @@
+#include "tanren/predict/sample_columns.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/names.h"
+#include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+
+namespace tanren {
+
+namespace {
+
+std::optional<double> number_in(std::string_view text) {
+  text = trimmed(text);
+  if (text.size() > 1 && text.front() == '+' && text[1] != '-') text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// JSON's numbers have no plus, no leading zeros, and digits on both sides of the point.
+bool is_json_number(std::string_view text) {
+  const auto digits = [&] {
+    size_t count = 0;
+    while (count < text.size() && text[count] >= '0' && text[count] <= '9') ++count;
+    text.remove_prefix(count);
+    return count;
+  };
+  const auto take = [&](std::string_view any) {
+    if (text.empty() || any.find(text.front()) == std::string_view::npos) return false;
+    text.remove_prefix(1);
+    return true;
+  };
+  take("-");
+  const bool zero = !text.empty() && text.front() == '0';
+  const size_t whole = digits();
+  if (whole == 0 || (zero && whole > 1)) return false;
+  if (take(".") && digits() == 0) return false;
+  if (take("eE")) {
+    take("+-");
+    if (digits() == 0) return false;
+  }
+  return text.empty();
+}
+
+std::string list_text(std::vector<std::string> names) {
+  constexpr size_t kShown = 12;
+  const size_t all = names.size();
+  for (auto& name : names) name = one_line(name);
+  if (all > kShown) {
+    names.resize(kShown);
+    names.push_back(fmt::format("… ({} in all)", all));
+  }
+  return join(names);
+}
+
+}  // namespace
+
+SampleColumns::SampleColumns(const RunConfig& config, const DataInfo& info) {
+  const SourceOptions& source = config.data.eval;
+  numbers_ = source.kind == "csv";
+  if (!numbers_) {
+    names_.push_back(source.text);
+    pairs_ = !source.text_pair.empty();
+    if (pairs_) names_.push_back(source.text_pair);
+    return;
+  }
+  names_ = info.feature_names;
+  first_ones_ = names_.empty();
+  if (!first_ones_) return;
+  int64_t width = 1;
+  for (const int64_t size : info.input_shape) width *= size;
+  names_.resize(static_cast<size_t>(width));
+}
+
+void SampleColumns::bind(const std::vector<std::string>& columns, const std::string& where) {
+  places_.clear();
+  if (first_ones_) {
+    if (columns.size() < names_.size()) {
+      throw DataError(fmt::format("{}: has {} columns, and the model reads {}: {}", where,
+                                  columns.size(), names_.size(), list_text(columns)));
+    }
+    for (size_t i = 0; i < names_.size(); ++i) places_.push_back(i);
+    return;
+  }
+  for (const std::string& name : names_) {
+    const auto found = std::find(columns.begin(), columns.end(), name);
+    if (found == columns.end()) {
+      throw DataError(fmt::format(
+          "{}: there is no column \"{}\"; the model was trained on {}, and the file has {}; {}",
+          where, one_line(name), list_text(names_), list_text(columns),
+          numbers_ ? "rename its columns"
+                   : "set data.eval.text to the column that holds the text"));
+    }
+    places_.push_back(static_cast<size_t>(found - columns.begin()));
+  }
+}
+
+void SampleColumns::read_at(const std::vector<size_t>& places, Row& row) const {
+  const bool is_table = row.names.empty();  // whose cells have no types yet
+  for (size_t i = 0; i < places.size(); ++i) {
+    Cell& cell = row.cells[places[i]];
+    const std::string column = first_ones_ ? to_text(places[i] + 1) : names_[i];
+    if (!numbers_) {
+      if (cell.is_json || trimmed(cell.text).empty()) {
+        row.broken = "column " + column +
+                     (cell.is_json ? " is no text; put it into quotes or drop the row"
+                                   : " is empty; fill it or drop the row");
+        return;
+      }
+      (i == 0 ? row.sample.text : row.sample.pair) = cell.text;
+      continue;
+    }
+    const auto value = number_in(cell.text);
+    if (!value || !std::isfinite(*value)) {
+      const std::string shown = one_line(cell.text).substr(0, 40);
+      row.broken = "column " + column +
+                   (trimmed(cell.text).empty() ? " is empty; fill it or drop the row"
+                    : value ? " is " + shown + "; replace or drop non-finite values"
+                            : ": \"" + shown + "\" is not a number; fix the cell");
+      return;
+    }
+    row.sample.numbers.push_back(*value);
+    const std::string_view text = trimmed(cell.text);
+    if (is_table && is_json_number(text)) cell = {std::string(text), true};
+  }
+}
+
+void SampleColumns::read(Row& row) const { read_at(places_, row); }
+
+void SampleColumns::read_by_name(Row& row) const {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const auto found =
+        first_ones_ ? row.names.begin() + static_cast<std::ptrdiff_t>(std::min(i, row.names.size()))
+                    : std::find(row.names.begin(), row.names.end(), names_[i]);
+    if (found == row.names.end()) {
+      row.broken =
+          "there is no \"" + one_line(names_[i]) + "\"; the row has " + list_text(row.names);
+      return;
+    }
+    places.push_back(static_cast<size_t>(found - row.names.begin()));
+  }
+  read_at(places, row);
+}
+
+}  // namespace tanren

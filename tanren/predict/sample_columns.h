@@ -1,0 +1,39 @@
+// SampleColumns: which columns of a table make a sample, and how their cells are read. Shared by
+// the readers of rows.
+#pragma once
+
+#include "tanren/base/data_info.h"
+#include "tanren/config/run_config.h"
+#include "tanren/predict/rows.h"
+
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+class SampleColumns {
+ public:
+  SampleColumns(const RunConfig& config, const DataInfo& info);
+
+  // The names that a sample is read from. Empty: the model's description does not name its columns,
+  // and the first ones are taken.
+  const std::vector<std::string>& names() const { return names_; }
+  // Finds the names among `columns`, by which later rows are read. DataError naming both lists if
+  // one is missing or there twice. `where` begins the text ("[predict] new.csv:1").
+  void bind(const std::vector<std::string>& columns, const std::string& where);
+  // Reads the sample from the cells of the bound columns; sets row.broken if it cannot. Cells that
+  // the model reads as numbers become JSON numbers.
+  void read(Row& row) const;
+  // Reads it from the cells that row.names calls so.
+  void read_by_name(Row& row) const;
+
+ private:
+  void read_at(const std::vector<size_t>& places, Row& row) const;
+
+  bool numbers_ = false, pairs_ = false;
+  bool first_ones_ = false;  // names_ is only how many
+  std::vector<std::string> names_;
+  std::vector<size_t> places_;
+};
+
+}  // namespace tanren

@@ -1,0 +1,60 @@
+// AnswerTable: predictions as the rows of a CSV or JSON lines file: the columns that a row came
+// with, in their order, then what the model says of it. Text in, text out; writes no file. Used by
+// tanren predict and by tanren eval --predictions.
+#pragma once
+
+#include "tanren/base/data_info.h"
+#include "tanren/train/answers.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+// A value of the input's own columns.
+struct Cell {
+  std::string text;
+  bool is_json = false;  // `text` is a JSON value (a number, null, a list), not a text
+};
+
+enum class TableFormat { csv, jsonl, tensors };
+
+// By the name's end (.csv, .jsonl, .safetensors); an AnswerTable writes the first two. ConfigError
+// naming the formats; error texts begin with `what`.
+TableFormat table_format(const std::filesystem::path& file, const std::string& what);
+
+// A cell of a CSV: quoted if it has to be.
+std::string csv_cell(const std::string& text);
+
+class AnswerTable {
+ public:
+  // `own`: the columns that rows come with. The added ones are label and score, or value, …; in
+  // front of a name that `own` has, too, stands "predicted_". `all_scores`: of every class.
+  AnswerTable(TableFormat format, std::vector<std::string> own, AnswerForm form, DataInfo info,
+              bool all_scores);
+
+  // What the file begins with: the header line of a CSV, else nothing.
+  std::string header() const;
+  // Appends the row, or one row for each token. `cells`: one for each own column. `answer` null:
+  // there is none, and its columns are null (in a CSV: empty).
+  void add(std::string& text, const std::vector<Cell>& cells, const Answer* answer) const;
+  // The same for a row with columns of its own, of a JSON lines file. DataError for names that the
+  // table cannot hold: in a CSV those that the first row lacks, else those of added columns.
+  void add(std::string& text, const std::vector<std::string>& names, const std::vector<Cell>& cells,
+           const Answer* answer) const;
+
+ private:
+  // The values of the added columns, as JSON or null; of token `token` if there are tokens.
+  std::vector<Cell> added_cells(const Answer* answer, size_t token) const;
+  void add_row(std::string& text, const std::vector<std::string>& names,
+               const std::vector<Cell>& cells, const std::vector<Cell>& added) const;
+
+  TableFormat format_;
+  std::vector<std::string> own_, added_;
+  AnswerForm form_;
+  DataInfo info_;
+  bool all_scores_ = false;
+};
+
+}  // namespace tanren

@@ -1,0 +1,115 @@
+#include "tanren/run/write_predictions.h"
+
+#include "tanren/base/device_reads.h"
+#include "tanren/base/error.h"
+#include "tanren/base/file.h"
+#include "tanren/base/text.h"
+#include "tanren/comm/exchange.h"
+
+#include <ATen/ATen.h>
+
+#include <fmt/ranges.h>
+
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+constexpr const char* kWhat = "eval";
+
+// What is wrong with the file that predictions go to, in one line; empty: nothing.
+std::string problem_of_file(const PredictionsTo& to) {
+  std::error_code error;
+  if (!std::filesystem::exists(to.file, error) || to.replaces) return "";
+  return "[eval] --predictions " + to.file.string() +
+         " is there; name another file, or replace it with --force";
+}
+
+// The targets as cells: a class's name or number, a value, or a list of values.
+std::vector<Cell> target_cells(const at::Tensor& targets, int64_t samples, const DataInfo& info) {
+  std::vector<Cell> cells;
+  if (!targets.defined()) return std::vector<Cell>(static_cast<size_t>(samples), {"null", true});
+  const bool labels = info.class_labels && targets.numel() == samples;
+  const at::Tensor host =
+      host_copies({targets.to(labels ? at::kLong : at::kFloat).contiguous()}).front();
+  if (labels) {
+    const auto* label = host.const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < samples; ++i) {
+      const bool has_name = label[i] >= 0 && label[i] < std::ssize(info.class_names);
+      cells.push_back(label[i] < 0 ? Cell{"null", true}
+                                   : Cell{class_text(info, label[i]), !has_name});
+    }
+    return cells;
+  }
+  const auto* value = host.const_data_ptr<float>();
+  const int64_t width = samples > 0 ? host.numel() / samples : 0;
+  for (int64_t i = 0; i < samples; ++i, value += width) {
+    const std::string values = fmt::format("{}", fmt::join(value, value + width, ","));
+    cells.push_back({width == 1 ? values : "[" + values + "]", true});
+  }
+  return cells;
+}
+
+}  // namespace
+
+PredictionsWriter::PredictionsWriter(PredictionsTo to, const RunConfig& config,
+                                     const Dataset& dataset, const Task& task, const DataInfo& info,
+                                     const DataParallel& ranks)
+    : to_(std::move(to)), dataset_(dataset), ranks_(ranks), info_(info) {
+  if (to_.file.empty()) return;
+  const TableFormat format = table_format(to_.file, kWhat);
+  if (format == TableFormat::tensors) {
+    throw ConfigError("[eval] --predictions writes a table; end the name of " + to_.file.string() +
+                      " in .csv or .jsonl");
+  }
+  const AnswerForm form = answer_form(task, config.model, info, kWhat);
+  if (form.kind == AnswerKind::tokens) {
+    throw ConfigError(
+        "[eval] --predictions has a row a sample, and this model has an answer for each token; "
+        "write them with tanren predict");
+  }
+  std::string problem = ranks.is_first() ? problem_of_file(to_) : "";
+  if (!ranks.alone()) problem = gather_texts(ranks.communicator(), problem).front();
+  if (!problem.empty()) throw ConfigError(problem);
+  has_names_ = !dataset.sample_name(0).empty();
+  std::vector<std::string> own{"row"};
+  if (has_names_) own.emplace_back("name");
+  own.emplace_back("target");
+  table_ = std::make_unique<AnswerTable>(format, own, form, info, config.predict.scores == "all");
+  answers_ = std::make_unique<Answers>(form, kWhat);
+}
+
+void PredictionsWriter::add(const Batch& samples, const Prediction& prediction) {
+  if (table_ == nullptr) return;
+  answers_->add(prediction);
+  const auto answers = answers_->take(samples.size());
+  const auto targets = target_cells(prediction.targets, samples.size(), info_);
+  const auto* id = samples.ids.const_data_ptr<int64_t>();
+  for (size_t i = 0; i < answers.size(); ++i) {
+    std::vector<Cell> own{{to_text(id[i]), true}};
+    if (has_names_) own.push_back({dataset_.sample_name(id[i]), false});
+    own.push_back(targets[i]);
+    table_->add(rows_, own, &answers[i]);
+  }
+}
+
+void PredictionsWriter::write() {
+  if (table_ == nullptr) return;
+  std::vector<std::string> all{rows_};
+  if (!ranks_.alone()) all = gather_texts(ranks_.communicator(), rows_);
+  if (!ranks_.is_first()) return;
+  const std::string header = table_->header();
+  std::vector<std::string_view> pieces{header};
+  for (const auto& rows : all) pieces.emplace_back(rows);
+  write_file(to_.file, pieces);
+}
+
+SeePrediction see_both(SeePrediction see, PredictionsWriter& writer) {
+  return [see = std::move(see), &writer](const Batch& samples, const Prediction& prediction) {
+    if (see) see(samples, prediction);
+    writer.add(samples, prediction);
+  };
+}
+
+}  // namespace tanren

@@ -1,0 +1,44 @@
+// Writes what a model says of each sample of an evaluation into one table: row, the sample's name
+// if it has one, target, then the columns of AnswerTable. Called by evaluate_checkpoint and
+// evaluate_whole_model.
+#pragma once
+
+#include "tanren/data/dataset.h"
+#include "tanren/parallel/data_parallel.h"
+#include "tanren/run/answer_table.h"
+#include "tanren/run/run.h"
+#include "tanren/train/evaluate.h"
+
+#include <filesystem>
+#include <memory>
+
+namespace tanren {
+
+class PredictionsWriter {
+ public:
+  // ConfigError on all ranks if the file is there and is not to be replaced, has another ending, or
+  // if the task has no single answer for a sample. `dataset` must outlive the writer.
+  PredictionsWriter(PredictionsTo to, const RunConfig& config, const Dataset& dataset,
+                    const Task& task, const DataInfo& info, const DataParallel& ranks);
+
+  // Keeps the rows of a piece of the samples; they are a few bytes each.
+  void add(const Batch& samples, const Prediction& prediction);
+  // Writes the rows of all ranks, in the order of the samples. The file is whole or absent. Every
+  // rank calls it.
+  void write();
+
+ private:
+  PredictionsTo to_;
+  const Dataset& dataset_;
+  const DataParallel& ranks_;
+  std::unique_ptr<AnswerTable> table_;  // null: nothing is written
+  std::unique_ptr<Answers> answers_;
+  DataInfo info_;
+  bool has_names_ = false;
+  std::string rows_;
+};
+
+// Both see each prediction.
+SeePrediction see_both(SeePrediction see, PredictionsWriter& writer);
+
+}  // namespace tanren

@@ -1,0 +1,132 @@
+#include "tanren/train/answers.h"
+
+#include "tanren/base/device_reads.h"
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+#include <utility>
+
+namespace tanren {
+
+namespace {
+
+constexpr int64_t kIgnored = -100;  // a target without a label
+
+at::Tensor in_fp32(const at::Tensor& outputs) { return outputs.detach().to(at::kFloat); }
+
+[[noreturn]] void refuse_nan(const std::string& what) {
+  throw RunError("[" + what +
+                 "] the model's outputs hold NaN; its weights or inputs are out of range, or "
+                 "precision.mode is too narrow: try fp32");
+}
+
+}  // namespace
+
+AnswerForm answer_form(const Task& task, const ModelOptions& model, const DataInfo& info,
+                       const std::string& what) {
+  if (!info.target_shape.empty()) {
+    throw ConfigError("[" + what +
+                      "] the outputs of this model are pictures, and no table holds them; write "
+                      "them with tanren eval MODEL DATA --out FOLDER");
+  }
+  if (task.predict_rows) return {AnswerKind::tokens};
+  if (info.class_labels) {
+    return {AnswerKind::classes, false, task.classes > 0 ? task.classes : info.outputs};
+  }
+  return {AnswerKind::values, model.loss == "bce", info.outputs};
+}
+
+void Answers::add(const Prediction& prediction) {
+  if (!prediction.outputs.defined()) {
+    throw ConfigError("[" + what_ + "] the task's predict returns no outputs; let it set them");
+  }
+  if (form_.kind == AnswerKind::tokens) {
+    add_tokens(prediction);
+  } else {
+    add_samples(in_fp32(prediction.outputs));
+  }
+}
+
+void Answers::add_samples(const at::Tensor& outputs) {
+  const bool classes = form_.kind == AnswerKind::classes;
+  if (classes && outputs.dim() != 2) {
+    std::ostringstream sizes;
+    sizes << outputs.sizes();
+    throw ConfigError("[" + what_ + "] the model's outputs are of shape " + sizes.str() +
+                      ", and a sample has one answer where they are [samples, classes]; this task "
+                      "is none of those");
+  }
+  at::Tensor rows = outputs.dim() == 1 ? outputs.unsqueeze(1) : outputs.flatten(1);
+  if (classes) rows = rows.softmax(1);
+  if (form_.sigmoid) rows = rows.sigmoid();
+  const at::Tensor host = host_copies({rows.contiguous()}).front();
+  const auto* value = host.const_data_ptr<float>();
+  const int64_t width = host.size(1);
+  for (int64_t row = 0; row < host.size(0); ++row, value += width) {
+    Answer answer;
+    answer.scores.assign(value, value + width);
+    if (std::any_of(value, value + width, [](float x) { return std::isnan(x); })) {
+      refuse_nan(what_);
+    }
+    if (classes) {
+      const auto best = std::max_element(answer.scores.begin(), answer.scores.end());
+      answer.label = best - answer.scores.begin();
+      answer.score = *best;
+    }
+    answers_.push_back(std::move(answer));
+  }
+}
+
+void Answers::add_tokens(const Prediction& prediction) {
+  // [n, vocabulary, T] of the whole batch, or [rows, vocabulary] of a part of it.
+  at::Tensor scores = in_fp32(prediction.outputs);
+  if (scores.dim() == 3) scores = scores.transpose(1, 2).reshape({-1, scores.size(1)});
+  const at::Tensor targets = prediction.targets.reshape({-1});
+  const at::Tensor logs = scores.log_softmax(1);
+  const auto [best, label] = logs.max(1);
+  const at::Tensor of_target =
+      logs.gather(1, targets.clamp_min(0).to(at::kLong).unsqueeze(1)).squeeze(1);
+  const auto host = host_copies({best, label, of_target, targets.to(at::kLong)});
+  const auto* score = host[0].const_data_ptr<float>();
+  const auto* token = host[1].const_data_ptr<int64_t>();
+  const auto* log = host[2].const_data_ptr<float>();
+  const auto* target = host[3].const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < host[0].numel(); ++i) {
+    if (std::isnan(score[i])) refuse_nan(what_);
+    const bool has_target = target[i] != kIgnored;
+    tokens_.push_back(
+        {has_target ? target[i] : -1, has_target ? log[i] : 0.0F, token[i], score[i]});
+  }
+}
+
+std::vector<Answer> Answers::take(int64_t samples) {
+  if (form_.kind == AnswerKind::tokens) {
+    const auto all = static_cast<int64_t>(tokens_.size());
+    const int64_t each = samples > 0 ? all / samples : 0;
+    answers_.resize(static_cast<size_t>(samples));
+    for (int64_t i = 0; i < samples; ++i) {
+      const auto first = tokens_.begin() + i * each;
+      answers_[static_cast<size_t>(i)].tokens.assign(first, first + each);
+    }
+    tokens_.clear();
+  }
+  if (static_cast<int64_t>(answers_.size()) != samples) {
+    throw RunError(
+        fmt::format("[{}] the task's predict gave {} outputs for {} samples; it must "
+                    "give one for each",
+                    what_, answers_.size(), samples));
+  }
+  return std::exchange(answers_, {});
+}
+
+std::string class_text(const DataInfo& info, int64_t label) {
+  const auto index = static_cast<size_t>(label);
+  return index < info.class_names.size() ? info.class_names[index] : to_text(label);
+}
+
+}  // namespace tanren
