@@ -14,7 +14,8 @@ class RunsVerb : public CommandRun {
     const auto result = tanren("runs " + folder + " --json");
     EXPECT_EQ(result.code, 0) << result.output;
     std::map<std::string, nlohmann::json> found;
-    for (const auto& run : nlohmann::json::parse(result.output)["runs"]) found[run["name"]] = run;
+    const nlohmann::json listed = nlohmann::json::parse(result.output);
+    for (const auto& run : listed["runs"]) found[run["name"]] = run;
     return found;
   }
 };
@@ -44,7 +45,8 @@ TEST_F(RunsVerb, shows_what_became_of_each_run_and_passes_over_nothing) {
             "$B runs --json > live.json; kill -9 $P; wait $P; $B runs",
             folder_.path());
   nlohmann::json live;
-  for (const auto& run : nlohmann::json::parse(read_file(at("live.json")))["runs"]) {
+  const nlohmann::json listed = nlohmann::json::parse(read_file(at("live.json")));
+  for (const auto& run : listed["runs"]) {
     if (run["name"] == "live") live = run;
   }
   EXPECT_EQ(live["state"], "running");

@@ -157,7 +157,7 @@ TEST_F(Stop, what_timeout_sends_twice_is_one_wish_and_the_run_can_go_on) {
 TEST_F(Stop, is_told_by_the_help_of_the_verbs_that_run) {
   for (const char* verb : {"run", "launch"}) {
     TANREN_EXPECT_CONTAINS(go(kTanren + " " + verb + " --help").output,
-                           "Ctrl-C, SIGTERM and SIGHUP save and stop: exit code 130");
+                           "Ctrl-C, SIGTERM, SIGHUP and run.max_time save and stop: exit code 130");
   }
 }
 
