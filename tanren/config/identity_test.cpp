@@ -57,6 +57,8 @@ struct Change {
         {"average.start", "0.25"},
         {"average.buffers", "estimate"},
         {"evaluate.checkpoint", "best"},
+        {"predict.scores", "all"},
+        {"predict.broken", "skip"},
         {"early_stop.metric", "accuracy"},
         {"early_stop.mode", "max"},
         {"checkpoint.metric", "accuracy"},

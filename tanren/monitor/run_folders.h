@@ -1,6 +1,6 @@
 // What became of the runs of a folder, from their files: config.toml, plan.txt, log.jsonl,
-// summary.json and who holds the lock. Writes nothing and tries no lock. A folder that is no run, or
-// a damaged one, is told as what it is. Torch-free, no state. Called by `tanren runs`.
+// summary.json and who holds the lock. Writes nothing and tries no lock. A folder that is no run,
+// or a damaged one, is told as what it is. Torch-free, no state. Called by `tanren runs`.
 #pragma once
 
 #include "tanren/monitor/log_tail.h"

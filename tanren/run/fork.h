@@ -37,9 +37,9 @@ std::optional<std::filesystem::path> checkpoint_to_fork(const RunConfig& config)
 std::filesystem::path start_of_fork(const std::filesystem::path& checkpoint,
                                     const RunConfig& config);
 
-// Reads and verifies the checkpoint and decides what a run with this config, prepared from it, takes
-// from the checkpoint. `data`: the facts of the new run's data. ConfigError if the model has other tensors, or
-// if the new run would be at its end; CheckpointError as read_checkpoint.
+// Reads and verifies the checkpoint and decides what a run with this config, prepared from it,
+// takes from the checkpoint. `data`: the facts of the new run's data. ConfigError if the model has
+// other tensors, or if the new run would be at its end; CheckpointError as read_checkpoint.
 Fork plan_fork(const std::filesystem::path& checkpoint, const RunConfig& config,
                const Prepared& prepared, const Facts& data);
 

@@ -1,5 +1,5 @@
-// The part of LoopState that keeps run.max_time. Only rank 0 looks at its clock; the other ranks learn
-// of it as of any stop request, from the row that all ranks sum in an update.
+// The part of LoopState that keeps run.max_time. Only rank 0 looks at its clock; the other ranks
+// learn of it as of any stop request, from the row that all ranks sum in an update.
 #include "tanren/base/seconds.h"
 #include "tanren/train/loop_state.h"
 
