@@ -334,7 +334,9 @@ TEST_F(Predict, killed_at_random_moments_and_gone_on_with_equals_what_was_not_ki
   std::mt19937 random(7);
   int kills = 0, stops = 0, code = -1;
   std::string last;
-  for (int start = 0; start < 60 && code != 0; ++start) {
+  const auto whole = folder_.path() / "new.predictions.csv";
+  // A kill may come after the file is in its place.
+  for (int start = 0; start < 60 && !std::filesystem::exists(whole); ++start) {
     Child child({"/bin/sh", "-c",
                  "cd '" + folder_.path().string() + "' && exec " + TANREN_BINARY + command});
     const int signal = start % 3 == 2 ? SIGINT : SIGKILL;
@@ -349,9 +351,9 @@ TEST_F(Predict, killed_at_random_moments_and_gone_on_with_equals_what_was_not_ki
     EXPECT_NE(code, 2) << child.text();
     last = child.text();
   }
-  ASSERT_EQ(code, 0);
+  ASSERT_TRUE(std::filesystem::exists(whole)) << last;
   EXPECT_GT(kills, 0) << last;
-  TANREN_EXPECT_CONTAINS(last, "60000 rows");
+  if (code == 0) TANREN_EXPECT_CONTAINS(last, "60000 rows");
   EXPECT_EQ(read("new.predictions.csv"), read("whole.csv"));
 }
 
