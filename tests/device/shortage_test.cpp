@@ -80,6 +80,18 @@ TEST_F(DeviceShortage, in_any_allocation_of_a_step_is_recovered) {
   }
 }
 
+// With copies of the weights, or without, and a loss scale that one overflow lowers.
+TEST_F(DeviceShortage, at_a_level_in_any_allocation_of_a_step_is_recovered) {
+  for (const char* words : {"O1 fp16", "O2 bf16", "O2 fp16", "O3 bf16"}) {
+    auto config = block_config("mlp", words);
+    config.memory.recovery = "same_split";  // other splits sum in another order
+    config.clip.norm = 0.1;
+    expect_recovered(
+        words, inject(
+                   config, 1, [](TinyRun& run) { run.step(); }, [](TinyRun& run) { run.step(); }));
+  }
+}
+
 // All that an update does outside of its microsteps, an evaluation and a checkpoint must succeed.
 TEST_F(DeviceShortage, in_any_allocation_of_a_skip_an_evaluation_or_a_save_is_recovered) {
   for (const auto& [kind, stride] : {std::pair{"mlp", 1}, {"gpt2", 7}}) {
