@@ -10,6 +10,7 @@
 #include "tanren/interop/python_folder.h"
 #include "tanren/interop/transfer.h"
 #include "tanren/interop/whole_model.h"
+#include "tanren/memory/cpu_allocator.h"
 #include "tanren/run/run.h"
 #include "tests/support/rank_run.h"
 #include "tests/support/step_peaks.h"
@@ -244,6 +245,31 @@ TEST(Pix2pixhdRun, goes_back_through_each_network_no_more_than_it_must) {
 }
 
 class Pix2pixhdPeaks : public StepPeaksTest {};
+
+// Every seventh allocation of a step with both networks fails once.
+TEST_F(Pix2pixhdPeaks, that_memory_does_not_reach_are_recovered) {
+  install_cpu_allocator();
+  RunConfig config = exact_config("global");
+  config.memory.limit = "8GiB";
+  TinyRun undisturbed(config);
+  undisturbed.steps(2);
+  int64_t recoveries = 0;
+  bool failed = true;
+  for (int64_t index = 0; failed; index += 7) {
+    TinyRun run(config);
+    run.step();
+    const GlobalBatch batch = run.loader->next();
+    const int64_t live = cpu_memory_stats().live_bytes;
+    fail_cpu_allocation(index);
+    run.step(batch);
+    failed = cpu_allocations_until_failure() < 0;
+    fail_cpu_allocation(INT64_MAX);
+    EXPECT_EQ(cpu_memory_stats().live_bytes, live) << index;
+    EXPECT_LT(relative(run.weights(), undisturbed.weights()), 1e-10) << index;
+    recoveries += run.parts.recovery->num_failures();
+  }
+  EXPECT_GT(recoveries, 30);
+}
 
 TEST_F(Pix2pixhdPeaks, are_predicted) {
   for (const std::string size : {"global", "local"}) {
