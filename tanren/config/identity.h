@@ -31,6 +31,10 @@ std::vector<KeyChange> defining_changes(const RunConfig& before, const RunConfig
 // differ.
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now);
 
+// Whether a fork of `before` (run.fork_from) is also one of `now`: the run folders have one name, and
+// the step folders, too. The name of the run alone stands for the step folder that was chosen in it.
+bool is_same_source(const std::string& before, const std::string& now);
+
 // Whether the results of evaluations change how the run continues. If they do not, the run may be
 // evaluated in another way and on other data, even if evaluations decided before.
 bool evaluations_decide(const RunConfig& config);
