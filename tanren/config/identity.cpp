@@ -149,6 +149,14 @@ std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig
   return lines;
 }
 
+std::vector<KeyChange> all_changes(const RunConfig& before, const RunConfig& now) {
+  std::vector<KeyChange> changes;
+  for (const auto& [key, info, old, value] : differences(before, now)) {
+    changes.push_back({key, shown(old), shown(value)});
+  }
+  return changes;
+}
+
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now) {
   std::vector<KeyChange> changes;
   for (const auto& [key, info, old, value] : differences(before, now)) {

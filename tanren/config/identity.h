@@ -27,6 +27,9 @@ struct KeyChange {
 std::vector<KeyChange> defining_changes(const RunConfig& before, const RunConfig& now,
                                         const std::set<std::string>& requested = {});
 
+// The same of every key that differs, also of those that any run may change.
+std::vector<KeyChange> all_changes(const RunConfig& before, const RunConfig& now);
+
 // The keys that may change on request (rate, schedule, clip, precision; not to fp64 or from it) and
 // differ.
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now);
