@@ -123,7 +123,11 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   RunState state = build_run_state(std::move(task), parts);
   if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint, *parts.parallel);
   if (shared.fork != nullptr) {
-    take_over(state, *shared.fork->snapshot, shared.fork->parts, plan.freeze);
+    const auto left = take_over(state, *shared.fork->snapshot, shared.fork->parts, plan.freeze);
+    if (is_first && !left.empty()) {
+      log(fmt::format("[run] the optimizer's state of {} tensors does not fit and begins anew ({}{})",
+                      left.size(), left.front(), left.size() > 1 ? " and others" : ""));
+    }
     if (plan.parallel.replicas == 1) shared.fork->snapshot.reset();  // lets go of its files
   }
   if (prepared.optimizer) start_optimizer(state, *prepared.optimizer);
