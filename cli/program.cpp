@@ -41,8 +41,8 @@ std::string shown(double value) { return short_text(value, 6); }
 
 namespace {
 
-// What began the run of `folder`, and when that start ended, is history in a fork of it: the settings
-// that leave it out.
+// What began the run of `folder`, and when that start ended, is history in a fork of it: the
+// settings that leave it out.
 std::vector<std::string> without_start(const fs::path& folder) {
   const RunConfig config = recorded_config(folder);
   std::vector<std::string> sets;

@@ -34,8 +34,9 @@ std::vector<KeyChange> all_changes(const RunConfig& before, const RunConfig& now
 // differ.
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now);
 
-// Whether a fork of `before` (run.fork_from) is also one of `now`: the run folders have one name, and
-// the step folders, too. The name of the run alone stands for the step folder that was chosen in it.
+// Whether a fork of `before` (run.fork_from) is also one of `now`: the run folders have one name,
+// and the step folders, too. The name of the run alone stands for the step folder that was chosen
+// in it.
 bool is_same_source(const std::string& before, const std::string& now);
 
 // Whether the results of evaluations change how the run continues. If they do not, the run may be

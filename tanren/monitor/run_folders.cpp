@@ -82,8 +82,8 @@ RunStage stage_of(const nlohmann::json& summary, const std::optional<LogTail>& l
 constexpr const char* kConfig = "config.toml";
 constexpr const char* kOthers[] = {"plan.txt", "log.jsonl", "summary.json"};
 
-// InputError for a file that cannot be read as one: a folder, a pipe or a device would hold the reader
-// up, and so would a config or a summary of an absurd size.
+// InputError for a file that cannot be read as one: a folder, a pipe or a device would hold the
+// reader up, and so would a config or a summary of an absurd size.
 void check_file(const fs::path& folder, const char* name) {
   constexpr uintmax_t kMost = uintmax_t{64} << 20;  // bytes; of a log only parts are read
   const fs::path file = folder / name;
@@ -105,7 +105,8 @@ bool is_run_folder(const fs::path& folder) {
   std::error_code none;
   const auto has = [&](const char* name) { return fs::exists(folder / name, none); };
   return has(kConfig) && !has("manifest.json") &&
-         (has("lock") || has("checkpoints") || std::any_of(std::begin(kOthers), std::end(kOthers), has));
+         (has("lock") || has("checkpoints") ||
+          std::any_of(std::begin(kOthers), std::end(kOthers), has));
 }
 
 void look(const fs::path& folder, bool is_running, RunFolderState& state) {

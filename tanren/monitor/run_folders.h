@@ -1,6 +1,6 @@
 // What became of the runs of a folder, from their files: config.toml, plan.txt, log.jsonl,
-// summary.json and who holds the lock. Writes nothing and tries no lock. A folder that is no run, or
-// a damaged one, is told as what it is. Torch-free, no state. Called by `tanren runs`.
+// summary.json and who holds the lock. Writes nothing and tries no lock. A folder that is no run,
+// or a damaged one, is told as what it is. Torch-free, no state. Called by `tanren runs`.
 #pragma once
 
 #include "tanren/monitor/log_tail.h"
@@ -42,8 +42,8 @@ struct RunFolderState {
 RunFolderState run_folder_state(const std::filesystem::path& folder,
                                 const std::set<std::filesystem::path>& running);
 
-// The folders to list: `folder` itself if it is a run folder or a checkpoint, or has a config and no
-// run folder in it; else the folders in it by name, but those whose name begins with a dot.
+// The folders to list: `folder` itself if it is a run folder or a checkpoint, or has a config and
+// no run folder in it; else the folders in it by name, but those whose name begins with a dot.
 // InputError if it cannot be read.
 std::vector<std::filesystem::path> run_folders_in(const std::filesystem::path& folder);
 

@@ -66,8 +66,7 @@ TEST_F(RunFolders, are_found_beside_a_config_of_the_folder_and_checkpoints_are_n
   EXPECT_EQ(run_folders_in(folder_.path() / "all"), std::vector<fs::path>{run});
   fs::create_directories(folder_.path() / "new/data");
   folder_.file("new/config.toml", "");
-  EXPECT_EQ(run_folders_in(folder_.path() / "new"),
-            std::vector<fs::path>{folder_.path() / "new"});
+  EXPECT_EQ(run_folders_in(folder_.path() / "new"), std::vector<fs::path>{folder_.path() / "new"});
   const fs::path step = run / "checkpoints/step-3";
   fs::create_directories(step);
   for (const char* name : {"config.toml", "plan.txt", "manifest.json"}) {

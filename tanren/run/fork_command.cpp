@@ -32,13 +32,23 @@ fs::path new_folder_beside(const fs::path& folder) {
 }
 
 // Keys of [model] that no tensor's name or shape depends on.
-constexpr std::string_view kWithoutShape[] = {
-    "activation",        "dropout",          "loss",
-    "label_smoothing",   "loss_chunk",       "embedding_dropout",
-    "attention_dropout", "residual_dropout", "fused_attention_dropout",
-    "layer_norm_eps",    "initializer_range", "pad_token",
-    "classifier_dropout", "memory_format",   "perceptual",
-    "freeze",            "unfreeze"};
+constexpr std::string_view kWithoutShape[] = {"activation",
+                                              "dropout",
+                                              "loss",
+                                              "label_smoothing",
+                                              "loss_chunk",
+                                              "embedding_dropout",
+                                              "attention_dropout",
+                                              "residual_dropout",
+                                              "fused_attention_dropout",
+                                              "layer_norm_eps",
+                                              "initializer_range",
+                                              "pad_token",
+                                              "classifier_dropout",
+                                              "memory_format",
+                                              "perceptual",
+                                              "freeze",
+                                              "unfreeze"};
 
 bool may_change_shapes(const std::string& key) {
   if (key.ends_with(".classes") && key.starts_with("data.")) return true;

@@ -252,13 +252,13 @@ std::optional<PlanLine> steps_line(const ForkLook& look, const TakenParts& parts
     const auto found = there.find(path_of(objective));
     if (found != there.end() && found->second == here) continue;
     counts.push_back(fmt::format("{} {}", objective.name, to_text(here)));
-    reasons.push_back(found == there.end()
-                          ? fmt::format("the checkpoint has no {}, which begins as if it had been in "
-                                        "turn every {} updates",
-                                        objective.name, to_text(objective.every))
-                          : fmt::format("{} made {} there, and is in turn every {} here",
-                                        objective.name, to_text(found->second),
-                                        to_text(objective.every)));
+    reasons.push_back(
+        found == there.end()
+            ? fmt::format("the checkpoint has no {}, which begins as if it had been in "
+                          "turn every {} updates",
+                          objective.name, to_text(objective.every))
+            : fmt::format("{} made {} there, and is in turn every {} here", objective.name,
+                          to_text(found->second), to_text(objective.every)));
   }
   if (counts.empty()) return std::nullopt;
   return PlanLine{"fork_steps", join(counts), Source::planned, join(reasons, "; ")};
@@ -326,7 +326,8 @@ int64_t own_every(const Task& task, const ObjectivePlan& objective) {
   return 1;
 }
 
-// The updates that the objective has made at this step of the run, as its schedule counts them here.
+// The updates that the objective has made at this step of the run, as its schedule counts them
+// here.
 int64_t steps_of(const ForkLook& look, const ObjectivePlan& objective) {
   const auto there = objectives_there(look.saved);
   const auto found = there.find(path_of(objective));
@@ -334,9 +335,8 @@ int64_t steps_of(const ForkLook& look, const ObjectivePlan& objective) {
   if (found == there.end()) return first_step(look) / every;
   const auto own = look.before.objectives.find(objective.name);
   const int64_t task_every = own_every(look.prepared.task, objective);
-  const int64_t before = own == look.before.objectives.end()
-                             ? task_every
-                             : own->second.every.value_or(task_every);
+  const int64_t before =
+      own == look.before.objectives.end() ? task_every : own->second.every.value_or(task_every);
   return before == every ? found->second : found->second * before / every;
 }
 
@@ -361,9 +361,9 @@ TakenParts parts_that_fit(const ForkLook& look) {
     taken.average = parts.flags && look.now.average.kind != "none" &&
                     look.before.average.kind == look.now.average.kind;
     taken.plateau_scale = reads_evaluations(before) && reads_evaluations(now);
-    taken.plateau = taken.plateau_scale && parts.evaluations && before.metric == now.metric &&
-                    lower_is_better(before.metric, before.mode) ==
-                        lower_is_better(now.metric, now.mode);
+    taken.plateau =
+        taken.plateau_scale && parts.evaluations && before.metric == now.metric &&
+        lower_is_better(before.metric, before.mode) == lower_is_better(now.metric, now.mode);
   }
   return parts;
 }

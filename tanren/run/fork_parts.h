@@ -1,5 +1,5 @@
-// Which parts of another run's checkpoint fit a new run, and the plan's lines that say so. Called by
-// fork.cpp. Internal to run/.
+// Which parts of another run's checkpoint fit a new run, and the plan's lines that say so. Called
+// by fork.cpp. Internal to run/.
 #pragma once
 
 #include "tanren/checkpoint/checkpoint.h"

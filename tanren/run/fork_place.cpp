@@ -81,7 +81,8 @@ std::optional<fs::path> checkpoint_to_fork(const RunConfig& config, bool chosen)
   const fs::path run = run_of_checkpoint(place);
   if (chosen && !run.empty() && step_of(place) >= 0 && !is_complete(place)) {
     if (const auto newest = newest_of(run)) {
-      log(fmt::format("[run] {} is gone, with which this run began before it saved anything; it "
+      log(
+          fmt::format("[run] {} is gone, with which this run began before it saved anything; it "
                       "begins again with {}",
                       place.string(), newest->string()));
       return newest;

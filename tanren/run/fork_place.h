@@ -1,5 +1,5 @@
-// Where a fork comes from and where it is made: run.fork_from and the run folder, before anything of
-// the checkpoint is read. Called by run and by the command line.
+// Where a fork comes from and where it is made: run.fork_from and the run folder, before anything
+// of the checkpoint is read. Called by run and by the command line.
 #pragma once
 
 #include "tanren/config/run_config.h"

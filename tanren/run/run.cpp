@@ -125,8 +125,9 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   if (shared.fork != nullptr) {
     const auto left = take_over(state, *shared.fork->snapshot, shared.fork->parts, plan.freeze);
     if (is_first && !left.empty()) {
-      log(fmt::format("[run] the optimizer's state of {} tensors does not fit and begins anew ({}{})",
-                      left.size(), left.front(), left.size() > 1 ? " and others" : ""));
+      log(fmt::format(
+          "[run] the optimizer's state of {} tensors does not fit and begins anew ({}{})",
+          left.size(), left.front(), left.size() > 1 ? " and others" : ""));
     }
     if (plan.parallel.replicas == 1) shared.fork->snapshot.reset();  // lets go of its files
   }
@@ -235,7 +236,8 @@ std::string first_step_of(const Prepared& prepared,
       *prepared.datasets.train, start);
 }
 
-// What a run without a checkpoint of its own goes on from: rank 0 chooses, and every process opens it.
+// What a run without a checkpoint of its own goes on from: rank 0 chooses, and every process opens
+// it.
 std::optional<ForkSource> agreed_fork(Communicator& ranks, const RunConfig& config,
                                       RunFolder* folder) {
   std::optional<ForkSource> source;
@@ -291,21 +293,21 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
     if (!checkpoint) keep_start(folder->path(), config, prepared.config.model, train.info());
     folder->write("plan.txt", plan_text(prepared.plan));
   }
-  const Shared shared{.input = input,
-                      .config = config,
-                      .accelerators = registry.accelerators,
-                      .prepared = prepared,
-                      .fitted = fitted,
-                      .folder = is_first ? &*folder : nullptr,
-                      .checkpoint = checkpoint,
-                      .origin = std::move(origin),
-                      .fork = fork ? &*fork : nullptr,
-                      .num_old_changes = num_old_changes,
-                      .elapsed = std::move(elapsed),
-                      .first_step = is_first && config.run.debug && input.debug
-                                        ? first_step_of(prepared, checkpoint,
-                                                        fork ? fork->start : Cursor())
-                                        : ""};
+  const Shared shared{
+      .input = input,
+      .config = config,
+      .accelerators = registry.accelerators,
+      .prepared = prepared,
+      .fitted = fitted,
+      .folder = is_first ? &*folder : nullptr,
+      .checkpoint = checkpoint,
+      .origin = std::move(origin),
+      .fork = fork ? &*fork : nullptr,
+      .num_old_changes = num_old_changes,
+      .elapsed = std::move(elapsed),
+      .first_step = is_first && config.run.debug && input.debug
+                        ? first_step_of(prepared, checkpoint, fork ? fork->start : Cursor())
+                        : ""};
   const ShortWaits waits(prepared.plan.device.threads);
   Task task = std::move(prepared.task);
   if (prepared.plan.parallel.replicas > 1) return run_replicas(shared, std::move(task));

@@ -40,7 +40,8 @@ class RunFolder {
   // Keys that an earlier start changed on request, while the given config still has the value from
   // before.
   const std::vector<std::string>& kept() const { return kept_; }
-  // The step folder that a fork goes on from; begin() records it, so that every start takes the same.
+  // The step folder that a fork goes on from; begin() records it, so that every start takes the
+  // same.
   void set_source(const std::filesystem::path& checkpoint);
   // Call this once all that the run needs is ready. It writes config.toml and reopens a finished
   // run.

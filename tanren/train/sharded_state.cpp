@@ -168,8 +168,7 @@ std::set<std::string> load_state(Objective& objective, const std::string& start,
       if (skips(range, key)) continue;
       const bool unpacks =
           wanted == Wanted::whole_parameters && is_to_unpack(stored, range.whole, key);
-      const at::Tensor given =
-          unpacks ? unpacked(stored, range, key) : stored.range(range, key);
+      const at::Tensor given = unpacks ? unpacked(stored, range, key) : stored.range(range, key);
       const at::Tensor into = flat_view(tensor);
       // Older files have moments in fp32 that are kept in bf16 now.
       const bool is_rounded =
@@ -199,8 +198,8 @@ void load_known(Objective& objective, const std::string& start, const StoredStat
 
 namespace {
 
-// `given` by parameter; what the optimizer does not keep is left out, and moments may be packed there
-// and plain here, or the reverse. Returns the parameters that stay as they are.
+// `given` by parameter; what the optimizer does not keep is left out, and moments may be packed
+// there and plain here, or the reverse. Returns the parameters that stay as they are.
 std::set<std::string> load_whole(Objective& objective, const State& given) {
   const State own = objective.optimizer->state();
   const auto ranges = ranges_of(objective, "");
@@ -265,7 +264,8 @@ std::vector<std::string> load_fitting(Objective& objective, const std::string& p
   if (!slices.empty() || objective.shards) {
     left = load_state(objective, start, StoredState(given, slices), Wanted::whole_parameters);
   } else {
-    for (const auto& name : load_whole(objective, part_below(given, path))) left.insert(start + name);
+    for (const auto& name : load_whole(objective, part_below(given, path)))
+      left.insert(start + name);
   }
   const auto known = with_state(path, given, slices);
   std::vector<std::string> names;

@@ -18,8 +18,8 @@ std::string path_of(const Phase& phase, const Objective& objective) {
   return phase.spec.name + "." + objective.spec.name;
 }
 
-// The name in the checkpoint's state of the parameter's fp32 copy: of this objective, else of the one
-// that trained it there. Empty if it has none.
+// The name in the checkpoint's state of the parameter's fp32 copy: of this objective, else of the
+// one that trained it there. Empty if it has none.
 std::string kept_copy(const std::string& parameter, const std::string& path, const Snapshot& from,
                       const StoredState& stored) {
   std::vector<std::string> paths{path};
@@ -91,8 +91,8 @@ void take_flags(RunState& run, const Snapshot& from) {
   }
 }
 
-// Unfreezes what earlier steps would have unfrozen, and what the next update would, so that the state
-// of its parameters has a place.
+// Unfreezes what earlier steps would have unfrozen, and what the next update would, so that the
+// state of its parameters has a place.
 void unfreeze_past(RunState& run, const FreezePlan& freeze) {
   for (const Unfreeze& due : freeze.unfreezes) {
     if (due.step > run.step()) continue;

@@ -37,6 +37,6 @@ struct TakenParts {
 // trains by this step is trained. Returns the parameters, with their objectives, of which the
 // checkpoint has optimizer state that was asked for and does not fit; each begins anew.
 std::vector<std::string> take_over(RunState& run, const Snapshot& from, const TakenParts& parts,
-               const FreezePlan& freeze);
+                                   const FreezePlan& freeze);
 
 }  // namespace tanren

@@ -47,7 +47,7 @@ TEST_F(ForkStart, stays_at_the_step_that_the_first_start_chose_until_that_is_gon
   stop_after("a", 2, "--set checkpoint.keep=9 --set metrics.tensorboard=true");
   const std::string fork = "run a --quiet --fork --out b --set run.stop_after=3";
   expect_code(fork, 0, {});
-  fs::remove_all(at("b/checkpoints"));  // as after a kill
+  fs::remove_all(at("b/checkpoints"));                         // as after a kill
   expect_code("run a --quiet --set run.stop_after=2", 0, {});  // the other run is at step 4
   TANREN_EXPECT_CONTAINS(read_file(at("b/config.toml")), "a/checkpoints/step-2\"");
   expect_code(fork, 0, {});
@@ -106,14 +106,15 @@ TEST_F(ForkStart, is_offered_with_all_that_was_asked_for) {
       "--set 'data.train.path=moved to/train.csv' --set metrics.console_every=3 "
       "--set evaluate.every=5 --set model.activation=tanh",
       kOffer);
-  for (const char* part : {"run out --fork --out out-fork --set ", "optimizer.weight_decay=0.5",
-                           "run.steps=10", "moved to/train.csv", "metrics.console_every=3",
-                           "evaluate.every=5", "model.activation="}) {
+  for (const char* part :
+       {"run out --fork --out out-fork --set ", "optimizer.weight_decay=0.5", "run.steps=10",
+        "moved to/train.csv", "metrics.console_every=3", "evaluate.every=5", "model.activation="}) {
     TANREN_EXPECT_CONTAINS(command, part);
   }
   expect_code(command + " --quiet", 0, {});
   EXPECT_EQ(last_attempt("out-fork")["step"], 10);
-  const std::string there = offered("run out --quiet --out 'a new' --set run.steps=9", "it there: ");
+  const std::string there =
+      offered("run out --quiet --out 'a new' --set run.steps=9", "it there: ");
   TANREN_EXPECT_CONTAINS(there, "run out --fork --out 'a new' --set run.steps=9, or begin");
 }
 
@@ -125,8 +126,8 @@ TEST_F(ForkStart, is_not_offered_where_it_would_be_refused) {
   none("--set 'model.hidden=[9]'");
   none("--set run.seed=4 --set run.steps=none --set run.epochs=2");
   none("--set run.steps=2 --set optimizer.weight_decay=0.5");
-  const auto here = shell(TANREN_BINARY " run . --quiet --set optimizer.weight_decay=0.5",
-                          at("out"));
+  const auto here =
+      shell(TANREN_BINARY " run . --quiet --set optimizer.weight_decay=0.5", at("out"));
   TANREN_EXPECT_CONTAINS(here.output, "tanren run . --fork --out /");
   TANREN_EXPECT_CONTAINS(here.output, "/out-fork --set ");
 }
@@ -154,8 +155,9 @@ TEST_F(ForkStart, of_evaluations_of_another_quantity_compares_anew_and_keeps_the
   EXPECT_EQ(attempts(), rate);
   const std::string line = plan_line("b", "fork_plateau");
   TANREN_EXPECT_CONTAINS(line, "  in part ");
-  TANREN_EXPECT_CONTAINS(line, " of its peak, as there; the best value begins anew: they measure "
-                               "something else: another model.label_smoothing");
+  TANREN_EXPECT_CONTAINS(line,
+                         " of its peak, as there; the best value begins anew: they measure "
+                         "something else: another model.label_smoothing");
   TANREN_EXPECT_CONTAINS(plan_line("b", "fork_evaluations"), "another model.label_smoothing");
 }
 

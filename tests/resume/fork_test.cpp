@@ -1,6 +1,6 @@
-// A fork: a new run that goes on from another run's checkpoint under a config of its own (issue 26).
-// Unchanged, it continues bitwise as the other run does. What does not fit is refused or said. The
-// other run is only read.
+// A fork: a new run that goes on from another run's checkpoint under a config of its own (issue
+// 26). Unchanged, it continues bitwise as the other run does. What does not fit is refused or said.
+// The other run is only read.
 #include "tests/support/fork_run.h"
 #include "tests/support/run_log.h"
 
@@ -76,7 +76,8 @@ TEST_F(Fork, of_another_model_is_refused_with_what_fits_and_what_does_not) {
   EXPECT_FALSE(fs::exists(at("b")));
 }
 
-// Each with another part of the state: scale, averages, dropout, packed and factored moments, slices.
+// Each with another part of the state: scale, averages, dropout, packed and factored moments,
+// slices.
 TEST_F(Fork, unchanged_goes_on_bitwise_as_the_other_run_does) {
   const std::vector<std::string> settings = {
       "--set model.dropout=0.3 --set schedule.kind=cosine --set clip.norm=1",
