@@ -104,6 +104,15 @@ void remove_remains(const fs::path& folder) {
   remove_unfinished(folder / "checkpoints");
 }
 
+// The step folder that an earlier start recorded, there or, if the other run was moved, in the run
+// folder `asked`.
+std::string kept_source(const fs::path& recorded, const fs::path& asked) {
+  std::error_code none;
+  if (recorded.empty() || fs::exists(recorded, none)) return recorded.string();
+  const bool is_choice = step_of(recorded) >= 0 && !is_step_folder(asked);
+  return (is_choice ? asked / "checkpoints" / recorded.filename() : asked).string();
+}
+
 // ConfigError if `config` asks for a fork that the folder's run is not.
 void refuse_other_fork(const fs::path& folder, const RunConfig& before, const RunConfig& config) {
   if (config.run.fork_from.empty()) return;
@@ -293,7 +302,7 @@ NextConfig config_to_go_on(const fs::path& folder, RunConfig config,
   const RunConfig before = recorded_config(folder);
   // The step folder that the first start chose.
   const bool is_source = is_same_source(before.run.fork_from, config.run.fork_from);
-  if (is_source) config.run.fork_from = before.run.fork_from;
+  if (is_source) config.run.fork_from = kept_source(before.run.fork_from, config.run.fork_from);
   std::vector<std::string> kept;
   if (resume_from) {
     kept = overtaken_keys(changes_until(*resume_from, before), before, config, requested);

@@ -60,6 +60,17 @@ TEST_F(ForkStart, stays_at_the_step_that_the_first_start_chose_until_that_is_gon
   EXPECT_EQ(std::distance(fs::directory_iterator(at("b/tensorboard")), {}), 1);
 }
 
+TEST_F(ForkStart, of_a_run_that_was_moved_before_it_saved_anything_is_of_the_same_step) {
+  stop_after("a", 3, "--set checkpoint.every=2");
+  expect_code("run a/checkpoints/step-2 --quiet --fork --out b --set run.stop_after=1", 0, {});
+  fs::remove_all(at("b/checkpoints"));
+  fs::create_directories(at("moved"));
+  fs::rename(at("a"), at("moved/a"));
+  expect_code("run moved/a --quiet --fork --out b --set run.stop_after=1", 0, {});
+  EXPECT_EQ(log("b").front()["attempt"], 3);
+  TANREN_EXPECT_CONTAINS(plan_line("b", "fork_from"), "moved/a/checkpoints/step-2");
+}
+
 TEST_F(ForkStart, by_the_same_command_goes_on_when_the_other_run_is_gone_or_changed) {
   stop_after("a", 3);
   const std::string fork = "run a --quiet --fork --out b --set run.stop_after=1";
@@ -169,8 +180,7 @@ TEST_F(ForkStart, shows_the_first_batch_of_its_own_place) {
   for (const std::string arguments : {"run a --fork --out b", "run a"}) {
     const auto result = tanren(arguments + debug);
     EXPECT_EQ(result.code, 0) << result.output;
-    TANREN_EXPECT_CONTAINS(result.output, "2 samples");
-    EXPECT_EQ(result.output.find("4 samples"), std::string::npos) << result.output;
+    TANREN_EXPECT_CONTAINS(result.output, "\n  2 samples");
   }
 }
 
