@@ -60,7 +60,7 @@ std::vector<std::string> without_start(const fs::path& folder) {
 }
 
 // The last name of a folder, also of ".".
-std::string name_of(const fs::path& folder) {
+std::string own_name(const fs::path& folder) {
   const fs::path place = fs::absolute(folder).lexically_normal();
   return (place.has_filename() ? place : place.parent_path()).filename().string();
 }
@@ -81,7 +81,7 @@ Named read_fork(const Arguments& arguments, const Registry& registry) {
   }
   if (out.empty()) throw ConfigError("[cli] a fork is a new run; name its folder with --out");
   std::vector<std::string> sets = without_start(from);
-  sets.push_back("run.name=" + name_of(out));
+  sets.push_back("run.name=" + own_name(out));
   sets.push_back("run.fork_from=" + fs::absolute(from).lexically_normal().string());
   sets.insert(sets.end(), arguments.sets.begin(), arguments.sets.end());
   named.config = config_of_folder(from, sets, registry.known());
