@@ -2,6 +2,8 @@
 #include "tanren/base/error.h"
 #include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/step_folders.h"
 #include "tanren/config/renamed_keys.h"
 #include "tanren/metrics/console_sink.h"
 #include "tanren/plan/print.h"
@@ -127,6 +129,15 @@ std::set<std::string> requested_by(const Arguments& arguments) {
   return keys;
 }
 
+// The fork that was meant, as a part of a refusal; empty if it would be refused, too.
+std::string way_to_fork(const Named& named, const Arguments& arguments) {
+  const auto checkpoint = latest_checkpoint(named.began / "checkpoints");
+  if (!checkpoint) return "";
+  const RunConfig before = recorded_config(named.began);
+  if (command_to_fork(named.began, step_of(*checkpoint), before, named.config).empty()) return "";
+  return ", or fork it there: " + fork_command(named.began, named.folder, arguments.sets);
+}
+
 // A run resumes in its own folder only: in another one it would be a new run, without the old
 // state. A fork needs a place of its own.
 void check_place_of(const Named& named, const Arguments& arguments) {
@@ -150,12 +161,13 @@ void check_place_of(const Named& named, const Arguments& arguments) {
   const std::string run = named.began.string(), out = shell_word(named.folder.string());
   std::string sets;
   for (const std::string& set : arguments.sets) sets += " --set " + shell_word(set);
-  throw ConfigError(fmt::format(
-      "[run] {} resumes in its own folder, and would begin from step 0 in {}; drop --out, or fork "
-      "it there: {}, or begin another run: tanren run {} --out {}{}, with its weights: --set {}",
-      run, named.folder.string(), fork_command(named.began, named.folder, arguments.sets),
-      shell_word((named.began / "config.toml").string()), out, sets,
-      shell_word("model.init_from=" + run)));
+  throw ConfigError(
+      fmt::format("[run] {} resumes in its own folder, and would begin from step 0 in {}; drop "
+                  "--out{}, or begin "
+                  "another run: tanren run {} --out {}{}, with its weights: --set {}",
+                  run, named.folder.string(), way_to_fork(named, arguments),
+                  shell_word((named.began / "config.toml").string()), out, sets,
+                  shell_word("model.init_from=" + run)));
 }
 
 // What a fork takes: the plan's lines on it.

@@ -38,6 +38,8 @@ struct Window {
 };
 
 Window window_of(const std::filesystem::path& log, int64_t window) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(log, none)) return {"", true};  // a pipe would not return
   std::ifstream file(log, std::ios::binary | std::ios::ate);
   const int64_t size = file ? static_cast<int64_t>(file.tellg()) : -1;
   if (size < 0) return {"", true};

@@ -135,6 +135,7 @@ TEST_F(ForkStart, is_not_offered_where_it_would_be_refused) {
     EXPECT_EQ(offered("run run.toml --quiet --out out " + sets, kOffer), "") << sets;
   };
   none("--set 'model.hidden=[9]'");
+  EXPECT_EQ(offered("run out --quiet --out new --set 'model.hidden=[9]'", "it there: "), "");
   none("--set run.seed=4 --set run.steps=none --set run.epochs=2");
   none("--set run.steps=2 --set optimizer.weight_decay=0.5");
   const auto here =
