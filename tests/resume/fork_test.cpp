@@ -206,6 +206,17 @@ TEST_F(Fork, begins_the_state_of_another_optimizer_anew_and_keeps_adams_for_adam
   EXPECT_EQ(last_attempt("sgd")["step"], 8);
 }
 
+// A rank's part begins anywhere in a block of codes.
+TEST_F(Fork, of_packed_state_unpacks_it_for_ranks_that_share_it) {
+  stop_after("a", 3, "--set 'model.hidden=[80, 80]' --set optimizer.state=8bit");
+  const auto result = tanren(
+      "run a --fork --out b --set optimizer.state=fp32 --set parallel.ranks=threads "
+      "--set parallel.replicas=3 --set parallel.zero=1");
+  EXPECT_EQ(result.code, 0) << result.output;
+  TANREN_EXPECT_CONTAINS(result.output, "state of 6 of 6 trained tensors");
+  EXPECT_EQ(result.output.find("does not fit"), std::string::npos) << result.output;
+}
+
 TEST_F(Fork, takes_the_state_of_what_was_trained_there_and_begins_the_rest_anew) {
   stop_after("a", 3, "--set 'model.freeze=[hidden.*]'");
   expect_code("run a --quiet --fork --out b --set 'model.freeze=[]'", 0, {});
