@@ -4,14 +4,17 @@
 #include "tanren/base/text.h"
 #include "tanren/cli.h"
 #include "tanren/config/describe.h"
+#include "tanren/config/objective_keys.h"
 #include "tanren/config/read_config.h"
 #include "tanren/config/synonyms.h"
+#include "tanren/run/fork_place.h"
 #include "tanren/run/run_folder.h"
 #include "cli/verb_list.h"
 
 #include <algorithm>
 #include <iostream>
 #include <iterator>
+#include <set>
 #include <utility>
 
 namespace tanren::cli {
@@ -38,7 +41,8 @@ std::string shown(double value) { return short_text(value, 6); }
 
 namespace {
 
-// What began the run of `folder` is history in a fork of it: the settings that leave it out.
+// What began the run of `folder`, and when that start ended, is history in a fork of it: the
+// settings that leave it out.
 std::vector<std::string> without_start(const fs::path& folder) {
   const RunConfig config = recorded_config(folder);
   std::vector<std::string> sets;
@@ -46,25 +50,42 @@ std::vector<std::string> without_start(const fs::path& folder) {
   if (!config.model.init_skip.empty()) sets.emplace_back("model.init_skip=[]");
   if (!config.model.init_rename.empty()) sets.emplace_back("model.init_rename=[]");
   if (!config.optimizer.init_from.empty()) sets.emplace_back("optimizer.init_from=");
+  const std::set<std::string> inherited = inherited_keys(config);
+  for (const auto& [name, own] : config.objectives) {
+    const std::string key = "objectives." + name + ".optimizer.init_from";
+    if (!own.optimizer.init_from.empty() && inherited.count(key) == 0) sets.push_back(key + "=");
+  }
+  if (config.run.stop_after) sets.emplace_back("run.stop_after=none");  // in a step folder's config
   return sets;
+}
+
+// The last name of a folder, also of ".".
+std::string own_name(const fs::path& folder) {
+  const fs::path place = fs::absolute(folder).lexically_normal();
+  return (place.has_filename() ? place : place.parent_path()).filename().string();
 }
 
 Named read_fork(const Arguments& arguments, const Registry& registry) {
   const fs::path from = arguments.file, out = arguments.out;
-  if (!fs::is_directory(from)) {
+  Named named;
+  named.folder = out;
+  if (!out.empty() && is_begun_fork(out, from)) {  // goes on without the other run
+    named.config = config_of_folder(out, arguments.sets, registry.known());
+    named.began = out;
+    return named;
+  }
+  std::error_code none;
+  if (!fs::is_directory(from, none)) {
     throw ConfigError("[cli] --fork needs a run folder or one of its step folders, not " +
                       from.string() + "; in a config file set run.fork_from");
   }
   if (out.empty()) throw ConfigError("[cli] a fork is a new run; name its folder with --out");
   std::vector<std::string> sets = without_start(from);
-  const fs::path name = out.has_filename() ? out.filename() : out.parent_path().filename();
-  sets.push_back("run.name=" + name.string());
+  sets.push_back("run.name=" + own_name(out));
   sets.push_back("run.fork_from=" + fs::absolute(from).lexically_normal().string());
   sets.insert(sets.end(), arguments.sets.begin(), arguments.sets.end());
-  Named named;
   named.config = config_of_folder(from, sets, registry.known());
-  named.folder = out;
-  if (fs::exists(out / "config.toml")) named.began = out;
+  if (fs::exists(out / "config.toml", none)) named.began = out;
   return named;
 }
 

@@ -2,9 +2,14 @@
 #include "tanren/base/error.h"
 #include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
+#include "tanren/checkpoint/checkpoint.h"
+#include "tanren/checkpoint/step_folders.h"
 #include "tanren/config/renamed_keys.h"
 #include "tanren/metrics/console_sink.h"
 #include "tanren/plan/print.h"
+#include "tanren/run/fork_command.h"
+#include "tanren/run/fork_place.h"
+#include "tanren/run/run_folder.h"
 #include "cli/stop_signals.h"
 #include "cli/verbs.h"
 
@@ -124,9 +129,24 @@ std::set<std::string> requested_by(const Arguments& arguments) {
   return keys;
 }
 
+// The fork that was meant, as a part of a refusal; empty if it would be refused, too.
+std::string way_to_fork(const Named& named, const Arguments& arguments) {
+  const auto checkpoint = latest_checkpoint(named.began / "checkpoints");
+  if (!checkpoint) return "";
+  const RunConfig before = recorded_config(named.began);
+  if (command_to_fork(named.began, step_of(*checkpoint), before, named.config).empty()) return "";
+  return ", or fork it there: " + fork_command(named.began, named.folder, arguments.sets);
+}
+
 // A run resumes in its own folder only: in another one it would be a new run, without the old
-// state.
-void check_no_fork(const Named& named) {
+// state. A fork needs a place of its own.
+void check_place_of(const Named& named, const Arguments& arguments) {
+  if (arguments.fork) {
+    check_fork_folder(named.config, named.folder);
+    check_place(named.folder);
+    return;
+  }
+  if (!named.began.empty()) check_run_folder(named.began);
   std::error_code none;
   if (named.began.empty() || std::filesystem::weakly_canonical(named.began, none) ==
                                  std::filesystem::weakly_canonical(named.folder, none)) {
@@ -138,13 +158,16 @@ void check_no_fork(const Named& named) {
       std::filesystem::exists(named.began / "log.jsonl", none) ||
       directory_iterator(named.began / "checkpoints", none) != directory_iterator();
   if (!has_begun) return;
-  const std::string run = named.began.string(), out = named.folder.string();
-  throw ConfigError(fmt::format(
-      "[run] {} resumes in its own folder, and would begin from step 0 in {}; drop --out, or fork "
-      "it "
-      "there: tanren run {} --fork --out {}, or begin another run: tanren run {}/config.toml --out "
-      "{}, with its weights: --set model.init_from={}",
-      run, out, run, out, run, out, run));
+  const std::string run = named.began.string(), out = shell_word(named.folder.string());
+  std::string sets;
+  for (const std::string& set : arguments.sets) sets += " --set " + shell_word(set);
+  throw ConfigError(
+      fmt::format("[run] {} resumes in its own folder, and would begin from step 0 in {}; drop "
+                  "--out{}, or begin "
+                  "another run: tanren run {} --out {}{}, with its weights: --set {}",
+                  run, named.folder.string(), way_to_fork(named, arguments),
+                  shell_word((named.began / "config.toml").string()), out, sets,
+                  shell_word("model.init_from=" + run)));
 }
 
 // What a fork takes: the plan's lines on it.
@@ -195,7 +218,7 @@ int run(const Arguments& arguments, const Registry& registry) {
   hear_signals();
   tells_of_signals.store(rank_of_process() == 0);
   const Named named = read_named(arguments, registry);
-  check_no_fork(named);
+  check_place_of(named, arguments);
   RunInput input{.config = named.config,
                  .folder = named.folder,
                  .requested = requested_by(arguments),
@@ -255,7 +278,7 @@ int run(const Arguments& arguments, const Registry& registry) {
 
 int plan(const Arguments& arguments, const Registry& registry) {
   const Named named = read_named(arguments, registry);
-  check_no_fork(named);
+  check_place_of(named, arguments);
   const PlannedMemory planned =
       plan_memory_of(named.config, registry, named.began, requested_by(arguments));
   if (arguments.json) {

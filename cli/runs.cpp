@@ -31,7 +31,7 @@ void add_best(RunFolderState& state) {
     if (!best) return;  // the summary may know one
     state.best = best;
     state.best_metric = ranked.metric;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {          // of a damaged folder; the others are shown
     if (state.stage == RunStage::running) return;  // it has read a whole one
     state.stage = RunStage::damaged;
     state.remark = error.what();

@@ -73,6 +73,15 @@ int64_t step_of(const fs::path& folder) {
   return std::max(number_in(name, kStep, ""), number_in(name, kAside, kBefore));
 }
 
+bool is_step_folder(const fs::path& folder) {
+  std::error_code none;
+  if (fs::exists(folder / "manifest.json", none) || is_complete(folder)) return true;
+  fs::path place = fs::absolute(folder, none).lexically_normal();
+  if (!place.has_filename()) place = place.parent_path();
+  return step_of(place) >= 0 && place.parent_path().filename() == "checkpoints" &&
+         !fs::exists(place / "checkpoints", none);
+}
+
 fs::path complete_step(const fs::path& folder, int64_t step) {
   for (const auto& path : {step_folder(folder, step), before_of(folder, step)}) {
     if (is_complete(path)) return path;

@@ -32,12 +32,39 @@ bool is_own_of_a_rank(const Field& field) {
 
 std::string shown(const std::string& text) { return text.empty() ? "not set" : text; }
 
-// The last name of a path, or of "owner/name", as TOML text. Empty if there is none.
-std::string_view last_name(std::string_view text) {
-  if (text.empty()) return text;
-  std::string_view path = text.substr(1, text.size() - 2);  // between the quotes
+// Cuts the last name off a path, or off "owner/name".
+std::string_view take_last_name(std::string_view& path) {
   while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
-  return path.substr(path.rfind('/') + 1);
+  const size_t slash = path.rfind('/');
+  const std::string_view name = path.substr(slash + 1);
+  path = slash == std::string_view::npos ? "" : path.substr(0, slash);
+  return name;
+}
+
+// A path as TOML text, without its quotes. Empty if there is none.
+std::string_view unquoted(std::string_view text) {
+  return text.empty() ? text : text.substr(1, text.size() - 2);
+}
+
+// Whether the values of a key by_name, as TOML text, name the same.
+bool is_same_name(const std::string& key, std::string_view before, std::string_view now) {
+  before = unquoted(before);
+  now = unquoted(now);
+  if (key == "run.fork_from") return is_same_source(std::string(before), std::string(now));
+  return take_last_name(before) == take_last_name(now);
+}
+
+// The names of a run folder and of a step folder in it.
+struct Source {
+  std::string_view run, step;  // step: empty if the run folder is named
+};
+
+Source source_of(std::string_view path) {
+  const std::string_view name = take_last_name(path);
+  std::string_view above = path;
+  const bool is_step = name.starts_with("step-") && take_last_name(above) == "checkpoints";
+  if (!is_step) return {name, ""};
+  return {take_last_name(above), name};
 }
 
 // Both are counts as TOML text, empty if not set.
@@ -106,7 +133,7 @@ std::vector<KeyChange> defining_changes(const RunConfig& before, const RunConfig
     if (info.identity == Identity::free) continue;
     if (info.identity == Identity::evaluates && !are_judged) continue;
     if (info.identity == Identity::may_grow && has_grown(old, value)) continue;
-    if (info.identity == Identity::by_name && last_name(value) == last_name(old)) continue;
+    if (info.identity == Identity::by_name && is_same_name(key, old, value)) continue;
     if (requested.count(key) > 0 && may_change(info, key, old, value, now)) continue;
     differing.push_back({key, shown(old), shown(value)});
   }
@@ -120,6 +147,14 @@ std::vector<std::string> differing_keys(const RunConfig& before, const RunConfig
     lines.push_back(key + ": " + old + " → " + value);
   }
   return lines;
+}
+
+std::vector<KeyChange> all_changes(const RunConfig& before, const RunConfig& now) {
+  std::vector<KeyChange> changes;
+  for (const auto& [key, info, old, value] : differences(before, now)) {
+    changes.push_back({key, shown(old), shown(value)});
+  }
+  return changes;
 }
 
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now) {
@@ -150,6 +185,11 @@ void take_keys(RunConfig& config, const RunConfig& from, const std::vector<std::
     if (is_of_objective) config.asked.insert(key);
   }
   inherit(config);
+}
+
+bool is_same_source(const std::string& before, const std::string& now) {
+  const Source old = source_of(before), asked = source_of(now);
+  return old.run == asked.run && (asked.step.empty() || old.step == asked.step);
 }
 
 bool evaluations_decide(const RunConfig& config) {

@@ -27,9 +27,17 @@ struct KeyChange {
 std::vector<KeyChange> defining_changes(const RunConfig& before, const RunConfig& now,
                                         const std::set<std::string>& requested = {});
 
+// The same of every key that differs, also of those that any run may change.
+std::vector<KeyChange> all_changes(const RunConfig& before, const RunConfig& now);
+
 // The keys that may change on request (rate, schedule, clip, precision; not to fp64 or from it) and
 // differ.
 std::vector<KeyChange> changes_on_request(const RunConfig& before, const RunConfig& now);
+
+// Whether a fork of `before` (run.fork_from) is also one of `now`: the run folders have one name,
+// and the step folders, too. The name of the run alone stands for the step folder that was chosen
+// in it.
+bool is_same_source(const std::string& before, const std::string& now);
 
 // Whether the results of evaluations change how the run continues. If they do not, the run may be
 // evaluated in another way and on other data, even if evaluations decided before.

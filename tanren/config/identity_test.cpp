@@ -275,6 +275,13 @@ TEST(Identity, of_where_a_run_began_only_the_last_name_counts_and_of_its_data_no
   EXPECT_FALSE(differ("run.fork_from", "/a/run", "/b/run"));
   EXPECT_TRUE(differ("run.fork_from", "/a/run", "/a/other"));
   EXPECT_TRUE(differ("run.fork_from", "/a/run", ""));
+  // Step folders of any two runs look alike.
+  const std::string step = "/a/run/checkpoints/step-4";
+  EXPECT_FALSE(differ("run.fork_from", step, "/b/run/checkpoints/step-4/"));
+  EXPECT_TRUE(differ("run.fork_from", step, "/a/other/checkpoints/step-4"));
+  EXPECT_TRUE(differ("run.fork_from", step, "/a/run/checkpoints/step-8"));
+  EXPECT_FALSE(differ("run.fork_from", step, "/b/run"));  // which has chosen it
+  EXPECT_TRUE(differ("run.fork_from", step, "/b/step-4"));
   EXPECT_FALSE(differ("model.from_hf", "/a/bert/", "/b/bert"));
   EXPECT_TRUE(differ("model.from_hf", "owner/bert", "owner/gpt2"));
   EXPECT_FALSE(differ("data.train.path", "/a/b.csv", "/c/d.csv"));

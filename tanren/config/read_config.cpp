@@ -165,11 +165,12 @@ class Reader {
   bool take_back(const std::string& key) {
     const Field* field = find_field(fields_, key);
     if (field == nullptr) return false;
-    const bool is_of_objective = !objective_prefix(key).empty();
+    // An objective's key has the run's value then, and an empty text is no time.
+    const bool may_lack = !objective_prefix(key).empty() || key == "run.max_time";
     const auto reset = [=](auto* member) {
       constexpr bool kIsOptional = requires { member->reset(); };
-      if (kIsOptional || is_of_objective) *member = std::remove_pointer_t<decltype(member)>();
-      return kIsOptional || is_of_objective;
+      if (kIsOptional || may_lack) *member = std::remove_pointer_t<decltype(member)>();
+      return kIsOptional || may_lack;
     };
     const bool taken = std::visit(reset, field->member);
     if (taken) config_.asked.erase(key);

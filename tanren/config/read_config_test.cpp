@@ -156,6 +156,7 @@ TEST(ReadConfig, the_last_word_wins_and_none_takes_an_optional_key_back) {
   EXPECT_FALSE(config.run.epochs.has_value());
   EXPECT_EQ(config.run.steps, 5);
   EXPECT_EQ(config.asked.count("run.epochs"), 0u);
+  EXPECT_EQ(parse(kGood, {"run.max_time=8h", "run.max_time=none"}).run.max_time, "");
   expect_contains(error_of(kGood, {"run.seed=none"}), "run.seed must be a whole number");
 }
 

@@ -41,6 +41,8 @@ TEST(Validate, refuses_lengths_seeds_devices_and_names_that_cannot_be) {
        "run.fork_from and model.init_from both give the weights; drop one"},
       {{"run.fork_from=a", "optimizer.init_from=b"},
        "run.fork_from and optimizer.init_from both give the optimizer's state; drop one"},
+      {{"run.fork_from=a", "objectives.critic.optimizer.init_from=b"},
+       "run.fork_from and objectives.critic.optimizer.init_from both give the optimizer's state"},
       {{"run.threads=1000000"}, "run.threads is 1e+06; it must lie in [0, 4096]"},
       {{"run.threads=-1"}, "run.threads is -1"},
       {{"run.device=tpu"}, "run.device \"tpu\" is unknown"},

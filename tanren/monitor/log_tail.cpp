@@ -38,6 +38,8 @@ struct Window {
 };
 
 Window window_of(const std::filesystem::path& log, int64_t window) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(log, none)) return {"", true};  // a pipe would not return
   std::ifstream file(log, std::ios::binary | std::ios::ate);
   const int64_t size = file ? static_cast<int64_t>(file.tellg()) : -1;
   if (size < 0) return {"", true};
@@ -117,21 +119,45 @@ LogTail tail_of(const Lines& lines) {
   return tail;
 }
 
+// Gives the lines to `take`, but those above kLastWindow bytes: no attempt is that long, and memory
+// is not for them.
+template <typename Take>
+void each_line(std::istream& file, const Take& take) {
+  std::string line, chunk(static_cast<size_t>(kFirstWindow), '\0');
+  bool is_whole = true;
+  while (file) {
+    file.read(chunk.data(), kFirstWindow);
+    std::string_view rest = std::string_view(chunk).substr(0, static_cast<size_t>(file.gcount()));
+    while (!rest.empty()) {
+      const size_t end = rest.find('\n');
+      const std::string_view piece = rest.substr(0, end);
+      is_whole = is_whole && line.size() + piece.size() <= static_cast<size_t>(kLastWindow);
+      if (is_whole) line += piece;
+      if (end == std::string_view::npos) break;
+      if (is_whole) take(line);
+      line.clear();
+      is_whole = true;
+      rest.remove_prefix(end + 1);
+    }
+  }
+  if (is_whole && !line.empty()) take(line);
+}
+
 }  // namespace
 
 std::optional<BestEvaluation> best_evaluation(const std::filesystem::path& log,
                                               const std::string& metric, bool lower_is_better) {
   std::optional<BestEvaluation> best;
   std::ifstream file(log, std::ios::binary);
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("{\"evaluation\":")) continue;
+  each_line(file, [&](const std::string& line) {
+    if (!line.starts_with("{\"evaluation\":")) return;
     const nlohmann::json json = parse_json(line);
-    if (!json.is_object() || !json["evaluation"].is_object()) continue;
+    if (!json.is_object() || !json["evaluation"].is_object()) return;
     const auto value = number(json["evaluation"], metric.c_str());
-    if (!value) continue;
+    if (!value) return;
     const bool is_better = !best || (lower_is_better ? *value < best->value : *value > best->value);
     if (is_better) best = {whole(json, "step"), *value};
-  }
+  });
   return best;
 }
 

@@ -8,7 +8,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <string_view>
 
 namespace tanren {
 
@@ -73,12 +79,49 @@ RunStage stage_of(const nlohmann::json& summary, const std::optional<LogTail>& l
   return went_on ? RunStage::failed : RunStage::stopped;
 }
 
+constexpr const char* kConfig = "config.toml";
+constexpr const char* kOthers[] = {"plan.txt", "log.jsonl", "summary.json"};
+
+// InputError for a file that cannot be read as one: a folder, a pipe or a device would hold the
+// reader up, and so would a config or a summary of an absurd size.
+void check_file(const fs::path& folder, const char* name) {
+  constexpr uintmax_t kMost = uintmax_t{64} << 20;  // bytes; of a log only parts are read
+  const fs::path file = folder / name;
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (status.type() == fs::file_type::not_found) return;
+  const std::string what = std::string(name) + " ";
+  if (error) throw InputError(what + "cannot be read (" + error.message() + ")");
+  if (!fs::is_regular_file(status)) throw InputError(what + "is no regular file");
+  if (::access(file.c_str(), R_OK) != 0) {
+    throw InputError(what + "cannot be read (" + std::strerror(errno) + ")");
+  }
+  const bool is_log = std::string_view(name) == "log.jsonl";
+  if (!is_log && fs::file_size(file, error) > kMost) throw InputError(what + "is too large");
+}
+
+// Only a run makes these beside its config.
+bool is_run_folder(const fs::path& folder) {
+  std::error_code none;
+  const auto has = [&](const char* name) { return fs::exists(folder / name, none); };
+  return has(kConfig) && !has("manifest.json") &&
+         (has("lock") || has("checkpoints") ||
+          std::any_of(std::begin(kOthers), std::end(kOthers), has));
+}
+
 void look(const fs::path& folder, bool is_running, RunFolderState& state) {
   std::error_code none;
-  if (!fs::exists(folder / "config.toml", none)) {
+  if (fs::exists(folder / "manifest.json", none)) {
+    state.remark = "a checkpoint of a run";
+    return;
+  }
+  if (fs::status(folder / kConfig, none).type() == fs::file_type::not_found) {
     state.remark = contents_of(folder);
     return;
   }
+  state.stage = RunStage::damaged;  // until the files are read
+  check_file(folder, kConfig);
+  for (const char* other : kOthers) check_file(folder, other);
   state.age_seconds = youngest(folder);
   state.total_steps = planned_steps(folder);
   const auto log = read_log_tail(folder / "log.jsonl");
@@ -138,7 +181,7 @@ std::vector<fs::path> run_folders_in(const fs::path& folder) {
   };
   if (!fs::exists(folder, error)) fail("does not exist");
   if (!fs::is_directory(folder, error)) fail("is no folder");
-  if (fs::exists(folder / "config.toml", error)) return {folder};
+  if (is_run_folder(folder) || fs::exists(folder / "manifest.json", error)) return {folder};
   std::vector<fs::path> folders;
   fs::directory_iterator at(folder, error), end;
   if (error) fail("cannot be read (" + error.message() + ")");
@@ -147,6 +190,10 @@ std::vector<fs::path> run_folders_in(const fs::path& folder) {
     const bool is_hidden = at->path().filename().string().starts_with(".");
     if (!is_hidden && fs::is_directory(at->path(), none)) folders.push_back(at->path());
   }
+  // A config of its own in a folder of runs hides none of them.
+  const bool holds_runs = std::any_of(folders.begin(), folders.end(), is_run_folder);
+  std::error_code none;
+  if (!holds_runs && fs::exists(folder / kConfig, none)) return {folder};
   std::sort(folders.begin(), folders.end());
   return folders;
 }

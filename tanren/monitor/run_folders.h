@@ -42,8 +42,9 @@ struct RunFolderState {
 RunFolderState run_folder_state(const std::filesystem::path& folder,
                                 const std::set<std::filesystem::path>& running);
 
-// The folders to list: `folder` itself if it is a run folder, else the folders in it by name, but
-// those whose name begins with a dot. InputError if it cannot be read.
+// The folders to list: `folder` itself if it is a run folder or a checkpoint, or has a config and
+// no run folder in it; else the folders in it by name, but those whose name begins with a dot.
+// InputError if it cannot be read.
 std::vector<std::filesystem::path> run_folders_in(const std::filesystem::path& folder);
 
 }  // namespace tanren

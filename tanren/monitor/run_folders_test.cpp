@@ -5,6 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
+#include <fstream>
+
 namespace tanren {
 namespace {
 
@@ -34,6 +38,46 @@ class RunFolders : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
+// None of these files may hold the reader up.
+TEST_F(RunFolders, with_pipes_or_absurd_files_are_damaged) {
+  for (const char* name : {"config.toml", "plan.txt", "log.jsonl", "summary.json"}) {
+    const fs::path run = run_folder(std::string("pipe-") + name, 3);
+    fs::remove(run / name);
+    ASSERT_EQ(::mkfifo((run / name).c_str(), 0600), 0);
+    EXPECT_EQ(state(run).stage, RunStage::damaged) << name;
+    EXPECT_EQ(state(run).remark, std::string(name) + " is no regular file");
+  }
+  const fs::path large = run_folder("large", 3, "{}");
+  fs::resize_file(large / "summary.json", uintmax_t{65} << 20);
+  EXPECT_EQ(state(large).remark, "summary.json is too large");
+  const fs::path endless = run_folder("endless", 0);
+  fs::resize_file(endless / "log.jsonl", uintmax_t{40} << 20);  // one line of zeros
+  folder_.file("endless/tail", "\n{\"evaluation\":{\"loss\":0.5},\"step\":4}\n");
+  std::ofstream(endless / "log.jsonl", std::ios::app | std::ios::binary)
+      << std::ifstream(endless / "tail", std::ios::binary).rdbuf();
+  const auto best = best_evaluation(endless / "log.jsonl", "loss", true);
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->step, 4);
+}
+
+TEST_F(RunFolders, are_found_beside_a_config_of_the_folder_and_checkpoints_are_none) {
+  const fs::path run = run_folder("all/run", 3);
+  folder_.file("all/config.toml", "");
+  EXPECT_EQ(run_folders_in(folder_.path() / "all"), std::vector<fs::path>{run});
+  fs::create_directories(folder_.path() / "new/data");
+  folder_.file("new/config.toml", "");
+  EXPECT_EQ(run_folders_in(folder_.path() / "new"), std::vector<fs::path>{folder_.path() / "new"});
+  const fs::path step = run / "checkpoints/step-3";
+  fs::create_directories(step);
+  for (const char* name : {"config.toml", "plan.txt", "manifest.json"}) {
+    folder_.file("all/run/checkpoints/step-3/" + std::string(name), "");
+  }
+  EXPECT_EQ(run_folders_in(run / "checkpoints"), std::vector<fs::path>{step});
+  EXPECT_EQ(state(step).stage, RunStage::no_run);
+  EXPECT_EQ(state(step).remark, "a checkpoint of a run");
+  EXPECT_EQ(run_folders_in(run), std::vector<fs::path>{run});
+}
+
 TEST_F(RunFolders, that_are_no_runs_or_damaged_are_told_as_such) {
   fs::create_directories(folder_.path() / "empty");
   folder_.file("empty/lock", "");
@@ -53,7 +97,8 @@ TEST_F(RunFolders, that_are_no_runs_or_damaged_are_told_as_such) {
   fs::create_directories(folder_.path() / "odd/log.jsonl");
   folder_.file("odd/config.toml", "");
   folder_.file("odd/plan.txt", "total_steps\n\xff");
-  EXPECT_EQ(state(folder_.path() / "odd").stage, RunStage::failed);
+  EXPECT_EQ(state(folder_.path() / "odd").stage, RunStage::damaged);
+  EXPECT_EQ(state(folder_.path() / "odd").remark, "log.jsonl is no regular file");
   EXPECT_THROW(run_folders_in(folder_.path() / "none"), InputError);
   EXPECT_THROW(run_folders_in(folder_.path() / "mine/config.toml"), InputError);
 }

@@ -68,6 +68,8 @@ void add_locks(const fs::path& process, int64_t pid, std::map<fs::path, Holder>&
 }  // namespace
 
 int64_t planned_steps(const fs::path& folder) {
+  std::error_code none;
+  if (!fs::is_regular_file(folder / "plan.txt", none)) return 0;
   std::ifstream file(folder / "plan.txt");
   for (std::string line; std::getline(file, line);) {
     std::istringstream words(line);  // total_steps  700  asked  …

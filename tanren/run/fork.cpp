@@ -6,6 +6,7 @@
 #include "tanren/checkpoint/manifest.h"
 #include "tanren/checkpoint/step_folders.h"
 #include "tanren/run/fork_parts.h"
+#include "tanren/run/fork_place.h"
 #include "tanren/run/origin.h"
 #include "tanren/run/run_folder.h"
 #include "tanren/train/train_loop.h"
@@ -23,17 +24,6 @@ namespace {
 [[noreturn]] void refuse_fork(const fs::path& from, const std::string& what,
                               const std::string& advice) {
   throw ConfigError(fmt::format("[run] fork_from {}: {}; {}", from.string(), what, advice));
-}
-
-fs::path real_place(const fs::path& path) {
-  std::error_code none;
-  return fs::weakly_canonical(fs::absolute(path), none);
-}
-
-// The run folder of a step folder; empty if the step folder lies somewhere else.
-fs::path run_of_checkpoint(const fs::path& step_folder) {
-  const fs::path above = step_folder.parent_path();
-  return above.filename() == "checkpoints" ? above.parent_path() : fs::path();
 }
 
 constexpr size_t kMostShown = 4;  // tensors of each sort
@@ -120,84 +110,63 @@ void check_end(const ForkLook& look, const TakenParts& parts, int64_t step, cons
               "raise early_stop.patience (0: off), or fork an earlier step folder of it");
 }
 
-// Applied updates of the new run's first objective.
-int64_t first_step(const ForkLook& look) {
-  const ObjectivePlan& first = look.prepared.plan.objectives.front();
-  const std::string key = "objective." + first.phase + "." + first.name + ".step";
-  return look.saved.run.values.count(key) > 0 ? value_of<int64_t>(look.saved.run, key) : 0;
-}
-
 }  // namespace
 
-fs::path start_of_fork(const fs::path& checkpoint, const RunConfig& config) {
-  const RunConfig before = recorded_config(checkpoint);
+ForkSource open_fork(const fs::path& checkpoint) {
+  ForkSource source{.checkpoint = checkpoint,
+                    .snapshot = std::make_shared<const Snapshot>(read_checkpoint(checkpoint)),
+                    .config = recorded_config(checkpoint),
+                    .data = read_origin(checkpoint).data};
+  // A name that it has only until a newer save of its step is complete.
+  if (source.checkpoint.filename().string().starts_with(".")) {
+    source.checkpoint = checkpoint.parent_path() / fmt::format("step-{}", step_of(checkpoint));
+  }
+  return source;
+}
+
+std::optional<ForkSource> choose_fork(const RunConfig& config, bool chosen) {
+  constexpr int kMostTries = 5;
+  for (int tries = 1;; ++tries) {
+    const auto checkpoint = checkpoint_to_fork(config, chosen);
+    if (!checkpoint) return std::nullopt;
+    try {
+      return open_fork(*checkpoint);
+    } catch (const InputError&) {
+      // The other run may have removed it meanwhile, for a newer one.
+      if (is_complete(*checkpoint) || tries == kMostTries) throw;
+    }
+  }
+}
+
+fs::path start_of_fork(const ForkSource& source, const RunConfig& config) {
+  const RunConfig& before = source.config;
   const bool is_same = before.model.from_hf == config.model.from_hf &&
                        before.data.train.tokenizer == config.data.train.tokenizer &&
                        before.data.eval.tokenizer == config.data.eval.tokenizer;
-  return is_same ? run_of_checkpoint(checkpoint) : fs::path();
+  return is_same ? run_of_checkpoint(source.checkpoint) : fs::path();
 }
 
-void check_fork_folder(const RunConfig& config, const fs::path& folder) {
-  if (config.run.fork_from.empty()) return;
-  const fs::path from = real_place(config.run.fork_from), own = real_place(folder);
-  const fs::path run = step_of(from) >= 0 ? run_of_checkpoint(from) : from;
-  if (run != own) return;
-  // A fork that was moved to where the other run was is itself by now.
-  std::error_code none;
-  const bool is_fork = fs::exists(own / "config.toml", none) &&
-                       recorded_config(own).run.fork_from == config.run.fork_from;
-  if (is_fork) return;
-  refuse_fork(config.run.fork_from, "it is the folder of this run itself",
-              "a fork is a new run: name another folder with --out");
-}
-
-std::optional<fs::path> checkpoint_to_fork(const RunConfig& config) {
-  const std::string& named = config.run.fork_from;
-  if (named.empty()) return std::nullopt;
-  const fs::path place = real_place(named);
-  std::error_code none;
-  if (!fs::is_directory(place, none)) {
-    refuse_fork(named, fs::exists(place, none) ? "it is no folder" : "it does not exist",
-                "name a run folder, or one of its step folders");
-  }
-  if (step_of(place) >= 0) {
-    if (is_complete(place)) return place;
-    refuse_fork(named, "its save was never completed (no COMPLETE in it)",
-                "name another step folder, or the run folder");
-  }
-  if (!fs::exists(place / "config.toml", none)) {
-    refuse_fork(named, "it is no run folder (no config.toml in it)",
-                "name a run folder, or one of its step folders");
-  }
-  const auto latest = latest_checkpoint(place / "checkpoints");
-  if (latest) return *latest;
-  refuse_fork(named, "it has no complete checkpoint",
-              "let it save one first (checkpoint.every, or a stop), or drop run.fork_from");
-}
-
-Fork plan_fork(const fs::path& checkpoint, const RunConfig& config, const Prepared& prepared,
+Fork plan_fork(const ForkSource& source, const RunConfig& config, const Prepared& prepared,
                const Facts& data) {
-  Fork fork{.checkpoint = checkpoint, .parts = {}, .lines = {}, .snapshot = nullptr};
-  fork.snapshot = std::make_shared<const Snapshot>(read_checkpoint(checkpoint));
-  ForkLook look{.checkpoint = checkpoint,
-                .saved = *fork.snapshot,
-                .before = recorded_config(checkpoint),
+  Fork fork{.parts = {}, .lines = {}, .start = {}, .snapshot = source.snapshot};
+  ForkLook look{.checkpoint = source.checkpoint,
+                .saved = *source.snapshot,
+                .before = source.config,
                 .now = config,
-                .data_before = read_origin(checkpoint).data,
+                .data_before = source.data,
                 .data_now = data,
                 .prepared = prepared,
                 .changes = {}};
   look.changes = defining_changes(look.before, config);
-  check_model(checkpoint, tensors_of(*prepared.task.module), look.saved.model.tensors);
+  check_model(source.checkpoint, tensors_of(*prepared.task.module), look.saved.model.tensors);
   fork.parts = parts_that_fit(look);
   const int64_t step = first_step(look);
-  Cursor at;
   if (fork.parts.position) {
-    at = {value_of<int64_t>(look.saved.run, "epoch"),
-          value_of<int64_t>(look.saved.run, "consumed")};
+    fork.start = {value_of<int64_t>(look.saved.run, "epoch"),
+                  value_of<int64_t>(look.saved.run, "consumed")};
   }
-  check_epochs(look, why_data_begin_anew(look), step, at);
-  check_end(look, fork.parts, step, at);
+  check_epochs(look, why_data_begin_anew(look), step, fork.start);
+  check_end(look, fork.parts, step, fork.start);
   fork.lines = fork_lines(look, fork.parts, step);
   return fork;
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/data/loader.h"
 #include "tanren/parallel/data_parallel.h"
 #include "tanren/plan/plan.h"
 #include "tanren/run/prepare.h"
@@ -17,30 +18,45 @@
 
 namespace tanren {
 
-struct Fork {
+// A checkpoint that a fork goes on from.
+struct ForkSource {
   std::filesystem::path checkpoint;  // a step folder
+  // Open and verified, so that its run may go on meanwhile and remove it.
+  std::shared_ptr<const Snapshot> snapshot;
+  RunConfig config;  // that it was written with
+  Facts data;        // of its run
+};
+
+struct Fork {
   TakenParts parts;
   std::vector<PlanLine> lines;  // what was taken and what was not, and why
-  // The checkpoint, open and verified, so that its run may go on meanwhile and remove it.
+  Cursor start;                 // its place in the data
   std::shared_ptr<const Snapshot> snapshot;
 };
 
-// ConfigError if run.fork_from lies in `folder`, where the new run is to be made.
-void check_fork_folder(const RunConfig& config, const std::filesystem::path& folder);
+// Reads and verifies the step folder. CheckpointError as read_checkpoint.
+ForkSource open_fork(const std::filesystem::path& checkpoint);
 
-// The step folder that run.fork_from names: itself, or the newest complete one of a run folder.
-// Empty if the key is not set. ConfigError if there is none or it is not complete.
-std::optional<std::filesystem::path> checkpoint_to_fork(const RunConfig& config);
+// Opens what checkpoint_to_fork (fork_place.h) chooses; another one, if its run removes it
+// meanwhile. Empty if run.fork_from is not set.
+std::optional<ForkSource> choose_fork(const RunConfig& config, bool chosen);
 
 // The run folder that has the tokenizer and the sizes with which the checkpoint's run began; empty
 // if there is none, or if `config` names others.
-std::filesystem::path start_of_fork(const std::filesystem::path& checkpoint,
-                                    const RunConfig& config);
+std::filesystem::path start_of_fork(const ForkSource& source, const RunConfig& config);
 
+<<<<<<< HEAD
 // Reads and verifies the checkpoint and decides what a run with this config, prepared from it,
 // takes from the checkpoint. `data`: the facts of the new run's data. ConfigError if the model has
 // other tensors, or if the new run would be at its end; CheckpointError as read_checkpoint.
 Fork plan_fork(const std::filesystem::path& checkpoint, const RunConfig& config,
                const Prepared& prepared, const Facts& data);
+=======
+// Decides what a run with this config, prepared from the checkpoint, takes from it. `data`: the
+// facts of the new run's data. ConfigError if the model has other tensors, or if the new run would
+// be at its end.
+Fork plan_fork(const ForkSource& source, const RunConfig& config, const Prepared& prepared,
+               const Facts& data);
+>>>>>>> w_f2
 
 }  // namespace tanren

@@ -3,13 +3,20 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/config/kinds.h"
+#include "tanren/config/metric_mode.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <string_view>
 
 namespace tanren {
 
 namespace {
+
+std::string path_of(const ObjectivePlan& objective) {
+  return objective.phase + "." + objective.name;
+}
 
 // Whether one of the facts about the data `part` ("data.train") differs; facts that either side
 // lacks are skipped. Returns its name.
@@ -43,14 +50,23 @@ std::string why_not(const OptimizerOptions& before, const OptimizerOptions& now)
       return fmt::format("it kept {} there and keeps {} here", shown(there), shown(here));
     }
   }
-  const bool unpacks =
-      before.state == "8bit" && (now.state != "8bit" || before.fp32_state != now.fp32_state);
-  if (unpacks) return "8-bit state there, other state here";
   if (before.adamw_parameters != now.adamw_parameters) return "another optimizer.adamw_parameters";
   return "";
 }
 
-// The parameters of an objective that have state in the checkpoint.
+// The names of the checkpoint's objectives, each with its updates.
+std::map<std::string, int64_t> objectives_there(const Snapshot& saved) {
+  std::map<std::string, int64_t> found;
+  constexpr std::string_view kStart = "objective.", kEnd = ".step";
+  for (const auto& [key, value] : saved.run.values) {
+    if (!key.starts_with(kStart) || !key.ends_with(kEnd)) continue;
+    found[key.substr(kStart.size(), key.size() - kStart.size() - kEnd.size())] =
+        std::get<int64_t>(value);
+  }
+  return found;
+}
+
+// The parameters of an objective that have state in the checkpoint, beside a copy of the weight.
 std::set<std::string> with_state(const Snapshot& saved, const std::string& path) {
   std::set<std::string> names;
   const std::string start = path + ".";
@@ -59,7 +75,7 @@ std::set<std::string> with_state(const Snapshot& saved, const std::string& path)
   }
   if (!saved.slices.empty()) return names;
   for (const auto& [name, tensor] : saved.optimizer.tensors) {
-    if (!name.starts_with(start)) continue;
+    if (!name.starts_with(start) || name.ends_with(".master_weight")) continue;
     names.insert(name.substr(start.size(), name.rfind('.') - start.size()));
   }
   return names;
@@ -88,15 +104,29 @@ std::vector<std::string> trained_ones(const ForkLook& look, const TakenParts& pa
   return names;
 }
 
-std::string path_of(const ObjectivePlan& objective) {
-  return objective.phase + "." + objective.name;
-}
-
 // What of one objective's optimizer is taken.
 struct OptimizerText {
   std::string text;
   int64_t taken = 0, trained = 0;
 };
+
+// Why some of the `trained` ones have no state in `stored`.
+std::string others_text(const ForkLook& look, const std::vector<std::string>& trained,
+                        const std::set<std::string>& stored) {
+  std::set<std::string> elsewhere;
+  for (const auto& [path, steps] : objectives_there(look.saved)) {
+    elsewhere.merge(with_state(look.saved, path));
+  }
+  int64_t moved = 0, others = 0;
+  for (const std::string& name : trained) {
+    if (stored.count(name) > 0) continue;
+    ++others;
+    moved += elsewhere.count(name) > 0 ? 1 : 0;
+  }
+  if (moved == 0) return "the others were not trained there";
+  if (moved == others) return "another objective trained the others there";
+  return fmt::format("another objective trained {} of the others there, none the rest", moved);
+}
 
 OptimizerText optimizer_text(const ForkLook& look, const TakenParts& parts,
                              const ObjectivePlan& objective, int64_t step) {
@@ -124,7 +154,7 @@ OptimizerText optimizer_text(const ForkLook& look, const TakenParts& parts,
   told.taken = std::count_if(trained.begin(), trained.end(),
                              [&](const std::string& name) { return stored.count(name) > 0; });
   told.text = fmt::format("state of {} of {} trained tensors", told.taken, told.trained);
-  if (told.taken < told.trained) told.text += ", the others were not trained there";
+  if (told.taken < told.trained) told.text += ", " + others_text(look, trained, stored);
   return told;
 }
 
@@ -181,9 +211,62 @@ PlanLine average_line(const ForkLook& look, const TakenParts& parts) {
                                          : "other parameters are trained"};
 }
 
+// Why the other run's evaluations cannot be compared with those here; empty: they can.
+std::string why_evaluations_begin_anew(const ForkLook& look) {
+  if (look.now.data.eval.kind.empty()) return "there are no evaluation data here";
+  if (look.before.data.eval.kind.empty()) return "there were no evaluation data there";
+  const std::string fact = other_fact(look, "data.eval");
+  if (!fact.empty()) return "the evaluation data are others than there: " + fact;
+  for (const KeyChange& change : look.changes) {
+    const std::string& key = change.key;
+    const bool is_other = key == "model.loss" || key == "model.label_smoothing" ||
+                          key == "model.options" || key == "average.kind" ||
+                          key == "average.evaluate" || key == "average.buffers" ||
+                          (key.starts_with("objectives.") && key.ends_with(".weights"));
+    if (is_other) return "they measure something else: another " + key;
+  }
+  return "";
+}
+
+// Of the first objective with a plateau on both sides; its scale there, else 1.
+std::optional<PlanLine> plateau_line(const ForkLook& look, const TakenParts& parts) {
+  for (const auto& [path, taken] : parts.objectives) {
+    if (!taken.plateau_scale) continue;
+    const State there = part_below(look.saved.run, "objective." + path + ".schedule");
+    const double scale = there.values.count("scale") > 0 ? value_of<double>(there, "scale") : 1.0;
+    const std::string anew = why_evaluations_begin_anew(look);
+    const std::string why = anew.empty() ? "another metric or mode" : anew;
+    return PlanLine{"fork_plateau", taken.plateau ? "taken" : "in part", Source::planned,
+                    fmt::format("the rate is {} of its peak, as there{}", short_text(scale, 4),
+                                taken.plateau ? "" : "; the best value begins anew: " + why)};
+  }
+  return std::nullopt;
+}
+
+// Of objectives that do not go on at the checkpoint's count.
+std::optional<PlanLine> steps_line(const ForkLook& look, const TakenParts& parts) {
+  const auto there = objectives_there(look.saved);
+  std::vector<std::string> counts, reasons;
+  for (const ObjectivePlan& objective : look.prepared.plan.objectives) {
+    const int64_t here = parts.steps.at(path_of(objective));
+    const auto found = there.find(path_of(objective));
+    if (found != there.end() && found->second == here) continue;
+    counts.push_back(fmt::format("{} {}", objective.name, to_text(here)));
+    reasons.push_back(
+        found == there.end()
+            ? fmt::format("the checkpoint has no {}, which begins as if it had been in "
+                          "turn every {} updates",
+                          objective.name, to_text(objective.every))
+            : fmt::format("{} made {} there, and is in turn every {} here", objective.name,
+                          to_text(found->second), to_text(objective.every)));
+  }
+  if (counts.empty()) return std::nullopt;
+  return PlanLine{"fork_steps", join(counts), Source::planned, join(reasons, "; ")};
+}
+
 PlanLine evaluations_line(const ForkLook& look, const TakenParts& parts) {
-  std::string reason = parts.evaluations ? "its evaluations count here"
-                                         : "the evaluation data are others than there";
+  std::string reason =
+      parts.evaluations ? "its evaluations count here" : why_evaluations_begin_anew(look);
   if (look.now.checkpoint.best > 0) {
     reason += "; checkpoint.best begins anew, as the best so far stay with their run";
   }
@@ -222,15 +305,52 @@ std::string why_data_begin_anew(const ForkLook& look) {
   return "";
 }
 
+int64_t first_step(const ForkLook& look) {
+  const auto there = objectives_there(look.saved);
+  const auto own = there.find(path_of(look.prepared.plan.objectives.front()));
+  if (own != there.end()) return own->second;
+  int64_t most = 0;  // its first objective was in turn at every batch
+  for (const auto& [path, steps] : there) most = std::max(most, steps);
+  return most;
+}
+
+namespace {
+
+// How often the task itself has the objective in turn.
+int64_t own_every(const Task& task, const ObjectivePlan& objective) {
+  for (const PhaseSpec& phase : task.phases) {
+    for (const ObjectiveSpec& spec : phase.objectives) {
+      if (phase.name == objective.phase && spec.name == objective.name) return spec.every;
+    }
+  }
+  return 1;
+}
+
+// The updates that the objective has made at this step of the run, as its schedule counts them
+// here.
+int64_t steps_of(const ForkLook& look, const ObjectivePlan& objective) {
+  const auto there = objectives_there(look.saved);
+  const auto found = there.find(path_of(objective));
+  const int64_t every = std::max<int64_t>(objective.every, 1);
+  if (found == there.end()) return first_step(look) / every;
+  const auto own = look.before.objectives.find(objective.name);
+  const int64_t task_every = own_every(look.prepared.task, objective);
+  const int64_t before =
+      own == look.before.objectives.end() ? task_every : own->second.every.value_or(task_every);
+  return before == every ? found->second : found->second * before / every;
+}
+
+}  // namespace
+
 TakenParts parts_that_fit(const ForkLook& look) {
   TakenParts parts;
   parts.position = why_data_begin_anew(look).empty();
   parts.random = !look.differs("run.seed");
   parts.flags = !look.differs("model.freeze") && !look.differs("model.unfreeze");
-  const bool has_both = !look.before.data.eval.kind.empty() && !look.now.data.eval.kind.empty();
-  parts.evaluations = has_both && other_fact(look, "data.eval").empty();
+  parts.evaluations = why_evaluations_begin_anew(look).empty();
   for (const ObjectivePlan& objective : look.prepared.plan.objectives) {
     const std::string path = path_of(objective);
+    parts.steps[path] = steps_of(look, objective);
     if (look.saved.run.values.count("objective." + path + ".step") == 0) continue;
     const ScheduleOptions& before = schedule_of(look.before, objective.name);
     const ScheduleOptions& now = schedule_of(look.now, objective.name);
@@ -240,8 +360,10 @@ TakenParts parts_that_fit(const ForkLook& look) {
             .empty();
     taken.average = parts.flags && look.now.average.kind != "none" &&
                     look.before.average.kind == look.now.average.kind;
-    taken.plateau = parts.evaluations && reads_evaluations(before) && reads_evaluations(now) &&
-                    before.metric == now.metric && before.mode == now.mode;
+    taken.plateau_scale = reads_evaluations(before) && reads_evaluations(now);
+    taken.plateau =
+        taken.plateau_scale && parts.evaluations && before.metric == now.metric &&
+        lower_is_better(before.metric, before.mode) == lower_is_better(now.metric, now.mode);
   }
   return parts;
 }
@@ -253,7 +375,9 @@ std::vector<PlanLine> fork_lines(const ForkLook& look, const TakenParts& parts, 
       {"fork_from", "step " + to_text(step), Source::asked,
        fmt::format("{}: {} tensors of the model; steps and schedule go on from there{}",
                    look.checkpoint.string(), look.saved.model.tensors.size(), changed_text(look))});
+  if (const auto line = steps_line(look, parts)) lines.push_back(*line);
   lines.push_back(optimizer_line(look, parts, step));
+  if (const auto line = plateau_line(look, parts)) lines.push_back(*line);
   lines.push_back(data_line(look, parts));
   if (plan.precision.scaling == Scaling::dynamic) lines.push_back(scale_line(look));
   if (plan.average.kind != Averaging::none) lines.push_back(average_line(look, parts));

@@ -33,6 +33,9 @@ struct ForkLook {
 // Why the place in the data has no meaning in the new run; empty: it has.
 std::string why_data_begin_anew(const ForkLook& look);
 
+// Applied updates of the new run when it begins: those of its first objective.
+int64_t first_step(const ForkLook& look);
+
 TakenParts parts_that_fit(const ForkLook& look);
 
 // `step`: applied updates of the new run when it begins.

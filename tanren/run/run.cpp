@@ -13,19 +13,17 @@
 #include "tanren/interop/whole_model.h"
 #include "tanren/memory/attempt.h"
 #include "tanren/memory/cpu_allocator.h"
-#include "tanren/metrics/evaluation_file.h"
-#include "tanren/metrics/incident_file.h"
 #include "tanren/metrics/jsonl_sink.h"
-#include "tanren/metrics/picture_files.h"
-#include "tanren/metrics/tensorboard_sink.h"
 #include "tanren/plan/print.h"
 #include "tanren/run/connect.h"
 #include "tanren/run/fork.h"
+#include "tanren/run/fork_place.h"
 #include "tanren/run/origin.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/rank_lines.h"
 #include "tanren/run/replicas.h"
 #include "tanren/run/run_folder.h"
+#include "tanren/run/run_sinks.h"
 #include "tanren/run/sample.h"
 #include "tanren/run/short_waits.h"
 #include "tanren/run/start_files.h"
@@ -43,42 +41,6 @@
 namespace tanren {
 
 namespace {
-
-// Makes the sinks that write to the run folder. Each is cut back to `state`: later entries were
-// lost and will be written again, as will the evaluation after `state` if the loop owes it.
-// `changes` are logged before the next attempt, unless the log has them.
-std::vector<std::unique_ptr<Sink>> make_sinks(
-    const RunFolder& folder, const RunState& state, bool repeats_evaluation,
-    const MetricsOptions& options, std::span<const ConfigChange> changes,
-    std::vector<std::pair<std::string, std::string>> texts,
-    const std::vector<std::string>& class_names) {
-  std::vector<std::unique_ptr<Sink>> sinks;
-  if (options.jsonl) {
-    truncate_log(folder.log(), state.attempt, !repeats_evaluation);
-    std::vector<std::string> lines;
-    for (const ConfigChange& change : changes) {
-      const std::string line = log_line(change, state.attempt + 1);
-      const std::string what = line.substr(line.find(','));
-      if (!has_line_ending(folder.log(), what)) lines.push_back(line);
-    }
-    sinks.push_back(make_jsonl_sink(folder.log(), lines));
-  }
-  if (options.tensorboard) {
-    sinks.push_back(make_tensorboard_sink(folder.path() / "tensorboard",
-                                          {.every = options.tensorboard_every,
-                                           .step = state.step(),
-                                           .texts = std::move(texts),
-                                           .repeats_evaluation = repeats_evaluation}));
-  }
-  if (options.images_every > 0 ||
-      std::filesystem::exists(folder.path() / "images")) {  // which drops later pictures
-    sinks.push_back(make_picture_files_sink(folder.path() / "images", state.step()));
-  }
-  sinks.push_back(make_incident_file_sink(folder.path() / "incidents.jsonl"));
-  sinks.push_back(
-      make_evaluation_file_sink(folder.path() / "evaluation.json", state.step(), class_names));
-  return sinks;
-}
 
 // The number of replicas of this process in the same memory as rank 0, rank 0 included.
 int64_t replicas_beside(const ParallelPlan& parallel) {
@@ -161,7 +123,12 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   RunState state = build_run_state(std::move(task), parts);
   if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint, *parts.parallel);
   if (shared.fork != nullptr) {
-    take_over(state, *shared.fork->snapshot, shared.fork->parts, plan.freeze);
+    const auto left = take_over(state, *shared.fork->snapshot, shared.fork->parts, plan.freeze);
+    if (is_first && !left.empty()) {
+      log(fmt::format(
+          "[run] the optimizer's state of {} tensors does not fit and begins anew ({}{})",
+          left.size(), left.front(), left.size() > 1 ? " and others" : ""));
+    }
     if (plan.parallel.replicas == 1) shared.fork->snapshot.reset();  // lets go of its files
   }
   if (prepared.optimizer) start_optimizer(state, *prepared.optimizer);
@@ -258,8 +225,7 @@ RunConfig agreed_config(Communicator& ranks, const RunFolder* folder, const RunI
 
 // Before replicas begin: a dry run allows no other thread.
 std::string first_step_of(const Prepared& prepared,
-                          const std::optional<std::filesystem::path>& checkpoint) {
-  Cursor start;
+                          const std::optional<std::filesystem::path>& checkpoint, Cursor start) {
   if (checkpoint) {
     const State run{.values = run_values_of(*checkpoint)};
     start = {.epoch = value_of<int64_t>(run, "epoch"),
@@ -268,6 +234,20 @@ std::string first_step_of(const Prepared& prepared,
   return first_step_text(
       prepared.plan, [&] { return prepared.fit.make_task(prepared.config); },
       *prepared.datasets.train, start);
+}
+
+// What a run without a checkpoint of its own goes on from: rank 0 chooses, and every process opens
+// it.
+std::optional<ForkSource> agreed_fork(Communicator& ranks, const RunConfig& config,
+                                      RunFolder* folder) {
+  std::optional<ForkSource> source;
+  if (folder != nullptr) source = choose_fork(config, folder->has_begun());
+  std::optional<std::filesystem::path> mine;
+  if (source) mine = source->checkpoint;
+  const auto chosen = agreed_checkpoint(ranks, mine);
+  if (folder != nullptr && source) folder->set_source(source->checkpoint);
+  if (chosen && !source) source = open_fork(*chosen);
+  return source;
 }
 
 RunOutput run_all(const RunInput& input, const Registry& registry,
@@ -279,12 +259,12 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   if (is_first) folder.emplace(input.folder, input.config, input.requested);
   const auto checkpoint =
       agreed_checkpoint(*ranks, is_first ? folder->resume_from() : std::nullopt);
-  const RunConfig config = agreed_config(*ranks, folder ? &*folder : nullptr, input);
-  const auto forked =
-      checkpoint ? std::nullopt
-                 : agreed_checkpoint(*ranks, is_first ? checkpoint_to_fork(config) : std::nullopt);
-  Prepared prepared = prepare(config, registry, checkpoint || forked,
-                              forked ? start_of_fork(*forked, config) : input.folder);
+  RunConfig config = agreed_config(*ranks, folder ? &*folder : nullptr, input);
+  auto source =
+      checkpoint ? std::nullopt : agreed_fork(*ranks, config, folder ? &*folder : nullptr);
+  if (source) config.run.fork_from = source->checkpoint.string();
+  Prepared prepared = prepare(config, registry, checkpoint || source,
+                              source ? start_of_fork(*source, config) : input.folder);
   const Dataset& train = *prepared.datasets.train;
   const Dataset* const eval = prepared.datasets.eval.get();
   Origin origin{.data = data_facts(train, eval), .changes = {}};
@@ -297,34 +277,37 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
     origin.changes = changes_until(*checkpoint, config);
     origin.fork = saved.fork;
     num_old_changes = saved.changes.size();
-  } else if (forked) {
-    fork = plan_fork(*forked, config, prepared, origin.data);
+  } else if (source) {
+    fork = plan_fork(*source, config, prepared, origin.data);
+    source->snapshot.reset();  // `fork` has it, and lets go of its files
     origin.fork = fork->lines;
   }
   const Fitted fitted = fit(prepared);
   add_origin(prepared.plan, origin);
   if (is_first) {
     folder->begin();
+    if (fork) remove_unsaved(*folder);
     for (const std::string& remark : fitted.remarks) log(remark);
     for (size_t i = num_old_changes; i < origin.changes.size(); ++i)
       log(change_line(origin.changes[i]));
     if (!checkpoint) keep_start(folder->path(), config, prepared.config.model, train.info());
     folder->write("plan.txt", plan_text(prepared.plan));
   }
-  const Shared shared{.input = input,
-                      .config = config,
-                      .accelerators = registry.accelerators,
-                      .prepared = prepared,
-                      .fitted = fitted,
-                      .folder = is_first ? &*folder : nullptr,
-                      .checkpoint = checkpoint,
-                      .origin = std::move(origin),
-                      .fork = fork ? &*fork : nullptr,
-                      .num_old_changes = num_old_changes,
-                      .elapsed = std::move(elapsed),
-                      .first_step = is_first && config.run.debug && input.debug
-                                        ? first_step_of(prepared, checkpoint)
-                                        : ""};
+  const Shared shared{
+      .input = input,
+      .config = config,
+      .accelerators = registry.accelerators,
+      .prepared = prepared,
+      .fitted = fitted,
+      .folder = is_first ? &*folder : nullptr,
+      .checkpoint = checkpoint,
+      .origin = std::move(origin),
+      .fork = fork ? &*fork : nullptr,
+      .num_old_changes = num_old_changes,
+      .elapsed = std::move(elapsed),
+      .first_step = is_first && config.run.debug && input.debug
+                        ? first_step_of(prepared, checkpoint, fork ? fork->start : Cursor())
+                        : ""};
   const ShortWaits waits(prepared.plan.device.threads);
   Task task = std::move(prepared.task);
   if (prepared.plan.parallel.replicas > 1) return run_replicas(shared, std::move(task));
@@ -364,19 +347,20 @@ std::pair<Prepared, Fitted> next_start(const RunConfig& asked, const Registry& r
   const auto checkpoint = folder.empty() ? std::nullopt : latest_checkpoint(folder / "checkpoints");
   const RunConfig config =
       folder.empty() ? asked : config_to_go_on(folder, asked, requested, checkpoint).config;
-  const auto forked = checkpoint ? std::nullopt : checkpoint_to_fork(config);
-  Prepared prepared = prepare(config, registry, checkpoint || forked,
-                              forked ? start_of_fork(*forked, config) : folder);
+  const bool has_begun = !folder.empty() && std::filesystem::exists(folder / "config.toml");
+  const auto source = checkpoint ? std::nullopt : choose_fork(config, has_begun);
+  Prepared prepared = prepare(config, registry, checkpoint || source,
+                              source ? start_of_fork(*source, config) : folder);
   const Datasets& datasets = prepared.datasets;
   Facts data;
-  if (checkpoint || forked) data = data_facts(*datasets.train, datasets.eval.get());
+  if (checkpoint || source) data = data_facts(*datasets.train, datasets.eval.get());
   Origin origin;
   if (checkpoint) {
     origin = read_origin(*checkpoint);
     check_data_unchanged(*single_communicator(), origin.data, data, *checkpoint, config);
     origin.changes = changes_until(*checkpoint, config);
-  } else if (forked) {
-    origin.fork = plan_fork(*forked, config, prepared, data).lines;
+  } else if (source) {
+    origin.fork = plan_fork(*source, config, prepared, data).lines;
   }
   Fitted fitted = fit(prepared);
   add_origin(prepared.plan, origin);

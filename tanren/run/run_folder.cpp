@@ -14,6 +14,7 @@
 #include "tanren/config/read_config.h"
 #include "tanren/config/validate.h"
 #include "tanren/config/write_config.h"
+#include "tanren/run/fork_command.h"
 #include "tanren/run/origin.h"
 
 #include <nlohmann/json.hpp>
@@ -103,19 +104,13 @@ void remove_remains(const fs::path& folder) {
   remove_unfinished(folder / "checkpoints");
 }
 
-// `text` as one word of a shell, quoted if it must be.
-std::string shell_word(const std::string& text) {
-  constexpr const char* kPlain =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-._/";
-  if (text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
-
-// The option that gives `key` this value.
-std::string set_option(const std::string& key, const std::string& value) {
-  return "--set " + key + "=" + shell_word(value == "not set" ? "none" : value);
+// The step folder that an earlier start recorded, there or, if the other run was moved, in the run
+// folder `asked`.
+std::string kept_source(const fs::path& recorded, const fs::path& asked) {
+  std::error_code none;
+  if (recorded.empty() || fs::exists(recorded, none)) return recorded.string();
+  const bool is_choice = step_of(recorded) >= 0 && !is_step_folder(asked);
+  return (is_choice ? asked / "checkpoints" / recorded.filename() : asked).string();
 }
 
 // ConfigError if `config` asks for a fork that the folder's run is not.
@@ -131,31 +126,24 @@ void refuse_other_fork(const fs::path& folder, const RunConfig& before, const Ru
       folder.string(), config.run.fork_from));
 }
 
-// The first of <folder>-fork, <folder>-fork-2, … that does not exist.
-std::string new_folder_beside(const fs::path& folder) {
-  std::error_code none;
-  const fs::path plain = folder.has_filename() ? folder : folder.parent_path();
-  const std::string first = plain.string() + "-fork";
-  std::string name = first;
-  for (int i = 2; fs::exists(name, none); ++i) name = fmt::format("{}-{}", first, i);
-  return name;
-}
-
-// The command that makes another run of the folder's checkpoint under `config`.
-std::string way_to_fork(const fs::path& folder, const RunConfig& before, const RunConfig& config) {
-  std::string sets;
-  for (const KeyChange& change : defining_changes(before, config)) {
-    const bool is_start = change.key == "run.fork_from" || change.key.ends_with(".init_from");
-    if (!is_start) sets += " " + set_option(change.key, change.now);
-  }
-  return fmt::format("; or fork it with these changes: tanren run {} --fork --out {}{}",
-                     shell_word(folder.string()), shell_word(new_folder_beside(folder)), sets);
+// The command that makes another run of the folder's checkpoint under `config`, as the end of a
+// refusal; empty if there is none.
+std::string way_to_fork(const fs::path& folder, const fs::path& checkpoint, const RunConfig& before,
+                        const RunConfig& config) {
+  const std::string command = command_to_fork(folder, step_of(checkpoint), before, config);
+  return command.empty() ? "" : "; or fork it with these changes: " + command;
 }
 
 // ConfigError if `folder` is not a run folder.
 fs::path config_file(const fs::path& folder) {
   fs::path file = folder / "config.toml";
-  if (!fs::exists(file)) {
+  std::error_code error;
+  const bool is_there = fs::exists(file, error);
+  if (error) {
+    throw InputError(fmt::format("[run] cannot read {} ({}); check its permissions", file.string(),
+                                 error.message()));
+  }
+  if (!is_there) {
     throw ConfigError(
         "[run] " + folder.string() +
         " is no run folder (no config.toml in it); give a config file or a run folder");
@@ -190,21 +178,39 @@ bool is_file(int descriptor, const fs::path& path) {
 
 }  // namespace
 
+void check_run_folder(const fs::path& folder) {
+  if (!is_step_folder(folder)) return;
+  throw ConfigError(fmt::format(
+      "[run] {} is a checkpoint and no run folder; name its run folder, or make another run that "
+      "goes on from it: tanren run {} --fork --out NEW",
+      folder.string(), shell_word(folder.string())));
+}
+
+void check_place(const fs::path& folder) {
+  check_run_folder(folder);
+  std::error_code none;
+  if (!fs::exists(folder, none)) return;
+  if (!fs::is_directory(folder, none)) {
+    throw InputError("[run] " + folder.string() + " is a file; name another folder with --out");
+  }
+  if (!fs::exists(folder / "config.toml", none) && !is_as_good_as_empty(folder)) {
+    throw InputError("[run] " + folder.string() +
+                     " holds other files and no run; name another folder with --out");
+  }
+}
+
 RunFolder::RunFolder(fs::path folder, const RunConfig& config,
                      const std::set<std::string>& requested)
     : path_(std::move(folder)), config_(config) {
-  if (fs::exists(path_) && !fs::is_directory(path_)) {
-    throw InputError("[run] " + path_.string() + " is a file; name another folder with --out");
-  }
+  check_run_folder(path_);
+  std::error_code none;
+  if (fs::exists(path_, none) && !fs::is_directory(path_, none)) check_place(path_);
   try {
     take_lock();
     // Checked under the lock: before it, another start may be writing the folder's first files.
-    if (fs::exists(path_ / "config.toml")) {
-      go_on(requested);
-    } else if (!is_as_good_as_empty(path_)) {
-      throw InputError("[run] " + path_.string() +
-                       " holds other files and no run; name another folder with --out");
-    }
+    check_place(path_);
+    has_begun_ = fs::exists(path_ / "config.toml");
+    if (has_begun_) go_on(requested);
   } catch (...) {
     leave();
     throw;
@@ -271,6 +277,10 @@ void RunFolder::begin() {
   write("config.toml", to_toml(kept));
 }
 
+void RunFolder::set_source(const fs::path& checkpoint) {
+  config_.run.fork_from = checkpoint.string();
+}
+
 void RunFolder::leave() {
   if (!began_) {
     std::error_code ignored;
@@ -290,6 +300,9 @@ NextConfig config_to_go_on(const fs::path& folder, RunConfig config,
                            const std::set<std::string>& requested,
                            const std::optional<fs::path>& resume_from) {
   const RunConfig before = recorded_config(folder);
+  // The step folder that the first start chose.
+  const bool is_source = is_same_source(before.run.fork_from, config.run.fork_from);
+  if (is_source) config.run.fork_from = kept_source(before.run.fork_from, config.run.fork_from);
   std::vector<std::string> kept;
   if (resume_from) {
     kept = overtaken_keys(changes_until(*resume_from, before), before, config, requested);
@@ -325,7 +338,7 @@ NextConfig config_to_go_on(const fs::path& folder, RunConfig config,
                     "run.name or --out{}",
                     folder.string(), join(differing, "; "),
                     sets.empty() ? "" : "ask for the change with" + sets + ", ",
-                    resume_from ? way_to_fork(folder, before, config) : ""));
+                    resume_from ? way_to_fork(folder, *resume_from, before, config) : ""));
   }
   return {std::move(config), std::move(kept)};
 }

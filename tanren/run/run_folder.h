@@ -33,11 +33,16 @@ class RunFolder {
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   // The last complete checkpoint, if the folder existed before.
   const std::optional<std::filesystem::path>& resume_from() const { return resume_from_; }
+  // Whether the folder holds the config of an earlier start.
+  bool has_begun() const { return has_begun_; }
   // The config, with the recorded values of kept().
   const RunConfig& config() const { return config_; }
   // Keys that an earlier start changed on request, while the given config still has the value from
   // before.
   const std::vector<std::string>& kept() const { return kept_; }
+  // The step folder that a fork goes on from; begin() records it, so that every start takes the
+  // same.
+  void set_source(const std::filesystem::path& checkpoint);
   // Call this once all that the run needs is ready. It writes config.toml and reopens a finished
   // run.
   void begin();
@@ -54,9 +59,16 @@ class RunFolder {
   std::optional<std::filesystem::path> resume_from_;
   std::vector<std::filesystem::path> made_;  // folders that did not exist, the deepest first
   bool made_lock_ = false;
+  bool has_begun_ = false;
   bool began_ = false;
   int lock_ = -1;
 };
+
+// ConfigError if `folder` is a step folder: a run in there would ruin the checkpoint.
+void check_run_folder(const std::filesystem::path& folder);
+
+// ConfigError or InputError if no run can be in `folder`, as RunFolder says it, without its lock.
+void check_place(const std::filesystem::path& folder);
 
 struct NextConfig {
   RunConfig config;

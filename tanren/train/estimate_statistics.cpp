@@ -213,7 +213,7 @@ bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
       for (const auto& norm : norms) norm->begin_batch();
       measure(run, phase, parts, loader->next().local);
       for (const auto& norm : norms) norm->end_batch();
-      stopped = !together && parts.stop_requested();
+      stopped = !together && parts.stops_evaluation();
     }
   }
   if (!together) {  // else all have measured the same

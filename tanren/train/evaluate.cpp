@@ -129,7 +129,7 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   const auto& parallel = *parts.parallel;
   EvalPass pass(dataset, options.batch, parallel.rank(), parallel.world_size(),
                 parts.plan.data.workers);
-  const auto stops = [&] { return may_stop && parts.stop_requested(); };
+  const auto stops = [&] { return may_stop && parts.stops_evaluation(); };
   bool stopped = stops();
   while (!stopped) {
     const auto collated = pass.next();

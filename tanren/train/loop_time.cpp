@@ -1,5 +1,11 @@
+<<<<<<< HEAD
 // The part of LoopState that keeps run.max_time. Only rank 0 looks at its clock; the other ranks
 // learn of it as of any stop request, from the row that all ranks sum in an update.
+=======
+// The part of LoopState that keeps run.max_time. Rank 0's clock alone decides on updates; the other
+// ranks learn of it as of any stop request, from the row that all ranks sum in an update. In an
+// evaluation each rank looks at its own clock, and all vote after it.
+>>>>>>> w_f2
 #include "tanren/base/seconds.h"
 #include "tanren/train/loop_state.h"
 
@@ -30,13 +36,14 @@ std::chrono::steady_clock::duration as_duration(double seconds) {
 }  // namespace
 
 void LoopState::set_stop_time(double seconds) {
-  if (!inputs_.ends_at || !is_first_) return;
+  if (!inputs_.ends_at) return;
   constexpr double kKept = 0.9;  // of a slow update's time, by each later update
   update_seconds_ = std::max(seconds, kKept * update_seconds_);
   if (save_seconds_ == 0) save_seconds_ = guessed_save_seconds(run_);
   // Of several ranks the stop takes effect after the next update, and no update is abandoned.
   const double before = save_seconds_ + (parts_.parallel->alone() ? 0 : update_seconds_);
-  parts_.stop_at = *inputs_.ends_at - as_duration(before);
+  parts_.stop_evaluations_at = *inputs_.ends_at - as_duration(before);
+  if (is_first_) parts_.stop_at = parts_.stop_evaluations_at;
 }
 
 bool LoopState::is_out_of_time() {

@@ -30,11 +30,19 @@ struct Parts {
   std::function<void(const Incident&)> incident = nullptr;
   // From then on a stop is requested (run.max_time); the loop sets it on rank 0 alone.
   std::optional<std::chrono::steady_clock::time_point> stop_at = std::nullopt;
+  // The same for evaluations, on every rank: ranks make them apart, and none may keep others
+  // waiting.
+  std::optional<std::chrono::steady_clock::time_point> stop_evaluations_at = std::nullopt;
 
   // In this process alone; the step's report says whether any rank was asked to stop.
   bool stop_requested() const {
     const bool is_asked = stop != nullptr && stop->load(std::memory_order_relaxed);
     return is_asked || (stop_at && std::chrono::steady_clock::now() >= *stop_at);
+  }
+  // The same during an evaluation.
+  bool stops_evaluation() const {
+    return stop_requested() ||
+           (stop_evaluations_at && std::chrono::steady_clock::now() >= *stop_evaluations_at);
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/checkpoint/stored_moment.h"
+#include "tanren/ops/eight_bit.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -87,9 +88,23 @@ at::Tensor to_pack_anew(const StoredState& stored, const StateRange& range,
   return is_plain ? stored.range(range, moment).to(at::kFloat) : at::Tensor();
 }
 
+// Whether `key` is a plain moment of which the codes are stored.
+bool is_to_unpack(const StoredState& stored, const std::string& whole, const std::string& key) {
+  return !stored.has(whole, key) && stored.has(whole, key + std::string(kCodes));
+}
+
+// That moment in fp32, 1-dim in the order of memory here.
+at::Tensor unpacked(const StoredState& stored, const StateRange& range, const std::string& key) {
+  StateRange blocks = range;  // that cover it
+  blocks.begin -= blocks.begin % kPackedBlock;
+  return moment_of(stored, blocks, key + std::string(kCodes))
+      .narrow(0, range.begin - blocks.begin, range.end - range.begin);
+}
+
 bool is_stored(const StoredState& stored, const std::string& whole, const std::string& key) {
   const std::string moment = packed_moment(key);
-  return stored.has(whole, key) || (!moment.empty() && stored.has(whole, moment));
+  return stored.has(whole, key) || (!moment.empty() && stored.has(whole, moment)) ||
+         is_to_unpack(stored, whole, key);
 }
 
 // Those of `ranges` for which `own` has a tensor that is not stored.
@@ -105,20 +120,29 @@ std::set<std::string> incomplete(const State& own,
   return names;
 }
 
-void load_state(Objective& objective, const std::string& start, const StoredState& stored,
-                Wanted wanted) {
+// SGD's flag of a parameter with a buffer of gradients, which an optimizer without dampening keeps
+// without one.
+constexpr const char* kStarted = "started";
+
+// Returns the parameters that Wanted::whole_parameters leaves as they are.
+std::set<std::string> load_state(Objective& objective, const std::string& start,
+                                 const StoredState& stored, Wanted wanted) {
   const at::NoGradGuard no_grad;
   const auto ranges = ranges_of(objective, start);
   State own = objective.optimizer->state();
   std::set<std::string> left;
   if (wanted == Wanted::whole_parameters) left = incomplete(own, ranges, stored);
   const auto skips = [&](const StateRange& range, const std::string& key) {
-    return left.count(range.whole) > 0 || (wanted != Wanted::all && !stored.has(range.whole, key));
+    return left.count(range.whole) > 0 ||
+           (wanted != Wanted::all && !is_stored(stored, range.whole, key));
   };
   for (auto& [name, value] : own.values) {
     const auto [of, key] = split_state_name(name);
     const StateRange& range = ranges.at(of);
-    if (key == "order" || skips(range, key)) continue;  // the order is that of memory here
+    if (key == "order") continue;
+    const bool is_taken = wanted == Wanted::whole_parameters && left.count(range.whole) == 0;
+    if (is_taken && key == kStarted && !stored.has(range.whole, key)) value = true;
+    if (skips(range, key)) continue;  // the order is that of memory here
     const Value* given = stored.value(range.whole, key);
     if (given == nullptr) {
       throw CheckpointError("[checkpoint] the optimizer's state lacks " + key + " of " +
@@ -142,7 +166,9 @@ void load_state(Objective& objective, const std::string& start, const StoredStat
       }
       if (copies) loaded.tensors.set(name, tensor);
       if (skips(range, key)) continue;
-      const at::Tensor given = stored.range(range, key);
+      const bool unpacks =
+          wanted == Wanted::whole_parameters && is_to_unpack(stored, range.whole, key);
+      const at::Tensor given = unpacks ? unpacked(stored, range, key) : stored.range(range, key);
       const at::Tensor into = flat_view(tensor);
       // Older files have moments in fp32 that are kept in bf16 now.
       const bool is_rounded =
@@ -157,6 +183,7 @@ void load_state(Objective& objective, const std::string& start, const StoredStat
   // The copied tensors are in place. load() takes the plain values and packs the moments to be
   // packed again.
   objective.optimizer->load(loaded);
+  return left;
 }
 
 }  // namespace
@@ -171,10 +198,14 @@ void load_known(Objective& objective, const std::string& start, const StoredStat
 
 namespace {
 
-// `given` by parameter; what the optimizer does not keep is left out, and moments that it packs may
-// be plain.
-void load_whole(Objective& objective, const State& given, const std::set<std::string>& left) {
+// `given` by parameter; what the optimizer does not keep is left out, and moments may be packed
+// there and plain here, or the reverse. Returns the parameters that stay as they are.
+std::set<std::string> load_whole(Objective& objective, const State& given) {
   const State own = objective.optimizer->state();
+  const auto ranges = ranges_of(objective, "");
+  const std::vector<StateSlice> none;
+  const StoredState stored(given, none);
+  std::set<std::string> left = incomplete(own, ranges, stored);
   State state;
   std::set<std::string> taken;  // parameters
   for (const auto& [name, tensor] : own.tensors) {
@@ -186,34 +217,62 @@ void load_whole(Objective& objective, const State& given, const std::set<std::st
       state.tensors.set(name, tensor);
     } else if (same != nullptr) {
       state.tensors.set(name, same->to(tensor.scalar_type()));
+    } else if (is_to_unpack(stored, of, key)) {
+      state.tensors.set(name, unpacked(stored, ranges.at(of), key)
+                                  .as_strided(tensor.sizes(), tensor.strides())
+                                  .to(tensor.scalar_type()));
     } else {
       const std::string plain = of + "." + packed_moment(key);
       state.tensors.set(plain, given.tensors.at(plain).to(at::kFloat));
     }
   }
   for (const auto& [name, value] : given.values) {
-    if (taken.count(split_state_name(name).first) > 0) state.values[name] = value;
+    const auto [of, key] = split_state_name(name);
+    const bool is_unpacked = key == "order" && !own.tensors.contains(of + ".exp_avg_codes");
+    if (taken.count(of) > 0 && !is_unpacked) state.values[name] = value;
   }
   for (const auto& [name, value] : own.values) {
     const auto [of, key] = split_state_name(name);
+    const bool is_taken = taken.count(of) > 0;
     // The order in memory belongs to the codes that were taken.
-    if (key != "order" || taken.count(of) == 0) state.values.try_emplace(name, value);
+    if (key == "order" && is_taken) continue;
+    state.values.try_emplace(name, key == kStarted && is_taken ? Value(true) : value);
   }
   objective.optimizer->load(state);
+  return left;
+}
+
+// The parameters, with `path`, that have some state in `given`.
+std::set<std::string> with_state(const std::string& path, const State& given,
+                                 const std::vector<StateSlice>& slices) {
+  std::set<std::string> names;
+  for (const StateSlice& slice : slices) names.insert(slice.whole);
+  if (!slices.empty()) return names;
+  for (const auto& [name, tensor] : given.tensors) {
+    const auto [of, key] = split_state_name(name);
+    if (key != kMasterWeight && of.starts_with(path + ".")) names.insert(of);
+  }
+  return names;
 }
 
 }  // namespace
 
-void load_fitting(Objective& objective, const std::string& path, const State& given,
-                  const std::vector<StateSlice>& slices) {
+std::vector<std::string> load_fitting(Objective& objective, const std::string& path,
+                                      const State& given, const std::vector<StateSlice>& slices) {
+  const std::string start = path + ".";
+  std::set<std::string> left;
   if (!slices.empty() || objective.shards) {
-    load_state(objective, path + ".", StoredState(given, slices), Wanted::whole_parameters);
-    return;
+    left = load_state(objective, start, StoredState(given, slices), Wanted::whole_parameters);
+  } else {
+    for (const auto& name : load_whole(objective, part_below(given, path)))
+      left.insert(start + name);
   }
-  const State part = part_below(given, path);
-  load_whole(
-      objective, part,
-      incomplete(objective.optimizer->state(), ranges_of(objective, ""), StoredState(part, {})));
+  const auto known = with_state(path, given, slices);
+  std::vector<std::string> names;
+  for (const std::string& name : left) {
+    if (known.count(name) > 0) names.push_back(name);
+  }
+  return names;
 }
 
 void take_over_state(Objective& objective, const SlicedState& before, Communicator& ranks) {

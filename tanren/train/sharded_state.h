@@ -25,10 +25,11 @@ void load_known(Objective& objective, const std::string& start, const StoredStat
 inline constexpr const char* kMasterWeight = "master_weight";
 
 // Loads the state of those parameters for which all of it, but a copy of the weight, is in `given`
-// (in `slices`, or whole if there are none) below `path`. Converted as load_known does; the rest
-// stays.
-void load_fitting(Objective& objective, const std::string& path, const State& given,
-                  const std::vector<StateSlice>& slices);
+// (in `slices`, or whole if there are none) below `path`. Converted as load_known does, packed
+// moments unpacked; the rest stays. Returns the names, with `path`, of those that have some state
+// in `given` and stay.
+std::vector<std::string> load_fitting(Objective& objective, const std::string& path,
+                                      const State& given, const std::vector<StateSlice>& slices);
 
 // Call this after the objective's parameters were chosen again. State that ranks kept for the
 // earlier parameters goes to the ranks that keep it now; the state of other parameters stays. Every

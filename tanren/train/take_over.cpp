@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <string_view>
 #include <utility>
 
 namespace tanren {
@@ -17,17 +18,35 @@ std::string path_of(const Phase& phase, const Objective& objective) {
   return phase.spec.name + "." + objective.spec.name;
 }
 
+// The name in the checkpoint's state of the parameter's fp32 copy: of this objective, else of the
+// one that trained it there. Empty if it has none.
+std::string kept_copy(const std::string& parameter, const std::string& path, const Snapshot& from,
+                      const StoredState& stored) {
+  std::vector<std::string> paths{path};
+  constexpr std::string_view kStart = "objective.", kEnd = ".step";
+  for (const auto& [key, value] : from.run.values) {
+    if (!key.starts_with(kStart) || !key.ends_with(kEnd)) continue;
+    paths.push_back(key.substr(kStart.size(), key.size() - kStart.size() - kEnd.size()));
+  }
+  for (const std::string& each : paths) {
+    const std::string name = each + "." + parameter;
+    if (stored.has(name, kMasterWeight)) return name;
+  }
+  return "";
+}
+
 // The objective's weights as the checkpoint has them, each under its name in the optimizer's state:
-// the fp32 copies of those that had some.
+// the fp32 copies of those that had some, in whichever objective.
 TensorMap widest_weights(const Objective& objective, const std::string& path, const Snapshot& from,
                          const StoredState& stored) {
   TensorMap weights;
   for (const NamedParameter& parameter : objective.all) {
     const std::string name = path + "." + parameter.name;
     at::Tensor weight = from.model.tensors.at(parameter.name);
-    if (stored.has(name, kMasterWeight)) {
+    const std::string kept = kept_copy(parameter.name, path, from, stored);
+    if (!kept.empty()) {
       const auto sizes = parameter.tensor.sizes().vec(), strides = parameter.tensor.strides().vec();
-      const StateRange whole{name, 0, parameter.tensor.numel(), sizes, strides};
+      const StateRange whole{kept, 0, parameter.tensor.numel(), sizes, strides};
       weight = stored.range(whole, kMasterWeight).as_strided(sizes, strides);
     }
     weights.set(name + "." + kMasterWeight, weight);
@@ -72,10 +91,11 @@ void take_flags(RunState& run, const Snapshot& from) {
   }
 }
 
-// Unfreezes what earlier steps would have unfrozen; the next update does the same for its own step.
+// Unfreezes what earlier steps would have unfrozen, and what the next update would, so that the
+// state of its parameters has a place.
 void unfreeze_past(RunState& run, const FreezePlan& freeze) {
   for (const Unfreeze& due : freeze.unfreezes) {
-    if (due.step >= run.step()) continue;
+    if (due.step > run.step()) continue;
     unfreeze(run, {.unfreezes = {{run.step(), due.parameters}}}, /*tells=*/false);
   }
 }
@@ -90,15 +110,31 @@ void take_average(WeightAverage& average, const std::string& path, const State& 
   average.load(part);
 }
 
+// With `scale_only` the comparison begins anew, and the rate stays reduced.
+void take_plateau(Plateau& plateau, State state, bool scale_only) {
+  if (state.values.count("scale") == 0) return;  // there was none
+  if (scale_only) {
+    state.values.erase("best");
+    state.values["num_bad"] = int64_t{0};
+    state.values["cooldown"] = int64_t{0};
+  }
+  plateau.load(state);
+}
+
 }  // namespace
 
-void take_over(RunState& run, const Snapshot& from, const TakenParts& parts,
-               const FreezePlan& freeze) {
+std::vector<std::string> take_over(RunState& run, const Snapshot& from, const TakenParts& parts,
+                                   const FreezePlan& freeze) {
+  std::vector<std::string> left;
   for (Phase& phase : run.phases) {
     for (Objective& objective : phase.objectives) {
       const std::string path = path_of(phase, objective);
-      if (parts.objectives.count(path) == 0) continue;
-      objective.step = value_of<int64_t>(from.run, "objective." + path + ".step");
+      const auto step = parts.steps.find(path);
+      if (step != parts.steps.end()) {
+        objective.step = step->second;
+      } else if (parts.objectives.count(path) > 0) {
+        objective.step = value_of<int64_t>(from.run, "objective." + path + ".step");
+      }
     }
   }
   if (parts.flags) {
@@ -115,8 +151,13 @@ void take_over(RunState& run, const Snapshot& from, const TakenParts& parts,
       const State own = part_below(from.run, "objective." + path);
       objective.scaler.load(part_below(own, "scaler"));
       objective.guard.load(part_below(own, "guard"));
-      if (taken->second.plateau) objective.plateau.load(part_below(own, "schedule"));
-      if (taken->second.optimizer) load_fitting(objective, path, from.optimizer, from.slices);
+      if (taken->second.plateau || taken->second.plateau_scale) {
+        take_plateau(objective.plateau, part_below(own, "schedule"), !taken->second.plateau);
+      }
+      if (taken->second.optimizer) {
+        const auto own_left = load_fitting(objective, path, from.optimizer, from.slices);
+        left.insert(left.end(), own_left.begin(), own_left.end());
+      }
       if (taken->second.average && objective.average) {
         take_average(*objective.average, path, from.average);
       }
@@ -132,6 +173,7 @@ void take_over(RunState& run, const Snapshot& from, const TakenParts& parts,
   if (parts.random) {
     set_generator_states(run.device(), part_below(from.run, "generator").tensors);
   }
+  return left;
 }
 
 }  // namespace tanren

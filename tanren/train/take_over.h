@@ -6,8 +6,10 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/train/run_state.h"
 
+#include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace tanren {
 
@@ -15,12 +17,15 @@ namespace tanren {
 struct TakenObjective {
   bool optimizer = false;  // the state of all parameters for which it is there
   bool average = false;
-  bool plateau = false;  // what evaluations did to the rate
+  bool plateau_scale = false;  // what evaluations did to the rate
+  bool plateau = false;        // what they were compared with, too
 };
 
 struct TakenParts {
   // By "phase.objective": those that the checkpoint has. Others begin anew.
   std::map<std::string, TakenObjective> objectives;
+  // Applied updates that objectives begin with, if not as many as the checkpoint counts for them.
+  std::map<std::string, int64_t> steps;
   bool flags = false;        // what is trained, and which modules are in eval mode
   bool position = false;     // the place in the data
   bool random = false;       // torch's generators
@@ -29,8 +34,9 @@ struct TakenParts {
 
 // Weights, buffers and the count of attempts are always taken. Of weights with fp32 copies it takes
 // the copies. The best checkpoints stay the other run's. Without `parts.flags` all that `freeze`
-// trains by this step is trained.
-void take_over(RunState& run, const Snapshot& from, const TakenParts& parts,
-               const FreezePlan& freeze);
+// trains by this step is trained. Returns the parameters, with their objectives, of which the
+// checkpoint has optimizer state that was asked for and does not fit; each begins anew.
+std::vector<std::string> take_over(RunState& run, const Snapshot& from, const TakenParts& parts,
+                                   const FreezePlan& freeze);
 
 }  // namespace tanren

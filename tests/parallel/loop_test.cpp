@@ -14,6 +14,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <vector>
 
 namespace tanren::testing {
@@ -186,6 +188,48 @@ TEST_F(Loop, of_two_replicas_on_a_device_writes_the_log_of_one_rank_there) {
     EXPECT_EQ(plan_.parallel.world_size, replicas);
   }
   expect_same("1", "2");
+}
+
+// Counts the batches that were made of it.
+class CountedData final : public TokenData {
+ public:
+  using TokenData::TokenData;
+  Collated collate(const std::vector<int64_t>& indices) const override {
+    ++num_batches;
+    return TokenData::collate(indices);
+  }
+  mutable std::atomic<int> num_batches{0};
+};
+
+// None keeps the others waiting for its whole share.
+TEST(Evaluation, ends_on_all_ranks_when_the_time_of_the_start_is_over) {
+  const TokenData data(8);
+  const CountedData evaluated(400);
+  auto config = tiny_config("gpt2");
+  config.model.num_layers = 1;
+  config.model.hidden_size = 8;
+  config.model.num_heads = 1;
+  config.batch.global_batch = "4";
+  config.data.eval.kind = "synthetic";  // not opened: the test evaluates `evaluated`
+  config.data.workers = 0;
+  config.evaluate.every = 1;
+  config.evaluate.batch = 2;
+  on_engine("threads", 2, [&](Communicator& comm) {
+    RankRun run(config, data, comm);
+    run.batches.reset();
+    const LoopInputs inputs{.train = data,
+                            .eval = &evaluated,
+                            .checkpoints = {},
+                            .config_toml = "",
+                            .plan_text = "",
+                            .sinks = {},
+                            .origin = "",
+                            .ends_at = std::chrono::steady_clock::now()};
+    const LoopResult result = train_loop(run.state, run.parts, inputs);
+    EXPECT_EQ(result.ending, Ending::interrupted);
+    EXPECT_EQ(run.state.step(), 1);
+  });
+  EXPECT_LT(evaluated.num_batches.load(), 50);  // of 200: the rehearsal's and those made ahead
 }
 
 // Evaluation splits the samples over ranks without padding, also if a rank gets none.

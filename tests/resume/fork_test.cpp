@@ -1,56 +1,15 @@
-// A fork: a new run that goes on from another run's checkpoint under a config of its own (issue 26).
-// Unchanged, it continues bitwise as the other run does. What does not fit is refused or said. The
-// other run is only read.
-#include "tests/support/command_run.h"
+// A fork: a new run that goes on from another run's checkpoint under a config of its own (issue
+// 26). Unchanged, it continues bitwise as the other run does. What does not fit is refused or said.
+// The other run is only read.
+#include "tests/support/fork_run.h"
 #include "tests/support/run_log.h"
-
-#include <map>
-#include <set>
 
 namespace tanren::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Fork : public CommandRun {
- protected:
-  // Every file below `folder` with its bytes.
-  std::map<std::string, std::string> files(const std::string& folder) const {
-    std::map<std::string, std::string> found;
-    for (const auto& entry : fs::recursive_directory_iterator(at(folder))) {
-      if (entry.is_regular_file()) found[entry.path().string()] = read_file(entry.path());
-    }
-    return found;
-  }
-
-  // The part of a plain log after `attempt` and its evaluation.
-  std::string log_after(const std::string& out, int attempt) const {
-    std::istringstream lines(plain_log(out));
-    std::string text;
-    bool is_after = false;
-    for (std::string line; std::getline(lines, line);) {
-      is_after = is_after || line.starts_with("{\"attempt\":" + std::to_string(attempt + 1) + ",");
-      if (is_after) text += line + "\n";
-    }
-    return text;
-  }
-
-  // The plan's line `key`.
-  std::string plan_line(const std::string& out, const std::string& key) const {
-    std::istringstream lines(read_file(at(out) / "plan.txt"));
-    for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with(key + " ")) return line;
-    }
-    return "";
-  }
-
-  void expect_refused(const std::string& arguments, const std::vector<std::string>& parts) {
-    const auto result = tanren(arguments);
-    EXPECT_EQ(result.code, 2) << arguments << "\n" << result.output;
-    EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
-    for (const auto& part : parts) TANREN_EXPECT_CONTAINS(result.output, part);
-  }
-};
+class Fork : public ForkRun {};
 
 TEST_F(Fork, of_what_is_no_run_with_a_checkpoint_is_refused_and_makes_nothing) {
   stop_after("a", 3, "--set checkpoint.every=2");
@@ -117,7 +76,8 @@ TEST_F(Fork, of_another_model_is_refused_with_what_fits_and_what_does_not) {
   EXPECT_FALSE(fs::exists(at("b")));
 }
 
-// Each with another part of the state: scale, averages, dropout, packed and factored moments, slices.
+// Each with another part of the state: scale, averages, dropout, packed and factored moments,
+// slices.
 TEST_F(Fork, unchanged_goes_on_bitwise_as_the_other_run_does) {
   const std::vector<std::string> settings = {
       "--set model.dropout=0.3 --set schedule.kind=cosine --set clip.norm=1",
@@ -196,7 +156,7 @@ TEST_F(Fork, that_has_saved_nothing_begins_again_or_says_what_is_missing) {
   EXPECT_EQ(last_attempt("b")["attempt"], 4);
   fs::remove_all(at("b/checkpoints"));
   fs::remove_all(at("a"));
-  expect_refused("run b --quiet", {"/a: it does not exist"});
+  expect_refused("run b --quiet", {"/a/checkpoints/step-3: it does not exist"});
 }
 
 TEST_F(Fork, says_in_the_plan_and_on_the_terminal_what_it_takes_and_what_was_changed) {
@@ -242,8 +202,19 @@ TEST_F(Fork, begins_the_state_of_another_optimizer_anew_and_keeps_adams_for_adam
       "run packed/checkpoints/step-8 --quiet --fork --out wide --set optimizer.state=fp32 "
       "--set run.steps=9",
       0, {});
-  TANREN_EXPECT_CONTAINS(plan_line("wide", "fork_optimizer"), "8-bit state there");
+  TANREN_EXPECT_CONTAINS(plan_line("wide", "fork_optimizer"), "state of 4 of 4 trained");
   EXPECT_EQ(last_attempt("sgd")["step"], 8);
+}
+
+// A rank's part begins anywhere in a block of codes.
+TEST_F(Fork, of_packed_state_unpacks_it_for_ranks_that_share_it) {
+  stop_after("a", 3, "--set 'model.hidden=[80, 80]' --set optimizer.state=8bit");
+  const auto result = tanren(
+      "run a --fork --out b --set optimizer.state=fp32 --set parallel.ranks=threads "
+      "--set parallel.replicas=3 --set parallel.zero=1");
+  EXPECT_EQ(result.code, 0) << result.output;
+  TANREN_EXPECT_CONTAINS(result.output, "state of 6 of 6 trained tensors");
+  EXPECT_EQ(result.output.find("does not fit"), std::string::npos) << result.output;
 }
 
 TEST_F(Fork, takes_the_state_of_what_was_trained_there_and_begins_the_rest_anew) {

@@ -44,6 +44,13 @@ void check_fork(Problems& p, const RunConfig& config) {
           "run.fork_from and model.init_from both give the weights; drop one");
   p.check(config.optimizer.init_from.empty(),
           "run.fork_from and optimizer.init_from both give the optimizer's state; drop one");
+  for (const auto& [name, own] : config.objectives) {
+    const std::string& file = own.optimizer.init_from;
+    p.check(file.empty() || file == config.optimizer.init_from,  // told above
+            fmt::format("run.fork_from and objectives.{}.optimizer.init_from both give the "
+                        "optimizer's state; drop one",
+                        name));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,189 @@
+// Where a fork begins and where it is made: the step that its first start chose, places that are
+// refused, and the commands that refusals offer.
+#include "tests/support/fork_run.h"
+
+namespace tanren::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ForkStart : public ForkRun {
+ protected:
+  // The command that a refusal offers after `words`; empty if it offers none.
+  std::string offered(const std::string& arguments, const std::string& words) const {
+    const auto refused = tanren(arguments);
+    EXPECT_EQ(refused.code, 2) << arguments << "\n" << refused.output;
+    const size_t begin = refused.output.find(words + "tanren ");
+    if (begin == std::string::npos) return "";
+    const std::string command = refused.output.substr(begin + words.size() + 7);
+    return command.substr(0, command.find('\n'));
+  }
+  static constexpr const char* kOffer = "; or fork it with these changes: ";
+};
+
+TEST_F(ForkStart, of_a_step_folder_needs_the_flag_since_a_run_in_there_would_ruin_it) {
+  stop_after("a", 3);
+  const auto before = files("a");
+  const std::string step = "a/checkpoints/step-3";
+  for (const std::string& arguments :
+       {"run " + step + " --quiet", "run " + step + " --quiet --out b", "plan " + step,
+        "run run.toml --quiet --out " + step}) {
+    expect_refused(arguments, {step + " is a checkpoint and no run folder",
+                               "tanren run " + step + " --fork --out NEW"});
+  }
+  EXPECT_EQ(files("a"), before);
+  EXPECT_FALSE(fs::exists(at("b")));
+}
+
+TEST_F(ForkStart, of_a_step_folder_does_not_stop_where_the_other_start_did) {
+  stop_after("a", 3, "--set checkpoint.every=2");
+  expect_code("run a/checkpoints/step-2 --quiet --fork --out b", 0, {});
+  EXPECT_EQ(last_attempt("b")["step"], 8);
+  expect_code("run a/checkpoints/step-2 --quiet --fork --out c --set run.stop_after=1", 0, {});
+  EXPECT_EQ(last_attempt("c")["step"], 3);
+}
+
+TEST_F(ForkStart, stays_at_the_step_that_the_first_start_chose_until_that_is_gone) {
+  stop_after("a", 2, "--set checkpoint.keep=9 --set metrics.tensorboard=true");
+  const std::string fork = "run a --quiet --fork --out b --set run.stop_after=3";
+  expect_code(fork, 0, {});
+  fs::remove_all(at("b/checkpoints"));                         // as after a kill
+  expect_code("run a --quiet --set run.stop_after=2", 0, {});  // the other run is at step 4
+  TANREN_EXPECT_CONTAINS(read_file(at("b/config.toml")), "a/checkpoints/step-2\"");
+  expect_code(fork, 0, {});
+  EXPECT_EQ(log("b").front()["attempt"], 3);
+  TANREN_EXPECT_CONTAINS(plan_line("b", "fork_from"), "a/checkpoints/step-2");
+  fs::remove_all(at("b/checkpoints"));
+  fs::remove_all(at("a/checkpoints/step-2"));
+  expect_code("run b --quiet --set run.stop_after=1", 0, {"step-2 is gone", "step-4"});
+  EXPECT_EQ(log("b").front()["attempt"], 5);  // nothing of the steps before is left
+  EXPECT_EQ(std::distance(fs::directory_iterator(at("b/tensorboard")), {}), 1);
+}
+
+TEST_F(ForkStart, of_a_run_that_was_moved_before_it_saved_anything_is_of_the_same_step) {
+  stop_after("a", 3, "--set checkpoint.every=2");
+  expect_code("run a/checkpoints/step-2 --quiet --fork --out b --set run.stop_after=1", 0, {});
+  fs::remove_all(at("b/checkpoints"));
+  fs::create_directories(at("moved"));
+  fs::rename(at("a"), at("moved/a"));
+  expect_code("run moved/a --quiet --fork --out b --set run.stop_after=1", 0, {});
+  EXPECT_EQ(log("b").front()["attempt"], 3);
+  TANREN_EXPECT_CONTAINS(plan_line("b", "fork_from"), "moved/a/checkpoints/step-2");
+}
+
+TEST_F(ForkStart, by_the_same_command_goes_on_when_the_other_run_is_gone_or_changed) {
+  stop_after("a", 3);
+  const std::string fork = "run a --quiet --fork --out b --set run.stop_after=1";
+  expect_code(fork, 0, {});
+  folder_.file("a/config.toml", "[run]\nsteps = ");
+  expect_code(fork, 0, {});
+  fs::remove_all(at("a"));
+  expect_code(fork, 0, {});
+  EXPECT_EQ(last_attempt("b")["attempt"], 6);
+  expect_code("plan a --fork --out b", 0, {});
+  expect_refused("run a --quiet --fork --out c", {"--fork needs a run folder"});
+}
+
+TEST_F(ForkStart, of_a_run_that_is_named_like_a_step_is_a_fork_of_its_newest) {
+  stop_after("step-3", 2);
+  expect_code("run step-3 --quiet --fork --out b --set run.stop_after=1", 0, {});
+  EXPECT_EQ(log("b").front()["attempt"], 3);
+}
+
+TEST_F(ForkStart, into_the_other_runs_folder_is_refused_and_here_has_a_name) {
+  stop_after("a", 3);
+  const auto before = files("a");
+  for (const char* out : {"a/b", "a/checkpoints/b", "./a/../a/b/c"}) {
+    expect_refused("run a --quiet --fork --out " + std::string(out),
+                   {"lies in the folder of that run", "--out"});
+    expect_refused("plan a --fork --out " + std::string(out), {"lies in the folder of that run"});
+  }
+  EXPECT_EQ(files("a"), before);
+  fs::create_directories(at("mine"));
+  folder_.file("mine/notes.txt", "notes");
+  expect_refused("plan a --fork --out mine", {"mine holds other files and no run"});
+  fs::create_directories(at("here"));
+  const auto here = shell(TANREN_BINARY " run ../a --quiet --fork --out .", at("here"));
+  EXPECT_EQ(here.code, 0) << here.output;
+  TANREN_EXPECT_CONTAINS(read_file(at("here/config.toml")), "name = \"here\"");
+}
+
+TEST_F(ForkStart, is_offered_with_all_that_was_asked_for) {
+  stop_after("out", 3);
+  fs::create_directories(at("moved to"));
+  fs::copy_file(at("train.csv"), at("moved to/train.csv"));
+  const std::string command = offered(
+      "run run.toml --quiet --out out --set optimizer.weight_decay=0.5 --set run.steps=10 "
+      "--set 'data.train.path=moved to/train.csv' --set metrics.console_every=3 "
+      "--set evaluate.every=5 --set model.activation=tanh",
+      kOffer);
+  for (const char* part :
+       {"run out --fork --out out-fork --set ", "optimizer.weight_decay=0.5", "run.steps=10",
+        "moved to/train.csv", "metrics.console_every=3", "evaluate.every=5", "model.activation="}) {
+    TANREN_EXPECT_CONTAINS(command, part);
+  }
+  expect_code(command + " --quiet", 0, {});
+  EXPECT_EQ(last_attempt("out-fork")["step"], 10);
+  const std::string there =
+      offered("run out --quiet --out 'a new' --set run.steps=9", "it there: ");
+  TANREN_EXPECT_CONTAINS(there, "run out --fork --out 'a new' --set run.steps=9, or begin");
+}
+
+TEST_F(ForkStart, is_not_offered_where_it_would_be_refused) {
+  stop_after("out", 3);
+  const auto none = [&](const std::string& sets) {
+    EXPECT_EQ(offered("run run.toml --quiet --out out " + sets, kOffer), "") << sets;
+  };
+  none("--set 'model.hidden=[9]'");
+  EXPECT_EQ(offered("run out --quiet --out new --set 'model.hidden=[9]'", "it there: "), "");
+  none("--set run.seed=4 --set run.steps=none --set run.epochs=2");
+  none("--set run.steps=2 --set optimizer.weight_decay=0.5");
+  const auto here =
+      shell(TANREN_BINARY " run . --quiet --set optimizer.weight_decay=0.5", at("out"));
+  TANREN_EXPECT_CONTAINS(here.output, "tanren run . --fork --out /");
+  TANREN_EXPECT_CONTAINS(here.output, "/out-fork --set ");
+}
+
+TEST_F(ForkStart, of_evaluations_of_another_quantity_compares_anew_and_keeps_the_plateaus_rate) {
+  stop_after("a", 3,
+             "--set evaluate.every=1 --set schedule.kind=reduce_on_plateau --set "
+             "schedule.patience=0 --set schedule.threshold=0.9 --set early_stop.patience=9");
+  const auto first_rate = [&](const std::string& out, const std::string& sets) {
+    expect_code("run a --quiet --fork --out " + out + " --set run.stop_after=1 " + sets, 0, {});
+    return log(out).front()["learning_rate"].get<double>();
+  };
+  const double rate = first_rate("same", "--set schedule.mode=min");  // "auto" there
+  EXPECT_LT(rate, 0.0005);
+  TANREN_EXPECT_CONTAINS(plan_line("same", "fork_plateau"), "  taken ");
+  TANREN_EXPECT_CONTAINS(plan_line("same", "fork_evaluations"), "  taken ");
+  const auto attempts = [&] {  // the log may begin with the evaluation that is made again
+    for (const auto& line : log("b")) {
+      if (line.contains("attempt")) return line["learning_rate"].get<double>();
+    }
+    return 0.0;
+  };
+  expect_code("run a --quiet --fork --out b --set run.stop_after=1 --set model.label_smoothing=0.1",
+              0, {});
+  EXPECT_EQ(attempts(), rate);
+  const std::string line = plan_line("b", "fork_plateau");
+  TANREN_EXPECT_CONTAINS(line, "  in part ");
+  TANREN_EXPECT_CONTAINS(line,
+                         " of its peak, as there; the best value begins anew: they measure "
+                         "something else: another model.label_smoothing");
+  TANREN_EXPECT_CONTAINS(plan_line("b", "fork_evaluations"), "another model.label_smoothing");
+}
+
+// The last batch of an epoch is a short one.
+TEST_F(ForkStart, shows_the_first_batch_of_its_own_place) {
+  folder_.file("train.csv", rows(22));
+  stop_after("a", 5, "--set data.last=keep");
+  const std::string debug = " --set run.debug=true --set run.stop_after=1";
+  for (const std::string arguments : {"run a --fork --out b", "run a"}) {
+    const auto result = tanren(arguments + debug);
+    EXPECT_EQ(result.code, 0) << result.output;
+    TANREN_EXPECT_CONTAINS(result.output, "\n  2 samples");
+  }
+}
+
+}  // namespace
+}  // namespace tanren::testing
