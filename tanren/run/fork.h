@@ -45,18 +45,10 @@ std::optional<ForkSource> choose_fork(const RunConfig& config, bool chosen);
 // if there is none, or if `config` names others.
 std::filesystem::path start_of_fork(const ForkSource& source, const RunConfig& config);
 
-<<<<<<< HEAD
-// Reads and verifies the checkpoint and decides what a run with this config, prepared from it,
-// takes from the checkpoint. `data`: the facts of the new run's data. ConfigError if the model has
-// other tensors, or if the new run would be at its end; CheckpointError as read_checkpoint.
-Fork plan_fork(const std::filesystem::path& checkpoint, const RunConfig& config,
-               const Prepared& prepared, const Facts& data);
-=======
 // Decides what a run with this config, prepared from the checkpoint, takes from it. `data`: the
 // facts of the new run's data. ConfigError if the model has other tensors, or if the new run would
 // be at its end.
 Fork plan_fork(const ForkSource& source, const RunConfig& config, const Prepared& prepared,
                const Facts& data);
->>>>>>> w_f2
 
 }  // namespace tanren

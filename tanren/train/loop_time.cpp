@@ -1,11 +1,6 @@
-<<<<<<< HEAD
-// The part of LoopState that keeps run.max_time. Only rank 0 looks at its clock; the other ranks
-// learn of it as of any stop request, from the row that all ranks sum in an update.
-=======
 // The part of LoopState that keeps run.max_time. Rank 0's clock alone decides on updates; the other
 // ranks learn of it as of any stop request, from the row that all ranks sum in an update. In an
 // evaluation each rank looks at its own clock, and all vote after it.
->>>>>>> w_f2
 #include "tanren/base/seconds.h"
 #include "tanren/train/loop_state.h"
 
