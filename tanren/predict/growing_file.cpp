@@ -77,6 +77,11 @@ GrowingFile::GrowingFile(fs::path file, const Progress& begin, bool replaced)
   appended_ = saved_;
 }
 
+std::vector<fs::path> GrowingFile::parts_of(const fs::path& file) {
+  return {with_end(file, ".partial"), with_end(file, ".partial.json"),
+          with_end(file, ".partial.whole")};
+}
+
 GrowingFile::Part::~Part() {
   if (descriptor < 0) return;
   if (is_new) ::unlink(path.c_str());  // while it is held

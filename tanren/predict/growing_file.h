@@ -12,6 +12,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace tanren {
 
@@ -34,6 +35,9 @@ class GrowingFile {
   GrowingFile(std::filesystem::path file, const Progress& begin, bool replaced);
   GrowingFile(const GrowingFile&) = delete;
   GrowingFile& operator=(const GrowingFile&) = delete;
+
+  // The files beside `file` that may be there until it is whole.
+  static std::vector<std::filesystem::path> parts_of(const std::filesystem::path& file);
 
   // Where to go on: `begin`, or what an earlier start has left.
   const Progress& progress() const { return saved_; }

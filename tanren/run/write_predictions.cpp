@@ -87,6 +87,9 @@ void PredictionsWriter::add(const Batch& samples, const Prediction& prediction) 
   const auto targets = target_cells(prediction.targets, samples.size(), info_);
   const auto* id = samples.ids.const_data_ptr<int64_t>();
   for (size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].has_nan) {
+      throw RunError(fmt::format("[eval] --predictions: row {}: {}", id[i], kNanOutputs));
+    }
     std::vector<Cell> own{{to_text(id[i]), true}};
     if (has_names_) own.push_back({dataset_.sample_name(id[i]), false});
     own.push_back(targets[i]);
