@@ -112,11 +112,12 @@ class Job {
       predict_rows();
     } catch (const StoppedReading&) {
       output_.stopped = true;
-      if (opened_) leave_quietly();
+      output_.rows = output_.began_at = done_.rows;
     }
     const bool has_part = file_ != nullptr && output_.stopped;
     output_.out = has_part ? file_->partial() : out_;
     output_.is_first = alone_.is_first();
+    output_.weights = model_.weights;
     output_.seconds = seconds_since(start);
     return output_;
   }
@@ -129,8 +130,9 @@ class Job {
     begin_.model = model_hash(model_);
     begin_.settings = settings_hash(config_, out_);
     begin_.batch = 1;
-    alone_.check_alike({{"the weights of " + model_.name, begin_.model},
-                        {"settings of predictions", begin_.settings}});
+    alone_.check_alike(
+        {{"weights (evaluate.checkpoint names those of a run that goes on)", begin_.model},
+         {"settings", begin_.settings}});
     const std::string found = agreed(alone_, [&] {
       if (out_.empty()) return std::string("0 0 -");
       file_ = std::make_unique<GrowingFile>(out_, begin_, input_.replaces);
@@ -230,7 +232,6 @@ class Job {
     output_.began_at = done_.rows;
     agreed(alone_, [&] {
       if (file_ != nullptr) file_->open();
-      opened_ = file_ != nullptr;
       return std::string();
     });
     try {
@@ -245,7 +246,6 @@ class Job {
     output_.rows = progress_.rows;
     output_.broken = progress_.broken;
     tell_cut();
-    opened_ = false;
     if (file_ == nullptr) return;
     if (output_.stopped) {
       file_->leave();
@@ -260,9 +260,9 @@ class Job {
   void tell_cut() const {
     if (cut_ == 0 || !alone_.is_first()) return;
     log(
-        fmt::format("[predict] {} of {} texts have more than the {} tokens that the model reads: "
-                    "what comes behind was left out",
-                    cut_, progress_.rows - done_.rows, info_.input_shape.front()));
+        fmt::format("[predict] {} texts have more than the {} tokens that the model reads: what "
+                    "comes behind was left out",
+                    cut_, config_.data.eval.context));
   }
 
   void leave_quietly() {
@@ -349,7 +349,6 @@ class Job {
   TableFormat format_ = TableFormat::csv;
   Progress begin_, done_, progress_;
   std::unique_ptr<GrowingFile> file_;  // on rank 0
-  bool opened_ = false;
   Prepared prepared_;
   AnswerForm form_;
   std::unique_ptr<Encoder> encoder_;
