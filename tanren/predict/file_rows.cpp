@@ -112,8 +112,12 @@ class ImageRows : public RowSource {
 // The samples of a dataset by number, with all their fields but the labels of classes and values.
 class TensorRows : public RowSource {
  public:
-  TensorRows(std::unique_ptr<Dataset> data, std::string name, bool has_targets)
-      : data_(std::move(data)), name_(std::move(name)), has_targets_(has_targets) {
+  // `fills_up`: the last sample may be shorter, and is filled up.
+  TensorRows(std::unique_ptr<Dataset> data, std::string name, bool has_targets, bool fills_up)
+      : data_(std::move(data)),
+        name_(std::move(name)),
+        has_targets_(has_targets),
+        fills_up_(fills_up) {
     columns_ = {"row"};
   }
 
@@ -130,13 +134,23 @@ class TensorRows : public RowSource {
     row.cells = {{to_text(at_), true}};
     if (one.size() == 0) row.broken = "could not be read";
     ++at_;
+    if (fills_up_ && has_targets_ && at_ == data_->size()) row.positions = filled(one);
     return true;
   }
 
  private:
+  // Positions before those that are filled up: zeros without a target at the end.
+  static int64_t filled(const Batch& one) {
+    const auto* token = one["inputs"].const_data_ptr<int64_t>();
+    const auto* target = one["labels"].const_data_ptr<int64_t>();
+    int64_t count = one["inputs"].numel();
+    while (count > 0 && token[count - 1] == 0 && target[count - 1] < 0) --count;
+    return count;
+  }
+
   std::unique_ptr<Dataset> data_;
   std::string name_;
-  bool has_targets_;
+  bool has_targets_, fills_up_;
   int64_t at_ = 0;
 };
 
@@ -184,7 +198,8 @@ std::unique_ptr<RowSource> open_tensor_rows(const fs::path& source, const RunCon
   auto data = kinds.open(options, "predict", &info);
   check_alike(info, data->info(), source.string());
   return std::make_unique<TensorRows>(std::move(data), source.string(),
-                                      answers == AnswerKind::tokens);
+                                      answers == AnswerKind::tokens,
+                                      options.kind == "text" || options.kind == "tokens");
 }
 
 std::string ending_of(const fs::path& file) {

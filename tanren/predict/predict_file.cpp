@@ -28,6 +28,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <sstream>
@@ -204,7 +205,13 @@ class Job {
     batch_ = asked_batch(config_, prepared_.plan);
   }
 
-  void make_writer() {
+  // Kinds of a program's own may not say how many outputs there are: then the first answer does.
+  void make_writer(const std::vector<Answer>& answers) {
+    for (const Answer& answer : answers) {
+      if (form_.width > 0 || form_.kind == AnswerKind::tokens) break;
+      form_.width = std::ssize(answer.scores);
+    }
+    if (form_.kind == AnswerKind::values) form_.width = std::max<int64_t>(form_.width, 1);
     const bool all = config_.predict.scores == "all";
     if (format_ == TableFormat::tensors) {
       tensors_ = std::make_unique<AnswerTensors>(form_, info_, all);
@@ -225,7 +232,7 @@ class Job {
     const at::NoGradGuard no_grad;
     const EvalModeScope eval_mode(*state.task.module);
     WindowPredictor predictor(state, parts, *encoder_, form_, batch_, most_);
-    make_writer();
+    if (form_.width > 0 || form_.kind == AnswerKind::tokens) make_writer({});
     progress_ = file_ != nullptr ? file_->progress() : begin_;
     progress_.batch = batch_;
     progress_.rows = done_.rows;
@@ -283,7 +290,7 @@ class Job {
       for (Row& row : read.rows) {
         samples.push_back(row.broken.empty() ? std::move(row.sample) : Sample());
       }
-      const WindowAnswers window = predictor.predict(std::move(samples));
+      WindowAnswers window = predictor.predict(std::move(samples));
       output_.stopped = window.stopped;
       if (window.stopped) return false;
       cut_ += window.cut;
@@ -310,7 +317,8 @@ class Job {
   }
 
   // The rows before one that is refused are written all the same.
-  void write_window(const RowWindow& read, const WindowAnswers& window) {
+  void write_window(const RowWindow& read, WindowAnswers& window) {
+    if (table_ == nullptr && tensors_ == nullptr) make_writer(window.answers);
     std::string text = progress_.rows == 0 && table_ != nullptr ? table_->header() : "";
     std::exception_ptr refused;
     size_t count = 0;
@@ -319,6 +327,10 @@ class Job {
         const Row& row = read.rows[count];
         const std::string& broken = row.broken.empty() ? window.broken[count] : row.broken;
         if (!broken.empty() && !skips_) refuse_row(row.place, broken);
+        auto& tokens = window.answers[count].tokens;
+        if (row.positions >= 0 && row.positions < std::ssize(tokens)) {
+          tokens.resize(static_cast<size_t>(row.positions));
+        }
         write_row(text, row, broken.empty() ? &window.answers[count] : nullptr);
         if (!broken.empty()) ++progress_.broken;
       }

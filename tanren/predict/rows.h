@@ -26,7 +26,8 @@ struct Row {
       names;                // of `cells`, where each row has its own (JSON lines); else empty
   std::vector<Cell> cells;  // one for each of the source's columns, or of `names`
   Sample sample;
-  std::string broken;  // why there is no sample; empty: there is
+  int64_t positions = -1;  // that hold a token, of a sample that is filled up; -1: all
+  std::string broken;      // why there is no sample; empty: there is
 };
 
 // Thrown where a source is waited for and a stop is asked for meanwhile.
