@@ -194,6 +194,7 @@ std::unique_ptr<RowSource> open_tensor_rows(const fs::path& source, const RunCon
   SourceOptions options = config.data.eval;
   options.path = source.string();
   options.encoding = config.data.encoding;
+  options.ignores_labels = answers != AnswerKind::tokens;
   options.only_classes.clear();  // rows without a label, or of any class, are asked about, too
   auto data = kinds.open(options, "predict", &info);
   check_alike(info, data->info(), source.string());
