@@ -266,10 +266,8 @@ class Job {
 
   void tell_cut() const {
     if (cut_ == 0 || !alone_.is_first()) return;
-    log(
-        fmt::format("[predict] {} texts have more than the {} tokens that the model reads: what "
-                    "comes behind was left out",
-                    cut_, config_.data.eval.context));
+    log(fmt::format("[predict] texts that were cut to the {} tokens that the model reads: {}",
+                    config_.data.eval.context, cut_));
   }
 
   void leave_quietly() {
