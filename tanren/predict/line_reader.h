@@ -22,8 +22,8 @@ class LineReader {
              const std::atomic<bool>* stop = nullptr);
 
   // The next line without its end, as it stands in the file; false at the end. A byte order mark is
-  // left out. StoppedReading if a stop ends the wait. DataError for a byte 0 and for UTF-16, wherever they are, and for a line of more than
-  // 64 MiB.
+  // left out. DataError for a byte 0 and for UTF-16, wherever they are, and for a line of more than
+  // 64 MiB; StoppedReading if a stop ends the wait.
   bool next(std::string& line);
   // What ended the line that was handed out last: "\n", "\r\n", or nothing at the file's end.
   const std::string& ending() const { return ending_; }
@@ -49,8 +49,8 @@ class LineReader {
   int64_t number_ = 0;
 };
 
-// Whether a quote is open at the end of a record of a CSV, so that it goes on in the next line. Of a
-// record that grows by lines each byte is looked at once.
+// Whether a quote is open at the end of a record of a CSV, so that it goes on in the next line. Each
+// byte of a record that grows by lines is looked at once.
 class OpenQuote {
  public:
   bool at_end_of(const std::string& record);

@@ -40,8 +40,8 @@ bool nests_deeply(const std::string& json) {
   return depth > kMost;
 }
 
-// The values of a JSON object that is known to be sound, in their order, as they stand there but for
-// the blanks around tokens: numbers keep every digit.
+// The values of a JSON object that is known to be sound, in their order, as they stand there but
+// for the blanks around tokens: numbers keep every digit.
 std::vector<std::string> values_as_written(const std::string& json) {
   std::vector<std::string> values;
   int depth = 0;

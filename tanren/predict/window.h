@@ -27,9 +27,9 @@ class WindowPredictor {
                   int64_t batch, int64_t most);
 
   // The answers to all samples, the same on every rank. Batch i is computed by rank i mod ranks, as
-  // one rank would compute it. A sample whose outputs are NaN is broken. The next batch is made while a forward runs, if that pays. A forward
-  // that does not fit into memory is halved, with a line in the log; MemoryError if one sample does
-  // not fit. An exchange between ranks.
+  // one rank would compute it. A sample whose outputs are NaN is broken. The next batch is made
+  // while a forward runs, if that pays. A forward that does not fit into memory is halved, with a
+  // line in the log; MemoryError if one sample does not fit. An exchange between ranks.
   WindowAnswers predict(std::vector<Sample> samples);
 
  private:

@@ -84,6 +84,7 @@ PredictionsWriter::PredictionsWriter(PredictionsTo to, const RunConfig& config,
   if (!ranks.alone()) problem = gather_texts(ranks.communicator(), problem).front();
   if (!problem.empty()) throw ConfigError(problem);
   has_names_ = !dataset.sample_name(0).empty();
+  skips_ = config.predict.broken == "skip";
   all_scores_ = config.predict.scores == "all";
   answers_ = std::make_unique<Answers>(form_, kWhat);
   make_table(form_);
@@ -107,13 +108,13 @@ void PredictionsWriter::add(const Batch& samples, const Prediction& prediction) 
   const auto targets = target_cells(prediction.targets, samples.size(), info_);
   const auto* id = samples.ids.const_data_ptr<int64_t>();
   for (size_t i = 0; i < answers.size(); ++i) {
-    if (answers[i].has_nan) {
+    if (answers[i].has_nan && !skips_) {
       throw RunError(fmt::format("[eval] --predictions: row {}: {}", id[i], kNanOutputs));
     }
     std::vector<Cell> own{{to_text(id[i]), true}};
     if (has_names_) own.push_back({dataset_.sample_name(id[i]), false});
     own.push_back(targets[i]);
-    table_->add(rows_, own, &answers[i]);
+    table_->add(rows_, own, answers[i].has_nan ? nullptr : &answers[i]);
   }
 }
 

@@ -22,7 +22,8 @@ class PredictionsWriter {
   PredictionsWriter(PredictionsTo to, const RunConfig& config, const Dataset& dataset,
                     const Task& task, const DataInfo& info, const DataParallel& ranks);
 
-  // Keeps the rows of a piece of the samples; they are a few bytes each.
+  // Keeps the rows of a piece of the samples; they are a few bytes each. A sample whose outputs are
+  // NaN is a row with nulls with predict.broken "skip", else RunError names it.
   void add(const Batch& samples, const Prediction& prediction);
   // Writes the rows of all ranks, in the order of the samples. The file is whole or absent; returns
   // why it is absent, or nothing. Every rank calls it.
@@ -39,7 +40,7 @@ class PredictionsWriter {
   DataInfo info_;
   TableFormat format_ = TableFormat::csv;
   AnswerForm form_;
-  bool has_names_ = false, all_scores_ = false;
+  bool has_names_ = false, all_scores_ = false, skips_ = false;
   std::string rows_;
 };
 
