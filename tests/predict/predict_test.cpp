@@ -180,8 +180,9 @@ TEST_F(Predict, of_an_evaluation_that_cannot_be_written_is_refused_before_or_los
   fs::create_directories(at("p.csv"));
   expect("eval out --force --predictions p.csv", 2, {"p.csv is a folder"});
   const auto full = shell("ulimit -f 0; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
-                              " eval out --predictions full.csv | cat",
+                              " eval out --predictions full.csv",
                           folder_.path());
+  EXPECT_EQ(full.code, 2);
   TANREN_EXPECT_CONTAINS(full.output, "accuracy ");
   TANREN_EXPECT_CONTAINS(full.output, "full.csv");
   EXPECT_FALSE(exists("full.csv"));
@@ -397,6 +398,17 @@ TEST_F(Predict, of_a_run_that_goes_on_takes_its_best_checkpoint_or_the_one_that_
   EXPECT_EQ(read("new.predictions.csv"), read("four.csv"));
   EXPECT_NE(read("two.csv"), read("four.csv"));
   expect("predict out new.csv --out x.csv --set evaluate.checkpoint=step-3", 2, {"step-3"});
+}
+
+TEST_F(Predict, refuses_averaged_weights_whose_batch_norm_statistics_nobody_has_measured) {
+  make_images();
+  train("images.toml",
+        " --set model.norm=batch --set average.kind=ema --set average.buffers=estimate "
+        "--set run.stop_after=2 --set checkpoint.every=2");
+  expect("predict out eval", 2, {"need batch norm statistics of their own", "average.evaluate"});
+  EXPECT_FALSE(exists("eval.predictions.csv.partial"));
+  expect("predict out eval --set average.evaluate=false", 0,
+         {"6 rows, by the weights of out/checkpoints/step-2"});
 }
 
 TEST_F(Predict, with_too_little_memory_is_refused_before_a_row_is_read) {
