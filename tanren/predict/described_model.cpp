@@ -20,8 +20,9 @@ namespace fs = std::filesystem;
 namespace {
 
 bool asks_for(const std::vector<std::string>& sets, const std::string& key) {
-  return std::any_of(sets.begin(), sets.end(),
-                     [&](const std::string& set) { return set.starts_with(key + "="); });
+  return std::any_of(sets.begin(), sets.end(), [&](const std::string& set) {
+    return set == key || set.starts_with(key + "=");
+  });
 }
 
 // What a run says of its predictions and of the machine, which its exported model does not keep.
@@ -54,9 +55,9 @@ bool is_averaged(const SafetensorsFile& read) {
 }
 
 // The weights of a checkpoint, or of an exported file, as the run evaluates them.
-SafetensorsFile weights_at(const fs::path& checkpoint, const RunConfig& run, bool wants_average) {
+SafetensorsFile weights_at(const fs::path& checkpoint, const RunConfig& run, bool averaged) {
   if (!fs::is_directory(checkpoint)) return read_safetensors(checkpoint);
-  SafetensorsFile read = checkpoint_weights(checkpoint, wants_average);
+  SafetensorsFile read = checkpoint_weights(checkpoint, averaged);
   const AverageOptions& average = run.average;
   const bool measures =
       average.buffers == "estimate" || (average.buffers == "auto" && average.kind == "swa");
@@ -77,23 +78,35 @@ std::string told_weights(const SafetensorsFile& read, const fs::path& from) {
          (step != read.metadata.end() ? ", step " + step->second : "");
 }
 
-bool wants_average(const RunConfig& run, const RunConfig& described,
-                   const std::vector<std::string>& sets) {
-  return (asks_for(sets, "average.evaluate") ? described : run).average.evaluate;
+// Whether a checkpoint's averaged weights are wanted: as the run, or as `sets` say. A description
+// knows of no averages, so what they say of it is taken out of them.
+bool wants_average(const RunConfig& run, std::vector<std::string>& sets) {
+  bool wants = run.average.evaluate;
+  if (run.average.kind == "none") return wants;
+  std::erase_if(sets, [&](const std::string& set) {
+    const bool is_on = set == "average.evaluate=true";
+    if (!is_on && set != "average.evaluate=false") return false;
+    wants = is_on;
+    return true;
+  });
+  return wants;
 }
 
 // Of a finished run: what it exported, unless another checkpoint is asked for or the run went on.
-DescribedModel exported_model(const fs::path& folder, const std::vector<std::string>& sets,
+DescribedModel exported_model(const fs::path& folder, std::vector<std::string> sets,
                               const Registry& registry) {
   fs::path file = folder / kWholeFile;
   SafetensorsFile read = read_safetensors(file);
-  ModelDescription description = description_of(read.metadata, file, sets, registry.known());
   const RunConfig run = recorded_config(folder);
-  take_over(run, sets, description.config);
   const bool went_on = !weights_of_folder(folder).remark.empty();
-  if (went_on || asks_for(sets, "evaluate.checkpoint")) {
+  const bool has_checkpoint = went_on || asks_for(sets, "evaluate.checkpoint");
+  const bool is_export = asks_for(sets, "evaluate.checkpoint=exported");
+  const bool averaged = has_checkpoint && !is_export && wants_average(run, sets);
+  ModelDescription description = description_of(read.metadata, file, sets, registry.known());
+  take_over(run, sets, description.config);
+  if (has_checkpoint) {
     file = checkpoint_of(folder, description.config, sets);
-    read = weights_at(file, run, wants_average(run, description.config, sets));
+    read = weights_at(file, run, averaged);
   }
   std::string told = told_weights(read, file);
   if (went_on) log("[predict] the run went on after its export; took " + told);
@@ -101,9 +114,10 @@ DescribedModel exported_model(const fs::path& folder, const std::vector<std::str
 }
 
 // Of a run that is not finished: its data say what the model was built for.
-DescribedModel unfinished_model(const fs::path& folder, const std::vector<std::string>& sets,
+DescribedModel unfinished_model(const fs::path& folder, std::vector<std::string> sets,
                                 const Registry& registry) {
   const RunConfig config = config_of_folder(folder, {}, registry.known());
+  const bool averaged = wants_average(config, sets);
   if (!latest_checkpoint(folder / "checkpoints")) {
     throw CheckpointError("[predict] " + folder.string() +
                           " has no complete checkpoint; train first with tanren run");
@@ -116,8 +130,7 @@ DescribedModel unfinished_model(const fs::path& folder, const std::vector<std::s
       description_of(metadata, folder / "config.toml", sets, registry.known());
   take_over(config, sets, description.config);
   const fs::path checkpoint = checkpoint_of(folder, description.config, sets);
-  SafetensorsFile read =
-      weights_at(checkpoint, config, wants_average(config, description.config, sets));
+  SafetensorsFile read = weights_at(checkpoint, config, averaged);
   std::string told = told_weights(read, checkpoint);
   return {std::move(description), std::move(read), checkpoint.string(), std::move(told)};
 }
