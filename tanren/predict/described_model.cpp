@@ -5,6 +5,7 @@
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/folder_weights.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/interop/export.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/run.h"
@@ -109,8 +110,9 @@ DescribedModel exported_model(const fs::path& folder, std::vector<std::string> s
     read = weights_at(file, run, averaged);
   }
   std::string told = told_weights(read, file);
+  const std::string step = fs::is_directory(file) ? file.filename().string() : "";
   if (went_on) log("[predict] the run went on after its export; took " + told);
-  return {std::move(description), std::move(read), folder.string(), std::move(told)};
+  return {std::move(description), std::move(read), folder.string(), step, std::move(told)};
 }
 
 // Of a run that is not finished: its data say what the model was built for.
@@ -132,7 +134,8 @@ DescribedModel unfinished_model(const fs::path& folder, std::vector<std::string>
   const fs::path checkpoint = checkpoint_of(folder, description.config, sets);
   SafetensorsFile read = weights_at(checkpoint, config, averaged);
   std::string told = told_weights(read, checkpoint);
-  return {std::move(description), std::move(read), checkpoint.string(), std::move(told)};
+  const std::string step = fs::is_directory(checkpoint) ? checkpoint.filename().string() : "";
+  return {std::move(description), std::move(read), checkpoint.string(), step, std::move(told)};
 }
 
 }  // namespace
@@ -153,7 +156,7 @@ DescribedModel described_model(const fs::path& path, const std::vector<std::stri
     SafetensorsFile read = read_safetensors(path);
     ModelDescription description = description_of(read.metadata, path, sets, registry.known());
     std::string told = told_weights(read, path);
-    return {std::move(description), std::move(read), path.string(), std::move(told)};
+    return {std::move(description), std::move(read), path.string(), "", std::move(told)};
   }
   const bool is_run = fs::exists(path / "config.toml", none);
   if (is_run && fs::exists(path / kWholeFile, none)) return exported_model(path, sets, registry);
@@ -167,6 +170,17 @@ DescribedModel described_model(const fs::path& path, const std::vector<std::stri
   throw ConfigError("[predict] " + path.string() +
                     " is neither a run folder (config.toml) nor a folder of transformers "
                     "(config.json); name one");
+}
+
+DescribedModel agreed_model(DescribedModel mine, const fs::path& path,
+                            std::vector<std::string> sets, const Registry& registry,
+                            Communicator& ranks) {
+  if (ranks.world_size() == 1) return mine;
+  const std::string first = gather_texts(ranks, mine.step).front();
+  if (first == mine.step) return mine;
+  std::erase_if(sets, [](const auto& set) { return set.starts_with("evaluate.checkpoint="); });
+  sets.push_back("evaluate.checkpoint=" + (first.empty() ? "exported" : first));
+  return described_model(path, sets, registry);
 }
 
 }  // namespace tanren

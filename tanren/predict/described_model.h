@@ -1,6 +1,7 @@
 // The model that tanren predict is given, in any of its forms, as one description and weights.
 #pragma once
 
+#include "tanren/comm/communicator.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/whole_model.h"
 
@@ -14,6 +15,7 @@ struct DescribedModel {
   ModelDescription description;
   SafetensorsFile read;  // weights; metadata with step and kind of weights
   std::string name;      // of the file or folder, for messages
+  std::string step;      // "step-400", the checkpoint that was taken; empty: none
   std::string weights;   // "step 400, averaged weights of runs/a/checkpoints/step-400"
 };
 
@@ -26,6 +28,12 @@ struct DescribedModel {
 // resolve_model.
 DescribedModel described_model(const std::filesystem::path& path,
                                const std::vector<std::string>& sets, const Registry& registry);
+
+// All ranks take the checkpoint that rank 0 has chosen: a run that goes on may have saved another
+// since. `mine` is described_model of the same arguments. An exchange.
+DescribedModel agreed_model(DescribedModel mine, const std::filesystem::path& path,
+                            std::vector<std::string> sets, const Registry& registry,
+                            Communicator& ranks);
 
 // A folder that transformers opens, as described_model. One file: transformers_model.cpp.
 DescribedModel transformers_model(const std::filesystem::path& folder,

@@ -382,10 +382,11 @@ PredictOutput predict_file(const PredictInput& input, const Registry& registry) 
   DescribedModel model = described_model(input.model, input.sets, registry);
   const RunConfig config = model.description.config;
   const World world = world_of(process_environment(), config.parallel.rendezvous);
-  return with_ranks(config, world, registry.accelerators,
-                    [&](const std::shared_ptr<Communicator>& ranks) {
-                      return Job(input, out, registry, std::move(model), ranks).run();
-                    });
+  return with_ranks(
+      config, world, registry.accelerators, [&](const std::shared_ptr<Communicator>& ranks) {
+        model = agreed_model(std::move(model), input.model, input.sets, registry, *ranks);
+        return Job(input, out, registry, std::move(model), ranks).run();
+      });
 }
 
 }  // namespace tanren
