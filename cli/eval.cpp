@@ -46,10 +46,13 @@ int64_t rank_of_process() {
   return world_of(process_environment(), "tcp://localhost:29500").rank;  // the address is not used
 }
 
-int eval(const Arguments& arguments, const Registry& registry) {
-  const auto [checkpoint, evaluated] = evaluated_of(arguments, registry);
-  const auto& [report, sample, names] = evaluated;
-  if (rank_of_process() != 0) return 0;
+namespace {
+
+void print_evaluated(const Arguments& arguments, const std::filesystem::path& checkpoint,
+                     const Evaluated& evaluated) {
+  const EvaluationReport& report = evaluated.report;
+  const auto& sample = evaluated.sample;
+  const auto& names = evaluated.class_names;
   if (arguments.json) {
     nlohmann::ordered_json json{
         {"checkpoint", checkpoint.string()}, {"step", report.step}, {"samples", report.samples}};
@@ -61,14 +64,23 @@ int eval(const Arguments& arguments, const Registry& registry) {
       if (more.contains(key) && !more[key].empty()) json[key] = more[key];
     }
     std::cout << json_text(json) << "\n";
-    return 0;
+    return;
   }
-  if (arguments.quiet) return 0;
+  if (arguments.quiet) return;
   std::cout << checkpoint.string() << ", " << report.samples << " samples"
             << (report.averaged ? ", averaged weights" : "");
   for (const auto& [name, value] : report.values) std::cout << ", " << name << " " << shown(value);
   std::cout << "\n" << confusion_markdown(report, names) << classes_markdown(report, names);
   if (sample) std::cout << "sample:\n" << *sample << "\n";
+}
+
+}  // namespace
+
+int eval(const Arguments& arguments, const Registry& registry) {
+  const auto [checkpoint, evaluated] = evaluated_of(arguments, registry);
+  if (rank_of_process() != 0) return 0;
+  print_evaluated(arguments, checkpoint, evaluated);
+  if (!evaluated.unwritten.empty()) throw InputError(evaluated.unwritten);
   return 0;
 }
 

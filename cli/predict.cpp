@@ -61,6 +61,7 @@ void print_end_of_predictions(const PredictOutput& output) {
      << " rows";
   if (output.began_at > 0) to << " (went on after row " << output.began_at << ")";
   if (output.broken > 0) to << ", " << output.broken << " of them broken, without a prediction";
+  if (!output.weights.empty()) to << ", by " << output.weights;
   to << ", " << seconds_text(output.seconds) << "\n";
   if (!output.stopped) return;
   to << (output.out.empty() ? "stopped\n" : "stopped; the same command goes on there\n");

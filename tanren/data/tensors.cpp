@@ -60,7 +60,8 @@ std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::s
   for (const auto& [name, tensor] : file.tensors) {
     const bool floating = tensor.is_floating_point();
     fields.set(name, floating ? tensor.to(at::kFloat) : tensor);
-    if (floating && tensor.dim() > 0) check_finite(name, fields.at(name), where);
+    const bool ignored = options.ignores_labels && name == "labels";
+    if (floating && tensor.dim() > 0 && !ignored) check_finite(name, fields.at(name), where);
   }
   if (const auto* inputs = fields.find("inputs"); inputs != nullptr && inputs->dim() > 0) {
     info.input_shape = inputs->sizes().slice(1).vec();
@@ -70,7 +71,7 @@ std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::s
   if (!has_token_labels && labels != nullptr && labels->dim() > 0 && labels->numel() > 0) {
     info.class_labels = !labels->is_floating_point();
     info.outputs = info.class_labels ? options.classes : labels->numel() / labels->size(0);
-    if (info.class_labels) {
+    if (info.class_labels && !options.ignores_labels) {
       fields.set("labels", checked_classes(*labels, info.outputs, what, where));
     }
   }

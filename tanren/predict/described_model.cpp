@@ -5,6 +5,7 @@
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/folder_weights.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/interop/export.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/run.h"
@@ -19,41 +20,107 @@ namespace fs = std::filesystem;
 
 namespace {
 
-bool asks_for_checkpoint(const std::vector<std::string>& sets) {
-  return std::any_of(sets.begin(), sets.end(), [](const std::string& set) {
-    return set.starts_with("evaluate.checkpoint=");
+bool asks_for(const std::vector<std::string>& sets, const std::string& key) {
+  return std::any_of(sets.begin(), sets.end(), [&](const std::string& set) {
+    return set == key || set.starts_with(key + "=");
   });
 }
 
-// The weights of a checkpoint, or of an exported file.
-SafetensorsFile weights_at(const fs::path& checkpoint, bool wants_average) {
-  return fs::is_directory(checkpoint) ? checkpoint_weights(checkpoint, wants_average)
-                                      : read_safetensors(checkpoint);
+// What a run says of its predictions and of the machine, which its exported model does not keep.
+void take_over(const RunConfig& run, const std::vector<std::string>& sets, RunConfig& config) {
+  if (!asks_for(sets, "predict.scores")) config.predict.scores = run.predict.scores;
+  if (!asks_for(sets, "predict.broken")) config.predict.broken = run.predict.broken;
+  if (!asks_for(sets, "memory.limit")) config.memory.limit = run.memory.limit;
+  if (!asks_for(sets, "run.device")) config.run.device = run.run.device;
 }
 
-// Of a finished run: what it exported, unless another checkpoint is asked for or newer.
-DescribedModel exported_model(const fs::path& folder, const std::vector<std::string>& sets,
-                              const Registry& registry) {
-  const fs::path file = folder / kWholeFile;
-  SafetensorsFile read = read_safetensors(file);
-  ModelDescription description = description_of(read.metadata, file, sets, registry.known());
-  const bool averages = recorded_config(folder).average.evaluate;
-  const FolderWeights newest = weights_of_folder(folder);
-  if (asks_for_checkpoint(sets)) {
-    read = weights_at(chosen_checkpoint(description.config, folder), averages);
-  } else if (!newest.remark.empty()) {
-    log("[predict] " + newest.remark);
-    read = weights_at(*latest_checkpoint(folder / "checkpoints"), averages);
+// The checkpoint that is asked for, else the best, else the newest.
+fs::path checkpoint_of(const fs::path& folder, const RunConfig& config,
+                       const std::vector<std::string>& sets) {
+  if (asks_for(sets, "evaluate.checkpoint")) return chosen_checkpoint(config, folder);
+  const auto checkpoints = folder / "checkpoints";
+  if (const auto best = best_checkpoint(checkpoints)) return *best;
+  if (const auto newest = latest_checkpoint(checkpoints)) return *newest;
+  throw CheckpointError("[predict] " + folder.string() +
+                        " has no complete checkpoint; train first with tanren run");
+}
+
+bool has_statistics(const SafetensorsFile& read) {
+  return std::any_of(read.tensors.begin(), read.tensors.end(),
+                     [](const auto& named) { return named.first.ends_with("running_mean"); });
+}
+
+bool is_averaged(const SafetensorsFile& read) {
+  const auto kind = read.metadata.find("weights");
+  return kind != read.metadata.end() && kind->second == "averaged";
+}
+
+// The weights of a checkpoint, or of an exported file, as the run evaluates them.
+SafetensorsFile weights_at(const fs::path& checkpoint, const RunConfig& run, bool averaged) {
+  if (!fs::is_directory(checkpoint)) return read_safetensors(checkpoint);
+  SafetensorsFile read = checkpoint_weights(checkpoint, averaged);
+  const AverageOptions& average = run.average;
+  const bool measures =
+      average.buffers == "estimate" || (average.buffers == "auto" && average.kind == "swa");
+  if (is_averaged(read) && measures && has_statistics(read)) {
+    throw ConfigError(
+        "[predict] the averaged weights of " + checkpoint.string() +
+        " need batch norm statistics of their own (average.buffers = \"estimate\"), which a run "
+        "measures at its end; finish the run, or take the raw weights with --set "
+        "average.evaluate=false");
   }
-  return {std::move(description), std::move(read), folder.string()};
+  return read;
+}
+
+// As tanren eval prints them.
+std::string told_weights(const SafetensorsFile& read, const fs::path& from) {
+  const auto step = read.metadata.find("step");
+  return (is_averaged(read) ? "the averaged weights of " : "the weights of ") + from.string() +
+         (step != read.metadata.end() ? ", step " + step->second : "");
+}
+
+// Whether a checkpoint's averaged weights are wanted: as the run, or as `sets` say. A description
+// knows of no averages, so what they say of it is taken out of them.
+bool wants_average(const RunConfig& run, std::vector<std::string>& sets) {
+  bool wants = run.average.evaluate;
+  if (run.average.kind == "none") return wants;
+  std::erase_if(sets, [&](const std::string& set) {
+    const bool is_on = set == "average.evaluate=true";
+    if (!is_on && set != "average.evaluate=false") return false;
+    wants = is_on;
+    return true;
+  });
+  return wants;
+}
+
+// Of a finished run: what it exported, unless another checkpoint is asked for or the run went on.
+DescribedModel exported_model(const fs::path& folder, std::vector<std::string> sets,
+                              const Registry& registry) {
+  fs::path file = folder / kWholeFile;
+  SafetensorsFile read = read_safetensors(file);
+  const RunConfig run = recorded_config(folder);
+  const bool went_on = !weights_of_folder(folder).remark.empty();
+  const bool has_checkpoint = went_on || asks_for(sets, "evaluate.checkpoint");
+  const bool is_export = asks_for(sets, "evaluate.checkpoint=exported");
+  const bool averaged = has_checkpoint && !is_export && wants_average(run, sets);
+  ModelDescription description = description_of(read.metadata, file, sets, registry.known());
+  take_over(run, sets, description.config);
+  if (has_checkpoint) {
+    file = checkpoint_of(folder, description.config, sets);
+    read = weights_at(file, run, averaged);
+  }
+  std::string told = told_weights(read, file);
+  const std::string step = fs::is_directory(file) ? file.filename().string() : "";
+  if (went_on) log("[predict] the run went on after its export; took " + told);
+  return {std::move(description), std::move(read), folder.string(), step, std::move(told)};
 }
 
 // Of a run that is not finished: its data say what the model was built for.
-DescribedModel unfinished_model(const fs::path& folder, const std::vector<std::string>& sets,
+DescribedModel unfinished_model(const fs::path& folder, std::vector<std::string> sets,
                                 const Registry& registry) {
   const RunConfig config = config_of_folder(folder, {}, registry.known());
-  const auto checkpoints = folder / "checkpoints";
-  if (!latest_checkpoint(checkpoints)) {
+  const bool averaged = wants_average(config, sets);
+  if (!latest_checkpoint(folder / "checkpoints")) {
     throw CheckpointError("[predict] " + folder.string() +
                           " has no complete checkpoint; train first with tanren run");
   }
@@ -63,11 +130,12 @@ DescribedModel unfinished_model(const fs::path& folder, const std::vector<std::s
   const Metadata metadata = describe_model(prepared.config, train.info(), train.size());
   ModelDescription description =
       description_of(metadata, folder / "config.toml", sets, registry.known());
-  auto checkpoint = best_checkpoint(checkpoints);
-  if (!checkpoint) checkpoint = latest_checkpoint(checkpoints);
-  if (asks_for_checkpoint(sets)) checkpoint = chosen_checkpoint(description.config, folder);
-  return {std::move(description), weights_at(*checkpoint, config.average.evaluate),
-          checkpoint->string()};
+  take_over(config, sets, description.config);
+  const fs::path checkpoint = checkpoint_of(folder, description.config, sets);
+  SafetensorsFile read = weights_at(checkpoint, config, averaged);
+  std::string told = told_weights(read, checkpoint);
+  const std::string step = fs::is_directory(checkpoint) ? checkpoint.filename().string() : "";
+  return {std::move(description), std::move(read), checkpoint.string(), step, std::move(told)};
 }
 
 }  // namespace
@@ -87,7 +155,8 @@ DescribedModel described_model(const fs::path& path, const std::vector<std::stri
     }
     SafetensorsFile read = read_safetensors(path);
     ModelDescription description = description_of(read.metadata, path, sets, registry.known());
-    return {std::move(description), std::move(read), path.string()};
+    std::string told = told_weights(read, path);
+    return {std::move(description), std::move(read), path.string(), "", std::move(told)};
   }
   const bool is_run = fs::exists(path / "config.toml", none);
   if (is_run && fs::exists(path / kWholeFile, none)) return exported_model(path, sets, registry);
@@ -101,6 +170,17 @@ DescribedModel described_model(const fs::path& path, const std::vector<std::stri
   throw ConfigError("[predict] " + path.string() +
                     " is neither a run folder (config.toml) nor a folder of transformers "
                     "(config.json); name one");
+}
+
+DescribedModel agreed_model(DescribedModel mine, const fs::path& path,
+                            std::vector<std::string> sets, const Registry& registry,
+                            Communicator& ranks) {
+  if (ranks.world_size() == 1) return mine;
+  const std::string first = gather_texts(ranks, mine.step).front();
+  if (first == mine.step) return mine;
+  std::erase_if(sets, [](const auto& set) { return set.starts_with("evaluate.checkpoint="); });
+  sets.push_back("evaluate.checkpoint=" + (first.empty() ? "exported" : first));
+  return described_model(path, sets, registry);
 }
 
 }  // namespace tanren

@@ -1,6 +1,7 @@
 // The model that tanren predict is given, in any of its forms, as one description and weights.
 #pragma once
 
+#include "tanren/comm/communicator.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/whole_model.h"
 
@@ -14,15 +15,25 @@ struct DescribedModel {
   ModelDescription description;
   SafetensorsFile read;  // weights; metadata with step and kind of weights
   std::string name;      // of the file or folder, for messages
+  std::string step;      // "step-400", the checkpoint that was taken; empty: none
+  std::string weights;   // "step 400, averaged weights of runs/a/checkpoints/step-400"
 };
 
-// `path` is a whole model's file; a run folder: its exported model, or, while the run goes on, its
-// best checkpoint, else its newest (evaluate.checkpoint names another); or a folder of
-// transformers with a classifier of texts (bert, gpt2) and its tokenizer. `sets` change keys of the
-// description. ConfigError for anything else; errors as description_of, read_checkpoint and
+// `path` is a whole model's file; a run folder: its exported model, or, if the run goes on or went
+// on after it, its best checkpoint, else its newest (evaluate.checkpoint names another); or a
+// folder of transformers with a classifier of texts (bert, gpt2) and its tokenizer. `sets` change
+// keys of the description; predict.*, memory.limit and run.device are the run's where they do not.
+// ConfigError for anything else, and for averaged weights of a checkpoint whose batch norm
+// statistics a run would measure first; errors as description_of, read_checkpoint and
 // resolve_model.
 DescribedModel described_model(const std::filesystem::path& path,
                                const std::vector<std::string>& sets, const Registry& registry);
+
+// All ranks take the checkpoint that rank 0 has chosen: a run that goes on may have saved another
+// since. `mine` is described_model of the same arguments. An exchange.
+DescribedModel agreed_model(DescribedModel mine, const std::filesystem::path& path,
+                            std::vector<std::string> sets, const Registry& registry,
+                            Communicator& ranks);
 
 // A folder that transformers opens, as described_model. One file: transformers_model.cpp.
 DescribedModel transformers_model(const std::filesystem::path& folder,

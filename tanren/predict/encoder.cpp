@@ -157,6 +157,8 @@ void Encoder::fill_images(const EncodedSamples& samples, const std::vector<int64
   for (const int64_t index : indices) {
     const Sample& sample = samples.samples[static_cast<size_t>(index)];
     try {
+      // A file that is no image is not read whole.
+      if (!sample.image_file.empty()) buffer.check(sample.image_file, source_.max_pixels);
       const std::string_view bytes = sample.image_file.empty() ? std::string_view(sample.image)
                                                                : buffer.read(sample.image_file);
       const OpenedImage image{bytes, *image_header(bytes, /*whole=*/true)};
@@ -235,7 +237,17 @@ void Encoder::add_labels(Batch& batch) const {
   at::Tensor labels;
   if (answers_ == AnswerKind::tokens) {
     // A model that fills masks is asked for the token that stands at each place.
-    labels = task_ == "masked_lm" || model_kind_ == "bert" ? inputs : next_tokens(inputs);
+    const bool same_place = task_ == "masked_lm" || model_kind_ == "bert";
+    labels = same_place ? inputs : next_tokens(inputs);
+    if (const at::Tensor* mask = batch.fields.find("attention_mask")) {
+      // Padding is no target, and nothing follows the last token before it.
+      const at::Tensor padded = mask->eq(0);
+      labels = labels.masked_fill(padded, kNoTarget);
+      if (!same_place && labels.size(1) > 1) {
+        const int64_t rest = labels.size(1) - 1;
+        labels.narrow(1, 0, rest).masked_fill_(padded.narrow(1, 1, rest), kNoTarget);
+      }
+    }
   } else if (info_.class_labels) {
     labels = at::zeros({rows}, at::kLong);
   } else {

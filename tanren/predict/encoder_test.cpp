@@ -50,6 +50,26 @@ class EncoderTest : public ::testing::Test {
   std::vector<std::string> broken_;
 };
 
+TEST_F(EncoderTest, gives_padding_no_target) {
+  config_.data.eval.kind = "tensors";
+  DataInfo info;
+  info.vocab_size = 9;
+  TensorMap tensors;
+  tensors.set("inputs", at::tensor({5, 6, 7, 0}, at::kLong).view({1, 4}));
+  tensors.set("attention_mask", at::tensor({1, 1, 1, 0}, at::kLong).view({1, 4}));
+  const auto labels = [&](const std::string& kind) {
+    config_.model.kind = kind;
+    const Encoder encoder(config_, info, AnswerKind::tokens);
+    const auto encoded = encoder.encode({Sample::of_tensors(tensors)});
+    broken_.assign(1, "");
+    const at::Tensor made = encoder.batch(encoded, {0}, broken_)["labels"].contiguous();
+    return std::vector<int64_t>(made.const_data_ptr<int64_t>(),
+                                made.const_data_ptr<int64_t>() + made.numel());
+  };
+  EXPECT_EQ(labels("gpt2"), (std::vector<int64_t>{6, 7, -100, -100}));
+  EXPECT_EQ(labels("bert"), (std::vector<int64_t>{5, 6, 7, -100}));
+}
+
 TEST_F(EncoderTest, without_a_tokenizer_reads_no_texts) {
   config_.data.eval.kind = "text_table";
   TANREN_EXPECT_CONTAINS(

@@ -6,9 +6,13 @@
 #include "tanren/data/data_part.h"
 #include "tanren/data/dataset.h"
 #include "tanren/data/image/files.h"
+#include "tanren/predict/check_paths.h"
+#include "tanren/predict/growing_file.h"
 #include "tanren/predict/rows.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 namespace tanren {
@@ -36,7 +40,7 @@ std::vector<std::string> others_below(const fs::path& folder) {
 // Image files by path, sorted; the column is the path below the folder.
 class ImageRows : public RowSource {
  public:
-  ImageRows(const fs::path& source, bool skips) {
+  ImageRows(const fs::path& source, bool skips, const fs::path& out) {
     columns_ = {"file"};
     std::error_code none;
     if (!fs::exists(source, none)) {
@@ -50,7 +54,8 @@ class ImageRows : public RowSource {
     folder_ = source;
     try {
       names_ = images_below(source, source);
-      const auto others = others_below(source);
+      auto others = others_below(source);
+      if (!out.empty() && lies_in(out, source)) leave_out(others, out);
       if (names_.empty()) {
         throw DataError("[predict] " + source.string() + " holds no images" +
                         (others.empty() ? "" : ", only " + first_few(others)) +
@@ -87,6 +92,18 @@ class ImageRows : public RowSource {
   }
 
  private:
+  // What is written here, or was by an earlier start.
+  void leave_out(std::vector<std::string>& others, const fs::path& out) const {
+    std::vector<fs::path> own = GrowingFile::parts_of(out);
+    own.push_back(out);
+    std::erase_if(others, [&](const std::string& name) {
+      std::error_code none;
+      return std::any_of(own.begin(), own.end(), [&](const fs::path& file) {
+        return fs::equivalent(folder_ / name, file, none);
+      });
+    });
+  }
+
   fs::path folder_;  // empty: one file
   std::vector<std::string> names_;
   size_t at_ = 0;
@@ -95,8 +112,12 @@ class ImageRows : public RowSource {
 // The samples of a dataset by number, with all their fields but the labels of classes and values.
 class TensorRows : public RowSource {
  public:
-  TensorRows(std::unique_ptr<Dataset> data, std::string name, bool has_targets)
-      : data_(std::move(data)), name_(std::move(name)), has_targets_(has_targets) {
+  // `fills_up`: the last sample may be shorter, and is filled up.
+  TensorRows(std::unique_ptr<Dataset> data, std::string name, bool has_targets, bool fills_up)
+      : data_(std::move(data)),
+        name_(std::move(name)),
+        has_targets_(has_targets),
+        fills_up_(fills_up) {
     columns_ = {"row"};
   }
 
@@ -113,13 +134,23 @@ class TensorRows : public RowSource {
     row.cells = {{to_text(at_), true}};
     if (one.size() == 0) row.broken = "could not be read";
     ++at_;
+    if (fills_up_ && has_targets_ && at_ == data_->size()) row.positions = filled(one);
     return true;
   }
 
  private:
+  // Positions before those that are filled up: zeros without a target at the end.
+  static int64_t filled(const Batch& one) {
+    const auto* token = one["inputs"].const_data_ptr<int64_t>();
+    const auto* target = one["labels"].const_data_ptr<int64_t>();
+    int64_t count = one["inputs"].numel();
+    while (count > 0 && token[count - 1] == 0 && target[count - 1] < 0) --count;
+    return count;
+  }
+
   std::unique_ptr<Dataset> data_;
   std::string name_;
-  bool has_targets_;
+  bool has_targets_, fills_up_;
   int64_t at_ = 0;
 };
 
@@ -152,8 +183,9 @@ void check_alike(const DataInfo& trained, const DataInfo& given, const std::stri
 
 }  // namespace
 
-std::unique_ptr<RowSource> open_image_rows(const fs::path& source, bool skips) {
-  return std::make_unique<ImageRows>(source, skips);
+std::unique_ptr<RowSource> open_image_rows(const fs::path& source, bool skips,
+                                           const fs::path& out) {
+  return std::make_unique<ImageRows>(source, skips, out);
 }
 
 std::unique_ptr<RowSource> open_tensor_rows(const fs::path& source, const RunConfig& config,
@@ -162,27 +194,52 @@ std::unique_ptr<RowSource> open_tensor_rows(const fs::path& source, const RunCon
   SourceOptions options = config.data.eval;
   options.path = source.string();
   options.encoding = config.data.encoding;
+  options.ignores_labels = answers != AnswerKind::tokens;
+  options.only_classes.clear();  // rows without a label, or of any class, are asked about, too
   auto data = kinds.open(options, "predict", &info);
   check_alike(info, data->info(), source.string());
   return std::make_unique<TensorRows>(std::move(data), source.string(),
-                                      answers == AnswerKind::tokens);
+                                      answers == AnswerKind::tokens,
+                                      options.kind == "text" || options.kind == "tokens");
 }
+
+std::string ending_of(const fs::path& file) {
+  std::string end = file.extension().string();
+  for (char& c : end) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return end;
+}
+
+namespace {
+
+// Tables of kinds that are not read would pass for a text with a sample a line.
+void refuse_other_tables(const fs::path& source) {
+  static constexpr std::string_view kOthers[] = {".json",    ".tab", ".psv",  ".parquet", ".arrow",
+                                                 ".feather", ".xls", ".xlsx", ".ods",     ".xml",
+                                                 ".gz",      ".bz2", ".xz",   ".zst",     ".zip"};
+  const std::string end = ending_of(source);
+  if (std::find(std::begin(kOthers), std::end(kOthers), end) == std::end(kOthers)) return;
+  throw DataError("[predict] " + source.string() + ": tables that end in " + end +
+                  " are not read; write it as .csv, .tsv or .jsonl (an object a line)");
+}
+
+}  // namespace
 
 std::unique_ptr<RowSource> open_rows(const fs::path& source, const RunConfig& config,
                                      const DataInfo& info, const DatasetRegistry& kinds,
-                                     AnswerKind answers) {
+                                     AnswerKind answers, const RowOptions& options) {
   const std::string& kind = config.data.eval.kind;
   if (kind == "synthetic" || kind == "pairs") {
     throw ConfigError("[predict] the data of this model are of kind " + kind +
                       ", which no file without targets gives; evaluate it with tanren eval");
   }
   const bool is_table = kind == "text_table" || kind == "csv";
-  const std::string end = source.extension().string();
+  if (is_table) refuse_other_tables(source);
+  const std::string end = ending_of(source);
   if (is_table && (end == ".jsonl" || end == ".ndjson"))
     return open_json_rows(source, config, info);
   const bool is_csv = end == ".csv" || end == ".tsv";
   if (kind == "csv" || (kind == "text_table" && is_csv)) {
-    return open_table_rows(source, config, info);
+    return open_table_rows(source, config, info, options.stop);
   }
   if (kind == "text_table") {
     if (!config.data.eval.text_pair.empty()) {
@@ -191,7 +248,7 @@ std::unique_ptr<RowSource> open_rows(const fs::path& source, const RunConfig& co
           ".csv, .tsv or .jsonl with the columns " +
           config.data.eval.text + " and " + config.data.eval.text_pair);
     }
-    return open_line_rows(source, config);
+    return open_line_rows(source, config, options.stop);
   }
   if (source == "-") {
     throw ConfigError(
@@ -199,7 +256,14 @@ std::unique_ptr<RowSource> open_rows(const fs::path& source, const RunConfig& co
         "model are of kind " +
         kind + "; name a file or folder");
   }
-  if (kind == "images") return open_image_rows(source, config.predict.broken == "skip");
+  if (kind == "images") {
+    return open_image_rows(source, config.predict.broken == "skip", options.out);
+  }
+  std::error_code none;
+  if (!options.out.empty() && fs::is_directory(source, none) && lies_in(options.out, source)) {
+    throw ConfigError("[predict] " + options.out.string() + " lies in " + source.string() +
+                      ", whose files are read; name a file outside of it with --out");
+  }
   return open_tensor_rows(source, config, info, kinds, answers);
 }
 

@@ -44,9 +44,16 @@ std::unique_ptr<Dataset> probe_dataset(Batch one, DataInfo info) {
   return std::make_unique<ProbeDataset>(std::move(one), std::move(info));
 }
 
-int64_t fitted_batch(const Prepared& prepared) {
+int64_t asked_batch(const RunConfig& config, const Plan& plan) {
+  if (config.evaluate.batch > 0) return config.evaluate.batch;
+  constexpr int64_t kMost = 256;
+  const int64_t all = plan.batch.global_batch;  // of all ranks
+  const int64_t one = config.batch.microbatch > 0 ? std::min(config.batch.microbatch, all) : all;
+  return std::clamp<int64_t>(one, 1, kMost);
+}
+
+int64_t fitted_batch(const Prepared& prepared, int64_t wanted) {
   const Plan& plan = prepared.plan;
-  const int64_t wanted = std::max<int64_t>(plan.evaluate.batch, 1);
   const int64_t room = room_for_step(plan, standing_beside(prepared.fit, plan));
   if (room <= 0) return wanted;
   const StepPredictor predictor([&] { return prepared.fit.make_task(prepared.config); },

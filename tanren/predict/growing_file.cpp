@@ -9,9 +9,11 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <type_traits>
@@ -65,22 +67,68 @@ GrowingFile::GrowingFile(fs::path file, const Progress& begin, bool replaced)
     : file_(std::move(file)),
       partial_(with_end(file_, ".partial")),
       state_(with_end(file_, ".partial.json")),
+      part_(partial_),
       saved_(begin),
       replaced_(replaced) {
-  std::error_code error;
-  if (!replaced && fs::exists(file_, error)) {
-    throw ConfigError("[predict] " + file_.string() +
-                      " is there; name another file with --out, or replace it with --force");
-  }
+  refuse_file_that_is_there();
+  hold();
+  refuse_file_that_is_there();  // its writer may have been the last holder
   find_saved();
   appended_ = saved_;
 }
 
+std::vector<fs::path> GrowingFile::parts_of(const fs::path& file) {
+  return {with_end(file, ".partial"), with_end(file, ".partial.json"),
+          with_end(file, ".partial.whole")};
+}
+
+GrowingFile::Part::~Part() {
+  if (descriptor < 0) return;
+  if (is_new) ::unlink(path.c_str());  // while it is held
+  ::close(descriptor);
+}
+
+void GrowingFile::refuse_file_that_is_there() const {
+  std::error_code none;
+  if (replaced_ || !fs::exists(fs::symlink_status(file_, none))) return;
+  throw ConfigError("[predict] " + file_.string() +
+                    " is there; name another file with --out, or replace it with --force");
+}
+
+// Opens and locks the part. The last holder may have renamed or removed what was opened here, so
+// the lock counts only if the path still leads to it.
+void GrowingFile::hold() {
+  for (;;) {
+    const int descriptor = ::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (descriptor < 0) fail("write", errno);
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      ::close(descriptor);
+      throw InputError("[predict] another process writes " + partial_.string() +
+                       "; wait for it, or name another file with --out");
+    }
+    struct stat held = {}, named = {};
+    if (::fstat(descriptor, &held) != 0 || !S_ISREG(held.st_mode)) {
+      ::close(descriptor);
+      throw ConfigError("[predict] " + partial_.string() +
+                        ", where rows lie until all are done, is no plain file; remove it");
+    }
+    if (::stat(partial_.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
+        held.st_dev == named.st_dev) {
+      std::error_code none;
+      part_.descriptor = descriptor;
+      part_.is_new = held.st_size == 0 && !fs::exists(state_, none);
+      return;
+    }
+    ::close(descriptor);
+  }
+}
+
 // Takes over what an earlier start has left.
 void GrowingFile::find_saved() {
+  if (part_.is_new) return;
   std::error_code error;
   const auto size = fs::file_size(partial_, error);
-  if (error || (size == 0 && !fs::exists(state_, error))) return;  // killed before it began
+  if (error) fail("read", error.value());
   const auto found =
       fs::exists(state_, error) ? state_of(read_file(state_)) : std::optional<Progress>();
   std::string problem;
@@ -107,10 +155,6 @@ bool GrowingFile::begins_again(const Progress& begin) {
   return true;
 }
 
-GrowingFile::~GrowingFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 void GrowingFile::fail(const std::string& what, int error) const {
   const std::string rows =
       saved_.rows > 0 ? fmt::format("it goes on after row {}", saved_.rows) : "it begins again";
@@ -121,23 +165,17 @@ void GrowingFile::fail(const std::string& what, int error) const {
 }
 
 void GrowingFile::open() {
-  descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) fail("write", errno);
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw InputError("[predict] another process writes " + partial_.string() +
-                     "; wait for it, or name another file with --out");
-  }
   // First what counts, then the bytes: a file that is longer than what counts is no harm.
   if (saved_.rows == 0) save();
-  if (::ftruncate(descriptor_, saved_.bytes) != 0) fail("write", errno);
-  if (::lseek(descriptor_, saved_.bytes, SEEK_SET) < 0) fail("write", errno);
+  if (::ftruncate(part_.descriptor, saved_.bytes) != 0) fail("write", errno);
+  if (::lseek(part_.descriptor, saved_.bytes, SEEK_SET) < 0) fail("write", errno);
   saved_at_ = std::chrono::steady_clock::now();
 }
 
 void GrowingFile::write_all(const std::string& rows) {
   size_t done = 0;
   while (done < rows.size()) {
-    const ssize_t written = ::write(descriptor_, rows.data() + done, rows.size() - done);
+    const ssize_t written = ::write(part_.descriptor, rows.data() + done, rows.size() - done);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const int error = errno;
@@ -160,12 +198,13 @@ void GrowingFile::append(const std::string& rows, Progress after) {
 }
 
 void GrowingFile::save() {
-  if (::fsync(descriptor_) != 0) fail("flush", errno);
+  if (::fsync(part_.descriptor) != 0) fail("flush", errno);
   try {
     write_file(state_, state_text(appended_));
   } catch (const RunError& error) {
     throw InputError(error.what());
   }
+  part_.is_new = false;  // the state names its rows now
   saved_ = appended_;
   saved_at_ = std::chrono::steady_clock::now();
 }
@@ -177,21 +216,46 @@ void GrowingFile::leave() {
   fs::remove(state_, none);
 }
 
+// Gives `whole` the name of the file.
+void GrowingFile::give_name(const fs::path& whole) {
+  // Not the C library's rename, which replaces what is there.
+  const auto rename_to_nothing = [&] {
+    if (::renameat2(AT_FDCWD, whole.c_str(), AT_FDCWD, file_.c_str(), RENAME_NOREPLACE) == 0) {
+      return 0;
+    }
+    if (errno != EINVAL && errno != ENOSYS) return errno;
+    if (::link(whole.c_str(), file_.c_str()) != 0) return errno;  // the file system lacks it
+    ::unlink(whole.c_str());
+    return 0;
+  };
+  const int error = !replaced_                                    ? rename_to_nothing()
+                    : ::rename(whole.c_str(), file_.c_str()) == 0 ? 0
+                                                                  : errno;
+  if (error == EEXIST) {
+    throw InputError("[predict] " + file_.string() +
+                     " was made by somebody else meanwhile and is kept; all rows lie in " +
+                     partial_.string() + "; move the file away and give the same command");
+  }
+  if (error != 0) fail("rename", error);
+}
+
 void GrowingFile::finish(const Turn& turn) {
   save();
-  std::error_code error;
+  std::error_code none;
   if (turn) {
+    const fs::path whole = with_end(file_, ".partial.whole");
     try {
-      turn(partial_, file_);
-    } catch (const RunError& failed) {
+      turn(partial_, whole);
+      give_name(whole);
+    } catch (const Error& failed) {
+      fs::remove(whole, none);
       throw InputError(failed.what());
     }
-    fs::remove(partial_, error);
+    fs::remove(partial_, none);
   } else {
-    fs::rename(partial_, file_, error);
+    give_name(partial_);
   }
-  if (error) fail("rename", error.value());
-  fs::remove(state_, error);
+  fs::remove(state_, none);
   sync_folder(file_.has_parent_path() ? file_.parent_path() : fs::path("."));
 }
 

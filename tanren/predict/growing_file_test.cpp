@@ -44,8 +44,53 @@ TEST_F(Growing, refuses_a_file_that_is_there_or_that_another_process_writes) {
   EXPECT_EQ(read_file(out()), "precious");
   GrowingFile mine(out(), begun(), true);
   mine.open();
-  GrowingFile other(out(), begun(), true);
-  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] { other.open(); }), "another process writes");
+  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] { GrowingFile(out(), begun(), true); }),
+                         "another process writes");
+}
+
+TEST_F(Growing, is_held_before_what_counts_is_read) {
+  GrowingFile mine(out(), begun(), false);
+  TANREN_EXPECT_CONTAINS(error_of<InputError>([&] { GrowingFile(out(), begun(), false); }),
+                         "another process writes");
+  mine.open();
+  mine.append("1\n", after(1));
+  mine.finish();
+  // A late start finds the finished file, and leaves nothing beside it.
+  EXPECT_THROW(GrowingFile(out(), begun(), false), ConfigError);
+  EXPECT_EQ(read_file(out()), "1\n");
+  EXPECT_EQ(folder_.num_entries(), 1u);
+}
+
+TEST_F(Growing, without_rows_leaves_no_file_that_was_not_there) {
+  { GrowingFile file(out(), begun(), false); }
+  EXPECT_EQ(folder_.num_entries(), 0u);
+}
+
+TEST_F(Growing, keeps_a_file_that_somebody_else_made_meanwhile) {
+  for (const bool turns : {false, true}) {
+    {
+      GrowingFile file(out(), begun(), false);
+      file.open();
+      file.append("1\n", after(1));
+      folder_.file("out.csv", "precious");
+      const GrowingFile::Turn copy = [](const fs::path& from, const fs::path& to) {
+        write_file(to, read_file(from));
+      };
+      TANREN_EXPECT_CONTAINS(
+          error_of<InputError>([&] { file.finish(turns ? copy : GrowingFile::Turn()); }),
+          "was made by somebody else");
+    }
+    EXPECT_EQ(read_file(out()), "precious");
+    EXPECT_EQ(read_file(partial()), "1\n");
+    EXPECT_FALSE(fs::exists(folder_.path() / "out.csv.partial.whole"));
+    fs::remove(out());
+    GrowingFile file(out(), begun(), false);
+    EXPECT_EQ(file.progress().rows, 1);
+    file.open();
+    file.finish();
+    EXPECT_EQ(read_file(out()), "1\n");
+    fs::remove(out());
+  }
 }
 
 TEST_F(Growing, refuses_a_part_of_something_else) {

@@ -5,8 +5,10 @@
 #include "tanren/base/file.h"
 #include "tanren/data/text/encoding.h"
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,13 +16,17 @@ namespace tanren {
 
 class LineReader {
  public:
-  // `source` "-" is standard input. InputError if it cannot be opened.
-  LineReader(const std::filesystem::path& source, std::string encoding);
+  // `source` "-" is standard input. InputError if it cannot be opened. Where standard input is
+  // waited for, `stop` ends the wait.
+  LineReader(const std::filesystem::path& source, std::string encoding,
+             const std::atomic<bool>* stop = nullptr);
 
   // The next line without its end, as it stands in the file; false at the end. A byte order mark is
   // left out. DataError for a byte 0 and for UTF-16, wherever they are, and for a line of more than
-  // 64 MiB.
+  // 64 MiB; StoppedReading if a stop ends the wait.
   bool next(std::string& line);
+  // What ended the line that was handed out last: "\n", "\r\n", or nothing at the file's end.
+  const std::string& ending() const { return ending_; }
   // Lines handed out so far.
   int64_t number() const { return number_; }
   // "new.csv", or "standard input".
@@ -31,14 +37,28 @@ class LineReader {
 
  private:
   bool fill();
+  size_t read(char* to, size_t most);
 
-  std::string name_, encoding_;
-  OpenFile file_;
+  std::string name_, encoding_, ending_;
+  std::optional<OpenFile> file_;  // none: standard input
+  const std::atomic<bool>* stop_;
   TextCheck check_;
   std::string buffer_;
   size_t begin_ = 0;  // of what is not handed out
-  bool ended_ = false;
+  bool ended_ = false, past_mark_ = false;
   int64_t number_ = 0;
+};
+
+// Whether a quote is open at the end of a record of a CSV, so that it goes on in the next line. Each
+// byte of a record that grows by lines is looked at once.
+class OpenQuote {
+ public:
+  bool at_end_of(const std::string& record);
+
+ private:
+  enum class State { before, plain, quoted, closed };
+  State state_ = State::before;
+  size_t at_ = 0;
 };
 
 // Splits one record of a CSV (`separator` ',', RFC 4180) or a TSV ('\t', nothing is quoted) into

@@ -59,6 +59,22 @@ TEST(LineReader, says_which_byte_is_no_utf_8_or_reads_latin_1) {
   EXPECT_EQ(problem, "");
 }
 
+TEST(OpenQuotes, are_open_where_a_record_cannot_be_split_yet) {
+  for (const std::string record : {"a,\"b", "\"a\"\"", "a, \"b\"\"", "a,b\"", "\"a\" ,b",
+                                   "\"\",\"x\ny", "\"a\"b,\"c", "a", ""}) {
+    std::vector<std::string> cells;
+    std::string problem;
+    OpenQuote quote;
+    EXPECT_EQ(quote.at_end_of(record), !split_record(record, ',', cells, problem)) << record;
+    // Seen byte by byte it says the same.
+    OpenQuote slow;
+    bool open = false;
+    for (size_t size = 0; size <= record.size(); ++size)
+      open = slow.at_end_of(record.substr(0, size));
+    EXPECT_EQ(open, !split_record(record, ',', cells, problem)) << record;
+  }
+}
+
 TEST(SplitRecord, takes_cells_as_rfc_4180_has_them) {
   std::vector<std::string> cells;
   std::string problem;

@@ -1,6 +1,7 @@
 #include "tanren/predict/predict_file.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/log.h"
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
@@ -9,10 +10,12 @@
 #include "tanren/data/data_part.h"
 #include "tanren/interop/export.h"
 #include "tanren/predict/answer_tensors.h"
+#include "tanren/predict/check_paths.h"
 #include "tanren/predict/described_model.h"
 #include "tanren/predict/encoder.h"
 #include "tanren/predict/fit_batch.h"
 #include "tanren/predict/growing_file.h"
+#include "tanren/predict/row_window.h"
 #include "tanren/predict/rows.h"
 #include "tanren/predict/window.h"
 #include "tanren/run/answer_table.h"
@@ -25,8 +28,9 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <chrono>
-#include <optional>
+#include <exception>
 #include <sstream>
 #include <utility>
 
@@ -59,7 +63,7 @@ std::string settings_hash(const RunConfig& config, const fs::path& out) {
   kept.data.eval = config.data.eval;
   kept.data.eval.path.clear();
   kept.precision = config.precision;
-  kept.predict = config.predict;
+  kept.predict.scores = config.predict.scores;  // a broken row may be skipped from here on
   Hash64 hash;
   hash.add(to_toml(kept));
   hash.add(out.extension().string());
@@ -88,36 +92,48 @@ std::string agreed(const DataParallel& ranks, const Make& make) {
 // One call of predict_file on one rank.
 class Job {
  public:
-  Job(const PredictInput& input, const Registry& registry, DescribedModel model,
+  Job(const PredictInput& input, fs::path out, const Registry& registry, DescribedModel model,
       const std::shared_ptr<Communicator>& ranks)
       : input_(input),
         registry_(registry),
         model_(std::move(model)),
         config_(model_.description.config),
         info_(model_.description.info),
+        skips_(config_.predict.broken == "skip"),
         ranks_(ranks),
-        alone_(ranks, {}) {}
+        alone_(ranks, {}),
+        out_(std::move(out)) {}
 
   PredictOutput run() {
     const auto start = std::chrono::steady_clock::now();
-    open_file();
-    prepare_model();
-    if (!skip_done_rows()) begin_again();
-    predict_rows();
-    output_.out = file_ != nullptr && output_.stopped ? file_->partial() : out_;
+    try {
+      open_file();
+      prepare_model();
+      if (!skip_done_rows()) begin_again();
+      predict_rows();
+    } catch (const StoppedReading&) {
+      output_.stopped = true;
+      output_.rows = output_.began_at = done_.rows;
+    }
+    const bool has_part = file_ != nullptr && output_.stopped;
+    output_.out = has_part ? file_->partial() : out_;
     output_.is_first = alone_.is_first();
+    output_.weights = model_.weights;
     output_.seconds = seconds_since(start);
     return output_;
   }
 
  private:
-  // Before anything costs time: whether the file can be written, and where to go on.
+  // Before anything costs time: whether the ranks have one model, whether the file can be written,
+  // and where to go on.
   void open_file() {
-    out_ = input_.out.empty() ? predictions_file_of(input_.source) : input_.out;
     format_ = out_.empty() ? TableFormat::csv : table_format(out_, "predict");
     begin_.model = model_hash(model_);
     begin_.settings = settings_hash(config_, out_);
     begin_.batch = 1;
+    alone_.check_alike(
+        {{"weights (evaluate.checkpoint names those of a run that goes on)", begin_.model},
+         {"settings", begin_.settings}});
     const std::string found = agreed(alone_, [&] {
       if (out_.empty()) return std::string("0 0 -");
       file_ = std::make_unique<GrowingFile>(out_, begin_, input_.replaces);
@@ -137,14 +153,18 @@ class Job {
     form_ = answer_form(prepared_.task, config_.model, info_, "predict");
     encoder_ = std::make_unique<Encoder>(config_, info_, form_.kind);
     open_source();
-    first_.emplace();
-    if (!rows_->next(*first_)) {
+    const Row* first = rows_->peek();
+    if (first == nullptr) {
       throw DataError("[predict] " + source_name() + " holds no rows; give it some");
     }
-    probe_ = probe_dataset(encoder_->probe(first_->sample), info_);
+    probe_ = probe_dataset(encoder_->probe(first->sample), info_);
     prepared_.fit.dataset = probe_.get();
     fit_threads(prepared_);
-    batch_ = done_.rows > 0 ? done_.batch : fitted_batch(prepared_);
+    // Rows that went on from earlier ones are cut into windows as those; what is asked for, and
+    // what fits, is then what a forward takes at most.
+    const int64_t asked = asked_batch(config_, prepared_.plan);
+    batch_ = done_.rows > 0 ? done_.batch : asked;
+    most_ = fitted_batch(prepared_, asked);
   }
 
   std::string source_name() const {
@@ -152,49 +172,51 @@ class Job {
   }
 
   void open_source() {
-    first_.reset();
-    rows_ = open_rows(input_.source, config_, info_, registry_.datasets, form_.kind);
-  }
-
-  // The next row of the source; the first one has been read already.
-  bool next_row(Row& row) {
-    if (!first_) return rows_->next(row);
-    row = std::move(*first_);
-    first_.reset();
-    return true;
+    rows_.reset();
+    rows_ = std::make_unique<RowReader>(open_rows(input_.source, config_, info_, registry_.datasets,
+                                                  form_.kind, {.stop = input_.stop, .out = out_}),
+                                        skips_);
   }
 
   // Reads past the rows that are done. False if they are not those that were done.
   bool skip_done_rows() {
+    constexpr int64_t kLookAtStop = 4096;
     Row row;
     for (int64_t i = 0; i < done_.rows; ++i) {
-      if (!next_row(row)) return false;
+      const bool stops = input_.stop != nullptr && input_.stop->load();
+      if (i % kLookAtStop == 0 && on_any_rank(stops, alone_)) throw StoppedReading();
+      if (!rows_->next(row)) return false;
     }
-    return done_.rows == 0 || hash_text(rows_->print()) == done_.source;
+    return done_.rows == 0 || hash_text(rows_->source().print()) == done_.source;
   }
 
   void begin_again() {
     agreed(alone_, [&] {
-      // Standard input cannot be read again.
-      if (input_.source == "-" || !file_->begins_again(begin_)) {
+      const bool once = is_stream(input_.source);  // and cannot be read again
+      if (once || !file_->begins_again(begin_)) {
         throw ConfigError("[predict] " + file_->partial().string() +
                           " was begun from other rows than those of " + source_name() +
-                          "; remove it" +
-                          (input_.source == "-" ? "" : ", or begin again with --force"));
+                          "; remove it" + (once ? "" : ", or begin again with --force"));
       }
       return std::string();
     });
     done_ = {};
     open_source();
-    batch_ = fitted_batch(prepared_);
+    batch_ = asked_batch(config_, prepared_.plan);
   }
 
-  void make_writer() {
+  // Kinds of a program's own may not say how many outputs there are: then the first answer does.
+  void make_writer(const std::vector<Answer>& answers) {
+    for (const Answer& answer : answers) {
+      if (form_.width > 0 || form_.kind == AnswerKind::tokens) break;
+      form_.width = std::ssize(answer.scores);
+    }
+    if (form_.kind == AnswerKind::values) form_.width = std::max<int64_t>(form_.width, 1);
     const bool all = config_.predict.scores == "all";
     if (format_ == TableFormat::tensors) {
       tensors_ = std::make_unique<AnswerTensors>(form_, info_, all);
     } else {
-      table_ = std::make_unique<AnswerTable>(format_, rows_->columns(), form_, info_, all);
+      table_ = std::make_unique<AnswerTable>(format_, rows_->source().columns(), form_, info_, all);
     }
   }
 
@@ -209,8 +231,8 @@ class Job {
     const DeviceRetryScope retries(parts.recovery->reserve());
     const at::NoGradGuard no_grad;
     const EvalModeScope eval_mode(*state.task.module);
-    WindowPredictor predictor(state, parts, *encoder_, form_, batch_);
-    make_writer();
+    WindowPredictor predictor(state, parts, *encoder_, form_, batch_, most_);
+    if (form_.width > 0 || form_.kind == AnswerKind::tokens) make_writer({});
     progress_ = file_ != nullptr ? file_->progress() : begin_;
     progress_.batch = batch_;
     progress_.rows = done_.rows;
@@ -222,12 +244,15 @@ class Job {
     try {
       while (predict_window(predictor, parts)) {
       }
+    } catch (const StoppedReading&) {
+      output_.stopped = true;
     } catch (...) {
       if (file_ != nullptr) leave_quietly();
       throw;
     }
     output_.rows = progress_.rows;
     output_.broken = progress_.broken;
+    tell_cut();
     if (file_ == nullptr) return;
     if (output_.stopped) {
       file_->leave();
@@ -239,6 +264,12 @@ class Job {
     }
   }
 
+  void tell_cut() const {
+    if (cut_ == 0 || !alone_.is_first()) return;
+    log(fmt::format("[predict] texts that were cut to the {} tokens that the model reads: {}",
+                    config_.data.eval.context, cut_));
+  }
+
   void leave_quietly() {
     try {
       file_->leave();
@@ -248,61 +279,72 @@ class Job {
 
   // False after the last.
   bool predict_window(WindowPredictor& predictor, const Parts& parts) {
-    const DataParallel& ranks = *parts.parallel;
-    output_.stopped = on_any_rank(parts.stop_requested(), ranks);
+    output_.stopped = on_any_rank(parts.stop_requested(), *parts.parallel);
     if (output_.stopped) return false;
-    std::vector<Row> rows;
-    Row row;
-    while (std::ssize(rows) < kBatchesAWindow * batch_ && next_row(row)) {
-      check_row(row.place, row.broken);
-      rows.push_back(std::move(row));
+    RowWindow read = rows_->window(kBatchesAWindow * batch_);
+    check_same_rows(read, *parts.parallel);
+    if (!read.rows.empty()) {
+      std::vector<Sample> samples;
+      for (Row& row : read.rows) {
+        samples.push_back(row.broken.empty() ? std::move(row.sample) : Sample());
+      }
+      WindowAnswers window = predictor.predict(std::move(samples));
+      output_.stopped = window.stopped;
+      if (window.stopped) return false;
+      cut_ += window.cut;
+      write_window(read, window);
     }
-    if (rows.empty()) return false;
-    std::vector<Sample> samples;
-    for (Row& one : rows) {
-      samples.push_back(one.broken.empty() ? std::move(one.sample) : Sample());
-    }
-    const WindowAnswers window = predictor.predict(std::move(samples));
-    output_.stopped = window.stopped;
-    if (window.stopped) return false;
-    write_window(rows, window);
-    return true;
+    if (read.error) std::rethrow_exception(read.error);  // behind the rows before it
+    return !read.rows.empty();
   }
 
-  void check_row(const std::string& place, const std::string& broken) const {
-    if (broken.empty() || config_.predict.broken == "skip") return;
-    throw DataError("[predict] " + place + ": " + broken +
-                    "; predict.broken = \"skip\" leaves a null in its place");
+  // Appends what is written of the row; throws if it may not be.
+  void write_row(std::string& text, const Row& row, const Answer* answer) const {
+    if (!alone_.is_first()) return;
+    try {
+      if (tensors_ != nullptr) {
+        tensors_->add(text, answer);
+      } else if (row.names.empty()) {
+        table_->add(text, row.cells, answer);
+      } else {
+        table_->add(text, row.names, row.cells, answer);
+      }
+    } catch (const DataError& error) {
+      throw DataError("[predict] " + row.place + ": " + error.what());
+    }
   }
 
-  void write_window(const std::vector<Row>& rows, const WindowAnswers& window) {
+  // The rows before one that is refused are written all the same.
+  void write_window(const RowWindow& read, WindowAnswers& window) {
+    if (table_ == nullptr && tensors_ == nullptr) make_writer(window.answers);
     std::string text = progress_.rows == 0 && table_ != nullptr ? table_->header() : "";
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const Row& row = rows[i];
-      const std::string& broken = row.broken.empty() ? window.broken[i] : row.broken;
-      check_row(row.place, broken);
-      const Answer* answer = broken.empty() ? &window.answers[i] : nullptr;
-      if (answer == nullptr) ++progress_.broken;
-      if (!alone_.is_first()) continue;
-      try {
-        if (tensors_ != nullptr) {
-          tensors_->add(text, answer);
-        } else if (row.names.empty()) {
-          table_->add(text, row.cells, answer);
-        } else {
-          table_->add(text, row.names, row.cells, answer);
+    std::exception_ptr refused;
+    size_t count = 0;
+    try {
+      for (; count < read.rows.size(); ++count) {
+        const Row& row = read.rows[count];
+        const std::string& broken = row.broken.empty() ? window.broken[count] : row.broken;
+        if (!broken.empty() && !skips_) refuse_row(row.place, broken);
+        auto& tokens = window.answers[count].tokens;
+        if (row.positions >= 0 && row.positions < std::ssize(tokens)) {
+          tokens.resize(static_cast<size_t>(row.positions));
         }
-      } catch (const DataError& error) {
-        throw DataError("[predict] " + row.place + ": " + error.what());
+        write_row(text, row, broken.empty() ? &window.answers[count] : nullptr);
+        if (!broken.empty()) ++progress_.broken;
+      }
+    } catch (const DataError&) {
+      refused = std::current_exception();
+    }
+    if (count > 0) {
+      progress_.rows += static_cast<int64_t>(count);
+      progress_.source = hash_text(read.prints[count - 1]);
+      if (file_ != nullptr) {
+        file_->append(text, progress_);
+      } else if (alone_.is_first()) {
+        input_.print(text);
       }
     }
-    progress_.rows += std::ssize(rows);
-    progress_.source = hash_text(rows_->print());
-    if (file_ != nullptr) {
-      file_->append(text, progress_);
-    } else if (alone_.is_first()) {
-      input_.print(text);
-    }
+    if (refused) std::rethrow_exception(refused);
   }
 
   const PredictInput& input_;
@@ -310,6 +352,7 @@ class Job {
   DescribedModel model_;
   const RunConfig& config_;
   const DataInfo& info_;
+  bool skips_;
   std::shared_ptr<Communicator> ranks_;
   DataParallel alone_;  // for exchanges before the plan
   fs::path out_;        // empty: rows go to input_.print
@@ -320,44 +363,30 @@ class Job {
   AnswerForm form_;
   std::unique_ptr<Encoder> encoder_;
   std::unique_ptr<Dataset> probe_;
-  std::unique_ptr<RowSource> rows_;
-  std::optional<Row> first_;  // read, and not yet handed on
+  std::unique_ptr<RowReader> rows_;
   std::unique_ptr<AnswerTable> table_;
   std::unique_ptr<AnswerTensors> tensors_;  // in place of a table
-  int64_t batch_ = 1;
+  int64_t batch_ = 1, most_ = 1;
+  int64_t cut_ = 0;  // texts that were longer than the model reads
   PredictOutput output_;
 };
 
 }  // namespace
 
-fs::path predictions_file_of(const fs::path& source) {
-  if (source == "-") return {};
-  std::string name = source.string();
-  while (name.size() > 1 && name.back() == '/') name.pop_back();
-  const fs::path plain = name;
-  return plain.parent_path() / (plain.stem().string() + ".predictions.csv");
-}
-
 PredictOutput predict_file(const PredictInput& input, const Registry& registry) {
-  std::error_code none;
-  if (input.source != "-" && !fs::exists(input.source, none)) {
-    throw InputError("[predict] there is no " + input.source.string() +
-                     "; name the file or folder to predict on");
-  }
-  if (input.source == "-" && input.out.empty() && !input.print) {
+  const fs::path out = input.out.empty() ? predictions_file_of(input.source) : input.out;
+  if (input.source == "-" && out.empty() && !input.print) {
     throw ConfigError("[predict] nothing takes the rows of standard input; name a file for them");
   }
+  check_paths(input, out, world_of(process_environment(), "tcp://localhost:29500").size);
   DescribedModel model = described_model(input.model, input.sets, registry);
   const RunConfig config = model.description.config;
   const World world = world_of(process_environment(), config.parallel.rendezvous);
-  if (input.source == "-" && world.size > 1) {
-    throw ConfigError(
-        "[predict] standard input belongs to one process; name a file, or predict without launch");
-  }
-  return with_ranks(config, world, registry.accelerators,
-                    [&](const std::shared_ptr<Communicator>& ranks) {
-                      return Job(input, registry, std::move(model), ranks).run();
-                    });
+  return with_ranks(
+      config, world, registry.accelerators, [&](const std::shared_ptr<Communicator>& ranks) {
+        model = agreed_model(std::move(model), input.model, input.sets, registry, *ranks);
+        return Job(input, out, registry, std::move(model), ranks).run();
+      });
 }
 
 }  // namespace tanren

@@ -34,6 +34,7 @@ struct PredictOutput {
   int64_t began_at = 0;       // rows that earlier starts had done
   bool stopped = false;
   bool is_first = true;  // this process is rank 0
+  std::string weights;   // which ones: DescribedModel::weights
   double seconds = 0;
 };
 

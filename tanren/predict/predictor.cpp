@@ -50,8 +50,11 @@ std::vector<Answer> Predictor::predict(std::vector<Sample> samples) const {
     answers.add(model_.task.predict(batch));
     auto some = answers.take(batch.size());
     for (size_t i = 0; i < indices.size(); ++i) {
-      all[static_cast<size_t>(indices[i])] = std::move(some[i]);
+      const auto place = static_cast<size_t>(indices[i]);
+      if (some[i].has_nan) broken[place] = kNanOutputs;
+      all[place] = std::move(some[i]);
     }
+    refuse_broken(broken);
   }
   return all;
 }

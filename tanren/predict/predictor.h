@@ -21,7 +21,9 @@ class Predictor {
   // samples without a target.
   explicit Predictor(WholeModel model, int64_t batch = 32);
 
-  // What the model says of each sample, in their order; computed on the CPU, in the weights' dtype.
+  // What the model says of each sample, in their order; computed on the CPU, in the dtype that the
+  // weights have in memory (fp32, or fp64 after a run in it). Unlike `tanren predict` it does not
+  // look at precision.mode.
   // Samples of like length share a forward. DataError naming the first sample that the model cannot
   // read, by its place.
   std::vector<Answer> predict(std::vector<Sample> samples) const;

@@ -11,6 +11,7 @@
 #include "tanren/run/answer_table.h"
 #include "tanren/train/answers.h"
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -25,13 +26,23 @@ struct Row {
       names;                // of `cells`, where each row has its own (JSON lines); else empty
   std::vector<Cell> cells;  // one for each of the source's columns, or of `names`
   Sample sample;
-  std::string broken;  // why there is no sample; empty: there is
+  int64_t positions = -1;  // that hold a token, of a sample that is filled up; -1: all
+  std::string broken;      // why there is no sample; empty: there is
+};
+
+// Thrown where a source is waited for and a stop is asked for meanwhile.
+struct StoppedReading {};
+
+struct RowOptions {
+  const std::atomic<bool>* stop = nullptr;  // ends the wait for standard input
+  std::filesystem::path out;                // what is written, which is no row; empty: nothing
 };
 
 class RowSource {
  public:
   virtual ~RowSource() = default;
-  // The next row; false at the end. DataError for what is wrong with the whole source.
+  // The next row; false at the end. DataError for what is wrong with the whole source;
+  // StoppedReading.
   virtual bool next(Row& row) = 0;
   // The columns that rows come with; those of the first row, where each has its own.
   const std::vector<std::string>& columns() const { return columns_; }
@@ -50,16 +61,22 @@ class RowSource {
 // are not those that the model was trained on (both lists); InputError if there is none.
 std::unique_ptr<RowSource> open_rows(const std::filesystem::path& source, const RunConfig& config,
                                      const DataInfo& info, const DatasetRegistry& kinds,
-                                     AnswerKind answers);
+                                     AnswerKind answers, const RowOptions& options = {});
+
+// The end of the name, in small letters: ".csv".
+std::string ending_of(const std::filesystem::path& file);
 
 // One for each kind of source.
 std::unique_ptr<RowSource> open_line_rows(const std::filesystem::path& source,
-                                          const RunConfig& config);
+                                          const RunConfig& config,
+                                          const std::atomic<bool>* stop = nullptr);
 std::unique_ptr<RowSource> open_table_rows(const std::filesystem::path& source,
-                                           const RunConfig& config, const DataInfo& info);
+                                           const RunConfig& config, const DataInfo& info,
+                                           const std::atomic<bool>* stop = nullptr);
 std::unique_ptr<RowSource> open_json_rows(const std::filesystem::path& source,
                                           const RunConfig& config, const DataInfo& info);
-std::unique_ptr<RowSource> open_image_rows(const std::filesystem::path& source, bool skips);
+std::unique_ptr<RowSource> open_image_rows(const std::filesystem::path& source, bool skips,
+                                           const std::filesystem::path& out = {});
 std::unique_ptr<RowSource> open_tensor_rows(const std::filesystem::path& source,
                                             const RunConfig& config, const DataInfo& info,
                                             const DatasetRegistry& kinds, AnswerKind answers);

@@ -2,12 +2,18 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
+#include "tanren/formats/safetensors.h"
 
 #include <gtest/gtest.h>
+
+#include <ATen/ATen.h>
+
+#include <filesystem>
 
 namespace tanren {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::error_of;
 
 class RowsTest : public ::testing::Test {
@@ -115,6 +121,92 @@ TEST_F(RowsTest, of_texts_may_go_over_several_lines_in_a_csv_only) {
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0].sample.text, "a, \"b");
   TANREN_EXPECT_CONTAINS(rows[1].broken, "the line is empty");
+}
+
+TEST_F(RowsTest, keep_what_their_own_columns_say_to_the_letter) {
+  auto rows =
+      rows_of(texts_, "x.jsonl",
+              "{\"id\": 123456789012345678901234567890, \"x\" : 1.50,\"text\":\"a } , : b\", "
+              "\"l\": [1.0, \"q\\\" :\" , {\"k\": 2e0}], \"n\": null}\n");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].names, (std::vector<std::string>{"id", "x", "text", "l", "n"}));
+  EXPECT_EQ(rows[0].cells[0].text, "123456789012345678901234567890");
+  EXPECT_EQ(rows[0].cells[1].text, "1.50");
+  EXPECT_EQ(rows[0].cells[2].text, "a } , : b");
+  EXPECT_EQ(rows[0].cells[3].text, "[1.0,\"q\\\" :\",{\"k\":2e0}]");
+  EXPECT_EQ(rows[0].cells[4].text, "null");
+  rows = rows_of(texts_, "x.csv", "text,n\r\n\"a\r\nb\nc\",1\r\nd,2\r\n");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].sample.text, "a\r\nb\nc") << "line ends inside quotes are the text's";
+  EXPECT_EQ(rows[1].cells[1].text, "2");
+}
+
+TEST_F(RowsTest, of_a_tsv_may_be_blank_but_for_tabs) {
+  const auto rows = rows_of(texts_, "x.tsv", "n\ttext\n1\ta\n\n\t\n2\tb\n");
+  ASSERT_EQ(rows.size(), 3u);
+  TANREN_EXPECT_CONTAINS(rows[1].broken, "column text is empty");
+  TANREN_EXPECT_CONTAINS(rows[1].place, "x.tsv:4");
+}
+
+TEST_F(RowsTest,
+       of_json_lines_have_the_columns_of_the_first_sound_one_where_broken_ones_are_skipped) {
+  texts_.predict.broken = "skip";
+  const auto rows = rows_of(texts_, "x.jsonl", "not\n[]\n{\"id\": 1, \"text\": \"a\"}\n");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(columns_, (std::vector<std::string>{"id", "text"}));
+  TANREN_EXPECT_CONTAINS(rows[0].broken, "is no JSON");
+  TANREN_EXPECT_CONTAINS(rows[1].broken, "is no JSON object");
+  EXPECT_EQ(rows[2].sample.text, "a");
+}
+
+TEST_F(RowsTest, are_read_by_their_ending_in_any_case_and_other_tables_are_refused) {
+  auto rows = rows_of(texts_, "x.CSV", "n,text\n1,a\n");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].sample.text, "a");
+  rows = rows_of(texts_, "x.TSV", "n\ttext\n1\ta\n");
+  ASSERT_EQ(rows.size(), 1u);
+  rows = rows_of(texts_, "x.Jsonl", "{\"text\": \"a\"}\n");
+  ASSERT_EQ(rows.size(), 1u);
+  for (const std::string name : {"x.json", "x.tab", "x.parquet", "x.csv.gz", "x.XLSX"}) {
+    TANREN_EXPECT_CONTAINS(error(texts_, name, "text\na\n"),
+                           "are not read; write it as .csv, .tsv or .jsonl");
+  }
+}
+
+TEST_F(RowsTest, with_a_quote_that_nothing_closes_end_soon) {
+  std::string text = "a,b\n1,\"";
+  for (int i = 0; i < 4'000'000; ++i) text += "\n1,2";  // 16 MB
+  TANREN_EXPECT_CONTAINS(error(table_, "x.csv", text), "x.csv:2: nothing closes a quote");
+}
+
+TEST_F(RowsTest, of_tensors_have_no_labels_that_could_be_wrong) {
+  TensorMap tensors;
+  tensors.set("inputs", at::zeros({3, 2}));
+  tensors.set("labels", at::tensor({-1, 7, 0}, at::kLong));
+  write_safetensors(folder_.path() / "x.safetensors", tensors);
+  RunConfig config;
+  config.data.eval.kind = "tensors";
+  config.data.eval.classes = 2;
+  config.data.eval.only_classes = {"0"};
+  const auto rows =
+      open_rows(folder_.path() / "x.safetensors", config, info_, kinds_, AnswerKind::classes);
+  int count = 0;
+  for (Row row; rows->next(row); ++count) EXPECT_FALSE(row.sample.tensors.contains("labels"));
+  EXPECT_EQ(count, 3);
+}
+
+TEST_F(RowsTest, of_images_are_not_what_is_written_among_them) {
+  RunConfig config;
+  config.data.eval.kind = "images";
+  folder_.file("a.png", "x");
+  const fs::path out = folder_.file("p.csv", "x");
+  folder_.file("p.csv.partial", "x");
+  const auto rows = open_rows(folder_.path(), config, info_, kinds_, AnswerKind::classes,
+                              {.stop = nullptr, .out = out});
+  int count = 0;
+  for (Row row; rows->next(row); ++count) EXPECT_EQ(row.cells[0].text, "a.png");
+  EXPECT_EQ(count, 1);
+  EXPECT_THROW(open_rows(folder_.path(), config, info_, kinds_, AnswerKind::classes), DataError);
 }
 
 TEST_F(RowsTest, agree_in_their_print_only_if_they_are_the_same) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <deque>
 #include <utility>
 
 namespace tanren {
@@ -39,11 +40,44 @@ bool nests_deeply(const std::string& json) {
   return depth > kMost;
 }
 
+// The values of a JSON object that is known to be sound, in their order, as they stand there but
+// for the blanks around tokens: numbers keep every digit.
+std::vector<std::string> values_as_written(const std::string& json) {
+  std::vector<std::string> values;
+  int depth = 0;
+  bool quoted = false, in_value = false;
+  const auto put = [&](char c) {
+    if (in_value) values.back() += c;
+  };
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (quoted) {
+      put(c);
+      if (c == '\\') put(json[++i]);
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+      put(c);
+    } else if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
+      continue;
+    } else if (depth == 1 && (c == ':' || c == ',' || c == '}')) {
+      in_value = c == ':';
+      if (in_value) values.emplace_back();
+      depth -= c == '}' ? 1 : 0;
+    } else {
+      put(c);
+      depth += c == '{' || c == '[' ? 1 : c == '}' || c == ']' ? -1 : 0;
+    }
+  }
+  return values;
+}
+
 // A sample a line.
 class LineRows : public RowSource {
  public:
-  LineRows(const std::filesystem::path& source, const RunConfig& config)
-      : lines_(source, config.data.encoding) {
+  LineRows(const std::filesystem::path& source, const RunConfig& config,
+           const std::atomic<bool>* stop)
+      : lines_(source, config.data.encoding, stop) {
     columns_ = {config.data.eval.text};
   }
 
@@ -68,9 +102,11 @@ class LineRows : public RowSource {
 // A header line, then a record a row; a record of a CSV may go over several lines.
 class TableRows : public RowSource {
  public:
-  TableRows(const std::filesystem::path& source, const RunConfig& config, const DataInfo& info)
-      : lines_(source, config.data.encoding),
-        separator_(source.extension() == ".tsv" ? '\t' : ','),
+  TableRows(const std::filesystem::path& source, const RunConfig& config, const DataInfo& info,
+            const std::atomic<bool>* stop)
+      : lines_(source, config.data.encoding, stop),
+        separator_(ending_of(source) == ".tsv" ? '\t' : ','),
+        skips_blank_(config.data.eval.kind == "csv"),
         sample_(config, info) {
     Row header;
     if (!take_record(header, columns_)) {
@@ -106,26 +142,29 @@ class TableRows : public RowSource {
   }
 
  private:
-  // Lines without anything are no records.
+  // Lines without anything are no records, as in the files of training.
   bool take_record(Row& row, std::vector<std::string>& cells) {
     constexpr size_t kLongest = size_t{16} << 20;
     std::string line;
     do {
       if (!lines_.next(line)) return false;
-    } while (trimmed(line).empty());
+    } while (line.empty() || (skips_blank_ && trimmed(line).empty()));
     const int64_t first = lines_.number();
     row.place = place_of_line(lines_, first);
-    std::string record = line, more;
-    while (!split_record(record, separator_, cells, row.broken)) {
-      const bool goes_on = record.size() < kLongest && lines_.next(more);
+    std::string record = line;
+    OpenQuote quote;
+    while (separator_ == ',' && quote.at_end_of(record)) {
+      record += lines_.ending();
+      const bool goes_on = record.size() < kLongest && lines_.next(line);
       if (!goes_on) {
         throw DataError(fmt::format(
             "[predict] {}: nothing closes a quote that this row opens; add it, or write quotes "
             "inside a cell twice (\"\")",
             row.place));
       }
-      record += "\n" + more;
+      record += line;
     }
+    split_record(record, separator_, cells, row.broken);
     print_.add(record);
     const std::string text = lines_.text(record, row.broken);
     if (text != record) split_record(text, separator_, cells, row.broken);  // latin-1
@@ -134,6 +173,7 @@ class TableRows : public RowSource {
 
   LineReader lines_;
   char separator_;
+  bool skips_blank_;
   SampleColumns sample_;
 };
 
@@ -142,31 +182,38 @@ class JsonRows : public RowSource {
  public:
   JsonRows(const std::filesystem::path& source, const RunConfig& config, const DataInfo& info)
       : lines_(source, config.data.encoding), sample_(config, info) {
-    has_first_ = take(first_);
-    if (!has_first_) throw DataError("[predict] " + lines_.name() + " is empty; it has no rows");
-    if (first_.broken.empty()) sample_.bind(first_.names, "[predict] " + first_.place);
-    columns_ = first_.names;
-    read_sample(first_);
+    // The first row that is sound has the columns.
+    const bool skips = config.predict.broken == "skip";
+    for (Row row; ahead_.empty() || (skips && !ahead_.back().row.broken.empty());) {
+      if (!take(row)) break;
+      ahead_.push_back({std::exchange(row, {}), line_});
+    }
+    if (ahead_.empty()) throw DataError("[predict] " + lines_.name() + " is empty; it has no rows");
+    const Row& first = ahead_.back().row;
+    if (first.broken.empty()) sample_.bind(first.names, "[predict] " + first.place);
+    columns_ = first.names;
   }
 
   bool next(Row& row) override {
-    if (!has_first_) {
-      row = {};
-      if (!take(row)) return false;
-      read_sample(row);
+    row = {};
+    if (!ahead_.empty()) {
+      row = std::move(ahead_.front().row);
+      print_.add(ahead_.front().line);
+      ahead_.pop_front();
+    } else if (take(row)) {
       print_.add(line_);
-      return true;
+    } else {
+      return false;
     }
-    has_first_ = false;
-    row = std::move(first_);
-    print_.add(line_);
+    if (row.broken.empty()) sample_.read_by_name(row);
     return true;
   }
 
  private:
-  void read_sample(Row& row) const {
-    if (row.broken.empty()) sample_.read_by_name(row);
-  }
+  struct Ahead {
+    Row row;
+    std::string line;
+  };
 
   bool take(Row& row) {
     do {
@@ -182,9 +229,13 @@ class JsonRows : public RowSource {
                                        : "is no JSON object; write {\"text\": …} a line";
       return true;
     }
+    const auto written = values_as_written(text);
+    const bool is_plain = written.size() == json.size();  // no name is there twice
     for (const auto& [name, value] : json.items()) {
+      const size_t place = row.names.size();
       row.names.push_back(name);
       row.cells.push_back(value.is_string() ? Cell{value.template get<std::string>()}
+                          : is_plain        ? Cell{written[place], true}
                                             : Cell{json_text(value), true});
     }
     return true;
@@ -193,20 +244,20 @@ class JsonRows : public RowSource {
   LineReader lines_;
   SampleColumns sample_;
   std::string line_;
-  Row first_;
-  bool has_first_ = false;
+  std::deque<Ahead> ahead_;  // read, and not yet handed out
 };
 
 }  // namespace
 
 std::unique_ptr<RowSource> open_line_rows(const std::filesystem::path& source,
-                                          const RunConfig& config) {
-  return std::make_unique<LineRows>(source, config);
+                                          const RunConfig& config, const std::atomic<bool>* stop) {
+  return std::make_unique<LineRows>(source, config, stop);
 }
 
 std::unique_ptr<RowSource> open_table_rows(const std::filesystem::path& source,
-                                           const RunConfig& config, const DataInfo& info) {
-  return std::make_unique<TableRows>(source, config, info);
+                                           const RunConfig& config, const DataInfo& info,
+                                           const std::atomic<bool>* stop) {
+  return std::make_unique<TableRows>(source, config, info, stop);
 }
 
 std::unique_ptr<RowSource> open_json_rows(const std::filesystem::path& source,

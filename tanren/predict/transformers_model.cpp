@@ -4,7 +4,9 @@
 #include "tanren/base/file.h"
 #include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
+#include "tanren/checkpoint/weights_file.h"
 #include "tanren/data/text/tokenizer.h"
+#include "tanren/dry/dry_scope.h"
 #include "tanren/interop/pretrained.h"
 #include "tanren/predict/described_model.h"
 #include "tanren/train/build.h"
@@ -80,6 +82,32 @@ bool is_classifier(const Json& json) {
   return named && classes->front().get<std::string>().ends_with("ForSequenceClassification");
 }
 
+// config.json is untrusted: no layer and no byte is made that the file of weights has nothing for.
+void refuse_beyond_file(const ModelDescription& description, const Pretrained& pretrained,
+                        const fs::path& folder, const Registry& registry) {
+  const TensorMap tensors = state_dict_of(read_weights(pretrained.weights)).tensors;
+  const ModelOptions& options = description.config.model;
+  if (options.num_layers > static_cast<int64_t>(tensors.size())) {
+    refuse_folder(folder, fmt::format("its config.json asks for {} layers, and its weights have {} "
+                                      "tensors; they do not belong together",
+                                      options.num_layers, tensors.size()));
+  }
+  int64_t there = 0, asked = 0;
+  for (const auto& [name, tensor] : tensors) there += tensor.numel();
+  try {
+    const DryScope without_memory;
+    const Task dry = registry.models.make(options, description.info);
+    for (const auto& [name, tensor] : tensors_of(*dry.module)) asked += tensor.numel();
+  } catch (const c10::Error&) {
+    refuse_folder(folder, "its config.json asks for impossible sizes");
+  }
+  // Tied weights are in the file once; positions and masks are in the module alone.
+  if (asked / 2 <= there + (int64_t{1} << 20)) return;
+  refuse_folder(folder, fmt::format("its config.json asks for {} numbers, and its weights have {}; "
+                                    "they do not belong together",
+                                    asked, there));
+}
+
 }  // namespace
 
 DescribedModel transformers_model(const fs::path& folder, const std::vector<std::string>& sets,
@@ -98,14 +126,15 @@ DescribedModel transformers_model(const fs::path& folder, const std::vector<std:
   config.model.task = text_at(json, "model_type") == "gpt2" ? "classify" : "";
   const Pretrained pretrained = resolve_model(config.model);
   config.model = pretrained.model;
+  config.precision.mode = "fp32";  // as transformers computes, whatever the CPU has
   const std::string problem = text_at(json, "problem_type");
   DataInfo info;
   const auto names = output_names(json, folder);
-  info.class_labels = problem != "regression" && problem != "multi_label_classification" &&
-                      (names.size() > 1 || !problem.empty());
-  config.model.loss = info.class_labels                         ? "cross_entropy"
-                      : problem == "multi_label_classification" ? "bce"
-                                                                : "mse";
+  // As the pipeline of transformers: one output, or outputs of their own, are probabilities by the
+  // sigmoid, but for a regression.
+  const bool is_regression = problem == "regression";
+  info.class_labels = !is_regression && problem != "multi_label_classification" && names.size() > 1;
+  config.model.loss = info.class_labels ? "cross_entropy" : is_regression ? "mse" : "bce";
   if (!info.class_labels) config.evaluate.metrics.clear();
   info.outputs = std::ssize(names);
   info.class_names = names;
@@ -124,6 +153,7 @@ DescribedModel transformers_model(const fs::path& folder, const std::vector<std:
   model.name = folder.string();
   model.description =
       description_of(describe_model(config, info, kManySamples), file, sets, registry.known());
+  refuse_beyond_file(model.description, pretrained, folder, registry);
   const Task task = registry.models.make(model.description.config.model, model.description.info);
   const at::NoGradGuard no_grad;
   const InitReport report = init_from_pretrained(*task.module, pretrained);
@@ -132,6 +162,7 @@ DescribedModel transformers_model(const fs::path& folder, const std::vector<std:
                               ", so that it would answer by chance; give a trained classifier");
   }
   model.read.tensors = tensors_of(*task.module);
+  model.weights = "the weights of " + pretrained.weights.string();
   return model;
 }
 

@@ -49,16 +49,20 @@ class Unpacker {
   bool at_end() const { return rest_.empty(); }
   template <typename T>
   void take(T& value) {
+    need(sizeof value);
     std::memcpy(&value, rest_.data(), sizeof value);
     rest_.remove_prefix(sizeof value);
   }
   template <typename T>
   void take(std::vector<T>& values) {
-    values.resize(static_cast<size_t>(count()));
+    const auto size = static_cast<size_t>(count());
+    need(size);  // each takes a byte or more
+    values.resize(size);
     for (T& value : values) take(value);
   }
   void take(std::string& text) {
     const auto size = static_cast<size_t>(count());
+    need(size);
     text.assign(rest_.substr(0, size));
     rest_.remove_prefix(size);
   }
@@ -68,6 +72,12 @@ class Unpacker {
     std::ptrdiff_t count = 0;
     take(count);
     return count;
+  }
+  void need(size_t bytes) const {
+    if (bytes <= rest_.size()) return;
+    throw CommError(
+        "[predict] the answers of a rank are cut off; start every rank with the same "
+        "program");
   }
   std::string_view rest_;
 };
@@ -84,8 +94,13 @@ void pack(Packer& packer, int64_t row, const Answer& answer, const std::string& 
 }  // namespace
 
 WindowPredictor::WindowPredictor(const RunState& run, const Parts& parts, const Encoder& encoder,
-                                 AnswerForm form, int64_t batch)
-    : run_(run), parts_(parts), encoder_(encoder), form_(form), batch_(batch), most_(batch) {}
+                                 AnswerForm form, int64_t batch, int64_t most)
+    : run_(run),
+      parts_(parts),
+      encoder_(encoder),
+      form_(form),
+      batch_(batch),
+      most_(std::min(batch, most)) {}
 
 void WindowPredictor::forward(const Batch& host, WindowAnswers& window) {
   const Batch batch = prepared(host, run_.task, parts_);
@@ -101,7 +116,13 @@ void WindowPredictor::forward(const Batch& host, WindowAnswers& window) {
     }
     auto some = answers.take(part.size());
     for (int64_t i = begin; i < end; ++i) {
-      window.answers[static_cast<size_t>(row[i])] = std::move(some[static_cast<size_t>(i - begin)]);
+      const auto place = static_cast<size_t>(row[i]);
+      Answer& answer = some[static_cast<size_t>(i - begin)];
+      if (answer.has_nan) {
+        window.broken[place] = kNanOutputs;
+      } else {
+        window.answers[place] = std::move(answer);
+      }
     }
     begin = end;
   }
@@ -111,6 +132,7 @@ WindowAnswers WindowPredictor::predict(std::vector<Sample> samples) {
   const EncodedSamples encoded = encoder_.encode(std::move(samples));
   WindowAnswers window;
   window.broken = encoded.broken;
+  window.cut = encoded.texts.cut;
   window.answers.resize(window.broken.size());
   std::vector<int64_t> rows, lengths;  // of the sound samples
   for (int64_t i = 0; i < std::ssize(window.broken); ++i) {
@@ -171,6 +193,12 @@ void WindowPredictor::share(const std::vector<std::vector<int64_t>>& batches,
     while (!unpacker.at_end()) {
       int64_t row = 0;
       unpacker.take(row);
+      if (row < 0 || row >= std::ssize(window.answers)) {
+        throw CommError(
+            fmt::format("[predict] a rank answers row {} of {}; give every rank the "
+                        "same rows",
+                        row, window.answers.size()));
+      }
       const auto place = static_cast<size_t>(row);
       Answer& answer = window.answers[place];
       unpacker.take(window.broken[place]);

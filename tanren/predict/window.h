@@ -17,18 +17,19 @@ struct WindowAnswers {
   std::vector<Answer> answers;      // of each row
   std::vector<std::string> broken;  // of each row: why there is no answer; empty: there is
   bool stopped = false;             // on some rank: the answers are not all there
+  int64_t cut = 0;                  // texts that were longer than the model reads
 };
 
 class WindowPredictor {
  public:
-  // All must outlive it. `batch`: samples of a forward.
+  // All must outlive it. `batch`: samples of a batch; `most`: of a forward, on this rank.
   WindowPredictor(const RunState& run, const Parts& parts, const Encoder& encoder, AnswerForm form,
-                  int64_t batch);
+                  int64_t batch, int64_t most);
 
   // The answers to all samples, the same on every rank. Batch i is computed by rank i mod ranks, as
-  // one rank would compute it. The next batch is made while a forward runs, if that pays. A forward
-  // that does not fit into memory is halved, with a line in the log; MemoryError if one sample does
-  // not fit. An exchange between ranks.
+  // one rank would compute it. A sample whose outputs are NaN is broken. The next batch is made
+  // while a forward runs, if that pays. A forward that does not fit into memory is halved, with a
+  // line in the log; MemoryError if one sample does not fit. An exchange between ranks.
   WindowAnswers predict(std::vector<Sample> samples);
 
  private:

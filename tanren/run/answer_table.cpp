@@ -84,8 +84,10 @@ AnswerTable::AnswerTable(TableFormat format, std::vector<std::string> own, Answe
 std::string AnswerTable::header() const {
   if (format_ == TableFormat::jsonl) return "";
   std::string line;
+  bool first = true;  // a first column without a name counts, too (an index of pandas)
   for (const auto* names : {&own_, &added_}) {
-    for (const auto& name : *names) line += (line.empty() ? "" : ",") + csv_cell(name);
+    for (const auto& name : *names)
+      line += (std::exchange(first, false) ? "" : ",") + csv_cell(name);
   }
   return line + "\n";
 }

@@ -49,6 +49,12 @@ TEST(AnswerTables, have_the_own_columns_first_and_name_classes) {
             "\n");
 }
 
+TEST(AnswerTables, keep_a_first_column_without_a_name) {
+  const AnswerTable csv(TableFormat::csv, {"", "n"}, {AnswerKind::classes, false, 2}, named(),
+                        false);
+  EXPECT_EQ(csv.header(), ",n,label,score\n");
+}
+
 TEST(AnswerTables, number_classes_without_names_and_rename_what_the_input_has) {
   DataInfo info;
   info.outputs = 2;

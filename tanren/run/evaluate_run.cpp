@@ -73,17 +73,17 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   if (!is_step) {
     const bool averaged = load_exported(state, checkpoint);
     auto report = evaluate(state, parts, data, nullptr, see);
-    writer.write();
+    const std::string unwritten = writer.write();
     report.averaged = averaged;
-    return {report, write_sample(state, parts), names};
+    return {report, write_sample(state, parts), names, unwritten};
   }
   load_checkpoint(state, checkpoint, *parts.parallel);
   if (parts.plan.average.buffers == AverageBuffers::estimate && parts.plan.average.evaluate) {
     estimate_statistics(state, parts, *prepared.datasets.train);
   }
   const auto report = evaluate(state, parts, data, nullptr, see);
-  writer.write();
-  return {report, write_sample(state, parts), names};
+  const std::string unwritten = writer.write();
+  return {report, write_sample(state, parts), names, unwritten};
 }
 
 }  // namespace
@@ -133,8 +133,8 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     const auto see =
         see_both(outputs_writer(outputs, eval_data, state.task, *parts.parallel), writer);
     const auto report = evaluate(state, parts, eval_data, nullptr, see);
-    writer.write();
-    Evaluated evaluated{report, write_sample(state, parts), info.class_names};
+    const std::string unwritten = writer.write();
+    Evaluated evaluated{report, write_sample(state, parts), info.class_names, unwritten};
     evaluated.report.averaged = averaged;
     return evaluated;
   };

@@ -77,6 +77,7 @@ struct Evaluated {
   EvaluationReport report;                    // the same on every rank
   std::optional<std::string> sample;          // text from a language model, as [generate] asks
   std::vector<std::string> class_names = {};  // of class 0, 1, …; empty: they have none
+  std::string unwritten = {};                 // why the file of predictions was not written
 };
 
 // The checkpoint in a run folder that evaluate.checkpoint names: a step folder, or
@@ -95,7 +96,8 @@ struct PredictionsTo {
 // averages is evaluated on the averaged weights, unless average.evaluate is false. The processes of
 // a launcher share the samples. The outputs of a task of pictures are written into the folder
 // `outputs`, if it is not empty, as outputs_writer (write_outputs.h); predictions of classes and
-// values into the file of `predictions` (write_predictions.h).
+// values into the file of `predictions` (write_predictions.h); if that fails in the end,
+// Evaluated::unwritten says why, and the evaluation is not lost.
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
                               const Registry& registry, const std::atomic<bool>* stop,
                               const std::filesystem::path& outputs = {},

@@ -10,6 +10,8 @@
 
 #include <fmt/ranges.h>
 
+#include <unistd.h>
+
 #include <utility>
 
 namespace tanren {
@@ -20,10 +22,19 @@ constexpr const char* kWhat = "eval";
 
 // What is wrong with the file that predictions go to, in one line; empty: nothing.
 std::string problem_of_file(const PredictionsTo& to) {
+  namespace fs = std::filesystem;
   std::error_code error;
-  if (!std::filesystem::exists(to.file, error) || to.replaces) return "";
-  return "[eval] --predictions " + to.file.string() +
-         " is there; name another file, or replace it with --force";
+  const std::string name = "[eval] --predictions " + to.file.string();
+  if (fs::is_directory(to.file, error)) return name + " is a folder; name a file";
+  if (!to.replaces && fs::exists(to.file, error)) {
+    return name + " is there; name another file, or replace it with --force";
+  }
+  const fs::path folder = to.file.has_parent_path() ? to.file.parent_path() : fs::path(".");
+  if (::access(folder.c_str(), W_OK | X_OK) == 0 && fs::is_directory(folder, error)) return "";
+  return name + " cannot be written: " +
+         (fs::is_directory(folder, error) ? "its folder is not writable"
+                                          : "there is no folder " + folder.string()) +
+         "; name a file elsewhere";
 }
 
 // The targets as cells: a class's name or number, a value, or a list of values.
@@ -58,13 +69,13 @@ PredictionsWriter::PredictionsWriter(PredictionsTo to, const RunConfig& config,
                                      const DataParallel& ranks)
     : to_(std::move(to)), dataset_(dataset), ranks_(ranks), info_(info) {
   if (to_.file.empty()) return;
-  const TableFormat format = table_format(to_.file, kWhat);
-  if (format == TableFormat::tensors) {
+  format_ = table_format(to_.file, kWhat);
+  if (format_ == TableFormat::tensors) {
     throw ConfigError("[eval] --predictions writes a table; end the name of " + to_.file.string() +
                       " in .csv or .jsonl");
   }
-  const AnswerForm form = answer_form(task, config.model, info, kWhat);
-  if (form.kind == AnswerKind::tokens) {
+  form_ = answer_form(task, config.model, info, kWhat);
+  if (form_.kind == AnswerKind::tokens) {
     throw ConfigError(
         "[eval] --predictions has a row a sample, and this model has an answer for each token; "
         "write them with tanren predict");
@@ -73,36 +84,54 @@ PredictionsWriter::PredictionsWriter(PredictionsTo to, const RunConfig& config,
   if (!ranks.alone()) problem = gather_texts(ranks.communicator(), problem).front();
   if (!problem.empty()) throw ConfigError(problem);
   has_names_ = !dataset.sample_name(0).empty();
+  skips_ = config.predict.broken == "skip";
+  all_scores_ = config.predict.scores == "all";
+  answers_ = std::make_unique<Answers>(form_, kWhat);
+  make_table(form_);
+}
+
+void PredictionsWriter::make_table(AnswerForm form) {
   std::vector<std::string> own{"row"};
   if (has_names_) own.emplace_back("name");
   own.emplace_back("target");
-  table_ = std::make_unique<AnswerTable>(format, own, form, info, config.predict.scores == "all");
-  answers_ = std::make_unique<Answers>(form, kWhat);
+  table_ = std::make_unique<AnswerTable>(format_, own, form, info_, all_scores_);
 }
 
 void PredictionsWriter::add(const Batch& samples, const Prediction& prediction) {
   if (table_ == nullptr) return;
   answers_->add(prediction);
   const auto answers = answers_->take(samples.size());
+  if (form_.width == 0 && !answers.empty()) {  // a kind that did not say how many outputs it has
+    form_.width = std::ssize(answers.front().scores);
+    make_table(form_);
+  }
   const auto targets = target_cells(prediction.targets, samples.size(), info_);
   const auto* id = samples.ids.const_data_ptr<int64_t>();
   for (size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].has_nan && !skips_) {
+      throw RunError(fmt::format("[eval] --predictions: row {}: {}", id[i], kNanOutputs));
+    }
     std::vector<Cell> own{{to_text(id[i]), true}};
     if (has_names_) own.push_back({dataset_.sample_name(id[i]), false});
     own.push_back(targets[i]);
-    table_->add(rows_, own, &answers[i]);
+    table_->add(rows_, own, answers[i].has_nan ? nullptr : &answers[i]);
   }
 }
 
-void PredictionsWriter::write() {
-  if (table_ == nullptr) return;
+std::string PredictionsWriter::write() {
+  if (table_ == nullptr) return "";
   std::vector<std::string> all{rows_};
   if (!ranks_.alone()) all = gather_texts(ranks_.communicator(), rows_);
-  if (!ranks_.is_first()) return;
+  if (!ranks_.is_first()) return "";
   const std::string header = table_->header();
   std::vector<std::string_view> pieces{header};
   for (const auto& rows : all) pieces.emplace_back(rows);
-  write_file(to_.file, pieces);
+  try {
+    write_file(to_.file, pieces);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
 }
 
 SeePrediction see_both(SeePrediction see, PredictionsWriter& writer) {

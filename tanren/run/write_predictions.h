@@ -16,25 +16,31 @@ namespace tanren {
 
 class PredictionsWriter {
  public:
-  // ConfigError on all ranks if the file is there and is not to be replaced, has another ending, or
-  // if the task has no single answer for a sample. `dataset` must outlive the writer.
+  // ConfigError on all ranks if the file is there and is not to be replaced, is a folder, cannot be
+  // written where it is to lie, has another ending, or if the task has no single answer for a
+  // sample. `dataset` must outlive the writer.
   PredictionsWriter(PredictionsTo to, const RunConfig& config, const Dataset& dataset,
                     const Task& task, const DataInfo& info, const DataParallel& ranks);
 
-  // Keeps the rows of a piece of the samples; they are a few bytes each.
+  // Keeps the rows of a piece of the samples; they are a few bytes each. A sample whose outputs are
+  // NaN is a row with nulls with predict.broken "skip", else RunError names it.
   void add(const Batch& samples, const Prediction& prediction);
-  // Writes the rows of all ranks, in the order of the samples. The file is whole or absent. Every
-  // rank calls it.
-  void write();
+  // Writes the rows of all ranks, in the order of the samples. The file is whole or absent; returns
+  // why it is absent, or nothing. Every rank calls it.
+  std::string write();
 
  private:
+  void make_table(AnswerForm form);
+
   PredictionsTo to_;
   const Dataset& dataset_;
   const DataParallel& ranks_;
   std::unique_ptr<AnswerTable> table_;  // null: nothing is written
   std::unique_ptr<Answers> answers_;
   DataInfo info_;
-  bool has_names_ = false;
+  TableFormat format_ = TableFormat::csv;
+  AnswerForm form_;
+  bool has_names_ = false, all_scores_ = false, skips_ = false;
   std::string rows_;
 };
 

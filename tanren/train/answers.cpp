@@ -19,12 +19,6 @@ constexpr int64_t kIgnored = -100;  // a target without a label
 
 at::Tensor in_fp32(const at::Tensor& outputs) { return outputs.detach().to(at::kFloat); }
 
-[[noreturn]] void refuse_nan(const std::string& what) {
-  throw RunError("[" + what +
-                 "] the model's outputs hold NaN; its weights or inputs are out of range, or "
-                 "precision.mode is too narrow: try fp32");
-}
-
 }  // namespace
 
 AnswerForm answer_form(const Task& task, const ModelOptions& model, const DataInfo& info,
@@ -62,21 +56,23 @@ void Answers::add_samples(const at::Tensor& outputs) {
                       "is none of those");
   }
   at::Tensor rows = outputs.dim() == 1 ? outputs.unsqueeze(1) : outputs.flatten(1);
+  const bool picks = classes && rows.size(1) > 0;
+  // Of the outputs themselves: probabilities may round to the same number.
+  at::Tensor best = picks ? rows.argmax(1) : at::zeros({rows.size(0)}, at::kLong);
   if (classes) rows = rows.softmax(1);
   if (form_.sigmoid) rows = rows.sigmoid();
-  const at::Tensor host = host_copies({rows.contiguous()}).front();
+  const auto copies = host_copies({rows.contiguous(), best.contiguous()});
+  const at::Tensor& host = copies[0];
+  const auto* label = copies[1].const_data_ptr<int64_t>();
   const auto* value = host.const_data_ptr<float>();
   const int64_t width = host.size(1);
   for (int64_t row = 0; row < host.size(0); ++row, value += width) {
     Answer answer;
     answer.scores.assign(value, value + width);
-    if (std::any_of(value, value + width, [](float x) { return std::isnan(x); })) {
-      refuse_nan(what_);
-    }
-    if (classes) {
-      const auto best = std::max_element(answer.scores.begin(), answer.scores.end());
-      answer.label = best - answer.scores.begin();
-      answer.score = *best;
+    answer.has_nan = std::any_of(value, value + width, [](float x) { return std::isnan(x); });
+    if (picks && !answer.has_nan) {
+      answer.label = label[row];
+      answer.score = value[label[row]];
     }
     answers_.push_back(std::move(answer));
   }
@@ -88,7 +84,8 @@ void Answers::add_tokens(const Prediction& prediction) {
   if (scores.dim() == 3) scores = scores.transpose(1, 2).reshape({-1, scores.size(1)});
   const at::Tensor targets = prediction.targets.reshape({-1});
   const at::Tensor logs = scores.log_softmax(1);
-  const auto [best, label] = logs.max(1);
+  const at::Tensor label = scores.argmax(1);
+  const at::Tensor best = logs.gather(1, label.unsqueeze(1)).squeeze(1);
   const at::Tensor of_target =
       logs.gather(1, targets.clamp_min(0).to(at::kLong).unsqueeze(1)).squeeze(1);
   const auto host = host_copies({best, label, of_target, targets.to(at::kLong)});
@@ -97,7 +94,6 @@ void Answers::add_tokens(const Prediction& prediction) {
   const auto* log = host[2].const_data_ptr<float>();
   const auto* target = host[3].const_data_ptr<int64_t>();
   for (int64_t i = 0; i < host[0].numel(); ++i) {
-    if (std::isnan(score[i])) refuse_nan(what_);
     const bool has_target = target[i] != kIgnored;
     tokens_.push_back(
         {has_target ? target[i] : -1, has_target ? log[i] : 0.0F, token[i], score[i]});
@@ -111,7 +107,10 @@ std::vector<Answer> Answers::take(int64_t samples) {
     answers_.resize(static_cast<size_t>(samples));
     for (int64_t i = 0; i < samples; ++i) {
       const auto first = tokens_.begin() + i * each;
-      answers_[static_cast<size_t>(i)].tokens.assign(first, first + each);
+      Answer& answer = answers_[static_cast<size_t>(i)];
+      answer.tokens.assign(first, first + each);
+      answer.has_nan = std::any_of(first, first + each,
+                                   [](const TokenAnswer& one) { return std::isnan(one.score); });
     }
     tokens_.clear();
   }

@@ -26,7 +26,14 @@ struct Answer {
   float score = 0;                  // its probability
   std::vector<float> scores;        // classes: the probability of each; values: the values
   std::vector<TokenAnswer> tokens;  // tasks of tokens: one for each position
+  bool has_nan = false;             // the outputs hold NaN: the rest means nothing
 };
+
+// What is told of a sample whose answer has NaN.
+inline constexpr const char* kNanOutputs =
+    "the model's outputs hold NaN; its weights or this input are out of range, or precision.mode "
+    "is "
+    "too narrow: try fp32";
 
 enum class AnswerKind { classes, values, tokens };
 
@@ -46,7 +53,7 @@ class Answers {
  public:
   explicit Answers(AnswerForm form, std::string what) : form_(form), what_(std::move(what)) {}
 
-  // ConfigError if a sample has no single answer (scores of each pixel); RunError for NaN.
+  // ConfigError if a sample has no single answer (scores of each pixel).
   void add(const Prediction& prediction);
   // The answers to the `samples` samples that were added since the last call, in their order.
   std::vector<Answer> take(int64_t samples);

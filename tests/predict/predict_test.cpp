@@ -1,7 +1,12 @@
 // tanren predict as a user meets it: what is written, what is refused, and what survives.
 #include "tests/predict/predict_files.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <random>
 #include <set>
 
@@ -90,6 +95,111 @@ TEST_F(Predict, does_not_touch_a_file_that_is_there_unless_it_is_forced) {
   EXPECT_EQ(table_of(read("new.predictions.csv")).size(), 5u);
 }
 
+TEST_F(Predict, never_writes_over_what_it_reads_or_into_a_folder) {
+  train("run.toml");
+  folder_.file("new.csv", new_rows(4));
+  fs::create_directories(at("folder.csv"));
+  fs::copy_file(at("out/model.tanren.safetensors"), at("alone.safetensors"));
+  const std::string rows = read("new.csv"), model = read("alone.safetensors");
+  expect("predict out new.csv --force --out new.csv", 2, {"new.csv is what is to be predicted"});
+  expect("predict out new.csv --force --out folder.csv", 2, {"folder.csv is a folder"});
+  expect("predict alone.safetensors new.csv --force --out alone.safetensors", 2,
+         {"alone.safetensors is the model"});
+  expect("predict out new.csv --force --out out/model.tanren.safetensors", 2, {"is the model"});
+  expect("predict out new.csv --force --out out/log.jsonl", 2, {"is the model"});
+  expect("predict out new.csv --force --out train.csv", 2, {"belongs to the data"});
+  fs::copy_file(at("new.csv"), at("p.csv.partial"));
+  expect("predict out p.csv.partial --force --out p.csv", 2, {"is what is to be predicted"});
+  EXPECT_EQ(read("p.csv.partial"), rows);
+  EXPECT_EQ(read("new.csv"), rows);
+  EXPECT_EQ(read("alone.safetensors"), model);
+}
+
+TEST_F(Predict, takes_what_the_run_says_of_predictions_and_says_which_weights_it_took) {
+  train("run.toml", " --set predict.scores=all");
+  folder_.file("new.csv", new_rows(4));
+  expect("predict out new.csv", 0, {"by the weights of out/model.tanren.safetensors, step 6"});
+  EXPECT_EQ(table_of(read("new.predictions.csv"))[0].size(), 8u);
+  expect("predict out new.csv --quiet --out best.csv --set predict.scores=best", 0);
+  EXPECT_EQ(table_of(read("best.csv"))[0].size(), 5u);
+}
+
+TEST_F(Predict, goes_on_with_another_batch_that_is_asked_for_in_the_windows_of_before) {
+  train("run.toml");
+  folder_.file("new.csv", new_rows(4000));
+  expect("predict out new.csv --quiet --out whole.csv", 0);
+  ASSERT_EQ(shell("ulimit -f 32; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
+                      " predict out new.csv",
+                  folder_.path())
+                .code,
+            2);
+  expect("predict out new.csv --set evaluate.batch=3", 0, {"(went on after row "});
+  const Table whole = table_of(read("whole.csv")), gone_on = table_of(read("new.predictions.csv"));
+  ASSERT_EQ(whole.size(), gone_on.size());
+  for (size_t i = 1; i < whole.size(); ++i) {
+    EXPECT_EQ(whole[i][3], gone_on[i][3]);
+    EXPECT_NEAR(std::stod(whole[i][4]), std::stod(gone_on[i][4]), 1e-6);
+  }
+}
+
+TEST_F(Predict, ends_at_a_signal_while_it_waits_for_standard_input) {
+  train("run.toml");
+  const std::string pipe = at("rows").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int held = ::open(pipe.c_str(), O_RDWR | O_CLOEXEC);  // so that nobody reads its end
+  ASSERT_GE(held, 0);
+  for (const bool has_rows : {false, true}) {
+    Child child(
+        {"/bin/sh", "-c",
+         "cd '" + folder_.path().string() + "' && exec " + TANREN_BINARY + " predict out - <rows"});
+    const std::string rows = has_rows ? new_rows(3) : "";
+    ASSERT_EQ(::write(held, rows.data(), rows.size()), std::ssize(rows));
+    EXPECT_EQ(child.ended(milliseconds(3000)), -1) << child.text();
+    child.signal(SIGTERM);
+    EXPECT_EQ(child.ended(seconds(10)), 130) << child.text();
+  }
+  ::close(held);
+}
+
+TEST_F(Predict, says_how_many_texts_were_cut) {
+  make_texts();
+  train("texts.toml");
+  std::string text = "a b\n";
+  for (int i = 0; i < 40; ++i) text += "c ";
+  folder_.file("new.txt", text + "\n");
+  expect("predict out new.txt", 0,
+         {"texts that were cut to the 12 tokens that the model reads: 1"});
+  folder_.file("short.txt", "a b\n");
+  const auto quiet = expect("predict out short.txt", 0);
+  EXPECT_EQ(quiet.find("texts that were cut"), std::string::npos);
+}
+
+TEST_F(Predict, of_an_evaluation_that_cannot_be_written_is_refused_before_or_loses_no_metric) {
+  train("run.toml");
+  expect("eval out --predictions absent/p.csv", 2, {"there is no folder absent"});
+  fs::create_directories(at("p.csv"));
+  expect("eval out --force --predictions p.csv", 2, {"p.csv is a folder"});
+  const auto full = shell("ulimit -f 0; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
+                              " eval out --predictions full.csv",
+                          folder_.path());
+  EXPECT_EQ(full.code, 2);
+  TANREN_EXPECT_CONTAINS(full.output, "accuracy ");
+  TANREN_EXPECT_CONTAINS(full.output, "full.csv");
+  EXPECT_FALSE(exists("full.csv"));
+}
+
+TEST_F(Predict, of_a_folder_that_is_called_by_a_dot_has_the_name_of_the_folder) {
+  make_images();
+  train("images.toml");
+  const auto result =
+      shell("cd eval/cat && " + std::string(TANREN_BINARY) + " predict ../../out . --quiet && " +
+                TANREN_BINARY + " predict ../../out . --quiet --out p.csv",
+            folder_.path());
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_EQ(table_of(read("eval/cat.predictions.csv")).size(), 4u);
+  EXPECT_EQ(read("eval/cat/p.csv"), read("eval/cat.predictions.csv"));
+}
+
 TEST_F(Predict, writes_the_score_of_every_class_if_it_is_asked_to) {
   train("run.toml");
   folder_.file("new.csv", new_rows(5));
@@ -119,8 +229,13 @@ TEST_F(Predict, names_the_line_of_a_broken_row_or_leaves_null_in_place_of_broken
   expect("predict out new.csv", 2,
          {"[predict] new.csv:3: column a: \"x\" is not a number", "predict.broken = \"skip\""});
   EXPECT_FALSE(exists("new.predictions.csv"));
-  EXPECT_FALSE(exists("new.predictions.csv.partial")) << "nothing of it is done";
-  expect("predict out new.csv --set predict.broken=skip", 0, {"6 rows, 3 of them broken"});
+  EXPECT_EQ(table_of(read("new.predictions.csv.partial")).size(), 2u) << "the row before it stays";
+  expect("predict out new.csv --set predict.broken=skip", 0,
+         {"6 rows (went on after row 1), 3 of them broken"});
+  const auto piped =
+      shell(std::string(TANREN_BINARY) + " predict out - <new.csv 2>error", folder_.path());
+  EXPECT_EQ(piped.code, 2);
+  EXPECT_EQ(table_of(piped.output).size(), 2u) << piped.output;
   const Table table = table_of(read("new.predictions.csv"));
   ASSERT_EQ(table.size(), 7u);
   for (const size_t broken : {2, 4, 5}) {
@@ -212,7 +327,8 @@ TEST_F(Predict, of_images_refuses_a_mixed_folder_and_a_damaged_file_unless_they_
   fs::remove(at("eval/notes.txt"));
   expect("predict out eval", 2, {"[predict] eval/dog/1.png: "});
   folder_.file("eval/notes.txt", "x");
-  expect("predict out eval --set predict.broken=skip", 0, {"7 rows, 2 of them broken"});
+  expect("predict out eval --set predict.broken=skip", 0,
+         {"7 rows (went on after row 4), 2 of them broken"});
   const Table table = table_of(read("eval.predictions.csv"));
   EXPECT_EQ(table[5], (std::vector<std::string>{"dog/1.png", "", ""}));
   EXPECT_EQ(table[7], (std::vector<std::string>{"notes.txt", "", ""}));
@@ -282,6 +398,17 @@ TEST_F(Predict, of_a_run_that_goes_on_takes_its_best_checkpoint_or_the_one_that_
   EXPECT_EQ(read("new.predictions.csv"), read("four.csv"));
   EXPECT_NE(read("two.csv"), read("four.csv"));
   expect("predict out new.csv --out x.csv --set evaluate.checkpoint=step-3", 2, {"step-3"});
+}
+
+TEST_F(Predict, refuses_averaged_weights_whose_batch_norm_statistics_nobody_has_measured) {
+  make_images();
+  train("images.toml",
+        " --set model.norm=batch --set average.kind=ema --set average.buffers=estimate "
+        "--set run.stop_after=2 --set checkpoint.every=2");
+  expect("predict out eval", 2, {"need batch norm statistics of their own", "average.evaluate"});
+  EXPECT_FALSE(exists("eval.predictions.csv.partial"));
+  expect("predict out eval --set average.evaluate=false", 0,
+         {"6 rows, by the weights of out/checkpoints/step-2"});
 }
 
 TEST_F(Predict, with_too_little_memory_is_refused_before_a_row_is_read) {
@@ -366,11 +493,33 @@ TEST_F(Predict, on_several_ranks_writes_the_bytes_of_one) {
            0);
     EXPECT_EQ(read("many" + ranks + ".csv"), read("one.csv"));
   }
+  // Pipes are for one process.
+  ASSERT_EQ(::mkfifo(at("pipe.csv").c_str(), 0600), 0);
+  expect("launch -n 2 predict out pipe.csv", 2, {"pipe.csv can be read by one process only"});
   const std::string evaluated = "eval out --quiet --set run.threads=1 --predictions ";
   expect(evaluated + "one.jsonl", 0);
   expect("launch -n 2 " + evaluated + "two.jsonl", 0);
   EXPECT_EQ(lines_in("two.jsonl"), lines_in("one.jsonl"));
   TANREN_EXPECT_CONTAINS(read("two.jsonl"), "{\"row\":8,");
+}
+
+TEST_F(Predict,
+       of_texts_on_several_ranks_writes_the_bytes_of_one_in_batches_that_nobody_asked_for) {
+  make_texts();
+  train("texts.toml", " --set batch.global_batch=4");
+  std::string lines;
+  for (int i = 0; i < 150; ++i) {
+    for (int j = 0; j <= i * 7 % 11; ++j) lines += "abc"[(i + j) % 3] + std::string(" ");
+    lines += "a\n";
+  }
+  folder_.file("new.txt", lines);
+  expect("predict out new.txt --quiet --out one.csv --set run.threads=1", 0);
+  for (const std::string ranks : {"2", "3"}) {
+    expect("launch -n " + ranks + " predict out new.txt --quiet --out many" + ranks +
+               ".csv --set run.threads=1",
+           0);
+    EXPECT_EQ(read("many" + ranks + ".csv"), read("one.csv"));
+  }
 }
 
 }  // namespace

@@ -210,6 +210,7 @@ TEST_F(Predictors, of_tokens_give_a_row_for_each_and_the_perplexity_of_the_evalu
   }
   EXPECT_EQ(static_cast<int64_t>(count), report.tokens);
   EXPECT_EQ(rows[1]["position"], 1);
+  EXPECT_EQ(rows.size(), read_file(book).size() - 1) << "a row for each byte that one follows";
   EXPECT_EQ(rows[0]["token"], 'h') << "the byte after the first";
   for (const auto& [name, value] : report.values) {
     if (name == "perplexity") {
@@ -241,6 +242,68 @@ TEST_F(Predictors, of_a_folder_converted_for_transformers_say_what_the_whole_mod
   fs::remove(folder_.path() / "python" / "config.json");
   EXPECT_THROW(rows_of({.model = folder_.path() / "python", .source = folder_.path() / "rows.csv"}),
                ConfigError);
+}
+
+TEST_F(Predictors, of_a_folder_with_one_label_say_what_the_pipeline_of_transformers_says) {
+  const auto file = train(text_config("value"));
+  const fs::path python = folder_.path() / "python", source = folder_.path() / "rows.csv";
+  write_python_folder(file, python, {}, {});
+  const auto values = rows_of({.model = python, .source = source});
+  std::string config = read_file(python / "config.json");
+  const auto json = [&](const std::string& type) {
+    auto changed = parse_json(config);
+    changed.erase("problem_type");
+    if (!type.empty()) changed["problem_type"] = type;
+    folder_.file("python/config.json", changed.dump());
+    return rows_of({.model = python, .source = source});
+  };
+  for (const std::string type : {"", "multi_label_classification", "single_label_classification"}) {
+    const auto rows = json(type);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const double logit = values[i]["value"].get<double>();
+      EXPECT_NEAR(rows[i]["value"].get<double>(), 1 / (1 + std::exp(-logit)), 1e-6) << type;
+    }
+  }
+  EXPECT_EQ(json("regression")[0]["value"], values[0]["value"]);
+}
+
+TEST_F(Predictors, of_a_folder_whose_config_asks_for_more_than_its_weights_have_refuse_it_at_once) {
+  const auto file = train(text_config());
+  const fs::path python = folder_.path() / "python", source = folder_.path() / "rows.csv";
+  write_python_folder(file, python, {}, {});
+  const auto json = parse_json(read_file(python / "config.json"));
+  const auto error = [&](const char* key, int64_t value) {
+    auto changed = json;
+    changed[key] = value;
+    folder_.file("python/config.json", changed.dump());
+    return error_of<InputError>([&] { rows_of({.model = python, .source = source}); });
+  };
+  TANREN_EXPECT_CONTAINS(error("num_hidden_layers", 200), "config.json asks for 200 layers");
+  TANREN_EXPECT_CONTAINS(error("vocab_size", 10'000'000), "its config.json asks for");
+  EXPECT_FALSE(error("num_hidden_layers", 100'000'000).empty());
+}
+
+TEST_F(Predictors, leave_a_null_where_outputs_are_nan_or_name_the_row) {
+  const auto file =
+      train(config_of("[model]\nkind = \"mlp\"\nhidden = [8]\n[data.train]\nkind = \"csv\"\n"
+                      "path = \"" +
+                      folder_.file("t.csv", "label,a\n0,1\n1,2\n0,3\n1,4\n") + "\"\n"));
+  // The second row overflows: the outputs are infinite, and their softmax is NaN.
+  const fs::path source = folder_.file("new.csv", "a\n1\n3e38\n2\n");
+  const auto read = read_safetensors(file);
+  TensorMap tensors;
+  for (const auto& [name, tensor] : read.tensors) {
+    tensors.set(name, name.ends_with("weight") ? tensor.abs() * 1000 : tensor);
+  }
+  const fs::path large = folder_.path() / "large.safetensors";
+  write_safetensors(large, tensors, read.metadata);
+  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { rows_of({.model = large, .source = source}); }),
+                         "new.csv:3: the model's outputs hold NaN");
+  const auto rows = rows_of({.model = large, .source = source, .sets = {"predict.broken=skip"}});
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_TRUE(rows[1]["label"].is_null());
+  EXPECT_FALSE(rows[0]["label"].is_null());
+  EXPECT_FALSE(rows[2]["label"].is_null());
 }
 
 TEST_F(Predictors, of_tensors_read_samples_without_labels) {

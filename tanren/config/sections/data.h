@@ -54,6 +54,7 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::vector<std::string> class_names;  // text_table: names of class 0, 1, …; empty: from the data
   std::string padding = "longest";       // text_table: longest (of the batch), fixed (context)
   std::string encoding = "utf-8";        // not a key; copied from data.encoding
+  bool ignores_labels = false;           // not a key; tensors: classes and values are not checked
 };
 
 struct DataOptions {

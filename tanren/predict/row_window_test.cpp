@@ -1,0 +1,85 @@
+#include "tanren/predict/row_window.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/testing.h"
+#include "tanren/base/text.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+
+namespace tanren {
+namespace {
+
+using testing::error_of;
+
+// Rows of some bytes; -1: a broken row; -2: the source itself is broken there.
+class SizedRows : public RowSource {
+ public:
+  explicit SizedRows(std::vector<int64_t> sizes) : sizes_(std::move(sizes)) {}
+  bool next(Row& row) override {
+    row = {};
+    if (at_ == sizes_.size()) return false;
+    const int64_t size = sizes_[at_++];
+    if (size == -2) throw DataError("[predict] the source ends badly");
+    row.place = "row " + to_text(at_ - 1);
+    if (size == -1) {
+      row.broken = "is broken";
+    } else {
+      row.cells = {{std::string(static_cast<size_t>(size), 'x')}};
+    }
+    print_.add(size);
+    return true;
+  }
+
+ private:
+  std::vector<int64_t> sizes_;
+  size_t at_ = 0;
+};
+
+RowReader reader_of(std::vector<int64_t> sizes, bool skips = false) {
+  return RowReader(std::make_unique<SizedRows>(std::move(sizes)), skips);
+}
+
+TEST(RowReader, gives_the_rows_before_what_is_broken_and_then_the_error) {
+  auto reader = reader_of({1, 2, -1, 3});
+  RowWindow window = reader.window(10);
+  EXPECT_EQ(window.rows.size(), 2u);
+  ASSERT_TRUE(window.error);
+  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { std::rethrow_exception(window.error); }),
+                         "row 2: is broken; predict.broken = \"skip\"");
+  auto ends_badly = reader_of({1, -2}, /*skips=*/true);
+  window = ends_badly.window(10);
+  EXPECT_EQ(window.rows.size(), 1u);
+  TANREN_EXPECT_CONTAINS(window.error_text, "ends badly");
+  auto skipping = reader_of({1, 2, -1, 3}, /*skips=*/true);
+  window = skipping.window(10);
+  EXPECT_EQ(window.rows.size(), 4u);
+  EXPECT_FALSE(window.error);
+}
+
+TEST(RowReader, ends_a_window_by_rows_and_by_bytes_alone) {
+  auto reader = reader_of({1, 1, 1, 1, 1});
+  ASSERT_NE(reader.peek(), nullptr);
+  EXPECT_EQ(reader.window(2).rows.size(), 2u) << "the row that was looked at is one of them";
+  EXPECT_EQ(reader.window(2).rows.size(), 2u);
+  EXPECT_EQ(reader.window(2).rows.size(), 1u);
+  EXPECT_TRUE(reader.window(2).rows.empty());
+  const int64_t half = kWindowBytes / 2;
+  auto large = reader_of({half, half, 1, 1});
+  EXPECT_EQ(large.window(100).rows.size(), 2u);
+  EXPECT_EQ(large.window(100).rows.size(), 2u);
+}
+
+TEST(RowReader, gives_the_print_of_the_source_after_each_row) {
+  auto reader = reader_of({1, 2, 3}), begun = reader_of({1, 2});
+  const auto prints = reader.window(3).prints;
+  begun.window(2);
+  ASSERT_EQ(prints.size(), 3u);
+  EXPECT_EQ(prints[1], begun.source().print());
+  EXPECT_NE(prints[1], prints[2]);
+}
+
+}  // namespace
+}  // namespace tanren
