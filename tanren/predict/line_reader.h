@@ -49,8 +49,8 @@ class LineReader {
   int64_t number_ = 0;
 };
 
-// Whether a quote is open at the end of a record of a CSV, so that it goes on in the next line. Each
-// byte of a record that grows by lines is looked at once.
+// Whether a quote is open at the end of a record of a CSV, so that it goes on in the next line.
+// Each byte of a record that grows by lines is looked at once.
 class OpenQuote {
  public:
   bool at_end_of(const std::string& record);
