@@ -251,7 +251,8 @@ TEST(ObjectivesConfig, counts_its_own_layers_among_its_own_parameters) {
     run.steps(2);
     return run.weights();
   };
-  const std::string decay = "optimizer.layer_decay=0.5", layers = "optimizer.layers=[\"generator*\"]";
+  const std::string decay = "optimizer.layer_decay=0.5",
+                    layers = "optimizer.layers=[\"generator*\"]";
   EXPECT_LT(
       relative(weights_of({"objectives.generator." + decay, "objectives.generator." + layers}),
                weights_of({})),
