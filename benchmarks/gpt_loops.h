@@ -13,6 +13,24 @@
 
 namespace tanren::bench {
 
+// Four layers, 256 wide, context 128, dropout 0.1; 16 samples an update.
+inline RunConfig small_gpt(int64_t threads, const std::string& mode, int64_t microbatch) {
+  RunConfig config;
+  config.run.steps = 1000000;
+  config.run.threads = threads;
+  config.run.device = "cpu";
+  config.model.kind = "gpt2";
+  config.model.num_layers = 4;
+  config.model.num_heads = 4;
+  config.model.hidden_size = 256;
+  config.model.context_length = 128;
+  config.precision.mode = mode;
+  config.batch.global_batch = "16";
+  config.batch.microbatch = microbatch;
+  config.clip.norm = 1.0;
+  return config;
+}
+
 class HandGpt {
  public:
   HandGpt(const RunConfig& config, const Dataset& data)

@@ -10,19 +10,7 @@ int main(int argc, char** argv) {
   using namespace tanren;  // NOLINT(google-build-using-namespace): a program, not a header
   const int64_t threads = argc > 1 ? std::atoll(argv[1]) : 2;
   const int pairs = argc > 2 ? std::atoi(argv[2]) : 30;
-  RunConfig config;
-  config.run.steps = 1000000;
-  config.run.threads = threads;
-  config.run.device = "cpu";
-  config.model.kind = "gpt2";
-  config.model.num_layers = 4;
-  config.model.num_heads = 4;
-  config.model.hidden_size = 256;
-  config.model.context_length = 128;
-  config.precision.mode = argc > 3 ? argv[3] : "bf16";
-  config.batch.global_batch = "16";
-  config.batch.microbatch = 4;
-  config.clip.norm = 1.0;
+  const RunConfig config = bench::small_gpt(threads, argc > 3 ? argv[3] : "bf16", /*microbatch=*/4);
   const testing::TokenData data(64, 128, 256);
   const auto batches = bench::batches_of(data, 16);
   bench::TanrenStep ours(config, data);
