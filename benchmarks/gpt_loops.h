@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tanren/base/random.h"
+#include "benchmarks/paired.h"
 #include "benchmarks/tanren_step.h"
 #include "tests/support/token_data.h"
 
@@ -29,6 +30,17 @@ inline RunConfig small_gpt(int64_t threads, const std::string& mode, int64_t mic
   config.batch.microbatch = microbatch;
   config.clip.norm = 1.0;
   return config;
+}
+
+// Seconds of a step, in the mean of one over each batch.
+template <typename Loop>
+auto block_of(Loop& loop, const std::vector<GlobalBatch>& batches) {
+  return [&loop, &batches] {
+    const double all = seconds([&] {
+      for (const auto& batch : batches) loop.step(batch);
+    });
+    return all / static_cast<double>(batches.size());
+  };
 }
 
 class HandGpt {

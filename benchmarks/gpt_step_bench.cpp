@@ -15,14 +15,7 @@ int main(int argc, char** argv) {
   const auto batches = bench::batches_of(data, 16);
   bench::TanrenStep ours(config, data);
   bench::HandGpt hand(config, data), hand_too(config, data);
-  const auto block = [&](auto& loop) {
-    return [&loop, &batches] {
-      return bench::seconds([&] {
-               for (const auto& batch : batches) loop.step(batch);
-             }) /
-             static_cast<double>(batches.size());
-    };
-  };
+  const auto block = [&](auto& loop) { return bench::block_of(loop, batches); };
   std::printf("%lld thread(s), %s, %d pairs of blocks of %zu steps, milliseconds a step\n",
               static_cast<long long>(threads), config.precision.mode.c_str(), pairs,
               batches.size());

@@ -17,14 +17,7 @@ int main(int argc, char** argv) {
   bench::TanrenStep plain(config, data), plain_too(config, data);
   config.precision.level = "O2";
   bench::TanrenStep leveled(config, data);
-  const auto block = [&](auto& loop) {
-    return [&loop, &batches] {
-      return bench::seconds([&] {
-               for (const auto& batch : batches) loop.step(batch);
-             }) /
-             static_cast<double>(batches.size());
-    };
-  };
+  const auto block = [&](auto& loop) { return bench::block_of(loop, batches); };
   std::printf("%lld thread(s), microbatches of %lld, %d pairs of blocks of %zu steps\n",
               static_cast<long long>(threads), static_cast<long long>(config.batch.microbatch),
               pairs, batches.size());
