@@ -296,7 +296,7 @@ MemoryPrediction StepPredictor::probed_step(const Plan& given) const {
   return result;
 }
 
-int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples) const {
+int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples, bool trains) const {
   const GeneratorScope generators(at::kCPU);
   const ThreadsScope threads(plan.device.threads);
   use_kernels_of(plan);
@@ -304,7 +304,7 @@ int64_t StepPredictor::evaluation_peak(const Plan& plan, int64_t samples) const 
   const TraceScope tracing;
   const DryScope dry;
   const Parts parts{.plan = plan};
-  const RunState run = build_run_state(make_task_(), parts);
+  const RunState run = build_run_state(make_task_(), parts, trains);
   check_predicts(run.task);
   const size_t before = tracing.trace().size();
   const Batch batch = prepared(batch_like(one, samples, 0).local, run.task, parts);

@@ -9,6 +9,7 @@
 #include "tanren/config/write_config.h"
 #include "tanren/data/text/text_table.h"
 #include "tanren/dry/dry_scope.h"
+#include "tanren/model/init.h"
 #include "tanren/train/build.h"
 
 #include <nlohmann/json.hpp>
@@ -18,6 +19,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 namespace tanren {
 
@@ -290,7 +292,12 @@ void check_described(const ModelDescription& description, const TensorMap& tenso
 Task build_described(const ModelDescription& description, const TensorMap& tensors,
                      const std::string& what, const ModelRegistry& models) {
   check_described(description, tensors, what, models);
-  Task task = models.make(description.config.model, description.info);
+  Task task;
+  {
+    std::optional<NoInitScope> no_init;
+    if (models.is_of_the_zoo(description.config.model.kind)) no_init.emplace();
+    task = models.make(description.config.model, description.info);
+  }
   const TensorMap mine = tensors_of(*task.module);
   check_file(mine, tensors, what);
   const at::NoGradGuard no_grad;

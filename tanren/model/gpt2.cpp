@@ -5,6 +5,7 @@
 #include "tanren/base/text.h"
 #include "tanren/blocks/block.h"
 #include "tanren/model/generate.h"
+#include "tanren/model/init.h"
 #include "tanren/model/losses.h"
 #include "tanren/model/supervised.h"
 #include "tanren/ops/attention.h"
@@ -116,11 +117,10 @@ Gpt2::Gpt2(const Gpt2Shape& shape) : Module("Gpt2"), shape_(shape) {
   ln_f_ = owner->register_module(
       "ln_f", std::make_shared<LayerNorm>(shape.hidden_size, shape.layer_norm_eps));
   if (shape.outputs > 0) {
-    score_ =
-        register_module("score", std::make_shared<Module>("Score"))
-            ->register_parameter(
-                "weight",
-                at::empty({shape.outputs, shape.hidden_size}).normal_(0, shape.initializer_range));
+    score_ = register_module("score", std::make_shared<Module>("Score"))
+                 ->register_parameter("weight",
+                                      draw_normal(at::empty({shape.outputs, shape.hidden_size}),
+                                                  shape.initializer_range));
   }
 }
 

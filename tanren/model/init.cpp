@@ -4,10 +4,13 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <utility>
 
 namespace tanren {
 
 namespace {
+
+thread_local bool skips_draws = false;
 
 // The module's own `weight` and `bias`; both undefined unless its weight has `dims` dims.
 std::pair<at::Tensor, at::Tensor> own(const torch::nn::Module& module, int64_t dims) {
@@ -20,13 +23,24 @@ std::pair<at::Tensor, at::Tensor> own(const torch::nn::Module& module, int64_t d
 
 }  // namespace
 
+NoInitScope::NoInitScope() : before_(std::exchange(skips_draws, true)) {}
+NoInitScope::~NoInitScope() { skips_draws = before_; }
+
+at::Tensor draw_normal(at::Tensor tensor, double deviation) {
+  return skips_draws ? tensor : tensor.normal_(0, deviation);
+}
+
+at::Tensor draw_uniform(at::Tensor tensor, double bound) {
+  return skips_draws ? tensor : tensor.uniform_(-bound, bound);
+}
+
 void init_convolutions(const torch::nn::Module& module, bool zero_bias) {
   const at::NoGradGuard no_grad;
   for (const auto& child : module.modules(/*include_self=*/false)) {
     auto [weight, bias] = own(*child, 4);
     if (!weight.defined()) continue;
     const auto fan_out = static_cast<double>(weight.size(0) * weight.size(2) * weight.size(3));
-    weight.normal_(0, std::sqrt(2.0 / fan_out));
+    draw_normal(weight, std::sqrt(2.0 / fan_out));
     if (zero_bias && bias.defined()) bias.zero_();
   }
 }
@@ -36,7 +50,7 @@ void init_linears(const torch::nn::Module& module, double deviation) {
   for (const auto& child : module.modules(/*include_self=*/false)) {
     auto [weight, bias] = own(*child, 2);
     if (!weight.defined()) continue;
-    weight.normal_(0, deviation);
+    draw_normal(weight, deviation);
     if (bias.defined()) bias.zero_();
   }
 }

@@ -2,9 +2,28 @@
 // module in the order of Module::modules(), as the references do.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
 namespace tanren {
+
+// While one stands, draw_normal and draw_uniform of this thread leave tensors as they are: for
+// models whose weights a file replaces. Only kinds of the zoo draw all their weights here.
+class NoInitScope {
+ public:
+  NoInitScope();
+  ~NoInitScope();
+  NoInitScope(const NoInitScope&) = delete;
+  NoInitScope& operator=(const NoInitScope&) = delete;
+
+ private:
+  bool before_;
+};
+
+// Fill `tensor` from torch's generator, and return it: normal around 0, or uniform in
+// [-bound, bound).
+at::Tensor draw_normal(at::Tensor tensor, double deviation);
+at::Tensor draw_uniform(at::Tensor tensor, double bound);
 
 // Every 4-dim weight: normal with variance 2 / (out × kernel²) (He et al., 2015, fan out). With
 // `zero_bias` its bias is set to 0.

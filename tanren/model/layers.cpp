@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/model/init.h"
 #include "tanren/ops/batch_norm.h"
 #include "tanren/ops/convolution.h"
 #include "tanren/ops/gelu.h"
@@ -19,7 +20,7 @@ namespace {
 // The weight is drawn first, then the bias.
 at::Tensor uniform(at::IntArrayRef sizes, int64_t fan_in) {
   const double bound = fan_in > 0 ? 1 / std::sqrt(static_cast<double>(fan_in)) : 0;
-  return at::empty(sizes).uniform_(-bound, bound);
+  return draw_uniform(at::empty(sizes), bound);
 }
 
 at::Tensor relu(const at::Tensor& x) { return at::relu(x); }

@@ -4,6 +4,7 @@
 #include "tanren/base/text.h"
 #include "tanren/blocks/block.h"
 #include "tanren/model/generate.h"
+#include "tanren/model/init.h"
 #include "tanren/model/supervised.h"
 #include "tanren/ops/dropout.h"
 
@@ -148,8 +149,7 @@ Lstm::Lstm(const LstmShape& shape) : Module("Lstm"), shape_(shape) {
   for (int64_t i = 0; i < shape.num_layers; ++i) {
     const auto direction = [&](const std::string& suffix) {
       const auto make = [&](const char* name, std::vector<int64_t> sizes) {
-        return recurrent_->register_parameter(name + suffix,
-                                              at::empty(sizes).uniform_(-bound, bound));
+        return recurrent_->register_parameter(name + suffix, draw_uniform(at::empty(sizes), bound));
       };
       at::Tensor w_ih = make("weight_ih_l", {gates, in}),
                  w_hh = make("weight_hh_l", {gates, hidden});

@@ -2,6 +2,7 @@
 
 #include "tanren/base/text.h"
 #include "tanren/blocks/block.h"
+#include "tanren/model/init.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -22,7 +23,7 @@ at::Tensor halved(const at::Tensor& pictures) {
 void init_weights(const Module& module) {
   const at::NoGradGuard no_grad;
   for (at::Tensor& parameter : module.parameters()) {
-    if (parameter.dim() == 4) parameter.normal_(0, 0.02);
+    if (parameter.dim() == 4) draw_normal(parameter, 0.02);
   }
 }
 

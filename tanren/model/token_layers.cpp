@@ -1,5 +1,7 @@
 #include "tanren/model/token_layers.h"
 
+#include "tanren/model/init.h"
+
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -7,7 +9,7 @@ namespace tanren {
 
 Embedding::Embedding(int64_t num, int64_t width, double initial_std, int64_t padding)
     : Module("Embedding"),
-      weight_(register_parameter("weight", at::empty({num, width}).normal_(0, initial_std))),
+      weight_(register_parameter("weight", draw_normal(at::empty({num, width}), initial_std))),
       padding_(padding) {}
 
 namespace {
@@ -54,7 +56,7 @@ at::Tensor LayerNorm::forward(const at::Tensor& x) const {
 
 Projection::Projection(int64_t in, int64_t out, double initial_std)
     : Module("Projection"),
-      weight_(register_parameter("weight", at::empty({in, out}).normal_(0, initial_std))),
+      weight_(register_parameter("weight", draw_normal(at::empty({in, out}), initial_std))),
       bias_(register_parameter("bias", at::zeros({out}))) {}
 
 at::Tensor Projection::forward(const at::Tensor& x) const {

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -264,12 +265,27 @@ std::vector<std::vector<int64_t>> batches_by_length(const std::vector<int64_t>& 
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
     return lengths[static_cast<size_t>(a)] < lengths[static_cast<size_t>(b)];
   });
+  // least[n]: the cost of the first n, the last batch of which begins at from[n].
+  constexpr int64_t kCallTokens = 32;  // a call of the model costs about as much
+  const size_t count = order.size();
+  std::vector<int64_t> least(count + 1, 0);
+  std::vector<size_t> from(count + 1, 0);
+  for (size_t end = 1; end <= count; ++end) {
+    const int64_t longest = lengths[static_cast<size_t>(order[end - 1])];
+    least[end] = std::numeric_limits<int64_t>::max();
+    for (size_t begin = end; begin-- > 0 && end - begin <= static_cast<size_t>(size);) {
+      const int64_t cost = least[begin] + static_cast<int64_t>(end - begin) * longest + kCallTokens;
+      if (cost >= least[end]) continue;
+      least[end] = cost;
+      from[end] = begin;
+    }
+  }
   std::vector<std::vector<int64_t>> batches;
-  for (size_t begin = 0; begin < order.size(); begin += static_cast<size_t>(size)) {
-    const auto end = std::min(begin + static_cast<size_t>(size), order.size());
-    batches.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(begin),
+  for (size_t end = count; end > 0; end = from[end]) {
+    batches.emplace_back(order.begin() + static_cast<std::ptrdiff_t>(from[end]),
                          order.begin() + static_cast<std::ptrdiff_t>(end));
   }
+  std::reverse(batches.begin(), batches.end());
   return batches;
 }
 

@@ -67,7 +67,7 @@ class Encoder {
 };
 
 // Places 0 to lengths.size() - 1 in batches of at most `size`: sorted by length (equal ones keep
-// their order), so that little is padded.
+// their order), and cut where padding and the number of batches cost least together.
 std::vector<std::vector<int64_t>> batches_by_length(const std::vector<int64_t>& lengths,
                                                     int64_t size);
 

@@ -38,9 +38,11 @@ void expect_same_inputs(const Batch& made, const Batch& expected) {
 
 TEST(BatchesByLength, have_every_place_once_and_like_lengths_together) {
   using Batches = std::vector<std::vector<int64_t>>;
-  EXPECT_EQ(batches_by_length({5, 1, 5, 2, 1}, 2), (Batches{{1, 4}, {3, 0}, {2}}));
+  EXPECT_EQ(batches_by_length({5, 1, 5, 2, 1}, 2), (Batches{{1, 4}, {3}, {0, 2}}));
   EXPECT_EQ(batches_by_length({0, 0, 0}, 2), (Batches{{0, 1}, {2}}));
   EXPECT_TRUE(batches_by_length({}, 4).empty());
+  // A long text is no reason to pad the others, nor is a little padding one for another batch.
+  EXPECT_EQ(batches_by_length({500, 10, 12, 11}, 4), (Batches{{1, 3, 2}, {0}}));
 }
 
 class EncoderTest : public ::testing::Test {

@@ -61,7 +61,7 @@ int64_t fitted_batch(const Prepared& prepared, int64_t wanted) {
   int64_t batch = wanted;
   for (int64_t peak = 0;; batch = (batch + 1) / 2) {
     try {
-      peak = predictor.evaluation_peak(plan, batch);
+      peak = predictor.evaluation_peak(plan, batch, /*trains=*/false);
     } catch (const std::exception&) {  // a model that cannot be dry-run is halved when it runs out
       return batch;
     }

@@ -224,7 +224,7 @@ class Job {
     const ShortWaits waits(prepared_.plan.device.threads);
     Parts parts = build_parts(prepared_.plan, input_.stop, registry_.accelerators);
     parts.parallel = std::make_shared<DataParallel>(ranks_, prepared_.plan.parallel);
-    RunState state = build_run_state(std::move(prepared_.task), parts);
+    RunState state = build_run_state(std::move(prepared_.task), parts, /*trains=*/false);
     load_exported(state, model_.read, model_.name);
     state.settle();
     const MustSucceedScope must_succeed;

@@ -8,6 +8,7 @@
 #include "tanren/data/text/tokenizer.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/interop/pretrained.h"
+#include "tanren/model/init.h"
 #include "tanren/predict/described_model.h"
 #include "tanren/train/build.h"
 
@@ -154,6 +155,7 @@ DescribedModel transformers_model(const fs::path& folder, const std::vector<std:
   model.description =
       description_of(describe_model(config, info, kManySamples), file, sets, registry.known());
   refuse_beyond_file(model.description, pretrained, folder, registry);
+  const NoInitScope no_init;
   const Task task = registry.models.make(model.description.config.model, model.description.info);
   const at::NoGradGuard no_grad;
   const InitReport report = init_from_pretrained(*task.module, pretrained);

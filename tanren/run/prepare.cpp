@@ -113,7 +113,8 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
       given.train ? std::move(given) : open_datasets(config.data, registry.datasets);
   check_datasets(prepared.datasets, config.model, config.data, !has_weights);
   if (trains) refuse_too_large(config, registry, machine, prepared.datasets);
-  prepared.task = build_task(config, registry.models, *prepared.datasets.train);
+  prepared.task =
+      build_task(config, registry.models, *prepared.datasets.train, has_weights && !trains);
   ModelProfile facts = profile(prepared.task, prepared.datasets);
   facts.initialised = initialise(prepared.task, source, has_weights);
   if (starts_from_torch(config) && !has_weights) {

@@ -4,6 +4,7 @@
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/model/couples_samples.h"
+#include "tanren/model/init.h"
 #include "tanren/train/device.h"
 #include "tanren/train/freezing.h"
 #include "tanren/train/model_dtype.h"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,8 +41,11 @@ Datasets open_datasets(const DataOptions& options, const DatasetRegistry& regist
   return datasets;
 }
 
-Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train) {
+Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train,
+                bool has_weights) {
   const MemoryScope memory(MemoryKind::weights);
+  std::optional<NoInitScope> no_init;
+  if (has_weights && models.is_of_the_zoo(config.model.kind)) no_init.emplace();
   at::manual_seed(static_cast<uint64_t>(config.run.seed));
   Task task = models.make(config.model, train.info());
   freeze(*task.module, config.model);
@@ -112,12 +117,12 @@ Parts build_parts(const Plan& plan, const std::atomic<bool>* stop,
                .recovery = std::make_shared<Recovery>(plan.memory, device)};
 }
 
-RunState build_run_state(Task task, const Parts& parts) {
+RunState build_run_state(Task task, const Parts& parts, bool trains) {
   const MemoryScope memory(MemoryKind::weights);
   move_module(*task.module, parts.device, parts.plan.precision);
   if (parts.plan.memory.channels_last) lay_channels_last(*task.module);
   RunState run;
-  run.phases = make_phases(task, parts.plan);
+  run.phases = make_phases(task, parts.plan, trains);
   run.task = std::move(task);
   run.seed = static_cast<uint64_t>(parts.plan.run.seed);
   run.microbatch = parts.plan.batch.microbatch;

@@ -24,8 +24,10 @@ struct Datasets {
 
 Datasets open_datasets(const DataOptions& options, const DatasetRegistry& registry);
 
-// The task, initialised from run.seed, on the CPU in fp32.
-Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train);
+// The task, initialised from run.seed, on the CPU in fp32. `has_weights`: the weights of the zoo's
+// kinds are not drawn, since the caller loads all of them.
+Task build_task(const RunConfig& config, const ModelRegistry& models, const Dataset& train,
+                bool has_weights = false);
 
 // The module's weights and buffers by name: the tensors themselves, not copies.
 TensorMap tensors_of(const torch::nn::Module& module);
@@ -43,7 +45,8 @@ ModelProfile profile(const Task& task, const Datasets& datasets);
 Parts build_parts(const Plan& plan, const std::atomic<bool>* stop,
                   const AcceleratorKind& accelerators = {});
 
-// Moves the task to the plan's device and dtype and allocates gradients and optimizer state.
-RunState build_run_state(Task task, const Parts& parts);
+// Moves the task to the plan's device and dtype. If it `trains`, allocates gradients and optimizer
+// state; else the state serves evaluations alone.
+RunState build_run_state(Task task, const Parts& parts, bool trains = true);
 
 }  // namespace tanren

@@ -132,7 +132,7 @@ void give_unowned_buffers(const torch::nn::Module& module, std::vector<Phase>& p
 
 }  // namespace
 
-std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
+std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train) {
   check_task(task, "[train] this run");
   check_paths(task);
   std::vector<Phase> phases;
@@ -174,6 +174,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan) {
                                   .parameters = {},
                                   .all = std::move(all),
                                   .buffers = std::move(buffers),
+                                  .trains = train,
                                   .gradients = Gradients(std::vector<at::Tensor>{}),
                                   .optimizer = nullptr,
                                   .scaler = LossScaler(plan.precision),

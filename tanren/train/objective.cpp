@@ -49,6 +49,10 @@ void Objective::choose_parameters(Communicator* ranks) {
     throw ConfigError("[train] objective " + spec.name + " has no parameter to train (patterns " +
                       join(spec.parameters) + "); unfreeze some or fix the patterns");
   }
+  if (!trains) {
+    parameters = std::move(chosen);
+    return;
+  }
   SlicedState kept;
   if (shards) {
     shards->wait();

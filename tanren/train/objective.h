@@ -35,8 +35,9 @@ struct Objective {
   std::vector<NamedParameter> parameters;  // that are trained now
   std::vector<NamedParameter> all;         // trained and frozen ones, in the model's order
   std::vector<ObjectiveBuffer> buffers;    // that belong to its parameters' modules
+  bool trains = true;                      // false: no gradients and no optimizer
   Gradients gradients;
-  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<Optimizer> optimizer;  // null if it does not train
   LossScaler scaler;
   Guard guard;
   Plateau plateau;   // of the schedule: what evaluations did to its rate

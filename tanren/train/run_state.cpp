@@ -142,7 +142,9 @@ void RunState::load(const State& model, const State& optimizer, const State& run
     if (chosen_anew) phase.choose_parameters();
     for (auto& objective : phase.objectives) {
       const auto path = phase.spec.name + "." + objective.spec.name;
-      if (slices.empty() && !objective.shards) {
+      if (!objective.trains) {
+        // The optimizer's state is of no use.
+      } else if (slices.empty() && !objective.shards) {
         objective.optimizer->load(part_below(optimizer, path));
       } else {
         load_ranges(objective, path + ".", stored);

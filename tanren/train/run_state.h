@@ -92,7 +92,7 @@ struct RunState {
 
 // Turns a task into phases with objectives: selects parameters by pattern (ConfigError for a
 // pattern without match, a parameter of two objectives, or names that a checkpoint could not tell
-// apart), allocates gradients and optimizer state.
-std::vector<Phase> make_phases(const Task& task, const Plan& plan);
+// apart). If they `train`, allocates gradients and optimizer state.
+std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train = true);
 
 }  // namespace tanren
