@@ -83,6 +83,14 @@ uint64_t split_hash(int64_t row) {
   return content_hash({reinterpret_cast<const char*>(&row), sizeof row});
 }
 
+std::vector<uint64_t> hashes_of(const std::vector<uint64_t>& hashes,
+                                const std::vector<int64_t>& rows) {
+  std::vector<uint64_t> kept;
+  if (hashes.empty()) return kept;
+  for (const int64_t row : rows) kept.push_back(hashes[static_cast<size_t>(row)]);
+  return kept;
+}
+
 std::vector<int64_t> split_rows(const std::vector<uint64_t>& hashes,
                                 const std::vector<int64_t>& classes, double share, bool eval) {
   const std::vector<bool> chosen =

@@ -29,4 +29,8 @@ uint64_t split_hash(int64_t row);
 std::vector<int64_t> split_rows(const std::vector<uint64_t>& hashes,
                                 const std::vector<int64_t>& classes, double share, bool eval);
 
+// Those of `hashes` that belong to `rows`, in their order; empty if there are no hashes.
+std::vector<uint64_t> hashes_of(const std::vector<uint64_t>& hashes,
+                                const std::vector<int64_t>& rows);
+
 }  // namespace tanren
