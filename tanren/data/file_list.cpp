@@ -126,8 +126,8 @@ void keep_part(FileList& list, const SourceOptions& options, const std::string& 
   }
   if (kept.files.empty()) {
     throw DataError(fmt::format(
-        "[{}] the {} files of {} have one name, {}, and data.split divides by name; rename some", what,
-        list.files.size(), options.path, list.names.front()));
+        "[{}] the {} files of {} have one name, {}, and data.split divides by name; rename some",
+        what, list.files.size(), options.path, list.names.front()));
   }
   list = std::move(kept);
 }

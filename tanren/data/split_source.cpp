@@ -76,8 +76,8 @@ class SubsetDataset : public Dataset {
   // is.
   Collated renumbered(Collated made) const {
     const at::Tensor ids = made.batch.ids;
-    const bool are_numbers = ids.defined() && ids.dim() == 1 && ids.scalar_type() == at::kLong &&
-                             ids.is_cpu();
+    const bool are_numbers =
+        ids.defined() && ids.dim() == 1 && ids.scalar_type() == at::kLong && ids.is_cpu();
     if (!are_numbers) return made;
     std::vector<int64_t> numbers;
     for (const int64_t id : numbers_of(ids.contiguous())) {
@@ -138,8 +138,8 @@ SplitSource open_stream(const DatasetRegistry& registry, SourceOptions source,
 }
 
 void check_keys(const SplitKeys& keys, int64_t size, const std::string& what) {
-  const bool fits = std::ssize(keys.hashes) == size &&
-                    (keys.classes.empty() || std::ssize(keys.classes) == size);
+  const bool fits =
+      std::ssize(keys.hashes) == size && (keys.classes.empty() || std::ssize(keys.classes) == size);
   if (fits) return;
   throw DataError(
       fmt::format("[{}] split_keys has {} hashes and {} classes for {} samples; give each sample a "
@@ -159,7 +159,7 @@ SplitSource open_split(const DatasetRegistry& registry, SourceOptions source,
   check_keys(keys, whole->size(), what);
   const std::string_view word = samples_word(source.kind);
   if (split_rows(keys.hashes, keys.classes, source.split, true).empty()) {
-    const char* const why = whole->size() == 1      ? "there is no other"
+    const char* const why = whole->size() == 1     ? "there is no other"
                             : keys.classes.empty() ? "all are equal"
                                                    : "no class has two different ones";
     throw DataError(

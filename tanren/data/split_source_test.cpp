@@ -159,7 +159,9 @@ TEST_F(SplitSources, synthetic_samples_are_split_alike_whether_they_are_held_or_
   large.fields[1] = "inputs: float[4096] in [0, 1]";
   const auto held = opened(small, 0.1), made = opened(large, 0.1);
   EXPECT_EQ(held.how, made.how);
-  const auto labels = [](const Dataset& data) { return collated(data, {0, 1, 2, 3}).batch["labels"]; };
+  const auto labels = [](const Dataset& data) {
+    return collated(data, {0, 1, 2, 3}).batch["labels"];
+  };
   EXPECT_TRUE(labels(*held.eval).equal(labels(*made.eval)));
   EXPECT_TRUE(labels(*held.train).equal(labels(*made.train)));
 }
@@ -223,7 +225,7 @@ TEST_F(SplitSources, a_damaged_image_is_replaced_by_one_of_its_own_part) {
   EXPECT_GT(trained["inputs"].flatten(1).amax(1).min().item<float>(), 0.5F);
 }
 
-std::vector<int64_t> bytes_of(const Dataset& data) {
+std::vector<int64_t> bytes_in(const Dataset& data) {
   std::vector<int64_t> bytes;
   for (const auto& window : rows_of(whole_of(data))) {
     if (bytes.empty()) bytes.push_back(window.inputs.front());
@@ -242,9 +244,9 @@ TEST_F(SplitSources, one_file_of_text_gives_its_end_and_no_byte_twice) {
     options.stride = stride;
     const auto [train, eval, how] = opened(options, 0.1);
     TANREN_EXPECT_CONTAINS(how, "windows (");
-    std::vector<int64_t> all = bytes_of(*train);
+    std::vector<int64_t> all = bytes_in(*train);
     EXPECT_EQ(all.size(), 225U);
-    for (const int64_t byte : bytes_of(*eval)) all.push_back(byte);
+    for (const int64_t byte : bytes_in(*eval)) all.push_back(byte);
     ASSERT_EQ(all.size(), 250U);
     for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], static_cast<int64_t>(i));
   }
@@ -256,8 +258,8 @@ TEST_F(SplitSources, one_file_of_text_gives_its_end_and_no_byte_twice) {
                          "data.train.context, change data.split or give more data");
   options.part = {0, 0.5};
   options.context = 8;
-  EXPECT_EQ(bytes_of(*opened(options, 0.2).eval).front(), 100);
-  EXPECT_EQ(bytes_of(*opened(options, 0.2).train).back(), 99);
+  EXPECT_EQ(bytes_in(*opened(options, 0.2).eval).front(), 100);
+  EXPECT_EQ(bytes_in(*opened(options, 0.2).train).back(), 99);
 }
 
 TEST_F(SplitSources, files_of_text_are_split_by_name) {
@@ -272,7 +274,7 @@ TEST_F(SplitSources, files_of_text_are_split_by_name) {
       .kind = "text", .path = (folder_.path() / "texts").string(), .context = 4};
   const auto files = [&](double share, bool eval) {
     const auto split = opened(options, share);
-    const auto bytes = bytes_of(eval ? *split.eval : *split.train);
+    const auto bytes = bytes_in(eval ? *split.eval : *split.train);
     return std::set<int64_t>(bytes.begin(), bytes.end());
   };
   const auto train = files(0.3, false), eval = files(0.3, true);
@@ -334,7 +336,8 @@ TEST(SplitOfAProgram, a_registered_kind_is_split_by_the_numbers_of_its_samples) 
 TEST(SplitOfAProgram, samples_of_the_other_part_are_refused) {
   const auto split = opened({.kind = "counted"}, 0.5, with_counted(1));
   const auto all = [&] { whole_of(*split.train); };
-  TANREN_EXPECT_CONTAINS(testing::error_of<DataError>(all), "which is not in this part of data.split");
+  TANREN_EXPECT_CONTAINS(testing::error_of<DataError>(all),
+                         "which is not in this part of data.split");
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace tanren {
 namespace {
 
-std::vector<uint64_t> hashes_of(int64_t rows) {
+std::vector<uint64_t> numbered(int64_t rows) {
   std::vector<uint64_t> hashes;
   for (int64_t row = 0; row < rows; ++row) hashes.push_back(split_hash(row));
   return hashes;
@@ -24,8 +24,8 @@ std::vector<int64_t> eval_rows(const std::vector<uint64_t>& hashes,
 }
 
 // Class → how many of `rows` it has.
-std::map<int64_t, int64_t> counted(const std::vector<int64_t>& rows,
-                                   const std::vector<int64_t>& classes) {
+std::map<int64_t, int64_t> counts_by_class(const std::vector<int64_t>& rows,
+                                           const std::vector<int64_t>& classes) {
   std::map<int64_t, int64_t> counts;
   for (const int64_t row : rows) ++counts[classes[static_cast<size_t>(row)]];
   return counts;
@@ -39,7 +39,7 @@ TEST(SplitRows, do_not_depend_on_machine_or_version) {
 
 TEST(SplitRows, parts_are_disjoint_and_complete) {
   for (const int64_t rows : {2, 3, 10, 1000}) {
-    const auto hashes = hashes_of(rows);
+    const auto hashes = numbered(rows);
     std::vector<int64_t> classes;
     for (int64_t row = 0; row < rows; ++row) classes.push_back(row % 7 - 1);
     for (const auto& by : {std::vector<int64_t>(), classes}) {
@@ -58,20 +58,20 @@ TEST(SplitRows, parts_are_disjoint_and_complete) {
 }
 
 TEST(SplitRows, without_classes_the_share_is_that_of_the_hashes) {
-  const auto eval = eval_rows(hashes_of(20000), {}, 0.1);
+  const auto eval = eval_rows(numbered(20000), {}, 0.1);
   EXPECT_NEAR(static_cast<double>(eval.size()), 2000, 150);  // 3.5 standard deviations
 }
 
 TEST(SplitRows, without_classes_further_rows_move_none) {
-  const auto before = eval_rows(hashes_of(1000), {}, 0.1);
-  auto after = eval_rows(hashes_of(3000), {}, 0.1);
+  const auto before = eval_rows(numbered(1000), {}, 0.1);
+  auto after = eval_rows(numbered(3000), {}, 0.1);
   EXPECT_GT(after.size(), before.size());
   std::erase_if(after, [](int64_t row) { return row >= 1000; });
   EXPECT_EQ(after, before);
 }
 
 TEST(SplitRows, neither_part_is_empty_however_small_or_large_the_share) {
-  const auto hashes = hashes_of(5);
+  const auto hashes = numbered(5);
   EXPECT_EQ(eval_rows(hashes, {}, 1e-9).size(), 1U);
   EXPECT_EQ(eval_rows(hashes, {}, 1 - 1e-9).size(), 4U);
   const std::vector<int64_t> classes(5, 0);
@@ -87,19 +87,19 @@ TEST(SplitRows, rows_of_one_hash_are_all_for_training_if_there_is_no_other) {
 }
 
 TEST(SplitRows, each_class_gives_its_share) {
-  const auto hashes = hashes_of(1 + 2 + 25 + 104);
+  const auto hashes = numbered(1 + 2 + 25 + 104);
   std::vector<int64_t> classes;
   for (const auto& [label, rows] : std::map<int64_t, int>{{0, 1}, {1, 2}, {2, 25}, {3, 104}}) {
     classes.insert(classes.end(), static_cast<size_t>(rows), label);
   }
   std::rotate(classes.begin(), classes.begin() + 40, classes.end());
-  const auto counts = counted(eval_rows(hashes, classes, 0.1), classes);
+  const auto counts = counts_by_class(eval_rows(hashes, classes, 0.1), classes);
   // 2.5 is rounded up; a class of one row is for training.
   EXPECT_EQ(counts, (std::map<int64_t, int64_t>{{1, 1}, {2, 3}, {3, 10}}));
 }
 
 TEST(SplitRows, a_class_gives_the_rows_with_its_smallest_hashes) {
-  const auto hashes = hashes_of(100);
+  const auto hashes = numbered(100);
   const std::vector<int64_t> classes(100, 0);
   std::vector<uint64_t> sorted = hashes;
   std::sort(sorted.begin(), sorted.end());
@@ -128,10 +128,10 @@ TEST(SplitRows, duplicates_of_a_row_are_in_one_part) {
     }
     EXPECT_EQ(train.size() + eval.size(), 200U);
   }
-  const auto counts = counted(eval_rows(hashes, classes, 0.2), classes);
+  const auto counts = counts_by_class(eval_rows(hashes, classes, 0.2), classes);
   std::vector<int64_t> all(classes.size());
   std::iota(all.begin(), all.end(), 0);
-  for (const auto& [label, rows] : counted(all, classes)) {
+  for (const auto& [label, rows] : counts_by_class(all, classes)) {
     EXPECT_NEAR(static_cast<double>(counts.at(label)), 0.2 * static_cast<double>(rows), 3);
   }
 }

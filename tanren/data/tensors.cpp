@@ -54,9 +54,8 @@ at::Tensor checked_classes(const at::Tensor& labels, int64_t& outputs, const std
 // The hash of each row: of its bytes in all tensors, in the order of their names in the file. Empty
 // if dim 0 does not count the rows of each.
 std::vector<uint64_t> tensor_row_hashes(const TensorMap& fields) {
-  const int64_t rows = fields.empty() || fields.begin()->second.dim() == 0
-                           ? 0
-                           : fields.begin()->second.size(0);
+  const int64_t rows =
+      fields.empty() || fields.begin()->second.dim() == 0 ? 0 : fields.begin()->second.size(0);
   std::vector<uint64_t> hashes;
   std::vector<std::string> texts(static_cast<size_t>(rows));
   for (const auto& [name, field] : fields) {
@@ -99,7 +98,8 @@ std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::s
       fields.set("labels", checked_classes(*labels, info.outputs, what, where));
     }
   }
-  std::vector<uint64_t> hashes = options.split > 0 ? tensor_row_hashes(fields) : std::vector<uint64_t>();
+  std::vector<uint64_t> hashes =
+      options.split > 0 ? tensor_row_hashes(fields) : std::vector<uint64_t>();
   if (!options.only_classes.empty()) {
     info.class_labels = info.class_labels && !has_token_labels;
     hashes = hashes_of(hashes, keep_classes(fields, info, options.only_classes, where));

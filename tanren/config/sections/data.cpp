@@ -108,7 +108,8 @@ void fields(FieldList& add, DataOptions& o) {
       "error, named by file, line and byte.");
   add("split", &o.split,
       "Share of data.train, in (0, 1), that becomes evaluation data instead, by a hash of the row, "
-      "or of the file's name for images, pairs, text and tokens; so much of each class. Of one file "
+      "or of the file's name for images, pairs, text and tokens; so much of each class. Of one "
+      "file "
       "of text or tokens it is the end. Only without data.eval. 0: none.");
 }
 
@@ -227,8 +228,9 @@ void check_data(Problems& p, const RunConfig& config, const std::vector<std::str
       if (!key.starts_with("data.eval.")) continue;
       p.unused_keys.push_back({key, "data.eval.kind"});
       p.check(false, o.split > 0
-                         ? key + " is set beside data.split, whose evaluation part is read as "
-                                 "data.train says; drop it"
+                         ? key +
+                               " is set beside data.split, whose evaluation part is read as "
+                               "data.train says; drop it"
                          : key + " is set, data.eval.kind is not; set it too");
     }
   }

@@ -73,7 +73,8 @@ class ImagesDataset : public Dataset {
   // A damaged file is replaced by another one of these samples.
   std::unique_ptr<Dataset> subset(const std::vector<int64_t>& rows) const override {
     ImageFolder folder{folder_.classes, {}};
-    for (const int64_t row : rows) folder.files.push_back(folder_.files.at(static_cast<size_t>(row)));
+    for (const int64_t row : rows)
+      folder.files.push_back(folder_.files.at(static_cast<size_t>(row)));
     return std::make_unique<ImagesDataset>(options_, what_, std::move(folder));
   }
 
