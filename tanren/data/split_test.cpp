@@ -118,15 +118,17 @@ TEST(SplitRows, duplicates_of_a_row_are_in_one_part) {
       classes.push_back(row % 3);
     }
   }
-  for (const auto& by : {std::vector<int64_t>(), classes}) {
-    std::set<uint64_t> train, eval;
-    for (const int64_t row : split_rows(hashes, by, 0.2, false)) {
-      train.insert(hashes[static_cast<size_t>(row)]);
+  for (const double share : {0.1, 0.2, 0.37, 0.5, 0.8}) {
+    for (const auto& by : {std::vector<int64_t>(), classes}) {
+      std::set<uint64_t> train, eval;
+      for (const int64_t row : split_rows(hashes, by, share, false)) {
+        train.insert(hashes[static_cast<size_t>(row)]);
+      }
+      for (const int64_t row : eval_rows(hashes, by, share)) {
+        eval.insert(hashes[static_cast<size_t>(row)]);
+      }
+      EXPECT_EQ(train.size() + eval.size(), 200U) << share;
     }
-    for (const int64_t row : eval_rows(hashes, by, 0.2)) {
-      eval.insert(hashes[static_cast<size_t>(row)]);
-    }
-    EXPECT_EQ(train.size() + eval.size(), 200U);
   }
   const auto counts = counts_by_class(eval_rows(hashes, classes, 0.2), classes);
   std::vector<int64_t> all(classes.size());
