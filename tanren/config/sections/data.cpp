@@ -107,10 +107,9 @@ void fields(FieldList& add, DataOptions& o) {
       "csv, text_table: utf-8, or latin-1 (one byte a character). Bytes that are none of it are an "
       "error, named by file, line and byte.");
   add("split", &o.split,
-      "Share of data.train, in (0, 1), that becomes evaluation data instead, by a hash of the row, "
-      "or of the file's name for images, pairs, text and tokens; so much of each class. Of one "
-      "file "
-      "of text or tokens it is the end. Only without data.eval. 0: none.");
+      "Share of data.train, in [0, 1), that is for evaluation and not trained on: chosen by a hash "
+      "of the row or of the file's name, as much of each class; of a single file of text or tokens "
+      "its end. Not beside data.eval. 0: none.");
 }
 
 namespace {
