@@ -6,6 +6,7 @@
 #include "tanren/base/text.h"
 #include "tanren/data/dataset.h"
 #include "tanren/data/only_classes.h"
+#include "tanren/data/split.h"
 #include "tanren/data/text/encoding.h"
 
 #include <algorithm>
@@ -68,6 +69,7 @@ class CsvReader {
       if (trimmed(line).empty()) continue;
       check_cells(line, line_number);
       read_row(line, line_number, row);
+      if (options_.split > 0) hashes_.push_back(split_hash(trimmed(line)));
       row += width;
     }
     if (labels_.empty()) fail(1, "there are no rows below the header; add some");
@@ -250,10 +252,12 @@ class CsvReader {
     TensorMap fields;
     fields.set("inputs", inputs.view(shape));
     fields.set("labels", labels);
+    std::vector<uint64_t> hashes = hashes_;
     if (!options_.only_classes.empty()) {
-      keep_classes(fields, info, options_.only_classes, "[" + what_ + "] " + options_.path);
+      hashes = hashes_of(hashes, keep_classes(fields, info, options_.only_classes,
+                                              "[" + what_ + "] " + options_.path));
     }
-    return std::make_unique<TensorDataset>(std::move(fields), info, what_);
+    return std::make_unique<TensorDataset>(std::move(fields), info, what_, std::move(hashes));
   }
 
   const SourceOptions& options_;
@@ -261,6 +265,7 @@ class CsvReader {
   std::string text_;
   std::vector<std::string> columns_;
   std::vector<double> labels_;
+  std::vector<uint64_t> hashes_;  // of the rows, for data.split
   size_t label_column_ = 0;
 };
 
