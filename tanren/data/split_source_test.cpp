@@ -301,7 +301,7 @@ class Counted : public Dataset {
  private:
   Collated make(const std::vector<int64_t>& indices, int64_t more) const {
     Collated made;
-    made.batch.ids = ids_of(indices) + shift_;
+    made.batch.ids = tanren::ids_of(indices) + shift_;
     made.batch.fields.set("inputs", (made.batch.ids + more).to(at::kFloat).unsqueeze(1));
     return made;
   }
