@@ -39,7 +39,7 @@ interop: build/release/build.ninja ## Round trips with the real Python packages 
 	cmake --build build/release --parallel $(JOBS) --target tanren_cli token_ids digits_to_pairs
 	tests/interop/run build/release
 
-soak: build/release/build.ninja ## Kill a rank of four 50 times, stop a run 30 times, and resume
+soak: build/release/build.ninja ## Kill a rank of four 50 times, stop a run 30 times, kill predictions 50 times; go on each time
 	cmake --build build/release --parallel $(JOBS) --target launched_test stop_test
 	scripts/soak build/release
 

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <random>
 #include <set>
 
@@ -459,11 +461,19 @@ TEST_F(Predict, killed_at_random_moments_and_gone_on_with_equals_what_was_not_ki
   const std::string command = " predict out new.csv --set evaluate.batch=2 --set run.threads=1";
   ASSERT_EQ(tanren(command + " --quiet --out whole.csv").code, 0);
   std::mt19937 random(7);
-  int kills = 0, stops = 0, code = -1;
+  const char* const asked = std::getenv("TANREN_KILLS");  // for scripts/soak
+  const int wanted = asked != nullptr ? std::atoi(asked) : 1;
+  int kills = 0, stops = 0, files = 0, code = -1;
   std::string last;
   const auto whole = folder_.path() / "new.predictions.csv";
-  // A kill may come after the file is in its place.
-  for (int start = 0; start < 60 && !std::filesystem::exists(whole); ++start) {
+  for (int start = 0; start < 60 * wanted; ++start) {
+    // A kill may come after the file is in its place.
+    if (std::filesystem::exists(whole)) {
+      ++files;
+      EXPECT_EQ(read("new.predictions.csv"), read("whole.csv"));
+      if (kills >= wanted) break;
+      std::filesystem::remove(whole);
+    }
     Child child({"/bin/sh", "-c",
                  "cd '" + folder_.path().string() + "' && exec " + TANREN_BINARY + command});
     const int signal = start % 3 == 2 ? SIGINT : SIGKILL;
@@ -478,9 +488,9 @@ TEST_F(Predict, killed_at_random_moments_and_gone_on_with_equals_what_was_not_ki
     EXPECT_NE(code, 2) << child.text();
     last = child.text();
   }
-  ASSERT_TRUE(std::filesystem::exists(whole)) << last;
-  EXPECT_GT(kills, 0) << last;
-  EXPECT_EQ(read("new.predictions.csv"), read("whole.csv"));
+  EXPECT_GE(kills, wanted) << last;
+  EXPECT_GT(files, 0) << last;
+  std::printf("%d kills and %d interrupts, %d whole files\n", kills, stops, files);
 }
 
 TEST_F(Predict, on_several_ranks_writes_the_bytes_of_one) {
