@@ -33,6 +33,7 @@ Datasets open_datasets(const DataOptions& options, const DatasetRegistry& regist
   Datasets datasets;
   SourceOptions train_source = options.train, eval_source = options.eval;
   train_source.encoding = eval_source.encoding = options.encoding;
+  train_source.cache = eval_source.cache = options.cache;
   datasets.train = registry.open(train_source, "data.train");
   const DataInfo train = datasets.train->info();
   if (!options.eval.kind.empty()) datasets.eval = registry.open(eval_source, "data.eval", &train);
