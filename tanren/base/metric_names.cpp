@@ -10,10 +10,14 @@ namespace tanren {
 namespace {
 
 constexpr std::pair<std::string_view, MetricKind> kPlain[] = {
-    {"auroc", MetricKind::auroc}, {"confusion_matrix", MetricKind::confusion_matrix},
-    {"mse", MetricKind::mse},     {"mae", MetricKind::mae},
-    {"r2", MetricKind::r2},       {"perplexity", MetricKind::perplexity},
-    {"psnr", MetricKind::psnr},   {"ssim", MetricKind::ssim},
+    {"auroc", MetricKind::auroc},
+    {"confusion_matrix", MetricKind::confusion_matrix},
+    {"mse", MetricKind::mse},
+    {"mae", MetricKind::mae},
+    {"r2", MetricKind::r2},
+    {"perplexity", MetricKind::perplexity},
+    {"psnr", MetricKind::psnr},
+    {"ssim", MetricKind::ssim},
     {"byte_perplexity", MetricKind::byte_perplexity},
     {"bits_per_byte", MetricKind::bits_per_byte},
     {"word_perplexity", MetricKind::word_perplexity},

@@ -81,6 +81,7 @@ double of_text_value(MetricKind kind, double cross_entropy, const Counts& counts
         "tokenizer of the ids in data.train.tokenizer, or drop it from evaluate.metrics",
         metric, unit));
   }
+  if (found->second == 0) return kNan;
   const double mean = cross_entropy * (tokens->second / found->second);
   return kind == MetricKind::bits_per_byte ? mean / std::log(2.0) : std::exp(mean);
 }
@@ -190,8 +191,7 @@ void EvaluationMetrics::join_over(Communicator& ranks) {
   if (quality_) quality_->join_over(ranks);
 }
 
-EvaluationReport EvaluationMetrics::result(const NamedValues& terms,
-                                           const Counts& of_data) const {
+EvaluationReport EvaluationMetrics::result(const NamedValues& terms, const Counts& of_data) const {
   std::vector<at::Tensor> parts;
   if (counts_) parts.push_back(counts_->values());
   const int64_t num_counts = counts_ ? parts.back().numel() : 0;

@@ -66,8 +66,9 @@ void check_ids(Problems& p, const std::string& section, const SourceOptions& o,
                       section, to_text(o.document_end)));
   const std::string& end = o.document_end_token;
   p.check(end.empty() || !tokenizer.empty(),
-          section + "document_end_token is a token of a tokenizer; name it in data.train.tokenizer, "
-                    "or give the id in " +
+          section +
+              "document_end_token is a token of a tokenizer; name it in data.train.tokenizer, "
+              "or give the id in " +
               section + "document_end");
   p.check(end.empty() || o.document_end == -1,
           section + "document_end and document_end_token both say what ends a document; drop one");

@@ -67,8 +67,7 @@ TokenStream SourceTokenizer::empty_stream(const SourceOptions& options, const st
 }
 
 DataInfo token_info(const SourceOptions& options, const std::string& what) {
-  const TokenStream stream =
-      SourceTokenizer(options, nullptr).empty_stream(options, what, nullptr);
+  const TokenStream stream = SourceTokenizer(options, nullptr).empty_stream(options, what, nullptr);
   return {.input_shape = {options.context},
           .outputs = stream.vocab_size,
           .class_labels = true,

@@ -58,8 +58,8 @@ class WordCounter {
 
   int64_t words_ = 0;
   bool in_word_ = false;
-  std::string character_;     // its bytes so far
-  size_t size_ = 0;           // that its first byte announces
+  std::string character_;  // its bytes so far
+  size_t size_ = 0;        // that its first byte announces
   bool character_counts_ = false;
 };
 

@@ -146,8 +146,7 @@ int64_t TokenWindows::fill(int64_t window, bool each_target_once, int64_t* input
 int64_t TokenWindows::id_at(int64_t at) const {
   const auto after = std::upper_bound(starts_.begin(), starts_.end(), at);
   const auto index = static_cast<size_t>(after - starts_.begin()) - 1;
-  const char* source =
-      stream_.pieces[index].data + (at - starts_[index]) * width_of(stream_.type);
+  const char* source = stream_.pieces[index].data + (at - starts_[index]) * width_of(stream_.type);
   int64_t id = 0;
   widen_tokens(stream_.type, source, 1, &id);
   return id;

@@ -102,8 +102,7 @@ void check_text(const std::filesystem::path& text, const std::string& what) {
 
 std::vector<TokenizedFile> tokenize_texts(const std::vector<std::filesystem::path>& texts,
                                           const std::string& what, const Tokenizer& tokenizer,
-                                          int64_t threads, const SeeIds& see,
-                                          int64_t chunk_bytes) {
+                                          int64_t threads, const SeeIds& see, int64_t chunk_bytes) {
   struct Work {
     size_t text = 0;
     std::future<TokenIds> ids;
