@@ -24,7 +24,7 @@ using testing::windows_of;
 
 const std::string kBpe = TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/bpe.json";
 const std::string kWordPiece = TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/uncased.json";
-constexpr int64_t kVocabulary = 600;
+constexpr int64_t kNumTokens = 600;
 
 const std::string kFirst =
     "the forge trains the blade,\nand  remembers each blow \u3000 日本語 end";
@@ -62,7 +62,7 @@ class TextTokens : public ::testing::Test {
 
 TEST_F(TextTokens, refuse_a_small_vocabulary_an_unknown_end_and_what_is_no_text) {
   auto small = tokens();
-  small.vocab_size = kVocabulary - 1;
+  small.vocab_size = kNumTokens - 1;
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { open(small); }),
                          "vocab_size 599 is smaller than the tokenizer's 600 tokens");
   auto ends = text();
@@ -70,7 +70,7 @@ TEST_F(TextTokens, refuse_a_small_vocabulary_an_unknown_end_and_what_is_no_text)
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { open(ends); }),
                          "the tokenizer has no token \"</s>\"");
   ends.document_end_token.clear();
-  ends.document_end = kVocabulary;
+  ends.document_end = kNumTokens;
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { open(ends); }),
                          "document_end is 600, and the tokens are 0 to 599");
   folder_.file("bad.txt", "fine\nnot \xFF fine, but long enough");
@@ -95,12 +95,12 @@ TEST_F(TextTokens, of_a_folder_are_the_ids_of_each_file_and_no_target_crosses_fi
     EXPECT_EQ(rows_of(whole_of(*dataset, true)), windows_of(documents, 6, stride, true));
   }
   const DataInfo info = open(text())->info();
-  EXPECT_EQ(info.vocab_size, kVocabulary);
-  EXPECT_EQ(info.outputs, kVocabulary);
+  EXPECT_EQ(info.vocab_size, kNumTokens);
+  EXPECT_EQ(info.outputs, kNumTokens);
   ASSERT_NE(info.tokenizer, nullptr);
   EXPECT_EQ(info.tokenizer->at("tokenizer.json"), read_file(kBpe));
   const DataInfo alone = token_info(text(), "data.train");
-  EXPECT_EQ(alone.vocab_size, kVocabulary);
+  EXPECT_EQ(alone.vocab_size, kNumTokens);
   EXPECT_EQ(alone.input_shape, info.input_shape);
   EXPECT_EQ(*alone.tokenizer, *info.tokenizer);
 }
@@ -137,7 +137,7 @@ TEST_F(TextTokens, evaluation_takes_the_tokenizer_and_vocabulary_of_training) {
 TEST_F(TextTokens, of_a_file_of_ids_are_those_ids_with_the_tokenizer) {
   const auto dataset = open(tokens());
   EXPECT_EQ(rows_of(whole_of(*dataset)), windows_of({ids_of_text(kFirst)}, 6, 6, false));
-  EXPECT_EQ(dataset->info().vocab_size, kVocabulary);
+  EXPECT_EQ(dataset->info().vocab_size, kNumTokens);
   EXPECT_NE(dataset->info().tokenizer, nullptr);
 }
 
@@ -208,7 +208,7 @@ TEST_F(TextTokens, bytes_and_words_are_known_of_ids_and_of_bytes_but_not_of_smal
   EXPECT_EQ(counts_of(*open(tokens(kWordPiece)), 2).count("bytes"), 0u);
   auto unknown = tokens();
   unknown.tokenizer.clear();
-  unknown.vocab_size = kVocabulary;
+  unknown.vocab_size = kNumTokens;
   EXPECT_EQ(counts_of(*open(unknown), 2).count("words"), 0u);
 }
 

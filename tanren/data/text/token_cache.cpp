@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kBegin = "tanren tokens 1\n", kEnd = "\ntanren tokens.\n";
-constexpr size_t kBlock = size_t{1} << 20;
+constexpr size_t kHashBlock = size_t{1} << 20;
 constexpr size_t kHeader = kBegin.size() + 2 * sizeof(int64_t);
 constexpr size_t kFooter = sizeof(int64_t) + kEnd.size();
 
@@ -44,10 +44,10 @@ class BlockHash {
  public:
   void add(std::string_view bytes) {
     while (!bytes.empty()) {
-      const std::string_view part = bytes.substr(0, kBlock - block_.size());
+      const std::string_view part = bytes.substr(0, kHashBlock - block_.size());
       block_ += part;
       bytes.remove_prefix(part.size());
-      if (block_.size() == kBlock) end_block();
+      if (block_.size() == kHashBlock) end_block();
     }
   }
   uint64_t value() {
@@ -70,7 +70,7 @@ template <typename See>
 bool read_blocks(OpenFile& file, uint64_t size, const See& see) {
   std::string block;
   while (size > 0) {
-    block.resize(static_cast<size_t>(std::min<uint64_t>(size, kBlock)));
+    block.resize(static_cast<size_t>(std::min<uint64_t>(size, kHashBlock)));
     const size_t count = file.read(block.data(), block.size());
     if (count < block.size()) return false;
     see(std::string_view(block));
@@ -96,7 +96,7 @@ void look_at(TextsToRead& texts, const TokenizerFiles& files) {
     OpenFile file = open_file(path);
     BlockHash hash;
     int64_t bytes = 0;
-    std::string block(std::min<size_t>(kBlock, file.size + 1), '\0');
+    std::string block(std::min<size_t>(kHashBlock, file.size + 1), '\0');
     while (file.stream) {
       const size_t count = file.read(block.data(), block.size());
       hash.add(std::string_view(block).substr(0, count));
