@@ -134,6 +134,7 @@ TEST_F(Generate, perplexities_are_those_of_the_text_and_predictions_show_it) {
                            "evaluate.bits_per_byte", "evaluate.word_perplexity"}) {
     EXPECT_EQ(of_ids[name], report[name]) << name;
   }
+  expect("eval ids/model.tanren.safetensors book.txt", 0, {"bits_per_byte "});
   for (const std::string model : {"out", "ids"}) {
     ASSERT_EQ(tanren("predict " + model + " book.txt --out rows.jsonl --force --quiet").code, 0);
     double sum = 0, tokens = 0;
