@@ -389,12 +389,11 @@ TEST_F(Examples, text_learns_from_the_sources_on_this_machine_and_goes_on_from_a
 }
 
 TEST_F(Examples, text_of_a_tokenizer_is_measured_in_bytes_and_goes_on_in_text) {
-  const auto result = go(kTanren + " run " + (kExamples / "text/bpe.toml").string() +
-                         " --out run" + ci_options(kExamples / "text/ci.toml") +
-                         " --set 'data.train.include=[\"s*.py\"]'");
+  const auto result =
+      go(kTanren + " run " + (kExamples / "text/bpe.toml").string() + " --out run" +
+         ci_options(kExamples / "text/ci.toml") + " --set 'data.train.include=[\"s*.py\"]'");
   ASSERT_EQ(result.code, 0) << result.output;
-  const auto summary =
-      nlohmann::json::parse(read_file(temporary_.path() / "run" / "summary.json"));
+  const auto summary = nlohmann::json::parse(read_file(temporary_.path() / "run" / "summary.json"));
   const double bits = summary["evaluate.bits_per_byte"].get<double>();
   EXPECT_LT(bits, summary["evaluate.loss"].get<double>() / std::log(2.0))
       << "a token is more than a byte";
