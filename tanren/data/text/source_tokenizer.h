@@ -1,6 +1,6 @@
 // SourceTokenizer: the tokenizer of a source of the kinds text and tokens, its own or that of the
-// training data, and what follows from it: the vocabulary, the id that ends a document, the texts of
-// the ids. Called by text.cpp, tokens.cpp and by code that needs the DataInfo without the data.
+// training data, and what follows from it: the vocabulary, the id that ends a document, the texts
+// of the ids. Called by text.cpp, tokens.cpp and by code that needs the DataInfo without the data.
 #pragma once
 
 #include "tanren/data/dataset.h"
@@ -30,11 +30,12 @@ class SourceTokenizer {
   std::shared_ptr<const Tokenizer> tokenizer_;
 };
 
-// The DataInfo of a source of the kind text or tokens, without its files. Errors as SourceTokenizer.
+// The DataInfo of a source of the kind text or tokens, without its files. Errors as
+// SourceTokenizer.
 DataInfo token_info(const SourceOptions& options, const std::string& what);
 
-// The token that ends a text, which a text without a prompt begins with, too: <|endoftext|>, </s> or
-// <eos>; nullopt if the tokenizer has none of them.
+// The token that ends a text, which a text without a prompt begins with, too: <|endoftext|>, </s>
+// or <eos>; nullopt if the tokenizer has none of them.
 std::optional<int32_t> end_of_text(const Tokenizer& tokenizer);
 
 // Makes a source of the kind tokens one of the kind text, if the model has a tokenizer and the name
