@@ -12,6 +12,7 @@ int run(const Arguments& arguments, const Registry& registry);
 int plan(const Arguments& arguments, const Registry& registry);
 int eval(const Arguments& arguments, const Registry& registry);
 int predict(const Arguments& arguments, const Registry& registry);
+int generate(const Arguments& arguments, const Registry& registry);
 int launch(const Arguments& arguments, const Registry& registry);
 int summary(const Arguments& arguments, const Registry& registry);
 int anatomy(const Arguments& arguments, const Registry& registry);
@@ -47,12 +48,16 @@ void verbose_option(CLI::App& command, Arguments& arguments) {
                    "Of an error, print also the stack that torch gives it");
 }
 
-// The options of verbs that read a config.
-void config_options(CLI::App& command, Arguments& arguments,
-                    const char* out = "Folder of the run (default: runs/<run.name>)") {
+void set_option(CLI::App& command, Arguments& arguments) {
   command.add_option("--set", arguments.sets, "key=value: overrides the file (repeatable)")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+// The options of verbs that read a config.
+void config_options(CLI::App& command, Arguments& arguments,
+                    const char* out = "Folder of the run (default: runs/<run.name>)") {
+  set_option(command, arguments);
   command.add_option("--out", arguments.out, out);
   command.add_flag("--quiet", arguments.quiet, "Print errors only");
 }
@@ -108,6 +113,20 @@ void predict_options(CLI::App& command, Arguments& arguments) {
       "Ctrl-C, SIGTERM and SIGHUP keep the rows that are whole: exit code 130, and the same "
       "command "
       "goes on there.");
+}
+
+void generate_options(CLI::App& command, Arguments& arguments) {
+  file_option(command, arguments,
+              "run folder, model.tanren.safetensors, or converted folder of a language model");
+  command.add_option("--prompt", arguments.prompt,
+                     "Text to go on from (default: generate.prompt); without a tokenizer, token "
+                     "numbers: \"15496 11\"");
+  json_option(command, arguments);
+  verbose_option(command, arguments);
+  set_option(command, arguments);
+  command.footer(
+      "generate.tokens, temperature, top_k, top_p, seed, num_beams: tanren help "
+      "generate.");
 }
 
 void anatomy_options(CLI::App& command, Arguments& arguments) {
@@ -187,6 +206,8 @@ const std::vector<Verb>& verbs() {
        eval, /*on_ranks=*/true, /*may_meet_torch=*/true},
       {"predict", "Write what a model says of each row, text or image, without labels",
        predict_options, predict, /*on_ranks=*/true, /*may_meet_torch=*/true},
+      {"generate", "Go on from a prompt with a language model, and print the text as it comes",
+       generate_options, generate, /*on_ranks=*/false, /*may_meet_torch=*/true},
       {"launch", "Start a verb, or a program of your own, as several ranks that work together",
        launch_options, launch},
       {"summary", "Show the model module by module: shapes, parameters, multiply-adds, memory",

@@ -27,16 +27,17 @@ struct Arguments {
   std::vector<std::string> sets;  // --set key=value
   std::string out;                // --out: folder of the run, or of the report
   std::string target;  // convert: file to write; eval: data to evaluate on; predict: source
-  std::vector<std::string> renames;  // convert: old=new
-  std::string dtype;                 // convert: of floating tensors
-  std::string tokenizer;             // convert: file or folder, for a text
-  bool optimizer = false;            // convert: a checkpoint with its optimizer, for torch
-  bool list = false;                 // convert: print what the file holds
-  bool fork = false;                 // run, plan: a new run from the named one's checkpoint
-  std::string predictions;           // eval: file of a row a sample
-  bool force = false;                // eval, predict: replace a file that is there
-  bool once = false;                 // monitor: one look, then end
-  std::string interval;              // monitor: seconds; empty: its default
+  std::vector<std::string> renames;   // convert: old=new
+  std::string dtype;                  // convert: of floating tensors
+  std::string tokenizer;              // convert: file or folder, for a text
+  bool optimizer = false;             // convert: a checkpoint with its optimizer, for torch
+  bool list = false;                  // convert: print what the file holds
+  bool fork = false;                  // run, plan: a new run from the named one's checkpoint
+  std::optional<std::string> prompt;  // generate
+  std::string predictions;            // eval: file of a row a sample
+  bool force = false;                 // eval, predict: replace a file that is there
+  bool once = false;                  // monitor: one look, then end
+  std::string interval;               // monitor: seconds; empty: its default
   LaunchArguments launch;
   bool quiet = false;
   bool verbose = false;  // print also where an error comes from

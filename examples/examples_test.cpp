@@ -388,6 +388,22 @@ TEST_F(Examples, text_learns_from_the_sources_on_this_machine_and_goes_on_from_a
   EXPECT_EQ(nlohmann::json::parse(go(kTanren + " eval run --json").output)["sample"], sample);
 }
 
+TEST_F(Examples, text_of_a_tokenizer_is_measured_in_bytes_and_goes_on_in_text) {
+  const auto result =
+      go(kTanren + " run " + (kExamples / "text/bpe.toml").string() + " --out run" +
+         ci_options(kExamples / "text/ci.toml") + " --set 'data.train.include=[\"s*.py\"]'");
+  ASSERT_EQ(result.code, 0) << result.output;
+  const auto summary = nlohmann::json::parse(read_file(temporary_.path() / "run" / "summary.json"));
+  const double bits = summary["evaluate.bits_per_byte"].get<double>();
+  EXPECT_LT(bits, summary["evaluate.loss"].get<double>() / std::log(2.0))
+      << "a token is more than a byte";
+  EXPECT_LT(bits, 8);
+  const auto text = go(kTanren + " generate run --prompt 'def ' --set generate.tokens=20");
+  ASSERT_EQ(text.code, 0) << text.output;
+  EXPECT_EQ(text.output.substr(0, 4), "def ");
+  EXPECT_GT(text.output.size(), 10u);
+}
+
 TEST_F(Examples, pretrained_takes_a_folder_with_its_tokenizer_and_outlives_it) {
   // A tiny model and a few sentences replace the files that `fetch` writes.
   const fs::path film = temporary_.path() / "build/film", example = "examples/pretrained";

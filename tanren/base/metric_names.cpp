@@ -10,10 +10,17 @@ namespace tanren {
 namespace {
 
 constexpr std::pair<std::string_view, MetricKind> kPlain[] = {
-    {"auroc", MetricKind::auroc}, {"confusion_matrix", MetricKind::confusion_matrix},
-    {"mse", MetricKind::mse},     {"mae", MetricKind::mae},
-    {"r2", MetricKind::r2},       {"perplexity", MetricKind::perplexity},
-    {"psnr", MetricKind::psnr},   {"ssim", MetricKind::ssim},
+    {"auroc", MetricKind::auroc},
+    {"confusion_matrix", MetricKind::confusion_matrix},
+    {"mse", MetricKind::mse},
+    {"mae", MetricKind::mae},
+    {"r2", MetricKind::r2},
+    {"perplexity", MetricKind::perplexity},
+    {"psnr", MetricKind::psnr},
+    {"ssim", MetricKind::ssim},
+    {"byte_perplexity", MetricKind::byte_perplexity},
+    {"bits_per_byte", MetricKind::bits_per_byte},
+    {"word_perplexity", MetricKind::word_perplexity},
 };
 constexpr std::pair<std::string_view, MetricKind> kAveraged[] = {
     {"precision", MetricKind::precision}, {"recall", MetricKind::recall}, {"f1", MetricKind::f1}};
@@ -55,7 +62,8 @@ std::string metric_advice(std::string_view name) {
   }
   return "known are accuracy, top<k> (top5), precision_, recall_ and f1_ with binary, macro or "
          "micro, "
-         "auroc, confusion_matrix, mse, mae, r2, perplexity, psnr, ssim";
+         "auroc, confusion_matrix, mse, mae, r2, perplexity, byte_perplexity, bits_per_byte, "
+         "word_perplexity, psnr, ssim";
 }
 
 std::vector<std::string> class_metrics() {
@@ -65,6 +73,15 @@ std::vector<std::string> class_metrics() {
 std::vector<std::string> value_metrics() { return {"mse", "mae", "r2"}; }
 
 std::vector<std::string> picture_metrics() { return {"psnr", "ssim"}; }
+
+std::vector<std::string> text_metrics() {
+  return {"byte_perplexity", "bits_per_byte", "word_perplexity"};
+}
+
+bool is_of_text(MetricKind kind) {
+  return kind == MetricKind::byte_perplexity || kind == MetricKind::bits_per_byte ||
+         kind == MetricKind::word_perplexity;
+}
 
 std::string misfit_of_classes(std::string_view name, int64_t classes) {
   const auto metric = metric_named(name);
@@ -89,7 +106,7 @@ std::optional<bool> lower_is_better(std::string_view name) {
   const auto metric = metric_named(name);
   if (!metric || metric->kind == MetricKind::confusion_matrix) return std::nullopt;
   return metric->kind == MetricKind::mse || metric->kind == MetricKind::mae ||
-         metric->kind == MetricKind::perplexity;
+         metric->kind == MetricKind::perplexity || is_of_text(metric->kind);
 }
 
 }  // namespace tanren

@@ -22,6 +22,9 @@ enum class MetricKind {
   mae,
   r2,
   perplexity,
+  byte_perplexity,
+  bits_per_byte,
+  word_perplexity,
   psnr,
   ssim,
 };
@@ -46,6 +49,11 @@ std::string metric_advice(std::string_view name);
 std::vector<std::string> class_metrics();
 std::vector<std::string> value_metrics();
 std::vector<std::string> picture_metrics();
+// For a model that predicts each next token of a text, without label smoothing.
+std::vector<std::string> text_metrics();
+
+// Whether the metric is of the bytes or words of a text.
+bool is_of_text(MetricKind kind);
 
 // The most classes for which counts are kept per pair (confusion_matrix) or ranks per class
 // (auroc).

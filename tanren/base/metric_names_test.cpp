@@ -47,6 +47,14 @@ TEST(MetricNames, patterns_of_a_task_fit_its_metrics_and_no_others) {
     EXPECT_FALSE(fits(class_metrics(), name)) << name;
   }
   EXPECT_FALSE(fits(class_metrics(), "perplexity"));
+  for (const char* name : {"byte_perplexity", "bits_per_byte", "word_perplexity"}) {
+    ASSERT_TRUE(metric_named(name)) << name;
+    EXPECT_TRUE(is_of_text(metric_named(name)->kind)) << name;
+    EXPECT_TRUE(fits(text_metrics(), name)) << name;
+    EXPECT_FALSE(fits(class_metrics(), name)) << name;
+    EXPECT_EQ(lower_is_better(name), true) << name;
+  }
+  EXPECT_FALSE(is_of_text(MetricKind::perplexity));
 }
 
 TEST(MetricNames, say_what_the_number_of_classes_forbids) {

@@ -68,6 +68,9 @@ struct GenerateRequest {
   int64_t num_beams = 1;      // above 1: the most probable continuation by beam search; no draws
   double length_penalty = 1;  // beams: log probability over length to this power
   int64_t stop_token = -1;    // ends the text and is its last token; -1: none
+  // Gets each added token as soon as it is final. May be empty; beam search, whose tokens are final
+  // at the end alone, does not call it, and a task need not.
+  std::function<void(int64_t token)> see = {};
 };
 
 struct Task {
@@ -84,6 +87,7 @@ struct Task {
   std::vector<std::string> loss_fields = {};
   // Language models: the prompt with the tokens added. Called in eval mode, without gradients.
   std::function<std::vector<int64_t>(const GenerateRequest&)> generate;
+  int64_t context_length = 0;  // tokens that `generate` reads at once; 0: any number
 };
 
 }  // namespace tanren

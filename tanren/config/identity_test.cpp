@@ -374,9 +374,13 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
       "color", "channels", "mean", "std",        "max_pixels", "broken"};
   const std::vector<std::string> of_pairs = {"side_by_side", "swap", "filter", "target_filter",
                                              "target_channels"};
-  const std::vector<std::string> of_tokens = {
-      "context",      "stride", "include",   "exclude",   "part",        "dtype",  "vocab_size",
-      "document_end", "text",   "text_pair", "tokenizer", "class_names", "padding"};
+  const std::vector<std::string> of_tokens = {"context",    "stride",
+                                              "include",    "exclude",
+                                              "part",       "dtype",
+                                              "vocab_size", "document_end",
+                                              "text",       "text_pair",
+                                              "tokenizer",  "class_names",
+                                              "padding",    "document_end_token"};
   std::set<std::string> covered = of_other_kinds();
   for (const char* alone : {"model.from_hf", "run.fork_from"}) {  // in tests of their own
     covered.insert(alone);

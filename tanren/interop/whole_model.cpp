@@ -7,6 +7,7 @@
 #include "tanren/checkpoint/check_tensors.h"
 #include "tanren/config/read_config.h"
 #include "tanren/config/write_config.h"
+#include "tanren/data/text/source_tokenizer.h"
 #include "tanren/data/text/text_table.h"
 #include "tanren/dry/dry_scope.h"
 #include "tanren/model/init.h"
@@ -313,6 +314,7 @@ std::unique_ptr<Dataset> described_dataset(DataInfo info, int64_t size) {
 std::unique_ptr<Dataset> WholeModel::open(const fs::path& data) const {
   SourceOptions source = config.data.eval;
   source.path = data.string();
+  read_as_text(source, info);
   source.encoding = config.data.encoding;
   return kinds.open(source, "data", &info);
 }

@@ -29,7 +29,8 @@ bool is_of_pictures(MetricKind kind) {
 }
 
 bool is_of_classes(MetricKind kind) {
-  return !is_of_values(kind) && !is_of_pictures(kind) && kind != MetricKind::perplexity;
+  return !is_of_values(kind) && !is_of_pictures(kind) && !is_of_text(kind) &&
+         kind != MetricKind::perplexity;
 }
 
 double share_of(MetricKind kind, const ClassReport& one) {
@@ -57,6 +58,32 @@ double average(const MetricName& metric, const ClassCounts::Result& counts) {
                        : metric.kind == MetricKind::recall  ? targets
                                                             : (targets + predictions) / 2;
   return whole > 0 ? both / whole : 0;
+}
+
+double cross_entropy_of(const NamedValues& terms, const std::string& metric) {
+  for (const auto& [name, value] : terms) {
+    if (name == "cross_entropy") return value;
+  }
+  throw ConfigError("[metrics] " + metric +
+                    " needs a term named cross_entropy, and this task has none; drop it from "
+                    "evaluate.metrics");
+}
+
+// The cross entropy, which is per token, per byte or word of the text: the same sum over another
+// count.
+double of_text_value(MetricKind kind, double cross_entropy, const Counts& counts,
+                     const std::string& metric) {
+  const char* unit = kind == MetricKind::word_perplexity ? "words" : "bytes";
+  const auto found = counts.find(unit), tokens = counts.find("tokens");
+  if (found == counts.end() || tokens == counts.end()) {
+    throw ConfigError(fmt::format(
+        "[metrics] {} needs the {} of the text, which these data do not count; name the byte-level "
+        "tokenizer of the ids in data.train.tokenizer, or drop it from evaluate.metrics",
+        metric, unit));
+  }
+  if (found->second == 0) return kNan;
+  const double mean = cross_entropy * (tokens->second / found->second);
+  return kind == MetricKind::bits_per_byte ? mean / std::log(2.0) : std::exp(mean);
 }
 
 }  // namespace
@@ -133,15 +160,13 @@ void EvaluationMetrics::add(const at::Tensor& outputs, const at::Tensor& targets
 }
 
 double EvaluationMetrics::value_of(const MetricName& metric, const ClassCounts::Result& counts,
-                                   const NamedValues& terms) const {
-  if (metric.kind == MetricKind::perplexity) {
-    for (const auto& [name, value] : terms) {
-      if (name == "cross_entropy") return std::exp(value);
-    }
-    throw ConfigError(
-        "[metrics] perplexity needs a term named cross_entropy, and this task has none; drop it "
-        "from "
-        "evaluate.metrics");
+                                   const NamedValues& terms, const Counts& of_text) const {
+  if (metric.kind == MetricKind::perplexity) return std::exp(cross_entropy_of(terms, "perplexity"));
+  if (is_of_text(metric.kind)) {
+    const auto named = std::find_if(metrics_.begin(), metrics_.end(), [&](const Named& one) {
+      return one.metric.kind == metric.kind;
+    });
+    return of_text_value(metric.kind, cross_entropy_of(terms, named->name), of_text, named->name);
   }
   if (counts.targets == 0) return kNan;
   if (metric.kind != MetricKind::top_k) return average(metric, counts);
@@ -166,7 +191,7 @@ void EvaluationMetrics::join_over(Communicator& ranks) {
   if (quality_) quality_->join_over(ranks);
 }
 
-EvaluationReport EvaluationMetrics::result(const NamedValues& terms) const {
+EvaluationReport EvaluationMetrics::result(const NamedValues& terms, const Counts& of_data) const {
   std::vector<at::Tensor> parts;
   if (counts_) parts.push_back(counts_->values());
   const int64_t num_counts = counts_ ? parts.back().numel() : 0;
@@ -199,7 +224,7 @@ EvaluationReport EvaluationMetrics::result(const NamedValues& terms) const {
       case MetricKind::r2: value = errors[2]; break;
       case MetricKind::psnr: value = quality[0]; break;
       case MetricKind::ssim: value = quality[1]; break;
-      default: value = value_of(metric, counts, terms);
+      default: value = value_of(metric, counts, terms, of_data);
     }
     report.values.emplace_back(name, value);
   }

@@ -4,6 +4,7 @@
 // cannot change a result. Called by evaluate, between batches; one thread.
 #pragma once
 
+#include "tanren/base/batch.h"
 #include "tanren/base/metric_names.h"
 #include "tanren/base/report.h"
 #include "tanren/comm/communicator.h"
@@ -39,8 +40,10 @@ class EvaluationMetrics {
   // top<k> if fewer than k classes score higher (ties: the lower class first) and no score of its
   // row is NaN. macro is the mean over classes that occur as target or prediction; a share 0/0 is
   // 0. Perplexity is exp of the term "cross_entropy" of `terms` (each divided by its count);
-  // ConfigError if that term is missing. NaN if nothing was added. One device read.
-  EvaluationReport result(const NamedValues& terms = {}) const;
+  // ConfigError if that term is missing. Per byte or word it is exp of the same sum over that count
+  // of `counts` ("tokens", "bytes", "words"); ConfigError if the data do not count it. NaN if
+  // nothing was added. One device read.
+  EvaluationReport result(const NamedValues& terms = {}, const Counts& counts = {}) const;
 
  private:
   struct Named {
@@ -51,7 +54,7 @@ class EvaluationMetrics {
   bool wants(MetricKind kind) const;
   void start_classes(int64_t classes, at::Device device);
   double value_of(const MetricName& metric, const ClassCounts::Result& counts,
-                  const NamedValues& terms) const;
+                  const NamedValues& terms, const Counts& of_text) const;
 
   std::vector<Named> metrics_;
   at::Device device_;

@@ -2,6 +2,7 @@
 
 #include "tanren/base/device_reads.h"
 #include "tanren/base/error.h"
+#include "tanren/base/testing.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/metrics/score_rows.h"
 
@@ -209,6 +210,30 @@ TEST(EvaluationMetrics, r2_of_targets_that_never_differ_is_1_or_0_and_of_one_sam
 TEST(EvaluationMetrics, perplexity_is_exp_of_the_cross_entropy_per_token) {
   const EvaluationMetrics metrics({"perplexity"}, at::kCPU);
   EXPECT_DOUBLE_EQ(metrics.result({{"cross_entropy", 2.0}}).values[0].second, std::exp(2.0));
+}
+
+TEST(EvaluationMetrics, of_a_text_are_the_same_sum_over_its_bytes_and_words) {
+  const EvaluationMetrics metrics(
+      {"perplexity", "byte_perplexity", "bits_per_byte", "word_perplexity"}, at::kCPU);
+  // 10 tokens of 3 nats each, which are 40 bytes and 5 words.
+  const Counts counts{{"tokens", 10}, {"bytes", 40}, {"words", 5}, {"samples", 2}};
+  const auto values = metrics.result({{"cross_entropy", 3.0}}, counts).values;
+  EXPECT_DOUBLE_EQ(values[0].second, std::exp(3.0));
+  EXPECT_DOUBLE_EQ(values[1].second, std::exp(0.75));
+  EXPECT_DOUBLE_EQ(values[2].second, 0.75 / std::log(2.0));
+  EXPECT_DOUBLE_EQ(values[3].second, std::exp(6.0));
+  const EvaluationMetrics bits({"bits_per_byte"}, at::kCPU);
+  TANREN_EXPECT_CONTAINS(
+      testing::error_of<ConfigError>([&] {
+        bits.result({{"cross_entropy", 3.0}}, {{"tokens", 10}});
+      }),
+      "bits_per_byte needs the bytes of the text, which these data do not count");
+  TANREN_EXPECT_CONTAINS(testing::error_of<ConfigError>([&] {
+                           bits.result({{"mse", 1.0}}, counts);
+                         }),
+                         "bits_per_byte needs a term named cross_entropy");
+  const Counts empty{{"tokens", 1}, {"bytes", 0}, {"words", 0}};
+  EXPECT_TRUE(std::isnan(bits.result({{"cross_entropy", 3.0}}, empty).values[0].second));
 }
 
 TEST(EvaluationMetrics, of_a_large_vocabulary_need_little_memory_beside_the_scores) {

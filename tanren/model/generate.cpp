@@ -103,6 +103,7 @@ std::vector<int64_t> generate(const GenerateRequest& request, int64_t context, i
   for (int64_t i = 0; i < request.tokens; ++i) {
     const int64_t begin = window_begin(static_cast<int64_t>(tokens.size()), context);
     tokens.push_back(draw_token(next_scores(tokens, begin).slice(0, 0, vocab), request, i));
+    if (request.see) request.see(tokens.back());
     if (tokens.back() == request.stop_token) break;
   }
   return tokens;

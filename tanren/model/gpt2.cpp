@@ -190,10 +190,12 @@ Task gpt2_task(const ModelOptions& options, const DataInfo& info) {
   const auto head = [model](const Batch& batch) { return model->head(batch["inputs"]); };
   Task task = token_task(model, head, kHead, options);
   task.classes = model->shape().vocab_size;
+  add_text_metrics(task, options);
   task.generate = [model, vocab = info.vocab_size](const GenerateRequest& request) {
     Gpt2Reader reader(*model);
     return generate(request, model->shape().context_length, vocab, reader);
   };
+  task.context_length = model->shape().context_length;
   return task;
 }
 

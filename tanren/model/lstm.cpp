@@ -247,6 +247,7 @@ Task lstm_task(const ModelOptions& options, const DataInfo& info) {
   };
   Task task = token_task(model, head, kHeadName, options);
   task.classes = model->shape().vocab_size;
+  add_text_metrics(task, options);
   task.generate = [model, vocab = info.vocab_size](const GenerateRequest& request) {
     LstmReader reader(*model);
     return generate(request, kNoContext, vocab, reader);

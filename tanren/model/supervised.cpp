@@ -225,4 +225,10 @@ Task token_task(std::shared_ptr<torch::nn::Module> module,
   return task;
 }
 
+void add_text_metrics(Task& task, const ModelOptions& options) {
+  if (options.label_smoothing != 0) return;  // the loss is no likelihood
+  const auto more = text_metrics();
+  task.metrics.insert(task.metrics.end(), more.begin(), more.end());
+}
+
 }  // namespace tanren

@@ -49,7 +49,10 @@ Task token_task(std::shared_ptr<torch::nn::Module> module,
                 std::function<TokenHead(const Batch&)> head, std::string block,
                 const ModelOptions& options);
 
-// The same for a module with `at::Tensor forward(at::Tensor)`.
+// The metrics of a task that predicts each next token: also those of the bytes and words of a text.
+void add_text_metrics(Task& task, const ModelOptions& options);
+
+// supervised() for a module with `at::Tensor forward(at::Tensor)`.
 template <typename M>
 Task supervised(std::shared_ptr<M> module, const ModelOptions& options, const DataInfo& info) {
   return supervised(

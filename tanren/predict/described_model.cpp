@@ -6,10 +6,12 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/folder_weights.h"
 #include "tanren/comm/exchange.h"
+#include "tanren/data/text/source_tokenizer.h"
 #include "tanren/interop/export.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/run.h"
 #include "tanren/run/run_folder.h"
+#include "tanren/run/start_files.h"
 
 #include <algorithm>
 #include <utility>
@@ -34,15 +36,19 @@ void take_over(const RunConfig& run, const std::vector<std::string>& sets, RunCo
   if (!asks_for(sets, "run.device")) config.run.device = run.run.device;
 }
 
+[[noreturn]] void refuse_untrained(const fs::path& folder, const std::string& verb) {
+  throw CheckpointError("[" + verb + "] " + folder.string() +
+                        " has no complete checkpoint; train first with tanren run");
+}
+
 // The checkpoint that is asked for, else the best, else the newest.
 fs::path checkpoint_of(const fs::path& folder, const RunConfig& config,
-                       const std::vector<std::string>& sets) {
+                       const std::vector<std::string>& sets, const std::string& verb) {
   if (asks_for(sets, "evaluate.checkpoint")) return chosen_checkpoint(config, folder);
   const auto checkpoints = folder / "checkpoints";
   if (const auto best = best_checkpoint(checkpoints)) return *best;
   if (const auto newest = latest_checkpoint(checkpoints)) return *newest;
-  throw CheckpointError("[predict] " + folder.string() +
-                        " has no complete checkpoint; train first with tanren run");
+  refuse_untrained(folder, verb);
 }
 
 bool has_statistics(const SafetensorsFile& read) {
@@ -56,7 +62,8 @@ bool is_averaged(const SafetensorsFile& read) {
 }
 
 // The weights of a checkpoint, or of an exported file, as the run evaluates them.
-SafetensorsFile weights_at(const fs::path& checkpoint, const RunConfig& run, bool averaged) {
+SafetensorsFile weights_at(const fs::path& checkpoint, const RunConfig& run, bool averaged,
+                           const std::string& verb) {
   if (!fs::is_directory(checkpoint)) return read_safetensors(checkpoint);
   SafetensorsFile read = checkpoint_weights(checkpoint, averaged);
   const AverageOptions& average = run.average;
@@ -64,7 +71,7 @@ SafetensorsFile weights_at(const fs::path& checkpoint, const RunConfig& run, boo
       average.buffers == "estimate" || (average.buffers == "auto" && average.kind == "swa");
   if (is_averaged(read) && measures && has_statistics(read)) {
     throw ConfigError(
-        "[predict] the averaged weights of " + checkpoint.string() +
+        "[" + verb + "] the averaged weights of " + checkpoint.string() +
         " need batch norm statistics of their own (average.buffers = \"estimate\"), which a run "
         "measures at its end; finish the run, or take the raw weights with --set "
         "average.evaluate=false");
@@ -95,7 +102,7 @@ bool wants_average(const RunConfig& run, std::vector<std::string>& sets) {
 
 // Of a finished run: what it exported, unless another checkpoint is asked for or the run went on.
 DescribedModel exported_model(const fs::path& folder, std::vector<std::string> sets,
-                              const Registry& registry) {
+                              const Registry& registry, const std::string& verb) {
   fs::path file = folder / kWholeFile;
   SafetensorsFile read = read_safetensors(file);
   const RunConfig run = recorded_config(folder);
@@ -106,33 +113,42 @@ DescribedModel exported_model(const fs::path& folder, std::vector<std::string> s
   ModelDescription description = description_of(read.metadata, file, sets, registry.known());
   take_over(run, sets, description.config);
   if (has_checkpoint) {
-    file = checkpoint_of(folder, description.config, sets);
-    read = weights_at(file, run, averaged);
+    file = checkpoint_of(folder, description.config, sets, verb);
+    read = weights_at(file, run, averaged, verb);
   }
   std::string told = told_weights(read, file);
   const std::string step = fs::is_directory(file) ? file.filename().string() : "";
-  if (went_on) log("[predict] the run went on after its export; took " + told);
+  if (went_on) log("[" + verb + "] the run went on after its export; took " + told);
   return {std::move(description), std::move(read), folder.string(), step, std::move(told)};
 }
 
 // Of a run that is not finished: its data say what the model was built for.
-DescribedModel unfinished_model(const fs::path& folder, std::vector<std::string> sets,
-                                const Registry& registry) {
-  const RunConfig config = config_of_folder(folder, {}, registry.known());
-  const bool averaged = wants_average(config, sets);
-  if (!latest_checkpoint(folder / "checkpoints")) {
-    throw CheckpointError("[predict] " + folder.string() +
-                          " has no complete checkpoint; train first with tanren run");
+Metadata description_of_run(const RunConfig& config, const fs::path& folder,
+                            const Registry& registry) {
+  const std::string& kind = config.data.train.kind;
+  const bool counts_samples = config.batch.global_batch == "epoch";
+  if ((kind == "text" || kind == "tokens") && !counts_samples) {  // the tokenizer says it all
+    RunConfig resolved = config;
+    resolved.model = take_start(folder, resolved).model;
+    return describe_model(resolved, token_info(resolved.data.train, "data.train"), 1);
   }
   const Prepared prepared =
       prepare(config, registry, /*has_weights=*/true, folder, {}, /*trains=*/false);
   const Dataset& train = *prepared.datasets.train;
-  const Metadata metadata = describe_model(prepared.config, train.info(), train.size());
+  return describe_model(prepared.config, train.info(), train.size());
+}
+
+DescribedModel unfinished_model(const fs::path& folder, std::vector<std::string> sets,
+                                const Registry& registry, const std::string& verb) {
+  const RunConfig config = config_of_folder(folder, {}, registry.known());
+  const bool averaged = wants_average(config, sets);
+  if (!latest_checkpoint(folder / "checkpoints")) refuse_untrained(folder, verb);
+  const Metadata metadata = description_of_run(config, folder, registry);
   ModelDescription description =
       description_of(metadata, folder / "config.toml", sets, registry.known());
   take_over(config, sets, description.config);
-  const fs::path checkpoint = checkpoint_of(folder, description.config, sets);
-  SafetensorsFile read = weights_at(checkpoint, config, averaged);
+  const fs::path checkpoint = checkpoint_of(folder, description.config, sets, verb);
+  SafetensorsFile read = weights_at(checkpoint, config, averaged, verb);
   std::string told = told_weights(read, checkpoint);
   const std::string step = fs::is_directory(checkpoint) ? checkpoint.filename().string() : "";
   return {std::move(description), std::move(read), checkpoint.string(), step, std::move(told)};
@@ -141,15 +157,15 @@ DescribedModel unfinished_model(const fs::path& folder, std::vector<std::string>
 }  // namespace
 
 DescribedModel described_model(const fs::path& path, const std::vector<std::string>& sets,
-                               const Registry& registry) {
+                               const Registry& registry, const std::string& verb) {
   std::error_code none;
   if (!fs::exists(path, none)) {
-    throw ConfigError("[predict] there is no " + path.string() +
+    throw ConfigError("[" + verb + "] there is no " + path.string() +
                       "; name a run folder, a model.tanren.safetensors or a converted folder");
   }
   if (!fs::is_directory(path, none)) {
     if (path.extension() != ".safetensors") {
-      throw ConfigError("[predict] " + path.string() +
+      throw ConfigError("[" + verb + "] " + path.string() +
                         " is no model; name a run folder, a model.tanren.safetensors or a "
                         "converted folder");
     }
@@ -159,15 +175,18 @@ DescribedModel described_model(const fs::path& path, const std::vector<std::stri
     return {std::move(description), std::move(read), path.string(), "", std::move(told)};
   }
   const bool is_run = fs::exists(path / "config.toml", none);
-  if (is_run && fs::exists(path / kWholeFile, none)) return exported_model(path, sets, registry);
-  if (is_run) return unfinished_model(path, sets, registry);
-  if (fs::exists(path / "config.json", none)) return transformers_model(path, sets, registry);
+  if (is_run && fs::exists(path / kWholeFile, none))
+    return exported_model(path, sets, registry, verb);
+  if (is_run) return unfinished_model(path, sets, registry, verb);
+  if (fs::exists(path / "config.json", none)) {
+    return transformers_model(path, sets, registry, verb);
+  }
   if (fs::exists(path / "architecture.json", none)) {
-    throw ConfigError("[predict] " + path.string() +
+    throw ConfigError("[" + verb + "] " + path.string() +
                       " was converted for torch.load, which keeps no transform of its data; give "
                       "the run folder or the model.tanren.safetensors that it was made from");
   }
-  throw ConfigError("[predict] " + path.string() +
+  throw ConfigError("[" + verb + "] " + path.string() +
                     " is neither a run folder (config.toml) nor a folder of transformers "
                     "(config.json); name one");
 }

@@ -1,4 +1,5 @@
-// The model that tanren predict is given, in any of its forms, as one description and weights.
+// The model that tanren predict or generate is given, in any of its forms, as one description and
+// weights.
 #pragma once
 
 #include "tanren/comm/communicator.h"
@@ -19,15 +20,17 @@ struct DescribedModel {
   std::string weights;   // "step 400, averaged weights of runs/a/checkpoints/step-400"
 };
 
-// `path` is a whole model's file; a run folder: its exported model, or, if the run goes on or went
-// on after it, its best checkpoint, else its newest (evaluate.checkpoint names another); or a
-// folder of transformers with a classifier of texts (bert, gpt2) and its tokenizer. `sets` change
-// keys of the description; predict.*, memory.limit and run.device are the run's where they do not.
-// ConfigError for anything else, and for averaged weights of a checkpoint whose batch norm
-// statistics a run would measure first; errors as description_of, read_checkpoint and
-// resolve_model.
+// `verb` begins the errors ("predict"). `path` is a whole model's file; a run folder: its exported
+// model, or, if the run goes on or went on after it, its best checkpoint, else its newest
+// (evaluate.checkpoint names another); or a folder of transformers with a classifier of texts
+// (bert, gpt2) and its tokenizer, or with a gpt2 that predicts tokens. A run that is not finished
+// must have its data, unless they are of the kind text or tokens. `sets` change keys of the
+// description; predict.*, memory.limit and run.device are the run's where they do not. ConfigError
+// for anything else, and for averaged weights of a checkpoint whose batch norm statistics a run
+// would measure first; errors as description_of, read_checkpoint and resolve_model.
 DescribedModel described_model(const std::filesystem::path& path,
-                               const std::vector<std::string>& sets, const Registry& registry);
+                               const std::vector<std::string>& sets, const Registry& registry,
+                               const std::string& verb = "predict");
 
 // All ranks take the checkpoint that rank 0 has chosen: a run that goes on may have saved another
 // since. `mine` is described_model of the same arguments. An exchange.
@@ -37,6 +40,7 @@ DescribedModel agreed_model(DescribedModel mine, const std::filesystem::path& pa
 
 // A folder that transformers opens, as described_model. One file: transformers_model.cpp.
 DescribedModel transformers_model(const std::filesystem::path& folder,
-                                  const std::vector<std::string>& sets, const Registry& registry);
+                                  const std::vector<std::string>& sets, const Registry& registry,
+                                  const std::string& verb);
 
 }  // namespace tanren

@@ -6,6 +6,7 @@
 #include "tanren/data/data_part.h"
 #include "tanren/data/dataset.h"
 #include "tanren/data/image/files.h"
+#include "tanren/data/text/source_tokenizer.h"
 #include "tanren/predict/check_paths.h"
 #include "tanren/predict/growing_file.h"
 #include "tanren/predict/rows.h"
@@ -195,6 +196,7 @@ std::unique_ptr<RowSource> open_tensor_rows(const fs::path& source, const RunCon
   options.path = source.string();
   options.encoding = config.data.encoding;
   options.ignores_labels = answers != AnswerKind::tokens;
+  read_as_text(options, info);
   options.only_classes.clear();  // rows without a label, or of any class, are asked about, too
   auto data = kinds.open(options, "predict", &info);
   check_alike(info, data->info(), source.string());

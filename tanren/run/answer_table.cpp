@@ -4,6 +4,7 @@
 #include "tanren/base/json_text.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
+#include "tanren/run/sample.h"
 
 #include <nlohmann/json.hpp>
 
@@ -64,6 +65,10 @@ AnswerTable::AnswerTable(TableFormat format, std::vector<std::string> own, Answe
   std::vector<std::string> names;
   if (form_.kind == AnswerKind::tokens) {
     names = {"position", "token", "log_probability", "label", "score"};
+    if (info_.tokenizer != nullptr) {
+      tokenizer_ = load_tokenizer(*info_.tokenizer, "tokenizer");
+      names.insert(names.begin() + 2, "text");
+    }
   } else if (form_.kind == AnswerKind::values) {
     for (int64_t i = 0; i < form_.width; ++i) {
       names.push_back(form_.width == 1 ? "value" : "value_" + class_text(info_, i));
@@ -92,6 +97,12 @@ std::string AnswerTable::header() const {
   return line + "\n";
 }
 
+// A byte of a character that goes on in the next token is shown as U+FFFD.
+Cell AnswerTable::text_of(int64_t token) const {
+  if (token >= tokenizer_->vocab_size()) return null_cell();
+  return {printable(tokenizer_->decode({static_cast<int32_t>(token)}))};
+}
+
 std::vector<Cell> AnswerTable::added_cells(const Answer* answer, size_t token) const {
   if (answer == nullptr) return std::vector<Cell>(added_.size(), null_cell());
   std::vector<Cell> cells;
@@ -100,6 +111,7 @@ std::vector<Cell> AnswerTable::added_cells(const Answer* answer, size_t token) c
     const bool has_target = one.token >= 0;
     cells.push_back({to_text(token), true});
     cells.push_back(has_target ? Cell{to_text(one.token), true} : null_cell());
+    if (tokenizer_ != nullptr) cells.push_back(has_target ? text_of(one.token) : null_cell());
     cells.push_back(has_target ? number_cell(one.log_probability) : null_cell());
     cells.push_back({to_text(one.label), true});
     cells.push_back(number_cell(one.score));

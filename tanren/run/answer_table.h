@@ -4,9 +4,11 @@
 #pragma once
 
 #include "tanren/base/data_info.h"
+#include "tanren/data/text/tokenizer.h"
 #include "tanren/train/answers.h"
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,7 +31,8 @@ std::string csv_cell(const std::string& text);
 
 class AnswerTable {
  public:
-  // `own`: the columns that rows come with. The added ones are label and score, or value, …; in
+  // `own`: the columns that rows come with. The added ones are label and score, or value, …; of
+  // tokens whose tokenizer `info` has, also their text, as far as it is whole characters; in
   // front of a name that `own` has, too, stands "predicted_". `all_scores`: of every class.
   AnswerTable(TableFormat format, std::vector<std::string> own, AnswerForm form, DataInfo info,
               bool all_scores);
@@ -45,6 +48,7 @@ class AnswerTable {
            const Answer* answer) const;
 
  private:
+  Cell text_of(int64_t token) const;
   // The values of the added columns, as JSON or null; of token `token` if there are tokens.
   std::vector<Cell> added_cells(const Answer* answer, size_t token) const;
   void add_row(std::string& text, const std::vector<std::string>& names,
@@ -55,6 +59,7 @@ class AnswerTable {
   AnswerForm form_;
   DataInfo info_;
   bool all_scores_ = false;
+  std::shared_ptr<const Tokenizer> tokenizer_;  // of answers of tokens; null: unknown
 };
 
 }  // namespace tanren

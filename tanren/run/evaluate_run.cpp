@@ -1,5 +1,7 @@
 #include "tanren/base/error.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/data/text/source_tokenizer.h"
+#include "tanren/data/text/token_cache.h"
 #include "tanren/interop/whole_model.h"
 #include "tanren/run/connect.h"
 #include "tanren/run/prepare.h"
@@ -56,7 +58,9 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   // RUN/checkpoints/STEP or RUN/FILE
   const bool is_step = std::filesystem::is_directory(checkpoint);
   const auto folder = is_step ? checkpoint.parent_path().parent_path() : checkpoint.parent_path();
-  Prepared prepared = prepare(config, registry, /*has_weights=*/true, folder, {}, /*trains=*/false);
+  RunConfig asked = config;
+  asked.data.cache = token_cache_beside(folder).string();
+  Prepared prepared = prepare(asked, registry, /*has_weights=*/true, folder, {}, /*trains=*/false);
   if (!prepared.datasets.eval) {
     throw ConfigError("[evaluate] the config has no [data.eval]; add it, or set data.eval.kind");
   }
@@ -75,7 +79,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
     auto report = evaluate(state, parts, data, nullptr, see);
     const std::string unwritten = writer.write();
     report.averaged = averaged;
-    return {report, write_sample(state, parts), names, unwritten};
+    return {report, write_sample(state, parts, info), names, unwritten};
   }
   load_checkpoint(state, checkpoint, *parts.parallel);
   if (parts.plan.average.buffers == AverageBuffers::estimate && parts.plan.average.evaluate) {
@@ -83,7 +87,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   }
   const auto report = evaluate(state, parts, data, nullptr, see);
   const std::string unwritten = writer.write();
-  return {report, write_sample(state, parts), names, unwritten};
+  return {report, write_sample(state, parts, info), names, unwritten};
 }
 
 }  // namespace
@@ -123,6 +127,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
   SourceOptions& source = config.data.eval;
   source.encoding = config.data.encoding;
   if (!data.empty()) source.path = std::filesystem::absolute(data).string();
+  read_as_text(source, info);
   const auto own = registry.datasets.kinds();
   const bool is_own = std::find(own.begin(), own.end(), source.kind) != own.end();
   if (source.path.empty() && source.kind != "synthetic" && !is_own) {
@@ -148,7 +153,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
         see_both(outputs_writer(outputs, eval_data, state.task, *parts.parallel), writer);
     const auto report = evaluate(state, parts, eval_data, nullptr, see);
     const std::string unwritten = writer.write();
-    Evaluated evaluated{report, write_sample(state, parts), info.class_names, unwritten};
+    Evaluated evaluated{report, write_sample(state, parts, info), info.class_names, unwritten};
     evaluated.report.averaged = averaged;
     return evaluated;
   };

@@ -9,6 +9,7 @@
 #include "tanren/comm/exchange.h"
 #include "tanren/config/identity.h"
 #include "tanren/config/write_config.h"
+#include "tanren/data/text/token_cache.h"
 #include "tanren/forecast/first_step.h"
 #include "tanren/interop/whole_model.h"
 #include "tanren/memory/attempt.h"
@@ -263,6 +264,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   auto source =
       checkpoint ? std::nullopt : agreed_fork(*ranks, config, folder ? &*folder : nullptr);
   if (source) config.run.fork_from = source->checkpoint.string();
+  config.data.cache = token_cache_beside(input.folder).string();
   Prepared prepared = prepare(config, registry, checkpoint || source,
                               source ? start_of_fork(*source, config) : input.folder);
   const Dataset& train = *prepared.datasets.train;
@@ -345,10 +347,11 @@ std::pair<Prepared, Fitted> next_start(const RunConfig& asked, const Registry& r
                                        const std::filesystem::path& folder,
                                        const std::set<std::string>& requested) {
   const auto checkpoint = folder.empty() ? std::nullopt : latest_checkpoint(folder / "checkpoints");
-  const RunConfig config =
+  RunConfig config =
       folder.empty() ? asked : config_to_go_on(folder, asked, requested, checkpoint).config;
   const bool has_begun = !folder.empty() && std::filesystem::exists(folder / "config.toml");
   const auto source = checkpoint ? std::nullopt : choose_fork(config, has_begun);
+  if (!folder.empty()) config.data.cache = token_cache_beside(folder).string();
   Prepared prepared = prepare(config, registry, checkpoint || source,
                               source ? start_of_fork(*source, config) : folder);
   const Datasets& datasets = prepared.datasets;

@@ -36,6 +36,7 @@ Datasets open_datasets(const DataOptions& options, const DatasetRegistry& regist
   Datasets datasets;
   SourceOptions train_source = options.train, eval_source = options.eval;
   train_source.encoding = eval_source.encoding = options.encoding;
+  train_source.cache = eval_source.cache = options.cache;
   if (options.split > 0) {
     train_source.split = options.split;
     SplitSource parts = open_split(registry, train_source, "data.train");

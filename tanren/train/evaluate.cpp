@@ -162,7 +162,7 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   progress.left_out = means.left_out;
   EvaluationReport report;
   if (!means.terms.empty()) {
-    report = metrics.result(means.terms);
+    report = metrics.result(means.terms, sums.counts());
     report.values.insert(report.values.begin(), {"loss", means.loss});
     report.tokens = static_cast<int64_t>(sums.count("tokens"));
   }
@@ -259,7 +259,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
     sums.add(first->counts);
     try {
       const auto means = sums.means();
-      if (!means.terms.empty()) (void)metrics.result(means.terms);
+      if (!means.terms.empty()) (void)metrics.result(means.terms, sums.counts());
     } catch (const NothingToEvaluate&) {  // only in this batch
       return;
     }

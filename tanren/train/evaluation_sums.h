@@ -36,6 +36,7 @@ class EvaluationSums {
   Means means() const;
   // 0 if no batch counted it.
   double count(const std::string& name) const;
+  const Counts& counts() const { return counts_; }
 
  private:
   std::vector<std::string> names_, count_names_;

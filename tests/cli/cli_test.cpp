@@ -346,11 +346,11 @@ TEST_F(Cli, a_second_process_on_a_run_folder_is_refused) {
 }
 
 TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
-  refuses("rnu run.toml",
-          {"unknown verb \"rnu\"",
-           "run, plan, eval, predict, launch, summary, anatomy, convert, doctor, monitor, runs, "
-           "help, "
-           "completion"});
+  refuses("rnu run.toml", {"unknown verb \"rnu\"",
+                           "run, plan, eval, predict, generate, launch, summary, anatomy, convert, "
+                           "doctor, monitor, runs, "
+                           "help, "
+                           "completion"});
   refuses("", {});
   refuses("run", {"FILE"});
   refuses("run run.toml --fast", {"run takes no --fast", "--set KEY=VALUE"});
@@ -359,8 +359,9 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   refuses("run run.toml --lr=0.1",
           {"takes no --lr=0.1", "--set KEY=VALUE; here it is optimizer.learning_rate"});
   std::string flags = tanren("--help").output;
-  for (const char* verb : {"run", "plan", "eval", "predict", "launch", "summary", "anatomy",
-                           "convert", "doctor", "monitor", "runs", "help", "completion"}) {
+  for (const char* verb :
+       {"run", "plan", "eval", "predict", "generate", "launch", "summary", "anatomy", "convert",
+        "doctor", "monitor", "runs", "help", "completion"}) {
     flags += tanren(std::string(verb) + " --help").output;
   }
   std::set<std::string> found;
@@ -368,12 +369,12 @@ TEST_F(Cli, verbs_and_flags_are_these_and_unknown_ones_are_refused) {
   for (std::sregex_iterator at(flags.begin(), flags.end(), flag), end; at != end; ++at) {
     found.insert(at->str());
   }
-  EXPECT_EQ(found,
-            (std::set<std::string>{
-                "--dtype",     "--force",   "--fork",        "--help",      "--interval", "--json",
-                "--list",      "--master",  "--nodes",       "--node-rank", "--once",     "--out",
-                "--optimizer", "--quiet",   "--predictions", "--ranks",     "--rename",   "--set",
-                "--tokenizer", "--verbose", "--version"}));
+  EXPECT_EQ(found, (std::set<std::string>{"--dtype",     "--force",     "--fork",  "--help",
+                                          "--interval",  "--json",      "--list",  "--master",
+                                          "--nodes",     "--node-rank", "--once",  "--out",
+                                          "--optimizer", "--prompt",    "--quiet", "--predictions",
+                                          "--ranks",     "--rename",    "--set",   "--tokenizer",
+                                          "--verbose",   "--version"}));
 }
 
 TEST_F(Cli, summary_shows_modules_and_totals_without_weights_or_a_run_folder) {

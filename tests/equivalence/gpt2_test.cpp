@@ -4,10 +4,16 @@
 #include "tests/support/token_data.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/file.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/testing.h"
+#include "tanren/base/text.h"
+#include "tanren/data/text/tokenizer.h"
 #include "tanren/run/sample.h"
 
 #include <gtest/gtest.h>
+
+#include <memory>
 
 namespace tanren::testing {
 namespace {
@@ -98,6 +104,99 @@ TEST(Sample, refuses_prompts_that_the_data_does_not_have) {
   TANREN_EXPECT_CONTAINS(error_for("1 23"), "holds token 23, and the data has tokens 0 to 22");
   run.parts.plan.data.train.kind = "text";
   TANREN_EXPECT_CONTAINS(error_for("abc"), "holds token 97");
+}
+
+// A model that writes these tokens, and tells of each if `tells`.
+void let_write(TinyRun& run, const std::vector<int64_t>& tokens, bool tells) {
+  run.state.task.generate = [tokens, tells](const GenerateRequest& request) {
+    std::vector<int64_t> all = request.prompt;
+    for (const int64_t token : tokens) {
+      all.push_back(token);
+      if (tells && request.see) request.see(token);
+    }
+    return all;
+  };
+}
+
+DataInfo info_of_bpe() {
+  const std::string name = "tokenizer.json";
+  DataInfo info;
+  info.tokenizer = std::make_shared<const TokenizerFiles>(
+      TokenizerFiles{{name, read_file(TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/bpe.json")}});
+  return info;
+}
+
+TEST(Sample, is_passed_on_in_whole_characters_as_it_comes) {
+  const TokenData data;
+  TinyRun run = gpt2_run(gpt2_config(), data);
+  run.parts.plan.data.train.kind = "text";
+  run.parts.plan.generate.prompt = "a ";
+  // "é", a byte that is none, "日", a beep, "b", and a character that is cut off.
+  const std::string bytes =
+      "\xC3\xA9\xFF\xE6\x97\xA5\a"
+      "b\xE6\x97";
+  std::vector<int64_t> tokens;
+  for (const unsigned char byte : bytes) tokens.push_back(byte);
+  for (const bool tells : {true, false}) {
+    let_write(run, tokens, tells);
+    std::vector<std::string> parts;
+    const SampleWays ways{.see = [&](std::string_view part) { parts.emplace_back(part); }};
+    const auto text = write_sample(run.state, run.parts, {}, ways);
+    ASSERT_TRUE(text);
+    EXPECT_EQ(*text, "a \u00e9\uFFFD\u65e5\uFFFDb\uFFFD\uFFFD");
+    std::string joined;
+    for (const auto& part : parts) {
+      joined += part;
+      EXPECT_EQ(utf8_text(part), part) << "whole characters";
+    }
+    EXPECT_EQ(joined, *text);
+    EXPECT_GE(parts.size(), 7u);
+    EXPECT_EQ(write_sample(run.state, run.parts), text) << "nobody looks on";
+  }
+}
+
+TEST(Sample, is_text_by_the_tokenizer_of_the_data) {
+  const TokenData data;
+  TinyRun run = gpt2_run(gpt2_config(), data);
+  const DataInfo info = info_of_bpe();
+  const auto tokenizer = load_tokenizer(*info.tokenizer, "tokenizer");
+  const std::string text = " blade \u65e5\u672c, na\u00efve \U0001F600 end";
+  const TokenIds ids = tokenizer->encode(text);
+  let_write(run, {ids.begin(), ids.end()}, true);
+  run.parts.plan.generate.prompt = "the";
+  std::string joined;
+  const SampleWays ways{.see = [&](std::string_view part) {
+    EXPECT_EQ(utf8_text(part), part);
+    joined += part;
+  }};
+  EXPECT_EQ(write_sample(run.state, run.parts, info, ways), "the" + text);
+  EXPECT_EQ(joined, "the" + text);
+  // Without a prompt it begins after the token that ends a text, which is not shown.
+  run.parts.plan.generate.prompt.clear();
+  EXPECT_EQ(write_sample(run.state, run.parts, info), text);
+  run.state.task.generate = [](const GenerateRequest& request) { return request.prompt; };
+  EXPECT_EQ(write_sample(run.state, run.parts, info), "");
+  // A model may have more tokens than the tokenizer.
+  let_write(run, {5000}, true);
+  EXPECT_EQ(write_sample(run.state, run.parts, info), "\uFFFD");
+}
+
+TEST(Sample, of_a_prompt_longer_than_the_context_is_refused_where_all_of_it_is_wanted) {
+  const TokenData data;
+  TinyRun run = gpt2_run(gpt2_config(), data);
+  const int64_t context = run.state.task.context_length;
+  ASSERT_GT(context, 1);
+  std::string& prompt = run.parts.plan.generate.prompt;
+  for (int64_t i = 0; i <= context; ++i) prompt += "1 ";
+  run.parts.plan.generate.tokens = 2;
+  const SampleWays ways{.reads_prompt = true};
+  TANREN_EXPECT_CONTAINS(
+      error_of<ConfigError>([&] { write_sample(run.state, run.parts, {}, ways); }),
+      fmt::format("the prompt has {} tokens, and the model reads {} at once", context + 1,
+                  context));
+  EXPECT_TRUE(write_sample(run.state, run.parts)) << "tanren eval takes its end";
+  prompt = prompt.substr(2);
+  EXPECT_TRUE(write_sample(run.state, run.parts, {}, ways));
 }
 
 TEST(Sample, goes_on_from_the_prompt_by_every_option_and_leaves_the_model_as_it_was) {

@@ -5,12 +5,15 @@
 
 Trains small classifiers, converts them for Python, and predicts on the same rows with both: texts
 with transformers' pipeline, images with torchvision. Labels must be equal and scores within 1e-5;
-for texts, the model is also given as the converted folder.
+for texts, the model is also given as the converted folder. Then a GPT on the tokens of a byte-level
+BPE: AutoTokenizer must open the converted folder and give the same ids, the text that follows a
+prompt must be equal, and bits per byte within 1e-5.
 
 Called by tests/interop/run, which provides the packages.
 """
 
 import json
+import math
 import random
 import subprocess
 import sys
@@ -67,6 +70,39 @@ std = [0.2, 0.3, 0.4]
 global_batch = 8
 [precision]
 mode = "fp32"
+"""
+
+
+GPT = """
+[run]
+steps = 80
+seed = 1
+threads = 1
+[model]
+kind = "gpt2"
+num_layers = 2
+num_heads = 2
+hidden_size = 32
+context_length = 32
+dropout = 0.0
+[data.train]
+kind = "text"
+path = "book.txt"
+context = 16
+tokenizer = "{tokenizer}"
+[data.eval]
+kind = "text"
+path = "held.txt"
+context = 16
+[batch]
+global_batch = 8
+[precision]
+mode = "fp32"
+[optimizer]
+kind = "adamw"
+learning_rate = 1e-2
+[evaluate]
+metrics = ["bits_per_byte", "byte_perplexity", "word_perplexity"]
 """
 
 
@@ -164,12 +200,66 @@ def check_images(binary, folder):
     print(f"[interop] images: {len(ours)} labels equal, scores within {worst:.1e}")
 
 
+def log_probability(model, ids, context):
+    """The sum of the log-probabilities of all ids but the first, in windows."""
+    total = 0.0
+    with torch.no_grad():
+        for begin in range(0, len(ids) - 1, context):
+            window = torch.tensor(ids[begin : begin + context + 1])
+            scores = model(window[:-1].unsqueeze(0)).logits[0].double().log_softmax(1)
+            total += float(scores.gather(1, window[1:, None]).sum())
+    return total
+
+
+def check_gpt(binary, folder):
+    lines = "the forge trains the blade\nand remembers each blow of hammer 日本\n"
+    held = "each blow trains  the hammer and\tthe blade 日本 remembers\n" * 3
+    (folder / "book.txt").write_text(lines * 40)
+    (folder / "held.txt").write_text(held)
+    (folder / "gpt.toml").write_text(GPT.format(tokenizer=TOKENIZERS / "bpe.json"))
+    tanren(binary, "run", folder / "gpt.toml", "--out", folder / "gpt", "--quiet")
+    tanren(binary, "convert", folder / "gpt", folder / "gpt_python", "--quiet")
+    copied = (folder / "gpt_python" / "tokenizer.json").read_bytes()
+    expect(copied == (TOKENIZERS / "bpe.json").read_bytes(), "gpt: another tokenizer.json")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "gpt_python")
+    tanren(binary, "convert", folder / "held.txt", folder / "held.bin", "--tokenizer", TOKENIZERS / "bpe.json")
+    raw = (folder / "held.bin").read_bytes()
+    ids = [int.from_bytes(raw[i : i + 2], "little") for i in range(0, len(raw), 2)]
+    expect(tokenizer(held).input_ids == ids, "gpt: AutoTokenizer gives other ids")
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "gpt_python").eval()
+    prompt = "the forge"
+    begin = tokenizer(prompt, return_tensors="pt").input_ids
+    written = model.generate(begin, max_new_tokens=16, do_sample=False, pad_token_id=0, eos_token_id=None)
+    theirs = tokenizer.decode(written[0], clean_up_tokenization_spaces=False)
+    asked = ["--prompt", prompt, "--set", "generate.temperature=0", "--set", "generate.tokens=16"]
+    for form in ("gpt", "gpt/model.tanren.safetensors", "gpt_python"):
+        ours = tanren(binary, "generate", folder / form, *asked)
+        expect(ours == theirs + "\n", f"gpt, {form}: {ours!r} and {theirs!r}")
+
+    said = json.loads(tanren(binary, "eval", folder / "gpt", "--json"))
+    total = log_probability(model, ids, 16)
+    first = tokenizer.decode(ids[:1])  # which nothing predicts
+    text_bytes = len(held.encode()) - len(first.encode())
+    words = len(held.split()) - 1
+    expected = {
+        "bits_per_byte": -total / text_bytes / math.log(2),
+        "byte_perplexity": math.exp(-total / text_bytes),
+        "word_perplexity": math.exp(-total / words),
+    }
+    for name, value in expected.items():
+        off = abs(said["evaluate." + name] - value) / value
+        expect(off < 1e-5, f"gpt: {name} is {said['evaluate.' + name]}, and {value} in Python")
+    print(f"[interop] gpt: the same ids, text and perplexities ({said['evaluate.bits_per_byte']:.4f} bits a byte)")
+
+
 def main():
     binary, folder = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()
     check_texts(binary, folder)
     check_images(binary, folder)
+    check_gpt(binary, folder)
 
 
 main()

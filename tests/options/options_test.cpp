@@ -165,6 +165,7 @@ const Sets kTokenFiles = {
     "data.train.kind=tokens", "data.train.path=ids",       "data.train.classes=0",
     "data.train.context=12",  "data.train.vocab_size=500", "data.eval.kind=",
     "data.eval.path=",        "data.eval.classes=0"};
+constexpr const char* kBpe = TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/bpe.json";
 const Sets kTable = {"model.kind=lstm",           "model.hidden=[128,128]",
                      "model.hidden_size=6",       "data.train.kind=text_table",
                      "data.train.path=texts.csv", "data.train.classes=0",
@@ -297,6 +298,9 @@ std::vector<Row> rows() {
       {"data.train.dtype", kTokenFiles, "uint8"},
       {"data.train.vocab_size", kTokenFiles, "600"},
       {"data.train.document_end", kTokenFiles, "56"},
+      {"data.train.document_end_token",
+       kTokenFiles + Sets{std::string("data.train.tokenizer=") + kBpe, "data.train.vocab_size=0"},
+       "X"},
       {"data.train.text", kTable, "other"},
       {"data.train.text_pair", kTable, "other"},
       {"data.train.tokenizer", kTable, "cased.txt"},

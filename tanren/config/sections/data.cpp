@@ -12,7 +12,8 @@ namespace tanren {
 void fields(FieldList& add, SourceOptions& o) {
   add("kind", &o.kind,
       "csv, images (a folder of JPEG and PNG per class), pairs (pictures with a picture each as "
-      "target), tensors, synthetic, text (bytes), text_table (texts with a label each), tokens.");
+      "target), tensors, synthetic, text (bytes, or tokens of data.train.tokenizer), text_table "
+      "(texts with a label each), tokens.");
   add("path", &o.path, Identity::free,
       "csv, tensors: the file; text_table: a .csv, .tsv or .jsonl file; images: the folder; pairs: "
       "the one that holds inputs/ and targets/; text, tokens: a file, a folder searched in depth, "
@@ -78,14 +79,20 @@ void fields(FieldList& add, SourceOptions& o) {
   add("dtype", &o.dtype,
       "tokens: auto, uint8, uint16, uint32, int32, int64. auto: what a .npy or .safetensors header "
       "says; raw ids are uint16 while vocab_size ≤ 65536, else uint32.");
-  add("vocab_size", &o.vocab_size, "tokens: ids lie in [0, vocab_size); a larger one is an error.");
+  add("vocab_size", &o.vocab_size,
+      "tokens, text with a tokenizer: ids lie in [0, vocab_size); a larger one is an error. 0: the "
+      "tokenizer's.");
   add("document_end", &o.document_end,
-      "tokens: id that ends a document; what follows it is no target. -1: none.");
+      "tokens, text with a tokenizer: id that ends a document; what follows it is no target. -1: "
+      "none.");
+  add("document_end_token", &o.document_end_token,
+      "The same by its text in the tokenizer, such as \"<|endoftext|>\"; empty: none.");
   add("text", &o.text, "text_table: name of the column that holds the text.");
   add("text_pair", &o.text_pair, "text_table: of a second text, for pairs; empty: none.");
   add("tokenizer", &o.tokenizer, Identity::free,
-      "text_table: tokenizer.json, vocab.txt, vocab.json (merges.txt beside it), or their folder; "
-      "relative to the config file. data.eval: empty is that of data.train. A run that resumes has "
+      "tokenizer.json, vocab.txt, vocab.json (merges.txt beside it), or their folder; relative to "
+      "the config file. text_table needs one. text: the text as its tokens, not as bytes. tokens: "
+      "the one that made the ids. data.eval: empty is that of data.train. A run that resumes has "
       "its own copy.",
       TextKind::file);
   add("class_names", &o.class_names,

@@ -46,11 +46,13 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::vector<std::string> exclude;  // text, tokens: names of files to leave out
   std::vector<double> part;          // text, tokens: share of the files, [low, high); empty: all
   std::string dtype = "auto";        // tokens: auto, uint8, uint16, uint32, int32, int64
-  int64_t vocab_size = 0;            // tokens: ids lie in [0, vocab_size); required
+  int64_t vocab_size = 0;            // tokens: ids lie in [0, vocab_size); 0: the tokenizer's
   int64_t document_end = -1;         // tokens: the id that ends a document; -1: none
+  std::string document_end_token;    // the same by its text in the tokenizer; empty: none
   std::string text = "text";         // text_table: column of the text
   std::string text_pair;             // text_table: column of the second text of a pair; empty: none
-  std::string tokenizer;             // text_table: file or folder; relative to the config file
+  // text, tokens, text_table: file or folder; relative to the config file
+  std::string tokenizer;
   std::vector<std::string> class_names;  // text_table: names of class 0, 1, …; empty: from the data
   std::string padding = "longest";       // text_table: longest (of the batch), fixed (context)
   std::string encoding = "utf-8";        // not a key; copied from data.encoding
@@ -59,6 +61,7 @@ struct SourceOptions {               // [data.train], [data.eval]
   // all rows. Kinds that are streams (kinds.h) open one part: training's, or evaluation's.
   double split = 0;
   bool takes_eval_part = false;
+  std::string cache;  // not a key; text: folder that keeps token ids for later starts; empty: none
 };
 
 struct DataOptions {
@@ -68,6 +71,7 @@ struct DataOptions {
   std::string last = "keep";       // the short last batch of an epoch: keep, drop
   std::string encoding = "utf-8";  // of csv and text_table: utf-8, latin-1
   double split = 0;                // share of data.train that becomes evaluation data; 0: none
+  std::string cache;               // not a key; copied to the sources
   SourceOptions train;
   SourceOptions eval;  // kind empty: no evaluation data, but for those of `split`
 };

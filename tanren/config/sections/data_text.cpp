@@ -8,6 +8,9 @@ namespace {
 
 bool is_token_data(const SourceOptions& o) { return o.kind == "text" || o.kind == "tokens"; }
 
+// Keys of token ids that mean nothing where the tokens are bytes.
+const std::vector<std::string> kOfIds = {"vocab_size", "document_end", "document_end_token"};
+
 void check_table_pair(Problems& p, const DataOptions& o) {
   p.check(o.train.kind == o.eval.kind, "data.train.kind is \"" + o.train.kind +
                                            "\", data.eval.kind \"" + o.eval.kind +
@@ -48,20 +51,44 @@ void check_text_table(Problems& p, const std::string& section, const SourceOptio
                       to_text(o.classes), to_text(named)));
 }
 
+// `tokenizer`: the one that the ids are of; empty: unknown, or bytes.
+void check_ids(Problems& p, const std::string& section, const SourceOptions& o,
+               const std::string& tokenizer) {
+  if (o.kind == "text" && tokenizer.empty()) {
+    p.unused(section, kOfIds, section + "kind", o.kind);
+    return;
+  }
+  p.check(o.vocab_size != 0 || !tokenizer.empty(),
+          section + "vocab_size is missing; give the tokenizer's");
+  p.within(section + "vocab_size", o.vocab_size, 0, kAbsurdWidth, false);
+  p.check(o.document_end >= -1 && (o.document_end < o.vocab_size || o.vocab_size < 1),
+          fmt::format("{}document_end is {}; it must be a token below vocab_size, or -1 for none",
+                      section, to_text(o.document_end)));
+  const std::string& end = o.document_end_token;
+  p.check(end.empty() || !tokenizer.empty(),
+          section +
+              "document_end_token is a token of a tokenizer; name it in data.train.tokenizer, "
+              "or give the id in " +
+              section + "document_end");
+  p.check(end.empty() || o.document_end == -1,
+          section + "document_end and document_end_token both say what ends a document; drop one");
+}
+
 }  // namespace
 
 void check_token_data(Problems& p, const std::string& section, const SourceOptions& o) {
   const auto unused = [&](const std::vector<std::string>& keys) {
     p.unused(section, keys, section + "kind", o.kind);
   };
-  if (o.kind != "tokens") unused({"dtype", "vocab_size", "document_end"});
+  if (o.kind != "tokens") unused({"dtype"});
+  if (!is_token_data(o)) unused(kOfIds);
   if (o.kind == "text_table") {
     check_text_table(p, section, o);
     return;
   }
-  unused({"text", "text_pair", "tokenizer", "class_names", "padding"});
+  unused({"text", "text_pair", "class_names", "padding"});
   if (!is_token_data(o)) {
-    unused({"context", "stride", "include", "exclude", "part"});
+    unused({"tokenizer", "context", "stride", "include", "exclude", "part"});
     return;
   }
   unused({"label", "label_type", "shape", "scale", "offset", "classes", "fields", "samples"});
@@ -76,13 +103,11 @@ void check_token_data(Problems& p, const std::string& section, const SourceOptio
         o.part.size() == 2 && o.part[0] >= 0 && o.part[0] < o.part[1] && o.part[1] <= 1;
     p.check(fine, section + "part must be [low, high) within [0, 1], such as [0, 0.9]");
   }
-  if (o.kind != "tokens") return;
-  p.one_of(section + "dtype", o.dtype, {"auto", "uint8", "uint16", "uint32", "int32", "int64"});
-  p.check(o.vocab_size != 0, section + "vocab_size is missing; give the tokenizer's");
-  p.within(section + "vocab_size", o.vocab_size, 0, kAbsurdWidth, false);
-  p.check(o.document_end >= -1 && (o.document_end < o.vocab_size || o.vocab_size < 1),
-          fmt::format("{}document_end is {}; it must be a token below vocab_size, or -1 for none",
-                      section, to_text(o.document_end)));
+  if (o.kind == "tokens") {
+    p.one_of(section + "dtype", o.dtype, {"auto", "uint8", "uint16", "uint32", "int32", "int64"});
+  }
+  // What follows from the tokenizer of data.train is checked for both sections together.
+  if (section == "data.train.") check_ids(p, section, o, o.tokenizer);
 }
 
 void check_token_pair(Problems& p, const DataOptions& o) {
@@ -91,6 +116,11 @@ void check_token_pair(Problems& p, const DataOptions& o) {
               "\"; one model sees both, so both are tokens or neither");
   if (o.train.kind == "text_table" || o.eval.kind == "text_table") check_table_pair(p, o);
   if (!is_token_data(o.train) || !is_token_data(o.eval)) return;
+  p.check(o.eval.tokenizer.empty() || o.eval.tokenizer == o.train.tokenizer,
+          "data.eval.tokenizer differs from data.train.tokenizer; one model sees both: make them "
+          "equal, or drop that of data.eval");
+  check_ids(p, "data.eval.", o.eval, o.train.tokenizer);
+  if (!o.train.tokenizer.empty()) return;  // which says how many tokens there are
   const auto vocabulary = [](const SourceOptions& source) {
     return source.kind == "text" ? 256 : source.vocab_size;
   };

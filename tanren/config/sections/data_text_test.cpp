@@ -92,8 +92,36 @@ TEST(ValidateText, refuses_tables_of_texts_that_lack_a_key_or_contradict_themsel
       {{"data.eval.kind=csv"}, "make both text_table"},
   };
   for (const auto& [sets, part] : cases) expect_contains(error_of(kTable, sets), part);
-  expect_contains(error_of(kText, {"data.train.tokenizer=vocab.txt"}),
+  expect_contains(error_of(config_test::kGood, {"data.train.tokenizer=vocab.txt"}),
                   "data.train.tokenizer has no meaning");
+}
+
+TEST(ValidateText, takes_what_the_ids_are_from_the_tokenizer_of_training) {
+  const std::string with = "data.train.tokenizer=bpe.json";
+  EXPECT_EQ(parse(kText, {with}).data.train.vocab_size, 0);
+  EXPECT_EQ(parse(kTokens, {with, "data.train.vocab_size=0"}).data.train.vocab_size, 0);
+  parse(kText, {with, "data.train.vocab_size=640", "data.eval.vocab_size=640",
+                "data.train.document_end=7"});
+  parse(kText, {with, "data.train.document_end_token=</s>", "data.eval.document_end_token=</s>"});
+  parse(kText, {with, "data.eval.kind=tokens"});
+  parse(kText, {with, with.substr(0, 5) + "eval" + with.substr(10)});
+  const Case cases[] = {
+      {{"data.train.document_end_token=</s>"},
+       "data.train.document_end_token has no meaning for data.train.kind \"text\""},
+      {{"data.eval.vocab_size=300"},
+       "data.eval.vocab_size has no meaning for data.eval.kind \"text\""},
+      {{"data.eval.tokenizer=bpe.json"},
+       "data.eval.tokenizer differs from data.train.tokenizer; one model sees both"},
+      {{with, "data.eval.tokenizer=other.json"}, "data.eval.tokenizer differs"},
+      {{with, "data.train.document_end=3", "data.train.document_end_token=a"},
+       "data.train.document_end and document_end_token both say"},
+      {{with, "data.train.vocab_size=-1"}, "data.train.vocab_size is -1"},
+      {{with, "data.train.dtype=uint16"}, "data.train.dtype has no meaning"},
+      {{"data.eval.kind=tokens"}, "data.eval.vocab_size is missing; give the tokenizer's"},
+  };
+  for (const auto& [sets, part] : cases) expect_contains(error_of(kText, sets), part);
+  expect_contains(error_of(kTokens, {"data.train.document_end_token=a"}),
+                  "data.train.document_end_token is a token of a tokenizer; name it");
 }
 
 TEST(ValidateText, refuses_tokens_without_a_vocabulary_or_outside_it) {
@@ -144,6 +172,8 @@ TEST(ValidateText, every_key_is_written_and_read_back) {
   EXPECT_EQ(text.data.eval.part, (std::vector<double>{0.25, 0.5}));
   same(text);
   same(parse(kTokens, {"data.train.dtype=uint32", "data.train.document_end=50256"}));
+  same(parse(kText, {"data.train.tokenizer=bpe.json", "data.train.document_end_token=<|endoftext|>",
+                     "data.eval.document_end_token=a \"b\""}));
   same(parse(kTable,
              {"data.train.text=body", "data.train.text_pair=more", "data.train.padding=fixed",
               "data.train.class_names=[\"no\", \"yes, \\\"so\\\"\"]", "data.eval.text_pair=more"}));

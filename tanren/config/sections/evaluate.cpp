@@ -10,7 +10,8 @@ void fields(FieldList& add, EvaluateOptions& o) {
   add("batch", &o.batch, Identity::free, "Samples per evaluation batch; 0: the microbatch.");
   add("metrics", &o.metrics, Identity::free,
       "accuracy, top<k>; precision_, recall_ or f1_ with macro, micro or binary (of class 1); "
-      "auroc, confusion_matrix; mse, mae, r2; perplexity; psnr, ssim (of pictures).");
+      "auroc, confusion_matrix; mse, mae, r2; perplexity, byte_perplexity, bits_per_byte, "
+      "word_perplexity (of text); psnr, ssim (of pictures).");
   add("checkpoint", &o.checkpoint, Identity::free,
       "What tanren eval reads: latest, best, step-<n>, or exported (model.safetensors).");
 }

@@ -6,8 +6,9 @@ namespace tanren {
 
 void fields(FieldList& add, GenerateOptions& o) {
   add("prompt", &o.prompt, Identity::free,
-      "What the sample of tanren eval goes on from: text for byte data, else token numbers "
-      "(\"15496 11\"); empty: token 0, a new line for text.");
+      "What tanren generate, and the sample of tanren eval, go on from: text for bytes and with a "
+      "tokenizer, else token numbers (\"15496 11\"); empty: the tokenizer's end-of-text token, a "
+      "new line for bytes, else token 0.");
   add("tokens", &o.tokens, Identity::free, "Tokens to sample, 0 to 2^20; 0: no sample.");
   add("temperature", &o.temperature, Identity::free,
       "Logits are divided by it, ≥ 0; 0: the most probable token each time.");

@@ -1,4 +1,4 @@
-// [generate]: the sample that tanren eval prints of a language model.
+// [generate]: what tanren generate writes with a language model, and tanren eval as its sample.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 namespace tanren {
 
 struct GenerateOptions {
-  std::string prompt;        // text for byte data, else token numbers ("15496 11"); empty: 0
+  std::string prompt;        // text, or token numbers ("15496 11") where no tokenizer is known
   int64_t tokens = 200;      // how many to add; 0: no sample
   double temperature = 1.0;  // 0: the most probable token each time
   int64_t top_k = 0;         // sample among the k most probable tokens; 0: all

@@ -19,6 +19,7 @@ struct AddedToken {
   bool strip_right = false;  // includes the white space after it
   bool single_word = false;  // matches only if no word character is next to it
   bool normalized = false;   // is normalised, and found in the normalised text
+  bool special = false;      // stands for no text: <|endoftext|>
 };
 
 class AddedTokens {

@@ -9,6 +9,7 @@
 #include <array>
 #include <limits>
 #include <queue>
+#include <set>
 #include <unordered_map>
 
 namespace tanren {
@@ -76,6 +77,7 @@ class ByteBpe : public Tokenizer {
       text_.resize(std::max(text_.size(), static_cast<size_t>(token.id) + 1));
       text_[static_cast<size_t>(token.id)] = token.text;
       ids_[token.text] = token.id;
+      if (token.special) special_.insert(token.id);
     }
   }
 
@@ -120,6 +122,8 @@ class ByteBpe : public Tokenizer {
     return found == ids_.end() ? std::nullopt : std::optional(found->second);
   }
   int64_t vocab_size() const override { return static_cast<int64_t>(text_.size()); }
+  bool keeps_every_byte() const override { return !add_prefix_space_; }
+  bool is_special(int32_t id) const override { return special_.count(id) > 0; }
 
  private:
   struct Merge {
@@ -251,6 +255,7 @@ class ByteBpe : public Tokenizer {
   bool add_prefix_space_;
   std::unordered_map<std::string, int32_t> ids_;
   std::vector<std::string> text_;  // bytes of each token
+  std::set<int32_t> special_;
   std::array<int32_t, 256> byte_ids_{};
   std::unordered_map<uint64_t, Merge> merges_;
 };

@@ -1,9 +1,12 @@
-// text: the bytes of files, whatever they are, as tokens of a vocabulary of 256. A file is a
-// document: no target crosses from one to the next.
+// text: the bytes of files, whatever they are, as tokens of a vocabulary of 256; or, with a
+// tokenizer, their text as its tokens. A file is a document: no target crosses from one to the
+// next.
 #include "tanren/base/text.h"
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/data/file_list.h"
+#include "tanren/data/text/source_tokenizer.h"
+#include "tanren/data/text/token_cache.h"
 #include "tanren/data/text/token_windows.h"
 #include "tanren/formats/mapped_file.h"
 
@@ -13,7 +16,6 @@ namespace tanren {
 
 namespace {
 
-constexpr int64_t kVocabulary = 256;
 // Smaller files are read into memory: a mapping takes a page at least, and a process can have only
 // 65 530 mappings.
 constexpr uintmax_t kMappedBytes = 1 << 20;
@@ -40,14 +42,20 @@ TokenPiece open_piece(const std::filesystem::path& path, const std::string& name
 }  // namespace
 
 std::unique_ptr<Dataset> open_text(const SourceOptions& options, const std::string& what,
-                                   const DataInfo* /*train*/) {
+                                   const DataInfo* train) {
   const FileList list = list_files(options, what);
-  TokenStream stream;
-  stream.vocab_size = kVocabulary;
-  for (size_t i = 0; i < list.files.size(); ++i) {
-    stream.pieces.push_back(open_piece(list.files[i], list.names[i]));
+  const SourceTokenizer source(options, train);
+  TokenStream stream = source.empty_stream(options, what, train);
+  if (source.tokenizer() != nullptr) {
+    read_texts(list, *source.tokenizer(), *stream.tokenizer, options.cache, what, stream);
+  } else {
+    for (size_t i = 0; i < list.files.size(); ++i) {
+      stream.pieces.push_back(open_piece(list.files[i], list.names[i]));
+    }
   }
-  if (list.files.size() == 1) cut_to_part(stream.pieces.front(), list.begin, list.end, 1);
+  if (list.files.size() == 1) {
+    cut_to_part(stream.pieces.front(), list.begin, list.end, width_of(stream.type));
+  }
   stream.part = split_part_text(options);
   return std::make_unique<TokenWindows>(std::move(stream), options.context, options.stride, what);
 }

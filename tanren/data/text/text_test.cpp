@@ -152,7 +152,11 @@ TEST_F(TextFolder, files_are_documents_and_any_byte_is_a_token) {
   const auto expected = windows_of(
       {bytes_of("alpha"), {0, 255, 128, 10}, bytes_of("gamma"), bytes_of("delta")}, 4, 4, false);
   EXPECT_EQ(rows_of(collated), expected);
-  EXPECT_EQ(collated.counts, (Counts{{"samples", 5}, {"tokens", counted(expected)}}));
+  const Counts counts{{"samples", 5},
+                      {"tokens", counted(expected)},
+                      {"bytes", counted(expected)},
+                      {"words", 0}};  // each document's one word begins before its first target
+  EXPECT_EQ(collated.counts, counts);
   EXPECT_EQ(counted(expected), 15) << "19 bytes in four documents";
   const DataInfo info = dataset->info();
   EXPECT_EQ(info.input_shape, std::vector<int64_t>{4});

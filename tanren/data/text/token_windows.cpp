@@ -13,6 +13,10 @@ namespace tanren {
 namespace {
 
 constexpr int64_t kIgnored = -100;
+// Bytes before a target that show whether a word goes on into it: a whole character lies among
+// them, even if they begin and end within one.
+constexpr size_t kLookBack = 8;
+constexpr int64_t kMostTokensBack = 64;
 
 }  // namespace
 
@@ -51,7 +55,8 @@ DataInfo TokenWindows::info() const {
   return {.input_shape = {context_},
           .outputs = stream_.vocab_size,
           .class_labels = true,
-          .vocab_size = stream_.vocab_size};
+          .vocab_size = stream_.vocab_size,
+          .tokenizer = stream_.tokenizer};
 }
 
 Collated TokenWindows::collate(const std::vector<int64_t>& indices) const {
@@ -75,6 +80,7 @@ std::vector<DataPart> TokenWindows::parts() const {
   }
   std::vector<DataPart> parts = parts_of(files);
   if (any_in_memory) parts.push_back({"contents", contents.value()});
+  parts.insert(parts.end(), stream_.prints.begin(), stream_.prints.end());
   return parts;
 }
 
@@ -86,8 +92,15 @@ Collated TokenWindows::make(const std::vector<int64_t>& indices, bool each_targe
   auto* in = inputs.mutable_data_ptr<int64_t>();
   auto* out = labels.mutable_data_ptr<int64_t>();
   int64_t tokens = 0;
+  Text text;
+  const bool has_text = each_target_once && stream_.texts != nullptr;
   for (const int64_t index : indices) {
     tokens += fill(index, each_target_once, in, out);
+    if (has_text) {
+      const Text of_row = text_of(index * stride_, in, out);
+      text.bytes += of_row.bytes;
+      text.words += of_row.words;
+    }
     in += context_;
     out += context_;
   }
@@ -97,6 +110,10 @@ Collated TokenWindows::make(const std::vector<int64_t>& indices, bool each_targe
   collated.batch.ids = ids_of(indices);
   collated.counts = {{"samples", static_cast<double>(count)},
                      {"tokens", static_cast<double>(tokens)}};
+  if (has_text) {
+    collated.counts["bytes"] = static_cast<double>(text.bytes);
+    collated.counts["words"] = static_cast<double>(text.words);
+  }
   return collated;
 }
 
@@ -125,6 +142,54 @@ int64_t TokenWindows::fill(int64_t window, bool each_target_once, int64_t* input
     for (int64_t i = 0; i < context_ - stride_; ++i) ignore(i);
   }
   return counted;
+}
+
+int64_t TokenWindows::id_at(int64_t at) const {
+  const auto after = std::upper_bound(starts_.begin(), starts_.end(), at);
+  const auto index = static_cast<size_t>(after - starts_.begin()) - 1;
+  const char* source = stream_.pieces[index].data + (at - starts_[index]) * width_of(stream_.type);
+  int64_t id = 0;
+  widen_tokens(stream_.type, source, 1, &id);
+  return id;
+}
+
+bool TokenWindows::begins_document(int64_t at) const {
+  if (std::binary_search(starts_.begin(), starts_.end(), at)) return true;
+  const int64_t before = id_at(at - 1);
+  return before == stream_.document_end || stream_.texts->is_special(before);
+}
+
+TokenWindows::Text TokenWindows::text_of(int64_t begin, const int64_t* inputs,
+                                         const int64_t* labels) const {
+  int64_t first = 0, last = context_;  // targets of the row
+  while (first < context_ && labels[first] == kIgnored) ++first;
+  while (last > first && labels[last - 1] == kIgnored) --last;
+  if (first == last) return {};
+  const auto id_of = [&](int64_t at) {
+    const bool is_input = at >= begin && at < begin + last;
+    return is_input ? inputs[at - begin] : id_at(at);
+  };
+  const auto text_at = [&](int64_t at) {
+    const int64_t id = id_of(at);
+    return id == stream_.document_end ? std::string_view() : stream_.texts->text(id);
+  };
+  int64_t at = begin + 1 + first;
+  size_t seen = 0;
+  for (int64_t i = 0; i < kMostTokensBack && seen < kLookBack && !begins_document(at); ++i) {
+    seen += text_at(--at).size();
+  }
+  Text text;
+  WordCounter words;
+  const auto add = [&](bool is_target) {
+    if (begins_document(at)) words.begin_text();
+    const std::string_view token = text_at(at++);
+    words.add(token, is_target);
+    if (is_target) text.bytes += static_cast<int64_t>(token.size());
+  };
+  while (at < begin + 1 + last) add(at > begin + first && labels[at - begin - 1] != kIgnored);
+  while (words.is_within_character() && at < starts_.back() && !begins_document(at)) add(false);
+  text.words = words.words();
+  return text;
 }
 
 void TokenWindows::copy(int64_t begin, int64_t end, int64_t* inputs, int64_t* labels) const {

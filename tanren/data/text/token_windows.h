@@ -1,11 +1,13 @@
 // TokenWindows: a stream of token ids cut into windows of `context` tokens, the dataset of the
 // kinds text and tokens. "inputs" int64 [n, T] and "labels" int64 [n, T], the token after each
 // input; -100 if there is no target: at a document's end and after the stream's. Counts: samples,
-// tokens. Only the requested rows are copied, so the stream may be a file larger than memory; the
+// tokens; in evaluation, if the tokens' texts are known, also the bytes and words of the targets.
+// Only the requested rows are copied, so the stream may be a file larger than memory; the
 // files must not shrink meanwhile. Safe to use from several threads.
 #pragma once
 
 #include "tanren/data/dataset.h"
+#include "tanren/data/text/text_counts.h"
 #include "tanren/data/text/token_copy.h"
 
 #include <memory>
@@ -34,6 +36,9 @@ struct TokenStream {
   int64_t vocab_size = 0;
   int64_t document_end = -1;  // the id that ends a document; -1: none does
   std::string part;           // of data.split, in words; empty: there is no split
+  std::shared_ptr<const TokenizerFiles> tokenizer = nullptr;  // that made the ids; null: unknown
+  std::shared_ptr<const TokenTexts> texts = nullptr;          // of the ids; null: unknown
+  std::vector<DataPart> prints = {};  // of what the ids were made from, beside the files
 };
 
 class TokenWindows : public Dataset {
@@ -49,13 +54,22 @@ class TokenWindows : public Dataset {
   Collated collate(const std::vector<int64_t>& indices) const override;
   // The same with all targets of each window.
   Collated collate_training(const std::vector<int64_t>& indices, const Draw& draw) const override;
-  // Names and sizes of the files, and the contents of those in memory.
+  // Names and sizes of the files, the contents of those in memory, and the stream's prints.
   std::vector<DataPart> parts() const override;
 
  private:
+  struct Text {
+    int64_t bytes = 0, words = 0;
+  };
+
   Collated make(const std::vector<int64_t>& indices, bool each_target_once) const;
   // Fills one row; returns how many of its labels count.
   int64_t fill(int64_t window, bool each_target_once, int64_t* inputs, int64_t* labels) const;
+  // The text of a filled row's targets; the row begins at token `begin`.
+  Text text_of(int64_t begin, const int64_t* inputs, const int64_t* labels) const;
+  // Whether token `at` of the stream begins a document.
+  bool begins_document(int64_t at) const;
+  int64_t id_at(int64_t at) const;
   // Copies tokens [begin, end) of the stream; ids past the vocabulary are refused.
   void copy(int64_t begin, int64_t end, int64_t* inputs, int64_t* labels) const;
   [[noreturn]] void refuse(const TokenPiece& piece, int64_t begin, int64_t end) const;

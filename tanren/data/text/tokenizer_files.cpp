@@ -85,6 +85,7 @@ std::vector<AddedToken> with_ids(std::vector<GivenToken> tokens,
                                                   : ", the next after the vocabulary"));
     }
     given.token.id = static_cast<int32_t>(id);
+    given.token.special = given.special;
     next = std::max(next, id + 1);
   }
   std::vector<AddedToken> added;

@@ -5,6 +5,7 @@
 #include "tanren/base/json_text.h"
 #include "tanren/base/text.h"
 #include "tanren/data/file_list.h"
+#include "tanren/data/text/source_tokenizer.h"
 #include "tanren/data/text/token_windows.h"
 #include "tanren/formats/mapped_file.h"
 
@@ -53,9 +54,13 @@ T read_as(std::string_view bytes) {
 // One file: its bytes, its name for the error texts, and the layout of its ids.
 class TokenFile {
  public:
-  TokenFile(const std::filesystem::path& path, const SourceOptions& options,
+  TokenFile(const std::filesystem::path& path, const SourceOptions& options, int64_t vocab_size,
             const std::string& what)
-      : path_(path), options_(options), what_(what), file_(MappedFile::open(path)) {}
+      : path_(path),
+        options_(options),
+        vocab_size_(vocab_size),
+        what_(what),
+        file_(MappedFile::open(path)) {}
 
   Layout layout() const {
     if (path_.extension() == ".npy") return checked(numpy());
@@ -78,7 +83,7 @@ class TokenFile {
 
   Layout raw() const {
     Layout layout;
-    layout.type = options_.vocab_size <= 65536 ? TokenType::uint16 : TokenType::uint32;
+    layout.type = vocab_size_ <= 65536 ? TokenType::uint16 : TokenType::uint32;
     for (const auto& known : kTypes) {
       if (options_.dtype == known.ours) layout.type = known.type;
     }
@@ -179,6 +184,7 @@ class TokenFile {
 
   const std::filesystem::path& path_;
   const SourceOptions& options_;
+  int64_t vocab_size_;
   const std::string& what_;
   std::shared_ptr<MappedFile> file_;
 };
@@ -186,14 +192,13 @@ class TokenFile {
 }  // namespace
 
 std::unique_ptr<Dataset> open_tokens(const SourceOptions& options, const std::string& what,
-                                     const DataInfo* /*train*/) {
+                                     const DataInfo* train) {
   const FileList list = list_files(options, what);
-  TokenStream stream;
-  stream.vocab_size = options.vocab_size;
-  stream.document_end = options.document_end;
+  const SourceTokenizer source(options, train);
+  TokenStream stream = source.empty_stream(options, what, train);
   for (size_t i = 0; i < list.files.size(); ++i) {
     const auto& path = list.files[i];
-    const TokenFile file(path, options, what);
+    const TokenFile file(path, options, stream.vocab_size, what);
     const Layout layout = file.layout();
     if (i > 0 && layout.type != stream.type) {
       throw DataError(fmt::format("[{}] {} holds {}, {} {}; the files of one source have one type",

@@ -1,0 +1,42 @@
+#include "tanren/base/error.h"
+#include "tanren/base/json_text.h"
+#include "tanren/predict/generate_text.h"
+#include "cli/verbs.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+#include <string_view>
+
+namespace tanren::cli {
+
+namespace {
+
+void print_part(std::string_view part) {
+  errno = 0;
+  std::cout << part << std::flush;
+  if (std::cout) return;
+  throw InputError(std::string("[generate] cannot write to standard output (") +
+                   std::strerror(errno) + "); make room");
+}
+
+}  // namespace
+
+int generate(const Arguments& arguments, const Registry& registry) {
+  GenerateInput input{.model = arguments.file, .prompt = arguments.prompt};
+  input.sets = arguments.sets;
+  if (!arguments.json) input.see = print_part;
+  const GenerateOutput output = generate_text(input, registry);
+  if (!output.is_first) return 0;
+  if (arguments.json) {
+    const nlohmann::ordered_json json{{"text", output.text}, {"weights", output.weights}};
+    print_part(json_text(json) + "\n");
+  } else {
+    print_part("\n");
+  }
+  return 0;
+}
+
+}  // namespace tanren::cli

@@ -1,0 +1,91 @@
+#include "tanren/data/text/source_tokenizer.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/one_line.h"
+#include "tanren/base/text.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tanren {
+
+namespace {
+
+constexpr int64_t kBytes = 256;
+
+}  // namespace
+
+SourceTokenizer::SourceTokenizer(const SourceOptions& options, const DataInfo* train) {
+  if (!options.tokenizer.empty()) {
+    files_ = std::make_shared<const TokenizerFiles>(read_tokenizer_files(options.tokenizer));
+    tokenizer_ = load_tokenizer(options.tokenizer);
+  } else if (train != nullptr && train->tokenizer != nullptr) {
+    files_ = train->tokenizer;
+    tokenizer_ = load_tokenizer(*files_, "tokenizer");
+  }
+}
+
+TokenStream SourceTokenizer::empty_stream(const SourceOptions& options, const std::string& what,
+                                          const DataInfo* train) const {
+  const bool is_bytes = options.kind == "text" && tokenizer_ == nullptr;
+  TokenStream stream;
+  stream.tokenizer = files_;
+  if (is_bytes) {
+    stream.vocab_size = kBytes;
+    stream.texts = TokenTexts::of_bytes();
+    return stream;
+  }
+  stream.vocab_size = options.vocab_size;
+  stream.document_end = options.document_end;
+  if (tokenizer_ == nullptr) return stream;
+  const int64_t known = tokenizer_->vocab_size();
+  if (options.vocab_size > 0 && options.vocab_size < known) {
+    throw ConfigError(
+        fmt::format("[{}] vocab_size {} is smaller than the tokenizer's {} tokens; drop it to take "
+                    "the tokenizer's",
+                    what, to_text(options.vocab_size), to_text(known)));
+  }
+  if (options.vocab_size == 0) {
+    stream.vocab_size = std::max(known, train != nullptr ? train->vocab_size : 0);
+  }
+  if (!options.document_end_token.empty()) {
+    const auto id = tokenizer_->id_of(options.document_end_token);
+    if (!id) {
+      throw ConfigError("[" + what + "] the tokenizer has no token \"" +
+                        one_line(options.document_end_token) +
+                        "\"; set document_end_token to one that it has, or drop it");
+    }
+    stream.document_end = *id;
+  }
+  if (stream.document_end >= stream.vocab_size) {
+    throw ConfigError(fmt::format("[{}] document_end is {}, and the tokens are 0 to {}; fix it",
+                                  what, to_text(stream.document_end),
+                                  to_text(stream.vocab_size - 1)));
+  }
+  stream.texts = TokenTexts::of(*tokenizer_);
+  return stream;
+}
+
+DataInfo token_info(const SourceOptions& options, const std::string& what) {
+  const TokenStream stream = SourceTokenizer(options, nullptr).empty_stream(options, what, nullptr);
+  return {.input_shape = {options.context},
+          .outputs = stream.vocab_size,
+          .class_labels = true,
+          .vocab_size = stream.vocab_size,
+          .tokenizer = stream.tokenizer};
+}
+
+std::optional<int32_t> end_of_text(const Tokenizer& tokenizer) {
+  for (const char* token : {"<|endoftext|>", "</s>", "<eos>"}) {
+    if (const auto id = tokenizer.id_of(token)) return id;
+  }
+  return std::nullopt;
+}
+
+void read_as_text(SourceOptions& source, const DataInfo& model) {
+  if (source.kind != "tokens" || model.tokenizer == nullptr) return;
+  const std::string end = std::filesystem::path(source.path).extension().string();
+  if (end == ".txt" || end == ".text" || end == ".md") source.kind = "text";
+}
+
+}  // namespace tanren

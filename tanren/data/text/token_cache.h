@@ -1,0 +1,25 @@
+// The token ids of texts, kept for later starts. A file of the cache is named by a hash of the
+// texts, the tokenizer and the format, is written whole or not at all, and is checked whenever it
+// is opened: one that is damaged or foreign is made anew. Processes that start together wait for
+// the one that makes it. Called by text.cpp.
+#pragma once
+
+#include "tanren/data/file_list.h"
+#include "tanren/data/text/token_windows.h"
+#include "tanren/data/text/tokenizer.h"
+
+#include <filesystem>
+#include <string>
+
+namespace tanren {
+
+// Fills the stream's pieces (one for each text), type and prints. The ids lie in the folder
+// `cache`; if that is empty or cannot be written, in a temporary file that ends with the process.
+// Memory does not grow with the texts. Errors as check_text; RunError for a full disk.
+void read_texts(const FileList& texts, const Tokenizer& tokenizer, const TokenizerFiles& files,
+                const std::filesystem::path& cache, const std::string& what, TokenStream& stream);
+
+// The folder beside a run folder that the runs of one place share: ".tokens".
+std::filesystem::path token_cache_beside(const std::filesystem::path& run_folder);
+
+}  // namespace tanren
