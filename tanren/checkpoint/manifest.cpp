@@ -96,7 +96,7 @@ void write_manifest(const fs::path& folder) {
   write_file(folder / kMarker, facts_of(folder / kManifest).checksum + "\n");
 }
 
-std::string mark_of(const fs::path& folder) {
+std::string marker_of(const fs::path& folder) {
   if (!is_complete(folder)) return "";
   try {
     return read_file(folder / kMarker);

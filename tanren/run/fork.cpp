@@ -30,7 +30,7 @@ namespace {
 }
 
 constexpr size_t kMostShown = 4;  // tensors of each sort
-constexpr int kMostTries = 5;     // to open a save that its run replaces
+constexpr int kMostOpenings = 5;  // to open a save that its run replaces
 
 std::string listed(const char* what, std::vector<std::string> names) {
   if (names.empty()) return "";
@@ -123,15 +123,15 @@ void check_end(const ForkLook& look, const TakenParts& parts, int64_t step, cons
 }  // namespace
 
 std::optional<ForkSource> open_fork(const fs::path& checkpoint) {
-  const std::string mark = mark_of(checkpoint);
+  const std::string mark = marker_of(checkpoint);
   if (mark.empty()) return std::nullopt;
   std::shared_ptr<const Snapshot> snapshot;
   try {
     snapshot = std::make_shared<const Snapshot>(read_checkpoint(checkpoint));
   } catch (const std::exception&) {
-    if (mark_of(checkpoint) == mark) throw;
+    if (marker_of(checkpoint) == mark) throw;
   }
-  if (mark_of(checkpoint) != mark) return std::nullopt;  // some files may be of another save
+  if (marker_of(checkpoint) != mark) return std::nullopt;  // some files may be of another save
   ForkSource source{.checkpoint = checkpoint,
                     .opened = checkpoint,
                     .mark = mark,
@@ -146,7 +146,7 @@ std::optional<ForkSource> open_fork(const fs::path& checkpoint) {
 }
 
 std::optional<ForkSource> choose_fork(const RunConfig& config, bool chosen) {
-  for (int tries = 0; tries < kMostTries; ++tries) {
+  for (int tries = 0; tries < kMostOpenings; ++tries) {
     const auto checkpoint = checkpoint_to_fork(config, chosen);
     if (!checkpoint) return std::nullopt;
     auto source = open_fork(*checkpoint);
@@ -154,7 +154,7 @@ std::optional<ForkSource> choose_fork(const RunConfig& config, bool chosen) {
   }
   refuse_fork(
       config.run.fork_from,
-      fmt::format("its run replaced each of {} checkpoints while they were read", kMostTries),
+      fmt::format("its run replaced each of {} checkpoints while they were read", kMostOpenings),
       "let it save less often (checkpoint.every), or fork it when it has stopped");
 }
 
@@ -198,9 +198,9 @@ std::optional<ForkSource> agreed_fork(Communicator& ranks,
                                      [](const std::string& misfit) { return !misfit.empty(); });
     if (failed == misfits.end()) return source;
     const bool is_replaced = std::count(misfits.begin(), misfits.end(), kReplaced) > 0 ||
-                             (is_first && mark_of(place) != mark);
+                             (is_first && marker_of(place) != mark);
     const bool again = gather_texts(ranks, is_first && is_replaced ? "again" : "")[0] == "again";
-    if (again && tries < kMostTries) continue;
+    if (again && tries < kMostOpenings) continue;
     settle(ranks);
     throw CheckpointError(fmt::format(
         "[run] rank {} {}", failed - misfits.begin(),
