@@ -97,6 +97,8 @@ TEST_F(ForkStart, of_the_best_checkpoint_or_through_a_link_goes_on_by_the_same_c
              "--set evaluate.every=2 --set checkpoint.every=1 --set checkpoint.best=1 "
              "--set checkpoint.keep=9");
   fs::create_directory_symlink("a", at("latest"));
+  fs::rename(at("a/checkpoints"), at("disk"));
+  fs::create_directory_symlink(at("disk"), at("a/checkpoints"));
   const fs::path best = at("a/checkpoints/best");
   const fs::path step = fs::read_symlink(best);
   const int first = std::stoi(step.string().substr(step.string().find('-') + 1)) + 1;
@@ -121,6 +123,7 @@ TEST_F(ForkStart, of_the_best_checkpoint_or_through_a_link_goes_on_by_the_same_c
     fs::remove(best);
     fs::create_directory_symlink(step, best);
   }
+  expect_refused("run a/checkpoints/best --quiet --fork --out a/b", {"in the folder of that run"});
   fs::remove_all(at("a"));
   for (size_t i = 0; i < cases.size(); ++i) {
     std::string command = "run ";
