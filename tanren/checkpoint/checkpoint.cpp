@@ -39,8 +39,10 @@ std::string slices_name(int64_t rank, int64_t ranks) {
 // The number of files with slices, by the name of the first; 0: none.
 int64_t num_slice_files(const fs::path& folder) {
   const std::string start = "optimizer-00000-of-", end = ".safetensors";
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), last_one; !error && at != last_one;
+       at.increment(error)) {
+    const std::string name = at->path().filename().string();
     int64_t ranks = 0;
     if (!name.starts_with(start) || !name.ends_with(end)) continue;
     const char* last = name.data() + name.size() - end.size();
@@ -48,7 +50,10 @@ int64_t num_slice_files(const fs::path& folder) {
     const bool read = result.ec == std::errc() && result.ptr == last;
     if (read && ranks > 0 && slices_name(0, ranks) == name) return ranks;
   }
-  return 0;
+  if (!error) return 0;
+  throw CheckpointError(fmt::format(
+      "[checkpoint] {} cannot be listed ({}); use an older step folder, or a copy of this one",
+      folder.string(), error.message()));
 }
 
 // Writes all files except slices of the optimizer's state.

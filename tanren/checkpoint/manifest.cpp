@@ -96,6 +96,15 @@ void write_manifest(const fs::path& folder) {
   write_file(folder / kMarker, facts_of(folder / kManifest).checksum + "\n");
 }
 
+std::string marker_of(const fs::path& folder) {
+  if (!is_complete(folder)) return "";
+  try {
+    return read_file(folder / kMarker);
+  } catch (const InputError&) {  // removed since
+    return "";
+  }
+}
+
 bool is_complete(const fs::path& folder) {
   std::error_code error;
   return fs::is_regular_file(folder / kMarker, error);

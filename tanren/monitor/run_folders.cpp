@@ -63,12 +63,11 @@ std::optional<double> youngest(const fs::path& folder) {
 
 // What a folder without a config holds, in words.
 std::string contents_of(const fs::path& folder) {
-  int64_t entries = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    entries += name != "lock" && !is_temporary_name(name) ? 1 : 0;
+    if (name != "lock" && !is_temporary_name(name)) return "no config.toml in it";
   }
-  return entries == 0 ? "empty" : "no config.toml in it";
+  return "empty";
 }
 
 RunStage stage_of(const nlohmann::json& summary, const std::optional<LogTail>& log, bool begun) {
@@ -136,7 +135,9 @@ void look(const fs::path& folder, bool is_running, RunFolderState& state) {
   }
   if (!summary.is_object()) return;
   take_best(summary, state);
-  if (!is_running) state.remark = text_in(summary, "reason");
+  // Of a session that ended later the summary says nothing.
+  const bool is_told = state.stage == RunStage::stopped || state.stage == RunStage::finished;
+  if (is_told) state.remark = text_in(summary, "reason");
   if (log) return;
   state.step = count_in(summary, "steps");
   const auto loss = summary.find("final_loss");
@@ -190,6 +191,7 @@ std::vector<fs::path> run_folders_in(const fs::path& folder) {
     const bool is_hidden = at->path().filename().string().starts_with(".");
     if (!is_hidden && fs::is_directory(at->path(), none)) folders.push_back(at->path());
   }
+  if (error) fail("cannot be listed to its end (" + error.message() + ")");
   // A config of its own in a folder of runs hides none of them.
   const bool holds_runs = std::any_of(folders.begin(), folders.end(), is_run_folder);
   std::error_code none;

@@ -121,6 +121,7 @@ TEST_F(RunFolders, have_stopped_finished_or_failed_by_what_the_last_session_left
   EXPECT_EQ(told.best->value, 0.75);
   // A later session has made attempts, and has not said how it ended.
   EXPECT_EQ(state(run_folder("killed", 6, stopped)).stage, RunStage::failed);
+  EXPECT_EQ(state(run_folder("killed", 6, stopped)).remark, "");  // it ended by no time
   const std::string finished = R"({"steps": 40, "attempts": 41, "status": "finished"})";
   EXPECT_EQ(state(run_folder("finished", 8, finished)).stage, RunStage::finished);
   const fs::path running = run_folder("running", 6, stopped);

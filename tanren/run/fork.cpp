@@ -1,10 +1,12 @@
 #include "tanren/run/fork.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/error_line.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/manifest.h"
 #include "tanren/checkpoint/step_folders.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/run/fork_parts.h"
 #include "tanren/run/fork_place.h"
 #include "tanren/run/origin.h"
@@ -14,6 +16,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <exception>
 
 namespace tanren {
 
@@ -27,6 +30,7 @@ namespace {
 }
 
 constexpr size_t kMostShown = 4;  // tensors of each sort
+constexpr int kMostOpenings = 5;  // to open a save that its run replaces
 
 std::string listed(const char* what, std::vector<std::string> names) {
   if (names.empty()) return "";
@@ -73,13 +77,19 @@ void check_model(const fs::path& checkpoint, const TensorMap& here, const Tensor
 // Epochs count steps only where the data and their batches are as before.
 void check_epochs(const ForkLook& look, const std::string& anew, int64_t step, const Cursor& at) {
   const Plan& plan = look.prepared.plan;
+  if (!plan.length.epochs) return;
   std::string why = anew;
   for (const char* key : {"batch.global_batch", "data.last"}) {
     if (why.empty() && look.differs(key)) why = std::string("another ") + key;
   }
-  if (!plan.length.epochs || why.empty()) return;
   const int64_t batch = std::max<int64_t>(plan.batch.global_batch, 1);
   const int64_t used = at.epoch * plan.batch.steps_per_epoch + (at.consumed + batch - 1) / batch;
+  const int64_t attempts = value_of<int64_t>(look.saved.run, "attempt");
+  if (why.empty() && used != attempts) {
+    why = fmt::format("it is a fork, and {} of its {} batches are of its own epochs", to_text(used),
+                      to_text(attempts));
+  }
+  if (why.empty()) return;
   const int64_t left =
       std::max<int64_t>(*plan.length.epochs * plan.batch.steps_per_epoch - used, 1);
   refuse_fork(
@@ -112,11 +122,22 @@ void check_end(const ForkLook& look, const TakenParts& parts, int64_t step, cons
 
 }  // namespace
 
-ForkSource open_fork(const fs::path& checkpoint) {
+std::optional<ForkSource> open_fork(const fs::path& checkpoint) {
+  const std::string mark = marker_of(checkpoint);
+  if (mark.empty()) return std::nullopt;
+  std::shared_ptr<const Snapshot> snapshot;
+  try {
+    snapshot = std::make_shared<const Snapshot>(read_checkpoint(checkpoint));
+  } catch (const std::exception&) {
+    if (marker_of(checkpoint) == mark) throw;
+  }
+  if (marker_of(checkpoint) != mark) return std::nullopt;  // some files may be of another save
   ForkSource source{.checkpoint = checkpoint,
-                    .snapshot = std::make_shared<const Snapshot>(read_checkpoint(checkpoint)),
-                    .config = recorded_config(checkpoint),
-                    .data = read_origin(checkpoint).data};
+                    .opened = checkpoint,
+                    .mark = mark,
+                    .snapshot = snapshot,
+                    .config = recorded_config_in(snapshot->config_toml, checkpoint / "config.toml"),
+                    .data = parse_origin(snapshot->origin, checkpoint).data};
   // A name that it has only until a newer save of its step is complete.
   if (source.checkpoint.filename().string().starts_with(".")) {
     source.checkpoint = checkpoint.parent_path() / fmt::format("step-{}", step_of(checkpoint));
@@ -125,16 +146,67 @@ ForkSource open_fork(const fs::path& checkpoint) {
 }
 
 std::optional<ForkSource> choose_fork(const RunConfig& config, bool chosen) {
-  constexpr int kMostTries = 5;
-  for (int tries = 1;; ++tries) {
+  for (int tries = 0; tries < kMostOpenings; ++tries) {
     const auto checkpoint = checkpoint_to_fork(config, chosen);
     if (!checkpoint) return std::nullopt;
-    try {
-      return open_fork(*checkpoint);
-    } catch (const InputError&) {
-      // The other run may have removed it meanwhile, for a newer one.
-      if (is_complete(*checkpoint) || tries == kMostTries) throw;
-    }
+    auto source = open_fork(*checkpoint);
+    if (source) return source;
+  }
+  refuse_fork(
+      config.run.fork_from,
+      fmt::format("its run replaced each of {} checkpoints while they were read", kMostOpenings),
+      "let it save less often (checkpoint.every), or fork it when it has stopped");
+}
+
+namespace {
+
+constexpr const char* kReplaced = "replaced";
+
+// Opens on another rank what rank 0 chose. Returns why that failed; empty: it did not.
+std::string open_alike(const fs::path& place, const std::string& mark,
+                       std::optional<ForkSource>& source) {
+  std::error_code none;
+  if (!fs::exists(place, none)) {
+    return fmt::format(
+        "does not see {}; put the run folder where every machine reaches it under "
+        "one path",
+        place.string());
+  }
+  try {
+    source = open_fork(place);
+  } catch (const InputError&) {
+    return "cannot read the checkpoint: " + line_of_current();
+  }
+  return source && source->mark == mark ? "" : kReplaced;
+}
+
+}  // namespace
+
+std::optional<ForkSource> agreed_fork(Communicator& ranks,
+                                      const std::function<std::optional<ForkSource>()>& choose) {
+  const bool is_first = ranks.rank() == 0;
+  for (int tries = 1;; ++tries) {
+    std::optional<ForkSource> source;
+    if (is_first) source = choose();
+    if (ranks.world_size() == 1) return source;
+    const fs::path place =
+        gather_texts(ranks, source ? fs::absolute(source->opened).string() : "")[0];
+    if (place.empty()) return std::nullopt;
+    const std::string mark = gather_texts(ranks, source ? source->mark : "")[0];
+    const auto misfits = gather_texts(ranks, is_first ? "" : open_alike(place, mark, source));
+    const auto failed = std::find_if(misfits.begin(), misfits.end(),
+                                     [](const std::string& misfit) { return !misfit.empty(); });
+    if (failed == misfits.end()) return source;
+    const bool is_replaced = std::count(misfits.begin(), misfits.end(), kReplaced) > 0 ||
+                             (is_first && marker_of(place) != mark);
+    const bool again = gather_texts(ranks, is_first && is_replaced ? "again" : "")[0] == "again";
+    if (again && tries < kMostOpenings) continue;
+    settle(ranks);
+    throw CheckpointError(fmt::format(
+        "[run] rank {} {}", failed - misfits.begin(),
+        *failed != kReplaced ? *failed
+                             : "read another save than rank 0 of " + place.string() +
+                                   "; fork that run when it has stopped, or an older step of it"));
   }
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/comm/communicator.h"
 #include "tanren/data/loader.h"
 #include "tanren/parallel/data_parallel.h"
 #include "tanren/plan/plan.h"
@@ -12,8 +13,10 @@
 #include "tanren/train/take_over.h"
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace tanren {
@@ -21,6 +24,8 @@ namespace tanren {
 // A checkpoint that a fork goes on from.
 struct ForkSource {
   std::filesystem::path checkpoint;  // a step folder
+  std::filesystem::path opened;      // the same, by the name that it had then
+  std::string mark;                  // of the save (manifest.h)
   // Open and verified, so that its run may go on meanwhile and remove it.
   std::shared_ptr<const Snapshot> snapshot;
   RunConfig config;  // that it was written with
@@ -34,12 +39,19 @@ struct Fork {
   std::shared_ptr<const Snapshot> snapshot;
 };
 
-// Reads and verifies the step folder. CheckpointError as read_checkpoint.
-ForkSource open_fork(const std::filesystem::path& checkpoint);
+// Reads and verifies the step folder. Empty if its run removed the save meanwhile, or replaced it by
+// a newer one of its step. CheckpointError as read_checkpoint.
+std::optional<ForkSource> open_fork(const std::filesystem::path& checkpoint);
 
-// Opens what checkpoint_to_fork (fork_place.h) chooses; another one, if its run removes it
-// meanwhile. Empty if run.fork_from is not set.
+// Opens what checkpoint_to_fork (fork_place.h) chooses, and chooses again if its run removes or
+// replaces it meanwhile, a few times. Empty if run.fork_from is not set.
 std::optional<ForkSource> choose_fork(const RunConfig& config, bool chosen);
+
+// The source of all ranks: rank 0 calls `choose`, and each opens the same save. If the other run
+// removes or replaces it before all have opened it, rank 0 chooses again, a few times.
+// CheckpointError on every rank if some rank does not see it or cannot read it.
+std::optional<ForkSource> agreed_fork(Communicator& ranks,
+                                      const std::function<std::optional<ForkSource>()>& choose);
 
 // The run folder that has the tokenizer and the sizes with which the checkpoint's run began; empty
 // if there is none, or if `config` names others.

@@ -64,9 +64,10 @@ bool is_of_start(const std::string& key) {
          key == "model.init_skip" || key == "model.init_rename";
 }
 
+// Whether epochs may count other steps with another value; a moved path may hold other data.
 bool changes_epochs(const std::string& key) {
   return key == "batch.global_batch" || key == "data.last" || key == "run.seed" ||
-         key == "data.shuffle";
+         key == "data.shuffle" || key == "data.split" || key.starts_with("data.train.");
 }
 
 // Whether `key`, at its default in `config`, has no meaning beside the others.
@@ -106,6 +107,9 @@ std::string fork_command(const fs::path& folder, const fs::path& out,
 std::string command_to_fork(const fs::path& folder, int64_t step, const RunConfig& before,
                             const RunConfig& config) {
   if (config.run.steps && *config.run.steps <= step) return "";
+  if (!way_to_go_on(folder, before, config).empty()) return "";
+  // The data of a fork may have begun anew on the way.
+  if (config.run.epochs && !before.run.fork_from.empty()) return "";
   std::string options;
   std::vector<std::string> sets;
   for (const auto& [key, old, now] : all_changes(before, config)) {

@@ -19,9 +19,9 @@ std::string fork_command(const std::filesystem::path& folder, const std::filesys
                          const std::vector<std::string>& sets);
 
 // The same with everything in which `config` differs from `before`, the config of the run in
-// `folder`, whose newest checkpoint is that of `step`. Empty if such a fork would be refused: its
-// model has other tensors, its length is in epochs of other batches, it is at its end, or no config
-// has these values together.
+// `folder`, whose newest checkpoint is that of `step`. Empty if such a fork would be refused, or
+// may be: its model has other tensors, its length is in epochs of other batches or data, it is at
+// its end, or no config has these values together.
 std::string command_to_fork(const std::filesystem::path& folder, int64_t step,
                             const RunConfig& before, const RunConfig& config);
 

@@ -222,6 +222,8 @@ std::string why_evaluations_begin_anew(const ForkLook& look) {
     const bool is_other = key == "model.loss" || key == "model.label_smoothing" ||
                           key == "model.options" || key == "average.kind" ||
                           key == "average.evaluate" || key == "average.buffers" ||
+                          key == "data.split" || key.starts_with("data.eval.") ||
+                          (key.starts_with("data.train.") && look.now.data.split > 0) ||
                           (key.starts_with("objectives.") && key.ends_with(".weights"));
     if (is_other) return "they measure something else: another " + key;
   }

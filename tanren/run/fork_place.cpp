@@ -15,14 +15,56 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kKey = "run.fork_from";
+
 [[noreturn]] void refuse(const fs::path& from, const std::string& what, const std::string& advice) {
   throw ConfigError(fmt::format("[run] fork_from {}: {}; {}", from.string(), what, advice));
 }
 
 fs::path real_place(const fs::path& path) {
+  constexpr int kMostLinks = 40;
   std::error_code none;
-  const fs::path real = fs::weakly_canonical(fs::absolute(path), none);
-  return real.has_filename() ? real : real.parent_path();
+  fs::path real = fs::weakly_canonical(fs::absolute(path), none);
+  if (!real.has_filename()) real = real.parent_path();
+  for (int i = 0; i < kMostLinks && fs::is_symlink(real, none); ++i) {  // a dangling link
+    real = fs::weakly_canonical(real.parent_path() / fs::read_symlink(real, none), none);
+  }
+  return real;
+}
+
+fs::path plain_place(const fs::path& path) {
+  const fs::path place = fs::absolute(path).lexically_normal();
+  return place.has_filename() ? place : place.parent_path();
+}
+
+// Where the run or step folder `named` is, without links on the way; but a link `checkpoints`
+// stays, since what lies above it is the run folder.
+fs::path place_of(const fs::path& named) {
+  const fs::path real = real_place(named), run = run_of_checkpoint(plain_place(named));
+  if (run.empty() || !is_step_folder(real)) return real;
+  return real_place(run) / "checkpoints" / real.filename();
+}
+
+// The run folder of a step folder, else the folder itself.
+fs::path run_of(const fs::path& place) {
+  const fs::path run = is_step_folder(place) ? run_of_checkpoint(place) : fs::path();
+  return run.empty() ? place : run;
+}
+
+// Whether `place` is, or was, a link beside step folders to one of them.
+bool is_link_to_step(const fs::path& place) {
+  if (place.parent_path().filename() != "checkpoints" || step_of(place) >= 0) return false;
+  std::error_code none;
+  if (fs::is_symlink(place, none)) return is_step_folder(real_place(place));
+  return place.filename() == "best" && !fs::exists(place, none);
+}
+
+// Whether both sources exist, in two folders.
+bool are_two_runs(const fs::path& one, const fs::path& other) {
+  const fs::path first = run_of(one), second = run_of(other);
+  std::error_code none;
+  return fs::exists(first, none) && fs::exists(second, none) &&
+         !fs::equivalent(first, second, none);
 }
 
 bool lies_in(const fs::path& place, const fs::path& folder) {
@@ -50,16 +92,21 @@ fs::path run_of_checkpoint(const fs::path& step_folder) {
   return above.filename() == "checkpoints" ? above.parent_path() : fs::path();
 }
 
+fs::path meant_source(const fs::path& named) {
+  const fs::path place = plain_place(named);
+  return is_link_to_step(place) ? real_place(run_of_checkpoint(place)) : place_of(named);
+}
+
 void check_fork_folder(const RunConfig& config, const fs::path& folder) {
   if (config.run.fork_from.empty()) return;
-  const fs::path from = real_place(config.run.fork_from), own = real_place(folder);
-  fs::path run = is_step_folder(from) ? run_of_checkpoint(from) : from;
-  if (run.empty()) run = from;
+  const fs::path from = place_of(config.run.fork_from), own = real_place(folder);
+  const fs::path run = run_of(from);
   if (!lies_in(own, run)) return;
   // A fork that was moved to where the other run was is itself by now.
   std::error_code none;
   const bool is_fork = run == own && fs::exists(own / "config.toml", none) &&
-                       is_same_source(recorded_config(own).run.fork_from, config.run.fork_from);
+                       is_same_source(recorded_config(own).run.fork_from,
+                                      meant_source(config.run.fork_from).string());
   if (is_fork) return;
   refuse(config.run.fork_from,
          run == own ? "it is the folder of this run itself"
@@ -71,15 +118,51 @@ bool is_begun_fork(const fs::path& folder, const fs::path& from) {
   std::error_code none;
   if (!fs::exists(folder / "config.toml", none) || !newest_of(folder)) return false;
   const std::string source = recorded_config(folder).run.fork_from;
-  return !source.empty() && is_same_source(source, fs::absolute(from).lexically_normal().string());
+  const fs::path asked = meant_source(from);
+  return !source.empty() && is_same_source(source, asked.string()) && !are_two_runs(source, asked);
+}
+
+void keep_source(const fs::path& folder, const RunConfig& before, RunConfig& config) {
+  const fs::path recorded = before.run.fork_from;
+  if (recorded.empty() || config.run.fork_from.empty()) return;
+  const fs::path asked = meant_source(config.run.fork_from);
+  config.run.fork_from = asked.string();
+  if (!is_same_source(recorded.string(), asked.string())) return;
+  if (are_two_runs(recorded, asked)) {
+    throw ConfigError(
+        fmt::format("[run] {} is a fork of {}, and not of {}; name another folder with --out",
+                    folder.string(), run_of(recorded).string(), run_of(asked).string()));
+  }
+  const bool is_by_name =
+      before.asked.count(kKey) > 0 || (config.asked.count(kKey) > 0 && is_step_folder(asked));
+  std::error_code none;
+  if (fs::exists(recorded, none)) {
+    config.run.fork_from = recorded.string();
+  } else if (step_of(recorded) >= 0 && !is_step_folder(asked)) {  // the other run was moved
+    config.run.fork_from = (asked / "checkpoints" / recorded.filename()).string();
+  }
+  if (is_by_name) {
+    config.asked.insert(kKey);
+  } else {
+    config.asked.erase(kKey);
+  }
+}
+
+void take_source(RunConfig& config, const fs::path& checkpoint) {
+  if (!is_step_folder(place_of(config.run.fork_from))) config.asked.erase(kKey);
+  config.run.fork_from = checkpoint.string();
 }
 
 std::optional<fs::path> checkpoint_to_fork(const RunConfig& config, bool chosen) {
   const std::string& named = config.run.fork_from;
   if (named.empty()) return std::nullopt;
-  const fs::path place = real_place(named);
+  const fs::path place = place_of(named);
   const fs::path run = run_of_checkpoint(place);
   if (chosen && !run.empty() && step_of(place) >= 0 && !is_complete(place)) {
+    if (config.asked.count(kKey) > 0) {
+      refuse(named, "it is gone, and this run began with it and saved nothing",
+             "remove this run's folder, or fork another step into a new one (--out)");
+    }
     if (const auto newest = newest_of(run)) {
       log(
           fmt::format("[run] {} is gone, with which this run began before it saved anything; it "

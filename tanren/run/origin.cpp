@@ -85,7 +85,10 @@ std::string to_json(const Origin& origin) {
 }
 
 Origin read_origin(const fs::path& step_folder) {
-  const std::string text = origin_of(step_folder);
+  return parse_origin(origin_of(step_folder), step_folder);
+}
+
+Origin parse_origin(const std::string& text, const fs::path& step_folder) {
   if (text.empty()) return {};
   Origin origin;
   try {

@@ -35,6 +35,8 @@ std::string to_json(const Origin& origin);
 // Reads the origin of a step folder; empty if an older tanren wrote the folder. CheckpointError if
 // it is damaged.
 Origin read_origin(const std::filesystem::path& step_folder);
+// The same of the text of its origin.json.
+Origin parse_origin(const std::string& text, const std::filesystem::path& step_folder);
 
 // DataError on every rank if a fact of `now` (the same on all ranks) differs from `saved`; names
 // the first one, and the ways to resume with `config`. Facts that either side lacks are skipped.

@@ -237,20 +237,6 @@ std::string first_step_of(const Prepared& prepared,
       *prepared.datasets.train, start);
 }
 
-// What a run without a checkpoint of its own goes on from: rank 0 chooses, and every process opens
-// it.
-std::optional<ForkSource> agreed_fork(Communicator& ranks, const RunConfig& config,
-                                      RunFolder* folder) {
-  std::optional<ForkSource> source;
-  if (folder != nullptr) source = choose_fork(config, folder->has_begun());
-  std::optional<std::filesystem::path> mine;
-  if (source) mine = source->checkpoint;
-  const auto chosen = agreed_checkpoint(ranks, mine);
-  if (folder != nullptr && source) folder->set_source(source->checkpoint);
-  if (chosen && !source) source = open_fork(*chosen);
-  return source;
-}
-
 RunOutput run_all(const RunInput& input, const Registry& registry,
                   const std::shared_ptr<Communicator>& ranks, std::function<double()> elapsed) {
   const bool is_first = ranks->rank() == 0;
@@ -261,9 +247,12 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   const auto checkpoint =
       agreed_checkpoint(*ranks, is_first ? folder->resume_from() : std::nullopt);
   RunConfig config = agreed_config(*ranks, folder ? &*folder : nullptr, input);
-  auto source =
-      checkpoint ? std::nullopt : agreed_fork(*ranks, config, folder ? &*folder : nullptr);
-  if (source) config.run.fork_from = source->checkpoint.string();
+  // Of a run without a checkpoint of its own.
+  auto source = checkpoint
+                    ? std::nullopt
+                    : agreed_fork(*ranks, [&] { return choose_fork(config, folder->has_begun()); });
+  if (source) take_source(config, source->checkpoint);
+  if (source && folder) folder->set_source(source->checkpoint);
   config.data.cache = token_cache_beside(input.folder).string();
   Prepared prepared = prepare(config, registry, checkpoint || source,
                               source ? start_of_fork(*source, config) : input.folder);
@@ -346,7 +335,7 @@ namespace {
 std::pair<Prepared, Fitted> next_start(const RunConfig& asked, const Registry& registry,
                                        const std::filesystem::path& folder,
                                        const std::set<std::string>& requested) {
-  const auto checkpoint = folder.empty() ? std::nullopt : latest_checkpoint(folder / "checkpoints");
+  const auto checkpoint = folder.empty() ? std::nullopt : checkpoint_to_resume(folder);
   RunConfig config =
       folder.empty() ? asked : config_to_go_on(folder, asked, requested, checkpoint).config;
   const bool has_begun = !folder.empty() && std::filesystem::exists(folder / "config.toml");

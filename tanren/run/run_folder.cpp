@@ -15,6 +15,7 @@
 #include "tanren/config/validate.h"
 #include "tanren/config/write_config.h"
 #include "tanren/run/fork_command.h"
+#include "tanren/run/fork_place.h"
 #include "tanren/run/origin.h"
 
 #include <nlohmann/json.hpp>
@@ -43,23 +44,10 @@ std::string text_of(const nlohmann::json& summary, const char* key) {
   return found != summary.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-// How the folder's run can be continued, if it reached its end and `now` asks for no more than
-// that; else empty.
-std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const RunConfig& now) {
+// The summary of the last session of the folder's run that ended in order; null: there is none.
+nlohmann::json summary_of(const fs::path& folder) {
   const auto summary = folder / "summary.json";
-  if (!fs::exists(summary)) return "";
-  const auto json = parse_json(read_file(summary));
-  if (text_of(json, "status") != "finished") return "";
-  const std::string reason = text_of(json, "reason");
-  if (!reason.empty()) {
-    // A longer run would stop again at once.
-    const bool patient =
-        now.early_stop.patience == 0 || now.early_stop.patience > before.early_stop.patience;
-    return patient ? "" : "(" + reason + "); raise early_stop.patience (0: off) to resume";
-  }
-  const bool grown = now.run.steps.value_or(0) > before.run.steps.value_or(0) ||
-                     now.run.epochs.value_or(0) > before.run.epochs.value_or(0);
-  return grown ? "" : "; raise run.steps or run.epochs to resume";
+  return fs::exists(summary) ? parse_json(read_file(summary)) : nlohmann::json();
 }
 
 // A run that continues beyond its end is not finished: if it is interrupted, the next start resumes
@@ -104,15 +92,6 @@ void remove_remains(const fs::path& folder) {
   remove_unfinished(folder / "checkpoints");
 }
 
-// The step folder that an earlier start recorded, there or, if the other run was moved, in the run
-// folder `asked`.
-std::string kept_source(const fs::path& recorded, const fs::path& asked) {
-  std::error_code none;
-  if (recorded.empty() || fs::exists(recorded, none)) return recorded.string();
-  const bool is_choice = step_of(recorded) >= 0 && !is_step_folder(asked);
-  return (is_choice ? asked / "checkpoints" / recorded.filename() : asked).string();
-}
-
 // ConfigError if `config` asks for a fork that the folder's run is not.
 void refuse_other_fork(const fs::path& folder, const RunConfig& before, const RunConfig& config) {
   if (config.run.fork_from.empty()) return;
@@ -151,10 +130,9 @@ fs::path config_file(const fs::path& folder) {
   return file;
 }
 
-// The file holds every key, and marks those that were not asked for; keys in `sets` count as asked.
-RunConfig with_asked(RunConfig config, const fs::path& file,
+// `text` holds every key, and marks those that were not asked for; keys in `sets` count as asked.
+RunConfig with_asked(RunConfig config, const std::string& text,
                      const std::vector<std::string>& sets = {}) {
-  const std::string text = read_file(file);
   std::set<std::string> typed;
   for (const std::string& set : sets) typed.insert(set.substr(0, set.find('=')));
   std::string section;
@@ -177,6 +155,41 @@ bool is_file(int descriptor, const fs::path& path) {
 }
 
 }  // namespace
+
+std::string way_to_go_on(const fs::path& folder, const RunConfig& before, const RunConfig& now) {
+  const auto json = summary_of(folder);
+  if (text_of(json, "status") != "finished") return "";
+  const std::string reason = text_of(json, "reason");
+  if (!reason.empty()) {
+    // A longer run would stop again at once.
+    const bool patient =
+        now.early_stop.patience == 0 || now.early_stop.patience > before.early_stop.patience;
+    return patient ? "" : "(" + reason + "); raise early_stop.patience (0: off) to resume";
+  }
+  const bool grown = now.run.steps.value_or(0) > before.run.steps.value_or(0) ||
+                     now.run.epochs.value_or(0) > before.run.epochs.value_or(0);
+  return grown ? "" : "; raise run.steps or run.epochs to resume";
+}
+
+std::optional<fs::path> checkpoint_to_resume(const fs::path& folder) {
+  const fs::path checkpoints = folder / "checkpoints";
+  std::error_code error, none;
+  const bool is_link = fs::is_symlink(checkpoints, none);
+  if (is_link || fs::exists(checkpoints, none)) (void)fs::directory_iterator(checkpoints, error);
+  const auto newest = latest_checkpoint(checkpoints);
+  if (newest) return newest;
+  const auto json = summary_of(folder);
+  const auto steps = json.find("steps");  // end() if it is no object
+  const bool has_saved =
+      steps != json.end() && steps->is_number_integer() && steps->get<int64_t>() > 0;
+  if (!error && !(is_link && has_saved)) return std::nullopt;
+  const std::string target = fs::read_symlink(checkpoints, none).string();
+  throw InputError(
+      fmt::format("[run] {}{} {}; make it reachable, or remove it if the run is to begin again",
+                  checkpoints.string(), is_link ? " (a link to " + target + ")" : "",
+                  error ? "cannot be listed (" + error.message() + ")"
+                        : "has no complete checkpoint, and the run has saved some"));
+}
 
 void check_run_folder(const fs::path& folder) {
   if (!is_step_folder(folder)) return;
@@ -257,7 +270,7 @@ void RunFolder::take_lock() {
 // Resumes the folder's run.
 void RunFolder::go_on(const std::set<std::string>& requested) {
   const RunConfig before = recorded_config(path_);
-  resume_from_ = latest_checkpoint(checkpoints());
+  resume_from_ = checkpoint_to_resume(path_);
   NextConfig next = config_to_go_on(path_, config_, requested, resume_from_);
   config_ = std::move(next.config);
   kept_ = std::move(next.kept);
@@ -277,9 +290,7 @@ void RunFolder::begin() {
   write("config.toml", to_toml(kept));
 }
 
-void RunFolder::set_source(const fs::path& checkpoint) {
-  config_.run.fork_from = checkpoint.string();
-}
+void RunFolder::set_source(const fs::path& checkpoint) { take_source(config_, checkpoint); }
 
 void RunFolder::leave() {
   if (!began_) {
@@ -300,9 +311,7 @@ NextConfig config_to_go_on(const fs::path& folder, RunConfig config,
                            const std::set<std::string>& requested,
                            const std::optional<fs::path>& resume_from) {
   const RunConfig before = recorded_config(folder);
-  // The step folder that the first start chose.
-  const bool is_source = is_same_source(before.run.fork_from, config.run.fork_from);
-  if (is_source) config.run.fork_from = kept_source(before.run.fork_from, config.run.fork_from);
+  keep_source(folder, before, config);
   std::vector<std::string> kept;
   if (resume_from) {
     kept = overtaken_keys(changes_until(*resume_from, before), before, config, requested);
@@ -354,12 +363,16 @@ KnownKinds kinds_of(const RunConfig& config) {
 RunConfig config_of_folder(const fs::path& folder, const std::vector<std::string>& sets,
                            const KnownKinds& known) {
   const fs::path file = config_file(folder);
-  return with_asked(read_config(file, sets, known), file, sets);
+  return with_asked(read_config(file, sets, known), read_file(file), sets);
 }
 
 RunConfig recorded_config(const fs::path& folder) {
   const fs::path file = config_file(folder);
-  return with_asked(read_recorded_config(file), file);
+  return with_asked(read_recorded_config(file), read_file(file));
+}
+
+RunConfig recorded_config_in(const std::string& text, const fs::path& file) {
+  return with_asked(parse_recorded_config(text, file.string()), text);
 }
 
 }  // namespace tanren

@@ -20,7 +20,7 @@ class RunFolder {
   // Opens or creates the folder for `config` and locks it. `requested`: keys that this start sets
   // explicitly; those that may change on request then do. ConfigError if the folder belongs to
   // another config (the keys are listed) or its run is finished; InputError if it is in use or not
-  // writable.
+  // writable, or as checkpoint_to_resume.
   RunFolder(std::filesystem::path folder, const RunConfig& config,
             const std::set<std::string>& requested = {});
   // If begin() was not called, the folder is left unchanged, and a folder created here is removed.
@@ -70,6 +70,16 @@ void check_run_folder(const std::filesystem::path& folder);
 // ConfigError or InputError if no run can be in `folder`, as RunFolder says it, without its lock.
 void check_place(const std::filesystem::path& folder);
 
+// The last complete checkpoint of the run in `folder`; nothing if it has none. InputError if they
+// cannot be listed, or if they lie behind a link and those that its summary tells of are not there:
+// a run that began again would lose them.
+std::optional<std::filesystem::path> checkpoint_to_resume(const std::filesystem::path& folder);
+
+// How the folder's run can be continued, as the end of a refusal, if it reached its end and `now`
+// asks for no more than that; else empty.
+std::string way_to_go_on(const std::filesystem::path& folder, const RunConfig& before,
+                         const RunConfig& now);
+
 struct NextConfig {
   RunConfig config;
   std::vector<std::string> kept;  // as RunFolder::kept()
@@ -90,5 +100,7 @@ RunConfig config_of_folder(const std::filesystem::path& folder,
 
 // The config that a run folder, or one of its step folders, was written with; not validated again.
 RunConfig recorded_config(const std::filesystem::path& folder);
+// The same of the text of a config.toml, which was read from `file`.
+RunConfig recorded_config_in(const std::string& text, const std::filesystem::path& file);
 
 }  // namespace tanren

@@ -205,6 +205,7 @@ bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
   const auto shares = shares_of_ranks(parts.plan, parallel, train.size());
   const Share& own = shares[static_cast<size_t>(parallel.rank())];
   const bool together = parallel.across_ranks() != nullptr;  // each batch is an exchange
+  constexpr int64_t kVoteEvery = 8;  // batches; ranks that are together also stop together
   bool stopped = false;
   for (const Phase& phase : run.phases) {
     std::optional<Loader> loader;
@@ -213,9 +214,11 @@ bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
       for (const auto& norm : norms) norm->begin_batch();
       measure(run, phase, parts, loader->next().local);
       for (const auto& norm : norms) norm->end_batch();
-      stopped = !together && parts.stops_evaluation();
+      stopped = parts.stops_evaluation();
+      if (together) stopped = (i + 1) % kVoteEvery == 0 && on_any_rank(stopped, parallel);
     }
   }
+  if (together && stopped) return false;
   if (!together) {  // else all have measured the same
     if (on_any_rank(stopped, parallel)) return false;
     std::vector<at::Tensor> statistics;

@@ -173,6 +173,7 @@ LoopResult LoopState::end(Ending ending) {
 }
 
 bool LoopState::estimate() {
+  share_stop_time();  // every evaluation begins here
   if (!estimates_) return true;
   reseed(run_, *parts_.parallel, Draws::evaluation);
   return estimate_statistics(run_, parts_, inputs_.train);

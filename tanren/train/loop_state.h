@@ -100,6 +100,10 @@ class LoopState {
   // Sets when a stop is requested: before the time is over, by as much as a save takes. Call it
   // after each update, with the time that it took.
   void set_stop_time(double seconds);
+  void request_stop();  // on rank 0, at the time that this leaves
+  // Gives all ranks the time that rank 0 has left for an evaluation, so that all stop it by one
+  // clock. Call it on every rank before an evaluation. Before the first update there is no limit.
+  void share_stop_time();
   // Whether another update and the save after it would end too late. False before the first update.
   bool is_out_of_time();
   // Why the loop was interrupted, if that was its own decision; else empty.

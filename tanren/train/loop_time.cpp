@@ -1,7 +1,8 @@
-// The part of LoopState that keeps run.max_time. Rank 0's clock alone decides on updates; the other
-// ranks learn of it as of any stop request, from the row that all ranks sum in an update. In an
-// evaluation each rank looks at its own clock, and all vote after it.
+// The part of LoopState that keeps run.max_time. Rank 0's clock and its saves alone decide. The
+// other ranks learn of it in an update as of any stop request, from the row that all ranks sum; and
+// before an evaluation, of which each makes its share apart, by the time that rank 0 has left.
 #include "tanren/base/seconds.h"
+#include "tanren/comm/exchange.h"
 #include "tanren/train/loop_state.h"
 
 #include <ATen/core/Tensor.h>
@@ -35,10 +36,23 @@ void LoopState::set_stop_time(double seconds) {
   constexpr double kKept = 0.9;  // of a slow update's time, by each later update
   update_seconds_ = std::max(seconds, kKept * update_seconds_);
   if (save_seconds_ == 0) save_seconds_ = guessed_save_seconds(run_);
+  if (is_first_) request_stop();
+}
+
+void LoopState::request_stop() {
   // Of several ranks the stop takes effect after the next update, and no update is abandoned.
   const double before = save_seconds_ + (parts_.parallel->alone() ? 0 : update_seconds_);
-  parts_.stop_evaluations_at = *inputs_.ends_at - as_duration(before);
-  if (is_first_) parts_.stop_at = parts_.stop_evaluations_at;
+  parts_.stop_at = *inputs_.ends_at - as_duration(before);
+}
+
+void LoopState::share_stop_time() {
+  if (!inputs_.ends_at || result_.session_attempts == 0) return;
+  if (is_first_) request_stop();  // a save may have been timed since
+  if (parts_.parallel->alone()) return;
+  double left = 0;  // seconds
+  if (is_first_) left = std::chrono::duration<double>(*parts_.stop_at - Clock::now()).count();
+  left = sum_numbers(parts_.parallel->communicator(), {left})[0];
+  if (!is_first_) parts_.stop_evaluations_at = Clock::now() + as_duration(left);
 }
 
 bool LoopState::is_out_of_time() {

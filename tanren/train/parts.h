@@ -30,8 +30,8 @@ struct Parts {
   std::function<void(const Incident&)> incident = nullptr;
   // From then on a stop is requested (run.max_time); the loop sets it on rank 0 alone.
   std::optional<std::chrono::steady_clock::time_point> stop_at = std::nullopt;
-  // The same for evaluations, on every rank: ranks make them apart, and none may keep others
-  // waiting.
+  // The same for evaluations, on the other ranks: ranks make them apart, and none may keep others
+  // waiting. The loop sets it by rank 0's clock.
   std::optional<std::chrono::steady_clock::time_point> stop_evaluations_at = std::nullopt;
 
   // In this process alone; the step's report says whether any rank was asked to stop.

@@ -30,7 +30,7 @@ struct LoopInputs {
   std::vector<Sink*> sinks;
   std::string origin = {};  // stored in each checkpoint, too (checkpoint.h)
   // By then the loop has saved and stopped (run.max_time), as at a stop request. Each pass of the
-  // loop makes at least one update. Rank 0's decides, and each rank's own during evaluations.
+  // loop makes at least one update. Of several ranks all have one or none, and rank 0's decides.
   std::optional<std::chrono::steady_clock::time_point> ends_at = std::nullopt;
 };
 

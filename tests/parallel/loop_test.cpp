@@ -201,35 +201,68 @@ class CountedData final : public TokenData {
   mutable std::atomic<int> num_batches{0};
 };
 
+// A run of two updates on two ranks, each followed by an evaluation of 200 batches, whose rank r
+// must end `times[r]` from now.
+class TimedRun {
+ public:
+  explicit TimedRun(const std::vector<std::chrono::seconds>& times) {
+    const TokenData data(8);
+    const CountedData evaluated(400);
+    auto config = tiny_config("gpt2");
+    config.model.num_layers = 1;
+    config.model.hidden_size = 8;
+    config.model.num_heads = 1;
+    config.run.steps = 2;
+    config.run.max_time = "1h";
+    config.batch.global_batch = "4";
+    config.data.eval.kind = "synthetic";  // not opened: the test evaluates `evaluated`
+    config.data.workers = 0;
+    config.evaluate.every = 1;
+    config.evaluate.batch = 2;
+    results.resize(2);
+    on_engine("threads", 2, [&](Communicator& comm) {
+      RankRun run(config, data, comm);
+      run.batches.reset();
+      const auto rank = static_cast<size_t>(comm.rank());
+      const LoopInputs inputs{.train = data,
+                              .eval = &evaluated,
+                              .checkpoints = {},
+                              .config_toml = "",
+                              .plan_text = "",
+                              .sinks = {},
+                              .origin = "",
+                              .ends_at = std::chrono::steady_clock::now() + times[rank]};
+      results[rank] = train_loop(run.state, run.parts, inputs);
+    });
+    num_batches = evaluated.num_batches.load();
+  }
+  std::vector<LoopResult> results;  // by rank
+  int num_batches = 0;              // of evaluations
+};
+
 // None keeps the others waiting for its whole share.
 TEST(Evaluation, ends_on_all_ranks_when_the_time_of_the_start_is_over) {
-  const TokenData data(8);
-  const CountedData evaluated(400);
-  auto config = tiny_config("gpt2");
-  config.model.num_layers = 1;
-  config.model.hidden_size = 8;
-  config.model.num_heads = 1;
-  config.batch.global_batch = "4";
-  config.data.eval.kind = "synthetic";  // not opened: the test evaluates `evaluated`
-  config.data.workers = 0;
-  config.evaluate.every = 1;
-  config.evaluate.batch = 2;
-  on_engine("threads", 2, [&](Communicator& comm) {
-    RankRun run(config, data, comm);
-    run.batches.reset();
-    const LoopInputs inputs{.train = data,
-                            .eval = &evaluated,
-                            .checkpoints = {},
-                            .config_toml = "",
-                            .plan_text = "",
-                            .sinks = {},
-                            .origin = "",
-                            .ends_at = std::chrono::steady_clock::now()};
-    const LoopResult result = train_loop(run.state, run.parts, inputs);
-    EXPECT_EQ(result.ending, Ending::interrupted);
-    EXPECT_EQ(run.state.step(), 1);
-  });
-  EXPECT_LT(evaluated.num_batches.load(), 50);  // of 200: the rehearsal's and those made ahead
+  using std::chrono::seconds;
+  // The other rank's process may have been started much later.
+  for (const seconds other : {seconds(0), seconds(3600)}) {
+    const TimedRun run({seconds(0), other});
+    for (const LoopResult& result : run.results) {
+      EXPECT_EQ(result.ending, Ending::interrupted);
+      EXPECT_EQ(result.session_steps, 1);
+    }
+    EXPECT_EQ(run.results[0].reason, "run.max_time = 1h");
+    EXPECT_LT(run.num_batches, 50);  // of 200: the rehearsal's and those made ahead
+  }
+}
+
+TEST(Evaluation, is_not_ended_by_the_time_of_another_rank_than_the_first) {
+  const TimedRun run({std::chrono::seconds(3600), std::chrono::seconds(-3600)});
+  for (const LoopResult& result : run.results) {
+    EXPECT_EQ(result.ending, Ending::finished);
+    EXPECT_EQ(result.session_steps, 2);
+    ASSERT_TRUE(result.evaluation);
+    EXPECT_EQ(result.evaluation->samples, 400);
+  }
 }
 
 // Evaluation splits the samples over ranks without padding, also if a rank gets none.

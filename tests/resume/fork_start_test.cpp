@@ -71,6 +71,87 @@ TEST_F(ForkStart, of_a_run_that_was_moved_before_it_saved_anything_is_of_the_sam
   TANREN_EXPECT_CONTAINS(plan_line("b", "fork_from"), "moved/a/checkpoints/step-2");
 }
 
+// Another run of that name, as in exp1/base and exp2/base, would be taken for it.
+TEST_F(ForkStart, of_another_run_of_the_same_name_is_refused_while_both_are_there) {
+  stop_after("exp1/base", 3);
+  stop_after("exp2/base", 2);
+  const std::string rest = " --quiet --fork --out b --set run.stop_after=1";
+  expect_code("run exp1/base" + rest, 0, {});
+  const auto before = files("b");
+  const std::vector<std::string> told = {"[run] b is a fork of ", "/exp1/base, and not of ",
+                                         "/exp2/base; name another folder with --out"};
+  expect_refused("run exp2/base" + rest, told);
+  expect_refused("plan exp2/base --fork --out b", told);
+  expect_refused("run b --quiet --set run.fork_from=exp2/base", told);
+  EXPECT_EQ(files("b"), before);
+  fs::remove_all(at("b/checkpoints"));
+  expect_refused("run exp2/base" + rest, told);
+  expect_code("run exp1/base" + rest, 0, {});
+  fs::remove_all(at("exp1"));  // as if it had been moved
+  expect_code("run exp2/base" + rest, 0, {});
+  EXPECT_EQ(last_attempt("b")["attempt"], 5);
+}
+
+TEST_F(ForkStart, of_the_best_checkpoint_or_through_a_link_goes_on_by_the_same_command) {
+  stop_after("a", 4,
+             "--set evaluate.every=2 --set checkpoint.every=1 --set checkpoint.best=1 "
+             "--set checkpoint.keep=9");
+  fs::create_directory_symlink("a", at("latest"));
+  fs::rename(at("a/checkpoints"), at("disk"));
+  fs::create_directory_symlink(at("disk"), at("a/checkpoints"));
+  const fs::path best = at("a/checkpoints/best");
+  const fs::path step = fs::read_symlink(best);
+  const int first = std::stoi(step.string().substr(step.string().find('-') + 1)) + 1;
+  const std::string rest = " --quiet --set run.stop_after=1 --fork --out ";
+  const std::vector<std::pair<std::string, int>> cases = {
+      {"a/checkpoints/best", first}, {"latest", 5}, {"latest/checkpoints/best", first}};
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto& [from, begin] = cases[i];
+    const std::string out = "b" + std::to_string(i);
+    std::string command = "run ";
+    command.append(from).append(rest).append(out);
+    expect_code(command, 0, {});
+    expect_code(command, 0, {});
+    EXPECT_EQ(last_attempt(out)["attempt"], begin + 1) << from;
+    fs::remove(best);
+    fs::create_directory_symlink("step-1", best);  // the other run found a better one
+    expect_code(command, 0, {});
+    EXPECT_EQ(last_attempt(out)["attempt"], begin + 2) << from;
+    fs::remove_all(at(out + "/checkpoints"));  // as after a kill: the step that was chosen stays
+    expect_code(command, 0, {});
+    EXPECT_EQ(last_attempt(out)["attempt"], begin) << from;
+    fs::remove(best);
+    fs::create_directory_symlink(step, best);
+  }
+  expect_refused("run a/checkpoints/best --quiet --fork --out a/b", {"in the folder of that run"});
+  fs::remove_all(at("a"));
+  for (size_t i = 0; i < cases.size(); ++i) {
+    std::string command = "run ";
+    command.append(cases[i].first).append(rest).append("b").append(std::to_string(i));
+    expect_code(command, 0, {});
+  }
+}
+
+TEST_F(ForkStart, of_a_step_that_was_asked_for_by_name_and_is_gone_takes_no_other) {
+  stop_after("a", 3, "--set checkpoint.every=1 --set checkpoint.keep=9");
+  const std::string step = "a/checkpoints/step-2";
+  const std::string by_config =
+      "run run.toml --quiet --out c --set run.stop_after=1 --set run.fork_from=" + step;
+  expect_code("run " + step + " --quiet --fork --out b --set run.stop_after=1", 0, {});
+  expect_code(by_config, 0, {});
+  fs::remove_all(at("b/checkpoints"));  // as after a kill
+  fs::remove_all(at("c/checkpoints"));
+  fs::remove_all(at(step));
+  const auto b = files("b"), c = files("c");
+  const std::vector<std::string> told = {step + ": it is gone, and this run began with it"};
+  expect_refused("run b --quiet", told);
+  expect_refused("plan b", told);
+  expect_refused("run a --quiet --fork --out b", told);
+  expect_refused(by_config, told);
+  EXPECT_EQ(files("b"), b);
+  EXPECT_EQ(files("c"), c);
+}
+
 TEST_F(ForkStart, by_the_same_command_goes_on_when_the_other_run_is_gone_or_changed) {
   stop_after("a", 3);
   const std::string fork = "run a --quiet --fork --out b --set run.stop_after=1";
@@ -138,10 +219,33 @@ TEST_F(ForkStart, is_not_offered_where_it_would_be_refused) {
   EXPECT_EQ(offered("run out --quiet --out new --set 'model.hidden=[9]'", "it there: "), "");
   none("--set run.seed=4 --set run.steps=none --set run.epochs=2");
   none("--set run.steps=2 --set optimizer.weight_decay=0.5");
+  folder_.file("other.csv", rows(20));
+  none(
+      "--set run.steps=none --set run.epochs=2 --set data.train.path=other.csv "
+      "--set optimizer.weight_decay=0.5");
   const auto here =
       shell(TANREN_BINARY " run . --quiet --set optimizer.weight_decay=0.5", at("out"));
   TANREN_EXPECT_CONTAINS(here.output, "tanren run . --fork --out /");
   TANREN_EXPECT_CONTAINS(here.output, "/out-fork --set ");
+}
+
+TEST_F(ForkStart, is_not_offered_of_a_run_at_its_end_until_more_is_asked_for) {
+  const std::string decay = " --set optimizer.weight_decay=0.5";
+  const std::string epochs =
+      "run run.toml --quiet --out two --set run.steps=none --set run.epochs=";
+  expect_code(epochs + "2", 0, {});
+  EXPECT_EQ(offered(epochs + "2" + decay, kOffer), "");
+  EXPECT_EQ(offered("run two --quiet --out new", "it there: "), "");
+  EXPECT_NE(offered(epochs + "3" + decay, kOffer), "");
+  const std::string early =
+      "run run.toml --quiet --out early --set run.steps=20 --set evaluate.every=1 --set "
+      "optimizer.learning_rate=1e-30 --set early_stop.patience=";
+  expect_code(early + "1", 0, {});
+  EXPECT_EQ(offered(early + "1" + decay, kOffer), "");
+  EXPECT_EQ(offered("run early --quiet --out new", "it there: "), "");
+  const std::string command = offered(early + "0" + decay, kOffer);
+  ASSERT_NE(command, "");
+  expect_code(command + " --quiet --set run.stop_after=1", 0, {});
 }
 
 TEST_F(ForkStart, of_evaluations_of_another_quantity_compares_anew_and_keeps_the_plateaus_rate) {
@@ -171,6 +275,18 @@ TEST_F(ForkStart, of_evaluations_of_another_quantity_compares_anew_and_keeps_the
                          " of its peak, as there; the best value begins anew: they measure "
                          "something else: another model.label_smoothing");
   TANREN_EXPECT_CONTAINS(plan_line("b", "fork_evaluations"), "another model.label_smoothing");
+}
+
+// A resumed run may not change such a key either.
+TEST_F(ForkStart, of_evaluation_data_that_are_read_in_another_way_compares_anew) {
+  const std::string decides = "--set evaluate.every=1 --set early_stop.patience=9";
+  stop_after("a", 3, decides);
+  expect_code("run a --quiet --fork --out b --set data.eval.classes=0", 0, {});
+  const std::string line = plan_line("b", "fork_evaluations");
+  TANREN_EXPECT_CONTAINS(line, "  anew ");
+  TANREN_EXPECT_CONTAINS(line, "another data.eval.classes");
+  expect_code("run a --quiet --fork --out c --set metrics.console_every=3", 0, {});
+  TANREN_EXPECT_CONTAINS(plan_line("c", "fork_evaluations"), "  taken ");
 }
 
 // The last batch of an epoch is a short one.

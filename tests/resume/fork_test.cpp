@@ -267,6 +267,24 @@ TEST_F(Fork, begins_other_data_at_their_start_and_asks_for_a_length_in_steps) {
   TANREN_EXPECT_CONTAINS(plan_line("d", "fork_data"), "another run.seed");
 }
 
+// The steps of the data before are not those of the epochs that are counted.
+TEST_F(Fork, of_a_fork_whose_data_began_anew_asks_for_a_length_in_steps) {
+  stop_after("a", 3);
+  folder_.file("other.csv", rows(20));  // an epoch has 5 batches
+  expect_code(
+      "run a --quiet --fork --out b --set data.train.path=other.csv --set run.steps=20 "
+      "--set run.stop_after=7",
+      0, {});
+  const std::string fork = "run b --quiet --fork --out c ";
+  expect_refused(fork + "--set run.steps=none --set run.epochs=3",
+                 {"its 10 steps and run.epochs do not go together (it is a fork, and 7 of its 10 "
+                  "batches are of its own epochs)",
+                  "--set run.epochs=none --set run.steps=18"});  // 8 of 15 batches are left
+  EXPECT_FALSE(fs::exists(at("c")));
+  expect_code(fork + "--set run.steps=18", 0, {});
+  EXPECT_EQ(last_attempt("c")["step"], 18);
+}
+
 TEST_F(Fork, of_a_run_at_its_end_wants_more_steps_or_patience) {
   ASSERT_EQ(tanren("run run.toml --quiet --out a").code, 0);
   expect_refused("run a --quiet --fork --out b",

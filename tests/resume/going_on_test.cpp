@@ -39,6 +39,29 @@ class GoingOn : public CommandRun {
   }
 };
 
+// It would begin again, and lose its log.
+TEST_F(GoingOn, behind_a_link_to_a_disk_that_is_not_there_is_refused_and_loses_nothing) {
+  stop_after("out", 3);
+  fs::rename(at("out/checkpoints"), at("disk"));
+  fs::create_directory_symlink(at("disk"), at("out/checkpoints"));
+  expect_code("run out --quiet --set run.stop_after=1", 0, {});
+  const std::string before = read_file(at("out/log.jsonl"));
+  fs::rename(at("disk"), at("away"));
+  for (const char* arguments : {"run out --quiet", "run run.toml --quiet --out out", "plan out"}) {
+    expect_code(arguments, 2,
+                {"[run] out/checkpoints (a link to ",
+                 "/disk) cannot be listed (No such file or directory); make it reachable"});
+  }
+  fs::create_directory(at("disk"));  // where it is mounted, without it
+  expect_code("run out --quiet", 2,
+              {"/disk) has no complete checkpoint, and the run has saved some"});
+  EXPECT_EQ(read_file(at("out/log.jsonl")), before);
+  fs::remove(at("disk"));
+  fs::rename(at("away"), at("disk"));
+  expect_code("run out --quiet", 0, {});
+  EXPECT_EQ(last_attempt("out")["step"], 8);
+}
+
 TEST_F(GoingOn, on_other_training_data_is_refused_and_names_what_differs) {
   stop_after("out", 2);
   const std::string before = read_file(at("out") / "log.jsonl");

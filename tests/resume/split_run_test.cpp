@@ -49,6 +49,15 @@ TEST_F(SplitRun, trains_on_one_part_and_evaluates_on_the_other) {
   EXPECT_EQ(own["evaluate.loss"], summary["evaluate.loss"]) << summary;
 }
 
+// Its evaluation reads the rows as training does.
+TEST_F(SplitRun, forked_with_rows_that_are_read_in_another_way_compares_evaluations_anew) {
+  stop_after("a", 3, "--set evaluate.every=1 --set early_stop.patience=9");
+  expect_code("run a --quiet --fork --out b --set data.train.classes=0", 0, {});
+  TANREN_EXPECT_CONTAINS(plan_line("b", "fork_evaluations"), "another data.train.classes");
+  expect_code("run a --quiet --fork --out c", 0, {});
+  TANREN_EXPECT_CONTAINS(plan_line("c", "fork_evaluations"), "  taken ");
+}
+
 TEST_F(SplitRun, is_evaluated_on_all_of_a_file_that_is_named) {
   expect_code("run run.toml --quiet --out out", 0, {});
   const auto all = evaluated("out train.csv");

@@ -373,6 +373,27 @@ TEST(EstimateOverRanks, with_synchronised_batch_norm_measures_the_batches_of_all
   expect_estimate_of_one(estimated(config, 2, one.average), one, "synchronised");
 }
 
+// Every batch is an exchange, so that no rank may stop alone.
+TEST(EstimateOverRanks, with_synchronised_batch_norm_stops_on_all_ranks_when_one_is_asked_to) {
+  auto config = estimate_config(1);  // 38 samples give 19 batches of one of each rank
+  config.batch.global_batch = "2";
+  config.parallel.buffers = "synchronised";
+  const auto data = open_dataset(config.data.train, "data.train");
+  on_engine("threads", 2, [&](Communicator& comm) {
+    const Counted counted(*data);
+    RankRun run(config, counted, comm);
+    run.step();
+    const TensorMap before = copy_of(run.state.average_state().tensors);
+    run.batches.reset();
+    counted.made = 0;
+    const std::atomic<bool> stop{true};
+    if (comm.rank() == 1) run.parts.stop = &stop;
+    EXPECT_FALSE(estimate_statistics(run.state, run.parts, counted));
+    EXPECT_LT(counted.made, 19);
+    EXPECT_TRUE(same(run.state.average_state().tensors, before));
+  });
+}
+
 TEST(EstimateOverRanks, takes_the_smallest_microbatch_of_all_ranks) {
   const Estimated one = estimated(estimate_config(3), 1, {})[0];
   const auto config = estimate_config(3);
