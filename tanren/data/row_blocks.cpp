@@ -9,13 +9,13 @@ namespace tanren {
 
 namespace {
 
-constexpr size_t kBlock = size_t{1} << 20;  // numbers
+constexpr size_t kBlockNumbers = size_t{1} << 20;  // numbers
 
 }  // namespace
 
 RowBlocks::RowBlocks(int64_t width)
     : width_(static_cast<size_t>(width)),
-      block_rows_(std::max<size_t>(1, kBlock / std::max<size_t>(1, width_))) {}
+      block_rows_(std::max<size_t>(1, kBlockNumbers / std::max<size_t>(1, width_))) {}
 
 float* RowBlocks::add() {
   if (blocks_.empty() || blocks_.back().size() == block_rows_ * width_) {

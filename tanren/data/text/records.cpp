@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kDelimiters = ",;\t|";
 
 // How often a delimiter stands outside quotes.
-int64_t count_of(std::string_view header, char delimiter) {
+int64_t times_outside_quotes(std::string_view header, char delimiter) {
   int64_t count = 0;
   bool quoted = false;
   for (const char c : header) {
@@ -145,7 +145,7 @@ char delimiter_of(std::string_view header, const SourceOptions& options, bool ta
     }
   }
   return *std::max_element(candidates.begin(), candidates.end(), [&](char a, char b) {
-    return count_of(header, a) < count_of(header, b);
+    return times_outside_quotes(header, a) < times_outside_quotes(header, b);
   });
 }
 
