@@ -10,10 +10,11 @@ namespace tanren {
 
 struct TableColumn {
   std::string name;
-  bool is_category = false;         // of texts; else of numbers
-  std::vector<std::string> values;  // of a category: the texts that are known, sorted, an input each
-  double mean = 0, deviation = 1;   // of numbers: taken off, and what is left is divided by it
-  double fill = 0;                  // of numbers: stands in place of a missing one
+  bool is_category = false;  // of texts; else of numbers
+  std::vector<std::string>
+      values;                      // of a category: the texts that are known, sorted, an input each
+  double mean = 0, deviation = 1;  // of numbers: taken off, and what is left is divided by it
+  double fill = 0;                 // of numbers: stands in place of a missing one
 
   int64_t width() const { return is_category ? static_cast<int64_t>(values.size()) : 1; }
 };

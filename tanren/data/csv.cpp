@@ -186,9 +186,9 @@ class CsvReader {
     if (problem == CellProblem::too_large) {
       double value = 0;
       parse_number(cell, decimal(), value);
-      file.fail(fmt::format(
-          "column {}: {}{} is too large for a 32-bit float; scale it down", one_line(column),
-          to_text(value), table_.standardizes ? "" : " (times " + what_ + ".scale)"));
+      file.fail(fmt::format("column {}: {}{} is too large for a 32-bit float; scale it down",
+                            one_line(column), to_text(value),
+                            table_.standardizes ? "" : " (times " + what_ + ".scale)"));
     }
     std::string text = cell_text(problem, column, cell);
     if (problem == CellProblem::missing) {

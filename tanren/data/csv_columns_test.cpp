@@ -55,8 +55,9 @@ TEST_F(CsvColumns, that_are_not_there_are_refused_with_those_that_are_and_the_ne
                          "there is no column \"nam\", which data.train.ignore names");
   TANREN_EXPECT_CONTAINS(error(text, {.ignore = {"name"}, .categories = {"colour"}}),
                          "there is no column \"colour\", which data.train.categories names");
-  TANREN_EXPECT_CONTAINS(error(text, {.ignore = {"name"}, .categories = {"name"}}),
-                         "data.train.categories names \"name\", which data.train.ignore leaves out");
+  TANREN_EXPECT_CONTAINS(
+      error(text, {.ignore = {"name"}, .categories = {"name"}}),
+      "data.train.categories names \"name\", which data.train.ignore leaves out");
   TANREN_EXPECT_CONTAINS(error(text, {.columns = {"height"}, .categories = {"name"}}),
                          "which data.train.columns leaves out");
   TANREN_EXPECT_CONTAINS(error(text, {.columns = {"label"}}), "which is the label column");
@@ -143,9 +144,8 @@ TEST_F(CsvColumns, may_hold_delimiters_and_line_ends_in_quotes) {
 TEST_F(CsvColumns, that_are_no_utf_8_are_refused_by_line_and_read_as_latin_1) {
   const std::string text = "label,h\xf6he,ort\n0,1,K\xf6ln\n1,2,Bonn\n";
   TANREN_EXPECT_CONTAINS(error(text), "rows.csv:1: byte 8 (0xF6) is no UTF-8; convert the file");
-  const auto data = open(text, {.columns = {"h\xc3\xb6he", "ort"},
-                                .categories = {"ort"},
-                                .encoding = "latin-1"});
+  const auto data =
+      open(text, {.columns = {"h\xc3\xb6he", "ort"}, .categories = {"ort"}, .encoding = "latin-1"});
   EXPECT_EQ(data->info().feature_names[0], "h\xc3\xb6he");
   EXPECT_EQ(data->info().table->columns[1].values, (Texts{"Bonn", "K\xc3\xb6ln"}));
 }
@@ -172,8 +172,9 @@ TEST_F(CsvColumns, of_categories_are_an_input_for_each_text_of_training) {
 
 // The numbers are StandardScaler's of scikit-learn 1.9.1 on the same rows.
 TEST_F(CsvColumns, are_standardised_as_scikit_learn_does_it) {
-  const std::string text = "x,year,same,c,label\n1.5,2020,7,u,0\n-2.25,2021,7,v,1\n"
-                           "4,2023,7,u,0\n0.125,2019.5,7,u,1\n";
+  const std::string text =
+      "x,year,same,c,label\n1.5,2020,7,u,0\n-2.25,2021,7,v,1\n"
+      "4,2023,7,u,0\n0.125,2019.5,7,u,1\n";
   const auto train = open(text, {.categories = {"c"}, .standardize = true});
   const std::vector<TableColumn>& columns = train->info().table->columns;
   EXPECT_DOUBLE_EQ(columns[0].mean, 0.84375);
@@ -182,10 +183,10 @@ TEST_F(CsvColumns, are_standardised_as_scikit_learn_does_it) {
   EXPECT_DOUBLE_EQ(columns[1].deviation, 1.340475661845451);
   EXPECT_EQ(columns[2].mean, 7);
   EXPECT_EQ(columns[2].deviation, 1) << "constant";
-  const std::vector<float> expected = {
-      0.2900209426879883f, -0.6527533531188965f, 0, 1, 0, -1.367241621017456f,  0.09325048327445984f,
-      0,                   0,                    1, 1.3948626518249512f, 1.58525812625885f, 0, 1, 0,
-      -0.3176420032978058f, -1.0257552862167358f, 0, 1, 0};
+  const std::vector<float> expected = {0.2900209426879883f,  -0.6527533531188965f, 0, 1, 0,
+                                       -1.367241621017456f,  0.09325048327445984f, 0, 0, 1,
+                                       1.3948626518249512f,  1.58525812625885f,    0, 1, 0,
+                                       -0.3176420032978058f, -1.0257552862167358f, 0, 1, 0};
   const auto made = inputs_of(*train);
   ASSERT_EQ(made.size(), expected.size());
   for (size_t i = 0; i < made.size(); ++i) EXPECT_FLOAT_EQ(made[i], expected[i]) << i;
@@ -264,9 +265,10 @@ TEST_F(CsvColumns, of_labels_give_the_classes_of_only_classes_by_name) {
   EXPECT_EQ(classes_of(*train), (std::vector<int64_t>{1, 0, 1}));
   EXPECT_EQ(train->info().class_names, (Texts{"z", "x"}));
   EXPECT_EQ(train->info().table->columns[0].mean, 3) << "rows of other classes are not trained on";
-  TANREN_EXPECT_CONTAINS(
-      testing::error_of<InputError>([&] { open(text, {.only_classes = {"z", "w"}}); }),
-      "no sample has the class w of only_classes; it has x, y, z");
+  TANREN_EXPECT_CONTAINS(testing::error_of<InputError>([&] {
+                           open(text, {.only_classes = {"z", "w"}});
+                         }),
+                         "no sample has the class w of only_classes; it has x, y, z");
   const DataInfo info = train->info();
   const auto eval = open(text, {.only_classes = {"z", "x"}}, &info);
   EXPECT_EQ(classes_of(*eval), classes_of(*train));

@@ -49,9 +49,10 @@ void LabelColumn::add_value(double value, std::string_view cell, const TableFile
     return;
   }
   if (!found_.empty()) {
-    file.fail(fmt::format("label {} is a number, and those before it are names, such as \"{}\"; "
-                          "fix it, or list all in data.train.class_names",
-                          one_line(cell), one_line(found_.begin()->first).substr(0, 40)));
+    file.fail(
+        fmt::format("label {} is a number, and those before it are names, such as \"{}\"; "
+                    "fix it, or list all in data.train.class_names",
+                    one_line(cell), one_line(found_.begin()->first).substr(0, 40)));
   }
   const std::string label = fmt::format("label {}", to_text(value));
   if (value != std::floor(value)) {
@@ -99,9 +100,10 @@ void LabelColumn::add_new(std::string_view text, const TableFile& file) {
   labels_.push_back(static_cast<double>(place->second));
   constexpr int64_t kMostNames = 1000;
   if (std::ssize(found_) <= std::max(kMostNames, options_.classes)) return;
-  file.fail(fmt::format("the label column has more than {} different names; is it the right one? "
-                        "If so, list them in {}.class_names",
-                        to_text(std::max(kMostNames, options_.classes)), what_));
+  file.fail(
+      fmt::format("the label column has more than {} different names; is it the right one? "
+                  "If so, list them in {}.class_names",
+                  to_text(std::max(kMostNames, options_.classes)), what_));
 }
 
 // The names of the rows in their order, and the labels as places in it.
@@ -133,7 +135,7 @@ at::Tensor LabelColumn::take(DataInfo& info, const TableFile& file) {
   at::Tensor classes = at::empty({size()}, at::kLong);
   std::copy(labels_.begin(), labels_.end(), classes.mutable_data_ptr<int64_t>());
   const double largest = *std::max_element(labels_.begin(), labels_.end());
-  info.outputs = named > 0               ? named
+  info.outputs = named > 0              ? named
                  : options_.classes > 0 ? options_.classes
                                         : static_cast<int64_t>(largest) + 1;
   return classes;

@@ -89,7 +89,7 @@ CellProblem CellEncoder::encode(size_t index, double number, float* input) const
   }
   if (!std::isfinite(number)) return CellProblem::not_finite;
   *input = static_cast<float>(table_->standardizes ? (number - column.mean) / column.deviation
-                                                  : number * scale_ + offset_);
+                                                   : number * scale_ + offset_);
   return std::isfinite(*input) ? CellProblem::none : CellProblem::too_large;
 }
 

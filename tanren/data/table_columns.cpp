@@ -83,11 +83,11 @@ size_t label_place(const TableFile& file, const SourceOptions& options, const st
     const auto& first = columns.front();
     const auto parsed = std::from_chars(first.data(), first.data() + first.size(), number);
     const bool headless = parsed.ec == std::errc() && parsed.ptr == first.data() + first.size();
-    file.fail(1, "there is no column \"" + options.label + "\"; the columns are " + join(shown) +
-                     (headless ? "; is there a header line that names the columns?"
-                      : columns.size() == 1
-                          ? "; set " + what + ".delimiter to what separates the cells"
-                          : "; set " + what + ".label to one of them"));
+    file.fail(
+        1, "there is no column \"" + options.label + "\"; the columns are " + join(shown) +
+               (headless              ? "; is there a header line that names the columns?"
+                : columns.size() == 1 ? "; set " + what + ".delimiter to what separates the cells"
+                                      : "; set " + what + ".label to one of them"));
   }
   if (std::find(found + 1, columns.end(), options.label) != columns.end()) {
     file.fail(1, "two columns are called \"" + options.label + "\"; rename one");
@@ -110,9 +110,9 @@ TableEncoding asked_columns(const TableFile& file, const SourceOptions& options,
   }
   std::erase_if(features, [&](const std::string& name) { return left_out.has(name); });
   if (features.empty()) file.fail(1, what + ".ignore leaves no column beside the label; drop some");
-  categories.check(file, features, options.label,
-                   options.columns.empty() ? what + ".ignore leaves out"
-                                           : what + ".columns leaves out");
+  categories.check(
+      file, features, options.label,
+      options.columns.empty() ? what + ".ignore leaves out" : what + ".columns leaves out");
   TableEncoding table;
   for (const std::string& name : features) {
     table.columns.push_back({.name = name, .is_category = categories.has(name), .values = {}});

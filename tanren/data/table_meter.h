@@ -21,8 +21,8 @@ class TableMeter {
  public:
   // Fills in `table` at the end. `places`: of its columns in the file. All but `what` must outlive
   // it.
-  TableMeter(TableEncoding& table, const std::vector<size_t>& places,
-             const SourceOptions& options, std::string what);
+  TableMeter(TableEncoding& table, const std::vector<size_t>& places, const SourceOptions& options,
+             std::string what);
 
   // Adds the file's last row. Cells that are no numbers are left to the encoder, which refuses them
   // with their line. DataError for a category of too many texts.

@@ -49,8 +49,9 @@ bool take_column(const TableJson& json, TableColumn& column) {
   if (!json.is_object() || !take_text(json, "name", column.name)) return false;
   column.is_category = json.contains("values");
   if (column.is_category) return take_values(json, column.values);
-  return take_finite(json, "mean", column.mean) && take_finite(json, "deviation", column.deviation) &&
-         column.deviation > 0 && take_finite(json, "fill", column.fill);
+  return take_finite(json, "mean", column.mean) &&
+         take_finite(json, "deviation", column.deviation) && column.deviation > 0 &&
+         take_finite(json, "fill", column.fill);
 }
 
 }  // namespace

@@ -98,8 +98,8 @@ std::string Encoder::take_inputs(Sample& sample) const {
       return "has numbers, and column " + column.name + " is a category; give its cells";
     }
     const std::string cell = has_cells ? sample.cells.at(column.name) : to_text(sample.numbers[i]);
-    const CellProblem problem = has_cells ? cells_->encode(i, cell, input)
-                                          : cells_->encode(i, sample.numbers[i], input);
+    const CellProblem problem =
+        has_cells ? cells_->encode(i, cell, input) : cells_->encode(i, sample.numbers[i], input);
     if (problem != CellProblem::none) return cell_text(problem, column.name, cell);
     input += column.width();
   }

@@ -16,9 +16,9 @@ struct Sample {
   std::vector<double> numbers;  // csv: in the order of DataInfo::feature_names, as in the file
   std::map<std::string, std::string> cells;  // csv: or texts by the names of columns
   std::vector<float> inputs;                 // csv: or as DataInfo::table encodes them
-  std::string image;            // images: the bytes of a JPEG or PNG
-  std::string image_file;       // images: or its file, read when it is needed
-  TensorMap tensors;            // other kinds: every field, [1, …]
+  std::string image;                         // images: the bytes of a JPEG or PNG
+  std::string image_file;                    // images: or its file, read when it is needed
+  TensorMap tensors;                         // other kinds: every field, [1, …]
 
   static Sample of_text(std::string text, std::string pair = {}) {
     Sample sample;

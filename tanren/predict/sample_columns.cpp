@@ -114,12 +114,10 @@ void SampleColumns::read_at(const std::vector<size_t>& places, Row& row) const {
   }
 }
 
-CellProblem SampleColumns::read_input(size_t index, const std::string& cell,
-                                      Sample& sample) const {
+CellProblem SampleColumns::read_input(size_t index, const std::string& cell, Sample& sample) const {
   if (encoder_) {
     const size_t begin = sample.inputs.size();
-    sample.inputs.resize(begin +
-                         static_cast<size_t>(encoder_->table().columns[index].width()));
+    sample.inputs.resize(begin + static_cast<size_t>(encoder_->table().columns[index].width()));
     return encoder_->encode(index, cell, sample.inputs.data() + begin);
   }
   if (trimmed(cell).empty()) return CellProblem::missing;

@@ -21,7 +21,9 @@ class SampleColumns {
   // and the first ones are taken.
   const std::vector<std::string>& names() const { return names_; }
   // What the delimiter is found by: the names, if they are known.
-  std::vector<std::string> wanted() const { return first_ones_ ? std::vector<std::string>() : names_; }
+  std::vector<std::string> wanted() const {
+    return first_ones_ ? std::vector<std::string>() : names_;
+  }
   const std::string& decimal() const { return decimal_; }
   // Finds the names among `columns`, by which later rows are read. DataError naming both lists if
   // one is missing or there twice. `where` begins the text ("[predict] new.csv:1").

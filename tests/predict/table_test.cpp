@@ -77,8 +77,8 @@ class Tables : public ::testing::Test {
 TEST_F(Tables, are_predicted_as_they_are_evaluated_without_their_training_data) {
   const fs::path file = train();
   const fs::path evaluated = folder_.path() / "eval.jsonl";
-  const auto in_run = evaluate_checkpoint(config(), place() / "model.safetensors", {}, nullptr, {},
-                                          {evaluated});
+  const auto in_run =
+      evaluate_checkpoint(config(), place() / "model.safetensors", {}, nullptr, {}, {evaluated});
   EXPECT_EQ(in_run.class_names, (std::vector<std::string>{"apple", "plum"}));
   fs::remove(folder_.path() / "train.csv");
   const auto alone =
@@ -142,11 +142,11 @@ TEST_F(Tables, without_a_column_of_training_are_refused_with_both_lists) {
       "there is no column \"weight\"; data.train was read by colour, size, weight, and this file "
       "has colour, size, kind");
   folder_.file("names.csv", "colour,size,weight,kind\nred,1,2,pear\n");
-  TANREN_EXPECT_CONTAINS(
-      error_of<DataError>([&] {
-        evaluate_whole_model(file, folder_.path() / "names.csv", {}, Registry(), nullptr);
-      }),
-      "label \"pear\" is none of the classes apple, plum that data.train has");
+  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] {
+                           evaluate_whole_model(file, folder_.path() / "names.csv", {}, Registry(),
+                                                nullptr);
+                         }),
+                         "label \"pear\" is none of the classes apple, plum that data.train has");
 }
 
 TEST_F(Tables, with_cells_that_are_no_numbers_are_broken_by_row) {
@@ -184,8 +184,8 @@ TEST_F(Tables, of_plain_numbers_keep_no_encoding_and_take_cells_by_name) {
   const fs::path file = place() / "model.tanren.safetensors";
   EXPECT_EQ(read_safetensors(file).metadata.at("tanren.data").find("\"table\""), std::string::npos);
   const Predictor predictor(load_model(file));
-  const auto answers = predictor.predict(
-      {Sample::of_numbers({3, 4}), Sample::of_cells({{"a", "4"}, {"b", " 3 "}})});
+  const auto answers =
+      predictor.predict({Sample::of_numbers({3, 4}), Sample::of_cells({{"a", "4"}, {"b", " 3 "}})});
   EXPECT_EQ(answers[0].scores, answers[1].scores);
   TANREN_EXPECT_CONTAINS(error_of<DataError>([&] {
                            predictor.predict({Sample::of_cells({{"a", ""}, {"b", "1"}})});
@@ -225,13 +225,12 @@ TEST_F(Tables, that_changed_are_refused_when_their_run_goes_on) {
   const auto error = [&](const std::string& from, const std::string& to,
                          const std::vector<std::string>& sets = {}) {
     std::string other = train;
-    for (size_t at = from.empty() ? std::string::npos : other.find(from);
-         at != std::string::npos; at = other.find(from, at + to.size())) {
+    for (size_t at = from.empty() ? std::string::npos : other.find(from); at != std::string::npos;
+         at = other.find(from, at + to.size())) {
       other.replace(at, from.size(), to);
     }
     folder_.file("train.csv", other);
-    auto said =
-        error_of<InputError>([&] { run({.config = config(sets), .folder = place()}, {}); });
+    auto said = error_of<InputError>([&] { run({.config = config(sets), .folder = place()}, {}); });
     folder_.file("train.csv", train);
     return said;
   };

@@ -20,13 +20,15 @@ void fields(FieldList& add, SourceOptions& o) {
       "the config file. The data themselves must be the same.",
       TextKind::file);
   add("label", &o.label, "csv, text_table: name of the label column.");
-  add("label_type", &o.label_type, "csv, text_table: class (0, 1, … or names) or value (regression).");
+  add("label_type", &o.label_type,
+      "csv, text_table: class (0, 1, … or names) or value (regression).");
   add("shape", &o.shape, "csv: shape of one sample's inputs; empty: a row of features.");
   add("scale", &o.scale, "csv: inputs are multiplied by it; not 0.");
   add("offset", &o.offset, "csv: and this is added.");
   add_table_fields(add, o);
   add("only_classes", &o.only_classes, Identity::defines,
-      "csv (as labels are), tensors (numbers), images (folders): samples of these classes alone, which become 0, "
+      "csv (as labels are), tensors (numbers), images (folders): samples of these classes alone, "
+      "which become 0, "
       "1, … in this order. []: all.",
       TextKind::number_or_word);
   add("classes", &o.classes,

@@ -19,9 +19,9 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::vector<std::string> ignore;      // csv: patterns of columns that are not read
   std::vector<std::string> categories;  // csv: patterns of columns of texts, an input for each text
   bool standardize = false;  // csv: number columns are centred and scaled by what training has
-  std::string missing;    // csv: error, mean, zero; empty: data.eval: as training, else error
-  std::string delimiter;  // csv, text_table: one of , ; | : or tab; empty: found
-  std::string decimal;    // csv: . or ,; empty: data.eval: as training, else .
+  std::string missing;       // csv: error, mean, zero; empty: data.eval: as training, else error
+  std::string delimiter;     // csv, text_table: one of , ; | : or tab; empty: found
+  std::string decimal;       // csv: . or ,; empty: data.eval: as training, else .
   std::vector<std::string> only_classes;  // csv, tensors, images: only these classes, as 0, 1, …
   int64_t classes = 0;  // csv: labels must lie in [0, classes); 0: one more than the largest
   std::vector<std::string>
@@ -60,9 +60,9 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::string tokenizer;             // text_table: file or folder; relative to the config file
   std::vector<std::string>
       class_names;  // csv, text_table: names of class 0, 1, …; empty: from the data
-  std::string padding = "longest";       // text_table: longest (of the batch), fixed (context)
-  std::string encoding = "utf-8";        // not a key; copied from data.encoding
-  bool ignores_labels = false;           // not a key; tensors: classes and values are not checked
+  std::string padding = "longest";  // text_table: longest (of the batch), fixed (context)
+  std::string encoding = "utf-8";   // not a key; copied from data.encoding
+  bool ignores_labels = false;      // not a key; tensors: classes and values are not checked
 };
 
 struct DataOptions {

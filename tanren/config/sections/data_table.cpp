@@ -23,7 +23,8 @@ void add_table_fields(FieldList& add, SourceOptions& o) {
       "deviation, both of the rows of training, in fp64; constant columns are divided by 1. Not "
       "beside scale and offset.");
   add("missing", &o.missing,
-      "csv: cells that are empty, NA, N/A, NaN, nan, NULL, null or ? are an error, or count as mean "
+      "csv: cells that are empty, NA, N/A, NaN, nan, NULL, null or ? are an error, or count as "
+      "mean "
       "(of training's column) or zero; in a category both give 0 in all. A label may never be "
       "missing. Empty: error; data.eval: as in data.train.");
   add("delimiter", &o.delimiter, Identity::free,
@@ -77,8 +78,7 @@ void check_table(Problems& p, const std::string& section, const SourceOptions& o
   if (!is_csv) return;
   p.check(o.columns.empty() || o.ignore.empty(),
           section + "columns and ignore both choose columns; drop one");
-  p.one_of(section + "missing", o.missing.empty() ? "error" : o.missing,
-           {"error", "mean", "zero"});
+  p.one_of(section + "missing", o.missing.empty() ? "error" : o.missing, {"error", "mean", "zero"});
   p.one_of(section + "decimal", o.decimal.empty() ? "." : o.decimal, {".", ","});
   p.check(!o.standardize || (o.scale == 1 && o.offset == 0),
           section +

@@ -25,7 +25,8 @@ TEST(ValidateTable, refuses_columns_that_contradict_themselves) {
        "data.train.standardize and scale or offset both change numbers"},
       {{"data.train.standardize=true", "data.train.offset=1"},
        "data.train.standardize and scale or offset both change numbers"},
-      {{"data.train.missing=median"}, "data.train.missing \"median\" is unknown; one of error, mean"},
+      {{"data.train.missing=median"},
+       "data.train.missing \"median\" is unknown; one of error, mean"},
       {{"data.train.decimal=;"}, "data.train.decimal \";\" is unknown"},
       {{"data.train.delimiter=x"}, "data.train.delimiter is \"x\"; give one of , ; | : or tab"},
       {{"data.train.delimiter=,,"}, "data.train.delimiter is \",,\""},
@@ -52,7 +53,7 @@ TEST(ValidateTable, refuses_an_evaluation_that_is_read_in_another_way) {
     sets.insert(sets.end(), kEvaluated.begin(), kEvaluated.end());
     expect_contains(error_of(kGood, sets), part);
   }
-  std::vector<std::string> same = {"data.train.columns=[a]", "data.train.standardize=true",
+  std::vector<std::string> same = {"data.train.columns=[a]",  "data.train.standardize=true",
                                    "data.train.missing=mean", "data.train.delimiter=;",
                                    "data.eval.delimiter=tab", "data.eval.decimal=,"};
   same.insert(same.end(), kEvaluated.begin(), kEvaluated.end());
@@ -72,11 +73,10 @@ TEST(ValidateTable, refuses_its_keys_for_other_kinds_of_data) {
 }
 
 TEST(ValidateTable, every_key_is_written_and_read_back) {
-  const RunConfig config =
-      parse(kGood, {"data.train.columns=[\"x*\", \"a, b\"]", "data.train.categories=[xc]",
-                    "data.train.standardize=true", "data.train.missing=mean",
-                    "data.train.delimiter=;", "data.train.decimal=,",
-                    "data.train.class_names=[\"no\", \"yes\"]"});
+  const RunConfig config = parse(
+      kGood, {"data.train.columns=[\"x*\", \"a, b\"]", "data.train.categories=[xc]",
+              "data.train.standardize=true", "data.train.missing=mean", "data.train.delimiter=;",
+              "data.train.decimal=,", "data.train.class_names=[\"no\", \"yes\"]"});
   const std::string text = to_toml(config);
   RunConfig back = parse(text);
   back.asked = config.asked;

@@ -79,8 +79,7 @@ bool LineReader::next(std::string& line) {
     size_t searched = buffer_.size() - begin_;
     if (searched > longest_) {
       throw DataError(fmt::format("[{}] {}:{}: the line is longer than {}; is this a text?", what_,
-                                  name_, number_ + 1,
-                                  size_text(static_cast<int64_t>(longest_))));
+                                  name_, number_ + 1, size_text(static_cast<int64_t>(longest_))));
     }
     const bool had_mark = past_mark_;
     if (!fill()) break;

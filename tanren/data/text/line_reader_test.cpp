@@ -64,8 +64,9 @@ TEST(LineReader, makes_text_of_a_record_or_says_line_and_byte) {
   const std::string file = folder.file("x.csv", "a\n");
   const LineReader utf8(file, "data.train", "utf-8"), latin(file, "data.train", "latin-1");
   std::string record = "a\n\xc3\xa9t\xe9";
-  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { utf8.make_text(record, 7); }),
-                         "[data.train] " + file + ":8: byte 4 (0xE9) is no UTF-8; convert the file");
+  TANREN_EXPECT_CONTAINS(
+      error_of<DataError>([&] { utf8.make_text(record, 7); }),
+      "[data.train] " + file + ":8: byte 4 (0xE9) is no UTF-8; convert the file");
   latin.make_text(record, 7);
   EXPECT_EQ(record, "a\n\xc3\x83\xc2\xa9t\xc3\xa9");
   std::string sound = "\xc3\xa9";

@@ -41,7 +41,8 @@ TEST(OpenQuotes, are_open_where_a_record_cannot_be_split_yet) {
 
 TEST(CellsOfRecords, are_taken_as_rfc_4180_has_them_with_any_delimiter) {
   std::string problem;
-  EXPECT_EQ(cells_of("a,\"b, \"\"c\"\"\" ,,d e", ',', &problem), (Texts{"a", "b, \"c\"", "", "d e"}));
+  EXPECT_EQ(cells_of("a,\"b, \"\"c\"\"\" ,,d e", ',', &problem),
+            (Texts{"a", "b, \"c\"", "", "d e"}));
   EXPECT_EQ(problem, "");
   EXPECT_EQ(cells_of("a;\"b; \"\"c\"\"\" ;;d, e", ';'), (Texts{"a", "b; \"c\"", "", "d, e"}));
   EXPECT_EQ(cells_of("a|\"b|c\"", '|'), (Texts{"a", "b|c"}));
@@ -64,7 +65,8 @@ TEST_F(RecordsTest, may_go_over_lines_and_say_where_they_began) {
   LineReader lines(folder_.file("x.csv", "a,b\n\n \n\"x\r\ny\",1\r\nlast,2"), "data", "utf-8");
   RecordReader records(lines, /*skips_blank=*/true);
   std::string record;
-  const std::pair<std::string, int64_t> expected[] = {{"a,b", 1}, {"\"x\r\ny\",1", 4}, {"last,2", 6}};
+  const std::pair<std::string, int64_t> expected[] = {
+      {"a,b", 1}, {"\"x\r\ny\",1", 4}, {"last,2", 6}};
   for (const auto& [text, line] : expected) {
     ASSERT_EQ(records.next(record, ','), RecordReader::Found::record);
     EXPECT_EQ(record, text);
@@ -105,7 +107,11 @@ TEST(Delimiters, are_found_by_the_columns_that_are_wanted) {
   EXPECT_EQ(found("a|label", {"label"}), '|');
   EXPECT_EQ(found("a\tlabel", {"label"}), '\t');
   EXPECT_EQ(found("\"a;b\";\"label\"", {"label"}), ';');
-  EXPECT_EQ(found("\xEF\xBB\xBF" "a;b", {}), ';') << "the one that is there most";
+  EXPECT_EQ(found("\xEF\xBB\xBF"
+                  "a;b",
+                  {}),
+            ';')
+      << "the one that is there most";
   EXPECT_EQ(found("a;b;\"c,d,e,f\"", {"label"}), ';') << "outside quotes";
   EXPECT_EQ(found("label", {"label"}), ',');
   EXPECT_EQ(found("text", {"text"}, /*tabs=*/true), '\t');

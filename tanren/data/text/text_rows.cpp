@@ -71,9 +71,9 @@ void split_whole(const Source& source, const RecordReader& records, RecordReader
   source.lines.make_text(record, records.line());
   if (found == RecordReader::Found::open_quote || !cells.split(record, delimiter)) {
     const std::string_view quoted = std::string_view(record).substr(records.quote_place() + 1, 40);
-    source.fail(records.quote_line(),
-                "nothing closes the quote of \"" + std::string(trimmed(quoted)) +
-                    "\"; add it, or write quotes inside a cell twice (\"\")");
+    source.fail(records.quote_line(), "nothing closes the quote of \"" +
+                                          std::string(trimmed(quoted)) +
+                                          "\"; add it, or write quotes inside a cell twice (\"\")");
   }
   if (!cells.problem().empty()) source.fail(records.line(), cells.problem());
 }
