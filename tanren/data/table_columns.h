@@ -22,8 +22,8 @@ bool needs_measures(const TableEncoding& table);
 size_t label_place(const TableFile& file, const SourceOptions& options, const std::string& what);
 
 // The columns that options.columns and options.ignore leave, in the order of the file, as numbers
-// or categories that nothing was measured of. DataError naming the columns there are and the nearest
-// one if a name or pattern fits none, or if no column is left.
+// or categories that nothing was measured of. DataError naming the columns there are and the
+// nearest one if a name or pattern fits none, or if no column is left.
 TableEncoding asked_columns(const TableFile& file, const SourceOptions& options,
                             const std::string& what, size_t label);
 

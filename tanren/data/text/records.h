@@ -82,8 +82,9 @@ class RecordReader {
 bool is_tsv(const std::filesystem::path& file);
 
 // What separates the cells of a table, by the first line of its header. That is options.delimiter,
-// if it is set; a tab in a file whose name says so (`tabs`); else the first of , ; tab | by which the line has
-// all the columns `wanted`, or the one that it has most. With decimal commas it is no comma.
+// if it is set; a tab in a file whose name says so (`tabs`); else the first of , ; tab | by which
+// the line has all the columns `wanted`, or the one that it has most. With decimal commas it is no
+// comma.
 char delimiter_of(std::string_view header, const SourceOptions& options, bool tabs,
                   const std::vector<std::string>& wanted, bool decimal_comma = false);
 
