@@ -26,6 +26,8 @@ namespace tanren {
 
 namespace {
 
+constexpr const char* kNoRows = "there are no rows below the header; add some";
+
 // The hash of all that an encoding has learnt.
 uint64_t hash_of(const TableEncoding& table) {
   Hash64 hash;
@@ -82,7 +84,7 @@ class CsvReader {
       labels.add(file.cells()[label_], file);
       read_row(file, encoder, rows.add());
     }
-    if (rows.rows() == 0) file.fail(1, "there are no rows below the header; add some");
+    if (rows.rows() == 0) file.fail(1, kNoRows);
     return make(file, rows.take(file.room()), labels, shape);
   }
 
@@ -112,7 +114,7 @@ class CsvReader {
     } else if (asks_for_encoding(options_)) {
       table_ = asked_columns(file, options_, what_, label_);
       places_ = places_of(table_, file, what_);
-      if (needs_measures(table_)) measure(rows_to_measure());
+      if (needs_measures(table_, options_)) measure(rows_to_measure());
       shared_ = std::make_shared<const TableEncoding>(table_);
     } else {
       for (size_t i = 0; i < file.columns().size(); ++i) {
@@ -134,10 +136,12 @@ class CsvReader {
     }
     TableFile file = open();
     TableMeter meter(table_, places_, options_, what_);
-    for (int64_t row = 0; file.next(); ++row) {
-      const bool is_kept = !keeps || keeps(row);
+    int64_t rows = 0;
+    for (; file.next(); ++rows) {
+      const bool is_kept = !keeps || keeps(rows);
       if (is_kept && is_chosen(file.cells()[label_])) meter.add(file);
     }
+    if (rows == 0) file.fail(1, kNoRows);
     meter.finish(file);
   }
 

@@ -65,6 +65,11 @@ TEST_F(CsvColumns, that_are_not_there_are_refused_with_those_that_are_and_the_ne
   TANREN_EXPECT_CONTAINS(error("label,a,a\n0,1,2\n", {.columns = {"a"}}), "two columns are called");
 }
 
+TEST_F(CsvColumns, of_no_rows_are_refused_as_such) {
+  TANREN_EXPECT_CONTAINS(error("label,a\n", {.standardize = true}), "there are no rows below the");
+  TANREN_EXPECT_CONTAINS(error("", {.standardize = true}), "the file is empty");
+}
+
 TEST_F(CsvColumns, of_texts_are_refused_unless_they_are_ignored_or_categories) {
   const std::string text = "label,a,name\n0,1,x\n";
   TANREN_EXPECT_CONTAINS(error(text),

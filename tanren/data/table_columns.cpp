@@ -65,11 +65,11 @@ bool asks_for_encoding(const SourceOptions& options) {
          (!options.decimal.empty() && options.decimal != ".");
 }
 
-bool needs_measures(const TableEncoding& table) {
+bool needs_measures(const TableEncoding& table, const SourceOptions& options) {
   const bool has_category =
       std::any_of(table.columns.begin(), table.columns.end(),
                   [](const TableColumn& column) { return column.is_category; });
-  return table.standardizes || table.fills || has_category;
+  return table.standardizes || options.missing == "mean" || has_category;
 }
 
 size_t label_place(const TableFile& file, const SourceOptions& options, const std::string& what) {

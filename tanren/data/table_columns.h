@@ -15,8 +15,8 @@ namespace tanren {
 // Whether the keys ask for more than the numbers of all columns (columns, categories, …), so that
 // the encoding is kept with the model.
 bool asks_for_encoding(const SourceOptions& options);
-// Whether something must be measured on the training data first.
-bool needs_measures(const TableEncoding& table);
+// Whether something must be measured on the training data first, of columns that are asked for.
+bool needs_measures(const TableEncoding& table, const SourceOptions& options);
 
 // The place of the label column. DataError if there is none, or two.
 size_t label_place(const TableFile& file, const SourceOptions& options, const std::string& what);
