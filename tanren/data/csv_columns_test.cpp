@@ -75,6 +75,7 @@ TEST_F(CsvColumns, of_texts_are_refused_unless_they_are_ignored_or_categories) {
   TANREN_EXPECT_CONTAINS(error(text),
                          ":2: column name: \"x\" is not a number; fix the cell, or add the column "
                          "to data.train.categories or data.train.ignore");
+  TANREN_EXPECT_CONTAINS(error(text, {.standardize = true}), ":2: column name: \"x\" is not a");
   EXPECT_EQ(inputs_of(*open(text, {.ignore = {"name"}})), (std::vector<float>{1}));
   EXPECT_EQ(open(text, {.columns = {"a"}})->info().feature_names, Texts{"a"});
   EXPECT_EQ(inputs_of(*open(text, {.categories = {"n*"}})), (std::vector<float>{1, 1}));

@@ -37,10 +37,14 @@ void TableMeter::add(const TableFile& file) {
     if (!table_.columns[i].is_category) {
       double number = 0;
       const bool is_number = parse_number(cell, table_.decimal, number) == CellProblem::none;
-      if (!is_number || !std::isfinite(number)) continue;
-      const double before = number - measure.mean;
+      if (!is_number || !std::isfinite(number)) {
+        measure.is_broken |= !is_missing(cell);
+        continue;
+      }
+      if (measure.count == 0) measure.first = number;
+      const double offset = number - measure.first, before = offset - measure.mean;
       measure.mean += before / static_cast<double>(++measure.count);
-      measure.squares += before * (number - measure.mean);
+      measure.squares += before * (offset - measure.mean);
       continue;
     }
     if (is_missing(cell) || measure.values.contains(cell)) continue;
@@ -57,7 +61,7 @@ void TableMeter::finish(const TableFile& file) {
   for (size_t i = 0; i < measures_.size(); ++i) {
     TableColumn& column = table_.columns[i];
     const Measure& measure = measures_[i];
-    const bool is_empty = column.is_category ? measure.values.empty() : measure.count == 0;
+    const bool is_empty = measure.count == 0 && measure.values.empty() && !measure.is_broken;
     const bool is_needed = column.is_category || table_.standardizes || options_.missing == "mean";
     if (is_empty && is_needed) {
       file.fail(1, "column " + one_line(column.name) + " has no value in any row; add it to " +
@@ -67,7 +71,9 @@ void TableMeter::finish(const TableFile& file) {
       column.values.assign(measure.values.begin(), measure.values.end());
       continue;
     }
-    if (options_.missing == "mean") column.fill = measure.mean;
+    if (measure.count == 0) continue;
+    const double mean = measure.first + measure.mean;
+    if (options_.missing == "mean") column.fill = mean;
     if (!table_.standardizes) continue;
     const auto count = static_cast<double>(measure.count);
     const double variance = measure.squares / count;
@@ -75,8 +81,8 @@ void TableMeter::finish(const TableFile& file) {
       file.fail(1, "the numbers of column " + one_line(column.name) +
                        " are too large to measure; scale them down");
     }
-    column.mean = measure.mean;
-    column.deviation = is_constant(variance, measure.mean, count) ? 1 : std::sqrt(variance);
+    column.mean = mean;
+    column.deviation = is_constant(variance, mean, count) ? 1 : std::sqrt(variance);
   }
 }
 

@@ -33,7 +33,9 @@ class TableMeter {
  private:
   struct Measure {
     int64_t count = 0;
-    double mean = 0, squares = 0;  // of the distances from the mean
+    bool is_broken = false;  // some cell is neither a number nor missing
+    double first = 0;        // numbers are measured from it, so that large ones lose no digits
+    double mean = 0, squares = 0;  // the latter of the distances from the mean
     std::set<std::string, std::less<>> values;
   };
 
