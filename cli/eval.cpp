@@ -16,7 +16,8 @@ namespace tanren::cli {
 
 namespace {
 
-// What was evaluated, and its result: a whole model's file on DATA, else a run's checkpoint.
+// What was evaluated, and its result: a whole model's file on DATA, else a run's checkpoint, on
+// DATA if it is given.
 std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& arguments,
                                                          const Registry& registry) {
   const std::filesystem::path file = arguments.file;
@@ -25,16 +26,12 @@ std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& argume
     return {file, evaluate_whole_model(file, arguments.target, arguments.sets, registry, nullptr,
                                        arguments.out, predictions)};
   }
-  if (!arguments.target.empty()) {
-    throw ConfigError("[eval] " + arguments.file + " brings its own data, and " + arguments.target +
-                      " is a second one; name data.eval.path with --set, or "
-                      "give the model.tanren.safetensors of a run");
-  }
   // Of a config file, --out is the folder of its run, as for the other verbs.
   const bool is_run = std::filesystem::is_directory(file);
   Arguments rest = arguments;
   const std::filesystem::path outputs = is_run ? std::exchange(rest.out, "") : "";
-  const Named named = read_named(rest, registry);
+  Named named = read_named(rest, registry);
+  if (!arguments.target.empty()) named.config = evaluated_on(named.config, arguments.target);
   const auto checkpoint = chosen_checkpoint(named.config, named.folder);
   return {checkpoint,
           evaluate_checkpoint(named.config, checkpoint, registry, nullptr, outputs, predictions)};

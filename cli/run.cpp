@@ -198,7 +198,7 @@ void print_end(const RunOutput& output, const Named& named, const std::string& a
     if (output.exported) std::cout << weights_text(*output.exported, summary) << "\n";
     std::cout << "run folder: " << folder << "\n"
               << "next: ";
-    if (!named.config.data.eval.kind.empty()) {
+    if (has_evaluation(named.config.data)) {
       std::cout << again << " eval " << folder << "  |  ";
     }
     std::cout << "more steps: " << again << " run " << folder << " --set run."

@@ -81,7 +81,7 @@ void eval_options(CLI::App& command, Arguments& arguments) {
   json_option(command, arguments);
   verbose_option(command, arguments);
   command.add_option("DATA", arguments.target,
-                     "Of a whole model: the file or folder to evaluate it on");
+                     "The file or folder to evaluate on; a run folder has its own without it");
   config_options(command, arguments,
                  "New folder for the outputs, as PNG files, of a run folder or a whole model; of a "
                  "config file: the folder of its run");
@@ -183,7 +183,7 @@ const std::vector<Verb>& verbs() {
        /*on_ranks=*/true, /*may_meet_torch=*/true},
       {"plan", "Say what a run would do, and why; start nothing", planning_options, plan,
        /*on_ranks=*/false, /*may_meet_torch=*/true},
-      {"eval", "Evaluate a run folder's newest checkpoint, or a whole model on DATA", eval_options,
+      {"eval", "Evaluate a run folder's newest checkpoint, or a whole model, on DATA", eval_options,
        eval, /*on_ranks=*/true, /*may_meet_torch=*/true},
       {"predict", "Write what a model says of each row, text or image, without labels",
        predict_options, predict, /*on_ranks=*/true, /*may_meet_torch=*/true},

@@ -26,7 +26,7 @@ struct Arguments {
   std::string file;               // config file, run folder, key for help, shell for completion
   std::vector<std::string> sets;  // --set key=value
   std::string out;                // --out: folder of the run, or of the report
-  std::string target;  // convert: file to write; eval: data of a whole model; predict: source
+  std::string target;  // convert: file to write; eval: data to evaluate on; predict: source
   std::vector<std::string> renames;  // convert: old=new
   std::string dtype;                 // convert: of floating tensors
   std::string tokenizer;             // convert: file or folder, for a text

@@ -24,6 +24,8 @@ void Hash64::add(int64_t value) { XXH3_64bits_update(&state_->xxh, &value, sizeo
 
 uint64_t Hash64::value() const { return XXH3_64bits_digest(&state_->xxh); }
 
+uint64_t content_hash(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
 std::string hash_text(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
 }  // namespace tanren

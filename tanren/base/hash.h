@@ -27,6 +27,9 @@ class Hash64 {
   std::unique_ptr<State> state_;
 };
 
+// XXH3 with seed 0 of these bytes alone.
+uint64_t content_hash(std::string_view bytes);
+
 // 16 hexadecimal digits.
 std::string hash_text(uint64_t hash);
 

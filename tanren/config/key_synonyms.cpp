@@ -309,9 +309,9 @@ constexpr KeySynonym kSynonyms[] = {
     {"max_seq_length", "data.train.context"},
     {"max_seq_len", "data.train.context"},
     {"eos_token_id", "data.train.document_end, or generate.stop_token"},
-    {"validation_split", "data.train.part and data.eval.part"},
-    {"val_split", "data.train.part and data.eval.part"},
-    {"validation_split_percentage", "data.train.part and data.eval.part"},
+    {"validation_split", "data.split"},
+    {"val_split", "data.split"},
+    {"validation_split_percentage", "data.split"},
     {"center_crop", "data.train.crop = \"center\""},
     {"n_critic", "objectives.NAME.every (of the generator; the critic is in turn at every batch)"},
 };

@@ -218,9 +218,9 @@ const std::vector<DatasetKind>& dataset_kinds() {
       {.name = "pairs"},
       {.name = "tensors", .counts_classes = true},
       {.name = "synthetic"},
-      {.name = "text", .has_context = true},
+      {.name = "text", .has_context = true, .is_stream = true},
       {.name = "text_table", .has_encoding = true, .counts_classes = true, .has_context = true},
-      {.name = "tokens", .has_context = true},
+      {.name = "tokens", .has_context = true, .is_stream = true},
   };
   return kinds;
 }

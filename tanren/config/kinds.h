@@ -67,6 +67,7 @@ struct DatasetKind {
   bool has_encoding = false;    // a file of text: data.encoding
   bool counts_classes = false;  // labels are whole numbers; the largest gives their number
   bool has_context = false;     // a sample is a sequence of data.*.context tokens
+  bool is_stream = false;       // its files are one stream of tokens, from which samples are cut
 };
 
 const std::vector<OptimizerKind>& optimizer_kinds();

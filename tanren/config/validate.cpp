@@ -53,7 +53,7 @@ void check_steering(Problems& p, const RunConfig& config, const std::string& sec
                     const std::string& switch_key, const std::string& metric,
                     const std::string& mode) {
   const std::string needs = section + switch_key + " needs evaluations while training; ";
-  if (config.data.eval.kind.empty()) {
+  if (!has_evaluation(config.data)) {
     p.check(false, needs + "add [data.eval] and set evaluate.every");
   } else {
     p.check(config.evaluate.every > 0, needs + "set evaluate.every");

@@ -10,6 +10,7 @@
 #include "tanren/data/label_column.h"
 #include "tanren/data/only_classes.h"
 #include "tanren/data/row_blocks.h"
+#include "tanren/data/split.h"
 #include "tanren/data/table_cells.h"
 #include "tanren/data/table_columns.h"
 #include "tanren/data/table_file.h"
@@ -46,10 +47,10 @@ uint64_t hash_of(const TableEncoding& table) {
 
 class CsvDataset : public TensorDataset {
  public:
-  // `names`: labels that the file has as names; else empty.
+  // `names`: labels that the file has as names; else empty. `hashes`: as TensorDataset.
   CsvDataset(TensorMap fields, const DataInfo& info, const std::string& what,
-             std::vector<std::string> names)
-      : TensorDataset(std::move(fields), info, what),
+             std::vector<std::string> names, std::vector<uint64_t> hashes)
+      : TensorDataset(std::move(fields), info, what, std::move(hashes)),
         table_(info.table),
         names_(std::move(names)) {}
 
@@ -83,6 +84,7 @@ class CsvReader {
     while (file.next()) {
       labels.add(file.cells()[label_], file);
       read_row(file, encoder, rows.add());
+      if (options_.split > 0) hashes_.push_back(split_hash(file.row()));
     }
     if (rows.rows() == 0) file.fail(1, kNoRows);
     return make(file, rows.take(file.room()), labels, shape);
@@ -114,7 +116,7 @@ class CsvReader {
     } else if (asks_for_encoding(options_)) {
       table_ = asked_columns(file, options_, what_, label_);
       places_ = places_of(table_, file, what_);
-      if (needs_measures(table_, options_)) measure(rows_to_measure());
+      if (needs_measures(table_, options_)) measure();
       shared_ = std::make_shared<const TableEncoding>(table_);
     } else {
       for (size_t i = 0; i < file.columns().size(); ++i) {
@@ -125,15 +127,41 @@ class CsvReader {
     }
   }
 
-  // The rows of the part that is trained on.
-  static KeepsRow rows_to_measure() { return {}; }
+  // The rows of the part that data.split leaves to training.
+  KeepsRow rows_to_measure() const {
+    if (!(options_.split > 0)) return {};
+    TableFile file = open();
+    LabelColumn labels(options_, what_, train_, decimal());
+    std::vector<uint64_t> hashes;
+    std::vector<int64_t> numbers;  // of the rows that only_classes keeps
+    for (int64_t row = 0; file.next(); ++row) {
+      labels.add(file.cells()[label_], file);
+      if (!is_chosen(file.cells()[label_])) continue;
+      hashes.push_back(split_hash(file.row()));
+      numbers.push_back(row);
+    }
+    std::vector<bool> is_kept(static_cast<size_t>(labels.size()));
+    if (hashes.empty()) return {};
+    DataInfo info;
+    const at::Tensor all = labels.take(info, file);
+    std::vector<int64_t> classes;
+    if (info.class_labels) {
+      const std::vector<int64_t> of_rows = numbers_of(all);
+      for (const int64_t row : numbers) classes.push_back(of_rows[static_cast<size_t>(row)]);
+    }
+    for (const int64_t index : split_rows(hashes, classes, options_.split, /*eval=*/false)) {
+      is_kept[static_cast<size_t>(numbers[static_cast<size_t>(index)])] = true;
+    }
+    return [is_kept](int64_t row) { return is_kept.at(static_cast<size_t>(row)); };
+  }
 
-  void measure(const KeepsRow& keeps) {
+  void measure() {
     if (!std::filesystem::is_regular_file(options_.path)) {
       throw DataError("[" + what_ + "] " + options_.path +
                       " is no plain file, and its columns are measured before it is read; write it "
                       "to one");
     }
+    const KeepsRow keeps = rows_to_measure();
     TableFile file = open();
     TableMeter meter(table_, places_, options_, what_);
     int64_t rows = 0;
@@ -218,12 +246,14 @@ class CsvReader {
     fields.set("inputs", inputs.view(shape));
     fields.set("labels", classes);
     const std::vector<std::string> names = info.class_names;
+    std::vector<uint64_t> hashes = hashes_;
     if (!options_.only_classes.empty()) {
       const std::string where = "[" + what_ + "] " + options_.path;
-      keep_classes(fields, info, numbers_of_classes(names, where), where);
+      hashes =
+          hashes_of(hashes, keep_classes(fields, info, numbers_of_classes(names, where), where));
       info.class_names = options_.only_classes;
     }
-    return std::make_unique<CsvDataset>(std::move(fields), info, what_, names);
+    return std::make_unique<CsvDataset>(std::move(fields), info, what_, names, std::move(hashes));
   }
 
   // only_classes as numbers, where the classes have `names`.
@@ -247,7 +277,8 @@ class CsvReader {
   const DataInfo* train_;
   std::shared_ptr<const TableEncoding> shared_;  // null: the numbers of all columns are inputs
   TableEncoding table_;
-  std::vector<size_t> places_;  // of the table's columns
+  std::vector<size_t> places_;    // of the table's columns
+  std::vector<uint64_t> hashes_;  // of the rows, for data.split
   size_t label_ = 0;
 };
 

@@ -2,6 +2,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
 #include "tanren/data/dataset.h"
+#include "tanren/data/split_source.h"
 
 #include <ATen/ATen.h>
 
@@ -278,6 +279,30 @@ TEST_F(CsvColumns, of_labels_give_the_classes_of_only_classes_by_name) {
   const DataInfo info = train->info();
   const auto eval = open(text, {.only_classes = {"z", "x"}}, &info);
   EXPECT_EQ(classes_of(*eval), classes_of(*train));
+}
+
+TEST_F(CsvColumns, are_measured_on_the_part_of_a_split_that_is_trained_on) {
+  std::string text = "label,a,c\n";
+  for (int i = 0; i < 40; ++i) {
+    text += std::string(i % 2 ? "x" : "y") + "," + std::to_string(i * i) + ",t" +
+            std::to_string(i) + "\n";
+  }
+  for (const Texts& only : {Texts{}, Texts{"y", "x"}}) {
+    SourceOptions options{.kind = "csv",
+                          .path = folder_.file("rows.csv", text),
+                          .categories = {"c"},
+                          .standardize = true,
+                          .only_classes = only};
+    options.split = 0.25;
+    const SplitSource parts = open_split(DatasetRegistry(), options, "data.train");
+    EXPECT_EQ(parts.train->size(), 30);
+    const at::Tensor train = all_of(*parts.train)["inputs"], eval = all_of(*parts.eval)["inputs"];
+    EXPECT_EQ(train.size(1), 31) << "a number, and the texts of the rows that are trained on";
+    EXPECT_NEAR(train.select(1, 0).mean().item<double>(), 0, 1e-5);
+    EXPECT_NEAR(train.select(1, 0).square().mean().item<double>(), 1, 1e-5);
+    EXPECT_EQ(train.narrow(1, 1, 30).sum().item<double>(), 30);
+    EXPECT_EQ(eval.narrow(1, 1, 30).sum().item<double>(), 0) << "texts that training does not know";
+  }
 }
 
 TEST_F(CsvColumns, are_part_of_what_a_resumed_run_compares) {

@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/data/split.h"
 #include "tanren/data/text/token_fields.h"
 
 #include <algorithm>
@@ -11,8 +12,15 @@
 
 namespace tanren {
 
-TensorDataset::TensorDataset(TensorMap fields, DataInfo info, const std::string& what)
-    : info_(std::move(info)) {
+SplitKeys Dataset::split_keys() const {
+  SplitKeys keys;
+  for (int64_t i = 0; i < size(); ++i) keys.hashes.push_back(split_hash(i));
+  return keys;
+}
+
+TensorDataset::TensorDataset(TensorMap fields, DataInfo info, const std::string& what,
+                             std::vector<uint64_t> hashes)
+    : info_(std::move(info)), hashes_(std::move(hashes)) {
   for (const auto& [name, tensor] : fields) {
     if (tensor.dim() == 0) {
       throw DataError("[" + what + "] tensor " + name + " is a scalar; dim 0 must count samples");
@@ -51,11 +59,22 @@ Collated TensorDataset::collate(const std::vector<int64_t>& indices) const {
   return collated;
 }
 
-std::vector<int64_t> TensorDataset::class_counts() const {
+const at::Tensor* TensorDataset::class_labels() const {
   const at::Tensor* labels = fields_.find("labels");
   const bool is_one_class = info_.class_labels && labels != nullptr && labels->dim() == 1 &&
                             labels->scalar_type() == at::kLong;
-  return is_one_class ? counts_of_classes(*labels, info_.outputs) : std::vector<int64_t>();
+  return is_one_class ? labels : nullptr;
+}
+
+std::vector<int64_t> TensorDataset::class_counts() const {
+  const at::Tensor* labels = class_labels();
+  return labels != nullptr ? counts_of_classes(*labels, info_.outputs) : std::vector<int64_t>();
+}
+
+SplitKeys TensorDataset::split_keys() const {
+  SplitKeys keys = hashes_.empty() ? Dataset::split_keys() : SplitKeys{hashes_, {}};
+  if (const at::Tensor* labels = class_labels()) keys.classes = numbers_of(*labels);
+  return keys;
 }
 
 std::vector<DataPart> TensorDataset::parts() const {
@@ -78,6 +97,11 @@ at::Tensor ids_of(const std::vector<int64_t>& indices) {
   at::Tensor ids = at::empty({static_cast<int64_t>(indices.size())}, at::kLong);
   std::copy(indices.begin(), indices.end(), ids.mutable_data_ptr<int64_t>());
   return ids;
+}
+
+std::vector<int64_t> numbers_of(const at::Tensor& row) {
+  const auto* from = row.const_data_ptr<int64_t>();
+  return {from, from + row.numel()};
 }
 
 std::vector<int64_t> counts_of_classes(const at::Tensor& labels, int64_t classes) {

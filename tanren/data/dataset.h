@@ -29,6 +29,12 @@ struct Draw {
   int64_t epoch = 0;
 };
 
+// What data.split looks at. Neither may depend on the other samples.
+struct SplitKeys {
+  std::vector<uint64_t> hashes;  // of each sample, as split_hash: of its contents, name or number
+  std::vector<int64_t> classes;  // of each sample; empty if samples do not have exactly one class
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -49,6 +55,14 @@ class Dataset {
   // Hashes that identify these samples, beside their number. Must take at most a hundredth of the
   // time that opening took. A resumed run whose parts differ is refused, naming these parts.
   virtual std::vector<DataPart> parts() const { return {}; }
+  // Samples of one hash are in one part of a split. By default the samples are hashed by number and
+  // have no classes.
+  virtual SplitKeys split_keys() const;
+  // A dataset of these samples alone, which are numbered anew; null: collate with their numbers here
+  // does.
+  virtual std::unique_ptr<Dataset> subset(const std::vector<int64_t>& /*rows*/) const {
+    return nullptr;
+  }
   // Problems so far that did not end the run, as one line for the log; empty if there were none.
   virtual std::string remarks() const { return ""; }
 };
@@ -57,23 +71,31 @@ class Dataset {
 // index_select would open OpenMP teams, which loader threads must not do.
 class TensorDataset : public Dataset {
  public:
-  // DataError if a field is a scalar, the first dimensions differ or there are no samples.
-  TensorDataset(TensorMap fields, DataInfo info, const std::string& what);
+  // `hashes` are the split's, of each sample; empty: samples are hashed by number. DataError if a
+  // field is a scalar, the first dimensions differ or there are no samples.
+  TensorDataset(TensorMap fields, DataInfo info, const std::string& what,
+                std::vector<uint64_t> hashes = {});
   int64_t size() const override { return size_; }
   DataInfo info() const override { return info_; }
   Collated collate(const std::vector<int64_t>& indices) const override;
   std::vector<int64_t> class_counts() const override;
   std::vector<DataPart> parts() const override;
+  SplitKeys split_keys() const override;
 
  private:
+  // One class of each sample; null if samples do not have exactly one.
+  const at::Tensor* class_labels() const;
+
   TensorMap fields_;
   DataInfo info_;
   int64_t size_ = 0;
+  std::vector<uint64_t> hashes_;
 };
 
 // Helpers for collate functions. DataError for an index outside [0, size).
 void check_indices(const std::vector<int64_t>& indices, int64_t size);
 at::Tensor ids_of(const std::vector<int64_t>& indices);
+std::vector<int64_t> numbers_of(const at::Tensor& row);  // int64 [n], on the CPU
 // Counts int64 labels in [0, classes) by class.
 std::vector<int64_t> counts_of_classes(const at::Tensor& labels, int64_t classes);
 

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/data/split.h"
 
 #include <algorithm>
 #include <system_error>
@@ -71,19 +72,7 @@ FileList one_file(const SourceOptions& options, const std::string& what) {
   return list;
 }
 
-}  // namespace
-
-double place_of(const std::string& name) {
-  uint64_t hash = 0xcbf29ce484222325ull;
-  for (const unsigned char c : name) hash = (hash ^ c) * 0x100000001b3ull;
-  // The finaliser of splitmix64: similar names end far apart.
-  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ull;
-  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebull;
-  hash ^= hash >> 31;
-  return static_cast<double>(hash >> 11) * 0x1p-53;
-}
-
-FileList list_files(const SourceOptions& options, const std::string& what) {
+FileList chosen_files(const SourceOptions& options, const std::string& what) {
   std::error_code error;
   if (fs::is_regular_file(options.path, error)) return one_file(options, what);
   const std::vector<fs::path> roots = fs::exists(options.path, error)
@@ -118,6 +107,52 @@ FileList list_files(const SourceOptions& options, const std::string& what) {
     throw DataError(fmt::format("[{}] none of the {} files of {} is chosen{}; widen the choice",
                                 what, found.size(), options.path, choices(options)));
   }
+  return list;
+}
+
+// Keeps the part that options.split and options.takes_eval_part name.
+void keep_part(FileList& list, const SourceOptions& options, const std::string& what) {
+  if (list.files.size() == 1) {
+    const double border = list.end - options.split * (list.end - list.begin);
+    (options.takes_eval_part ? list.begin : list.end) = border;
+    return;
+  }
+  std::vector<uint64_t> hashes;
+  for (const std::string& name : list.names) hashes.push_back(split_hash(name));
+  FileList kept;
+  for (const int64_t row : split_rows(hashes, {}, options.split, options.takes_eval_part)) {
+    kept.files.push_back(list.files[static_cast<size_t>(row)]);
+    kept.names.push_back(list.names[static_cast<size_t>(row)]);
+  }
+  if (kept.files.empty()) {
+    throw DataError(fmt::format(
+        "[{}] the {} files of {} have one name, {}, and data.split divides by name; rename some",
+        what, list.files.size(), options.path, list.names.front()));
+  }
+  list = std::move(kept);
+}
+
+}  // namespace
+
+double place_of(const std::string& name) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (const unsigned char c : name) hash = (hash ^ c) * 0x100000001b3ull;
+  // The finaliser of splitmix64: similar names end far apart.
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9ull;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebull;
+  hash ^= hash >> 31;
+  return static_cast<double>(hash >> 11) * 0x1p-53;
+}
+
+std::string split_part_text(const SourceOptions& options) {
+  if (options.split <= 0) return "";
+  return fmt::format(" in the {} part of data.split = {}",
+                     options.takes_eval_part ? "evaluation" : "training", to_text(options.split));
+}
+
+FileList list_files(const SourceOptions& options, const std::string& what) {
+  FileList list = chosen_files(options, what);
+  if (options.split > 0) keep_part(list, options, what);
   return list;
 }
 

@@ -14,17 +14,22 @@ namespace tanren {
 struct FileList {
   std::vector<std::filesystem::path> files;  // sorted by path
   std::vector<std::string> names;            // relative to the folder; "" for one named file
-  // If the path names one file: the stretch [begin, end) of its tokens, as shares.
+  // If there is one file: the stretch [begin, end) of its tokens, as shares.
   double begin = 0, end = 1;
 };
 
 // Lists the files of options.path. A folder is searched recursively for regular files and links to
 // them; names that begin with a dot and links to folders are left out. A pattern (*, ?, [a-z], as
 // glob(7)) may match files and folders. A file is kept if its name below the folder matches
-// `include` and not `exclude`, and its place (place_of) lies in `part`.
+// `include` and not `exclude`, and its place (place_of) lies in `part`. Of these, options.split
+// takes the files of one part, by the hashes of their names (split.h); of a single file it takes a
+// stretch: evaluation's is the last one.
 // DataError naming the path if no file is left; ConfigError for `include` or `exclude` with a path
 // that names one file.
 FileList list_files(const SourceOptions& options, const std::string& what);
+
+// " in the evaluation part of data.split = 0.1", or the training part; empty without a split.
+std::string split_part_text(const SourceOptions& options);
 
 // Maps a name to [0, 1) by 64-bit FNV-1a, mixed. The same on every machine, and evenly spread.
 double place_of(const std::string& name);

@@ -1,6 +1,7 @@
 #include "tanren/data/only_classes.h"
 
 #include "tanren/base/error.h"
+#include "tanren/data/dataset.h"
 
 #include <ATen/ATen.h>
 
@@ -8,8 +9,8 @@
 
 namespace tanren {
 
-void keep_classes(TensorMap& fields, DataInfo& info, const std::vector<std::string>& only,
-                  const std::string& where) {
+std::vector<int64_t> keep_classes(TensorMap& fields, DataInfo& info,
+                                  const std::vector<std::string>& only, const std::string& where) {
   const at::Tensor* labels = fields.find("labels");
   if (labels == nullptr || !info.class_labels || labels->dim() != 1) {
     throw ConfigError(where + ": only_classes needs one class per sample as \"labels\"; drop it");
@@ -38,6 +39,7 @@ void keep_classes(TensorMap& fields, DataInfo& info, const std::vector<std::stri
   fields = std::move(kept);
   info.outputs = static_cast<int64_t>(only.size());
   info.class_names = only;
+  return numbers_of(rows.contiguous());
 }
 
 }  // namespace tanren

@@ -11,10 +11,10 @@
 namespace tanren {
 
 // Keeps the rows (dim 0 of every field) whose "labels", int64 [n], are among `only`, in their
-// order. Class i is then only[i] and has that name. ConfigError if an entry of `only` is not a
+// order, and returns their numbers. Class i is then only[i] and has that name. ConfigError if an entry of `only` is not a
 // whole number or the labels are not classes; DataError if a class has no sample. Error texts begin
 // with `where`.
-void keep_classes(TensorMap& fields, DataInfo& info, const std::vector<std::string>& only,
-                  const std::string& where);
+std::vector<int64_t> keep_classes(TensorMap& fields, DataInfo& info,
+                                  const std::vector<std::string>& only, const std::string& where);
 
 }  // namespace tanren

@@ -147,6 +147,19 @@ class SyntheticDataset : public Dataset {
     return collated;
   }
 
+  // The classes are those that a TensorDataset of these samples would give.
+  SplitKeys split_keys() const override {
+    SplitKeys keys = Dataset::split_keys();
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      const Field& field = fields_[i];
+      if (field.name != "labels" || !field.integer || !field.shape.empty()) continue;
+      at::Tensor labels = at::empty({samples_}, at::kLong);
+      for (int64_t row = 0; row < samples_; ++row) fill(field, i, row, labels, row);
+      keys.classes = numbers_of(labels);
+    }
+    return keys;
+  }
+
  private:
   std::vector<Field> fields_;
   DataInfo info_;

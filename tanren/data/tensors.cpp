@@ -3,11 +3,13 @@
 #include "tanren/base/text.h"
 #include "tanren/data/dataset.h"
 #include "tanren/data/only_classes.h"
+#include "tanren/data/split.h"
 #include "tanren/data/text/token_fields.h"
 #include "tanren/formats/safetensors.h"
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include <ATen/ATen.h>
 
@@ -49,6 +51,27 @@ at::Tensor checked_classes(const at::Tensor& labels, int64_t& outputs, const std
                   what == "data.eval" ? "data.train.classes and " : "", what));
 }
 
+// The hash of each row: of its bytes in all tensors, in the order of their names in the file. Empty
+// if dim 0 does not count the rows of each.
+std::vector<uint64_t> tensor_row_hashes(const TensorMap& fields) {
+  const int64_t rows =
+      fields.empty() || fields.begin()->second.dim() == 0 ? 0 : fields.begin()->second.size(0);
+  std::vector<uint64_t> hashes;
+  std::vector<std::string> texts(static_cast<size_t>(rows));
+  for (const auto& [name, field] : fields) {
+    if (rows == 0 || field.dim() == 0 || field.size(0) != rows) return {};
+    const at::Tensor whole = field.contiguous();
+    const auto bytes = static_cast<size_t>(whole.nbytes()) / static_cast<size_t>(rows);
+    const auto* from = static_cast<const char*>(whole.const_data_ptr());
+    for (size_t row = 0; row < texts.size(); ++row) {
+      const uint64_t hash = split_hash(std::string_view(from + row * bytes, bytes));
+      texts[row].append(reinterpret_cast<const char*>(&hash), sizeof hash);
+    }
+  }
+  for (const auto& text : texts) hashes.push_back(split_hash(text));
+  return hashes;
+}
+
 }  // namespace
 
 std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::string& what,
@@ -75,11 +98,13 @@ std::unique_ptr<Dataset> open_tensors(const SourceOptions& options, const std::s
       fields.set("labels", checked_classes(*labels, info.outputs, what, where));
     }
   }
+  std::vector<uint64_t> hashes =
+      options.split > 0 ? tensor_row_hashes(fields) : std::vector<uint64_t>();
   if (!options.only_classes.empty()) {
     info.class_labels = info.class_labels && !has_token_labels;
-    keep_classes(fields, info, options.only_classes, where);
+    hashes = hashes_of(hashes, keep_classes(fields, info, options.only_classes, where));
   }
-  return std::make_unique<TensorDataset>(std::move(fields), info, what);
+  return std::make_unique<TensorDataset>(std::move(fields), info, what, std::move(hashes));
 }
 
 }  // namespace tanren

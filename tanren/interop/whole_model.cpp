@@ -41,21 +41,6 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                            "special_tokens_map.json",
                                            "added_tokens.json"};
 
-// How evaluation data are read, in whatever file or folder they are.
-SourceOptions evaluation_source(const DataOptions& data) {
-  const SourceOptions defaults;
-  SourceOptions source = data.eval.kind.empty() ? data.train : data.eval;
-  if (source.crop != "none") source.crop = defaults.crop;
-  source.crop_scale = defaults.crop_scale;
-  source.crop_ratio = defaults.crop_ratio;
-  source.pad = defaults.pad;
-  source.flip = defaults.flip;
-  source.color = defaults.color;
-  source.tokenizer.clear();
-  source.class_names.clear();
-  return source;
-}
-
 void forget_files(SourceOptions& source) {
   source.delimiter.clear();  // found anew in each file
   if (!source.path.empty()) source.path = kSomewhere;
@@ -81,6 +66,7 @@ RunConfig kept_of(const RunConfig& resolved) {
   kept.model.memory_format = ModelOptions().memory_format;
   kept.data = resolved.data;
   kept.data.eval = evaluation_source(resolved.data);
+  kept.data.split = 0;  // evaluation data are all of what is given
   forget_files(kept.data.train);
   forget_files(kept.data.eval);
   kept.batch = resolved.batch;
@@ -201,6 +187,20 @@ class DescribedDataset : public Dataset {
 };
 
 }  // namespace
+
+SourceOptions evaluation_source(const DataOptions& data) {
+  const SourceOptions defaults;
+  SourceOptions source = data.eval.kind.empty() ? data.train : data.eval;
+  if (source.crop != "none") source.crop = defaults.crop;
+  source.crop_scale = defaults.crop_scale;
+  source.crop_ratio = defaults.crop_ratio;
+  source.pad = defaults.pad;
+  source.flip = defaults.flip;
+  source.color = defaults.color;
+  source.tokenizer.clear();
+  source.class_names.clear();
+  return source;
+}
 
 Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t train_samples) {
   Json data{{"input_shape", info.input_shape},   {"outputs", info.outputs},

@@ -28,6 +28,10 @@ struct ModelDescription {
 // data are read as [data.eval] says, else as [data.train] without its augmentation.
 Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t train_samples);
 
+// How evaluation data are read, in whatever file or folder they are: as [data.eval] says, else as
+// [data.train] without its augmentation. The tokenizer and the names of classes are training's.
+SourceOptions evaluation_source(const DataOptions& data);
+
 // Reads the metadata back; `sets` as on the command line. ConfigError naming the file if the
 // description is missing, of another version, or malformed; errors in the config as read_config.
 ModelDescription description_of(const Metadata& metadata, const std::filesystem::path& file,

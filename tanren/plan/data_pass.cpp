@@ -3,8 +3,12 @@
 
 namespace tanren {
 
-// data.workers counts the loader threads of a machine; its ranks share its cores.
+// What data.split gives to evaluation was counted where the data were opened. data.workers counts the loader threads of a machine; its ranks share its cores.
 void plan_data(const Request& request, Plan& plan) {
+  if (!request.profile.split.empty()) {
+    plan.lines.push_back(
+        {"data.split", to_text(request.config.data.split), Source::asked, request.profile.split});
+  }
   const int64_t ranks = request.machine.local_ranks;
   const int64_t asked = request.config.data.workers;
   plan.data.workers = (asked + ranks - 1) / ranks;

@@ -78,7 +78,7 @@ void plan_evaluation(const Request& request, Plan& plan) {
                         config.checkpoint.metric, config.checkpoint.mode);
   plan.early_stop_by = metric_of(plan, config.early_stop.patience > 0 ? "early_stop.metric" : "",
                                  config.early_stop.metric, config.early_stop.mode);
-  if (config.data.eval.kind.empty()) return;
+  if (!has_evaluation(config.data)) return;
   const auto every = config.evaluate.every;
   plan.lines.push_back(
       {"evaluate",

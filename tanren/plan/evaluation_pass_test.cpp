@@ -42,6 +42,16 @@ TEST(EvaluationPass, resolves_and_prints_the_batch) {
   EXPECT_EQ(given.line("evaluate.batch"), "");
 }
 
+TEST(EvaluationPass, is_planned_for_the_part_that_a_split_gives) {
+  Asked given;
+  EXPECT_EQ(given.line("data.split"), "");
+  given.config.data.eval.kind = "";
+  given.config.data.split = 0.1;
+  given.profile.split = "evaluation gets 10 of 110 rows (9.1 %, by hash)";
+  EXPECT_EQ(given.line("data.split"), "0.1 | evaluation gets 10 of 110 rows (9.1 %, by hash)");
+  EXPECT_EQ(given.line("evaluate"), "at the end | 10 samples, each once");
+}
+
 TEST(EvaluationPass, says_how_keep_best_and_early_stop_judge) {
   Asked given;
   EXPECT_EQ(given.line("checkpoint.best") + given.line("early_stop"), "");

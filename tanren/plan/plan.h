@@ -75,6 +75,7 @@ struct ModelProfile {
   bool tokens = false;               // the inputs are ids of a vocabulary
   int64_t train_samples = 0;
   int64_t eval_samples = 0;
+  std::string split;  // what data.split gives to evaluation, in words; empty: nothing
   std::vector<std::string> class_names;    // of the data's classes, if they have names
   std::string initialised;                 // source of the initial weights, in words; empty: random
   std::vector<std::string> metrics;        // patterns of the evaluation metrics that fit the task

@@ -99,6 +99,20 @@ Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::pa
                     });
 }
 
+RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data) {
+  SourceOptions source = evaluation_source(config.data);
+  if (source.kind == "synthetic") {
+    throw ConfigError("[eval] the data of this run are synthetic, which no file holds; drop " +
+                      data.string());
+  }
+  source.path = std::filesystem::absolute(data).string();
+  source.include.clear();
+  source.exclude.clear();
+  source.part.clear();
+  config.data.eval = std::move(source);
+  return config;
+}
+
 Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::filesystem::path& data,
                                const std::vector<std::string>& sets, const Registry& registry,
                                const std::atomic<bool>* stop, const std::filesystem::path& outputs,

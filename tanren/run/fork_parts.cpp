@@ -213,8 +213,8 @@ PlanLine average_line(const ForkLook& look, const TakenParts& parts) {
 
 // Why the other run's evaluations cannot be compared with those here; empty: they can.
 std::string why_evaluations_begin_anew(const ForkLook& look) {
-  if (look.now.data.eval.kind.empty()) return "there are no evaluation data here";
-  if (look.before.data.eval.kind.empty()) return "there were no evaluation data there";
+  if (!has_evaluation(look.now.data)) return "there are no evaluation data here";
+  if (!has_evaluation(look.before.data)) return "there were no evaluation data there";
   const std::string fact = other_fact(look, "data.eval");
   if (!fact.empty()) return "the evaluation data are others than there: " + fact;
   for (const KeyChange& change : look.changes) {

@@ -3,6 +3,7 @@
 #include "tanren/base/memory_tag.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/data/split_source.h"
 #include "tanren/model/couples_samples.h"
 #include "tanren/train/device.h"
 #include "tanren/train/freezing.h"
@@ -33,7 +34,18 @@ Datasets open_datasets(const DataOptions& options, const DatasetRegistry& regist
   Datasets datasets;
   SourceOptions train_source = options.train, eval_source = options.eval;
   train_source.encoding = eval_source.encoding = options.encoding;
-  datasets.train = registry.open(train_source, "data.train");
+  if (options.split > 0) {
+    train_source.split = options.split;
+    SplitSource parts = open_split(registry, train_source, "data.train");
+    datasets.train = std::move(parts.train);
+    if (options.eval.kind.empty()) {
+      datasets.eval = std::move(parts.eval);
+      datasets.split = std::move(parts.how);
+      return datasets;
+    }
+  } else {
+    datasets.train = registry.open(train_source, "data.train");
+  }
   const DataInfo train = datasets.train->info();
   if (!options.eval.kind.empty()) datasets.eval = registry.open(eval_source, "data.eval", &train);
   return datasets;
@@ -98,6 +110,7 @@ ModelProfile profile(const Task& task, const Datasets& datasets) {
   profile.input_shape = info.input_shape;
   profile.tokens = info.vocab_size > 0;
   profile.class_names = info.class_names;
+  profile.split = datasets.split;
   if (datasets.eval) profile.eval_samples = datasets.eval->size();
   return profile;
 }

@@ -20,8 +20,11 @@ namespace tanren {
 struct Datasets {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> eval;  // null if there is none
+  std::string split;              // what data.split gives to `eval`, in words; empty: nothing
 };
 
+// With data.split, `train` and `eval` are two parts of data.train. If options.eval has a kind
+// beside it, `eval` is all of that source.
 Datasets open_datasets(const DataOptions& options, const DatasetRegistry& registry);
 
 // The task, initialised from run.seed, on the CPU in fp32.

@@ -309,6 +309,7 @@ std::vector<Row> rows() {
       {"data.train.tokenizer", kTable, "cased.txt"},
       {"data.train.class_names", kTable, "[\"2\", \"1\", \"0\"]"},
       {"data.shuffle", {}, "false"},
+      {"data.split", kNoEval, "0.25"},
       {"data.last", {"run.steps=none", "run.epochs=1"}, "drop"},
       {"batch.global_batch", {}, "6"},
       {"batch.microbatch", {}, "2"},

@@ -109,6 +109,10 @@ void fields(FieldList& add, DataOptions& o) {
   add("encoding", &o.encoding, Identity::free,
       "csv, text_table: utf-8, or latin-1 (one byte a character). Bytes that are none of it are an "
       "error, named by file, line and byte.");
+  add("split", &o.split,
+      "Share of data.train, in [0, 1), that is for evaluation and not trained on: chosen by a hash "
+      "of the row or of the file's name, as much of each class; of a single file of text or tokens "
+      "its end. Not beside data.eval. 0: none.");
 }
 
 namespace {
@@ -200,6 +204,19 @@ void check_pair(Problems& p, const DataOptions& o) {
 
 }  // namespace
 
+namespace {
+
+void check_split(Problems& p, const DataOptions& o) {
+  p.within("data.split", o.split, 0, 1, false);
+  if (!(o.split > 0)) return;
+  p.check(o.eval.kind.empty(),
+          "data.split is " + to_text(o.split) +
+              " and data.eval.kind is set; evaluation data come from one of them: drop data.split, "
+              "or [data.eval]");
+}
+
+}  // namespace
+
 void check_data(Problems& p, const RunConfig& config, const std::vector<std::string>& registered) {
   const DataOptions& o = config.data;
   if (o.train.kind.empty()) {
@@ -214,9 +231,14 @@ void check_data(Problems& p, const RunConfig& config, const std::vector<std::str
     for (const auto& key : p.changed) {
       if (!key.starts_with("data.eval.")) continue;
       p.unused_keys.push_back({key, "data.eval.kind"});
-      p.check(false, key + " is set, data.eval.kind is not; set it too");
+      p.check(false, o.split > 0
+                         ? key +
+                               " is set beside data.split, whose evaluation part is read as "
+                               "data.train says; drop it"
+                         : key + " is set, data.eval.kind is not; set it too");
     }
   }
+  check_split(p, o);
   p.within("data.workers", o.workers, 0, 256, true);
   p.within("data.prefetch", o.prefetch, 1, 4096, true);
   p.one_of("data.last", o.last, {"keep", "drop"});

@@ -63,6 +63,10 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::string padding = "longest";  // text_table: longest (of the batch), fixed (context)
   std::string encoding = "utf-8";   // not a key; copied from data.encoding
   bool ignores_labels = false;      // not a key; tensors: classes and values are not checked
+  // Not keys. data.split, for those who measure the training part: the dataset that is opened has
+  // all rows. Kinds that are streams (kinds.h) open one part: training's, or evaluation's.
+  double split = 0;
+  bool takes_eval_part = false;
 };
 
 struct DataOptions {
@@ -71,8 +75,11 @@ struct DataOptions {
   bool shuffle = true;             // training order: a pure function of (seed, epoch)
   std::string last = "keep";       // the short last batch of an epoch: keep, drop
   std::string encoding = "utf-8";  // of csv and text_table: utf-8, latin-1
+  double split = 0;                // share of data.train that becomes evaluation data; 0: none
   SourceOptions train;
-  SourceOptions eval;  // kind empty: no evaluation data
+  SourceOptions eval;  // kind empty: no evaluation data, but for those of `split`
 };
+
+inline bool has_evaluation(const DataOptions& o) { return !o.eval.kind.empty() || o.split > 0; }
 
 }  // namespace tanren

@@ -152,7 +152,7 @@ TEST(ValidateText, every_key_is_written_and_read_back) {
 TEST(ValidateText, knows_the_words_that_people_bring) {
   expect_contains(error_of(kText, {"data.train.kind=txt"}), "here it is text");
   expect_contains(error_of(kText, {"data.train.seq_len=3"}), "data.train.context");
-  expect_contains(error_of(kText, {"data.train.validation_split=0.1"}), "data.train.part");
+  expect_contains(error_of(kText, {"data.train.validation_split=0.1"}), "data.split");
 }
 
 }  // namespace

@@ -62,9 +62,9 @@ void check_plateau(Problems& p, const RunConfig& config) {
   p.not_negative("schedule.threshold", o.threshold);
   if (!reads_evaluations(o)) return;
   const std::string kind = "schedule.kind \"" + o.kind + "\"";
-  p.check(!config.data.eval.kind.empty(), kind +
-                                              " reads evaluations and there is no [data.eval]; add "
-                                              "it, or take another kind");
+  p.check(has_evaluation(config.data), kind +
+                                           " reads evaluations and there is no [data.eval]; add "
+                                           "it, or take another kind");
   p.check(config.evaluate.every > 0, kind +
                                          " reads evaluations and evaluate.every is 0 (only at "
                                          "the end); set it");

@@ -5,6 +5,7 @@
 #include "tanren/data/dataset.h"
 #include "tanren/data/image/folder.h"
 #include "tanren/data/image/reader.h"
+#include "tanren/data/split.h"
 
 #include <filesystem>
 
@@ -18,8 +19,9 @@ class ImagesDataset : public Dataset {
  public:
   ImagesDataset(SourceOptions options, std::string what, ImageFolder folder)
       : options_(std::move(options)),
+        what_(std::move(what)),
         folder_(std::move(folder)),
-        reader_(options_, std::move(what), static_cast<int64_t>(folder_.files.size())) {
+        reader_(options_, what_, static_cast<int64_t>(folder_.files.size())) {
     const auto [rows, columns] = image_size(options_);
     pixels_ = rows * columns;
     info_.input_shape = {options_.channels, rows, columns};
@@ -57,6 +59,23 @@ class ImagesDataset : public Dataset {
       if (label < counts.size()) ++counts[label];
     }
     return counts;
+  }
+
+  SplitKeys split_keys() const override {
+    SplitKeys keys;
+    for (const auto& file : folder_.files) {
+      keys.hashes.push_back(split_hash(file.name));
+      keys.classes.push_back(file.label);
+    }
+    return keys;
+  }
+
+  // A damaged file is replaced by another one of these samples.
+  std::unique_ptr<Dataset> subset(const std::vector<int64_t>& rows) const override {
+    ImageFolder folder{folder_.classes, {}};
+    for (const int64_t row : rows)
+      folder.files.push_back(folder_.files.at(static_cast<size_t>(row)));
+    return std::make_unique<ImagesDataset>(options_, what_, std::move(folder));
   }
 
   std::string remarks() const override { return reader_.remarks(); }
@@ -111,6 +130,7 @@ class ImagesDataset : public Dataset {
   }
 
   SourceOptions options_;
+  std::string what_;
   ImageFolder folder_;
   ImageReader reader_;
   DataInfo info_;

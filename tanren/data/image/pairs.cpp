@@ -6,6 +6,7 @@
 #include "tanren/data/dataset.h"
 #include "tanren/data/image/pair_files.h"
 #include "tanren/data/image/reader.h"
+#include "tanren/data/split.h"
 
 #include <ATen/ATen.h>
 
@@ -20,8 +21,9 @@ class PairsDataset : public Dataset {
  public:
   PairsDataset(SourceOptions options, std::string what, std::vector<PicturePair> pairs)
       : options_(std::move(options)),
+        what_(std::move(what)),
         pairs_(std::move(pairs)),
-        reader_(options_, std::move(what), static_cast<int64_t>(pairs_.size())),
+        reader_(options_, what_, static_cast<int64_t>(pairs_.size())),
         filter_(filter_named(options_.filter)),
         target_filter_(options_.target_filter.empty() ? filter_
                                                       : filter_named(options_.target_filter)) {
@@ -58,6 +60,19 @@ class PairsDataset : public Dataset {
 
   std::string sample_name(int64_t index) const override {
     return pairs_.at(static_cast<size_t>(index)).name;
+  }
+
+  SplitKeys split_keys() const override {
+    SplitKeys keys;
+    for (const auto& pair : pairs_) keys.hashes.push_back(split_hash(pair.name));
+    return keys;
+  }
+
+  // A damaged pair is replaced by another one of these samples.
+  std::unique_ptr<Dataset> subset(const std::vector<int64_t>& rows) const override {
+    std::vector<PicturePair> pairs;
+    for (const int64_t row : rows) pairs.push_back(pairs_.at(static_cast<size_t>(row)));
+    return std::make_unique<PairsDataset>(options_, what_, std::move(pairs));
   }
 
   std::string remarks() const override { return reader_.remarks(); }
@@ -150,6 +165,7 @@ class PairsDataset : public Dataset {
   }
 
   SourceOptions options_;
+  std::string what_;
   std::vector<PicturePair> pairs_;
   ImageReader reader_;
   Filter filter_, target_filter_;

@@ -48,6 +48,7 @@ std::unique_ptr<Dataset> open_text(const SourceOptions& options, const std::stri
     stream.pieces.push_back(open_piece(list.files[i], list.names[i]));
   }
   if (list.files.size() == 1) cut_to_part(stream.pieces.front(), list.begin, list.end, 1);
+  stream.part = split_part_text(options);
   return std::make_unique<TokenWindows>(std::move(stream), options.context, options.stride, what);
 }
 

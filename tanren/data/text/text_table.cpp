@@ -5,6 +5,7 @@
 #include "tanren/base/log.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
+#include "tanren/data/split.h"
 
 #include <ATen/ATen.h>
 
@@ -156,17 +157,24 @@ class Labels {
 class TextTable : public Dataset {
  public:
   TextTable(const SourceOptions& options, EncodedTexts texts, at::Tensor labels, DataInfo info,
-            int64_t pad_token)
+            int64_t pad_token, std::vector<uint64_t> hashes)
       : options_(options),
         texts_(std::move(texts)),
         labels_(std::move(labels)),
         info_(std::move(info)),
-        pad_token_(pad_token) {}
+        pad_token_(pad_token),
+        hashes_(std::move(hashes)) {}
 
   int64_t size() const override { return texts_.size(); }
   DataInfo info() const override { return info_; }
   std::vector<int64_t> class_counts() const override {
     return info_.class_labels ? counts_of_classes(labels_, info_.outputs) : std::vector<int64_t>();
+  }
+
+  SplitKeys split_keys() const override {
+    SplitKeys keys{hashes_, {}};
+    if (info_.class_labels) keys.classes = numbers_of(labels_);
+    return keys;
   }
 
   Collated collate(const std::vector<int64_t>& indices) const override {
@@ -213,7 +221,21 @@ class TextTable : public Dataset {
   at::Tensor labels_;
   DataInfo info_;
   int64_t pad_token_;
+  std::vector<uint64_t> hashes_;  // of the rows, for data.split; else empty
 };
+
+// Of each row's text, second text and label, each after its length.
+std::vector<uint64_t> text_row_hashes(const std::vector<TextRow>& rows) {
+  std::vector<uint64_t> hashes;
+  for (const TextRow& row : rows) {
+    std::string all;
+    for (const std::string* cell : {&row.text, &row.pair, &row.label}) {
+      all += to_text(static_cast<int64_t>(cell->size())) + ":" + *cell;
+    }
+    hashes.push_back(split_hash(all));
+  }
+  return hashes;
+}
 
 }  // namespace
 
@@ -314,8 +336,9 @@ std::unique_ptr<Dataset> open_text_table(const SourceOptions& options, const std
   info.input_shape = {options.context};
   info.vocab_size = tokenizer->vocab_size();
   info.token_types = options.text_pair.empty() ? 0 : 2;
-  return std::make_unique<TextTable>(options, std::move(texts), std::move(labels), std::move(info),
-                                     pad_token_of(*tokenizer));
+  return std::make_unique<TextTable>(
+      options, std::move(texts), std::move(labels), std::move(info), pad_token_of(*tokenizer),
+      options.split > 0 ? text_row_hashes(rows) : std::vector<uint64_t>());
 }
 
 }  // namespace tanren

@@ -33,6 +33,7 @@ struct TokenStream {
   TokenType type = TokenType::uint8;
   int64_t vocab_size = 0;
   int64_t document_end = -1;  // the id that ends a document; -1: none does
+  std::string part;           // of data.split, in words; empty: there is no split
 };
 
 class TokenWindows : public Dataset {

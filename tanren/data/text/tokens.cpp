@@ -206,6 +206,7 @@ std::unique_ptr<Dataset> open_tokens(const SourceOptions& options, const std::st
   if (list.files.size() == 1) {
     cut_to_part(stream.pieces.front(), list.begin, list.end, width_of(stream.type));
   }
+  stream.part = split_part_text(options);
   return std::make_unique<TokenWindows>(std::move(stream), options.context, options.stride, what);
 }
 
