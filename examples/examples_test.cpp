@@ -371,6 +371,24 @@ TEST_F(Examples, digits_trains_with_group_norm) {
   EXPECT_GT(summary["evaluate.accuracy"].get<double>(), 0.5);
 }
 
+TEST_F(Examples, table_learns_names_from_columns_of_any_unit_and_predicts_them) {
+  const auto summary = trained(kTanren, "table/run.toml");
+  ASSERT_TRUE(summary.is_object());
+  EXPECT_GT(summary["evaluate.accuracy"].get<double>(), 0.9);
+  const std::string wines = (kExamples / "table/eval.csv").string();
+  const auto predicted = go(kTanren + " predict run " + wines + " --quiet --out answers.csv");
+  ASSERT_EQ(predicted.code, 0) << predicted.output;
+  std::istringstream rows(read_file(temporary_.path() / "answers.csv"));
+  std::string row;
+  std::getline(rows, row);
+  TANREN_EXPECT_CONTAINS(row, "proline,cultivar,label,score");
+  int right = 0, all = 0;
+  static const std::regex alike(",(class_[0-2]),\\1,");
+  for (; std::getline(rows, row); ++all) right += std::regex_search(row, alike) ? 1 : 0;
+  ASSERT_EQ(all, 36);
+  EXPECT_NEAR(static_cast<double>(right) / all, summary["evaluate.accuracy"].get<double>(), 1e-9);
+}
+
 TEST_F(Examples, text_learns_from_the_sources_on_this_machine_and_goes_on_from_a_prompt) {
   const auto summary = trained(kTanren, "text/run.toml");
   ASSERT_TRUE(summary.is_object());

@@ -1,6 +1,8 @@
 // DataInfo: the facts about the data that a model needs to build itself.
 #pragma once
 
+#include "tanren/base/table_encoding.h"
+
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -23,7 +25,8 @@ struct DataInfo {
   int64_t token_types =
       0;  // "token_types" are int64 numbers in [0, token_types); 0: there are none
   std::shared_ptr<const TokenizerFiles> tokenizer;  // that made the ids; null: unknown
-  std::vector<std::string> feature_names;           // of a sample's numbers; empty: no names
+  std::vector<std::string> feature_names;           // of a table's columns; empty: no names
+  std::shared_ptr<const TableEncoding> table;  // of these columns; null: their numbers are inputs
   std::vector<int64_t> target_shape;  // of one sample's "labels", if they are pictures: [c, h, w]
 };
 

@@ -79,6 +79,7 @@ void fields(FieldList& add, ModelOptions& o);
 void fields(FieldList& add, UnfreezeOptions& o);
 void fields(FieldList& add, DataOptions& o);
 void fields(FieldList& add, SourceOptions& o);
+void add_table_fields(FieldList& add, SourceOptions& o);  // those about the columns of a table
 void fields(FieldList& add, BatchOptions& o);
 void fields(FieldList& add, PrecisionOptions& o);
 void fields(FieldList& add, OptimizerOptions& o);

@@ -82,6 +82,10 @@ void check_token_data(Problems& p, const std::string& section, const SourceOptio
 // Whether both data sections give the model the same kind of tokens.
 void check_token_pair(Problems& p, const DataOptions& o);
 
+// The keys of one data section about the columns of a table; whether both sections read alike.
+void check_table(Problems& p, const std::string& section, const SourceOptions& o);
+void check_columns_pair(Problems& p, const DataOptions& o);
+
 // A metric that steers the run must be measured during the run, and its direction must be known.
 // `switch_key` of `section` turned it on.
 void check_steering(Problems& p, const RunConfig& config, const std::string& section,

@@ -1,18 +1,25 @@
-// csv: a header line, one label column by name, every other column a number. Read once, into one
-// tensor of inputs [rows, shape…] and one of labels [rows].
+// csv: a header line, one label column by name, and the columns of features: numbers, or texts as
+// categories. Read once into one tensor of inputs [rows, shape…] and one of labels [rows]; once
+// more before that, if something must be measured.
 #include "tanren/base/error.h"
-#include "tanren/base/file.h"
+#include "tanren/base/hash.h"
 #include "tanren/base/names.h"
+#include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 #include "tanren/data/dataset.h"
+#include "tanren/data/label_column.h"
 #include "tanren/data/only_classes.h"
+#include "tanren/data/row_blocks.h"
 #include "tanren/data/split.h"
-#include "tanren/data/text/encoding.h"
+#include "tanren/data/table_cells.h"
+#include "tanren/data/table_columns.h"
+#include "tanren/data/table_file.h"
+#include "tanren/data/table_meter.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <string_view>
+#include <filesystem>
+#include <functional>
+#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -20,101 +27,167 @@ namespace tanren {
 
 namespace {
 
-// Splits off the next cell and the comma after it; quotes are taken off ("" inside is one quote).
-std::string take_cell(std::string_view& line) {
-  line = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
-  std::string cell;
-  size_t end = 0;
-  if (!line.empty() && line.front() == '"') {
-    for (end = 1; end < line.size(); ++end) {
-      if (line[end] != '"') {
-        cell += line[end];
-      } else if (end + 1 < line.size() && line[end + 1] == '"') {
-        cell += line[++end];
-      } else {
-        break;
-      }
+constexpr const char* kNoRows = "there are no rows below the header; add some";
+
+// The hash of all that an encoding has learnt.
+uint64_t hash_of(const TableEncoding& table) {
+  Hash64 hash;
+  for (const TableColumn& column : table.columns) {
+    hash.add(column.name);
+    hash.add(static_cast<int64_t>(column.is_category));
+    for (const auto& value : column.values) hash.add(value);
+    for (const double number : {column.mean, column.deviation, column.fill}) {
+      hash.add(to_text(number));
     }
-    end = std::min(line.find(',', end), line.size());
-  } else {
-    end = std::min(line.find(','), line.size());
-    cell = trimmed(line.substr(0, end));
   }
-  line.remove_prefix(std::min(end + 1, line.size()));
-  return cell;
+  hash.add(static_cast<int64_t>(table.standardizes));
+  hash.add(static_cast<int64_t>(table.fills));
+  return hash.value();
 }
 
-class CsvReader {
+class CsvDataset : public TensorDataset {
  public:
-  CsvReader(const SourceOptions& options, const std::string& what)
-      : options_(options),
-        what_(what),
-        text_(decoded_text(read_file(options.path), options.encoding,
-                           "[" + what + "] " + options.path)) {}
+  // `names`: labels that the file has as names; else empty. `hashes`: as TensorDataset.
+  CsvDataset(TensorMap fields, const DataInfo& info, const std::string& what,
+             std::vector<std::string> names, std::vector<uint64_t> hashes)
+      : TensorDataset(std::move(fields), info, what, std::move(hashes)),
+        table_(info.table),
+        names_(std::move(names)) {}
 
-  std::unique_ptr<Dataset> read() {
-    std::string_view rest = text_;
-    if (rest.substr(0, 3) == "\xEF\xBB\xBF") rest.remove_prefix(3);  // byte order mark
-    read_header(take_line(rest));
-    const std::vector<int64_t> shape = checked_shape();
-    const auto width = static_cast<int64_t>(columns_.size()) - 1;
-    // Each cell of a row takes at least one character and one separator.
-    const auto longest =
-        std::min(std::count(rest.begin(), rest.end(), '\n') + 1,
-                 static_cast<std::ptrdiff_t>(rest.size() / columns_.size() / 2 + 1));
-    at::Tensor inputs = at::empty({longest, width}, at::kFloat);
-    float* row = inputs.mutable_data_ptr<float>();
-    for (int64_t line_number = 2; !rest.empty(); ++line_number) {
-      const auto line = take_line(rest);
-      if (trimmed(line).empty()) continue;
-      check_cells(line, line_number);
-      read_row(line, line_number, row);
-      if (options_.split > 0) hashes_.push_back(split_hash(trimmed(line)));
-      row += width;
-    }
-    if (labels_.empty()) fail(1, "there are no rows below the header; add some");
-    return make(inputs.narrow(0, 0, static_cast<int64_t>(labels_.size())), shape);
+  std::vector<DataPart> parts() const override {
+    std::vector<DataPart> parts = TensorDataset::parts();
+    if (table_ != nullptr) parts.push_back({"columns and what was measured", hash_of(*table_)});
+    if (!names_.empty()) parts.push_back(part_of("class names", names_));
+    return parts;
   }
 
  private:
-  [[noreturn]] void fail(int64_t line, const std::string& problem) const {
-    throw DataError(fmt::format("[{}] {}:{}: {}", what_, options_.path, line, problem));
+  std::shared_ptr<const TableEncoding> table_;
+  std::vector<std::string> names_;
+};
+
+class CsvReader {
+ public:
+  CsvReader(const SourceOptions& options, const std::string& what, const DataInfo* train)
+      : options_(options), what_(what), train_(train) {
+    if (train_ != nullptr) shared_ = train_->table;
   }
 
-  void read_header(std::string_view line) {
-    if (trimmed(line).empty()) {
-      fail(1,
-           "the file is empty or starts with an empty line; it needs a header line that names "
-           "the columns");
+  std::unique_ptr<Dataset> read() {
+    TableFile file = open();
+    label_ = label_place(file, options_, what_);
+    choose_columns(file);
+    const std::vector<int64_t> shape = checked_shape(file);
+    const CellEncoder encoder(std::make_shared<const TableEncoding>(table_), options_);
+    LabelColumn labels(options_, what_, train_, decimal());
+    RowBlocks rows(table_.width());
+    while (file.next()) {
+      labels.add(file.cells()[label_], file);
+      read_row(file, encoder, rows.add());
+      if (options_.split > 0) hashes_.push_back(split_hash(file.row()));
     }
-    const bool open_end = trimmed(line).back() == ',';
-    while (!line.empty()) columns_.push_back(take_cell(line));
-    if (open_end) columns_.emplace_back();
-    const auto found = std::find(columns_.begin(), columns_.end(), options_.label);
-    if (found == columns_.end()) {
-      std::vector<std::string> shown(
-          columns_.begin(), columns_.begin() + std::min<std::ptrdiff_t>(8, columns_.size()));
-      if (columns_.size() > shown.size()) shown.emplace_back("…");
-      const bool one =
-          columns_.size() == 1 && columns_[0].find_first_of(";\t") != std::string::npos;
-      double number = 0;
-      const auto& first = columns_.front();
-      const auto parsed = std::from_chars(first.data(), first.data() + first.size(), number);
-      const bool headless = parsed.ec == std::errc() && parsed.ptr == first.data() + first.size();
-      fail(1, "there is no column \"" + options_.label + "\"; the columns are " + join(shown) +
-                  (one        ? "; cells are separated by commas"
-                   : headless ? "; is there a header line that names the columns?"
-                              : "; set " + what_ + ".label to one of them"));
-    }
-    label_column_ = static_cast<size_t>(found - columns_.begin());
-    if (std::find(found + 1, columns_.end(), options_.label) != columns_.end()) {
-      fail(1, "two columns are called \"" + options_.label + "\"; rename one");
-    }
-    if (columns_.size() < 2) fail(1, "there is no feature column beside the label; add some");
+    if (rows.rows() == 0) file.fail(1, kNoRows);
+    return make(file, rows.take(file.room()), labels, shape);
   }
 
-  std::vector<int64_t> checked_shape() const {
-    const auto width = static_cast<int64_t>(columns_.size()) - 1;
+ private:
+  // Whether a row, by its number from 0, is one to learn from; empty: all are.
+  using KeepsRow = std::function<bool(int64_t row)>;
+
+  TableFile open() const {
+    std::vector<std::string> wanted{options_.label};
+    if (shared_ != nullptr) {
+      for (const TableColumn& column : shared_->columns) wanted.push_back(column.name);
+    }
+    return {options_, what_, wanted, decimal()};
+  }
+
+  const std::string& decimal() const {
+    static const std::string point = ".";
+    if (!options_.decimal.empty()) return options_.decimal;
+    return shared_ != nullptr ? shared_->decimal : point;
+  }
+
+  // As training read its columns; else those that are asked for, measured; else all of them.
+  void choose_columns(const TableFile& file) {
+    if (shared_ != nullptr) {
+      table_ = *shared_;
+      places_ = places_of(table_, file, "data.train");
+    } else if (asks_for_encoding(options_)) {
+      table_ = asked_columns(file, options_, what_, label_);
+      places_ = places_of(table_, file, what_);
+      if (needs_measures(table_, options_)) measure();
+      shared_ = std::make_shared<const TableEncoding>(table_);
+    } else {
+      for (size_t i = 0; i < file.columns().size(); ++i) {
+        if (i == label_) continue;
+        table_.columns.push_back({.name = file.columns()[i], .values = {}});
+        places_.push_back(i);
+      }
+    }
+  }
+
+  // The rows of the part that data.split leaves to training.
+  KeepsRow rows_to_measure() const {
+    if (!(options_.split > 0)) return {};
+    TableFile file = open();
+    LabelColumn labels(options_, what_, train_, decimal());
+    std::vector<uint64_t> hashes;
+    std::vector<int64_t> numbers;  // of the rows that only_classes keeps
+    for (int64_t row = 0; file.next(); ++row) {
+      labels.add(file.cells()[label_], file);
+      if (!is_chosen(file.cells()[label_])) continue;
+      hashes.push_back(split_hash(file.row()));
+      numbers.push_back(row);
+    }
+    std::vector<bool> is_kept(static_cast<size_t>(labels.size()));
+    if (hashes.empty()) return {};
+    DataInfo info;
+    const at::Tensor all = labels.take(info, file);
+    std::vector<int64_t> classes;
+    if (info.class_labels) {
+      const std::vector<int64_t> of_rows = numbers_of(all);
+      for (const int64_t row : numbers) classes.push_back(of_rows[static_cast<size_t>(row)]);
+    }
+    for (const int64_t index : split_rows(hashes, classes, options_.split, /*eval=*/false)) {
+      is_kept[static_cast<size_t>(numbers[static_cast<size_t>(index)])] = true;
+    }
+    return [is_kept](int64_t row) { return is_kept.at(static_cast<size_t>(row)); };
+  }
+
+  void measure() {
+    if (!std::filesystem::is_regular_file(options_.path)) {
+      throw DataError("[" + what_ + "] " + options_.path +
+                      " is no plain file, and its columns are measured before it is read; write it "
+                      "to one");
+    }
+    const KeepsRow keeps = rows_to_measure();
+    TableFile file = open();
+    TableMeter meter(table_, places_, options_, what_);
+    int64_t rows = 0;
+    for (; file.next(); ++rows) {
+      const bool is_kept = !keeps || keeps(rows);
+      if (is_kept && is_chosen(file.cells()[label_])) meter.add(file);
+    }
+    if (rows == 0) file.fail(1, kNoRows);
+    meter.finish(file);
+  }
+
+  // Whether only_classes keeps a row of that label.
+  bool is_chosen(std::string_view cell) const {
+    const auto& only = options_.only_classes;
+    const std::string_view text = trimmed(cell);
+    double label = 0;
+    const bool is_number = parse_number(text, ".", label) == CellProblem::none;
+    return only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string& name) {
+             double number = 0;
+             const bool is_one = parse_number(name, ".", number) == CellProblem::none;
+             return name == text || (is_number && is_one && number == label);
+           });
+  }
+
+  std::vector<int64_t> checked_shape(const TableFile& file) const {
+    const int64_t width = table_.width();
     if (options_.shape.empty()) return {width};
     std::vector<std::string> sizes;
     double product = 1;
@@ -124,156 +197,96 @@ class CsvReader {
     }
     const bool positive = *std::min_element(options_.shape.begin(), options_.shape.end()) > 0;
     if (!positive || product != static_cast<double>(width)) {
-      fail(1,
-           fmt::format("there are {} feature columns, {}.shape = [{}] asks for {}; make them agree",
-                       width, what_, join(sizes), to_text(product)));
+      file.fail(1, fmt::format("there are {} {}, {}.shape = [{}] asks for {}; make them agree",
+                               width, shared_ != nullptr ? "inputs" : "feature columns", what_,
+                               join(sizes), to_text(product)));
     }
     return options_.shape;
   }
 
-  // Checks that the line has as many cells as columns. With quoted commas the count is only an
-  // upper bound; read_row checks those lines.
-  void check_cells(std::string_view line, int64_t number) const {
-    const auto cells = static_cast<size_t>(std::count(line.begin(), line.end(), ',')) + 1;
-    if (cells == columns_.size()) return;
-    if (cells > columns_.size() && line.find('"') != std::string_view::npos) return;
-    fail(number,
-         fmt::format("has {} cells, the header names {}{}", cells, columns_.size(),
-                     cells < columns_.size() ? "; is the line cut off?" : "; drop the extra ones"));
+  void read_row(const TableFile& file, const CellEncoder& encoder, float* inputs) const {
+    for (size_t i = 0; i < places_.size(); ++i) {
+      const std::string_view cell = file.cells()[places_[i]];
+      const CellProblem problem = encoder.encode(i, cell, inputs);
+      if (problem != CellProblem::none) fail_cell(file, problem, table_.columns[i].name, cell);
+      inputs += table_.columns[i].width();
+    }
   }
 
-  void read_row(std::string_view line, int64_t number, float* row) {
-    const char* at = line.data();
-    const char* const end = at + line.size();
-    for (size_t column = 0; column < columns_.size(); ++column) {
+  [[noreturn]] void fail_cell(const TableFile& file, CellProblem problem, const std::string& column,
+                              std::string_view cell) const {
+    if (problem == CellProblem::too_large) {
       double value = 0;
-      const char* const start = at;
-      at = parse(at, end, value);
-      if (at == nullptr || !std::isfinite(value)) {
-        fail_cell(std::string_view(start, static_cast<size_t>(end - start)), number, column);
-      }
-      if (column == label_column_) {
-        labels_.push_back(checked_label(value, number));
-      } else {
-        *row = static_cast<float>(value * options_.scale + options_.offset);
-        if (!std::isfinite(*row)) {
-          fail(number,
-               fmt::format(
-                   "column {}: {} (times {}.scale) is too large for a 32-bit float; scale it down",
-                   columns_[column], to_text(value), what_));
-        }
-        ++row;
-      }
-      if (at < end) ++at;  // the comma
+      parse_number(cell, decimal(), value);
+      file.fail(fmt::format("column {}: {}{} is too large for a 32-bit float; scale it down",
+                            one_line(column), to_text(value),
+                            table_.standardizes ? "" : " (times " + what_ + ".scale)"));
     }
-    if (at < end) fail(number, "has more cells than the header; drop the extra ones");
+    std::string text = cell_text(problem, column, cell);
+    if (problem == CellProblem::missing) {
+      text += ", or set data.train.missing to \"mean\" or \"zero\"";
+    } else if (problem == CellProblem::no_number) {
+      double value = 0;
+      const bool is_comma = parse_number(cell, ",", value) == CellProblem::none;
+      text += is_comma ? ", or set " + what_ + ".decimal = \",\" if a comma stands before fractions"
+                       : ", or add the column to data.train.categories or data.train.ignore";
+    }
+    file.fail(text);
   }
 
-  // Reads a number that may be quoted; returns the place of the comma or `end` after it, null if it
-  // is not a number.
-  static const char* parse(const char* at, const char* end, double& value) {
-    const auto skip_blanks = [&] {
-      while (at < end && (*at == ' ' || *at == '\t')) ++at;
-    };
-    skip_blanks();
-    const bool quoted = at < end && *at == '"';
-    if (quoted) {
-      ++at;
-      skip_blanks();
-    }
-    if (at + 1 < end && *at == '+' && at[1] != '-') ++at;  // from_chars takes no plus
-    const auto parsed = std::from_chars(at, end, value);
-    if (parsed.ec != std::errc()) return nullptr;
-    at = parsed.ptr;
-    skip_blanks();
-    if (quoted) {
-      if (at == end || *at != '"') return nullptr;
-      ++at;
-      skip_blanks();
-    }
-    return at == end || *at == ',' ? at : nullptr;
-  }
-
-  [[noreturn]] void fail_cell(std::string_view rest, int64_t line, size_t column) const {
-    const std::string cell = take_cell(rest);
-    const std::string where = "column " + columns_[column];
-    double value = 0;
-    const char* const end = cell.data() + cell.size();
-    if (cell.empty()) fail(line, where + " is empty; fill it or drop the row");
-    const auto parsed = std::from_chars(cell.data(), end, value);
-    if (parsed.ec == std::errc::result_out_of_range) {
-      fail(line, where + ": " + cell + " is too large or too small for a number here; scale it");
-    }
-    if (parsed.ec == std::errc() && parsed.ptr == end && !std::isfinite(value)) {
-      fail(line, where + " is " + cell + "; replace or drop non-finite values");
-    }
-    fail(line, where + ": \"" + cell.substr(0, 40) + "\" is not a number; " +
-                   (column == label_column_ && options_.label_type == "class"
-                        ? "classes are numbers from 0 on"
-                        : "fix the cell"));
-  }
-
-  double checked_label(double value, int64_t line) const {
-    if (options_.label_type != "class") return value;
-    const std::string label = fmt::format("label {}", to_text(value));
-    if (value != std::floor(value)) {
-      fail(line, label + " is no class (0, 1, …); set " + what_ +
-                     ".label_type = \"value\" and model.loss = \"mse\" for regression");
-    }
-    const double bound = options_.classes > 0 ? static_cast<double>(options_.classes)
-                                              : static_cast<double>(kMaxUnannouncedClass);
-    if (value < 0 || value >= bound) {
-      const std::string wanted =
-          options_.classes > 0 && value > 0 && value < static_cast<double>(kMaxUnannouncedClass)
-              ? fmt::format(".classes = {}", to_text(static_cast<int64_t>(value) + 1))
-              : ".classes";
-      const std::string also = what_ == "data.eval" ? "data.train.classes and " : "";
-      fail(line, fmt::format("{} is out of range [0, {}); fix it{}", label, bound,
-                             value < 0 ? "" : " or set " + also + what_ + wanted));
-    }
-    return value;
-  }
-
-  std::unique_ptr<Dataset> make(const at::Tensor& inputs, std::vector<int64_t> shape) const {
-    DataInfo info{shape, 1, options_.label_type == "class"};
-    for (size_t column = 0; column < columns_.size(); ++column) {
-      if (column != label_column_) info.feature_names.push_back(columns_[column]);
-    }
-    const auto rows = static_cast<int64_t>(labels_.size());
-    at::Tensor labels = at::empty({rows}, info.class_labels ? at::kLong : at::kFloat);
-    if (info.class_labels) {
-      std::copy(labels_.begin(), labels_.end(), labels.mutable_data_ptr<int64_t>());
-      const double largest = *std::max_element(labels_.begin(), labels_.end());
-      info.outputs = options_.classes > 0 ? options_.classes : static_cast<int64_t>(largest) + 1;
-    } else {
-      std::copy(labels_.begin(), labels_.end(), labels.mutable_data_ptr<float>());
-    }
+  std::unique_ptr<Dataset> make(const TableFile& file, const at::Tensor& inputs,
+                                LabelColumn& labels, std::vector<int64_t> shape) const {
+    DataInfo info{shape, 1, true};
+    for (const TableColumn& column : table_.columns) info.feature_names.push_back(column.name);
+    info.table = shared_;
+    const int64_t rows = labels.size();
+    const at::Tensor classes = labels.take(info, file);
     shape.insert(shape.begin(), rows);
     TensorMap fields;
     fields.set("inputs", inputs.view(shape));
-    fields.set("labels", labels);
+    fields.set("labels", classes);
+    const std::vector<std::string> names = info.class_names;
     std::vector<uint64_t> hashes = hashes_;
     if (!options_.only_classes.empty()) {
-      hashes = hashes_of(hashes, keep_classes(fields, info, options_.only_classes,
-                                              "[" + what_ + "] " + options_.path));
+      const std::string where = "[" + what_ + "] " + options_.path;
+      hashes =
+          hashes_of(hashes, keep_classes(fields, info, numbers_of_classes(names, where), where));
+      info.class_names = options_.only_classes;
     }
-    return std::make_unique<TensorDataset>(std::move(fields), info, what_, std::move(hashes));
+    return std::make_unique<CsvDataset>(std::move(fields), info, what_, names, std::move(hashes));
+  }
+
+  // only_classes as numbers, where the classes have `names`.
+  std::vector<std::string> numbers_of_classes(const std::vector<std::string>& names,
+                                              const std::string& where) const {
+    if (names.empty()) return options_.only_classes;
+    std::vector<std::string> numbers;
+    for (const std::string& name : options_.only_classes) {
+      const auto found = std::find(names.begin(), names.end(), name);
+      if (found == names.end()) {
+        throw DataError(where + ": no sample has the class " + name + " of only_classes; it has " +
+                        columns_text(names));
+      }
+      numbers.push_back(to_text(found - names.begin()));
+    }
+    return numbers;
   }
 
   const SourceOptions& options_;
-  std::string what_;
-  std::string text_;
-  std::vector<std::string> columns_;
-  std::vector<double> labels_;
+  const std::string& what_;
+  const DataInfo* train_;
+  std::shared_ptr<const TableEncoding> shared_;  // null: the numbers of all columns are inputs
+  TableEncoding table_;
+  std::vector<size_t> places_;    // of the table's columns
   std::vector<uint64_t> hashes_;  // of the rows, for data.split
-  size_t label_column_ = 0;
+  size_t label_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<Dataset> open_csv(const SourceOptions& options, const std::string& what,
-                                  const DataInfo* /*train*/) {
-  return CsvReader(options, what).read();
+                                  const DataInfo* train) {
+  return CsvReader(options, what, train).read();
 }
 
 }  // namespace tanren

@@ -53,14 +53,16 @@ TEST(Csv, a_missing_label_column_lists_the_columns_there_are) {
   TANREN_EXPECT_CONTAINS(error, "target, a, b");
   TANREN_EXPECT_CONTAINS(error, "data.train.label");
   TANREN_EXPECT_CONTAINS(csv_error("label,a,label\n1,2,3\n"), "two columns");
-  TANREN_EXPECT_CONTAINS(csv_error("label;a;b\n1;2;3\n"), "separated by commas");
+  TANREN_EXPECT_CONTAINS(csv_error("label/a/b\n1/2/3\n"),
+                         "set data.train.delimiter to what separates the cells");
   TANREN_EXPECT_CONTAINS(csv_error("0,1,2\n1,2,3\n"), "is there a header line");
 }
 
 TEST(Csv, a_bad_cell_is_named_by_line_and_column) {
   const auto error = csv_error("label,a,b\n0,1,2\n1,x7,3\n");
   TANREN_EXPECT_CONTAINS(error, "rows.csv:3: column a: \"x7\" is not a number");
-  TANREN_EXPECT_CONTAINS(csv_error("label,a\ncat,1\n"), "\"cat\" is not a number; classes are");
+  TANREN_EXPECT_CONTAINS(csv_error("label,a\n0,1\ncat,1\n"),
+                         "\"cat\" is not a number; classes are");
   TANREN_EXPECT_CONTAINS(csv_error("label,a\ncat,1\n", {.label_type = "value"}),
                          "\"cat\" is not a number; fix the cell");
   TANREN_EXPECT_CONTAINS(csv_error("label,a,b\n0,1,2x\n"), ":2: column b: \"2x\"");

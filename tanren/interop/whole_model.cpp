@@ -10,6 +10,7 @@
 #include "tanren/data/text/source_tokenizer.h"
 #include "tanren/data/text/text_table.h"
 #include "tanren/dry/dry_scope.h"
+#include "tanren/interop/table_json.h"
 #include "tanren/model/init.h"
 #include "tanren/train/build.h"
 
@@ -44,6 +45,7 @@ constexpr const char* kTokenizerFiles[] = {"tokenizer.json",
                                            "added_tokens.json"};
 
 void forget_files(SourceOptions& source) {
+  source.delimiter.clear();  // found anew in each file
   if (!source.path.empty()) source.path = kSomewhere;
   if (!source.tokenizer.empty()) source.tokenizer = kSomewhere;
   source.include.clear();
@@ -146,6 +148,11 @@ void read_info(const Json& json, ModelDescription& description, const fs::path& 
   info.class_labels = classes->get<bool>();
   info.class_names = texts_of(json, "class_names", file);
   info.feature_names = texts_of(json, "feature_names", file);
+  if (const auto table = json.find("table"); table != json.end()) {
+    std::string problem;
+    info.table = table_of_json(*table, info.feature_names, elements, problem);
+    if (info.table == nullptr) refuse(file, problem);
+  }
   const auto named = static_cast<int64_t>(info.class_names.size());
   if (named > 0 && named != info.outputs) {
     refuse(file, fmt::format("names {} classes of {}", named, info.outputs));
@@ -204,6 +211,7 @@ Metadata describe_model(const RunConfig& resolved, const DataInfo& info, int64_t
             {"vocab_size", info.vocab_size},     {"token_types", info.token_types},
             {"train_samples", train_samples},    {"feature_names", info.feature_names}};
   if (!info.target_shape.empty()) data["target_shape"] = info.target_shape;
+  if (info.table != nullptr) data["table"] = table_json(*info.table);
   const auto text_of = [](const Json& json) {
     // Folder names may be invalid UTF-8.
     return json_text(json);

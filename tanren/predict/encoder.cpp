@@ -5,6 +5,7 @@
 #include "tanren/data/image/header.h"
 #include "tanren/data/image/reader.h"
 #include "tanren/data/image/transform.h"
+#include "tanren/data/table_columns.h"
 
 #include <ATen/ATen.h>
 
@@ -59,6 +60,7 @@ Encoder::Encoder(const RunConfig& config, DataInfo info, AnswerKind answers)
       source_(config.data.eval),
       info_(std::move(info)),
       answers_(answers) {
+  if (source_.kind == "csv" && info_.table != nullptr) cells_.emplace(info_.table, source_);
   if (source_.kind != "text_table") return;
   if (info_.tokenizer == nullptr) {
     throw ConfigError(
@@ -73,6 +75,54 @@ float Encoder::scaled(double number) const {
   return static_cast<float>(number * source_.scale + source_.offset);
 }
 
+std::string Encoder::take_columns(Sample& sample) const {
+  for (const std::string& name : info_.feature_names) {
+    if (sample.cells.empty() || sample.cells.contains(name)) continue;
+    return "has no cell \"" + name + "\"; the model reads " + columns_text(info_.feature_names);
+  }
+  return cells_ ? take_inputs(sample) : take_numbers(sample);
+}
+
+std::string Encoder::take_inputs(Sample& sample) const {
+  if (!sample.inputs.empty()) return "";
+  const TableEncoding& table = cells_->table();
+  const bool has_cells = !sample.cells.empty();
+  if (!has_cells && sample.numbers.size() != table.columns.size()) {
+    return fmt::format("has {} numbers, and the model reads {} columns: {}", sample.numbers.size(),
+                       table.columns.size(), columns_text(info_.feature_names));
+  }
+  sample.inputs.resize(static_cast<size_t>(table.width()));
+  float* input = sample.inputs.data();
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    const TableColumn& column = table.columns[i];
+    if (!has_cells && column.is_category) {
+      return "has numbers, and column " + column.name + " is a category; give its cells";
+    }
+    const std::string cell = has_cells ? sample.cells.at(column.name) : to_text(sample.numbers[i]);
+    const CellProblem problem =
+        has_cells ? cells_->encode(i, cell, input) : cells_->encode(i, sample.numbers[i], input);
+    if (problem != CellProblem::none) return cell_text(problem, column.name, cell);
+    input += column.width();
+  }
+  return "";
+}
+
+std::string Encoder::take_numbers(Sample& sample) const {
+  if (!sample.numbers.empty()) return "";
+  for (const std::string& name : info_.feature_names) {
+    const auto cell = sample.cells.find(name);
+    if (cell == sample.cells.end()) break;
+    double number = 0;
+    CellProblem problem =
+        parse_number(cell->second, source_.decimal.empty() ? "." : source_.decimal, number);
+    if (problem == CellProblem::none && !std::isfinite(number)) problem = CellProblem::not_finite;
+    if (is_blank(cell->second)) problem = CellProblem::missing;
+    if (problem != CellProblem::none) return cell_text(problem, name, cell->second);
+    sample.numbers.push_back(number);
+  }
+  return "";
+}
+
 std::string Encoder::problem_of(const Sample& sample) const {
   const std::string& kind = source_.kind;
   if (kind == "text_table") {
@@ -84,6 +134,10 @@ std::string Encoder::problem_of(const Sample& sample) const {
   }
   if (kind == "csv") {
     const int64_t wanted = elements_of(info_.input_shape);
+    if (cells_ && std::ssize(sample.inputs) != wanted) {
+      return fmt::format("has {} inputs, and the model reads {}", sample.inputs.size(), wanted);
+    }
+    if (cells_) return "";
     if (std::ssize(sample.numbers) != wanted) {
       return fmt::format("has {} numbers, and the model reads {}", sample.numbers.size(), wanted);
     }
@@ -104,8 +158,9 @@ EncodedSamples Encoder::encode(std::vector<Sample> samples) const {
   encoded.samples = std::move(samples);
   std::vector<TextRow> rows;
   const bool pairs = !source_.text_pair.empty();
-  for (const Sample& sample : encoded.samples) {
-    encoded.broken.push_back(problem_of(sample));
+  for (Sample& sample : encoded.samples) {
+    const std::string problem = source_.kind == "csv" ? take_columns(sample) : "";
+    encoded.broken.push_back(problem.empty() ? problem_of(sample) : problem);
     if (tokenizer_ == nullptr) continue;
     encoded.text_of.push_back(encoded.broken.back().empty() ? std::ssize(rows) : -1);
     if (encoded.broken.back().empty()) rows.push_back(text_row(sample, pairs));
@@ -138,9 +193,12 @@ void Encoder::fill_numbers(const EncodedSamples& samples, const std::vector<int6
       at::empty(batch_shape(std::ssize(indices), info_.input_shape), at::TensorOptions(at::kFloat));
   auto* to = inputs.mutable_data_ptr<float>();
   for (const int64_t index : indices) {
-    for (const double number : samples.samples[static_cast<size_t>(index)].numbers) {
-      *to++ = scaled(number);
+    const Sample& sample = samples.samples[static_cast<size_t>(index)];
+    if (cells_) {
+      to = std::copy(sample.inputs.begin(), sample.inputs.end(), to);
+      continue;
     }
+    for (const double number : sample.numbers) *to++ = scaled(number);
   }
   batch.fields.set("inputs", inputs);
   batch.ids = ids_of(indices);

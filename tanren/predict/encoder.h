@@ -8,6 +8,7 @@
 #include "tanren/base/data_info.h"
 #include "tanren/config/run_config.h"
 #include "tanren/data/dataset.h"
+#include "tanren/data/table_cells.h"
 #include "tanren/data/text/text_table.h"
 #include "tanren/data/text/tokenizer.h"
 #include "tanren/predict/sample.h"
@@ -15,6 +16,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +57,10 @@ class Encoder {
   void fill_tensors(const EncodedSamples& samples, const std::vector<int64_t>& indices,
                     Batch& batch) const;
   float scaled(double number) const;
+  // Encodes the cells and numbers of a table's sample; returns why it cannot.
+  std::string take_columns(Sample& sample) const;
+  std::string take_inputs(Sample& sample) const;
+  std::string take_numbers(Sample& sample) const;
   std::string problem_of(const Sample& sample) const;
   void add_labels(Batch& batch) const;
 
@@ -64,6 +70,7 @@ class Encoder {
   AnswerKind answers_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // null: no texts
   int64_t pad_token_ = 0;
+  std::optional<CellEncoder> cells_;  // of DataInfo::table; none: numbers are scaled alone
 };
 
 // Places 0 to lengths.size() - 1 in batches of at most `size`: sorted by length (equal ones keep

@@ -104,6 +104,24 @@ TEST_F(EncoderTest, reads_tables_as_an_evaluation_does) {
   expect_same_inputs(encoder.batch(encoded, {0, 1}, broken_), data->collate({0, 1}).batch);
 }
 
+TEST_F(EncoderTest, reads_encoded_tables_as_an_evaluation_does) {
+  SourceOptions& source = config_.data.eval;
+  source.kind = "csv";
+  source.categories = {"c"};
+  source.standardize = true;
+  source.missing = "mean";
+  source.path = folder_.file("x.csv", "a,label,c,b\n1,0,u,2.5\n-3,1,v,\n5,0,u,4\n");
+  const auto data = open_dataset(source, "data.train");
+  const Encoder encoder(config_, data->info(), AnswerKind::classes);
+  std::vector<Sample> samples{Sample::of_cells({{"a", "1"}, {"c", "u"}, {"b", "2.5"}}),
+                              Sample::of_cells({{"c", "v"}, {"b", ""}, {"a", "-3"}}),
+                              Sample::of_cells({{"a", "5"}, {"b", "4"}, {"c", "u"}})};
+  const auto encoded = encoder.encode(samples);
+  for (const auto& broken : encoded.broken) EXPECT_EQ(broken, "");
+  expect_same_inputs(encoder.batch(encoded, {0, 1, 2}, broken_), data->collate({0, 1, 2}).batch);
+  EXPECT_EQ(encoder.probe({})["inputs"].sizes(), at::IntArrayRef({1, 4}));
+}
+
 TEST_F(EncoderTest, reads_texts_and_pairs_as_an_evaluation_does) {
   SourceOptions& source = config_.data.eval;
   source.kind = "text_table";

@@ -10,12 +10,15 @@ namespace tanren {
 namespace {
 
 int64_t bytes_of(const Row& row) {
-  int64_t bytes = static_cast<int64_t>(sizeof(Row));
+  // What tables alone have is counted where they have it.
+  int64_t bytes =
+      static_cast<int64_t>(sizeof(Row) - sizeof(row.sample.cells) - sizeof(row.sample.inputs));
   for (const Cell& cell : row.cells) bytes += static_cast<int64_t>(cell.text.size());
   for (const auto& name : row.names) bytes += static_cast<int64_t>(name.size());
   const Sample& sample = row.sample;
   bytes += static_cast<int64_t>(sample.text.size() + sample.pair.size() + sample.image.size());
   bytes += static_cast<int64_t>(sample.numbers.size() * sizeof(double));
+  bytes += static_cast<int64_t>(sample.inputs.size() * sizeof(float));
   for (const auto& [name, tensor] : sample.tensors) {
     bytes += static_cast<int64_t>(tensor.nbytes());
   }

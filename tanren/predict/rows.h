@@ -7,6 +7,7 @@
 #include "tanren/base/hash.h"
 #include "tanren/config/run_config.h"
 #include "tanren/data/registry.h"
+#include "tanren/data/text/line_reader.h"
 #include "tanren/predict/sample.h"
 #include "tanren/run/answer_table.h"
 #include "tanren/train/answers.h"
@@ -29,9 +30,6 @@ struct Row {
   int64_t positions = -1;  // that hold a token, of a sample that is filled up; -1: all
   std::string broken;      // why there is no sample; empty: there is
 };
-
-// Thrown where a source is waited for and a stop is asked for meanwhile.
-struct StoppedReading {};
 
 struct RowOptions {
   const std::atomic<bool>* stop = nullptr;  // ends the wait for standard input

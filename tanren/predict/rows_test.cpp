@@ -9,6 +9,7 @@
 #include <ATen/ATen.h>
 
 #include <filesystem>
+#include <memory>
 
 namespace tanren {
 namespace {
@@ -177,6 +178,53 @@ TEST_F(RowsTest, with_a_quote_that_nothing_closes_end_soon) {
   std::string text = "a,b\n1,\"";
   for (int i = 0; i < 4'000'000; ++i) text += "\n1,2";  // 16 MB
   TANREN_EXPECT_CONTAINS(error(table_, "x.csv", text), "x.csv:2: nothing closes a quote");
+}
+
+TEST_F(RowsTest, are_separated_by_what_their_header_shows) {
+  for (const std::string text : {"b;id;a\n2;\"x;1\";1.5\n", "b|id|a\r\n2|\"x;1\"|1.5\r\n",
+                                 "\xEF\xBB\xBF"
+                                 "b,id,a\n2,x;1,1.5\n",
+                                 "b\tid\ta\n2\tx;1\t1.5\n"}) {
+    const auto rows = rows_of(table_, "x.csv", text);
+    ASSERT_EQ(rows.size(), 1u) << text;
+    EXPECT_EQ(rows[0].sample.numbers, (std::vector<double>{1.5, 2})) << text;
+    EXPECT_EQ(rows[0].cells[1].text, "x;1") << text;
+  }
+  auto rows = rows_of(texts_, "x.csv", "n;text\n1;\"a; b\"\n");
+  EXPECT_EQ(rows[0].sample.text, "a; b");
+  rows = rows_of(texts_, "x.csv", "text\na; b\n");
+  EXPECT_EQ(rows[0].sample.text, "a; b") << "one column";
+  rows = rows_of(texts_, "x.tsv", "text\na, b\n");
+  EXPECT_EQ(rows[0].sample.text, "a, b") << "one column";
+  table_.data.eval.delimiter = ":";
+  EXPECT_EQ(rows_of(table_, "x.csv", "a:b\n1:2\n")[0].sample.numbers, (std::vector<double>{1, 2}));
+  table_.data.eval.delimiter = "";
+  TANREN_EXPECT_CONTAINS(error(table_, "x.csv", "a:b\n1:2\n"), "or set data.eval.delimiter");
+}
+
+TEST_F(RowsTest, have_decimal_commas_if_it_is_said) {
+  table_.data.eval.decimal = ",";
+  const auto rows = rows_of(table_, "x.csv", "a;b\n1,5;-2\n1.5;2\n");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].sample.numbers, (std::vector<double>{1.5, -2}));
+  TANREN_EXPECT_CONTAINS(rows[1].broken, "column a: \"1.5\" is not a number");
+  const auto json = rows_of(table_, "x.jsonl", "{\"a\": 1.5, \"b\": \"2,5\"}\n");
+  EXPECT_EQ(json[0].sample.numbers, (std::vector<double>{1.5, 2.5})) << "JSON has points";
+}
+
+TEST_F(RowsTest, of_an_encoded_table_are_its_inputs) {
+  auto table = std::make_shared<TableEncoding>();
+  table->columns.push_back({.name = "a", .values = {}, .mean = 2, .deviation = 4, .fill = 6});
+  table->columns.push_back({.name = "b", .is_category = true, .values = {"u", "v"}});
+  table->standardizes = table->fills = true;
+  info_.table = table;
+  const auto rows = rows_of(table_, "x.csv", "b,a\nv,10\nw,NA\nu,x\n");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].sample.inputs, (std::vector<float>{2, 0, 1}));
+  EXPECT_EQ(rows[1].sample.inputs, (std::vector<float>{1, 0, 0})) << "w is unknown, a is missing";
+  TANREN_EXPECT_CONTAINS(rows[2].broken, "column a: \"x\" is not a number");
+  EXPECT_TRUE(rows[0].cells[1].is_json);
+  EXPECT_FALSE(rows[0].cells[0].is_json);
 }
 
 TEST_F(RowsTest, of_tensors_have_no_labels_that_could_be_wrong) {

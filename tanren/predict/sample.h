@@ -4,6 +4,7 @@
 
 #include "tanren/base/tensor_map.h"
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,9 +14,11 @@ namespace tanren {
 struct Sample {
   std::string text, pair;       // text_table; `pair` for models of pairs of texts
   std::vector<double> numbers;  // csv: in the order of DataInfo::feature_names, as in the file
-  std::string image;            // images: the bytes of a JPEG or PNG
-  std::string image_file;       // images: or its file, read when it is needed
-  TensorMap tensors;            // other kinds: every field, [1, …]
+  std::map<std::string, std::string> cells;  // csv: or texts by the names of columns
+  std::vector<float> inputs;                 // csv: or as DataInfo::table encodes them
+  std::string image;                         // images: the bytes of a JPEG or PNG
+  std::string image_file;                    // images: or its file, read when it is needed
+  TensorMap tensors;                         // other kinds: every field, [1, …]
 
   static Sample of_text(std::string text, std::string pair = {}) {
     Sample sample;
@@ -26,6 +29,12 @@ struct Sample {
   static Sample of_numbers(std::vector<double> numbers) {
     Sample sample;
     sample.numbers = std::move(numbers);
+    return sample;
+  }
+  // Columns beside those that the model reads are left alone.
+  static Sample of_cells(std::map<std::string, std::string> cells) {
+    Sample sample;
+    sample.cells = std::move(cells);
     return sample;
   }
   static Sample of_image(std::string bytes) {

@@ -4,25 +4,15 @@
 #include "tanren/base/names.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
+#include "tanren/data/table_columns.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <optional>
 #include <string_view>
 
 namespace tanren {
 
 namespace {
-
-std::optional<double> number_in(std::string_view text) {
-  text = trimmed(text);
-  if (text.size() > 1 && text.front() == '+' && text[1] != '-') text.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 // JSON's numbers have no plus, no leading zeros, and digits on both sides of the point.
 bool is_json_number(std::string_view text) {
@@ -49,17 +39,6 @@ bool is_json_number(std::string_view text) {
   return text.empty();
 }
 
-std::string list_text(std::vector<std::string> names) {
-  constexpr size_t kShown = 12;
-  const size_t all = names.size();
-  for (auto& name : names) name = one_line(name);
-  if (all > kShown) {
-    names.resize(kShown);
-    names.push_back(fmt::format("… ({} in all)", all));
-  }
-  return join(names);
-}
-
 }  // namespace
 
 SampleColumns::SampleColumns(const RunConfig& config, const DataInfo& info) {
@@ -71,6 +50,9 @@ SampleColumns::SampleColumns(const RunConfig& config, const DataInfo& info) {
     if (pairs_) names_.push_back(source.text_pair);
     return;
   }
+  if (info.table != nullptr) encoder_.emplace(info.table, source);
+  if (info.table != nullptr) decimal_ = info.table->decimal;
+  if (!source.decimal.empty()) decimal_ = source.decimal;
   names_ = info.feature_names;
   first_ones_ = names_.empty();
   if (!first_ones_) return;
@@ -84,7 +66,7 @@ void SampleColumns::bind(const std::vector<std::string>& columns, const std::str
   if (first_ones_) {
     if (columns.size() < names_.size()) {
       throw DataError(fmt::format("{}: has {} columns, and the model reads {}: {}", where,
-                                  columns.size(), names_.size(), list_text(columns)));
+                                  columns.size(), names_.size(), columns_text(columns)));
     }
     for (size_t i = 0; i < names_.size(); ++i) places_.push_back(i);
     return;
@@ -94,8 +76,10 @@ void SampleColumns::bind(const std::vector<std::string>& columns, const std::str
     if (found == columns.end()) {
       throw DataError(fmt::format(
           "{}: there is no column \"{}\"; the model was trained on {}, and the file has {}; {}",
-          where, one_line(name), list_text(names_), list_text(columns),
-          numbers_ ? "rename its columns"
+          where, one_line(name), columns_text(names_), columns_text(columns),
+          numbers_ ? columns.size() == 1
+                         ? "rename its columns, or set data.eval.delimiter to what separates cells"
+                         : "rename its columns"
                    : "set data.eval.text to the column that holds the text"));
     }
     places_.push_back(static_cast<size_t>(found - columns.begin()));
@@ -117,19 +101,30 @@ void SampleColumns::read_at(const std::vector<size_t>& places, Row& row) const {
       (i == 0 ? row.sample.text : row.sample.pair) = cell.text;
       continue;
     }
-    const auto value = number_in(cell.text);
-    if (!value || !std::isfinite(*value)) {
-      const std::string shown = one_line(cell.text).substr(0, 40);
-      row.broken = "column " + column +
-                   (trimmed(cell.text).empty() ? " is empty; fill it or drop the row"
-                    : value ? " is " + shown + "; replace or drop non-finite values"
-                            : ": \"" + shown + "\" is not a number; fix the cell");
+    std::string number = cell.text;  // JSON has points alone
+    if (cell.is_json && decimal_ != ".") std::replace(number.begin(), number.end(), '.', ',');
+    const CellProblem problem = read_input(i, number, row.sample);
+    if (problem != CellProblem::none) {
+      row.broken = cell_text(problem, column, cell.text);
       return;
     }
-    row.sample.numbers.push_back(*value);
+    const bool is_number = !encoder_ || !encoder_->table().columns[i].is_category;
     const std::string_view text = trimmed(cell.text);
-    if (is_table && is_json_number(text)) cell = {std::string(text), true};
+    if (is_table && is_number && is_json_number(text)) cell = {std::string(text), true};
   }
+}
+
+CellProblem SampleColumns::read_input(size_t index, const std::string& cell, Sample& sample) const {
+  if (encoder_) {
+    const size_t begin = sample.inputs.size();
+    sample.inputs.resize(begin + static_cast<size_t>(encoder_->table().columns[index].width()));
+    return encoder_->encode(index, cell, sample.inputs.data() + begin);
+  }
+  if (trimmed(cell).empty()) return CellProblem::missing;
+  double value = 0;
+  const CellProblem problem = parse_number(cell, decimal_, value);
+  sample.numbers.push_back(value);
+  return problem == CellProblem::none && !std::isfinite(value) ? CellProblem::not_finite : problem;
 }
 
 void SampleColumns::read(Row& row) const { read_at(places_, row); }
@@ -142,7 +137,7 @@ void SampleColumns::read_by_name(Row& row) const {
                     : std::find(row.names.begin(), row.names.end(), names_[i]);
     if (found == row.names.end()) {
       row.broken =
-          "there is no \"" + one_line(names_[i]) + "\"; the row has " + list_text(row.names);
+          "there is no \"" + one_line(names_[i]) + "\"; the row has " + columns_text(row.names);
       return;
     }
     places.push_back(static_cast<size_t>(found - row.names.begin()));

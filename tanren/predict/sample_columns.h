@@ -4,8 +4,10 @@
 
 #include "tanren/base/data_info.h"
 #include "tanren/config/run_config.h"
+#include "tanren/data/table_cells.h"
 #include "tanren/predict/rows.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,11 @@ class SampleColumns {
   // The names that a sample is read from. Empty: the model's description does not name its columns,
   // and the first ones are taken.
   const std::vector<std::string>& names() const { return names_; }
+  // What the delimiter is found by: the names, if they are known.
+  std::vector<std::string> wanted() const {
+    return first_ones_ ? std::vector<std::string>() : names_;
+  }
+  const std::string& decimal() const { return decimal_; }
   // Finds the names among `columns`, by which later rows are read. DataError naming both lists if
   // one is missing or there twice. `where` begins the text ("[predict] new.csv:1").
   void bind(const std::vector<std::string>& columns, const std::string& where);
@@ -29,11 +36,15 @@ class SampleColumns {
 
  private:
   void read_at(const std::vector<size_t>& places, Row& row) const;
+  // Adds what column `index` gives of the sample.
+  CellProblem read_input(size_t index, const std::string& cell, Sample& sample) const;
 
   bool numbers_ = false, pairs_ = false;
   bool first_ones_ = false;  // names_ is only how many
   std::vector<std::string> names_;
   std::vector<size_t> places_;
+  std::string decimal_ = ".";
+  std::optional<CellEncoder> encoder_;  // none: numbers are taken as they are
 };
 
 }  // namespace tanren

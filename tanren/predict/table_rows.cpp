@@ -3,7 +3,8 @@
 #include "tanren/base/json_text.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
-#include "tanren/predict/line_reader.h"
+#include "tanren/data/text/line_reader.h"
+#include "tanren/data/text/records.h"
 #include "tanren/predict/rows.h"
 #include "tanren/predict/sample_columns.h"
 
@@ -16,6 +17,8 @@
 namespace tanren {
 
 namespace {
+
+constexpr size_t kLongestLine = size_t{64} << 20;
 
 std::string place_of_line(const LineReader& lines, int64_t number) {
   return fmt::format("{}:{}", lines.name(), number);
@@ -77,7 +80,7 @@ class LineRows : public RowSource {
  public:
   LineRows(const std::filesystem::path& source, const RunConfig& config,
            const std::atomic<bool>* stop)
-      : lines_(source, config.data.encoding, stop) {
+      : lines_(source, "predict", config.data.encoding, stop, kLongestLine) {
     columns_ = {config.data.eval.text};
   }
 
@@ -104,18 +107,21 @@ class TableRows : public RowSource {
  public:
   TableRows(const std::filesystem::path& source, const RunConfig& config, const DataInfo& info,
             const std::atomic<bool>* stop)
-      : lines_(source, config.data.encoding, stop),
-        separator_(ending_of(source) == ".tsv" ? '\t' : ','),
-        skips_blank_(config.data.eval.kind == "csv"),
+      : lines_(source, "predict", config.data.encoding, stop, kLongestLine),
+        records_(lines_, /*skips_blank=*/config.data.eval.kind == "csv", kLongestRecord),
         sample_(config, info) {
-    Row header;
-    if (!take_record(header, columns_)) {
+    std::string record, broken;
+    if (!records_.begin(record)) {
       throw DataError("[predict] " + lines_.name() +
                       " is empty; it needs a header line that names the columns");
     }
-    const std::string where = "[predict] " + header.place;
-    if (!header.broken.empty()) throw DataError(where + ": " + header.broken);
-    for (auto& name : columns_) name = std::string(trimmed(name));
+    const std::string where = "[predict] " + place_of_line(lines_, records_.line());
+    delimiter_ = delimiter_of(lines_.text(record, broken), config.data.eval, is_tsv(source),
+                              sample_.wanted(), sample_.decimal() == ",");
+    Cells cells;
+    take_cells(records_.complete(record, delimiter_), record, cells, broken);
+    if (!broken.empty()) throw DataError(where + ": " + broken);
+    for (const std::string_view name : cells) columns_.emplace_back(trimmed(name));
     auto sorted = columns_;
     std::sort(sorted.begin(), sorted.end());
     if (const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
@@ -127,53 +133,46 @@ class TableRows : public RowSource {
 
   bool next(Row& row) override {
     row = {};
-    std::vector<std::string> cells;
-    if (!take_record(row, cells)) return false;
+    std::string record;
+    const auto found = records_.next(record, delimiter_);
+    if (found == RecordReader::Found::end) return false;
+    row.place = place_of_line(lines_, records_.line());
+    Cells cells;
+    take_cells(found, record, cells, row.broken);
     if (row.broken.empty() && cells.size() != columns_.size()) {
       row.broken = fmt::format("has {} cells, the header names {}{}", cells.size(), columns_.size(),
                                cells.size() < columns_.size()
                                    ? "; is the line cut off?"
                                    : "; put a text that holds commas into double quotes");
     }
-    cells.resize(columns_.size());
-    for (auto& cell : cells) row.cells.push_back({std::move(cell)});
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      row.cells.push_back({i < cells.size() ? std::string(cells[i]) : std::string()});
+    }
     if (row.broken.empty()) sample_.read(row);
     return true;
   }
 
  private:
-  // Lines without anything are no records, as in the files of training.
-  bool take_record(Row& row, std::vector<std::string>& cells) {
-    constexpr size_t kLongest = size_t{16} << 20;
-    std::string line;
-    do {
-      if (!lines_.next(line)) return false;
-    } while (line.empty() || (skips_blank_ && trimmed(line).empty()));
-    const int64_t first = lines_.number();
-    row.place = place_of_line(lines_, first);
-    std::string record = line;
-    OpenQuote quote;
-    while (separator_ == ',' && quote.at_end_of(record)) {
-      record += lines_.ending();
-      const bool goes_on = record.size() < kLongest && lines_.next(line);
-      if (!goes_on) {
-        throw DataError(fmt::format(
-            "[predict] {}: nothing closes a quote that this row opens; add it, or write quotes "
-            "inside a cell twice (\"\")",
-            row.place));
-      }
-      record += line;
+  static constexpr size_t kLongestRecord = size_t{16} << 20;
+
+  // Splits the record, which becomes UTF-8.
+  void take_cells(RecordReader::Found found, std::string& record, Cells& cells,
+                  std::string& broken) {
+    if (found == RecordReader::Found::open_quote) {
+      throw DataError(fmt::format(
+          "[predict] {}: nothing closes a quote that this row opens; add it, or write quotes "
+          "inside a cell twice (\"\")",
+          place_of_line(lines_, records_.line())));
     }
-    split_record(record, separator_, cells, row.broken);
     print_.add(record);
-    const std::string text = lines_.text(record, row.broken);
-    if (text != record) split_record(text, separator_, cells, row.broken);  // latin-1
-    return true;
+    record = lines_.text(record, broken);
+    cells.split(record, delimiter_);
+    if (broken.empty()) broken = cells.problem();
   }
 
   LineReader lines_;
-  char separator_;
-  bool skips_blank_;
+  RecordReader records_;
+  char delimiter_ = ',';
   SampleColumns sample_;
 };
 
@@ -181,7 +180,8 @@ class TableRows : public RowSource {
 class JsonRows : public RowSource {
  public:
   JsonRows(const std::filesystem::path& source, const RunConfig& config, const DataInfo& info)
-      : lines_(source, config.data.encoding), sample_(config, info) {
+      : lines_(source, "predict", config.data.encoding, nullptr, kLongestLine),
+        sample_(config, info) {
     // The first row that is sound has the columns.
     const bool skips = config.predict.broken == "skip";
     for (Row row; ahead_.empty() || (skips && !ahead_.back().row.broken.empty());) {

@@ -268,6 +268,13 @@ std::vector<Row> rows() {
       {"data.train.scale", kNoEval, "2"},
       {"data.train.offset", kNoEval, "1"},
       {"data.train.classes", {}, "4"},
+      {"data.train.columns", {}, "[a, b, c]"},
+      {"data.train.ignore", {}, "[f]"},
+      {"data.train.categories", {}, "[f]"},
+      {"data.train.standardize", {}, "true"},
+      {"data.train.missing", kNoEval + Sets{"data.train.path=gaps.csv"}, "mean"},
+      {"data.train.delimiter", {}, ";"},
+      {"data.train.decimal", kNoEval + Sets{"data.train.path=commas.csv"}, ","},
       {"data.train.only_classes", kNoEval, "[1, 2]"},
       {"data.train.fields", kSynthetic,
        "[\"inputs: float[5] in [-1, 1]\", \"labels: int[] in [0, 2]\"]"},
@@ -477,6 +484,8 @@ class Options : public ::testing::Test {
       rows += std::to_string(i % 3) + "\n";
     }
     folder_.file("rows.csv", rows);
+    folder_.file("gaps.csv", "a,b,label\n1,2,0\n,1,1\n2,0,2\n0,1,0\n");
+    folder_.file("commas.csv", "a;b;label\n1,5;2;0\n1;1;1\n2;0;2\n0;1;0\n");
     folder_.file("texts.csv", "text,other,label\na b,b,0\nc,a,1\nb c,c,2\na,b,0\n");
     folder_.file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n");
     folder_.file("cased.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nA\nb\n");

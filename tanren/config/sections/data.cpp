@@ -21,12 +21,15 @@ void fields(FieldList& add, SourceOptions& o) {
       "the config file. The data themselves must be the same.",
       TextKind::file);
   add("label", &o.label, "csv, text_table: name of the label column.");
-  add("label_type", &o.label_type, "csv, text_table: class (csv: 0, 1, …) or value (regression).");
+  add("label_type", &o.label_type,
+      "csv, text_table: class (0, 1, … or names) or value (regression).");
   add("shape", &o.shape, "csv: shape of one sample's inputs; empty: a row of features.");
   add("scale", &o.scale, "csv: inputs are multiplied by it; not 0.");
   add("offset", &o.offset, "csv: and this is added.");
+  add_table_fields(add, o);
   add("only_classes", &o.only_classes, Identity::defines,
-      "csv, tensors (numbers), images (folders): samples of these classes alone, which become 0, "
+      "csv (as labels are), tensors (numbers), images (folders): samples of these classes alone, "
+      "which become 0, "
       "1, … in this order. []: all.",
       TextKind::number_or_word);
   add("classes", &o.classes,
@@ -96,7 +99,7 @@ void fields(FieldList& add, SourceOptions& o) {
       "its own copy.",
       TextKind::file);
   add("class_names", &o.class_names,
-      "text_table: names of class 0, 1, …, as the label column has them. []: the names that "
+      "csv, text_table: names of class 0, 1, …, as the label column has them. []: the names that "
       "data.train has, sorted; none if all its labels are whole numbers.");
   add("padding", &o.padding,
       "text_table: longest (of the batch, to a multiple of 8) or fixed (context). Padding is "
@@ -142,6 +145,7 @@ void check_source(Problems& p, const std::string& section, const SourceOptions& 
   if (std::find(registered.begin(), registered.end(), o.kind) != registered.end()) return;
   check_images(p, section, o);
   check_token_data(p, section, o);
+  check_table(p, section, o);
   if (o.kind == "csv" || o.kind == "tensors") {
     p.check(!o.path.empty(), section + "path is missing; name the " + o.kind + " file");
     unused({"fields", "samples"});
@@ -197,6 +201,7 @@ void check_pair(Problems& p, const DataOptions& o) {
     same("swap", train.swap == eval.swap);
   }
   check_token_pair(p, o);
+  check_columns_pair(p, o);
   if (is_one_kind && train.kind == "csv") {
     same("scale", train.scale == eval.scale);
     same("offset", train.offset == eval.offset);

@@ -15,6 +15,13 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::vector<int64_t> shape;  // csv: shape of one sample's inputs; empty: one row of features
   double scale = 1.0;          // csv: inputs are multiplied by it
   double offset = 0.0;         // csv: then added to the inputs
+  std::vector<std::string> columns;     // csv: patterns of the features' names; empty: all
+  std::vector<std::string> ignore;      // csv: patterns of columns that are not read
+  std::vector<std::string> categories;  // csv: patterns of columns of texts, an input for each text
+  bool standardize = false;  // csv: number columns are centred and scaled by what training has
+  std::string missing;       // csv: error, mean, zero; empty: data.eval: as training, else error
+  std::string delimiter;     // csv, text_table: one of , ; | : or tab; empty: found
+  std::string decimal;       // csv: . or ,; empty: data.eval: as training, else .
   std::vector<std::string> only_classes;  // csv, tensors, images: only these classes, as 0, 1, …
   int64_t classes = 0;  // csv: labels must lie in [0, classes); 0: one more than the largest
   std::vector<std::string>
@@ -53,10 +60,11 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::string text_pair;             // text_table: column of the second text of a pair; empty: none
   // text, tokens, text_table: file or folder; relative to the config file
   std::string tokenizer;
-  std::vector<std::string> class_names;  // text_table: names of class 0, 1, …; empty: from the data
-  std::string padding = "longest";       // text_table: longest (of the batch), fixed (context)
-  std::string encoding = "utf-8";        // not a key; copied from data.encoding
-  bool ignores_labels = false;           // not a key; tensors: classes and values are not checked
+  std::vector<std::string>
+      class_names;  // csv, text_table: names of class 0, 1, …; empty: from the data
+  std::string padding = "longest";  // text_table: longest (of the batch), fixed (context)
+  std::string encoding = "utf-8";   // not a key; copied from data.encoding
+  bool ignores_labels = false;      // not a key; tensors: classes and values are not checked
   // Not keys. data.split, for those who measure the training part: the dataset that is opened has
   // all rows. Kinds that are streams (kinds.h) open one part: training's, or evaluation's.
   double split = 0;

@@ -40,15 +40,6 @@ void check_text_table(Problems& p, const std::string& section, const SourceOptio
   p.check(o.context != 0, section + "context is missing; give the tokens of the longest sample");
   p.within(section + "context", o.context, 0, kAbsurdWidth, false);
   p.one_of(section + "padding", o.padding, {"longest", "fixed"});
-  const std::set<std::string> names(o.class_names.begin(), o.class_names.end());
-  p.check(names.size() == o.class_names.size() && names.count("") == 0,
-          section + "class_names has an empty name or one twice; give each class one name");
-  p.check(o.class_names.empty() || o.label_type == "class",
-          section + "class_names has no meaning for label_type \"value\"; drop it");
-  const auto named = static_cast<int64_t>(names.size());
-  p.check(named == 0 || o.classes == 0 || o.classes == named,
-          fmt::format("{}classes is {}, class_names has {}; drop classes", section,
-                      to_text(o.classes), to_text(named)));
 }
 
 // `tokenizer`: the one that the ids are of; empty: unknown, or bytes.
@@ -86,7 +77,7 @@ void check_token_data(Problems& p, const std::string& section, const SourceOptio
     check_text_table(p, section, o);
     return;
   }
-  unused({"text", "text_pair", "class_names", "padding"});
+  unused({"text", "text_pair", "padding"});
   if (!is_token_data(o)) {
     unused({"tokenizer", "context", "stride", "include", "exclude", "part"});
     return;

@@ -1,10 +1,9 @@
 #include "tanren/data/text/text_rows.h"
 
 #include "tanren/base/error.h"
-#include "tanren/base/file.h"
 #include "tanren/base/names.h"
 #include "tanren/base/text.h"
-#include "tanren/data/text/encoding.h"
+#include "tanren/data/text/records.h"
 
 #include <nlohmann/json.hpp>
 
@@ -18,22 +17,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
 // Shared by both formats: the file, its errors, and the check of a row.
 class Source {
  public:
-  Source(const std::filesystem::path& path, const TextColumns& columns, std::string what,
-         const std::string& encoding)
+  Source(const std::filesystem::path& path, const SourceOptions& options,
+         const TextColumns& columns, const std::string& what)
       : columns(columns),
-        what_(std::move(what)),
-        path_(path.string()),
-        text_(decoded_text(read_file(path), encoding, "[" + what_ + "] " + path_)) {
-    rest = text_;
-    if (rest.substr(0, kByteOrderMark.size()) == kByteOrderMark) {
-      rest.remove_prefix(kByteOrderMark.size());
-    }
-  }
+        options(options),
+        lines(path, what, options.encoding),
+        what_(what),
+        path_(path.string()) {}
 
   [[noreturn]] void fail(int64_t line, const std::string& problem) const {
     throw DataError(fmt::format("[{}] {}:{}: {}", what_, path_, line, problem));
@@ -64,105 +57,44 @@ class Source {
   }
 
   const TextColumns& columns;
-  std::string_view rest;
+  const SourceOptions& options;
+  LineReader lines;
   std::vector<TextRow> rows;
 
  private:
-  std::string what_, path_, text_;
+  std::string what_, path_;
 };
 
-// Records of cells. A record of a CSV may go over several lines.
-class Records {
- public:
-  Records(Source& source, char separator)
-      : source_(source), rest_(source.rest), separator_(separator) {}
-
-  int64_t line() const { return line_; }  // where the last record began
-
-  // False at the end of the file. Empty lines are no records.
-  bool next(std::vector<std::string>& cells) {
-    while (!rest_.empty() && (rest_.front() == '\n' || rest_.substr(0, 2) == "\r\n")) {
-      take_line(rest_);
-      ++next_line_;
-    }
-    if (rest_.empty()) return false;
-    line_ = next_line_;
-    cells.clear();
-    do cells.push_back(take_cell());
-    while (take_separator());
-    return true;
+// Checks and splits what was read of a record.
+void split_whole(const Source& source, const RecordReader& records, RecordReader::Found found,
+                 std::string& record, char delimiter, Cells& cells) {
+  source.lines.make_text(record, records.line());
+  if (found == RecordReader::Found::open_quote || !cells.split(record, delimiter)) {
+    const std::string_view quoted = std::string_view(record).substr(records.quote_place() + 1, 40);
+    source.fail(records.quote_line(), "nothing closes the quote of \"" +
+                                          std::string(trimmed(quoted)) +
+                                          "\"; add it, or write quotes inside a cell twice (\"\")");
   }
+  if (!cells.problem().empty()) source.fail(records.line(), cells.problem());
+}
 
- private:
-  // Moves past the separator after a cell; else past the line's end, and returns false.
-  bool take_separator() {
-    if (!rest_.empty() && rest_.front() == separator_) {
-      rest_.remove_prefix(1);
-      return true;
-    }
-    take_line(rest_);
-    ++next_line_;
-    return false;
-  }
-
-  std::string take_cell() {
-    if (separator_ == ',') {
-      const auto begin = std::min(rest_.find_first_not_of(" \t"), rest_.size());
-      if (begin < rest_.size() && rest_[begin] == '"') {
-        rest_.remove_prefix(begin + 1);
-        return take_quoted();
-      }
-    }
-    size_t end = std::min(rest_.find_first_of(separator_ == ',' ? ",\n" : "\t\n"), rest_.size());
-    const size_t after = end;
-    if (after < rest_.size() && rest_[after] == '\n' && end > 0 && rest_[end - 1] == '\r') --end;
-    std::string cell(rest_.substr(0, end));
-    rest_.remove_prefix(after);
-    return cell;
-  }
-
-  // The opening quote was already taken.
-  std::string take_quoted() {
-    const int64_t opened = next_line_;
-    std::string cell;
-    for (;;) {
-      const auto quote = rest_.find('"');
-      if (quote == std::string_view::npos) {
-        source_.fail(opened, "nothing closes the quote of \"" +
-                                 std::string(trimmed(rest_.substr(0, 40))) +
-                                 "\"; add it, or write quotes inside a cell twice (\"\")");
-      }
-      next_line_ += std::count(rest_.begin(), rest_.begin() + static_cast<ptrdiff_t>(quote), '\n');
-      cell += rest_.substr(0, quote);
-      rest_.remove_prefix(quote + 1);
-      if (rest_.empty() || rest_.front() != '"') break;
-      cell += '"';
-      rest_.remove_prefix(1);
-    }
-    rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t\r"), rest_.size()));
-    if (!rest_.empty() && rest_.front() != ',' && rest_.front() != '\n') {
-      source_.fail(
-          opened,
-          "a cell goes on after its closing quote with \"" +
-              std::string(trimmed(rest_.substr(0, std::min<size_t>(rest_.find('\n'), 20)))) +
-              "\"; write quotes inside a cell twice (\"\")");
-    }
-    return cell;
-  }
-
-  Source& source_;
-  std::string_view rest_;
-  char separator_;
-  int64_t line_ = 1, next_line_ = 1;
-};
-
-void read_cells(Source& source, char separator) {
-  Records records(source, separator);
-  std::vector<std::string> header, cells;
-  if (!records.next(header)) {
+void read_cells(Source& source, bool tabs) {
+  RecordReader records(source.lines, /*skips_blank=*/false);
+  const TextColumns& columns = source.columns;
+  std::vector<std::string> wanted{columns.text};
+  if (!columns.pair.empty()) wanted.push_back(columns.pair);
+  if (!columns.label.empty()) wanted.push_back(columns.label);
+  std::string record;
+  if (!records.begin(record)) {
     source.fail(1, "the file is empty; it needs a header line that names the columns");
   }
-  for (auto& name : header) name = std::string(trimmed(name));
+  std::string first = record;
+  source.lines.make_text(first, records.line());
+  const char delimiter = delimiter_of(first, source.options, tabs, wanted);
+  Cells cells;
+  split_whole(source, records, records.complete(record, delimiter), record, delimiter, cells);
+  std::vector<std::string> header;
+  for (const std::string_view name : cells) header.emplace_back(trimmed(name));
   const auto place_of = [&](const std::string& name, const char* key) {
     const auto found = std::find(header.begin(), header.end(), name);
     if (found == header.end()) source.fail_column(records.line(), name, key, header);
@@ -171,11 +103,13 @@ void read_cells(Source& source, char separator) {
     }
     return static_cast<size_t>(found - header.begin());
   };
-  const TextColumns& columns = source.columns;
   const size_t text = place_of(columns.text, "text");
   const size_t pair = columns.pair.empty() ? 0 : place_of(columns.pair, "text_pair");
   const size_t label = columns.label.empty() ? 0 : place_of(columns.label, "label");
-  while (records.next(cells)) {
+  for (;;) {
+    const auto found = records.next(record, delimiter);
+    if (found == RecordReader::Found::end) break;
+    split_whole(source, records, found, record, delimiter, cells);
     if (cells.size() != header.size()) {
       source.fail(records.line(),
                   fmt::format("has {} cells, the header names {}{}", cells.size(), header.size(),
@@ -183,8 +117,9 @@ void read_cells(Source& source, char separator) {
                                   ? "; is the line cut off?"
                                   : "; put a text that holds commas into double quotes"));
     }
-    source.add({records.line(), cells[text], columns.pair.empty() ? "" : cells[pair],
-                columns.label.empty() ? "" : cells[label]});
+    source.add({records.line(), std::string(cells[text]),
+                columns.pair.empty() ? "" : std::string(cells[pair]),
+                columns.label.empty() ? "" : std::string(cells[label])});
   }
 }
 
@@ -197,9 +132,10 @@ std::string label_text(const Json& value) {
 }
 
 void read_json_lines(Source& source) {
-  std::string_view rest = source.rest;
-  for (int64_t number = 1; !rest.empty(); ++number) {
-    const auto line = take_line(rest);
+  std::string line;
+  while (source.lines.next(line)) {
+    const int64_t number = source.lines.number();
+    source.lines.make_text(line, number);
     if (trimmed(line).empty()) continue;
     Json json;
     try {
@@ -238,18 +174,18 @@ void read_json_lines(Source& source) {
 }  // namespace
 
 std::vector<TextRow> read_text_rows(const std::filesystem::path& path, const TextColumns& columns,
-                                    const std::string& what, const std::string& encoding) {
+                                    const std::string& what, const SourceOptions& options) {
   const std::string kind = path.extension().string();
   const bool is_json = kind == ".jsonl" || kind == ".ndjson";
   if (!is_json && kind != ".csv" && kind != ".tsv") {
     throw DataError("[" + what + "] " + path.string() +
                     " is of no kind that is read; rename it to .csv, .tsv or .jsonl");
   }
-  Source source(path, columns, what, encoding);
+  Source source(path, options, columns, what);
   if (is_json) {
     read_json_lines(source);
   } else {
-    read_cells(source, kind == ".csv" ? ',' : '\t');
+    read_cells(source, kind == ".tsv");
   }
   if (source.rows.empty()) source.fail(1, "there are no rows; add some");
   return std::move(source.rows);

@@ -2,6 +2,8 @@
 // checked first: a broken row is an error that names its line. Called by the kind text_table.
 #pragma once
 
+#include "tanren/config/run_config.h"
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -20,12 +22,13 @@ struct TextColumns {
   std::string text, pair, label;  // pair empty: there is none; label empty: labels are not read
 };
 
-// .csv (RFC 4180: a header line, cells in double quotes may hold commas, quotes and line ends),
-// .tsv (a header line, nothing is quoted), .jsonl or .ndjson (an object a line). DataError naming
-// file, line and column: a missing column (with the existing ones), a cell that is empty or not
-// text, an unclosed quote, a line that is not JSON, a byte that is invalid in `encoding`
-// (encoding.h). Error texts begin with `what` ("data.train").
+// .csv (RFC 4180 with any delimiter: a header line, cells in double quotes may hold delimiters,
+// quotes and line ends), .tsv (a header line, nothing is quoted), .jsonl or .ndjson (an object a
+// line). Of `options` the delimiter and the encoding count. DataError naming file, line and column:
+// a missing column (with the existing ones), a cell that is empty or not text, an unclosed quote, a
+// line that is not JSON, a byte that is invalid in the encoding (encoding.h). Error texts begin
+// with `what` ("data.train").
 std::vector<TextRow> read_text_rows(const std::filesystem::path& path, const TextColumns& columns,
-                                    const std::string& what, const std::string& encoding = "utf-8");
+                                    const std::string& what, const SourceOptions& options = {});
 
 }  // namespace tanren

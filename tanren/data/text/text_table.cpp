@@ -325,8 +325,8 @@ std::unique_ptr<Dataset> open_text_table(const SourceOptions& options, const std
               : train->tokenizer;
   const auto tokenizer =
       has_own ? load_tokenizer(options.tokenizer) : load_tokenizer(*info.tokenizer, "tokenizer");
-  const auto rows = read_text_rows(options.path, {options.text, options.text_pair, options.label},
-                                   what, options.encoding);
+  const auto rows =
+      read_text_rows(options.path, {options.text, options.text_pair, options.label}, what, options);
   at::Tensor labels = Labels(options, what, train).read(rows, info);
   EncodedTexts texts = encode_texts(rows, *tokenizer, options, what);
   if (texts.cut > 0) {

@@ -121,6 +121,20 @@ TEST_F(TextTable, quoted_cells_hold_commas_quotes_and_line_ends) {
   EXPECT_EQ(rows[1].line, 5);
 }
 
+TEST_F(TextTable, cells_are_separated_by_what_the_header_shows_or_by_what_is_said) {
+  const auto texts = [&](const std::string& bytes, const SourceOptions& options = {}) {
+    const auto rows =
+        read_text_rows(folder_.file("a.csv", bytes), {"text", "", "label"}, "data.train", options);
+    EXPECT_EQ(rows.size(), 1u) << bytes;
+    return rows.front().text + "/" + rows.front().label;
+  };
+  EXPECT_EQ(texts("label;text\n1;\"a; b\"\n"), "a; b/1");
+  EXPECT_EQ(texts("label;text;n\r\n1;\"a\nb, c\";2\r\n"), "a\nb, c/1");
+  EXPECT_EQ(texts("\xEF\xBB\xBFlabel|text\n1|a; b, c\n"), "a; b, c/1");
+  EXPECT_EQ(texts("label\ttext\n1\t\"a\n"), "\"a/1");
+  EXPECT_EQ(texts("label:text\n1:\"a: b\"\n", {.delimiter = ":"}), "a: b/1");
+}
+
 TEST_F(TextTable, tsv_cells_are_taken_as_they_stand) {
   const auto rows = read_text_rows(folder_.file("a.tsv", "text\tlabel\n\"a, b\t1\n"),
                                    {"text", "", "label"}, "data.train");

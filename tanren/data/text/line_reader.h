@@ -1,5 +1,5 @@
 // LineReader: the lines of a text file or of standard input, read in parts, so that memory does not
-// grow with the file. Called by the readers of rows.
+// grow with the file. Called by the readers of tables and of rows to predict.
 #pragma once
 
 #include "tanren/base/file.h"
@@ -10,20 +10,23 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace tanren {
 
+// Thrown where a source is waited for and a stop is asked for meanwhile.
+struct StoppedReading {};
+
 class LineReader {
  public:
-  // `source` "-" is standard input. InputError if it cannot be opened. Where standard input is
-  // waited for, `stop` ends the wait.
-  LineReader(const std::filesystem::path& source, std::string encoding,
-             const std::atomic<bool>* stop = nullptr);
+  // `source` "-" is standard input. InputError if it cannot be opened. Error texts begin with
+  // `what` ("data.train"). Where standard input is waited for, `stop` ends the wait. Lines have at
+  // most `longest` bytes.
+  LineReader(const std::filesystem::path& source, std::string what, std::string encoding,
+             const std::atomic<bool>* stop = nullptr, size_t longest = std::string::npos);
 
   // The next line without its end, as it stands in the file; false at the end. A byte order mark is
-  // left out. DataError for a byte 0 and for UTF-16, wherever they are, and for a line of more than
-  // 64 MiB; StoppedReading if a stop ends the wait.
+  // left out. DataError for a byte 0 and for UTF-16, wherever they are, and for a line that is too
+  // long; StoppedReading if a stop ends the wait.
   bool next(std::string& line);
   // What ended the line that was handed out last: "\n", "\r\n", or nothing at the file's end.
   const std::string& ending() const { return ending_; }
@@ -34,37 +37,23 @@ class LineReader {
 
   // The line as UTF-8. `problem` says what is wrong with it; it is then returned as it stands.
   std::string text(const std::string& line, std::string& problem) const;
+  // Turns a record that began in line `first` into UTF-8. DataError naming line and byte of what is
+  // none.
+  void make_text(std::string& record, int64_t first) const;
 
  private:
   bool fill();
   size_t read(char* to, size_t most);
 
-  std::string name_, encoding_, ending_;
+  std::string name_, what_, encoding_, ending_;
   std::optional<OpenFile> file_;  // none: standard input
   const std::atomic<bool>* stop_;
+  size_t longest_;
   TextCheck check_;
   std::string buffer_;
   size_t begin_ = 0;  // of what is not handed out
   bool ended_ = false, past_mark_ = false;
   int64_t number_ = 0;
 };
-
-// Whether a quote is open at the end of a record of a CSV, so that it goes on in the next line.
-// Each byte of a record that grows by lines is looked at once.
-class OpenQuote {
- public:
-  bool at_end_of(const std::string& record);
-
- private:
-  enum class State { before, plain, quoted, closed };
-  State state_ = State::before;
-  size_t at_ = 0;
-};
-
-// Splits one record of a CSV (`separator` ',', RFC 4180) or a TSV ('\t', nothing is quoted) into
-// its cells. False if a quote is still open at its end: the record goes on in the next line.
-// `problem` is set if a cell goes on after its closing quote.
-bool split_record(const std::string& record, char separator, std::vector<std::string>& cells,
-                  std::string& problem);
 
 }  // namespace tanren

@@ -1,4 +1,4 @@
-#include "tanren/predict/line_reader.h"
+#include "tanren/data/text/line_reader.h"
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
@@ -11,7 +11,7 @@ namespace {
 using testing::error_of;
 
 std::vector<std::string> lines_of(const std::string& file) {
-  LineReader reader(file, "utf-8");
+  LineReader reader(file, "predict", "utf-8");
   std::vector<std::string> lines;
   for (std::string line; reader.next(line);) lines.push_back(line);
   EXPECT_EQ(reader.number(), std::ssize(lines));
@@ -48,7 +48,7 @@ TEST(LineReader, gives_lines_with_any_end_and_of_any_length) {
 TEST(LineReader, says_which_byte_is_no_utf_8_or_reads_latin_1) {
   const testing::TemporaryFolder folder;
   const std::string file = folder.file("x.txt", "caf\xe9\n");
-  LineReader utf8(file, "utf-8"), latin(file, "latin-1");
+  LineReader utf8(file, "predict", "utf-8"), latin(file, "predict", "latin-1");
   std::string line, problem;
   ASSERT_TRUE(utf8.next(line));
   utf8.text(line, problem);
@@ -59,38 +59,29 @@ TEST(LineReader, says_which_byte_is_no_utf_8_or_reads_latin_1) {
   EXPECT_EQ(problem, "");
 }
 
-TEST(OpenQuotes, are_open_where_a_record_cannot_be_split_yet) {
-  for (const std::string record : {"a,\"b", "\"a\"\"", "a, \"b\"\"", "a,b\"", "\"a\" ,b",
-                                   "\"\",\"x\ny", "\"a\"b,\"c", "a", ""}) {
-    std::vector<std::string> cells;
-    std::string problem;
-    OpenQuote quote;
-    EXPECT_EQ(quote.at_end_of(record), !split_record(record, ',', cells, problem)) << record;
-    // Seen byte by byte it says the same.
-    OpenQuote slow;
-    bool open = false;
-    for (size_t size = 0; size <= record.size(); ++size)
-      open = slow.at_end_of(record.substr(0, size));
-    EXPECT_EQ(open, !split_record(record, ',', cells, problem)) << record;
-  }
+TEST(LineReader, makes_text_of_a_record_or_says_line_and_byte) {
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.file("x.csv", "a\n");
+  const LineReader utf8(file, "data.train", "utf-8"), latin(file, "data.train", "latin-1");
+  std::string record = "a\n\xc3\xa9t\xe9";
+  TANREN_EXPECT_CONTAINS(
+      error_of<DataError>([&] { utf8.make_text(record, 7); }),
+      "[data.train] " + file + ":8: byte 4 (0xE9) is no UTF-8; convert the file");
+  latin.make_text(record, 7);
+  EXPECT_EQ(record, "a\n\xc3\x83\xc2\xa9t\xc3\xa9");
+  std::string sound = "\xc3\xa9";
+  utf8.make_text(sound, 1);
+  EXPECT_EQ(sound, "\xc3\xa9");
 }
 
-TEST(SplitRecord, takes_cells_as_rfc_4180_has_them) {
-  std::vector<std::string> cells;
-  std::string problem;
-  using Cells = std::vector<std::string>;
-  EXPECT_TRUE(split_record("a,\"b, \"\"c\"\"\" ,,d e", ',', cells, problem));
-  EXPECT_EQ(cells, (Cells{"a", "b, \"c\"", "", "d e"}));
-  EXPECT_TRUE(split_record("a,", ',', cells, problem));
-  EXPECT_EQ(cells, (Cells{"a", ""}));
-  EXPECT_TRUE(split_record("\"\",\"x\ny\"", ',', cells, problem));
-  EXPECT_EQ(cells, (Cells{"", "x\ny"}));
-  EXPECT_TRUE(split_record("5\" nail,\"a\tb", '\t', cells, problem));
-  EXPECT_EQ(cells, (Cells{"5\" nail,\"a", "b"}));
-  EXPECT_EQ(problem, "");
-  EXPECT_FALSE(split_record("a,\"b", ',', cells, problem));
-  EXPECT_TRUE(split_record("\"a\"b,c", ',', cells, problem));
-  TANREN_EXPECT_CONTAINS(problem, "goes on after its closing quote");
+TEST(LineReader, refuses_a_line_that_is_longer_than_is_asked_for) {
+  const testing::TemporaryFolder folder;
+  const std::string file = folder.file("x.txt", "a\n" + std::string(300000, 'x'));
+  LineReader reader(file, "predict", "utf-8", nullptr, 200000);
+  std::string line;
+  ASSERT_TRUE(reader.next(line));
+  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { reader.next(line); }),
+                         "x.txt:2: the line is longer than");
 }
 
 }  // namespace

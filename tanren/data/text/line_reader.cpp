@@ -1,8 +1,7 @@
-#include "tanren/predict/line_reader.h"
+#include "tanren/data/text/line_reader.h"
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
-#include "tanren/predict/rows.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -17,18 +16,19 @@ namespace tanren {
 
 namespace {
 
-constexpr size_t kPart = size_t{1} << 16;
-constexpr size_t kLongestLine = size_t{64} << 20;
+constexpr size_t kReadPart = size_t{1} << 16;
 constexpr std::string_view kMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
-LineReader::LineReader(const std::filesystem::path& source, std::string encoding,
-                       const std::atomic<bool>* stop)
+LineReader::LineReader(const std::filesystem::path& source, std::string what, std::string encoding,
+                       const std::atomic<bool>* stop, size_t longest)
     : name_(source == "-" ? "standard input" : source.string()),
+      what_(std::move(what)),
       encoding_(std::move(encoding)),
       stop_(stop),
-      check_("[predict] " + name_, "convert it") {
+      longest_(longest),
+      check_("[" + what_ + "] " + name_, "convert it") {
   if (source != "-") file_ = open_file(source);
 }
 
@@ -44,7 +44,7 @@ size_t LineReader::read(char* to, size_t most) {
     const ssize_t got = ::read(STDIN_FILENO, to, most);
     if (got >= 0) return static_cast<size_t>(got);
     if (errno == EINTR || errno == EAGAIN) continue;
-    throw InputError(std::string("[predict] cannot read standard input (") + std::strerror(errno) +
+    throw InputError("[" + what_ + "] cannot read standard input (" + std::strerror(errno) +
                      "); give it a file or a pipe");
   }
 }
@@ -53,16 +53,16 @@ bool LineReader::fill() {
   if (ended_) return false;
   buffer_.erase(0, std::exchange(begin_, 0));
   const size_t before = buffer_.size();
-  buffer_.resize(before + kPart);
+  buffer_.resize(before + kReadPart);
   size_t got = 0;
   try {
-    got = read(buffer_.data() + before, kPart);
+    got = read(buffer_.data() + before, kReadPart);
   } catch (...) {
     buffer_.resize(before);
     throw;
   }
   buffer_.resize(before + got);
-  ended_ = file_ ? got < kPart : got == 0;
+  ended_ = file_ ? got < kReadPart : got == 0;
   check_.add(std::string_view(buffer_).substr(before), /*any_byte=*/true);
   const bool starts = number_ == 0 && !past_mark_ && (buffer_.size() >= kMark.size() || ended_);
   if (starts) {
@@ -77,9 +77,9 @@ bool LineReader::next(std::string& line) {
   size_t end = buffer_.find('\n', seen);
   while (end == std::string::npos) {
     size_t searched = buffer_.size() - begin_;
-    if (searched > kLongestLine) {
-      throw DataError(fmt::format("[predict] {}:{}: the line is longer than {}; is this a text?",
-                                  name_, number_ + 1, size_text(kLongestLine)));
+    if (searched > longest_) {
+      throw DataError(fmt::format("[{}] {}:{}: the line is longer than {}; is this a text?", what_,
+                                  name_, number_ + 1, size_text(static_cast<int64_t>(longest_))));
     }
     const bool had_mark = past_mark_;
     if (!fill()) break;
@@ -108,58 +108,22 @@ std::string LineReader::text(const std::string& line, std::string& problem) cons
   return line;
 }
 
-bool OpenQuote::at_end_of(const std::string& record) {
-  for (; at_ < record.size(); ++at_) {
-    const char c = record[at_];
-    if (state_ == State::quoted) {
-      if (c == '"') state_ = State::closed;
-    } else if (state_ == State::closed && c == '"') {
-      state_ = State::quoted;  // a quote inside the cell
-    } else if (c == ',') {
-      state_ = State::before;
-    } else if (state_ == State::before && c == '"') {
-      state_ = State::quoted;
-    } else if (c != ' ' && c != '\t') {
-      state_ = State::plain;
-    } else if (state_ == State::closed) {
-      state_ = State::plain;
-    }
+void LineReader::make_text(std::string& record, int64_t first) const {
+  if (encoding_ == "latin-1") {
+    const bool is_ascii =
+        std::all_of(record.begin(), record.end(), [](char c) { return (c & 0x80) == 0; });
+    if (!is_ascii) record = decoded_text(std::move(record), encoding_, name_);
+    return;
   }
-  return state_ == State::quoted;
-}
-
-bool split_record(const std::string& record, char separator, std::vector<std::string>& cells,
-                  std::string& problem) {
-  cells.clear();
-  size_t at = 0;
-  for (;;) {
-    const size_t begin =
-        separator == ',' ? std::min(record.find_first_not_of(" \t", at), record.size()) : at;
-    std::string cell;
-    if (separator == ',' && begin < record.size() && record[begin] == '"') {
-      size_t quote = begin + 1;
-      for (;; ++quote) {
-        const size_t next = record.find('"', quote);
-        if (next == std::string::npos) return false;
-        cell.append(record, quote, next - quote);
-        quote = next + 1;
-        if (quote >= record.size() || record[quote] != '"') break;
-        cell += '"';
-      }
-      at = std::min(record.find_first_not_of(" \t", quote), record.size());
-      if (at < record.size() && record[at] != separator) {
-        problem = "a cell goes on after its closing quote; write quotes inside a cell twice (\"\")";
-        at = std::min(record.find(separator, at), record.size());
-      }
-    } else {
-      const size_t end = std::min(record.find(separator, at), record.size());
-      cell.assign(record, at, end - at);
-      at = end;
-    }
-    cells.push_back(std::move(cell));
-    if (at >= record.size()) return true;
-    ++at;  // the separator
-  }
+  const auto bad = first_bad_byte(record);
+  if (!bad) return;
+  const std::string_view sound = std::string_view(record).substr(0, *bad);
+  const auto line = first + std::count(sound.begin(), sound.end(), '\n');
+  const size_t before = sound.rfind('\n') + 1;  // 0 if there is none
+  throw DataError(fmt::format(
+      "[{}] {}:{}: byte {} (0x{:02X}) is no UTF-8; convert the file, or set data.encoding = "
+      "\"latin-1\" if all files are that",
+      what_, name_, line, *bad - before + 1, static_cast<unsigned char>(record[*bad])));
 }
 
 }  // namespace tanren

@@ -1,0 +1,28 @@
+// RowBlocks: rows of fp32 numbers whose count is not known yet. They lie in blocks, which are freed
+// one by one when the tensor is made, so that all rows are never in memory twice. Called by csv.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace tanren {
+
+class RowBlocks {
+ public:
+  explicit RowBlocks(int64_t width);
+
+  // Room for one more row, to be filled in before the next.
+  float* add();
+  int64_t rows() const { return rows_; }
+  // The rows as a tensor [rows(), width] with room for `room` rows or more; none are left here.
+  at::Tensor take(int64_t room);
+
+ private:
+  size_t width_, block_rows_;
+  int64_t rows_ = 0;
+  std::vector<std::vector<float>> blocks_;
+};
+
+}  // namespace tanren

@@ -1,0 +1,47 @@
+// The cells of a table as inputs of a sample: numbers, categories and missing values. Shared by csv
+// and by the rows to predict, so that both read a cell alike.
+#pragma once
+
+#include "tanren/base/table_encoding.h"
+#include "tanren/config/run_config.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace tanren {
+
+// Why a cell gives no inputs.
+enum class CellProblem { none, missing, no_number, out_of_range, not_finite, too_large };
+
+// Whether a cell has no value: it is empty or NA, N/A, NaN, nan, NULL, null or ?. Blanks around it
+// do not count.
+bool is_missing(std::string_view cell);
+
+// Reads a number such as 3.14 (with `decimal` ",": 3,14), -2e-3 or +5; blanks around it are
+// skipped. It may be infinite or NaN. `none`, `no_number` or `out_of_range`.
+CellProblem parse_number(std::string_view cell, const std::string& decimal, double& value);
+
+// What is wrong with a cell, and what to do: "column a is empty; fill it or drop the row".
+std::string cell_text(CellProblem problem, const std::string& column, std::string_view cell);
+
+// Cells → inputs. Immutable, so thread-safe.
+class CellEncoder {
+ public:
+  // Of `options` the scale, the offset and the decimal point count; without one it is training's.
+  CellEncoder(std::shared_ptr<const TableEncoding> table, const SourceOptions& options);
+
+  // Writes the inputs of a cell of column `index`, as many as the column is wide. A text that a
+  // category does not know is all zeros, as is a missing one.
+  CellProblem encode(size_t index, std::string_view cell, float* inputs) const;
+  // The same of a column of numbers; NaN is a missing value.
+  CellProblem encode(size_t index, double number, float* input) const;
+  const TableEncoding& table() const { return *table_; }
+
+ private:
+  std::shared_ptr<const TableEncoding> table_;
+  std::string decimal_;
+  double scale_, offset_;
+};
+
+}  // namespace tanren
