@@ -39,7 +39,7 @@ fs::path plain_place(const fs::path& path) {
 
 // Where the run or step folder `named` is, without links on the way; but a link `checkpoints`
 // stays, since what lies above it is the run folder.
-fs::path place_of(const fs::path& named) {
+fs::path resolved_place(const fs::path& named) {
   const fs::path real = real_place(named), run = run_of_checkpoint(plain_place(named));
   if (run.empty() || !is_step_folder(real)) return real;
   return real_place(run) / "checkpoints" / real.filename();
@@ -94,12 +94,12 @@ fs::path run_of_checkpoint(const fs::path& step_folder) {
 
 fs::path meant_source(const fs::path& named) {
   const fs::path place = plain_place(named);
-  return is_link_to_step(place) ? real_place(run_of_checkpoint(place)) : place_of(named);
+  return is_link_to_step(place) ? real_place(run_of_checkpoint(place)) : resolved_place(named);
 }
 
 void check_fork_folder(const RunConfig& config, const fs::path& folder) {
   if (config.run.fork_from.empty()) return;
-  const fs::path from = place_of(config.run.fork_from), own = real_place(folder);
+  const fs::path from = resolved_place(config.run.fork_from), own = real_place(folder);
   const fs::path run = run_of(from);
   if (!lies_in(own, run)) return;
   // A fork that was moved to where the other run was is itself by now.
@@ -149,14 +149,14 @@ void keep_source(const fs::path& folder, const RunConfig& before, RunConfig& con
 }
 
 void take_source(RunConfig& config, const fs::path& checkpoint) {
-  if (!is_step_folder(place_of(config.run.fork_from))) config.asked.erase(kKey);
+  if (!is_step_folder(resolved_place(config.run.fork_from))) config.asked.erase(kKey);
   config.run.fork_from = checkpoint.string();
 }
 
 std::optional<fs::path> checkpoint_to_fork(const RunConfig& config, bool chosen) {
   const std::string& named = config.run.fork_from;
   if (named.empty()) return std::nullopt;
-  const fs::path place = place_of(named);
+  const fs::path place = resolved_place(named);
   const fs::path run = run_of_checkpoint(place);
   if (chosen && !run.empty() && step_of(place) >= 0 && !is_complete(place)) {
     if (config.asked.count(kKey) > 0) {

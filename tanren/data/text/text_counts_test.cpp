@@ -8,7 +8,7 @@
 namespace tanren {
 namespace {
 
-const std::string kFixtures = TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/";
+const std::string kTokenizerFiles = TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/";
 
 // The words that begin in texts[i] if all texts are one, cut where they end.
 int64_t words_of(const std::vector<std::string>& tokens, size_t counted_from = 0) {
@@ -74,10 +74,10 @@ TEST(TextCounts, tell_of_a_character_that_is_not_complete) {
 }
 
 TEST(TextCounts, the_texts_of_a_bpes_tokens_are_the_text_and_special_ones_have_none) {
-  const auto tokenizer = load_tokenizer(kFixtures + "bpe.json");
+  const auto tokenizer = load_tokenizer(kTokenizerFiles + "bpe.json");
   ASSERT_TRUE(tokenizer->keeps_every_byte());
   const auto texts = TokenTexts::of(*tokenizer);
-  const auto expected = nlohmann::json::parse(read_file(kFixtures + "expected.json"));
+  const auto expected = nlohmann::json::parse(read_file(kTokenizerFiles + "expected.json"));
   for (const auto& item : expected["bpe"]) {
     const auto text = item["text"].get<std::string>();
     if (text.find("<|endoftext|>") != std::string::npos) continue;
@@ -92,7 +92,7 @@ TEST(TextCounts, the_texts_of_a_bpes_tokens_are_the_text_and_special_ones_have_n
   const auto bytes = TokenTexts::of_bytes();
   EXPECT_EQ(bytes->text(0xE3), "\xE3");
   EXPECT_FALSE(bytes->is_special(0));
-  EXPECT_EQ(TokenTexts::of(*load_tokenizer(kFixtures + "uncased.json")), nullptr)
+  EXPECT_EQ(TokenTexts::of(*load_tokenizer(kTokenizerFiles + "uncased.json")), nullptr)
       << "its tokens are in small letters";
 }
 
