@@ -48,10 +48,16 @@ class RowSource {
   const std::vector<std::string>& columns() const { return columns_; }
   // A hash of all rows that were handed out: two sources that agree in it began alike.
   uint64_t print() const { return print_.value(); }
+  // The same with the times of files whose contents are no part of print(): whether the rows are
+  // those of an earlier start. A copy on another machine may differ in it.
+  uint64_t begun() const { return print_.value() ^ times_; }
+  // A sample that is about as large as samples get, for dry runs; `first` is that of the first row.
+  virtual Sample largest(const Sample& first) const { return first; }
 
  protected:
   std::vector<std::string> columns_;
   Hash64 print_;
+  uint64_t times_ = 0;
 };
 
 // Opens what the model's kind of data is read from: a table (.csv, .tsv, .jsonl), a text with a
