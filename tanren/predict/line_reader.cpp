@@ -2,8 +2,10 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
+#include "tanren/predict/check_paths.h"
 #include "tanren/predict/rows.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -29,22 +31,37 @@ LineReader::LineReader(const std::filesystem::path& source, std::string encoding
       encoding_(std::move(encoding)),
       stop_(stop),
       check_("[predict] " + name_, "convert it") {
-  if (source != "-") file_ = open_file(source);
+  if (source == "-") {
+    waited_ = STDIN_FILENO;
+  } else if (is_stream(source)) {
+    // A pipe that nobody writes to yet opens at once, so that the wait for its writer can end.
+    waited_ = ::open(source.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (waited_ < 0) {
+      throw InputError("[file] cannot read " + source.string() + " (" + std::strerror(errno) +
+                       "); check the path");
+    }
+  } else {
+    file_ = open_file(source);
+  }
 }
 
-// As OpenFile::read, but standard input gives what there is; 0 is the end.
+LineReader::~LineReader() {
+  if (waited_ > STDIN_FILENO) ::close(waited_);
+}
+
+// As OpenFile::read, but what is waited for gives what there is; 0 is the end.
 size_t LineReader::read(char* to, size_t most) {
   if (file_) return file_->read(to, most);
   constexpr int kLookAtStop = 100;  // milliseconds
   for (;;) {
     if (stop_ != nullptr && stop_->load()) throw StoppedReading();
-    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    pollfd input{.fd = waited_, .events = POLLIN, .revents = 0};
     const int ready = ::poll(&input, 1, kLookAtStop);
     if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
-    const ssize_t got = ::read(STDIN_FILENO, to, most);
+    const ssize_t got = ::read(waited_, to, most);
     if (got >= 0) return static_cast<size_t>(got);
     if (errno == EINTR || errno == EAGAIN) continue;
-    throw InputError(std::string("[predict] cannot read standard input (") + std::strerror(errno) +
+    throw InputError("[predict] cannot read " + name_ + " (" + std::strerror(errno) +
                      "); give it a file or a pipe");
   }
 }

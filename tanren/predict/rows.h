@@ -34,7 +34,7 @@ struct Row {
 struct StoppedReading {};
 
 struct RowOptions {
-  const std::atomic<bool>* stop = nullptr;  // ends the wait for standard input
+  const std::atomic<bool>* stop = nullptr;  // ends the wait for standard input or a pipe
   std::filesystem::path out;                // what is written, which is no row; empty: nothing
 };
 
@@ -80,7 +80,8 @@ std::unique_ptr<RowSource> open_table_rows(const std::filesystem::path& source,
                                            const RunConfig& config, const DataInfo& info,
                                            const std::atomic<bool>* stop = nullptr);
 std::unique_ptr<RowSource> open_json_rows(const std::filesystem::path& source,
-                                          const RunConfig& config, const DataInfo& info);
+                                          const RunConfig& config, const DataInfo& info,
+                                          const std::atomic<bool>* stop = nullptr);
 std::unique_ptr<RowSource> open_image_rows(const std::filesystem::path& source, bool skips,
                                            const std::filesystem::path& out = {});
 std::unique_ptr<RowSource> open_tensor_rows(const std::filesystem::path& source,
