@@ -261,21 +261,20 @@ void GrowingFile::give_name(const fs::path& whole) {
 
 void GrowingFile::finish(const Turn& turn) {
   save();
-  std::error_code none;
   if (turn) {
     const fs::path whole = with_end(file_, ".partial.whole");
     try {
       turn(partial_, whole);
       give_name(whole);
     } catch (const Error& failed) {
-      fs::remove(whole, none);
+      ::unlink(whole.c_str());
       throw InputError(failed.what());
     }
-    fs::remove(partial_, none);
+    ::unlink(partial_.c_str());
   } else {
     give_name(partial_);
   }
-  fs::remove(state_, none);
+  ::unlink(state_.c_str());
   sync_folder(file_.has_parent_path() ? file_.parent_path() : fs::path("."));
 }
 

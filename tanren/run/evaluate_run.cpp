@@ -2,7 +2,6 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/interop/whole_model.h"
 #include "tanren/run/connect.h"
-#include "tanren/run/kept_files.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/run.h"
 #include "tanren/run/sample.h"
@@ -69,9 +68,8 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   const DataInfo info = prepared.datasets.train->info();
   const auto& names = info.class_names;
   const Dataset& data = *prepared.datasets.eval;
-  std::vector<KeptFile> kept = files_of_model(folder);
-  kept.push_back({checkpoint, "is the model"});
-  PredictionsWriter writer(predictions, kept, config, data, state.task, info, *parts.parallel);
+  PredictionsWriter writer(predictions, {folder, checkpoint}, config, data, state.task, info,
+                           *parts.parallel);
   const auto see = see_both(outputs_writer(outputs, data, state.task, *parts.parallel), writer);
   if (!is_step) {
     const bool averaged = load_exported(state, checkpoint);
@@ -146,8 +144,8 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     RunState state = build_run_state(std::move(prepared.task), parts, /*trains=*/false);
     const bool averaged = load_exported(state, read, file.string());
     const Dataset& eval_data = *prepared.datasets.eval;
-    PredictionsWriter writer(predictions, files_of_model(file), described, eval_data, state.task,
-                             info, *parts.parallel);
+    PredictionsWriter writer(predictions, {file}, described, eval_data, state.task, info,
+                             *parts.parallel);
     const auto see =
         see_both(outputs_writer(outputs, eval_data, state.task, *parts.parallel), writer);
     const auto report = evaluate(state, parts, eval_data, nullptr, see);

@@ -6,7 +6,6 @@
 #include "tanren/data/dataset.h"
 #include "tanren/parallel/data_parallel.h"
 #include "tanren/run/answer_table.h"
-#include "tanren/run/kept_files.h"
 #include "tanren/run/run.h"
 #include "tanren/train/evaluate.h"
 
@@ -19,12 +18,13 @@ namespace tanren {
 
 class PredictionsWriter {
  public:
-  // ConfigError on all ranks if the file is there and is not to be replaced, is one of `kept` or of
-  // the config's data, is a folder, cannot be written where it is to lie, has another ending, or if
-  // the task has no single answer for a sample. `dataset` must outlive the writer.
-  PredictionsWriter(PredictionsTo to, std::vector<KeptFile> kept, const RunConfig& config,
-                    const Dataset& dataset, const Task& task, const DataInfo& info,
-                    const DataParallel& ranks);
+  // ConfigError on all ranks if the file is there and is not to be replaced, is a folder, cannot be
+  // written where it is to lie, has another ending, or if the task has no single answer for a
+  // sample; also if it belongs to one of `models` (files and folders) or to the config's data.
+  // `dataset` must outlive the writer.
+  PredictionsWriter(PredictionsTo to, const std::vector<std::filesystem::path>& models,
+                    const RunConfig& config, const Dataset& dataset, const Task& task,
+                    const DataInfo& info, const DataParallel& ranks);
 
   // Keeps the rows of a piece of the samples; they are a few bytes each. A sample whose outputs are
   // NaN is a row with nulls with predict.broken "skip", else RunError names it.
