@@ -329,7 +329,8 @@ std::vector<std::vector<int64_t>> batches_of(const EncodedSamples& samples,
   std::map<std::string, size_t> group_of;
   for (const int64_t place : places) {
     const Sample& sample = samples.samples[static_cast<size_t>(place)];
-    const size_t group = group_of.try_emplace(shapes_of(sample.tensors), alike.size()).first->second;
+    const size_t group =
+        group_of.try_emplace(shapes_of(sample.tensors), alike.size()).first->second;
     if (group == alike.size()) alike.emplace_back();
     alike[group].push_back(place);
   }

@@ -1,5 +1,5 @@
-// LineReader: the lines of a text file, of standard input or of a pipe, read in parts, so that memory
-// does not grow with the file. Called by the readers of rows.
+// LineReader: the lines of a text file, of standard input or of a pipe, read in parts, so that
+// memory does not grow with them. Called by the readers of rows.
 #pragma once
 
 #include "tanren/base/file.h"
@@ -16,8 +16,8 @@ namespace tanren {
 
 class LineReader {
  public:
-  // `source` "-" is standard input. InputError if it cannot be opened. Where standard input or a pipe
-  // is waited for, `stop` ends the wait.
+  // `source` "-" is standard input. InputError if it cannot be opened. Where standard input or a
+  // pipe is waited for, `stop` ends the wait.
   LineReader(const std::filesystem::path& source, std::string encoding,
              const std::atomic<bool>* stop = nullptr);
   ~LineReader();

@@ -21,7 +21,7 @@ struct RowWindow {
   std::vector<Row> rows;
   std::vector<uint64_t> begun;  // RowSource::begun() behind each row
   uint64_t print = 0;           // RowSource::print() behind all of them
-  std::exception_ptr error;      // what is wrong behind the rows; null: nothing
+  std::exception_ptr error;     // what is wrong behind the rows; null: nothing
   std::string error_text;
 };
 

@@ -144,9 +144,9 @@ TEST_F(RowsTest, of_json_lines_with_too_many_keys_are_told_at_once) {
     return text + "}";
   };
   const auto start = std::chrono::steady_clock::now();
-  const auto rows =
-      rows_of(texts_, "x.jsonl", object(100) + "\n" + object(1'000'000) + "\n{\"text\": \"b\", " +
-                                     "\"n\": [" + object(1'000'000) + "]}\n");
+  const auto rows = rows_of(texts_, "x.jsonl",
+                            object(100) + "\n" + object(1'000'000) + "\n{\"text\": \"b\", " +
+                                "\"n\": [" + object(1'000'000) + "]}\n");
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_EQ(rows[0].names.size(), 100u);
   for (const size_t i : {1, 2}) {

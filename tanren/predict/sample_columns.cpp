@@ -87,7 +87,8 @@ SampleColumns::SampleColumns(const RunConfig& config, const DataInfo& info) {
   const std::string instead = "give it tensors (--set data.eval.kind=tensors)";
   if (names_.empty()) {
     throw ConfigError(
-        "[predict] the data that the model was trained on name no columns, so that those of a table "
+        "[predict] the data that the model was trained on name no columns, so that those of a "
+        "table "
         "cannot be told; " +
         instead);
   }

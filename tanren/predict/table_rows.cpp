@@ -21,8 +21,8 @@ std::string place_of_line(const LineReader& lines, int64_t number) {
   return fmt::format("{}:{}", lines.name(), number);
 }
 
-// Why a JSON text is not parsed: values that lie in each other too deeply could not be written again,
-// and the time of an object grows with the square of its keys. Empty: it is.
+// Why a JSON text is not parsed: values that lie in each other too deeply could not be written
+// again, and the time of an object grows with the square of its keys. Empty: it is.
 std::string problem_of_shape(const std::string& json) {
   constexpr size_t kMostDeep = 500, kMostKeys = 20'000;
   std::vector<size_t> keys;  // of each value that is open

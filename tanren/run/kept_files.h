@@ -1,5 +1,5 @@
-// What a command reads, which a table of predictions never replaces, also where it may replace a file
-// that is there. Called by predict_file and PredictionsWriter before anything else.
+// What a command reads, which a table of predictions never replaces, also where it may replace a
+// file that is there. Called by predict_file and PredictionsWriter.
 #pragma once
 
 #include "tanren/config/run_config.h"

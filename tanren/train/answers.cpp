@@ -25,8 +25,8 @@ struct TokenColumns {
   std::vector<at::Tensor> label, score, log;  // log: the log-probability of the target
 };
 
-// `scores` [rows, vocabulary] may be far larger than what is told of them: no second tensor of their
-// size is made.
+// `scores` [rows, vocabulary] may be far larger than what is told of them: no second tensor of
+// their size is made.
 void look_at_rows(const at::Tensor& scores, const at::Tensor& targets, TokenColumns& columns) {
   constexpr int64_t kNumbers = int64_t{1} << 21;  // of a piece
   const int64_t most = std::max<int64_t>(kNumbers / std::max<int64_t>(scores.size(1), 1), 1);
@@ -118,8 +118,8 @@ void Answers::add_tokens(const Prediction& prediction) {
     look_at_rows(scores, targets, columns);
   }
   if (columns.label.empty()) return;
-  const auto host = host_copies(
-      {at::cat(columns.score), at::cat(columns.label), at::cat(columns.log), targets});
+  const auto host =
+      host_copies({at::cat(columns.score), at::cat(columns.label), at::cat(columns.log), targets});
   const auto* score = host[0].const_data_ptr<float>();
   const auto* token = host[1].const_data_ptr<int64_t>();
   const auto* log = host[2].const_data_ptr<float>();

@@ -119,7 +119,8 @@ TEST_F(PredictGoesOn, on_ranks_that_find_other_rows_is_refused_by_all) {
             " predict ../out new.csv'",
             folder_.path());
   EXPECT_EQ(result.code, 2) << result.output;
-  TANREN_EXPECT_CONTAINS(result.output, "rank 1 has done rows in SOURCE: 100, rank 0 has done rows");
+  TANREN_EXPECT_CONTAINS(result.output,
+                         "rank 1 has done rows in SOURCE: 100, rank 0 has done rows");
   EXPECT_EQ(read("0/" + kPart), part);
 }
 
