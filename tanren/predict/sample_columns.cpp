@@ -62,7 +62,8 @@ std::string list_text(std::vector<std::string> names) {
 }
 
 // The name itself, else one that differs in blanks around it alone.
-std::optional<size_t> place_of(const std::string& name, const std::vector<std::string>& columns) {
+std::optional<size_t> place_among(const std::string& name,
+                                  const std::vector<std::string>& columns) {
   auto found = std::find(columns.begin(), columns.end(), name);
   if (found == columns.end()) {
     found = std::find_if(columns.begin(), columns.end(),
@@ -88,8 +89,7 @@ SampleColumns::SampleColumns(const RunConfig& config, const DataInfo& info) {
   if (names_.empty()) {
     throw ConfigError(
         "[predict] the data that the model was trained on name no columns, so that those of a "
-        "table "
-        "cannot be told; " +
+        "table cannot be told; " +
         instead);
   }
   std::set<std::string_view> seen;
@@ -104,7 +104,7 @@ SampleColumns::SampleColumns(const RunConfig& config, const DataInfo& info) {
 void SampleColumns::bind(const std::vector<std::string>& columns, const std::string& where) {
   places_.clear();
   for (const std::string& name : names_) {
-    const auto place = place_of(name, columns);
+    const auto place = place_among(name, columns);
     if (!place) {
       throw DataError(fmt::format(
           "{}: there is no column \"{}\"; the model was trained on {}, and the file has {}; {}",
@@ -151,7 +151,7 @@ void SampleColumns::read(Row& row) const { read_at(places_, row); }
 void SampleColumns::read_by_name(Row& row) const {
   std::vector<size_t> places;
   for (const std::string& name : names_) {
-    const auto place = place_of(name, row.names);
+    const auto place = place_among(name, row.names);
     if (!place) {
       row.broken = "there is no \"" + one_line(name) + "\"; the row has " + list_text(row.names);
       return;
