@@ -71,7 +71,7 @@ TEST_F(PredictGoesOn, killed_at_any_change_of_the_folder_and_with_the_file_moved
       return shell(kWithPoints + lacks + points + " " + TANREN_BINARY + " " + command,
                    folder_.path());
     };
-    fs::remove(at("count"));
+    for (const std::string& old : {std::string("count"), kFile}) fs::remove(at(old));
     const auto counted = go("POINTS_COUNT=count");
     ASSERT_EQ(counted.code, 0) << counted.output;
     EXPECT_EQ(read(kFile), whole);
