@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/json_text.h"
+#include "tanren/base/text.h"
 #include "tanren/formats/safetensors.h"
 
 #include <nlohmann/json.hpp>
@@ -60,6 +61,11 @@ void AnswerTensors::add(std::string& bytes, const Answer* answer) const {
 void AnswerTensors::write(const std::filesystem::path& from,
                           const std::filesystem::path& to) const {
   const std::string bytes = read_file(from);
+  if (bytes.size() % record_bytes() != 0) {
+    throw RunError(fmt::format(
+        "[predict] {} has {} bytes, which are no whole answers of {}; begin again with --force",
+        from.string(), bytes.size(), record_bytes()));
+  }
   const auto rows = static_cast<int64_t>(bytes.size() / record_bytes());
   const at::Tensor labels = at::empty({rows}, at::kLong), best = at::empty({rows}, at::kFloat);
   const at::Tensor all = at::empty({rows, width()}, at::kFloat);

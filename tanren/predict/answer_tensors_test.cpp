@@ -15,6 +15,16 @@ TEST(AnswerTensorsTest, refuse_answers_of_tokens) {
   EXPECT_THROW(AnswerTensors({AnswerKind::tokens}, {}, false), ConfigError);
 }
 
+TEST(AnswerTensorsTest, refuse_records_of_another_size) {
+  const testing::TemporaryFolder folder;
+  const AnswerTensors tensors({AnswerKind::values, false, 2}, {}, false);
+  TANREN_EXPECT_CONTAINS(testing::error_of<RunError>([&] {
+                           tensors.write(folder.file("part", std::string(12, 'x')),
+                                         folder.path() / "out.safetensors");
+                         }),
+                         "has 12 bytes, which are no whole answers of 8");
+}
+
 TEST(AnswerTensorsTest, have_a_row_for_each_sample_also_for_a_broken_one) {
   const testing::TemporaryFolder folder;
   DataInfo info;

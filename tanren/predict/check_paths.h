@@ -12,9 +12,6 @@ namespace tanren {
 // Standard input, or what else can be read once only (a pipe, a device).
 bool is_stream(const std::filesystem::path& source);
 
-// Whether `file` lies in `folder` or below it; both need not be there.
-bool lies_in(const std::filesystem::path& file, const std::filesystem::path& folder);
-
 // InputError if the source is not there, or is a stream and there are `ranks`; or if `out`, or a
 // file beside it that the rows lie in meanwhile, is the source, the model, a weights file of its
 // folder or the data of its run, or if `out` is there and no file. Also with `input.replaces`.

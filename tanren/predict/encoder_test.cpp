@@ -9,8 +9,12 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <numeric>
+#include <random>
 
 namespace tanren {
 namespace {
@@ -43,6 +47,61 @@ TEST(BatchesByLength, have_every_place_once_and_like_lengths_together) {
   EXPECT_TRUE(batches_by_length({}, 4).empty());
   // A long text is no reason to pad the others, nor is a little padding one for another batch.
   EXPECT_EQ(batches_by_length({500, 10, 12, 11}, 4), (Batches{{1, 3, 2}, {0}}));
+}
+
+// The least cost by trying every last batch of every beginning.
+std::vector<std::vector<int64_t>> by_trying_all(const std::vector<int64_t>& lengths, int64_t size) {
+  std::vector<int64_t> order = all_of(lengths.size());
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return lengths[static_cast<size_t>(a)] < lengths[static_cast<size_t>(b)];
+  });
+  const auto count = std::ssize(order);
+  std::vector<int64_t> least(order.size() + 1, 0), from(order.size() + 1, 0);
+  for (int64_t end = 1; end <= count; ++end) {
+    const auto last = static_cast<size_t>(order[static_cast<size_t>(end - 1)]);
+    int64_t& best = least[static_cast<size_t>(end)];
+    best = INT64_MAX;
+    for (int64_t begin = end - 1; begin >= 0 && end - begin <= size; --begin) {
+      const int64_t cost = least[static_cast<size_t>(begin)] + (end - begin) * lengths[last] + 32;
+      if (cost >= best) continue;
+      best = cost;
+      from[static_cast<size_t>(end)] = begin;
+    }
+  }
+  std::vector<std::vector<int64_t>> batches;
+  for (int64_t end = count; end > 0; end = from[static_cast<size_t>(end)]) {
+    batches.emplace(batches.begin(), order.begin() + from[static_cast<size_t>(end)],
+                    order.begin() + end);
+  }
+  return batches;
+}
+
+TEST(BatchesByLength, are_those_that_trying_every_cut_finds) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<int64_t> lengths(random() % 90);
+    const int64_t longest = int64_t{1} << (random() % 10);
+    for (int64_t& length : lengths) length = static_cast<int64_t>(random()) % longest;
+    const auto size = static_cast<int64_t>(1 + random() % 40);
+    EXPECT_EQ(batches_by_length(lengths, size), by_trying_all(lengths, size)) << round;
+  }
+}
+
+TEST(BatchesByLength, of_large_windows_are_cut_soon) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<int64_t> lengths(400'000);
+  for (const int64_t longest : {1, 100'000}) {
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      lengths[i] = static_cast<int64_t>(i) * 7919 % longest;
+    }
+    size_t places = 0;
+    for (const auto& batch : batches_by_length(lengths, 65536)) {
+      EXPECT_LE(batch.size(), 65536u);
+      places += batch.size();
+    }
+    EXPECT_EQ(places, lengths.size());
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
 class EncoderTest : public ::testing::Test {
@@ -187,6 +246,33 @@ TEST_F(EncoderTest, reads_images_as_an_evaluation_does_and_leaves_damaged_ones_o
   EXPECT_TRUE(at::equal(made.ids, expected.ids));
   EXPECT_FALSE(broken_[2].empty());
   EXPECT_TRUE(broken_[0].empty() && broken_[1].empty() && broken_[3].empty());
+}
+
+TEST_F(EncoderTest, puts_samples_of_one_shape_into_a_batch) {
+  config_.data.eval.kind = "points";
+  DataInfo info;
+  info.input_shape = {kAnySize, 2};
+  info.outputs = 2;
+  const Encoder encoder(config_, info, AnswerKind::classes);
+  std::vector<Sample> samples;
+  for (const int64_t rows : {1, 3, 1, 3, 1, 2}) {
+    TensorMap tensors;
+    tensors.set("inputs", at::full({1, rows, 2}, std::ssize(samples)));
+    samples.push_back(Sample::of_tensors(tensors));
+  }
+  samples[4].tensors.set("mask", at::ones({1, 1}));
+  const auto encoded = encoder.encode(std::move(samples));
+  broken_.resize(6);
+  using Batches = std::vector<std::vector<int64_t>>;
+  EXPECT_EQ(batches_of(encoded, all_of(6), 8), (Batches{{0, 2}, {1, 3}, {4}, {5}}));
+  EXPECT_EQ(batches_of(encoded, {5, 3, 2, 1, 0}, 1), (Batches{{5}, {3}, {1}, {2}, {0}}));
+  for (const auto& indices : batches_of(encoded, all_of(6), 8)) {
+    const Batch batch = encoder.batch(encoded, indices, broken_);
+    ASSERT_EQ(batch.size(), std::ssize(indices));
+    for (int64_t i = 0; i < batch.size(); ++i) {
+      EXPECT_EQ(batch["inputs"][i][0][0].item<int64_t>(), indices[static_cast<size_t>(i)]);
+    }
+  }
 }
 
 TEST_F(EncoderTest, asks_for_the_next_token_where_no_target_is_given) {

@@ -7,11 +7,14 @@
 #include "tanren/data/dataset.h"
 #include "tanren/data/image/files.h"
 #include "tanren/data/text/source_tokenizer.h"
-#include "tanren/predict/check_paths.h"
 #include "tanren/predict/growing_file.h"
 #include "tanren/predict/rows.h"
+#include "tanren/run/kept_files.h"
+
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -81,10 +84,13 @@ class ImageRows : public RowSource {
     if (at_ == names_.size()) return false;
     const std::string& name = names_[at_++];
     const fs::path file = folder_.empty() ? fs::path(name) : folder_ / name;
-    std::error_code none;
-    const auto bytes = fs::file_size(file, none);
+    struct stat facts = {};
+    const bool is_there = ::stat(file.c_str(), &facts) == 0;
     print_.add(name);
-    print_.add(none ? -1 : static_cast<int64_t>(bytes));
+    print_.add(is_there ? static_cast<int64_t>(facts.st_size) : -1);
+    changed_.add(facts.st_mtim.tv_sec);
+    changed_.add(facts.st_mtim.tv_nsec);
+    times_ = changed_.value();
     row.place = file.string();
     row.cells = {{name}};
     row.sample.image_file = file.string();
@@ -106,6 +112,7 @@ class ImageRows : public RowSource {
   }
 
   fs::path folder_;  // empty: one file
+  Hash64 changed_;   // when the files were changed last
   std::vector<std::string> names_;
   size_t at_ = 0;
 };
@@ -126,10 +133,9 @@ class TensorRows : public RowSource {
     row = {};
     if (at_ == data_->size()) return false;
     const Batch one = data_->collate({at_}).batch;
-    for (const auto& [field, tensor] : one.fields) {
-      if (field == "labels" && !has_targets_) continue;
+    row.sample = sample_of(one);
+    for (const auto& [field, tensor] : row.sample.tensors) {
       print_.add(static_cast<int64_t>(part_of(field, tensor).hash));
-      row.sample.tensors.set(field, tensor);
     }
     row.place = fmt::format("{}: row {}", name_, at_);
     row.cells = {{to_text(at_), true}};
@@ -139,7 +145,35 @@ class TensorRows : public RowSource {
     return true;
   }
 
+  // Where sizes vary: the largest of some samples all over the data.
+  Sample largest(const Sample& first) const override {
+    const std::vector<int64_t> shape = data_->info().input_shape;
+    if (std::find(shape.begin(), shape.end(), kAnySize) == shape.end()) return first;
+    const auto elements = [](const Sample& sample) {
+      int64_t count = 0;
+      for (const auto& [name, tensor] : sample.tensors) count += tensor.numel();
+      return count;
+    };
+    const int64_t looks = std::min<int64_t>(data_->size(), 64);
+    Sample most = first;
+    for (int64_t i = 0; i < looks; ++i) {
+      try {
+        Sample one = sample_of(data_->collate({i * data_->size() / looks}).batch);
+        if (elements(one) > elements(most)) most = std::move(one);
+      } catch (const std::exception&) {  // told when its row is read
+      }
+    }
+    return most;
+  }
+
  private:
+  Sample sample_of(const Batch& one) const {
+    Sample sample;
+    for (const auto& [field, tensor] : one.fields) {
+      if (field != "labels" || has_targets_) sample.tensors.set(field, tensor);
+    }
+    return sample;
+  }
   // Positions before those that are filled up: zeros without a target at the end.
   static int64_t filled(const Batch& one) {
     const auto* token = one["inputs"].const_data_ptr<int64_t>();
@@ -237,8 +271,9 @@ std::unique_ptr<RowSource> open_rows(const fs::path& source, const RunConfig& co
   const bool is_table = kind == "text_table" || kind == "csv";
   if (is_table) refuse_other_tables(source);
   const std::string end = ending_of(source);
-  if (is_table && (end == ".jsonl" || end == ".ndjson"))
-    return open_json_rows(source, config, info);
+  if (is_table && (end == ".jsonl" || end == ".ndjson")) {
+    return open_json_rows(source, config, info, options.stop);
+  }
   const bool is_csv = end == ".csv" || end == ".tsv";
   if (kind == "csv" || (kind == "text_table" && is_csv)) {
     return open_table_rows(source, config, info, options.stop);

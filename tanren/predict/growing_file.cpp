@@ -29,7 +29,7 @@ std::string state_text(const Progress& progress) {
   const nlohmann::ordered_json json{{"model", progress.model},   {"settings", progress.settings},
                                     {"source", progress.source}, {"rows", progress.rows},
                                     {"broken", progress.broken}, {"bytes", progress.bytes},
-                                    {"batch", progress.batch}};
+                                    {"batch", progress.batch},   {"width", progress.width}};
   return json_text(json) + "\n";
 }
 
@@ -56,7 +56,9 @@ std::optional<Progress> state_of(const std::string& text) {
                      read("source", progress.source) && read("rows", progress.rows) &&
                      read("broken", progress.broken) && read("bytes", progress.bytes) &&
                      read("batch", progress.batch);
-  return whole && progress.batch > 0 ? std::optional(progress) : std::nullopt;
+  if (!whole || progress.batch <= 0) return std::nullopt;
+  const bool has_width = json.contains("width");
+  return !has_width || read("width", progress.width) ? std::optional(progress) : std::nullopt;
 }
 
 fs::path with_end(const fs::path& file, const char* end) { return file.string() + end; }
@@ -98,8 +100,14 @@ void GrowingFile::refuse_file_that_is_there() const {
 // Opens and locks the part. The last holder may have renamed or removed what was opened here, so
 // the lock counts only if the path still leads to it.
 void GrowingFile::hold() {
+  const auto refuse_kind = [&] {
+    throw ConfigError("[predict] " + partial_.string() +
+                      ", where rows lie until all are done, is no plain file; remove it");
+  };
   for (;;) {
-    const int descriptor = ::open(partial_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
+    const int descriptor = ::open(partial_.c_str(), kFlags, 0666);
+    if (descriptor < 0 && errno == ELOOP) refuse_kind();  // a link
     if (descriptor < 0) fail("write", errno);
     if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       ::close(descriptor);
@@ -109,30 +117,38 @@ void GrowingFile::hold() {
     struct stat held = {}, named = {};
     if (::fstat(descriptor, &held) != 0 || !S_ISREG(held.st_mode)) {
       ::close(descriptor);
-      throw ConfigError("[predict] " + partial_.string() +
-                        ", where rows lie until all are done, is no plain file; remove it");
+      refuse_kind();
     }
-    if (::stat(partial_.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
-        held.st_dev == named.st_dev) {
-      std::error_code none;
+    const bool is_named = ::lstat(partial_.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
+                          held.st_dev == named.st_dev;
+    // An end between link() and unlink() leaves a whole file that is the part, too. What replaces
+    // it is written elsewhere, for the file may be called anything by now.
+    const bool is_shared = held.st_nlink > 1 && replaced_;
+    if (is_named && is_shared && ::unlink(partial_.c_str()) != 0) {
+      const int error = errno;
+      ::close(descriptor);
+      fail("replace", error);
+    }
+    if (is_named && !is_shared) {
       part_.descriptor = descriptor;
-      part_.is_new = held.st_size == 0 && !fs::exists(state_, none);
+      part_.is_new = held.st_size == 0;
       return;
     }
     ::close(descriptor);
   }
 }
 
-// Takes over what an earlier start has left.
+// Takes over what an earlier start has left. The state may name rows of a part that is gone, which
+// has got its name or was removed: an empty part begins anew.
 void GrowingFile::find_saved() {
   if (part_.is_new) return;
-  std::error_code error;
-  const auto size = fs::file_size(partial_, error);
-  if (error) fail("read", error.value());
+  struct stat held = {};
+  if (::fstat(part_.descriptor, &held) != 0) fail("read", errno);
+  std::error_code none;
   const auto found =
-      fs::exists(state_, error) ? state_of(read_file(state_)) : std::optional<Progress>();
+      fs::exists(state_, none) ? state_of(read_file(state_)) : std::optional<Progress>();
   std::string problem;
-  if (!found || static_cast<int64_t>(size) < found->bytes) {
+  if (!found || held.st_size < found->bytes) {
     problem = "is there, and nothing says what it was made from";
   } else if (found->rows == 0) {
     return;
@@ -144,8 +160,8 @@ void GrowingFile::find_saved() {
     saved_ = *found;
   }
   if (!problem.empty() && !replaced_) {
-    throw ConfigError("[predict] " + partial_.string() + " " + problem +
-                      "; remove it, or begin again with --force");
+    throw ConfigError("[predict] " + partial_.string() + " " + problem + "; remove it and " +
+                      state_.string() + ", or begin again with --force");
   }
 }
 
@@ -223,10 +239,14 @@ void GrowingFile::give_name(const fs::path& whole) {
     if (::renameat2(AT_FDCWD, whole.c_str(), AT_FDCWD, file_.c_str(), RENAME_NOREPLACE) == 0) {
       return 0;
     }
-    if (errno != EINVAL && errno != ENOSYS) return errno;
-    if (::link(whole.c_str(), file_.c_str()) != 0) return errno;  // the file system lacks it
-    ::unlink(whole.c_str());
-    return 0;
+    if (errno != EINVAL && errno != ENOSYS) return errno;  // else the file system lacks it
+    if (::link(whole.c_str(), file_.c_str()) == 0) {
+      ::unlink(whole.c_str());
+      return 0;
+    }
+    struct stat there = {};  // some lack links, too
+    if (errno == EEXIST || ::lstat(file_.c_str(), &there) == 0) return EEXIST;
+    return ::rename(whole.c_str(), file_.c_str()) == 0 ? 0 : errno;
   };
   const int error = !replaced_                                    ? rename_to_nothing()
                     : ::rename(whole.c_str(), file_.c_str()) == 0 ? 0
@@ -241,21 +261,20 @@ void GrowingFile::give_name(const fs::path& whole) {
 
 void GrowingFile::finish(const Turn& turn) {
   save();
-  std::error_code none;
   if (turn) {
     const fs::path whole = with_end(file_, ".partial.whole");
     try {
       turn(partial_, whole);
       give_name(whole);
     } catch (const Error& failed) {
-      fs::remove(whole, none);
+      ::unlink(whole.c_str());
       throw InputError(failed.what());
     }
-    fs::remove(partial_, none);
+    ::unlink(partial_.c_str());
   } else {
     give_name(partial_);
   }
-  fs::remove(state_, none);
+  ::unlink(state_.c_str());
   sync_folder(file_.has_parent_path() ? file_.parent_path() : fs::path("."));
 }
 

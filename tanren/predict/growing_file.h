@@ -24,6 +24,7 @@ struct Progress {
   int64_t broken = 0;           // of these, without a prediction
   int64_t bytes = 0;            // of the file
   int64_t batch = 0;            // samples of a forward
+  int64_t width = 0;            // numbers of an answer; 0: the model says it
 };
 
 class GrowingFile {
@@ -42,6 +43,7 @@ class GrowingFile {
   // Where to go on: `begin`, or what an earlier start has left.
   const Progress& progress() const { return saved_; }
   const std::filesystem::path& partial() const { return partial_; }
+  const std::filesystem::path& state() const { return state_; }  // says what counts of it
 
   // The rows that are done are not those of the source. Returns whether the file may begin again.
   bool begins_again(const Progress& begin);

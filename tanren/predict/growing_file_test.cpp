@@ -108,6 +108,81 @@ TEST_F(Growing, refuses_a_part_of_something_else) {
   EXPECT_EQ(GrowingFile(out(), begun(), true).progress().rows, 0);
 }
 
+TEST_F(Growing, begins_anew_where_the_state_counts_rows_of_a_part_that_is_gone) {
+  for (const bool is_empty : {false, true}) {
+    leave_two_rows_and_a_half();
+    fs::remove(partial());
+    if (is_empty) folder_.file("out.csv.partial", "");
+    GrowingFile file(out(), begun(), false);
+    EXPECT_EQ(file.progress().rows, 0);
+    EXPECT_EQ(file.progress().bytes, 0);
+    file.open();
+    file.append("a\n", after(1));
+    file.finish();
+    EXPECT_EQ(read_file(out()), "a\n");
+    EXPECT_EQ(folder_.num_entries(), 1u);
+    fs::remove(out());
+  }
+}
+
+TEST_F(Growing, names_both_files_of_a_part_of_something_else) {
+  leave_two_rows_and_a_half();
+  TANREN_EXPECT_CONTAINS(
+      error_of<ConfigError>([&] { GrowingFile(out(), begun("n"), false); }),
+      "remove it and " + partial().string() + ".json, or begin again with --force");
+}
+
+TEST_F(Growing, never_writes_through_a_link) {
+  const fs::path other = folder_.file("other.csv", "precious");
+  for (const char* target : {"other.csv", "absent"}) {
+    fs::create_symlink(target, partial());
+    for (const bool replaced : {false, true}) {
+      TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { GrowingFile(out(), begun(), replaced); }),
+                             "is no plain file; remove it");
+    }
+    fs::remove(partial());
+  }
+  EXPECT_EQ(read_file(other), "precious");
+  EXPECT_EQ(folder_.num_entries(), 1u);
+}
+
+// As after an end between link() and unlink().
+TEST_F(Growing, that_is_replaced_keeps_a_whole_file_that_is_the_part_until_the_new_one_is_whole) {
+  leave_two_rows_and_a_half();
+  fs::create_hard_link(partial(), out());
+  const std::string whole = read_file(out());
+  {
+    GrowingFile file(out(), begun("another model"), true);
+    file.open();
+    file.append("a\n", after(1));
+    file.save();
+    EXPECT_EQ(read_file(out()), whole);
+    file.finish();
+  }
+  EXPECT_EQ(read_file(out()), "a\n");
+  EXPECT_EQ(folder_.num_entries(), 1u);
+}
+
+TEST_F(Growing, keeps_how_wide_answers_are) {
+  {
+    GrowingFile file(out(), begun(), false);
+    EXPECT_EQ(file.progress().width, 0);
+    file.open();
+    Progress wide = after(1);
+    wide.width = 3;
+    file.append("1\n", wide);
+    file.save();
+  }
+  EXPECT_EQ(GrowingFile(out(), begun(), false).progress().width, 3);
+  // A state of before says nothing of it.
+  std::string state = read_file(folder_.path() / "out.csv.partial.json");
+  state.erase(state.find("\"width\"") - 1, std::string(",\"width\":3").size());
+  folder_.file("out.csv.partial.json", state);
+  const GrowingFile older(out(), begun(), false);
+  EXPECT_EQ(older.progress().rows, 1);
+  EXPECT_EQ(older.progress().width, 0);
+}
+
 TEST_F(Growing, goes_on_behind_the_rows_that_count) {
   leave_two_rows_and_a_half();
   EXPECT_FALSE(fs::exists(out()));

@@ -6,8 +6,6 @@
 #include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
-#include "tanren/config/write_config.h"
-#include "tanren/data/data_part.h"
 #include "tanren/interop/export.h"
 #include "tanren/predict/answer_tensors.h"
 #include "tanren/predict/check_paths.h"
@@ -15,6 +13,7 @@
 #include "tanren/predict/encoder.h"
 #include "tanren/predict/fit_batch.h"
 #include "tanren/predict/growing_file.h"
+#include "tanren/predict/made_from.h"
 #include "tanren/predict/row_window.h"
 #include "tanren/predict/rows.h"
 #include "tanren/predict/window.h"
@@ -41,34 +40,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kBatchesAWindow = 16;
-
-// Hashes of what the answers depend on beside the rows.
-std::string model_hash(const DescribedModel& model) {
-  Hash64 hash;
-  for (const auto& [key, text] :
-       describe_model(model.description.config, model.description.info, 1)) {
-    if (key != "tanren.config") hash.add(text);
-  }
-  for (const auto& [name, tensor] : model.read.tensors) {
-    hash.add(static_cast<int64_t>(part_of(name, tensor).hash));
-  }
-  return hash_text(hash.value());
-}
-
-std::string settings_hash(const RunConfig& config, const fs::path& out) {
-  RunConfig kept;
-  kept.run.device = config.run.device;
-  kept.model = config.model;
-  kept.data.encoding = config.data.encoding;
-  kept.data.eval = config.data.eval;
-  kept.data.eval.path.clear();
-  kept.precision = config.precision;
-  kept.predict.scores = config.predict.scores;  // a broken row may be skipped from here on
-  Hash64 hash;
-  hash.add(to_toml(kept));
-  hash.add(out.extension().string());
-  return hash_text(hash.value());
-}
 
 // The same on every rank: rank 0's, or its error on all.
 template <typename Make>
@@ -135,13 +106,13 @@ class Job {
         {{"weights (evaluate.checkpoint names those of a run that goes on)", begin_.model},
          {"settings", begin_.settings}});
     const std::string found = agreed(alone_, [&] {
-      if (out_.empty()) return std::string("0 0 -");
+      if (out_.empty()) return std::string("0 0 0 -");
       file_ = std::make_unique<GrowingFile>(out_, begin_, input_.replaces);
       const Progress& progress = file_->progress();
-      return fmt::format("{} {} {}", progress.rows, progress.batch,
+      return fmt::format("{} {} {} {}", progress.rows, progress.batch, progress.width,
                          progress.source.empty() ? "-" : progress.source);
     });
-    std::istringstream(found) >> done_.rows >> done_.batch >> done_.source;
+    std::istringstream(found) >> done_.rows >> done_.batch >> done_.width >> done_.source;
   }
 
   void prepare_model() {
@@ -151,13 +122,14 @@ class Job {
                         /*trains=*/false);
     check_predicts(prepared_.task);
     form_ = answer_form(prepared_.task, config_.model, info_, "predict");
+    if (form_.width == 0) form_.width = done_.width;
     encoder_ = std::make_unique<Encoder>(config_, info_, form_.kind);
     open_source();
     const Row* first = rows_->peek();
     if (first == nullptr) {
       throw DataError("[predict] " + source_name() + " holds no rows; give it some");
     }
-    probe_ = probe_dataset(encoder_->probe(first->sample), info_);
+    probe_ = probe_dataset(encoder_->probe(rows_->source().largest(first->sample)), info_);
     prepared_.fit.dataset = probe_.get();
     fit_threads(prepared_);
     // Rows that went on from earlier ones are cut into windows as those; what is asked for, and
@@ -178,16 +150,33 @@ class Job {
                                         skips_);
   }
 
-  // Reads past the rows that are done. False if they are not those that were done.
+  // Reads past the rows that are done. False if they are not those that were done: rank 0 says so
+  // for all. A rank that finds fewer rows exchanges as often as the others.
   bool skip_done_rows() {
+    if (done_.rows == 0) return true;
     constexpr int64_t kLookAtStop = 4096;
+    int64_t read = 0;
+    std::exception_ptr error;
+    std::string error_text;
     Row row;
     for (int64_t i = 0; i < done_.rows; ++i) {
       const bool stops = input_.stop != nullptr && input_.stop->load();
       if (i % kLookAtStop == 0 && on_any_rank(stops, alone_)) throw StoppedReading();
-      if (!rows_->next(row)) return false;
+      try {
+        if (read == i && rows_->next(row)) ++read;
+      } catch (const InputError& wrong) {
+        error = std::current_exception();
+        error_text = wrong.what();
+      }
     }
-    return done_.rows == 0 || hash_text(rows_->source().print()) == done_.source;
+    alone_.check_alike({{"done rows in SOURCE:", to_text(read)},
+                        {"done rows in SOURCE of hash", hash_text(rows_->source().print())},
+                        {"an error in SOURCE:", error_text}});
+    if (error) std::rethrow_exception(error);
+    return agreed(alone_, [&] {
+             const bool alike = hash_text(rows_->source().begun()) == done_.source;
+             return std::string(read == done_.rows && alike ? "yes" : "no");
+           }) == "yes";
   }
 
   void begin_again() {
@@ -196,7 +185,8 @@ class Job {
       if (once || !file_->begins_again(begin_)) {
         throw ConfigError("[predict] " + file_->partial().string() +
                           " was begun from other rows than those of " + source_name() +
-                          "; remove it" + (once ? "" : ", or begin again with --force"));
+                          "; remove it and " + file_->state().string() +
+                          (once ? "" : ", or begin again with --force"));
       }
       return std::string();
     });
@@ -212,6 +202,7 @@ class Job {
       form_.width = std::ssize(answer.scores);
     }
     if (form_.kind == AnswerKind::values) form_.width = std::max<int64_t>(form_.width, 1);
+    progress_.width = form_.width;
     const bool all = config_.predict.scores == "all";
     if (format_ == TableFormat::tensors) {
       tensors_ = std::make_unique<AnswerTensors>(form_, info_, all);
@@ -232,10 +223,10 @@ class Job {
     const at::NoGradGuard no_grad;
     const EvalModeScope eval_mode(*state.task.module);
     WindowPredictor predictor(state, parts, *encoder_, form_, batch_, most_);
-    if (form_.width > 0 || form_.kind == AnswerKind::tokens) make_writer({});
     progress_ = file_ != nullptr ? file_->progress() : begin_;
     progress_.batch = batch_;
     progress_.rows = done_.rows;
+    if (form_.width > 0 || form_.kind == AnswerKind::tokens) make_writer({});
     output_.began_at = done_.rows;
     agreed(alone_, [&] {
       if (file_ != nullptr) file_->open();
@@ -257,11 +248,15 @@ class Job {
     if (output_.stopped) {
       file_->leave();
     } else {
-      file_->finish(tensors_ == nullptr ? GrowingFile::Turn()
-                                        : [&](const fs::path& part, const fs::path& file) {
-                                            tensors_->write(part, file);
-                                          });
+      file_->finish(turn());
     }
+  }
+
+  // How the part becomes the file, if it is not one yet.
+  GrowingFile::Turn turn() {
+    if (format_ != TableFormat::tensors) return {};
+    if (tensors_ == nullptr) make_writer({});  // earlier starts had done all rows
+    return [this](const fs::path& part, const fs::path& file) { tensors_->write(part, file); };
   }
 
   void tell_cut() const {
@@ -337,7 +332,7 @@ class Job {
     }
     if (count > 0) {
       progress_.rows += static_cast<int64_t>(count);
-      progress_.source = hash_text(read.prints[count - 1]);
+      progress_.source = hash_text(read.begun[count - 1]);
       if (file_ != nullptr) {
         file_->append(text, progress_);
       } else if (alone_.is_first()) {

@@ -7,6 +7,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace tanren {
@@ -37,12 +38,11 @@ std::vector<Answer> Predictor::predict(std::vector<Sample> samples) const {
   const at::NoGradGuard no_grad;
   const EncodedSamples encoded = encoder_.encode(std::move(samples));
   refuse_broken(encoded.broken);
-  const auto count = std::ssize(encoded.samples);
-  std::vector<int64_t> lengths;
-  for (int64_t i = 0; i < count; ++i) lengths.push_back(encoded.length(i));
-  std::vector<Answer> all(static_cast<size_t>(count));
+  std::vector<int64_t> places(encoded.samples.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::vector<Answer> all(places.size());
   std::vector<std::string> broken(all.size());
-  for (const auto& indices : batches_by_length(lengths, batch_)) {
+  for (const auto& indices : batches_of(encoded, places, batch_)) {
     const Batch batch = encoder_.batch(encoded, indices, broken);
     refuse_broken(broken);
     const RandomScope random(/*seed=*/0, /*attempt=*/0, batch.ids);

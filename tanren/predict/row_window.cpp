@@ -59,12 +59,13 @@ RowWindow RowReader::window(int64_t most) {
       if (!row.broken.empty() && !skips_) refuse_row(row.place, row.broken);
       bytes += bytes_of(row);
       window.rows.push_back(std::move(row));
-      window.prints.push_back(source_->print());
+      window.begun.push_back(source_->begun());
     }
   } catch (const InputError& error) {
     window.error = std::current_exception();
     window.error_text = error.what();
   }
+  window.print = source_->print();
   return window;
 }
 
@@ -72,7 +73,8 @@ void check_same_rows(const RowWindow& window, const DataParallel& ranks) {
   if (ranks.alone()) return;
   Hash64 hash;
   for (const Row& row : window.rows) hash.add(row.broken);
-  for (const uint64_t print : window.prints) hash.add(static_cast<int64_t>(print));
+  hash.add(std::ssize(window.rows));
+  hash.add(static_cast<int64_t>(window.print));
   hash.add(window.error_text);
   ranks.check_alike({{"the rows that are predicted (SOURCE)", hash_text(hash.value())}});
 }

@@ -19,8 +19,9 @@ constexpr int64_t kWindowBytes = int64_t{64} << 20;
 
 struct RowWindow {
   std::vector<Row> rows;
-  std::vector<uint64_t> prints;  // of the source, up to and with each row
-  std::exception_ptr error;      // what is wrong behind the rows; null: nothing
+  std::vector<uint64_t> begun;  // RowSource::begun() behind each row
+  uint64_t print = 0;           // RowSource::print() behind all of them
+  std::exception_ptr error;     // what is wrong behind the rows; null: nothing
   std::string error_text;
 };
 

@@ -17,7 +17,8 @@ using testing::error_of;
 // Rows of some bytes; -1: a broken row; -2: the source itself is broken there.
 class SizedRows : public RowSource {
  public:
-  explicit SizedRows(std::vector<int64_t> sizes) : sizes_(std::move(sizes)) {}
+  explicit SizedRows(std::vector<int64_t> sizes, uint64_t since = 0)
+      : sizes_(std::move(sizes)), since_(since) {}
   bool next(Row& row) override {
     row = {};
     if (at_ == sizes_.size()) return false;
@@ -30,11 +31,13 @@ class SizedRows : public RowSource {
       row.cells = {{std::string(static_cast<size_t>(size), 'x')}};
     }
     print_.add(size);
+    times_ += since_;
     return true;
   }
 
  private:
   std::vector<int64_t> sizes_;
+  uint64_t since_;
   size_t at_ = 0;
 };
 
@@ -74,11 +77,19 @@ TEST(RowReader, ends_a_window_by_rows_and_by_bytes_alone) {
 
 TEST(RowReader, gives_the_print_of_the_source_after_each_row) {
   auto reader = reader_of({1, 2, 3}), begun = reader_of({1, 2});
-  const auto prints = reader.window(3).prints;
+  const auto prints = reader.window(3).begun;
   begun.window(2);
   ASSERT_EQ(prints.size(), 3u);
   EXPECT_EQ(prints[1], begun.source().print());
   EXPECT_NE(prints[1], prints[2]);
+}
+
+TEST(RowReader, sees_other_times_of_files_that_ranks_may_have_in_their_copies) {
+  RowReader here(std::make_unique<SizedRows>(std::vector<int64_t>{1, 2}, 5), false);
+  RowReader there(std::make_unique<SizedRows>(std::vector<int64_t>{1, 2}, 6), false);
+  const RowWindow mine = here.window(2), theirs = there.window(2);
+  EXPECT_EQ(mine.print, theirs.print);
+  EXPECT_NE(mine.begun, theirs.begun);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ struct Row {
 };
 
 struct RowOptions {
-  const std::atomic<bool>* stop = nullptr;  // ends the wait for standard input
+  const std::atomic<bool>* stop = nullptr;  // ends the wait for standard input or a pipe
   std::filesystem::path out;                // what is written, which is no row; empty: nothing
 };
 
@@ -46,10 +46,16 @@ class RowSource {
   const std::vector<std::string>& columns() const { return columns_; }
   // A hash of all rows that were handed out: two sources that agree in it began alike.
   uint64_t print() const { return print_.value(); }
+  // The same with the times of files whose contents are no part of print(): whether the rows are
+  // those of an earlier start. A copy on another machine may differ in it.
+  uint64_t begun() const { return print_.value() ^ times_; }
+  // A sample that is about as large as samples get, for dry runs; `first` is that of the first row.
+  virtual Sample largest(const Sample& first) const { return first; }
 
  protected:
   std::vector<std::string> columns_;
   Hash64 print_;
+  uint64_t times_ = 0;
 };
 
 // Opens what the model's kind of data is read from: a table (.csv, .tsv, .jsonl), a text with a
@@ -72,7 +78,8 @@ std::unique_ptr<RowSource> open_table_rows(const std::filesystem::path& source,
                                            const RunConfig& config, const DataInfo& info,
                                            const std::atomic<bool>* stop = nullptr);
 std::unique_ptr<RowSource> open_json_rows(const std::filesystem::path& source,
-                                          const RunConfig& config, const DataInfo& info);
+                                          const RunConfig& config, const DataInfo& info,
+                                          const std::atomic<bool>* stop = nullptr);
 std::unique_ptr<RowSource> open_image_rows(const std::filesystem::path& source, bool skips,
                                            const std::filesystem::path& out = {});
 std::unique_ptr<RowSource> open_tensor_rows(const std::filesystem::path& source,

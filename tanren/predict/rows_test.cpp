@@ -8,6 +8,7 @@
 
 #include <ATen/ATen.h>
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 
@@ -61,6 +62,31 @@ TEST_F(RowsTest, are_refused_as_a_whole_with_file_and_line) {
   TANREN_EXPECT_CONTAINS(error(texts_, "x.txt", "x\n"), "of kind synthetic");
 }
 
+TEST_F(RowsTest, of_a_table_are_refused_where_training_named_no_columns_or_two_alike) {
+  info_.feature_names.clear();
+  for (const std::string name : {"x.csv", "x.jsonl"}) {
+    const std::string bytes = name == "x.csv" ? "label,a\n0,1\n" : "{\"label\": 0, \"a\": 1}\n";
+    TANREN_EXPECT_CONTAINS(error(table_, name, bytes),
+                           "name no columns, so that those of a table cannot be told; give it "
+                           "tensors (--set data.eval.kind=tensors)");
+  }
+  for (const char* twice : {"a", " a"}) {
+    info_.feature_names = {"a", twice};
+    TANREN_EXPECT_CONTAINS(error(table_, "x.csv", "a,b\n1,2\n"), "trained on two columns");
+  }
+}
+
+TEST_F(RowsTest, find_columns_whose_names_training_kept_blanks_around) {
+  info_.feature_names = {" a", "b "};
+  auto rows = rows_of(table_, "x.csv", "b,a\n1,2\n");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].sample.numbers, (std::vector<double>{2, 1}));
+  rows = rows_of(table_, "x.jsonl", "{\"b \": 1, \"a\": 2}\n{\"a\": 3, \" a\": 4, \"b\": 5}\n");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].sample.numbers, (std::vector<double>{2, 1}));
+  EXPECT_EQ(rows[1].sample.numbers, (std::vector<double>{4, 5})) << "the name itself goes first";
+}
+
 TEST_F(RowsTest, of_a_table_have_its_columns_and_numbers_by_name) {
   const auto rows = rows_of(table_, "x.csv", "id,b, a\r\n\"x,1\",+2, 1.50\r\n\r\n007,-3e1,4\r\n");
   EXPECT_EQ(columns_, (std::vector<std::string>{"id", "b", "a"}));
@@ -108,6 +134,25 @@ TEST_F(RowsTest, of_json_lines_keep_every_value_as_it_is) {
   TANREN_EXPECT_CONTAINS(rows[4].broken, "is no JSON; fix the line");
   EXPECT_EQ(rows[5].names, (std::vector<std::string>{"text", "more"}));
   TANREN_EXPECT_CONTAINS(rows[6].broken, "nests too deeply");
+}
+
+// The time of an object grows with the square of its keys: this one would take hours.
+TEST_F(RowsTest, of_json_lines_with_too_many_keys_are_told_at_once) {
+  const auto object = [](int keys) {
+    std::string text = "{\"text\": \"a\"";
+    for (int i = 1; i < keys; ++i) text += ",\"k" + std::to_string(i) + "\":\"x:y\"";
+    return text + "}";
+  };
+  const auto start = std::chrono::steady_clock::now();
+  const auto rows = rows_of(texts_, "x.jsonl",
+                            object(100) + "\n" + object(1'000'000) + "\n{\"text\": \"b\", " +
+                                "\"n\": [" + object(1'000'000) + "]}\n");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].names.size(), 100u);
+  for (const size_t i : {1, 2}) {
+    TANREN_EXPECT_CONTAINS(rows[i].broken, "has an object of more than 20000 keys; write the rows");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
 TEST_F(RowsTest, of_texts_may_go_over_several_lines_in_a_csv_only) {
@@ -255,6 +300,53 @@ TEST_F(RowsTest, of_images_are_not_what_is_written_among_them) {
   for (Row row; rows->next(row); ++count) EXPECT_EQ(row.cells[0].text, "a.png");
   EXPECT_EQ(count, 1);
   EXPECT_THROW(open_rows(folder_.path(), config, info_, kinds_, AnswerKind::classes), DataError);
+}
+
+TEST_F(RowsTest, of_images_are_others_than_before_where_a_file_was_changed) {
+  RunConfig config;
+  config.data.eval.kind = "images";
+  const fs::path image = folder_.file("a.png", "x");
+  const auto begun = [&] {
+    const auto rows = open_rows(folder_.path(), config, info_, kinds_, AnswerKind::classes);
+    Row row;
+    EXPECT_TRUE(rows->next(row));
+    print_ = rows->print();
+    return rows->begun();
+  };
+  const uint64_t one = begun(), print = print_;
+  EXPECT_EQ(begun(), one);
+  fs::last_write_time(image, fs::last_write_time(image) + std::chrono::nanoseconds(1000));
+  EXPECT_NE(begun(), one);
+  EXPECT_EQ(print_, print) << "which ranks compare";
+}
+
+// Six samples, each with one row more than the one before it.
+class GrowingSamples : public Dataset {
+ public:
+  int64_t size() const override { return 6; }
+  DataInfo info() const override { return {.input_shape = {kAnySize, 2}, .outputs = 2}; }
+  Collated collate(const std::vector<int64_t>& indices) const override {
+    Collated made;
+    made.batch.fields.set("inputs", at::zeros({1, indices[0] + 1, 2}));
+    made.batch.ids = ids_of(indices);
+    return made;
+  }
+};
+
+TEST_F(RowsTest, whose_sizes_vary_show_a_large_one_to_dry_runs) {
+  kinds_.add("growing", [](const SourceOptions&, const std::string&, const DataInfo*) {
+    return std::make_unique<GrowingSamples>();
+  });
+  RunConfig config;
+  config.data.eval.kind = "growing";
+  info_.input_shape = {kAnySize, 2};
+  const auto rows = open_rows(folder_.path(), config, info_, kinds_, AnswerKind::classes);
+  Row row;
+  ASSERT_TRUE(rows->next(row));
+  EXPECT_EQ(row.sample.tensors.at("inputs").size(1), 1);
+  EXPECT_EQ(rows->largest(row.sample).tensors.at("inputs").size(1), 6);
+  ASSERT_TRUE(rows->next(row));
+  EXPECT_EQ(row.sample.tensors.at("inputs").size(1), 2) << "no row was taken";
 }
 
 TEST_F(RowsTest, agree_in_their_print_only_if_they_are_the_same) {

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <set>
 #include <string_view>
 
 namespace tanren {
@@ -39,6 +41,18 @@ bool is_json_number(std::string_view text) {
   return text.empty();
 }
 
+// The name itself, else one that differs in blanks around it alone.
+std::optional<size_t> place_among(const std::string& name,
+                                  const std::vector<std::string>& columns) {
+  auto found = std::find(columns.begin(), columns.end(), name);
+  if (found == columns.end()) {
+    found = std::find_if(columns.begin(), columns.end(),
+                         [&](const auto& column) { return trimmed(column) == trimmed(name); });
+  }
+  if (found == columns.end()) return std::nullopt;
+  return static_cast<size_t>(found - columns.begin());
+}
+
 }  // namespace
 
 SampleColumns::SampleColumns(const RunConfig& config, const DataInfo& info) {
@@ -54,26 +68,27 @@ SampleColumns::SampleColumns(const RunConfig& config, const DataInfo& info) {
   if (info.table != nullptr) decimal_ = info.table->decimal;
   if (!source.decimal.empty()) decimal_ = source.decimal;
   names_ = info.feature_names;
-  first_ones_ = names_.empty();
-  if (!first_ones_) return;
-  int64_t width = 1;
-  for (const int64_t size : info.input_shape) width *= size;
-  names_.resize(static_cast<size_t>(width));
+  const std::string instead = "give it tensors (--set data.eval.kind=tensors)";
+  if (names_.empty()) {
+    throw ConfigError(
+        "[predict] the data that the model was trained on name no columns, so that those of a "
+        "table cannot be told; " +
+        instead);
+  }
+  std::set<std::string_view> seen;
+  for (const std::string& name : names_) {
+    if (seen.insert(trimmed(name)).second) continue;
+    throw ConfigError("[predict] the model was trained on two columns that are called \"" +
+                      one_line(name) + "\", which cannot be told apart by name; " + instead +
+                      ", or rename one and train again");
+  }
 }
 
 void SampleColumns::bind(const std::vector<std::string>& columns, const std::string& where) {
   places_.clear();
-  if (first_ones_) {
-    if (columns.size() < names_.size()) {
-      throw DataError(fmt::format("{}: has {} columns, and the model reads {}: {}", where,
-                                  columns.size(), names_.size(), columns_text(columns)));
-    }
-    for (size_t i = 0; i < names_.size(); ++i) places_.push_back(i);
-    return;
-  }
   for (const std::string& name : names_) {
-    const auto found = std::find(columns.begin(), columns.end(), name);
-    if (found == columns.end()) {
+    const auto place = place_among(name, columns);
+    if (!place) {
       throw DataError(fmt::format(
           "{}: there is no column \"{}\"; the model was trained on {}, and the file has {}; {}",
           where, one_line(name), columns_text(names_), columns_text(columns),
@@ -82,7 +97,7 @@ void SampleColumns::bind(const std::vector<std::string>& columns, const std::str
                          : "rename its columns"
                    : "set data.eval.text to the column that holds the text"));
     }
-    places_.push_back(static_cast<size_t>(found - columns.begin()));
+    places_.push_back(*place);
   }
 }
 
@@ -90,7 +105,7 @@ void SampleColumns::read_at(const std::vector<size_t>& places, Row& row) const {
   const bool is_table = row.names.empty();  // whose cells have no types yet
   for (size_t i = 0; i < places.size(); ++i) {
     Cell& cell = row.cells[places[i]];
-    const std::string column = first_ones_ ? to_text(places[i] + 1) : names_[i];
+    const std::string& column = names_[i];
     if (!numbers_) {
       if (cell.is_json || trimmed(cell.text).empty()) {
         row.broken = "column " + column +
@@ -131,16 +146,13 @@ void SampleColumns::read(Row& row) const { read_at(places_, row); }
 
 void SampleColumns::read_by_name(Row& row) const {
   std::vector<size_t> places;
-  for (size_t i = 0; i < names_.size(); ++i) {
-    const auto found =
-        first_ones_ ? row.names.begin() + static_cast<std::ptrdiff_t>(std::min(i, row.names.size()))
-                    : std::find(row.names.begin(), row.names.end(), names_[i]);
-    if (found == row.names.end()) {
-      row.broken =
-          "there is no \"" + one_line(names_[i]) + "\"; the row has " + columns_text(row.names);
+  for (const std::string& name : names_) {
+    const auto place = place_among(name, row.names);
+    if (!place) {
+      row.broken = "there is no \"" + one_line(name) + "\"; the row has " + columns_text(row.names);
       return;
     }
-    places.push_back(static_cast<size_t>(found - row.names.begin()));
+    places.push_back(*place);
   }
   read_at(places, row);
 }

@@ -15,18 +15,16 @@ namespace tanren {
 
 class SampleColumns {
  public:
+  // ConfigError if the model was trained on columns without names, or on two of one name: a table's
+  // columns cannot be told by their places.
   SampleColumns(const RunConfig& config, const DataInfo& info);
 
-  // The names that a sample is read from. Empty: the model's description does not name its columns,
-  // and the first ones are taken.
+  // The names that a sample is read from.
   const std::vector<std::string>& names() const { return names_; }
-  // What the delimiter is found by: the names, if they are known.
-  std::vector<std::string> wanted() const {
-    return first_ones_ ? std::vector<std::string>() : names_;
-  }
   const std::string& decimal() const { return decimal_; }
-  // Finds the names among `columns`, by which later rows are read. DataError naming both lists if
-  // one is missing or there twice. `where` begins the text ("[predict] new.csv:1").
+  // Finds the names among `columns`, by which later rows are read; blanks around a name do not
+  // count. DataError naming both lists if one is missing. `where` begins the text
+  // ("[predict] new.csv:1").
   void bind(const std::vector<std::string>& columns, const std::string& where);
   // Reads the sample from the cells of the bound columns; sets row.broken if it cannot. Cells that
   // the model reads as numbers become JSON numbers.
@@ -40,7 +38,6 @@ class SampleColumns {
   CellProblem read_input(size_t index, const std::string& cell, Sample& sample) const;
 
   bool numbers_ = false, pairs_ = false;
-  bool first_ones_ = false;  // names_ is only how many
   std::vector<std::string> names_;
   std::vector<size_t> places_;
   std::string decimal_ = ".";

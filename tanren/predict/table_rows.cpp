@@ -24,23 +24,27 @@ std::string place_of_line(const LineReader& lines, int64_t number) {
   return fmt::format("{}:{}", lines.name(), number);
 }
 
-// Whether the values of a JSON text lie in each other more deeply than can be written again.
-bool nests_deeply(const std::string& json) {
-  constexpr int kMost = 500;
-  int depth = 0;
+// Why a JSON text is not parsed: values that lie in each other too deeply could not be written
+// again, and the time of an object grows with the square of its keys. Empty: it is.
+std::string problem_of_shape(const std::string& json) {
+  constexpr size_t kMostDeep = 500, kMostKeys = 20'000;
+  std::vector<size_t> keys;  // of each value that is open
   bool quoted = false;
-  for (size_t i = 0; i < json.size() && depth <= kMost; ++i) {
+  for (size_t i = 0; i < json.size(); ++i) {
     if (quoted && json[i] == '\\') {
       ++i;
     } else if (json[i] == '"') {
       quoted = !quoted;
     } else if (!quoted && (json[i] == '[' || json[i] == '{')) {
-      ++depth;
-    } else if (!quoted && (json[i] == ']' || json[i] == '}')) {
-      --depth;
+      keys.push_back(0);
+      if (keys.size() > kMostDeep) return "nests too deeply; write values that are flat";
+    } else if (!quoted && !keys.empty() && (json[i] == ']' || json[i] == '}')) {
+      keys.pop_back();
+    } else if (!quoted && !keys.empty() && json[i] == ':' && ++keys.back() > kMostKeys) {
+      return fmt::format("has an object of more than {} keys; write the rows as a .csv", kMostKeys);
     }
   }
-  return depth > kMost;
+  return "";
 }
 
 // The values of a JSON object that is known to be sound, in their order, as they stand there but
@@ -117,7 +121,7 @@ class TableRows : public RowSource {
     }
     const std::string where = "[predict] " + place_of_line(lines_, records_.line());
     delimiter_ = delimiter_of(lines_.text(record, broken), config.data.eval, is_tsv(source),
-                              sample_.wanted(), sample_.decimal() == ",");
+                              sample_.names(), sample_.decimal() == ",");
     Cells cells;
     take_cells(records_.complete(record, delimiter_), record, cells, broken);
     if (!broken.empty()) throw DataError(where + ": " + broken);
@@ -179,9 +183,9 @@ class TableRows : public RowSource {
 // An object a line.
 class JsonRows : public RowSource {
  public:
-  JsonRows(const std::filesystem::path& source, const RunConfig& config, const DataInfo& info)
-      : lines_(source, "predict", config.data.encoding, nullptr, kLongestLine),
-        sample_(config, info) {
+  JsonRows(const std::filesystem::path& source, const RunConfig& config, const DataInfo& info,
+           const std::atomic<bool>* stop)
+      : lines_(source, "predict", config.data.encoding, stop, kLongestLine), sample_(config, info) {
     // The first row that is sound has the columns.
     const bool skips = config.predict.broken == "skip";
     for (Row row; ahead_.empty() || (skips && !ahead_.back().row.broken.empty());) {
@@ -221,7 +225,7 @@ class JsonRows : public RowSource {
     } while (trimmed(line_).empty());
     row.place = place_of_line(lines_, lines_.number());
     const std::string text = lines_.text(line_, row.broken);
-    if (nests_deeply(text)) row.broken = "nests too deeply; write values that are flat";
+    if (row.broken.empty()) row.broken = problem_of_shape(text);
     if (!row.broken.empty()) return true;
     const auto json = parse_ordered_json(text);
     if (json.is_discarded() || !json.is_object()) {
@@ -261,8 +265,9 @@ std::unique_ptr<RowSource> open_table_rows(const std::filesystem::path& source,
 }
 
 std::unique_ptr<RowSource> open_json_rows(const std::filesystem::path& source,
-                                          const RunConfig& config, const DataInfo& info) {
-  return std::make_unique<JsonRows>(source, config, info);
+                                          const RunConfig& config, const DataInfo& info,
+                                          const std::atomic<bool>* stop) {
+  return std::make_unique<JsonRows>(source, config, info, stop);
 }
 
 }  // namespace tanren

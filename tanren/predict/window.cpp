@@ -110,7 +110,7 @@ void WindowPredictor::forward(const Batch& host, WindowAnswers& window) {
     const Batch part = end - begin == batch.size() ? batch : batch.slice(begin, end);
     Answers answers(form_, "predict");
     const auto take = [&](const Prediction& prediction) { answers.add(prediction); };
-    if (const auto shortage = tanren::predict(run_, parts_, part, take)) {
+    if (const auto shortage = tanren::predict(run_, parts_, part, take, Taking::in_attempt)) {
       most_ = smaller(part.size(), "samples", "evaluate.batch", *shortage, parts_);
       continue;
     }
@@ -134,16 +134,11 @@ WindowAnswers WindowPredictor::predict(std::vector<Sample> samples) {
   window.broken = encoded.broken;
   window.cut = encoded.texts.cut;
   window.answers.resize(window.broken.size());
-  std::vector<int64_t> rows, lengths;  // of the sound samples
+  std::vector<int64_t> sound;
   for (int64_t i = 0; i < std::ssize(window.broken); ++i) {
-    if (!window.broken[static_cast<size_t>(i)].empty()) continue;
-    rows.push_back(i);
-    lengths.push_back(encoded.length(i));
+    if (window.broken[static_cast<size_t>(i)].empty()) sound.push_back(i);
   }
-  auto batches = batches_by_length(lengths, batch_);
-  for (auto& batch : batches) {
-    for (auto& place : batch) place = rows[static_cast<size_t>(place)];
-  }
+  const auto batches = batches_of(encoded, sound, batch_);
   const auto rank = static_cast<size_t>(parts_.parallel->rank());
   const auto ranks = static_cast<size_t>(parts_.parallel->world_size());
   const auto make = [&](size_t i) {

@@ -72,7 +72,8 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   const DataInfo info = prepared.datasets.train->info();
   const auto& names = info.class_names;
   const Dataset& data = *prepared.datasets.eval;
-  PredictionsWriter writer(predictions, config, data, state.task, info, *parts.parallel);
+  PredictionsWriter writer(predictions, {folder, checkpoint}, config, data, state.task, info,
+                           *parts.parallel);
   const auto see = see_both(outputs_writer(outputs, data, state.task, *parts.parallel), writer);
   if (!is_step) {
     const bool averaged = load_exported(state, checkpoint);
@@ -148,7 +149,8 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     RunState state = build_run_state(std::move(prepared.task), parts, /*trains=*/false);
     const bool averaged = load_exported(state, read, file.string());
     const Dataset& eval_data = *prepared.datasets.eval;
-    PredictionsWriter writer(predictions, described, eval_data, state.task, info, *parts.parallel);
+    PredictionsWriter writer(predictions, {file}, described, eval_data, state.task, info,
+                             *parts.parallel);
     const auto see =
         see_both(outputs_writer(outputs, eval_data, state.task, *parts.parallel), writer);
     const auto report = evaluate(state, parts, eval_data, nullptr, see);

@@ -5,6 +5,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
+#include "tanren/run/kept_files.h"
 
 #include <ATen/ATen.h>
 
@@ -20,12 +21,26 @@ namespace {
 
 constexpr const char* kWhat = "eval";
 
+// What the evaluation reads.
+std::vector<KeptFile> kept_files(const std::vector<std::filesystem::path>& models,
+                                 const DataOptions& data) {
+  std::vector<KeptFile> kept;
+  for (const auto& model : models) {
+    for (auto& file : files_of_model(model)) kept.push_back(std::move(file));
+  }
+  add_data(data, "is read by this evaluation", kept);
+  return kept;
+}
+
 // What is wrong with the file that predictions go to, in one line; empty: nothing.
-std::string problem_of_file(const PredictionsTo& to) {
+std::string problem_of_file(const PredictionsTo& to, const std::vector<KeptFile>& kept) {
   namespace fs = std::filesystem;
   std::error_code error;
   const std::string name = "[eval] --predictions " + to.file.string();
   if (fs::is_directory(to.file, error)) return name + " is a folder; name a file";
+  if (const std::string what = kept_as(to.file, kept); !what.empty()) {
+    return name + " " + what + "; name another file";
+  }
   if (!to.replaces && fs::exists(to.file, error)) {
     return name + " is there; name another file, or replace it with --force";
   }
@@ -64,8 +79,10 @@ std::vector<Cell> target_cells(const at::Tensor& targets, int64_t samples, const
 
 }  // namespace
 
-PredictionsWriter::PredictionsWriter(PredictionsTo to, const RunConfig& config,
-                                     const Dataset& dataset, const Task& task, const DataInfo& info,
+PredictionsWriter::PredictionsWriter(PredictionsTo to,
+                                     const std::vector<std::filesystem::path>& models,
+                                     const RunConfig& config, const Dataset& dataset,
+                                     const Task& task, const DataInfo& info,
                                      const DataParallel& ranks)
     : to_(std::move(to)), dataset_(dataset), ranks_(ranks), info_(info) {
   if (to_.file.empty()) return;
@@ -80,7 +97,12 @@ PredictionsWriter::PredictionsWriter(PredictionsTo to, const RunConfig& config,
         "[eval] --predictions has a row a sample, and this model has an answer for each token; "
         "write them with tanren predict");
   }
-  std::string problem = ranks.is_first() ? problem_of_file(to_) : "";
+  std::string problem;
+  try {
+    if (ranks.is_first()) problem = problem_of_file(to_, kept_files(models, config.data));
+  } catch (const InputError& error) {
+    problem = error.what();
+  }
   if (!ranks.alone()) problem = gather_texts(ranks.communicator(), problem).front();
   if (!problem.empty()) throw ConfigError(problem);
   has_names_ = !dataset.sample_name(0).empty();

@@ -11,6 +11,8 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace tanren {
 
@@ -18,9 +20,11 @@ class PredictionsWriter {
  public:
   // ConfigError on all ranks if the file is there and is not to be replaced, is a folder, cannot be
   // written where it is to lie, has another ending, or if the task has no single answer for a
-  // sample. `dataset` must outlive the writer.
-  PredictionsWriter(PredictionsTo to, const RunConfig& config, const Dataset& dataset,
-                    const Task& task, const DataInfo& info, const DataParallel& ranks);
+  // sample; also if it belongs to one of `models` (files and folders) or to the config's data.
+  // `dataset` must outlive the writer.
+  PredictionsWriter(PredictionsTo to, const std::vector<std::filesystem::path>& models,
+                    const RunConfig& config, const Dataset& dataset, const Task& task,
+                    const DataInfo& info, const DataParallel& ranks);
 
   // Keeps the rows of a piece of the samples; they are a few bytes each. A sample whose outputs are
   // NaN is a row with nulls with predict.broken "skip", else RunError names it.

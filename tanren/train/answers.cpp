@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -18,6 +19,28 @@ namespace {
 constexpr int64_t kIgnored = -100;  // a target without a label
 
 at::Tensor in_fp32(const at::Tensor& outputs) { return outputs.detach().to(at::kFloat); }
+
+// What is told of tokens, in pieces.
+struct TokenColumns {
+  std::vector<at::Tensor> label, score, log;  // log: the log-probability of the target
+};
+
+// `scores` [rows, vocabulary] may be far larger than what is told of them: no second tensor of
+// their size is made.
+void look_at_rows(const at::Tensor& scores, const at::Tensor& targets, TokenColumns& columns) {
+  constexpr int64_t kNumbers = int64_t{1} << 21;  // of a piece
+  const int64_t most = std::max<int64_t>(kNumbers / std::max<int64_t>(scores.size(1), 1), 1);
+  for (int64_t begin = 0; begin < scores.size(0); begin += most) {
+    const int64_t rows = std::min(most, scores.size(0) - begin);
+    const at::Tensor piece = in_fp32(scores.narrow(0, begin, rows)).contiguous();
+    const at::Tensor logs = piece.log_softmax(1);
+    const at::Tensor label = piece.argmax(1);
+    const at::Tensor target = targets.narrow(0, begin, rows).clamp_min(0);
+    columns.label.push_back(label);
+    columns.score.push_back(logs.gather(1, label.unsqueeze(1)).squeeze(1));
+    columns.log.push_back(logs.gather(1, target.unsqueeze(1)).squeeze(1));
+  }
+}
 
 }  // namespace
 
@@ -66,6 +89,7 @@ void Answers::add_samples(const at::Tensor& outputs) {
   const auto* label = copies[1].const_data_ptr<int64_t>();
   const auto* value = host.const_data_ptr<float>();
   const int64_t width = host.size(1);
+  std::vector<Answer> made;
   for (int64_t row = 0; row < host.size(0); ++row, value += width) {
     Answer answer;
     answer.scores.assign(value, value + width);
@@ -74,30 +98,38 @@ void Answers::add_samples(const at::Tensor& outputs) {
       answer.label = label[row];
       answer.score = value[label[row]];
     }
-    answers_.push_back(std::move(answer));
+    made.push_back(std::move(answer));
   }
+  answers_.reserve(answers_.size() + made.size());
+  std::move(made.begin(), made.end(), std::back_inserter(answers_));
 }
 
 void Answers::add_tokens(const Prediction& prediction) {
   // [n, vocabulary, T] of the whole batch, or [rows, vocabulary] of a part of it.
-  at::Tensor scores = in_fp32(prediction.outputs);
-  if (scores.dim() == 3) scores = scores.transpose(1, 2).reshape({-1, scores.size(1)});
-  const at::Tensor targets = prediction.targets.reshape({-1});
-  const at::Tensor logs = scores.log_softmax(1);
-  const at::Tensor label = scores.argmax(1);
-  const at::Tensor best = logs.gather(1, label.unsqueeze(1)).squeeze(1);
-  const at::Tensor of_target =
-      logs.gather(1, targets.clamp_min(0).to(at::kLong).unsqueeze(1)).squeeze(1);
-  const auto host = host_copies({best, label, of_target, targets.to(at::kLong)});
+  const at::Tensor& scores = prediction.outputs;
+  const at::Tensor targets = prediction.targets.reshape({-1}).to(at::kLong);
+  TokenColumns columns;
+  if (scores.dim() == 3) {
+    const int64_t each = scores.size(2);
+    for (int64_t i = 0; i < scores.size(0); ++i) {
+      look_at_rows(scores[i].t(), targets.narrow(0, i * each, each), columns);
+    }
+  } else {
+    look_at_rows(scores, targets, columns);
+  }
+  if (columns.label.empty()) return;
+  const auto host =
+      host_copies({at::cat(columns.score), at::cat(columns.label), at::cat(columns.log), targets});
   const auto* score = host[0].const_data_ptr<float>();
   const auto* token = host[1].const_data_ptr<int64_t>();
   const auto* log = host[2].const_data_ptr<float>();
   const auto* target = host[3].const_data_ptr<int64_t>();
+  std::vector<TokenAnswer> made;
   for (int64_t i = 0; i < host[0].numel(); ++i) {
     const bool has_target = target[i] != kIgnored;
-    tokens_.push_back(
-        {has_target ? target[i] : -1, has_target ? log[i] : 0.0F, token[i], score[i]});
+    made.push_back({has_target ? target[i] : -1, has_target ? log[i] : 0.0F, token[i], score[i]});
   }
+  tokens_.insert(tokens_.end(), made.begin(), made.end());
 }
 
 std::vector<Answer> Answers::take(int64_t samples) {

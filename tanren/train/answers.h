@@ -53,7 +53,8 @@ class Answers {
  public:
   explicit Answers(AnswerForm form, std::string what) : form_(form), what_(std::move(what)) {}
 
-  // ConfigError if a sample has no single answer (scores of each pixel).
+  // ConfigError if a sample has no single answer (scores of each pixel). If it throws, nothing was
+  // added. The scores of tokens are looked at in pieces of some MiB.
   void add(const Prediction& prediction);
   // The answers to the `samples` samples that were added since the last call, in their order.
   std::vector<Answer> take(int64_t samples);

@@ -36,6 +36,32 @@ TEST(Answers, mark_the_samples_whose_outputs_are_nan_and_keep_the_others) {
   EXPECT_TRUE(of_tokens[1].has_nan);
 }
 
+// Scores of a language model are far larger than what is told of them: 21 rows are a piece.
+TEST(Answers, of_tokens_are_the_same_in_pieces_as_in_one) {
+  constexpr int64_t kSamples = 3, kLength = 20, kWords = 100'000;
+  const at::Tensor ids = at::arange(kSamples * kLength * kWords).view({kSamples * kLength, kWords});
+  const at::Tensor scores = (ids * 7919 % 100'003).to(at::kFloat) / 500;  // no two alike
+  at::Tensor targets = at::arange(kSamples * kLength) * 1009 % kWords;
+  targets[5] = -100;
+  const at::Tensor logs = scores.log_softmax(1), label = scores.argmax(1);
+  Answers rows({AnswerKind::tokens}, "predict"), whole({AnswerKind::tokens}, "predict");
+  rows.add(predicted(scores, targets));
+  const at::Tensor by_sample = scores.view({kSamples, kLength, kWords}).transpose(1, 2);
+  whole.add(predicted(by_sample, targets.view({kSamples, kLength})));
+  for (auto* answers : {&rows, &whole}) {
+    const auto all = answers->take(kSamples);
+    for (int64_t i = 0; i < kSamples * kLength; ++i) {
+      const auto sample = static_cast<size_t>(i / kLength);
+      const TokenAnswer& one = all[sample].tokens.at(static_cast<size_t>(i % kLength));
+      const auto target = targets[i].item<int64_t>();
+      EXPECT_EQ(one.token, target < 0 ? -1 : target);
+      EXPECT_EQ(one.label, label[i].item<int64_t>());
+      EXPECT_EQ(one.score, logs[i][one.label].item<float>());
+      EXPECT_EQ(one.log_probability, target < 0 ? 0 : logs[i][target].item<float>());
+    }
+  }
+}
+
 TEST(Answers, take_the_class_of_the_largest_output_also_where_probabilities_round_alike) {
   // Both probabilities are 0.5 in fp32.
   const at::Tensor outputs = at::tensor({0.0F, 1e-9F}).view({1, 2});

@@ -38,20 +38,25 @@ int64_t smaller(int64_t size, const char* of, const char* key, const Shortage& s
 namespace {
 
 // Takes each row once, as many at a time as memory allows.
-void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take) {
+void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take, Taking taking) {
   int64_t most = std::max<int64_t>(rows.at_once, 1);
   for (int64_t begin = 0; begin < rows.rows;) {
     const int64_t end = std::min(begin + most, rows.rows);
     Prediction prediction;
-    const auto shortage = attempt([&] {
+    const auto forward = [&] {
       const AutocastScope autocast(parts.device.type(), parts.plan.precision);
       prediction = as_planned(rows.part(begin, end), parts.plan);
+    };
+    const auto shortage = attempt([&] {
+      forward();
+      if (taking == Taking::in_attempt) take(prediction);
     });
     if (shortage) {
+      prediction = {};
       most = smaller(end - begin, "rows of scores", "model.loss_chunk", *shortage, parts);
       continue;
     }
-    take(prediction);
+    if (taking == Taking::behind_attempt) take(prediction);
     begin = end;
   }
 }
@@ -59,24 +64,28 @@ void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take)
 // Passes the predictions for `batch` to `take`, in one piece or several. Returns a shortage if
 // memory ran out before the first piece; then nothing was passed.
 std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, const Batch& batch,
-                                    const Take& take) {
+                                    const Take& take, Taking taking) {
   const RandomScope random(run.seed, run.attempt, batch.ids);
   const WindowScope window(parts.plan.precision, parts.parallel->open_windows());
   const bool by_rows = static_cast<bool>(run.task.predict_rows);
   PredictionRows rows;
   Prediction whole;
-  auto shortage = attempt([&] {
+  const auto forward = [&] {
     const AutocastScope autocast(parts.device.type(), parts.plan.precision);
     if (by_rows) {
       rows = run.task.predict_rows(batch);
     } else {
       whole = as_planned(run.task.predict(batch), parts.plan);
     }
+  };
+  auto shortage = attempt([&] {
+    forward();
+    if (!by_rows && taking == Taking::in_attempt) take(whole);
   });
   if (shortage) return shortage;
   if (by_rows) {
-    take_rows(rows, parts, take);
-  } else {
+    take_rows(rows, parts, take, taking);
+  } else if (taking == Taking::behind_attempt) {
     take(whole);
   }
   return shortage;
@@ -85,10 +94,10 @@ std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, con
 }  // namespace
 
 std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
-                                const Take& take) {
+                                const Take& take, Taking taking) {
   block_trail().failed = 0;  // may be left from a shortage before
   try {
-    return predict_all(run, parts, batch, take);
+    return predict_all(run, parts, batch, take, taking);
   } catch (...) {
     throw_located({.work = "evaluation",
                    .piece = batch,

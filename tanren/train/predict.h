@@ -16,11 +16,14 @@ namespace tanren {
 
 using Take = std::function<void(const Prediction&)>;
 
+// Whether memory may run out in a Take: its piece is then made smaller and taken again, so that it
+// must leave no trace before its end.
+enum class Taking { behind_attempt, in_attempt };
+
 // Passes the predictions for `batch`, which must be prepared(), to `take`, in one piece or several.
-// Returns a shortage if memory ran out before the first piece; then nothing was passed. No exchange
-// between ranks.
+// Returns a shortage if memory ran out before the first piece was taken. No exchange between ranks.
 std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
-                                const Take& take);
+                                const Take& take, Taking taking = Taking::behind_attempt);
 
 // The outputs in the dtype that precision.cast_model_outputs says. predict() does it itself.
 Prediction as_planned(Prediction prediction, const Plan& plan);

@@ -4,12 +4,19 @@
 
 #include "tanren/forecast/predict.h"
 #include "tanren/memory/cpu_allocator.h"
+#include "tanren/train/answers.h"
+#include "tanren/train/eval_mode_scope.h"
 #include "tanren/train/evaluate.h"
+#include "tanren/train/predict.h"
+#include "tanren/train/prepared.h"
 
 #include <gtest/gtest.h>
 
+#include <ATen/core/grad_mode.h>
+
 #include <cmath>
 #include <cstdio>
+#include <new>
 
 namespace tanren::testing {
 namespace {
@@ -91,6 +98,36 @@ TEST_F(EvaluationMemory, is_that_of_a_chunk_of_scores_as_predicted) {
   const int64_t scores = kSamples * kLength * kVocab * int64_t{sizeof(double)};
   EXPECT_GT(peak_of(1 << 20), scores);
   EXPECT_LT(peak_of(64), scores / 4);
+}
+
+// What is told of tokens is told within the attempt: rows that it has no memory for are halved.
+TEST_F(EvaluationMemory, may_lack_what_its_scores_are_looked_at_with) {
+  const ScoresRun run(scores_config("gpt2", 100));
+  const at::NoGradGuard no_grad;
+  const EvalModeScope eval_mode(*run.state.task.module);
+  const Batch batch = prepared(run.dataset->collate({0, 1, 2, 3}).batch, run.state.task, run.parts);
+  Answers expected({AnswerKind::tokens}, "predict"), got({AnswerKind::tokens}, "predict");
+  int64_t shortages = 0;
+  EXPECT_FALSE(predict(run.state, run.parts, batch,
+                       [&](const Prediction& prediction) { expected.add(prediction); }));
+  const auto take = [&](const Prediction& prediction) {
+    if (prediction.outputs.size(0) > 30) {
+      ++shortages;
+      throw std::bad_alloc();
+    }
+    got.add(prediction);
+  };
+  EXPECT_FALSE(predict(run.state, run.parts, batch, take, Taking::in_attempt));
+  EXPECT_EQ(shortages, 2) << "of 100 rows, and of 50";
+  const auto one = expected.take(4), other = got.take(4);
+  for (size_t i = 0; i < 4; ++i) {
+    ASSERT_EQ(one[i].tokens.size(), static_cast<size_t>(kLength));
+    ASSERT_EQ(other[i].tokens.size(), one[i].tokens.size());
+    for (size_t j = 0; j < one[i].tokens.size(); ++j) {
+      EXPECT_EQ(other[i].tokens[j].token, one[i].tokens[j].token);
+      EXPECT_NEAR(other[i].tokens[j].log_probability, one[i].tokens[j].log_probability, 1e-6);
+    }
+  }
 }
 
 TEST_F(EvaluationMemory, any_of_its_allocations_may_fail_once) {

@@ -3,9 +3,14 @@
 #include "tests/own/own_program.h"
 
 #include "tanren/base/file.h"
+#include "tanren/formats/safetensors.h"
 #include "tanren/interop/whole_model.h"
+#include "tanren/predict/predictor.h"
 
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <sstream>
 
 namespace tanren::testing {
 namespace {
@@ -65,6 +70,76 @@ TEST(OwnShapes, that_vary_are_trained_and_every_verb_opens_the_result) {
   const at::NoGradGuard no_grad;
   const Batch batch = model.open("")->collate({0, 1, 2}).batch;
   EXPECT_EQ(model.task.predict(batch).outputs.sizes(), (at::IntArrayRef{3, 3}));
+}
+
+TEST(OwnShapes, that_vary_are_predicted_as_each_sample_alone) {
+  Sequences program;
+  ASSERT_EQ(program.go("run"), 0) << program.err;
+  const std::string table = program.at("p.csv").string(), source = program.at("run.toml").string();
+  EXPECT_EQ(program.go("predict", {program.run().string(), source, "--quiet", "--out", table}), 0)
+      << program.err;
+  ModelRegistry models;
+  models.add("own", mean_task);
+  DatasetRegistry datasets;
+  datasets.add("points", [](const SourceOptions&, const std::string&, const DataInfo* train) {
+    return std::make_unique<OwnPoints>(make_sequences, *train);
+  });
+  WholeModel model = load_model(program.run() / "model.tanren.safetensors",
+                                Registry(std::move(models), std::move(datasets)));
+  const at::NoGradGuard no_grad;
+  const OwnPoints points(make_sequences, program.info);
+  std::string expected = "row,label\n";
+  std::vector<Sample> samples;
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < points.size(); ++i) {
+    const Batch one = points.collate({i}).batch;
+    labels.push_back(model.task.predict(one).outputs.argmax(1).item<int64_t>());
+    expected += std::to_string(i) + "," + std::to_string(labels.back()) + "\n";
+    TensorMap tensors;
+    tensors.set("inputs", one["inputs"]);
+    samples.push_back(Sample::of_tensors(tensors));
+  }
+  std::istringstream lines(read_file(table));
+  std::string told;
+  for (std::string line; std::getline(lines, line);) {
+    told += line.substr(0, line.rfind(',')) + "\n";
+  }
+  EXPECT_EQ(told, expected);
+  const Predictor predictor(std::move(model));
+  const auto answers = predictor.predict(samples);
+  ASSERT_EQ(answers.size(), labels.size());
+  for (size_t i = 0; i < labels.size(); ++i) EXPECT_EQ(answers[i].label, labels[i]);
+}
+
+// The first answers say how many outputs a kind has that does not say it itself. A start that finds
+// all rows done sees no answer.
+TEST(OwnShapes, that_nobody_names_are_known_to_a_start_that_only_puts_the_file_together) {
+  OwnProgram program;
+  program.info.outputs = 0;
+  program.factory = [](const ModelOptions& options, DataInfo info) {
+    info.outputs = 3;
+    Task task = own_task(options, info);
+    task.classes = 0;
+    return task;
+  };
+  ASSERT_EQ(program.go("run"), 0) << program.err;
+  const std::string file = program.at("p.safetensors").string();
+  const std::vector<std::string> words{
+      program.run().string(), program.at("run.toml").string(), "--out", file, "--set",
+      "predict.scores=all"};
+  {
+    const FullDiskScope full(650);  // the rows have 576 bytes, the file more
+    EXPECT_EQ(program.go("predict", words), 2) << program.out;
+    TANREN_EXPECT_CONTAINS(program.err, "p.safetensors");
+  }
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_EQ(std::filesystem::file_size(file + ".partial"), 576u);
+  EXPECT_EQ(program.go("predict", words), 0) << program.err;
+  TANREN_EXPECT_CONTAINS(program.out, "24 rows (went on after row 24)");
+  const SafetensorsFile read = read_safetensors(file);
+  EXPECT_EQ(read.tensors.at("label").sizes(), at::IntArrayRef({24}));
+  EXPECT_EQ(read.tensors.at("scores").sizes(), (at::IntArrayRef{24, 3}));
+  EXPECT_TRUE(at::allclose(read.tensors.at("scores").sum(1), at::ones({24})));
 }
 
 TEST(OwnShapes, that_vary_are_told_by_the_kinds_that_need_one_size) {

@@ -4,6 +4,8 @@
 //   POINTS_AT=N             before the Nth call (from 1) …
 //   POINTS_SIGNAL=S         … the process gets signal S (default 9), twice if it survives the first
 //   POINTS_NO_EXCHANGE=1    renameat2 cannot exchange two names, as on NFS
+//   POINTS_NO_NOREPLACE=1   renameat2 cannot spare what is there, as on old network file systems
+//   POINTS_NO_LINK=1        link fails, as on FAT
 //   POINTS_NO_FLUSH=1       fsync does nothing
 //   POINTS_FLOCK_ERRNO=E    flock fails with E
 #include <fcntl.h>
@@ -70,7 +72,9 @@ TANREN_POINT int rename(const char* from, const char* to) noexcept {
 TANREN_POINT int renameat2(int from_folder, const char* from, int to_folder, const char* to,
                            unsigned int flags) noexcept {
   point('x');
-  if (flags == RENAME_EXCHANGE && ::getenv("POINTS_NO_EXCHANGE") != nullptr) {
+  const bool lacks = (flags == RENAME_EXCHANGE && ::getenv("POINTS_NO_EXCHANGE") != nullptr) ||
+                     (flags == RENAME_NOREPLACE && ::getenv("POINTS_NO_NOREPLACE") != nullptr);
+  if (lacks) {
     errno = EINVAL;
     return -1;
   }
@@ -84,6 +88,10 @@ TANREN_POINT int mkdir(const char* path, mode_t mode) noexcept {
 
 TANREN_POINT int link(const char* from, const char* to) noexcept {
   point('l');
+  if (::getenv("POINTS_NO_LINK") != nullptr) {
+    errno = EPERM;
+    return -1;
+  }
   return result(::syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0));
 }
 

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -19,6 +20,13 @@ namespace {
 constexpr size_t kReadPart = size_t{1} << 16;
 constexpr std::string_view kMark = "\xEF\xBB\xBF";
 
+// A pipe or a terminal, which may have to be waited for.
+bool is_pipe(const std::filesystem::path& source) {
+  std::error_code unknown;
+  return std::filesystem::is_fifo(source, unknown) ||
+         std::filesystem::is_character_file(source, unknown);
+}
+
 }  // namespace
 
 LineReader::LineReader(const std::filesystem::path& source, std::string what, std::string encoding,
@@ -29,22 +37,37 @@ LineReader::LineReader(const std::filesystem::path& source, std::string what, st
       stop_(stop),
       longest_(longest),
       check_("[" + what_ + "] " + name_, "convert it") {
-  if (source != "-") file_ = open_file(source);
+  if (source == "-") {
+    waited_ = STDIN_FILENO;
+  } else if (is_pipe(source)) {
+    // A pipe that nobody writes to yet opens at once, so that the wait for its writer can end.
+    waited_ = ::open(source.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (waited_ < 0) {
+      throw InputError("[file] cannot read " + source.string() + " (" + std::strerror(errno) +
+                       "); check the path");
+    }
+  } else {
+    file_ = open_file(source);
+  }
 }
 
-// As OpenFile::read, but standard input gives what there is; 0 is the end.
+LineReader::~LineReader() {
+  if (waited_ > STDIN_FILENO) ::close(waited_);
+}
+
+// As OpenFile::read, but what is waited for gives what there is; 0 is the end.
 size_t LineReader::read(char* to, size_t most) {
   if (file_) return file_->read(to, most);
   constexpr int kLookAtStop = 100;  // milliseconds
   for (;;) {
     if (stop_ != nullptr && stop_->load()) throw StoppedReading();
-    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    pollfd input{.fd = waited_, .events = POLLIN, .revents = 0};
     const int ready = ::poll(&input, 1, kLookAtStop);
     if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
-    const ssize_t got = ::read(STDIN_FILENO, to, most);
+    const ssize_t got = ::read(waited_, to, most);
     if (got >= 0) return static_cast<size_t>(got);
     if (errno == EINTR || errno == EAGAIN) continue;
-    throw InputError("[" + what_ + "] cannot read standard input (" + std::strerror(errno) +
+    throw InputError("[" + what_ + "] cannot read " + name_ + " (" + std::strerror(errno) +
                      "); give it a file or a pipe");
   }
 }

@@ -1,5 +1,5 @@
-// LineReader: the lines of a text file or of standard input, read in parts, so that memory does not
-// grow with the file. Called by the readers of tables and of rows to predict.
+// LineReader: the lines of a text file, of standard input or of a pipe, read in parts, so that
+// memory does not grow with them. Called by the readers of tables and of rows to predict.
 #pragma once
 
 #include "tanren/base/file.h"
@@ -19,10 +19,13 @@ struct StoppedReading {};
 class LineReader {
  public:
   // `source` "-" is standard input. InputError if it cannot be opened. Error texts begin with
-  // `what` ("data.train"). Where standard input is waited for, `stop` ends the wait. Lines have at
-  // most `longest` bytes.
+  // `what` ("data.train"). Where standard input or a pipe is waited for, `stop` ends the wait. Lines
+  // have at most `longest` bytes.
   LineReader(const std::filesystem::path& source, std::string what, std::string encoding,
              const std::atomic<bool>* stop = nullptr, size_t longest = std::string::npos);
+  ~LineReader();
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
 
   // The next line without its end, as it stands in the file; false at the end. A byte order mark is
   // left out. DataError for a byte 0 and for UTF-16, wherever they are, and for a line that is too
@@ -46,7 +49,8 @@ class LineReader {
   size_t read(char* to, size_t most);
 
   std::string name_, what_, encoding_, ending_;
-  std::optional<OpenFile> file_;  // none: standard input
+  std::optional<OpenFile> file_;  // none: what is waited for
+  int waited_ = -1;               // the descriptor that is waited for
   const std::atomic<bool>* stop_;
   size_t longest_;
   TextCheck check_;

@@ -2,8 +2,16 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
+#include "tanren/predict/rows.h"
 
 #include <gtest/gtest.h>
+
+#include <sys/stat.h>
+
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <thread>
 
 namespace tanren {
 namespace {
@@ -43,6 +51,29 @@ TEST(LineReader, gives_lines_with_any_end_and_of_any_length) {
   const std::string half((size_t{1} << 15) - 1, 'y');
   EXPECT_EQ(lines_of(folder.file("d", half + "\n" + half + "\nz")),
             (std::vector<std::string>{half, half, "z"}));
+}
+
+TEST(LineReader, waits_for_a_pipe_until_a_stop) {
+  const testing::TemporaryFolder folder;
+  const std::string pipe = (folder.path() / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::atomic<bool> stop = true;
+  std::string line;
+  LineReader nobody(pipe, "utf-8", &stop);  // opening does not wait for a writer
+  EXPECT_THROW(nobody.next(line), StoppedReading);
+  // What several writes bring, up to the end of the last writer.
+  LineReader reader(pipe, "utf-8");
+  std::jthread writer([&] {
+    std::ofstream to(pipe);
+    for (int i = 0; i < 3; ++i) {
+      to << std::string(100000, 'x') << "\nb" << std::flush;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  });
+  int64_t bytes = 0;
+  while (reader.next(line)) bytes += std::ssize(line);
+  EXPECT_EQ(bytes, 300003);
+  EXPECT_EQ(reader.number(), 4);
 }
 
 TEST(LineReader, says_which_byte_is_no_utf_8_or_reads_latin_1) {
