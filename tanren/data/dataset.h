@@ -58,8 +58,8 @@ class Dataset {
   // Samples of one hash are in one part of a split. By default the samples are hashed by number and
   // have no classes.
   virtual SplitKeys split_keys() const;
-  // A dataset of these samples alone, which are numbered anew; null: collate with their numbers here
-  // does.
+  // A dataset of these samples alone, which are numbered anew; null: collate with their numbers
+  // here does.
   virtual std::unique_ptr<Dataset> subset(const std::vector<int64_t>& /*rows*/) const {
     return nullptr;
   }

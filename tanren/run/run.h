@@ -103,8 +103,8 @@ Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::pa
                               const std::filesystem::path& outputs = {},
                               const PredictionsTo& predictions = {});
 
-// The config with all of the file or folder `data` as its evaluation data, read as evaluation_source
-// (whole_model.h) says. ConfigError for data that are read from no file.
+// The config with all of the file or folder `data` as its evaluation data, read as
+// evaluation_source (whole_model.h) says. ConfigError for data that are read from no file.
 RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data);
 
 // Evaluates a whole model (whole_model.h) on `data`, which replaces data.eval.path; empty for kinds
