@@ -234,7 +234,7 @@ class CsvReader {
     return value;
   }
 
-  std::unique_ptr<Dataset> make(const at::Tensor& inputs, std::vector<int64_t> shape) const {
+  std::unique_ptr<Dataset> make(const at::Tensor& inputs, std::vector<int64_t> shape) {
     DataInfo info{shape, 1, options_.label_type == "class"};
     for (size_t column = 0; column < columns_.size(); ++column) {
       if (column != label_column_) info.feature_names.push_back(columns_[column]);
@@ -252,7 +252,7 @@ class CsvReader {
     TensorMap fields;
     fields.set("inputs", inputs.view(shape));
     fields.set("labels", labels);
-    std::vector<uint64_t> hashes = hashes_;
+    std::vector<uint64_t> hashes = std::move(hashes_);
     if (!options_.only_classes.empty()) {
       hashes = hashes_of(hashes, keep_classes(fields, info, options_.only_classes,
                                               "[" + what_ + "] " + options_.path));
