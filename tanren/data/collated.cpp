@@ -27,12 +27,11 @@ std::string samples_text(const Dataset& dataset, const std::vector<int64_t>& ind
 
 [[noreturn]] void refuse_batch(const Dataset& dataset, const std::vector<int64_t>& indices,
                                const std::string& what, const std::string& advice) {
-  throw DataError(
-      fmt::format("[data] collate of {} gave {}; {}", samples_text(dataset, indices), what, advice));
+  throw DataError(fmt::format("[data] collate of {} gave {}; {}", samples_text(dataset, indices),
+                              what, advice));
 }
 
-void check_ids(const Dataset& dataset, const at::Tensor& ids,
-               const std::vector<int64_t>& indices) {
+void check_ids(const Dataset& dataset, const at::Tensor& ids, const std::vector<int64_t>& indices) {
   const auto refuse = [&](const std::string& what, const char* advice) {
     refuse_batch(dataset, indices, what, advice);
   };

@@ -39,8 +39,8 @@ std::vector<int64_t> split_rows(const std::vector<uint64_t>& hashes,
                                 const std::vector<int64_t>& classes, double share, bool eval);
 
 // Two rows of one hash and different classes, of which each part may get one; empty: there are none.
-std::optional<std::pair<int64_t, int64_t>> rows_of_two_classes(
-    const std::vector<uint64_t>& hashes, const std::vector<int64_t>& classes);
+std::optional<std::pair<int64_t, int64_t>> rows_of_two_classes(const std::vector<uint64_t>& hashes,
+                                                               const std::vector<int64_t>& classes);
 
 // Those of `hashes` that belong to `rows`, in their order; empty if there are no hashes.
 std::vector<uint64_t> hashes_of(const std::vector<uint64_t>& hashes,

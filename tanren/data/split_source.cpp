@@ -155,11 +155,11 @@ void check_keys(const SplitKeys& keys, int64_t size, bool is_own, const std::str
   const auto found = rows_of_two_classes(keys.hashes, keys.classes);
   if (!found) return;
   const auto [one, other] = *found;
-  throw DataError(
-      fmt::format("[{}] samples {} and {} have one hash in split_keys and the classes {} and {}, so "
-                  "each part would get one of them; leave the classes of split_keys empty",
-                  what, to_text(one), to_text(other), keys.classes[static_cast<size_t>(one)],
-                  keys.classes[static_cast<size_t>(other)]));
+  throw DataError(fmt::format(
+      "[{}] samples {} and {} have one hash in split_keys and the classes {} and {}, so "
+      "each part would get one of them; leave the classes of split_keys empty",
+      what, to_text(one), to_text(other), keys.classes[static_cast<size_t>(one)],
+      keys.classes[static_cast<size_t>(other)]));
 }
 
 // By what the rows were chosen, for the plan.

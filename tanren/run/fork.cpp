@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace tanren {
 
@@ -113,10 +114,12 @@ void check_end(const ForkLook& look, const TakenParts& parts, int64_t step, cons
 }  // namespace
 
 ForkSource open_fork(const fs::path& checkpoint) {
+  Origin origin = read_origin(checkpoint);
   ForkSource source{.checkpoint = checkpoint,
                     .snapshot = std::make_shared<const Snapshot>(read_checkpoint(checkpoint)),
                     .config = recorded_config(checkpoint),
-                    .data = read_origin(checkpoint).data};
+                    .data = std::move(origin.data),
+                    .lines = std::move(origin.fork)};
   // A name that it has only until a newer save of its step is complete.
   if (source.checkpoint.filename().string().starts_with(".")) {
     source.checkpoint = checkpoint.parent_path() / fmt::format("step-{}", step_of(checkpoint));
@@ -156,7 +159,8 @@ Fork plan_fork(const ForkSource& source, const RunConfig& config, const Prepared
                 .data_before = source.data,
                 .data_now = data,
                 .prepared = prepared,
-                .changes = {}};
+                .changes = {},
+                .lines_before = source.lines};
   look.changes = defining_changes(look.before, config);
   check_model(source.checkpoint, tensors_of(*prepared.task.module), look.saved.model.tensors);
   fork.parts = parts_that_fit(look);

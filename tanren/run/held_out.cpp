@@ -40,14 +40,15 @@ void check_held_out(const RunConfig& config, const Datasets& datasets, const fs:
   if (!is_step) step = latest_checkpoint(run / "checkpoints");
   const double before = recorded_config(is_step ? checkpoint : run).data.split;
   if (before != config.data.split) {
-    throw ConfigError(
-        fmt::format("[eval] data.split is {}, and {} was trained with {}: this is not the part that "
-                    "was kept from its training; take the same data.split, or name a file to "
-                    "evaluate on",
-                    to_text(config.data.split), checkpoint.string(), to_text(before)));
+    throw ConfigError(fmt::format(
+        "[eval] data.split is {}, and {} was trained with {}: this is not the part that "
+        "was kept from its training; take the same data.split, or name a file to "
+        "evaluate on",
+        to_text(config.data.split), checkpoint.string(), to_text(before)));
   }
   if (!step) {
-    log(fmt::format("[eval] {} has no checkpoint, so it is not known whether its data are those of "
+    log(
+        fmt::format("[eval] {} has no checkpoint, so it is not known whether its data are those of "
                     "its training",
                     run.string()));
     return;
@@ -55,9 +56,10 @@ void check_held_out(const RunConfig& config, const Datasets& datasets, const fs:
   const Facts now = data_facts(*datasets.train, datasets.eval.get());
   const std::string other = other_data(read_origin(*step).data, now, *step);
   if (other.empty()) return;
-  throw DataError(fmt::format("[eval] {}, so evaluation may get rows that it was trained on; put "
-                              "these data back, or name a file to evaluate on",
-                              other));
+  throw DataError(
+      fmt::format("[eval] {}, so evaluation may get rows that it was trained on; put "
+                  "these data back, or name a file to evaluate on",
+                  other));
 }
 
 }  // namespace tanren
