@@ -23,7 +23,7 @@ namespace {
 using testing::TemporaryFolder;
 using testing::whole_of;
 
-// What a test changes in Pictures.
+// What a test changes in PatientPictures.
 struct PictureTraits {
   std::function<SplitKeys()> keys;     // null: the default ones
   std::vector<int64_t> counts;         // class_counts()
@@ -33,9 +33,9 @@ struct PictureTraits {
 };
 
 // 40 pictures of a program, four of each patient; its row is what a sample holds.
-class Pictures : public Dataset {
+class PatientPictures : public Dataset {
  public:
-  explicit Pictures(PictureTraits traits, int64_t size = 40)
+  explicit PatientPictures(PictureTraits traits, int64_t size = 40)
       : traits_(std::move(traits)), size_(size) {}
   int64_t size() const override { return size_; }
   DataInfo info() const override { return {.input_shape = {1}, .outputs = 2}; }
@@ -55,7 +55,7 @@ class Pictures : public Dataset {
   }
   std::unique_ptr<Dataset> subset(const std::vector<int64_t>&) const override {
     if (traits_.subset_size < 0) return nullptr;
-    return std::make_unique<Pictures>(PictureTraits(), traits_.subset_size);
+    return std::make_unique<PatientPictures>(PictureTraits(), traits_.subset_size);
   }
 
  private:
@@ -86,7 +86,7 @@ SplitSource split_of(const Factory& factory, double share, SourceOptions options
 
 SplitSource split_of(const PictureTraits& traits, double share = 0.25) {
   return split_of([&](const SourceOptions&, const std::string&,
-                      const DataInfo*) { return std::make_unique<Pictures>(traits); },
+                      const DataInfo*) { return std::make_unique<PatientPictures>(traits); },
                   share);
 }
 
