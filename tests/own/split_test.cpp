@@ -1,6 +1,5 @@
 // data.split of a user's program, and the file that its evaluation names (issue 26).
 #include "tanren/data/split.h"
-#include "tanren/config/sections/data.h"
 #include "tanren/run/run.h"
 #include "tests/own/fragile.h"
 
