@@ -38,7 +38,7 @@ SplitRows split_rows(const std::vector<uint64_t>& hashes, const std::vector<int6
 std::vector<int64_t> split_rows(const std::vector<uint64_t>& hashes,
                                 const std::vector<int64_t>& classes, double share, bool eval);
 
-// Two rows of one hash and different classes, of which each part may get one; empty: there are none.
+// Two rows of one hash and different classes, so that each part may get one; empty: there are none.
 std::optional<std::pair<int64_t, int64_t>> rows_of_two_classes(const std::vector<uint64_t>& hashes,
                                                                const std::vector<int64_t>& classes);
 
