@@ -96,9 +96,9 @@ struct PredictionsTo {
 // Evaluates a step folder or a file of exported weights on the config's evaluation data. With
 // data.split these must be what was kept from training, as check_held_out (held_out.h) says. A run
 // with averages is evaluated on the averaged weights, unless average.evaluate is false. The
-// processes of a launcher share the samples. The outputs of a task of pictures are written into the folder
-// `outputs`, if it is not empty, as outputs_writer (write_outputs.h); predictions of classes and
-// values into the file of `predictions` (write_predictions.h); if that fails in the end,
+// processes of a launcher share the samples. The outputs of a task of pictures are written into the
+// folder `outputs`, if it is not empty, as outputs_writer (write_outputs.h); predictions of classes
+// and values into the file of `predictions` (write_predictions.h); if that fails in the end,
 // Evaluated::unwritten says why, and the evaluation is not lost.
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
                               const Registry& registry, const std::atomic<bool>* stop,
