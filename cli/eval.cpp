@@ -31,7 +31,9 @@ std::pair<std::filesystem::path, Evaluated> evaluated_of(const Arguments& argume
   Arguments rest = arguments;
   const std::filesystem::path outputs = is_run ? std::exchange(rest.out, "") : "";
   Named named = read_named(rest, registry);
-  if (!arguments.target.empty()) named.config = evaluated_on(named.config, arguments.target);
+  if (!arguments.target.empty()) {
+    named.config = evaluated_on(named.config, arguments.target, requested_by(arguments));
+  }
   const auto checkpoint = chosen_checkpoint(named.config, named.folder);
   return {checkpoint,
           evaluate_checkpoint(named.config, checkpoint, registry, nullptr, outputs, predictions)};

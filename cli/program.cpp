@@ -6,6 +6,7 @@
 #include "tanren/config/describe.h"
 #include "tanren/config/objective_keys.h"
 #include "tanren/config/read_config.h"
+#include "tanren/config/renamed_keys.h"
 #include "tanren/config/synonyms.h"
 #include "tanren/run/fork_place.h"
 #include "tanren/run/run_folder.h"
@@ -105,6 +106,14 @@ Named read_named(const Arguments& arguments, const Registry& registry) {
         arguments.out.empty() ? fs::path("runs") / named.config.run.name : fs::path(arguments.out);
   }
   return named;
+}
+
+std::set<std::string> requested_by(const Arguments& arguments) {
+  std::set<std::string> keys;
+  for (const std::string& set : arguments.sets) {
+    keys.insert(current_key(set.substr(0, set.find('='))));
+  }
+  return keys;
 }
 
 std::optional<int> read_arguments(const std::vector<std::string>& words, Arguments& arguments) {

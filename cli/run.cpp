@@ -4,7 +4,6 @@
 #include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/checkpoint/step_folders.h"
-#include "tanren/config/renamed_keys.h"
 #include "tanren/metrics/console_sink.h"
 #include "tanren/plan/print.h"
 #include "tanren/run/fork_command.h"
@@ -118,15 +117,6 @@ std::string command(const Plan& plan, const std::string& program) {
     return program;
   }
   return fmt::format("{} launch -n {}", program, parallel.world_size);
-}
-
-// The keys that --set names.
-std::set<std::string> requested_by(const Arguments& arguments) {
-  std::set<std::string> keys;
-  for (const std::string& set : arguments.sets) {
-    keys.insert(current_key(set.substr(0, set.find('='))));
-  }
-  return keys;
 }
 
 // The fork that was meant, as a part of a refusal; empty if it would be refused, too.

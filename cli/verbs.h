@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -64,5 +65,7 @@ struct Named {
   std::filesystem::path began;
 };
 Named read_named(const Arguments& arguments, const Registry& registry);
+// The keys that --set names.
+std::set<std::string> requested_by(const Arguments& arguments);
 
 }  // namespace tanren::cli

@@ -386,7 +386,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
                                               "tokenizer",  "class_names",
                                               "padding",    "document_end_token"};
   std::set<std::string> covered = of_other_kinds();
-  for (const char* alone : {"model.from_hf", "run.fork_from"}) {  // in tests of their own
+  for (const char* alone : {"model.from_hf", "run.fork_from", "data.split"}) {  // own tests
     covered.insert(alone);
   }
   for (const char* of_o2 : {"keep_batchnorm_fp32", "master_weights"}) {  // the same
@@ -406,9 +406,9 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
     config.data.train.kind = config.data.eval.kind = synthetic ? "synthetic" : "csv";
     if (synthetic) config.data.train.path.clear();
     for (const Field& field : fields_of(config)) {
-      std::set<std::string> left = {"run.steps",      "model.kind",     "data.train.kind",
-                                    "data.eval.kind", "optimizer.kind", "model.loss",
-                                    "average.kind",   "model.from_hf",  "run.fork_from"};
+      std::set<std::string> left = {
+          "run.steps",  "model.kind",   "data.train.kind", "data.eval.kind", "optimizer.kind",
+          "model.loss", "average.kind", "model.from_hf",   "run.fork_from",  "data.split"};
       if (synthetic) left.insert("data.encoding");  // there is no text
       for (const auto& key : of_other_kinds()) left.insert(key);
       for (const char* key : {"beta1", "beta2", "eps", "amsgrad"}) {

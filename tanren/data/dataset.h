@@ -7,6 +7,7 @@
 #include "tanren/config/run_config.h"
 #include "tanren/data/data_part.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -32,7 +33,9 @@ struct Draw {
 // What data.split looks at. Neither may depend on the other samples.
 struct SplitKeys {
   std::vector<uint64_t> hashes;  // of each sample, as split_hash: of its contents, name or number
-  std::vector<int64_t> classes;  // of each sample; empty if samples do not have exactly one class
+  // Of each sample; empty if samples do not have exactly one class, or if samples of one hash may
+  // have several (a hash of the patient of a picture).
+  std::vector<int64_t> classes;
 };
 
 class Dataset {
@@ -49,17 +52,22 @@ class Dataset {
   // Number of samples of each class 0, 1, … of info().outputs. Empty if samples do not have exactly
   // one class, or if the dataset does not count.
   virtual std::vector<int64_t> class_counts() const { return {}; }
-  // A name of the sample that the user knows: its file below the data's folder, without extension
-  // ("a/1"). Empty if samples have no names.
+  // A name of the sample that the user knows: its file below the data's folder ("a/1.jpg"; of pairs
+  // "a/1"). Empty if samples have no names.
   virtual std::string sample_name(int64_t /*index*/) const { return ""; }
+  // The number that the sample has in its source, whose samples count from 0. Another one than
+  // `index` in a part of the source.
+  virtual int64_t source_row(int64_t index) const { return index; }
   // Hashes that identify these samples, beside their number. Must take at most a hundredth of the
   // time that opening took. A resumed run whose parts differ is refused, naming these parts.
   virtual std::vector<DataPart> parts() const { return {}; }
-  // Samples of one hash are in one part of a split. By default the samples are hashed by number and
-  // have no classes.
+  // Samples of one hash are in one part of a split; DataError if they have different classes. By
+  // default the samples are hashed by number and have no classes.
   virtual SplitKeys split_keys() const;
-  // A dataset of these samples alone, which are numbered anew; null: collate with their numbers here
-  // does.
+  // Frees what only split_keys needs. It is not called after this.
+  virtual void drop_split_keys() {}
+  // A dataset of these samples alone, which are numbered anew and know their source_row; null:
+  // collate with their numbers here does.
   virtual std::unique_ptr<Dataset> subset(const std::vector<int64_t>& /*rows*/) const {
     return nullptr;
   }
@@ -81,6 +89,7 @@ class TensorDataset : public Dataset {
   std::vector<int64_t> class_counts() const override;
   std::vector<DataPart> parts() const override;
   SplitKeys split_keys() const override;
+  void drop_split_keys() override { hashes_ = std::vector<uint64_t>(); }
 
  private:
   // One class of each sample; null if samples do not have exactly one.

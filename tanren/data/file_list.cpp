@@ -110,17 +110,30 @@ FileList chosen_files(const SourceOptions& options, const std::string& what) {
   return list;
 }
 
-// Keeps the part that options.split and options.takes_eval_part name.
+// An empty file would be a part without a token. If all are empty, they stay.
+void drop_empty(FileList& list) {
+  FileList kept;
+  for (size_t i = 0; i < list.files.size(); ++i) {
+    std::error_code unknown;
+    if (fs::file_size(list.files[i], unknown) == 0 && !unknown) continue;
+    kept.files.push_back(list.files[i]);
+    kept.names.push_back(list.names[i]);
+  }
+  if (!kept.files.empty() && kept.files.size() < list.files.size()) list = std::move(kept);
+}
+
+// Keeps the part that options.stream_split and options.takes_eval_part name.
 void keep_part(FileList& list, const SourceOptions& options, const std::string& what) {
+  drop_empty(list);
   if (list.files.size() == 1) {
-    const double border = list.end - options.split * (list.end - list.begin);
+    const double border = list.end - options.stream_split * (list.end - list.begin);
     (options.takes_eval_part ? list.begin : list.end) = border;
     return;
   }
   std::vector<uint64_t> hashes;
   for (const std::string& name : list.names) hashes.push_back(split_hash(name));
   FileList kept;
-  for (const int64_t row : split_rows(hashes, {}, options.split, options.takes_eval_part)) {
+  for (const int64_t row : split_rows(hashes, {}, options.stream_split, options.takes_eval_part)) {
     kept.files.push_back(list.files[static_cast<size_t>(row)]);
     kept.names.push_back(list.names[static_cast<size_t>(row)]);
   }
@@ -145,14 +158,15 @@ double place_of(const std::string& name) {
 }
 
 std::string split_part_text(const SourceOptions& options) {
-  if (options.split <= 0) return "";
+  if (options.stream_split <= 0) return "";
   return fmt::format(" in the {} part of data.split = {}",
-                     options.takes_eval_part ? "evaluation" : "training", to_text(options.split));
+                     options.takes_eval_part ? "evaluation" : "training",
+                     to_text(options.stream_split));
 }
 
 FileList list_files(const SourceOptions& options, const std::string& what) {
   FileList list = chosen_files(options, what);
-  if (options.split > 0) keep_part(list, options, what);
+  if (options.stream_split > 0) keep_part(list, options, what);
   return list;
 }
 

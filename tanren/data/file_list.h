@@ -21,9 +21,9 @@ struct FileList {
 // Lists the files of options.path. A folder is searched recursively for regular files and links to
 // them; names that begin with a dot and links to folders are left out. A pattern (*, ?, [a-z], as
 // glob(7)) may match files and folders. A file is kept if its name below the folder matches
-// `include` and not `exclude`, and its place (place_of) lies in `part`. Of these, options.split
-// takes the files of one part, by the hashes of their names (split.h); of a single file it takes a
-// stretch: evaluation's is the last one.
+// `include` and not `exclude`, and its place (place_of) lies in `part`. Of these files, without the
+// empty ones, options.stream_split takes those of one part, by the hashes of their names (split.h);
+// of a single file it takes a stretch: evaluation's is the last one.
 // DataError naming the path if no file is left; ConfigError for `include` or `exclude` with a path
 // that names one file.
 FileList list_files(const SourceOptions& options, const std::string& what);

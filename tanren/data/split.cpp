@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
 
 namespace tanren {
@@ -91,15 +92,32 @@ std::vector<uint64_t> hashes_of(const std::vector<uint64_t>& hashes,
   return kept;
 }
 
-std::vector<int64_t> split_rows(const std::vector<uint64_t>& hashes,
-                                const std::vector<int64_t>& classes, double share, bool eval) {
+SplitRows split_rows(const std::vector<uint64_t>& hashes, const std::vector<int64_t>& classes,
+                     double share) {
   const std::vector<bool> chosen =
       classes.empty() ? below_share(hashes, share) : share_of_each_class(hashes, classes, share);
-  std::vector<int64_t> rows;
+  SplitRows rows;
   for (size_t i = 0; i < chosen.size(); ++i) {
-    if (chosen[i] == eval) rows.push_back(static_cast<int64_t>(i));
+    (chosen[i] ? rows.eval : rows.train).push_back(static_cast<int64_t>(i));
   }
   return rows;
+}
+
+std::vector<int64_t> split_rows(const std::vector<uint64_t>& hashes,
+                                const std::vector<int64_t>& classes, double share, bool eval) {
+  SplitRows rows = split_rows(hashes, classes, share);
+  return std::move(eval ? rows.eval : rows.train);
+}
+
+std::optional<std::pair<int64_t, int64_t>> rows_of_two_classes(
+    const std::vector<uint64_t>& hashes, const std::vector<int64_t>& classes) {
+  std::unordered_map<uint64_t, size_t> first;  // row of each hash
+  for (size_t i = 0; i < classes.size(); ++i) {
+    const auto [known, is_new] = first.try_emplace(hashes[i], i);
+    if (is_new || classes[known->second] == classes[i]) continue;
+    return std::pair(static_cast<int64_t>(known->second), static_cast<int64_t>(i));
+  }
+  return std::nullopt;
 }
 
 }  // namespace tanren

@@ -21,21 +21,16 @@ namespace {
 // part.
 class SubsetDataset : public Dataset {
  public:
-  // `rows` rise. `classes`: of each of these rows; empty: unknown.
+  // `rows` rise. `counts`: of each class, among them.
   SubsetDataset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> rows,
-                const std::vector<int64_t>& classes)
-      : whole_(std::move(whole)), rows_(std::move(rows)) {
-    if (classes.empty()) return;
-    counts_.resize(whole_->class_counts().size());
-    for (const int64_t label : classes) {
-      if (label >= 0 && label < std::ssize(counts_)) ++counts_[static_cast<size_t>(label)];
-    }
-  }
+                std::vector<int64_t> counts)
+      : whole_(std::move(whole)), rows_(std::move(rows)), counts_(std::move(counts)) {}
 
   int64_t size() const override { return static_cast<int64_t>(rows_.size()); }
   DataInfo info() const override { return whole_->info(); }
   std::vector<int64_t> class_counts() const override { return counts_; }
   std::string sample_name(int64_t index) const override { return whole_->sample_name(row(index)); }
+  int64_t source_row(int64_t index) const override { return whole_->source_row(row(index)); }
   std::string remarks() const override { return whole_->remarks(); }
 
   Collated collate(const std::vector<int64_t>& indices) const override {
@@ -51,14 +46,6 @@ class SubsetDataset : public Dataset {
     for (const int64_t row : rows_) rows.add(row);
     parts.push_back({"choice of rows", rows.value()});
     return parts;
-  }
-
-  SplitKeys split_keys() const override {
-    const SplitKeys all = whole_->split_keys();
-    SplitKeys keys{hashes_of(all.hashes, rows_), {}};
-    if (all.classes.empty()) return keys;
-    for (const int64_t row : rows_) keys.classes.push_back(all.classes[static_cast<size_t>(row)]);
-    return keys;
   }
 
  private:
@@ -99,15 +86,30 @@ class SubsetDataset : public Dataset {
   std::vector<int64_t> counts_;
 };
 
-std::unique_ptr<Dataset> part_of_whole(const std::shared_ptr<const Dataset>& whole,
-                                       const SplitKeys& keys, double share, bool eval) {
-  std::vector<int64_t> rows = split_rows(keys.hashes, keys.classes, share, eval);
-  if (auto own = whole->subset(rows)) return own;
-  std::vector<int64_t> classes;
-  if (!keys.classes.empty()) {
-    for (const int64_t row : rows) classes.push_back(keys.classes[static_cast<size_t>(row)]);
+// The number of `rows` of each class 0, 1, … of `outputs`; empty if `classes` is.
+std::vector<int64_t> counts_among(const std::vector<int64_t>& rows,
+                                  const std::vector<int64_t>& classes, int64_t outputs) {
+  if (classes.empty()) return {};
+  std::vector<int64_t> counts(static_cast<size_t>(std::max<int64_t>(outputs, 0)));
+  for (const int64_t row : rows) {
+    const int64_t label = classes[static_cast<size_t>(row)];
+    if (label >= 0 && label < outputs) ++counts[static_cast<size_t>(label)];
   }
-  return std::make_unique<SubsetDataset>(whole, std::move(rows), classes);
+  return counts;
+}
+
+std::unique_ptr<Dataset> part_of_whole(const std::shared_ptr<const Dataset>& whole,
+                                       std::vector<int64_t> rows,
+                                       const std::vector<int64_t>& classes,
+                                       const std::string& what) {
+  if (auto own = whole->subset(rows)) {
+    if (own->size() == std::ssize(rows)) return own;
+    throw DataError(
+        fmt::format("[{}] subset of {} samples has {}; let it have the samples that are asked for",
+                    what, rows.size(), to_text(own->size())));
+  }
+  std::vector<int64_t> counts = counts_among(rows, classes, whole->info().outputs);
+  return std::make_unique<SubsetDataset>(whole, std::move(rows), std::move(counts));
 }
 
 // What the samples of a kind are called.
@@ -127,6 +129,7 @@ std::string share_text(const Dataset& train, const Dataset& eval, std::string_vi
 
 SplitSource open_stream(const DatasetRegistry& registry, SourceOptions source,
                         const std::string& what) {
+  source.stream_split = std::exchange(source.split, 0);
   SplitSource split;
   split.train = registry.open(source, what);
   const DataInfo info = split.train->info();
@@ -137,14 +140,37 @@ SplitSource open_stream(const DatasetRegistry& registry, SourceOptions source,
   return split;
 }
 
-void check_keys(const SplitKeys& keys, int64_t size, const std::string& what) {
+// The library's own kinds hash the class with the rest, or the name of its folder: `is_own` is
+// false.
+void check_keys(const SplitKeys& keys, int64_t size, bool is_own, const std::string& what) {
   const bool fits =
       std::ssize(keys.hashes) == size && (keys.classes.empty() || std::ssize(keys.classes) == size);
-  if (fits) return;
-  throw DataError(
-      fmt::format("[{}] split_keys has {} hashes and {} classes for {} samples; give each sample a "
-                  "hash, and each or none a class",
-                  what, keys.hashes.size(), keys.classes.size(), to_text(size)));
+  if (!fits) {
+    throw DataError(fmt::format(
+        "[{}] split_keys has {} hashes and {} classes for {} samples; give each sample a hash, and "
+        "each or none a class",
+        what, keys.hashes.size(), keys.classes.size(), to_text(size)));
+  }
+  if (!is_own) return;
+  const auto found = rows_of_two_classes(keys.hashes, keys.classes);
+  if (!found) return;
+  const auto [one, other] = *found;
+  throw DataError(fmt::format(
+      "[{}] samples {} and {} have one hash in split_keys and the classes {} and {}, so "
+      "each part would get one of them; leave the classes of split_keys empty",
+      what, to_text(one), to_text(other), keys.classes[static_cast<size_t>(one)],
+      keys.classes[static_cast<size_t>(other)]));
+}
+
+// By what the rows were chosen, for the plan.
+std::string by_what(const Dataset& whole, const SplitKeys& keys) {
+  const auto classes = std::set(keys.classes.begin(), keys.classes.end()).size();
+  if (classes > 0) {
+    return fmt::format("by hash, stratified over {} {}", classes,
+                       classes == 1 ? "class" : "classes");
+  }
+  const bool counts = !whole.class_counts().empty();
+  return counts ? "by hash, not by class: split_keys has no classes" : "by hash";
 }
 
 }  // namespace
@@ -154,11 +180,13 @@ SplitSource open_split(const DatasetRegistry& registry, SourceOptions source,
   const DatasetKind* const kind = dataset_kind(source.kind);
   if (kind != nullptr && kind->is_stream) return open_stream(registry, std::move(source), what);
 
-  const std::shared_ptr<const Dataset> whole = registry.open(source, what);
+  const std::shared_ptr<Dataset> whole = registry.open(source, what);
   const SplitKeys keys = whole->split_keys();
-  check_keys(keys, whole->size(), what);
+  whole->drop_split_keys();
+  check_keys(keys, whole->size(), /*is_own=*/kind == nullptr, what);
+  SplitRows rows = split_rows(keys.hashes, keys.classes, source.split);
   const std::string_view word = samples_word(source.kind);
-  if (split_rows(keys.hashes, keys.classes, source.split, true).empty()) {
+  if (rows.eval.empty()) {
     const char* const why = whole->size() == 1     ? "there is no other"
                             : keys.classes.empty() ? "all are equal"
                                                    : "no class has two different ones";
@@ -168,13 +196,9 @@ SplitSource open_split(const DatasetRegistry& registry, SourceOptions source,
                     what, to_text(source.split), to_text(whole->size()), word, why));
   }
   SplitSource split;
-  split.train = part_of_whole(whole, keys, source.split, false);
-  split.eval = part_of_whole(whole, keys, source.split, true);
-  const auto classes = std::set(keys.classes.begin(), keys.classes.end()).size();
-  split.how = share_text(*split.train, *split.eval, word,
-                         classes == 0 ? "by hash"
-                                      : fmt::format("by hash, stratified over {} {}", classes,
-                                                    classes == 1 ? "class" : "classes"));
+  split.train = part_of_whole(whole, std::move(rows.train), keys.classes, what);
+  split.eval = part_of_whole(whole, std::move(rows.eval), keys.classes, what);
+  split.how = share_text(*split.train, *split.eval, word, by_what(*whole, keys));
   return split;
 }
 

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tanren {
@@ -145,6 +146,15 @@ TEST(SplitRows, a_large_group_of_duplicates_is_passed_over) {
   const auto eval = eval_rows(hashes, std::vector<int64_t>(100, 0), 0.1);
   ASSERT_EQ(eval.size(), 10U);
   EXPECT_EQ(eval.front(), 60);
+}
+
+TEST(SplitRows, a_hash_of_rows_of_two_classes_is_found) {
+  const std::vector<uint64_t> hashes = {5, 9, 5, 9, 5};
+  EXPECT_FALSE(rows_of_two_classes(hashes, {0, 1, 0, 1, 0}));
+  EXPECT_FALSE(rows_of_two_classes(hashes, {}));
+  const auto found = rows_of_two_classes(hashes, {0, 1, 0, 0, 0});
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(*found, (std::pair<int64_t, int64_t>(1, 3)));
 }
 
 TEST(SplitRows, two_groups_of_duplicates_give_the_smaller_one) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <vector>
 
 #include <ATen/ATen.h>
 
@@ -56,19 +57,24 @@ at::Tensor checked_classes(const at::Tensor& labels, int64_t& outputs, const std
 std::vector<uint64_t> tensor_row_hashes(const TensorMap& fields) {
   const int64_t rows =
       fields.empty() || fields.begin()->second.dim() == 0 ? 0 : fields.begin()->second.size(0);
-  std::vector<uint64_t> hashes;
-  std::vector<std::string> texts(static_cast<size_t>(rows));
+  if (rows == 0) return {};
+  std::vector<at::Tensor> whole;
+  std::vector<std::string_view> bytes;
   for (const auto& [name, field] : fields) {
-    if (rows == 0 || field.dim() == 0 || field.size(0) != rows) return {};
-    const at::Tensor whole = field.contiguous();
-    const auto bytes = static_cast<size_t>(whole.nbytes()) / static_cast<size_t>(rows);
-    const auto* from = static_cast<const char*>(whole.const_data_ptr());
-    for (size_t row = 0; row < texts.size(); ++row) {
-      const uint64_t hash = split_hash(std::string_view(from + row * bytes, bytes));
-      texts[row].append(reinterpret_cast<const char*>(&hash), sizeof hash);
-    }
+    if (field.dim() == 0 || field.size(0) != rows) return {};
+    const at::Tensor& kept = whole.emplace_back(field.contiguous());
+    bytes.emplace_back(static_cast<const char*>(kept.const_data_ptr()),
+                       static_cast<size_t>(kept.nbytes()));
   }
-  for (const auto& text : texts) hashes.push_back(split_hash(text));
+  std::vector<uint64_t> hashes(static_cast<size_t>(rows)), of_fields(bytes.size());
+  for (size_t row = 0; row < hashes.size(); ++row) {
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const size_t width = bytes[i].size() / hashes.size();
+      of_fields[i] = split_hash(bytes[i].substr(row * width, width));
+    }
+    hashes[row] = split_hash(std::string_view(reinterpret_cast<const char*>(of_fields.data()),
+                                              of_fields.size() * sizeof of_fields[0]));
+  }
   return hashes;
 }
 

@@ -3,7 +3,8 @@
 
 namespace tanren {
 
-// What data.split gives to evaluation was counted where the data were opened. data.workers counts the loader threads of a machine; its ranks share its cores.
+// What data.split gives to evaluation was counted where the data were opened. data.workers counts
+// the loader threads of a machine; its ranks share its cores.
 void plan_data(const Request& request, Plan& plan) {
   if (!request.profile.split.empty()) {
     plan.lines.push_back(

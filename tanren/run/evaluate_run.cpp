@@ -1,9 +1,13 @@
 #include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/checkpoint/checkpoint.h"
+#include "tanren/config/identity.h"
+#include "tanren/config/kinds.h"
 #include "tanren/data/text/source_tokenizer.h"
 #include "tanren/data/text/token_cache.h"
 #include "tanren/interop/whole_model.h"
 #include "tanren/run/connect.h"
+#include "tanren/run/held_out.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/run.h"
 #include "tanren/run/sample.h"
@@ -14,6 +18,8 @@
 #include "tanren/train/evaluate.h"
 
 #include <algorithm>
+#include <system_error>
+#include <utility>
 
 namespace tanren {
 
@@ -64,6 +70,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   if (!prepared.datasets.eval) {
     throw ConfigError("[evaluate] the config has no [data.eval]; add it, or set data.eval.kind");
   }
+  if (config.data.eval.kind.empty()) check_held_out(config, prepared.datasets, checkpoint);
   fit_threads(prepared);
   const ShortWaits waits(prepared.plan.device.threads);
   Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
@@ -104,17 +111,49 @@ Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::pa
                     });
 }
 
-RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data) {
+namespace {
+
+// A kind of the library says itself what it does not find, and reads patterns, too.
+void check_is_there(const SourceOptions& source, const std::filesystem::path& data) {
+  std::error_code unknown;
+  if (dataset_kind(source.kind) != nullptr || std::filesystem::exists(data, unknown)) return;
+  throw ConfigError("[eval] " + data.string() +
+                    " does not exist; name a file or folder that is there");
+}
+
+}  // namespace
+
+RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data,
+                       const std::set<std::string>& requested) {
+  RunConfig asked = config;  // with what --set asks for in [data.eval]
+  const std::string section = config.data.eval.kind.empty() ? "data.train." : "data.eval.";
+  if (config.data.eval.kind.empty()) asked.data.eval = asked.data.train;
   SourceOptions source = evaluation_source(config.data);
   if (source.kind == "synthetic") {
     throw ConfigError("[eval] the data of this run are synthetic, which no file holds; drop " +
                       data.string());
   }
-  source.path = std::filesystem::absolute(data).string();
+  if (requested.count("data.eval.path") > 0) {
+    throw ConfigError("[eval] data.eval.path is set and " + data.string() +
+                      " is named; drop one of them");
+  }
+  check_is_there(source, data);
+  if (dataset_kind(source.kind) == nullptr && source.path.empty()) {
+    throw ConfigError(fmt::format(
+        "[eval] {0}path is empty, so this run's data of kind '{1}' are read from no file, and not "
+        "from {2}; drop it",
+        section, source.kind, data.string()));
+  }
   source.include.clear();
   source.exclude.clear();
   source.part.clear();
   config.data.eval = std::move(source);
+  std::vector<std::string> keys;
+  for (const std::string& key : requested) {
+    if (key.starts_with(section)) keys.push_back("data.eval." + key.substr(section.size()));
+  }
+  take_keys(config, asked, keys);
+  config.data.eval.path = std::filesystem::absolute(data).string();
   return config;
 }
 
@@ -127,7 +166,10 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
   check_described({config, info, train_samples}, read.tensors, file.string(), registry.models);
   SourceOptions& source = config.data.eval;
   source.encoding = config.data.encoding;
-  if (!data.empty()) source.path = std::filesystem::absolute(data).string();
+  if (!data.empty()) {
+    check_is_there(source, data);
+    source.path = std::filesystem::absolute(data).string();
+  }
   read_as_text(source, info);
   const auto own = registry.datasets.kinds();
   const bool is_own = std::find(own.begin(), own.end(), source.kind) != own.end();

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 namespace tanren {
 
@@ -132,12 +133,14 @@ std::optional<ForkSource> open_fork(const fs::path& checkpoint) {
     if (marker_of(checkpoint) == mark) throw;
   }
   if (marker_of(checkpoint) != mark) return std::nullopt;  // some files may be of another save
+  Origin origin = parse_origin(snapshot->origin, checkpoint);
   ForkSource source{.checkpoint = checkpoint,
                     .opened = checkpoint,
                     .mark = mark,
                     .snapshot = snapshot,
                     .config = recorded_config_in(snapshot->config_toml, checkpoint / "config.toml"),
-                    .data = parse_origin(snapshot->origin, checkpoint).data};
+                    .data = std::move(origin.data),
+                    .lines = std::move(origin.fork)};
   // A name that it has only until a newer save of its step is complete.
   if (source.checkpoint.filename().string().starts_with(".")) {
     source.checkpoint = checkpoint.parent_path() / fmt::format("step-{}", step_of(checkpoint));
@@ -228,7 +231,8 @@ Fork plan_fork(const ForkSource& source, const RunConfig& config, const Prepared
                 .data_before = source.data,
                 .data_now = data,
                 .prepared = prepared,
-                .changes = {}};
+                .changes = {},
+                .lines_before = source.lines};
   look.changes = defining_changes(look.before, config);
   check_model(source.checkpoint, tensors_of(*prepared.task.module), look.saved.model.tensors);
   fork.parts = parts_that_fit(look);

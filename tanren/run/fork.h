@@ -30,6 +30,8 @@ struct ForkSource {
   std::shared_ptr<const Snapshot> snapshot;
   RunConfig config;  // that it was written with
   Facts data;        // of its run
+  // Lines of the plan on what its run took, if that is a fork itself.
+  std::vector<PlanLine> lines = {};
 };
 
 struct Fork {

@@ -18,18 +18,6 @@ std::string path_of(const ObjectivePlan& objective) {
   return objective.phase + "." + objective.name;
 }
 
-// Whether one of the facts about the data `part` ("data.train") differs; facts that either side
-// lacks are skipped. Returns its name.
-std::string other_fact(const ForkLook& look, const std::string& part) {
-  for (const auto& [name, value] : look.data_now) {
-    if (!name.ends_with(" of " + part)) continue;
-    for (const auto& [before, old] : look.data_before) {
-      if (before == name && old != value) return name;
-    }
-  }
-  return "";
-}
-
 const ScheduleOptions& schedule_of(const RunConfig& config, const std::string& objective) {
   const auto own = config.objectives.find(objective);
   return own == config.objectives.end() ? config.schedule : own->second.schedule;
@@ -215,7 +203,7 @@ PlanLine average_line(const ForkLook& look, const TakenParts& parts) {
 std::string why_evaluations_begin_anew(const ForkLook& look) {
   if (!has_evaluation(look.now.data)) return "there are no evaluation data here";
   if (!has_evaluation(look.before.data)) return "there were no evaluation data there";
-  const std::string fact = other_fact(look, "data.eval");
+  const std::string fact = look.other_fact("data.eval");
   if (!fact.empty()) return "the evaluation data are others than there: " + fact;
   for (const KeyChange& change : look.changes) {
     const std::string& key = change.key;
@@ -298,8 +286,18 @@ bool ForkLook::differs(const std::string& key) const {
                      [&](const KeyChange& change) { return change.key == key; });
 }
 
+std::string ForkLook::other_fact(const std::string& part) const {
+  for (const auto& [name, value] : data_now) {
+    if (!name.ends_with(" of " + part)) continue;
+    for (const auto& [before_name, old] : data_before) {
+      if (before_name == name && old != value) return name;
+    }
+  }
+  return "";
+}
+
 std::string why_data_begin_anew(const ForkLook& look) {
-  const std::string fact = other_fact(look, "data.train");
+  const std::string fact = look.other_fact("data.train");
   if (!fact.empty()) return "other data: " + fact;
   for (const char* key : {"run.seed", "data.shuffle"}) {
     if (look.differs(key)) return std::string("another ") + key;
@@ -381,6 +379,7 @@ std::vector<PlanLine> fork_lines(const ForkLook& look, const TakenParts& parts, 
   lines.push_back(optimizer_line(look, parts, step));
   if (const auto line = plateau_line(look, parts)) lines.push_back(*line);
   lines.push_back(data_line(look, parts));
+  if (const auto line = fork_split_line(look)) lines.push_back(*line);
   if (plan.precision.scaling == Scaling::dynamic) lines.push_back(scale_line(look));
   if (plan.average.kind != Averaging::none) lines.push_back(average_line(look, parts));
   if (evaluations_decide(look.now)) lines.push_back(evaluations_line(look, parts));

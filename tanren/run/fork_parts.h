@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,9 +26,13 @@ struct ForkLook {
   const RunConfig& now;
   Facts data_before, data_now;
   const Prepared& prepared;
-  std::vector<KeyChange> changes;  // of keys that define a run
+  std::vector<KeyChange> changes;             // of keys that define a run
+  const std::vector<PlanLine>& lines_before;  // what the checkpoint's run took, if it is a fork
 
   bool differs(const std::string& key) const;
+  // The name of the first fact about the data `part` ("data.train") that differs; empty: none does.
+  // Facts that either side lacks are skipped.
+  std::string other_fact(const std::string& part) const;
 };
 
 // Why the place in the data has no meaning in the new run; empty: it has.
@@ -37,6 +42,10 @@ std::string why_data_begin_anew(const ForkLook& look);
 int64_t first_step(const ForkLook& look);
 
 TakenParts parts_that_fit(const ForkLook& look);
+
+// Of data.split: whether the weights were trained on rows that are evaluated here. A smaller share
+// evaluates some of the rows that were evaluated there.
+std::optional<PlanLine> fork_split_line(const ForkLook& look);
 
 // `step`: applied updates of the new run when it begins.
 std::vector<PlanLine> fork_lines(const ForkLook& look, const TakenParts& parts, int64_t step);

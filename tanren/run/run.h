@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -92,20 +93,24 @@ struct PredictionsTo {
   bool replaces = false;       // a file that is there
 };
 
-// Evaluates a step folder or a file of exported weights on the config's evaluation data. A run with
-// averages is evaluated on the averaged weights, unless average.evaluate is false. The processes of
-// a launcher share the samples. The outputs of a task of pictures are written into the folder
-// `outputs`, if it is not empty, as outputs_writer (write_outputs.h); predictions of classes and
-// values into the file of `predictions` (write_predictions.h); if that fails in the end,
+// Evaluates a step folder or a file of exported weights on the config's evaluation data. With
+// data.split these must be what was kept from training, as check_held_out (held_out.h) says. A run
+// with averages is evaluated on the averaged weights, unless average.evaluate is false. The
+// processes of a launcher share the samples. The outputs of a task of pictures are written into the
+// folder `outputs`, if it is not empty, as outputs_writer (write_outputs.h); predictions of classes
+// and values into the file of `predictions` (write_predictions.h); if that fails in the end,
 // Evaluated::unwritten says why, and the evaluation is not lost.
 Evaluated evaluate_checkpoint(const RunConfig& config, const std::filesystem::path& checkpoint,
                               const Registry& registry, const std::atomic<bool>* stop,
                               const std::filesystem::path& outputs = {},
                               const PredictionsTo& predictions = {});
 
-// The config with all of the file or folder `data` as its evaluation data, read as evaluation_source
-// (whole_model.h) says. ConfigError for data that are read from no file.
-RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data);
+// The config with all of the file or folder `data` as its evaluation data, read as
+// evaluation_source (whole_model.h) says, but for keys of its section that `requested` names (of
+// data.eval, or of data.train if that has no kind). ConfigError for data that are read from no
+// file, if `requested` names another place, and for a registered kind if `data` does not exist.
+RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data,
+                       const std::set<std::string>& requested = {});
 
 // Evaluates a whole model (whole_model.h) on `data`, which replaces data.eval.path; empty for kinds
 // that read no file. `sets` change keys of the description, as --set. The results equal those of

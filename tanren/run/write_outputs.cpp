@@ -45,7 +45,7 @@ void make_new_folder(const fs::path& folder, const DataParallel& ranks) {
 
 std::string file_name(const Dataset& dataset, int64_t index) {
   const std::string name = dataset.sample_name(index);
-  return (name.empty() ? fmt::format("sample-{:06}", index) : name) + ".png";
+  return (name.empty() ? fmt::format("sample-{:06}", dataset.source_row(index)) : name) + ".png";
 }
 
 // ConfigError if a sample's name points outside the folder, or if two samples have the same name.

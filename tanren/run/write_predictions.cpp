@@ -130,10 +130,11 @@ void PredictionsWriter::add(const Batch& samples, const Prediction& prediction) 
   const auto targets = target_cells(prediction.targets, samples.size(), info_);
   const auto* id = samples.ids.const_data_ptr<int64_t>();
   for (size_t i = 0; i < answers.size(); ++i) {
+    const int64_t row = dataset_.source_row(id[i]);
     if (answers[i].has_nan && !skips_) {
-      throw RunError(fmt::format("[eval] --predictions: row {}: {}", id[i], kNanOutputs));
+      throw RunError(fmt::format("[eval] --predictions: row {}: {}", row, kNanOutputs));
     }
-    std::vector<Cell> own{{to_text(id[i]), true}};
+    std::vector<Cell> own{{to_text(row), true}};
     if (has_names_) own.push_back({dataset_.sample_name(id[i]), false});
     own.push_back(targets[i]);
     table_->add(rows_, own, answers[i].has_nan ? nullptr : &answers[i]);

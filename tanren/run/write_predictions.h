@@ -1,6 +1,6 @@
-// Writes what a model says of each sample of an evaluation into one table: row, the sample's name
-// if it has one, target, then the columns of AnswerTable. Called by evaluate_checkpoint and
-// evaluate_whole_model.
+// Writes what a model says of each sample of an evaluation into one table: row (the number of the
+// sample in its source), the sample's name if it has one, target, then the columns of AnswerTable.
+// Called by evaluate_checkpoint and evaluate_whole_model.
 #pragma once
 
 #include "tanren/data/dataset.h"

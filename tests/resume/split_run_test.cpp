@@ -13,6 +13,21 @@ class SplitRun : public ForkRun {
                  "classes = 3\n[batch]\nglobal_batch = 4\n[precision]\nmode = \"fp32\"\n"
                  "[evaluate]\nevery = 4\n");
   }
+  // The table of rows(24) with another text of the same numbers, so of other hashes.
+  static std::string saved_again() {
+    std::string text = "label,a,b\n";
+    for (int i = 0; i < 24; ++i)
+      text += std::to_string(i % 3) + "," + std::to_string(i) + ",0.50\n";
+    return text;
+  }
+  // The lines of a table behind its header.
+  std::vector<std::string> lines_of(const std::string& file) const {
+    std::istringstream text(read_file(at(file)));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    if (!lines.empty()) lines.erase(lines.begin());
+    return lines;
+  }
   nlohmann::json evaluated(const std::string& arguments) const {
     const auto result = tanren("eval " + arguments + " --json");
     EXPECT_EQ(result.code, 0) << arguments << "\n" << result.output;
@@ -91,6 +106,81 @@ TEST_F(SplitRun, goes_on_with_another_share_only_as_a_fork) {
   expect_code("run out --quiet --fork --out other --set data.split=0.5", 0, {});
   TANREN_EXPECT_CONTAINS(plan_line("other", "fork_data"), "from the first epoch: other data");
   TANREN_EXPECT_CONTAINS(plan_line("other", "data.split"), "evaluation gets 12 of 24 rows");
+  TANREN_EXPECT_CONTAINS(plan_line("other", "fork_split"), "seen");
+  TANREN_EXPECT_CONTAINS(
+      plan_line("other", "fork_split"),
+      "evaluation has rows that the weights were trained on: data.split was 0.25 there");
+}
+
+TEST_F(SplitRun, forked_says_when_its_weights_have_seen_the_rows_that_it_evaluates) {
+  const auto plan_of = [&](const std::string& arguments) {
+    const auto result = tanren("plan " + arguments);
+    EXPECT_EQ(result.code, 0) << result.output;
+    return result.output;
+  };
+  stop_after("out", 4);
+  for (const char* share : {"0.25", "0.1"}) {
+    const std::string plan = plan_of(std::string("out --fork --out a --set data.split=") + share);
+    TANREN_EXPECT_CONTAINS(plan, "fork_from");
+    EXPECT_EQ(plan.find("fork_split"), std::string::npos) << plan;
+  }
+  folder_.file("train.csv", saved_again());
+  TANREN_EXPECT_CONTAINS(plan_of("out --fork --out a"),
+                         "evaluation may have rows that the weights were trained on: other data: "
+                         "choice of rows of data.eval");
+  folder_.file("train.csv", rows(24));
+
+  stop_after("whole", 4, "--set data.split=0 --set evaluate.every=0");
+  expect_code("run whole --quiet --fork --out b --set data.split=0.25 --set run.stop_after=6", 0,
+              {});
+  const std::string seen =
+      "evaluation has rows that the weights were trained on: there was no data.split there";
+  TANREN_EXPECT_CONTAINS(plan_line("b", "fork_split"), seen);
+  TANREN_EXPECT_CONTAINS(plan_of("b --fork --out c"), seen);  // what its own weights began with
+}
+
+TEST_F(SplitRun, is_evaluated_on_no_other_part_than_the_one_that_was_held_out) {
+  expect_code("run run.toml --quiet --out out", 0, {});
+  const std::string before = evaluated("out").dump();
+  const std::string advice = ", or name a file to evaluate on";
+  for (const char* weights : {"latest", "exported"}) {
+    const std::string eval = std::string("eval out --set evaluate.checkpoint=") + weights;
+    for (const char* share : {"0.5", "0.1"}) {
+      expect_refused(
+          eval + " --set data.split=" + share,
+          {std::string("[eval] data.split is ") + share + ", and ",
+           " was trained with 0.25: this is not the part that was kept from its training", advice});
+    }
+    folder_.file("train.csv", saved_again());
+    expect_refused(eval,
+                   {"[eval] choice of rows of data.train are not those that ", "step-8",
+                    "evaluation may get rows that it was trained on; put these data back", advice});
+    folder_.file("train.csv", rows(27));
+    expect_refused(eval,
+                   {"[eval] 21 samples of data.train, ", " was made with 18, so evaluation "});
+    EXPECT_EQ(evaluated("out train.csv")["samples"], 27);
+    folder_.file("train.csv", rows(24));
+    expect_code(eval, 0, {"6 samples"});
+  }
+  EXPECT_EQ(evaluated("out").dump(), before);
+}
+
+TEST_F(SplitRun, names_the_rows_of_the_source_beside_its_predictions) {
+  expect_code("run run.toml --quiet --out out", 0, {});
+  expect_code("eval out --predictions part.csv", 0, {});
+  expect_code("eval out train.csv --predictions all.csv", 0, {});
+  const auto part = lines_of("part.csv"), all = lines_of("all.csv");
+  ASSERT_EQ(part.size(), 6U);
+  ASSERT_EQ(all.size(), 24U);
+  std::vector<size_t> rows;
+  for (const std::string& line : part) {
+    rows.push_back(std::stoul(line));
+    // row, target and label; the score of another batch may differ in its last digit
+    const auto answer = [](const std::string& text) { return text.substr(0, text.rfind(',')); };
+    EXPECT_EQ(answer(line), answer(all.at(rows.back())));
+  }
+  // XXH3 of the lines "0,15,0.5", … chooses these.
+  EXPECT_EQ(rows, (std::vector<size_t>{11, 13, 15, 21, 22, 23}));
 }
 
 TEST_F(SplitRun, of_other_rows_is_refused_as_other_data) {

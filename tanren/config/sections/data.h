@@ -65,9 +65,11 @@ struct SourceOptions {               // [data.train], [data.eval]
   std::string padding = "longest";  // text_table: longest (of the batch), fixed (context)
   std::string encoding = "utf-8";   // not a key; copied from data.encoding
   bool ignores_labels = false;      // not a key; tensors: classes and values are not checked
-  // Not keys. data.split, for those who measure the training part: the dataset that is opened has
-  // all rows. Kinds that are streams (kinds.h) open one part: training's, or evaluation's.
+  // Not keys. data.split: rows are hashed, for split_keys; the dataset that is opened has all rows.
   double split = 0;
+  // The same for kinds that are streams (kinds.h), alone: the part that is opened, training's or
+  // evaluation's.
+  double stream_split = 0;
   bool takes_eval_part = false;
   std::string cache;  // not a key; text: folder that keeps token ids for later starts; empty: none
 };

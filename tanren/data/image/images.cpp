@@ -17,10 +17,13 @@ namespace {
 
 class ImagesDataset : public Dataset {
  public:
-  ImagesDataset(SourceOptions options, std::string what, ImageFolder folder)
+  // `in_source`: of each file, its number in the source; empty: from 0.
+  ImagesDataset(SourceOptions options, std::string what, ImageFolder folder,
+                std::vector<int64_t> in_source = {})
       : options_(std::move(options)),
         what_(std::move(what)),
         folder_(std::move(folder)),
+        in_source_(std::move(in_source)),
         reader_(options_, what_, static_cast<int64_t>(folder_.files.size())) {
     const auto [rows, columns] = image_size(options_);
     pixels_ = rows * columns;
@@ -70,12 +73,23 @@ class ImagesDataset : public Dataset {
     return keys;
   }
 
+  std::string sample_name(int64_t index) const override {
+    return folder_.files.at(static_cast<size_t>(index)).name;
+  }
+  int64_t source_row(int64_t index) const override {
+    return in_source_.empty() ? index : in_source_.at(static_cast<size_t>(index));
+  }
+
   // A damaged file is replaced by another one of these samples.
   std::unique_ptr<Dataset> subset(const std::vector<int64_t>& rows) const override {
     ImageFolder folder{folder_.classes, {}};
-    for (const int64_t row : rows)
+    std::vector<int64_t> in_source;
+    for (const int64_t row : rows) {
       folder.files.push_back(folder_.files.at(static_cast<size_t>(row)));
-    return std::make_unique<ImagesDataset>(options_, what_, std::move(folder));
+      in_source.push_back(source_row(row));
+    }
+    return std::make_unique<ImagesDataset>(options_, what_, std::move(folder),
+                                           std::move(in_source));
   }
 
   std::string remarks() const override { return reader_.remarks(); }
@@ -132,6 +146,7 @@ class ImagesDataset : public Dataset {
   SourceOptions options_;
   std::string what_;
   ImageFolder folder_;
+  std::vector<int64_t> in_source_;
   ImageReader reader_;
   DataInfo info_;
   int64_t pixels_ = 0;

@@ -19,10 +19,13 @@ namespace {
 
 class PairsDataset : public Dataset {
  public:
-  PairsDataset(SourceOptions options, std::string what, std::vector<PicturePair> pairs)
+  // `in_source`: of each pair, its number in the source; empty: from 0.
+  PairsDataset(SourceOptions options, std::string what, std::vector<PicturePair> pairs,
+               std::vector<int64_t> in_source = {})
       : options_(std::move(options)),
         what_(std::move(what)),
         pairs_(std::move(pairs)),
+        in_source_(std::move(in_source)),
         reader_(options_, what_, static_cast<int64_t>(pairs_.size())),
         filter_(filter_named(options_.filter)),
         target_filter_(options_.target_filter.empty() ? filter_
@@ -61,6 +64,9 @@ class PairsDataset : public Dataset {
   std::string sample_name(int64_t index) const override {
     return pairs_.at(static_cast<size_t>(index)).name;
   }
+  int64_t source_row(int64_t index) const override {
+    return in_source_.empty() ? index : in_source_.at(static_cast<size_t>(index));
+  }
 
   SplitKeys split_keys() const override {
     SplitKeys keys;
@@ -71,8 +77,12 @@ class PairsDataset : public Dataset {
   // A damaged pair is replaced by another one of these samples.
   std::unique_ptr<Dataset> subset(const std::vector<int64_t>& rows) const override {
     std::vector<PicturePair> pairs;
-    for (const int64_t row : rows) pairs.push_back(pairs_.at(static_cast<size_t>(row)));
-    return std::make_unique<PairsDataset>(options_, what_, std::move(pairs));
+    std::vector<int64_t> in_source;
+    for (const int64_t row : rows) {
+      pairs.push_back(pairs_.at(static_cast<size_t>(row)));
+      in_source.push_back(source_row(row));
+    }
+    return std::make_unique<PairsDataset>(options_, what_, std::move(pairs), std::move(in_source));
   }
 
   std::string remarks() const override { return reader_.remarks(); }
@@ -167,6 +177,7 @@ class PairsDataset : public Dataset {
   SourceOptions options_;
   std::string what_;
   std::vector<PicturePair> pairs_;
+  std::vector<int64_t> in_source_;
   ImageReader reader_;
   Filter filter_, target_filter_;
   DataInfo info_;

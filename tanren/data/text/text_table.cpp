@@ -172,10 +172,11 @@ class TextTable : public Dataset {
   }
 
   SplitKeys split_keys() const override {
-    SplitKeys keys{hashes_, {}};
+    SplitKeys keys = hashes_.empty() ? Dataset::split_keys() : SplitKeys{hashes_, {}};
     if (info_.class_labels) keys.classes = numbers_of(labels_);
     return keys;
   }
+  void drop_split_keys() override { hashes_ = std::vector<uint64_t>(); }
 
   Collated collate(const std::vector<int64_t>& indices) const override {
     check_indices(indices, size());
