@@ -67,7 +67,7 @@ bool are_two_runs(const fs::path& one, const fs::path& other) {
          !fs::equivalent(first, second, none);
 }
 
-bool lies_in(const fs::path& place, const fs::path& folder) {
+bool lies_within(const fs::path& place, const fs::path& folder) {
   const fs::path way = place.lexically_relative(folder);
   return !way.empty() && *way.begin() != "..";
 }
@@ -101,7 +101,7 @@ void check_fork_folder(const RunConfig& config, const fs::path& folder) {
   if (config.run.fork_from.empty()) return;
   const fs::path from = resolved_place(config.run.fork_from), own = real_place(folder);
   const fs::path run = run_of(from);
-  if (!lies_in(own, run)) return;
+  if (!lies_within(own, run)) return;
   // A fork that was moved to where the other run was is itself by now.
   std::error_code none;
   const bool is_fork = run == own && fs::exists(own / "config.toml", none) &&

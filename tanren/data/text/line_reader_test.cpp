@@ -59,10 +59,10 @@ TEST(LineReader, waits_for_a_pipe_until_a_stop) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const std::atomic<bool> stop = true;
   std::string line;
-  LineReader nobody(pipe, "utf-8", &stop);  // opening does not wait for a writer
+  LineReader nobody(pipe, "predict", "utf-8", &stop);  // opening does not wait for a writer
   EXPECT_THROW(nobody.next(line), StoppedReading);
   // What several writes bring, up to the end of the last writer.
-  LineReader reader(pipe, "utf-8");
+  LineReader reader(pipe, "predict", "utf-8");
   std::jthread writer([&] {
     std::ofstream to(pipe);
     for (int i = 0; i < 3; ++i) {
