@@ -372,7 +372,8 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
   const std::vector<std::string> by_kind[] = {
       {"fields", "samples"},
       {"path", "label", "label_type", "shape", "scale", "offset", "classes"}};
-  // Those of images, pairs, text and tokens are written and read back in validate_<kind>_test.cpp.
+  // Those of images, pairs, text, tokens and tables are written and read back in
+  // sections/data_*_test.cpp.
   const std::vector<std::string> of_images = {
       "size",  "resize",   "crop", "crop_scale", "crop_ratio", "pad",   "flip",
       "color", "channels", "mean", "std",        "max_pixels", "broken"};
@@ -385,6 +386,8 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
                                               "text",       "text_pair",
                                               "tokenizer",  "class_names",
                                               "padding",    "document_end_token"};
+  const std::vector<std::string> of_tables = {"columns", "ignore",    "categories", "standardize",
+                                              "missing", "delimiter", "decimal"};
   std::set<std::string> covered = of_other_kinds();
   for (const char* alone : {"model.from_hf", "run.fork_from", "data.split"}) {  // own tests
     covered.insert(alone);
@@ -396,6 +399,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
     for (const auto& key : of_images) covered.insert(source + key);
     for (const auto& key : of_pairs) covered.insert(source + key);
     for (const auto& key : of_tokens) covered.insert(source + key);
+    for (const auto& key : of_tables) covered.insert(source + key);
   }
   for (const bool synthetic : {false, true}) {
     RunConfig config = parse(kGood);
@@ -443,6 +447,7 @@ TEST(WriteConfig, reads_back_to_the_same_values_for_every_key) {
         for (const auto& key : of_pairs) left.insert(source + key);
         for (const auto& key : of_images) left.insert(source + key);
         for (const auto& key : of_tokens) left.insert(source + key);
+        for (const auto& key : of_tables) left.insert(source + key);
         left.insert(std::string(source) + "classes");
         left.insert(std::string(source) + "only_classes");
       }

@@ -131,10 +131,11 @@ char delimiter_of(std::string_view header, const SourceOptions& options, bool ta
   Cells cells;
   const auto fits = [&](char delimiter) {
     cells.split(header, delimiter);
-    return std::all_of(wanted.begin(), wanted.end(), [&](const std::string& name) {
-      return std::any_of(cells.begin(), cells.end(),
-                         [&](std::string_view cell) { return trimmed(cell) == name; });
-    });
+    return cells.problem().empty() &&
+           std::all_of(wanted.begin(), wanted.end(), [&](const std::string& name) {
+             return std::any_of(cells.begin(), cells.end(),
+                                [&](std::string_view cell) { return trimmed(cell) == name; });
+           });
   };
   if (tabs && (header.find('\t') != std::string_view::npos || fits('\t'))) return '\t';
   std::string_view candidates = kDelimiters;

@@ -74,7 +74,7 @@ TEST_F(TextTokens, refuse_a_small_vocabulary_an_unknown_end_and_what_is_no_text)
   TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { open(ends); }),
                          "document_end is 600, and the tokens are 0 to 599");
   folder_.file("bad.txt", "fine\nnot \xFF fine, but long enough");
-  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { open(text("bad.txt")); }), "bad.txt:2:5");
+  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { open(text("bad.txt")); }), "bad.txt:2: byte 5 ");
   TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { open(text("bad.txt")); }), "[data.train]");
   auto absent = text();
   absent.tokenizer = at("none.json").string();
