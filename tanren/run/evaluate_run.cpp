@@ -113,6 +113,7 @@ RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data) {
   source.include.clear();
   source.exclude.clear();
   source.part.clear();
+  read_as_text(source, !config.data.train.tokenizer.empty(), "data.eval");
   config.data.eval = std::move(source);
   return config;
 }
@@ -127,7 +128,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
   SourceOptions& source = config.data.eval;
   source.encoding = config.data.encoding;
   if (!data.empty()) source.path = std::filesystem::absolute(data).string();
-  read_as_text(source, info);
+  read_as_text(source, info.tokenizer != nullptr, "data.eval");
   const auto own = registry.datasets.kinds();
   const bool is_own = std::find(own.begin(), own.end(), source.kind) != own.end();
   if (source.path.empty() && source.kind != "synthetic" && !is_own) {
