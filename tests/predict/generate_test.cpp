@@ -145,6 +145,8 @@ TEST_F(Generate, perplexities_are_those_of_the_text_and_predictions_show_it) {
     const auto of_text = json("eval " + std::string(target));
     EXPECT_EQ(of_text["evaluate.bits_per_byte"], report["evaluate.bits_per_byte"]) << target;
   }
+  folder_.file("short.txt", "a");
+  expect("predict out short.txt --out rows.jsonl", 2, {"lower data.eval.context"});
   for (const std::string model : {"out", "ids"}) {
     ASSERT_EQ(tanren("predict " + model + " book.txt --out rows.jsonl --force --quiet").code, 0);
     double sum = 0, tokens = 0;
