@@ -207,6 +207,7 @@ TEST_F(Generate, a_resumed_run_needs_the_same_text_and_brings_its_tokenizer) {
 TEST_F(Generate, ranks_share_one_cache_and_count_the_text_as_one_rank_does) {
   const auto result = tanren("launch -n 2 run gpt.toml --quiet --out out");
   ASSERT_EQ(result.code, 0) << result.output;
+  TANREN_EXPECT_CONTAINS(result.output, "tokenized");
   EXPECT_EQ(result.output.find("tokenized"), result.output.rfind("tokenized")) << result.output;
   const auto one = json("eval out");
   const auto two = json("launch -n 2 eval out");
