@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <iostream>
 #include <string_view>
@@ -14,17 +15,19 @@ namespace tanren::cli {
 
 namespace {
 
+// Ends quietly, as other filters do, when the reader of the text is gone.
+struct TextReaderIsGone {};
+
 void print_part(std::string_view part) {
   errno = 0;
   std::cout << part << std::flush;
   if (std::cout) return;
+  if (errno == EPIPE) throw TextReaderIsGone();
   throw InputError(std::string("[generate] cannot write to standard output (") +
                    std::strerror(errno) + "); make room");
 }
 
-}  // namespace
-
-int generate(const Arguments& arguments, const Registry& registry) {
+int generate_and_print(const Arguments& arguments, const Registry& registry) {
   GenerateInput input{.model = arguments.file, .prompt = arguments.prompt};
   input.sets = arguments.sets;
   if (!arguments.json) input.see = print_part;
@@ -37,6 +40,17 @@ int generate(const Arguments& arguments, const Registry& registry) {
     print_part("\n");
   }
   return 0;
+}
+
+}  // namespace
+
+int generate(const Arguments& arguments, const Registry& registry) {
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return generate_and_print(arguments, registry);
+  } catch (const TextReaderIsGone&) {
+    return 0;
+  }
 }
 
 }  // namespace tanren::cli

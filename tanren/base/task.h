@@ -68,6 +68,7 @@ struct GenerateRequest {
   int64_t num_beams = 1;      // above 1: the most probable continuation by beam search; no draws
   double length_penalty = 1;  // beams: log probability over length to this power
   int64_t stop_token = -1;    // ends the text and is its last token; -1: none
+  int64_t vocab = 0;          // draws tokens below it alone; 0: any token of the model
   // Gets each added token as soon as it is final. May be empty; beam search, whose tokens are final
   // at the end alone, does not call it, and a task need not.
   std::function<void(int64_t token)> see = {};

@@ -2,6 +2,8 @@
 #include "tanren/interop/hf_config.h"
 
 #include "tanren/base/json_text.h"
+#include "tanren/data/text/source_tokenizer.h"
+#include "tanren/data/text/tokenizer.h"
 #include "tanren/model/bert_shape.h"
 #include "tanren/model/gpt2_shape.h"
 
@@ -71,8 +73,13 @@ OrderedJson bert_json(const ModelOptions& model, const DataInfo& info) {
 OrderedJson gpt2_json(const ModelOptions& model, const DataInfo& info) {
   const Gpt2Shape shape = gpt2_shape(model, info);
   constexpr int64_t kEndOfText = 50256;  // in OpenAI's vocabulary, and nowhere else
-  const OrderedJson end =
+  const OrderedJson openai =
       shape.vocab_size > kEndOfText ? OrderedJson(kEndOfText) : OrderedJson(nullptr);
+  OrderedJson end = openai;
+  if (info.tokenizer != nullptr) {
+    const auto id = end_of_text(*load_tokenizer(*info.tokenizer, "tokenizer"));
+    end = id ? OrderedJson(*id) : OrderedJson(nullptr);
+  }
   const bool classifies = shape.outputs > 0;
   OrderedJson json{
       {"architectures",
@@ -95,7 +102,7 @@ OrderedJson gpt2_json(const ModelOptions& model, const DataInfo& info) {
       {"tie_word_embeddings", true}};
   if (!classifies) return json;
   // transformers finds the last token by pad_token_id; without one, it takes one text at a time.
-  json["pad_token_id"] = end;
+  json["pad_token_id"] = openai;
   describe_outputs(json, shape.outputs, model, info);
   return json;
 }

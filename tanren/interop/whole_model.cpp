@@ -322,7 +322,7 @@ std::unique_ptr<Dataset> described_dataset(DataInfo info, int64_t size) {
 std::unique_ptr<Dataset> WholeModel::open(const fs::path& data) const {
   SourceOptions source = config.data.eval;
   source.path = data.string();
-  read_as_text(source, info);
+  read_as_text(source, info.tokenizer != nullptr, "data");
   source.encoding = config.data.encoding;
   return kinds.open(source, "data", &info);
 }

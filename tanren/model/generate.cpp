@@ -66,6 +66,12 @@ void check_request(const GenerateRequest& request, int64_t vocab) {
   }
 }
 
+// How many tokens may be drawn: a vocabulary that is wider than the tokenizer's has numbers that
+// are no token.
+int64_t drawable(const GenerateRequest& request, int64_t vocab) {
+  return request.vocab > 0 ? std::min(request.vocab, vocab) : vocab;
+}
+
 }  // namespace
 
 int64_t draw_token(const at::Tensor& scores, const GenerateRequest& request, int64_t index) {
@@ -102,7 +108,8 @@ std::vector<int64_t> generate(const GenerateRequest& request, int64_t context, i
   std::vector<int64_t> tokens = request.prompt;
   for (int64_t i = 0; i < request.tokens; ++i) {
     const int64_t begin = window_begin(static_cast<int64_t>(tokens.size()), context);
-    tokens.push_back(draw_token(next_scores(tokens, begin).slice(0, 0, vocab), request, i));
+    const at::Tensor scores = next_scores(tokens, begin).slice(0, 0, drawable(request, vocab));
+    tokens.push_back(draw_token(scores, request, i));
     if (request.see) request.see(tokens.back());
     if (tokens.back() == request.stop_token) break;
   }
@@ -112,7 +119,9 @@ std::vector<int64_t> generate(const GenerateRequest& request, int64_t context, i
 std::vector<int64_t> generate(const GenerateRequest& request, int64_t context, int64_t vocab,
                               TokenReader& reader) {
   check_request(request, vocab);
-  if (request.num_beams > 1) return beam_search(request, context, vocab, reader);
+  if (request.num_beams > 1) {
+    return beam_search(request, context, drawable(request, vocab), reader);
+  }
   int64_t from = -1, seen = 0;
   return generate(request, context, vocab, [&](const std::vector<int64_t>& tokens, int64_t begin) {
     if (begin != from) {

@@ -33,6 +33,18 @@ TEST(Generate, refuses_prompts_that_the_model_cannot_read_and_scores_that_are_no
   EXPECT_THROW(draw_token(bad, {}, 0), RunError);
 }
 
+TEST(Generate, draws_only_tokens_below_the_requested_vocabulary) {
+  const at::Tensor scores = at::tensor({0.0, 1.0, 2.0, 9.0, 9.0, 9.0});
+  const auto next = [&](const std::vector<int64_t>&, int64_t) { return scores; };
+  const GenerateRequest all{.prompt = {1}, .tokens = 3, .temperature = 0};
+  GenerateRequest below = all;
+  below.vocab = 3;
+  EXPECT_EQ(generate(all, 8, 6, next), (std::vector<int64_t>{1, 3, 3, 3}));
+  EXPECT_EQ(generate(below, 8, 6, next), (std::vector<int64_t>{1, 2, 2, 2}));
+  below.vocab = 60;  // more than the model has
+  EXPECT_EQ(generate(below, 8, 6, next), generate(all, 8, 6, next));
+}
+
 TEST(Generate, temperature_zero_takes_the_most_probable_and_the_first_of_equals) {
   EXPECT_EQ(draw_token(at::tensor({0.5, 2.0, 2.0, -1.0}), {.temperature = 0}, 7), 1);
 }

@@ -126,11 +126,10 @@ DescribedModel exported_model(const fs::path& folder, std::vector<std::string> s
 Metadata description_of_run(const RunConfig& config, const fs::path& folder,
                             const Registry& registry) {
   const std::string& kind = config.data.train.kind;
-  const bool counts_samples = config.batch.global_batch == "epoch";
-  if ((kind == "text" || kind == "tokens") && !counts_samples) {  // the tokenizer says it all
+  if (kind == "text" || kind == "tokens") {  // the tokenizer says it all
     RunConfig resolved = config;
     resolved.model = take_start(folder, resolved).model;
-    return describe_model(resolved, token_info(resolved.data.train, "data.train"), 1);
+    return describe_model(resolved, token_info(resolved.data.train, "data.train"), kManySamples);
   }
   const Prepared prepared =
       prepare(config, registry, /*has_weights=*/true, folder, {}, /*trains=*/false);

@@ -38,6 +38,9 @@ DescribedModel agreed_model(DescribedModel mine, const std::filesystem::path& pa
                             std::vector<std::string> sets, const Registry& registry,
                             Communicator& ranks);
 
+// How many samples a model was trained on, if that is unknown and its data are not read.
+inline constexpr int64_t kManySamples = int64_t{1} << 20;
+
 // A folder that transformers opens, as described_model. One file: transformers_model.cpp.
 DescribedModel transformers_model(const std::filesystem::path& folder,
                                   const std::vector<std::string>& sets, const Registry& registry,

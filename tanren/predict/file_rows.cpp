@@ -230,7 +230,7 @@ std::unique_ptr<RowSource> open_tensor_rows(const fs::path& source, const RunCon
   options.path = source.string();
   options.encoding = config.data.encoding;
   options.ignores_labels = answers != AnswerKind::tokens;
-  read_as_text(options, info);
+  read_as_text(options, info.tokenizer != nullptr, "predict");
   options.only_classes.clear();  // rows without a label, or of any class, are asked about, too
   auto data = kinds.open(options, "predict", &info);
   check_alike(info, data->info(), source.string());

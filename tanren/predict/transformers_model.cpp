@@ -27,8 +27,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kManySamples = int64_t{1} << 20;  // that it was trained on: unknown, and not read
-
 // The folder, and the verb that asks for it.
 struct HubFolder {
   const fs::path& path;
@@ -129,7 +127,10 @@ void describe_language_model(const HubFolder& folder, RunConfig& config, DataInf
   data.context = config.model.context_length;
   data.vocab_size = config.model.vocab_size;
   if (has_tokenizer(folder.path)) data.tokenizer = folder.path.string();
-  info = token_info(data, folder.verb);
+  SourceOptions any_size = data;
+  any_size.vocab_size = 0;  // the tokenizer may have more tokens than the model
+  info = token_info(any_size, folder.verb);
+  if (data.vocab_size > 0) info.vocab_size = info.outputs = data.vocab_size;
 }
 
 // config.json is untrusted: no layer and no byte is made that the file of weights has nothing for.

@@ -154,6 +154,7 @@ RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data,
   }
   take_keys(config, asked, keys);
   config.data.eval.path = std::filesystem::absolute(data).string();
+  read_as_text(config.data.eval, !config.data.train.tokenizer.empty(), "data.eval");
   return config;
 }
 
@@ -170,7 +171,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     check_is_there(source, data);
     source.path = std::filesystem::absolute(data).string();
   }
-  read_as_text(source, info);
+  read_as_text(source, info.tokenizer != nullptr, "data.eval");
   const auto own = registry.datasets.kinds();
   const bool is_own = std::find(own.begin(), own.end(), source.kind) != own.end();
   if (source.path.empty() && source.kind != "synthetic" && !is_own) {

@@ -71,6 +71,9 @@ class TokenText {
     return tokenizer_->decode({previous, id}).substr(tokenizer_->decode({previous}).size());
   }
 
+  // How many tokens have a text; 0: each that the model has.
+  int64_t vocab() const { return tokenizer_ != nullptr ? tokenizer_->vocab_size() : 0; }
+
   // Whether a text without a prompt begins with a token that stands for none of it.
   bool hides_begin() const { return tokenizer_ != nullptr && end_of_text(*tokenizer_); }
 
@@ -178,7 +181,8 @@ std::optional<std::string> write_sample(const RunState& run, const Parts& parts,
                           .seed = static_cast<uint64_t>(options.seed),
                           .num_beams = options.num_beams,
                           .length_penalty = options.length_penalty,
-                          .stop_token = options.stop_token};
+                          .stop_token = options.stop_token,
+                          .vocab = texts.vocab()};
   const int64_t context = run.task.context_length;
   if (ways.reads_prompt && context > 0 && std::ssize(request.prompt) > context) {
     throw ConfigError(fmt::format(

@@ -78,6 +78,9 @@ TEST_F(Generate, without_a_tokenizer_takes_token_numbers_alone) {
   expect("generate out --prompt 'Once upon'", 2,
          {"[generate] prompt has \"Once\", and this data is token numbers; write for example "
           "\"15496 11\", or train with the tokenizer in data.train.tokenizer"});
+  const std::string no_ids = "book.txt is text by its name, and the model reads token ids";
+  expect("eval out book.txt", 2, {no_ids});
+  expect("predict out book.txt --out rows.jsonl", 2, {no_ids});
   const auto numbers = expect("generate out --prompt '15 11'", 0);
   EXPECT_EQ(numbers.substr(0, 6), "15 11 ");
   EXPECT_EQ(std::count(numbers.begin(), numbers.end(), ' '), 21);
@@ -119,6 +122,8 @@ TEST_F(Generate, converted_folders_hold_the_tokenizer_to_the_letter) {
   EXPECT_EQ(config["tokenizer_class"], "PreTrainedTokenizerFast");
   EXPECT_EQ(config["model_max_length"], 8);
   EXPECT_EQ(nlohmann::json::parse(read("python/config.json"))["vocab_size"], 600);
+  EXPECT_EQ(nlohmann::json::parse(read("python/config.json"))["eos_token_id"], 0)
+      << "its <|endoftext|>";
   EXPECT_EQ(read("out/tokenizer/tokenizer.json"), read_file(kGptTokenizer));
 }
 
@@ -134,7 +139,14 @@ TEST_F(Generate, perplexities_are_those_of_the_text_and_predictions_show_it) {
                            "evaluate.bits_per_byte", "evaluate.word_perplexity"}) {
     EXPECT_EQ(of_ids[name], report[name]) << name;
   }
-  expect("eval ids/model.tanren.safetensors book.txt", 0, {"bits_per_byte "});
+  folder_.file("books/Book.TXT", read("book.txt"));
+  for (const char* target : {"ids book.txt", "ids books", "ids/model.tanren.safetensors book.txt",
+                             "ids/model.tanren.safetensors books"}) {
+    const auto of_text = json("eval " + std::string(target));
+    EXPECT_EQ(of_text["evaluate.bits_per_byte"], report["evaluate.bits_per_byte"]) << target;
+  }
+  folder_.file("short.txt", "a");
+  expect("predict out short.txt --out rows.jsonl", 2, {"lower data.eval.context"});
   for (const std::string model : {"out", "ids"}) {
     ASSERT_EQ(tanren("predict " + model + " book.txt --out rows.jsonl --force --quiet").code, 0);
     double sum = 0, tokens = 0;
@@ -195,6 +207,7 @@ TEST_F(Generate, a_resumed_run_needs_the_same_text_and_brings_its_tokenizer) {
 TEST_F(Generate, ranks_share_one_cache_and_count_the_text_as_one_rank_does) {
   const auto result = tanren("launch -n 2 run gpt.toml --quiet --out out");
   ASSERT_EQ(result.code, 0) << result.output;
+  TANREN_EXPECT_CONTAINS(result.output, "tokenized");
   EXPECT_EQ(result.output.find("tokenized"), result.output.rfind("tokenized")) << result.output;
   const auto one = json("eval out");
   const auto two = json("launch -n 2 eval out");

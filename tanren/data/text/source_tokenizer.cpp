@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
+#include "tanren/data/file_list.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,12 +14,26 @@ namespace {
 
 constexpr int64_t kBytes = 256;
 
+bool is_name_of_text(const std::filesystem::path& path) {
+  std::string end = path.extension().string();
+  for (char& c : end) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return end == ".txt" || end == ".text" || end == ".md";
+}
+
+// Whether the names say that the file, or every file of the folder, holds text.
+bool are_texts(const SourceOptions& source, const std::string& what) {
+  std::error_code none;
+  if (!std::filesystem::is_directory(source.path, none)) return is_name_of_text(source.path);
+  const FileList list = list_files(source, what);
+  return std::all_of(list.files.begin(), list.files.end(), is_name_of_text);
+}
+
 }  // namespace
 
 SourceTokenizer::SourceTokenizer(const SourceOptions& options, const DataInfo* train) {
   if (!options.tokenizer.empty()) {
     files_ = std::make_shared<const TokenizerFiles>(read_tokenizer_files(options.tokenizer));
-    tokenizer_ = load_tokenizer(options.tokenizer);
+    tokenizer_ = load_tokenizer(*files_, options.tokenizer);
   } else if (train != nullptr && train->tokenizer != nullptr) {
     files_ = train->tokenizer;
     tokenizer_ = load_tokenizer(*files_, "tokenizer");
@@ -82,10 +97,15 @@ std::optional<int32_t> end_of_text(const Tokenizer& tokenizer) {
   return std::nullopt;
 }
 
-void read_as_text(SourceOptions& source, const DataInfo& model) {
-  if (source.kind != "tokens" || model.tokenizer == nullptr) return;
-  const std::string end = std::filesystem::path(source.path).extension().string();
-  if (end == ".txt" || end == ".text" || end == ".md") source.kind = "text";
+void read_as_text(SourceOptions& source, bool has_tokenizer, const std::string& what) {
+  if (source.kind != "tokens" || !are_texts(source, what)) return;
+  if (!has_tokenizer) {
+    throw DataError("[" + what + "] " + source.path +
+                    " is text by its name, and the model reads token ids and has no tokenizer; "
+                    "give the ids, or rename a file that holds ids to end in .bin");
+  }
+  source.kind = "text";
+  source.dtype = SourceOptions().dtype;
 }
 
 }  // namespace tanren

@@ -38,8 +38,9 @@ DataInfo token_info(const SourceOptions& options, const std::string& what);
 // or <eos>; nullopt if the tokenizer has none of them.
 std::optional<int32_t> end_of_text(const Tokenizer& tokenizer);
 
-// Makes a source of the kind tokens one of the kind text, if the model has a tokenizer and the name
-// of the file says that it holds text, no ids: .txt, .text or .md.
-void read_as_text(SourceOptions& source, const DataInfo& model);
+// Makes a source of the kind tokens one of the kind text, if the name of the file, or of every file
+// of the folder, says that it holds text, no ids: .txt, .text or .md, in any case. DataError if the
+// model has no tokenizer, and as list_files.
+void read_as_text(SourceOptions& source, bool has_tokenizer, const std::string& what);
 
 }  // namespace tanren

@@ -40,7 +40,7 @@ class TokenTexts {
 };
 
 // Counts the words of a text that is given token by token. A word is a run of characters other than
-// white space, as Python's re.split(r"\s+") has it, and belongs to the token in which its first
+// white space, as Python's split() has it, and belongs to the token in which its first
 // byte lies. A token may end within a character.
 class WordCounter {
  public:

@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -85,6 +86,7 @@ struct TextsToRead {
   const Tokenizer& tokenizer;
   const std::string& what;
   std::vector<int64_t> bytes = {};  // of each text
+  std::vector<uint64_t> hashes = {};
   DataPart contents = {"contents"}, tokenizer_print = {"tokenizer"};
   int64_t key = 0;
 };
@@ -104,7 +106,8 @@ void look_at(TextsToRead& texts, const TokenizerFiles& files) {
     }
     texts.bytes.push_back(bytes);
     contents.add(bytes);
-    contents.add(static_cast<int64_t>(hash.value()));
+    texts.hashes.push_back(hash.value());
+    contents.add(static_cast<int64_t>(texts.hashes.back()));
   }
   for (const auto& [name, text] : files) {
     tokenizer.add(name);
@@ -173,6 +176,32 @@ std::optional<std::vector<TokenPiece>> open_kept(const fs::path& path, const Tex
   }
 }
 
+// Compares the texts, as they are tokenized, with those that were looked at.
+class SameTexts {
+ public:
+  explicit SameTexts(const TextsToRead& texts) : texts_(texts) {}
+
+  void add(size_t text, std::string_view bytes) {
+    end_before(text);
+    hash_->add(bytes);
+  }
+  // Ends all texts before `text`.
+  void end_before(size_t text) {
+    for (; at_ < text; ++at_) {
+      if (hash_->value() != texts_.hashes[at_]) {
+        throw DataError("[" + texts_.what + "] " + texts_.list.files[at_].string() +
+                        " changed while it was read; start again");
+      }
+      hash_ = std::make_unique<BlockHash>();
+    }
+  }
+
+ private:
+  const TextsToRead& texts_;
+  size_t at_ = 0;
+  std::unique_ptr<BlockHash> hash_ = std::make_unique<BlockHash>();
+};
+
 // Tokenizes the texts and writes `path`. Returns the number of ids.
 int64_t make_kept(const fs::path& path, const TextsToRead& texts) {
   for (const fs::path& text : texts.list.files) check_text(text, texts.what);
@@ -186,14 +215,13 @@ int64_t make_kept(const fs::path& path, const TextsToRead& texts) {
       hash.add(bytes);
       write(bytes);
     };
-    const auto done =
-        tokenize_texts(texts.list.files, texts.what, texts.tokenizer, threads,
-                       [&](size_t, const TokenIds& ids) { put(id_bytes(ids, width)); });
+    SameTexts same(texts);
+    const auto done = tokenize_texts(
+        texts.list.files, texts.what, texts.tokenizer, threads,
+        [&](size_t, const TokenIds& ids) { put(id_bytes(ids, width)); },
+        [&](size_t text, std::string_view bytes) { same.add(text, bytes); });
+    same.end_before(done.size());
     for (size_t i = 0; i < done.size(); ++i) {
-      if (done[i].bytes != texts.bytes[i]) {
-        throw DataError("[" + texts.what + "] " + texts.list.files[i].string() +
-                        " changed while it was read; start again");
-      }
       put(bytes_of_number(done[i].tokens));
       total += done[i].tokens;
     }
@@ -241,13 +269,14 @@ std::vector<TokenPiece> pieces_of_made(const fs::path& path, const TextsToRead& 
                   " are not those that were written; check the disk");
 }
 
+fs::path kept_path(const fs::path& folder, const TextsToRead& texts) {
+  return folder / (hash_text(static_cast<uint64_t>(texts.key)) + std::string(".tokens"));
+}
+
 std::vector<TokenPiece> keep_in(const fs::path& folder, const TextsToRead& texts) {
-  const fs::path path =
-      folder / (hash_text(static_cast<uint64_t>(texts.key)) + std::string(".tokens"));
-  if (auto kept = open_kept(path, texts)) return std::move(*kept);
+  const fs::path path = kept_path(folder, texts);
   const MakingScope one_process(folder);
   if (auto kept = open_kept(path, texts)) return std::move(*kept);  // of another process meanwhile
-  remove_leftovers(folder);
   std::error_code none;
   if (fs::exists(path, none)) {
     log("[" + texts.what + "] " + path.string() +
@@ -270,7 +299,11 @@ std::vector<TokenPiece> keep_aside(const TextsToRead& texts) {
     const fs::path& path;
     ~Removed() { ::unlink(path.c_str()); }
   } const removed{path};
-  tell_made(texts, make_kept(path, texts), "");
+  try {
+    tell_made(texts, make_kept(path, texts), "");
+  } catch (const RunError& error) {
+    throw RunError(std::string(error.what()) + ", or set TMPDIR to a folder with more space");
+  }
   return pieces_of_made(path, texts);
 }
 
@@ -280,12 +313,19 @@ void read_texts(const FileList& list, const Tokenizer& tokenizer, const Tokenize
                 const fs::path& cache, const std::string& what, TokenStream& stream) {
   TextsToRead texts{.list = list, .tokenizer = tokenizer, .what = what};
   look_at(texts, files);
-  const bool is_kept = !cache.empty() && can_write_in(cache);
-  if (!cache.empty() && !is_kept) {
+  std::optional<std::vector<TokenPiece>> kept;  // also where nothing can be written
+  if (!cache.empty()) kept = open_kept(kept_path(cache, texts), texts);
+  const bool is_kept = !cache.empty() && !kept && can_write_in(cache);
+  if (!cache.empty() && !kept && !is_kept) {
     log("[" + what + "] " + cache.string() +
         " cannot be written; the token ids of the text are not kept for later starts");
   }
-  stream.pieces = is_kept ? keep_in(cache, texts) : keep_aside(texts);
+  if (!cache.empty()) remove_leftovers(cache);
+  if (kept) {
+    stream.pieces = std::move(*kept);
+  } else {
+    stream.pieces = is_kept ? keep_in(cache, texts) : keep_aside(texts);
+  }
   stream.type = id_width(tokenizer) == 2 ? TokenType::uint16 : TokenType::uint32;
   stream.prints = {texts.contents, texts.tokenizer_print};
 }

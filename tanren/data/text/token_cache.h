@@ -15,7 +15,8 @@ namespace tanren {
 
 // Fills the stream's pieces (one for each text), type and prints. The ids lie in the folder
 // `cache`; if that is empty or cannot be written, in a temporary file that ends with the process.
-// Memory does not grow with the texts. Errors as check_text; RunError for a full disk.
+// Memory does not grow with the texts, if they have places where Tokenizer::may_cut() allows a cut.
+// DataError also for a text that changes meanwhile. Errors as check_text; RunError for a full disk.
 void read_texts(const FileList& texts, const Tokenizer& tokenizer, const TokenizerFiles& files,
                 const std::filesystem::path& cache, const std::string& what, TokenStream& stream);
 

@@ -45,7 +45,8 @@ TokenWindows::TokenWindows(TokenStream stream, int64_t context, int64_t stride, 
         fmt::format("[{}] there are {} tokens{}, too few for one window: context = {} needs {}; "
                     "lower {}.context{} or give more data",
                     what_, to_text(total), stream_.part, to_text(context_), to_text(context_ + 1),
-                    what_, stream_.part.empty() ? "" : ", change data.split"));
+                    what_.starts_with("data.") ? what_ : "data.eval",
+                    stream_.part.empty() ? "" : ", change data.split"));
   }
   const int64_t beyond = total - 1 - context_;  // targets after the first window's
   size_ = 1 + (beyond + stride_ - 1) / stride_;

@@ -102,7 +102,8 @@ void check_text(const std::filesystem::path& text, const std::string& what) {
 
 std::vector<TokenizedFile> tokenize_texts(const std::vector<std::filesystem::path>& texts,
                                           const std::string& what, const Tokenizer& tokenizer,
-                                          int64_t threads, const SeeIds& see, int64_t chunk_bytes) {
+                                          int64_t threads, const SeeIds& see,
+                                          const SeeChunk& see_chunk, int64_t chunk_bytes) {
   struct Work {
     size_t text = 0;
     std::future<TokenIds> ids;
@@ -123,6 +124,7 @@ std::vector<TokenizedFile> tokenize_texts(const std::vector<std::filesystem::pat
     Chunks chunks(texts[text], what, static_cast<size_t>(chunk_bytes), tokenizer);
     for (std::string chunk = chunks.next(); !chunk.empty(); chunk = chunks.next()) {
       if (work.size() == at_once) finish_first();
+      see_chunk(text, chunk);
       results[text].bytes += static_cast<int64_t>(chunk.size());
       work.push_back({text, std::async(policy, [&tokenizer, chunk = std::move(chunk)] {
                         return tokenizer.encode(chunk);
@@ -141,7 +143,9 @@ TokenizedFile tokenize_file(const std::filesystem::path& text, const std::filesy
     const auto take = [&](size_t, const TokenIds& ids) {
       write(id_bytes(ids, id_width(tokenizer)));
     };
-    result = tokenize_texts({text}, "convert", tokenizer, threads, take, chunk_bytes).front();
+    const auto ignore = [](size_t, std::string_view) {};
+    result =
+        tokenize_texts({text}, "convert", tokenizer, threads, take, ignore, chunk_bytes).front();
   });
   return result;
 }

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tanren {
@@ -28,11 +29,14 @@ std::string id_bytes(const TokenIds& ids, int64_t width);
 void check_text(const std::filesystem::path& text, const std::string& what);
 
 // Passes the ids of all `texts` to `see`, in order, with the number of their text. Chunks end where
-// Tokenizer::may_cut() allows it. Returns what each text gave. Errors as check_text.
+// Tokenizer::may_cut() allows it. `see_chunk` gets the bytes of each text, in order, as they are
+// read. Returns what each text gave. Errors as check_text.
 using SeeIds = std::function<void(size_t text, const TokenIds& ids)>;
+using SeeChunk = std::function<void(size_t text, std::string_view bytes)>;
 std::vector<TokenizedFile> tokenize_texts(const std::vector<std::filesystem::path>& texts,
                                           const std::string& what, const Tokenizer& tokenizer,
                                           int64_t threads, const SeeIds& see,
+                                          const SeeChunk& see_chunk,
                                           int64_t chunk_bytes = int64_t{1} << 20);
 
 // Writes the ids of `text` to `out`, atomically, in the format that data kind `tokens` reads.

@@ -53,5 +53,20 @@ TEST(TokenizeFile, in_chunks_and_threads_gives_the_ids_of_the_whole_text) {
   }
 }
 
+TEST(TokenizeFile, shows_the_bytes_of_each_text_that_it_reads) {
+  const TemporaryFolder folder;
+  const auto tokenizer = load_tokenizer(TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/bpe.json");
+  const std::vector<std::string> texts = {"the forge  trains\n", "", "the blade stops"};
+  std::vector<std::filesystem::path> files;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    files.push_back(folder.file("text" + std::to_string(i), texts[i]));
+  }
+  std::vector<std::string> seen(texts.size());
+  tokenize_texts(
+      files, "data.train", *tokenizer, 2, [](size_t, const TokenIds&) {},
+      [&](size_t text, std::string_view bytes) { seen.at(text) += bytes; }, /*chunk_bytes=*/4);
+  EXPECT_EQ(seen, texts);
+}
+
 }  // namespace
 }  // namespace tanren
