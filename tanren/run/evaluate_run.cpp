@@ -6,6 +6,7 @@
 #include "tanren/run/connect.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/run.h"
+#include "tanren/run/same_table.h"
 #include "tanren/run/sample.h"
 #include "tanren/run/short_waits.h"
 #include "tanren/run/write_outputs.h"
@@ -65,6 +66,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
     throw ConfigError("[evaluate] the config has no [data.eval]; add it, or set data.eval.kind");
   }
   fit_threads(prepared);
+  check_same_table(config, *prepared.datasets.train, checkpoint, "eval");
   const ShortWaits waits(prepared.plan.device.threads);
   Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
   parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
@@ -111,6 +113,7 @@ RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data) {
   }
   source.path = std::filesystem::absolute(data).string();
   source.include.clear();
+  source.delimiter.clear();  // found anew in each file
   source.exclude.clear();
   source.part.clear();
   config.data.eval = std::move(source);

@@ -219,6 +219,34 @@ TEST_F(Tables, of_a_hostile_model_are_refused_by_name) {
   TANREN_EXPECT_CONTAINS(error("\"values\":[", "\"values\":[" + deep + ","), "that is not usable");
 }
 
+TEST_F(Tables, that_changed_give_an_unfinished_run_no_evaluation_and_no_predictions) {
+  run({.config = config({"run.stop_after=4"}), .folder = place()}, {});
+  const auto checkpoint = place() / "checkpoints" / "step-4";
+  const auto evaluated = [&] {
+    return evaluate_checkpoint(config(), checkpoint, {}, nullptr, {}, {});
+  };
+  EXPECT_NO_THROW(evaluated());
+  EXPECT_EQ(rows_of(place(), "eval.csv").size(), 4u);
+  const auto change = [&](const std::string& name, const std::string& from,
+                          const std::string& to) {
+    std::string text = read_file(folder_.path() / name);
+    for (size_t at = text.find(from); at != std::string::npos;
+         at = text.find(from, at + to.size())) {
+      text.replace(at, from.size(), to);
+    }
+    folder_.file(name, text);
+  };
+  change("train.csv", ";1000;", ";5000;");  // another mean
+  const std::string measured = "] the columns and what was measured of data.train (";
+  TANREN_EXPECT_CONTAINS(error_of<DataError>(evaluated), "[eval" + measured);
+  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { rows_of(place(), "eval.csv"); }),
+                         "[predict" + measured);
+  change("train.csv", ";5000;", ";1000;");
+  for (const char* file : {"train.csv", "eval.csv"}) change(file, "apple", "quince");
+  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { rows_of(place(), "eval.csv"); }),
+                         "[predict] the class names of data.train (");
+}
+
 TEST_F(Tables, that_changed_are_refused_when_their_run_goes_on) {
   run({.config = config({"run.stop_after=4"}), .folder = place()}, {});
   const std::string train = read_file(folder_.path() / "train.csv");
