@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,6 +38,10 @@ std::string why_data_begin_anew(const ForkLook& look);
 int64_t first_step(const ForkLook& look);
 
 TakenParts parts_that_fit(const ForkLook& look);
+
+// Where the columns of a table, what was measured of them, or the names of its classes are others
+// than the checkpoint's. One file: fork_table.cpp.
+std::optional<PlanLine> fork_table_line(const ForkLook& look);
 
 // `step`: applied updates of the new run when it begins.
 std::vector<PlanLine> fork_lines(const ForkLook& look, const TakenParts& parts, int64_t step);
