@@ -87,7 +87,8 @@ size_t label_place(const TableFile& file, const SourceOptions& options, const st
     const auto parsed = std::from_chars(first.data(), first.data() + first.size(), number);
     const bool headless = parsed.ec == std::errc() && parsed.ptr == first.data() + first.size();
     file.fail(
-        1, "there is no column \"" + one_line(options.label) + "\"; the columns are " + join(shown) +
+        1, "there is no column \"" + one_line(options.label) + "\"; the columns are " +
+               join(shown) +
                (headless              ? "; is there a header line that names the columns?"
                 : columns.size() == 1 ? "; set " + what + ".delimiter to what separates the cells"
                                       : "; set " + what + ".label to one of them"));

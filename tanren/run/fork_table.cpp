@@ -7,7 +7,8 @@
 namespace tanren {
 
 std::optional<PlanLine> fork_table_line(const ForkLook& look) {
-  if (look.now.data.train.kind != "csv" || look.before.data.train.kind != "csv") return std::nullopt;
+  if (look.now.data.train.kind != "csv" || look.before.data.train.kind != "csv")
+    return std::nullopt;
   const auto value_of_fact = [](const Facts& facts, const std::string& name) {
     const auto found = std::find_if(facts.begin(), facts.end(),
                                     [&](const auto& fact) { return fact.first == name; });
@@ -16,13 +17,15 @@ std::optional<PlanLine> fork_table_line(const ForkLook& look) {
   std::vector<std::string> others;
   for (const char* what : {"columns and what was measured", "class names"}) {
     const std::string name = std::string(what) + " of data.train";
-    const bool differs = value_of_fact(look.data_before, name) != value_of_fact(look.data_now, name);
+    const bool differs =
+        value_of_fact(look.data_before, name) != value_of_fact(look.data_now, name);
     if (differs) others.emplace_back(what);
   }
   if (look.data_before.empty() || others.empty()) return std::nullopt;
   return PlanLine{"fork_table", "another", Source::planned,
-                  join(others) + " are not those there, so inputs or classes mean something else "
-                                 "to the weights that are taken"};
+                  join(others) +
+                      " are not those there, so inputs or classes mean something else "
+                      "to the weights that are taken"};
 }
 
 }  // namespace tanren

@@ -15,8 +15,8 @@ namespace {
 
 // The value of a fact; empty: there is none.
 std::string fact_of(const Facts& facts, const std::string& name) {
-  const auto found =
-      std::find_if(facts.begin(), facts.end(), [&](const auto& fact) { return fact.first == name; });
+  const auto found = std::find_if(facts.begin(), facts.end(),
+                                  [&](const auto& fact) { return fact.first == name; });
   return found == facts.end() ? "" : found->second;
 }
 
