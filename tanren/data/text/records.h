@@ -56,7 +56,8 @@ class RecordReader {
   enum class Found { record, end, open_quote };
 
   // `lines` must outlive it. `skips_blank`: lines of blanks are no records; else, and where tabs
-  // are the delimiter, only empty ones are none. A record of several lines has at most `longest` bytes.
+  // are the delimiter, only empty ones are none. A record of several lines has at most `longest`
+  // bytes.
   explicit RecordReader(LineReader& lines, bool skips_blank, size_t longest = std::string::npos)
       : lines_(lines), skips_blank_(skips_blank), longest_(longest) {}
 
@@ -66,8 +67,8 @@ class RecordReader {
   // lines that belong to it.
   bool begin(std::string& record) { return begin(record, '\0'); }
   Found complete(std::string& record, char delimiter);
-  // After `begin` and before `complete`: adds the lines of a quoted first cell, so that the delimiter
-  // behind it is seen. All lines are added if nothing closes its quote.
+  // After `begin` and before `complete`: adds the lines of a quoted first cell, so that the
+  // delimiter behind it is seen. All lines are added if nothing closes its quote.
   void complete_first_cell(std::string& record, const SourceOptions& options);
 
   // Where the last record began, and where the quote that nothing closes was opened in it.
