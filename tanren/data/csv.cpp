@@ -75,6 +75,7 @@ class CsvReader {
 
   std::unique_ptr<Dataset> read() {
     TableFile file = open();
+    first_ = file.reading();
     label_ = label_place(file, options_, what_);
     choose_columns(file);
     const std::vector<int64_t> shape = checked_shape(file);
@@ -86,8 +87,9 @@ class CsvReader {
       read_row(file, encoder, rows.add());
       if (options_.split > 0) hashes_.push_back(split_hash(file.row()));
     }
+    end_reading(file);
     if (rows.rows() == 0) file.fail(1, kNoRows);
-    return make(file, rows.take(file.room()), labels, shape);
+    return make(file, rows.take(), labels, shape);
   }
 
  private:
@@ -102,6 +104,25 @@ class CsvReader {
     return {options_, what_, wanted, decimal()};
   }
 
+  // Of a file that is opened once more: its header is that of the first time.
+  void check_header(const TableFile& file) const {
+    const TableFile::Reading now = file.reading();
+    if (now.columns != first_.columns || now.delimiter != first_.delimiter) fail_changed();
+  }
+
+  // The end of one reading: the first one says how the others must be.
+  void end_reading(const TableFile& file) {
+    const TableFile::Reading now = file.reading();
+    if (is_read_ && now != first_) fail_changed();
+    first_ = now;
+    is_read_ = true;
+  }
+
+  [[noreturn]] void fail_changed() const {
+    throw DataError("[" + what_ + "] " + options_.path +
+                    ": the file changed while it was read; start again when nothing writes to it");
+  }
+
   const std::string& decimal() const {
     static const std::string point = ".";
     if (!options_.decimal.empty()) return options_.decimal;
@@ -112,6 +133,7 @@ class CsvReader {
   void choose_columns(const TableFile& file) {
     if (shared_ != nullptr) {
       table_ = *shared_;
+      check_label(file);
       places_ = places_of(table_, file, "data.train");
     } else if (asks_for_encoding(options_)) {
       table_ = asked_columns(file, options_, what_, label_);
@@ -127,10 +149,20 @@ class CsvReader {
     }
   }
 
+  // A label that is an input as well would tell its answer.
+  void check_label(const TableFile& file) const {
+    for (const TableColumn& column : table_.columns) {
+      if (column.name != options_.label) continue;
+      file.fail(1, what_ + ".label names \"" + one_line(column.name) +
+                       "\", which is a feature of data.train; name the column of the labels");
+    }
+  }
+
   // The rows of the part that data.split leaves to training.
-  KeepsRow rows_to_measure() const {
+  KeepsRow rows_to_measure() {
     if (!(options_.split > 0)) return {};
     TableFile file = open();
+    check_header(file);
     LabelColumn labels(options_, what_, train_, decimal());
     std::vector<uint64_t> hashes;
     std::vector<int64_t> numbers;  // of the rows that only_classes keeps
@@ -140,6 +172,7 @@ class CsvReader {
       hashes.push_back(split_hash(file.row()));
       numbers.push_back(row);
     }
+    end_reading(file);
     std::vector<bool> is_kept(static_cast<size_t>(labels.size()));
     if (hashes.empty()) return {};
     DataInfo info;
@@ -152,7 +185,9 @@ class CsvReader {
     for (const int64_t index : split_rows(hashes, classes, options_.split, /*eval=*/false)) {
       is_kept[static_cast<size_t>(numbers[static_cast<size_t>(index)])] = true;
     }
-    return [is_kept](int64_t row) { return is_kept.at(static_cast<size_t>(row)); };
+    return [is_kept](int64_t row) {
+      return row < std::ssize(is_kept) && is_kept[static_cast<size_t>(row)];
+    };
   }
 
   void measure() {
@@ -163,13 +198,20 @@ class CsvReader {
     }
     const KeepsRow keeps = rows_to_measure();
     TableFile file = open();
+    check_header(file);
     TableMeter meter(table_, places_, options_, what_);
-    int64_t rows = 0;
+    int64_t rows = 0, chosen = 0;
     for (; file.next(); ++rows) {
-      const bool is_kept = !keeps || keeps(rows);
-      if (is_kept && is_chosen(file.cells()[label_])) meter.add(file);
+      if (!is_chosen(file.cells()[label_])) continue;
+      ++chosen;
+      if (!keeps || keeps(rows)) meter.add(file);
     }
+    end_reading(file);
     if (rows == 0) file.fail(1, kNoRows);
+    if (chosen == 0) {
+      throw DataError("[" + what_ + "] " + options_.path + ": no sample has the class " +
+                      options_.only_classes.front() + " of only_classes; drop it from there");
+    }
     meter.finish(file);
   }
 
@@ -227,7 +269,8 @@ class CsvReader {
       text += ", or set data.train.missing to \"mean\" or \"zero\"";
     } else if (problem == CellProblem::no_number) {
       double value = 0;
-      const bool is_comma = parse_number(cell, ",", value) == CellProblem::none;
+      const bool is_comma =
+          file.delimiter() != ',' && parse_number(cell, ",", value) == CellProblem::none;
       text += is_comma ? ", or set " + what_ + ".decimal = \",\" if a comma stands before fractions"
                        : ", or add the column to data.train.categories or data.train.ignore";
     }
@@ -280,6 +323,8 @@ class CsvReader {
   std::vector<size_t> places_;    // of the table's columns
   std::vector<uint64_t> hashes_;  // of the rows, for data.split
   size_t label_ = 0;
+  TableFile::Reading first_;  // of the header, until is_read_
+  bool is_read_ = false;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "tanren/base/testing.h"
 #include "tanren/data/dataset.h"
 #include "tanren/data/split_source.h"
+#include "tanren/data/table_file.h"
 
 #include <ATen/ATen.h>
 
@@ -104,6 +105,50 @@ TEST_F(CsvColumns, of_evaluation_are_those_of_training_by_name) {
   TANREN_EXPECT_CONTAINS(error("a,b,a,label\n1,2,3,0\n", {}, &train), "two columns are called");
 }
 
+TEST_F(CsvColumns, of_training_are_no_labels_of_an_evaluation) {
+  const DataInfo train = open("a,b,label\n1,2,0\n3,4,1\n", {.columns = {"a", "b"}})->info();
+  TANREN_EXPECT_CONTAINS(error("a,b,label\n1,2,0\n", {.label = "b"}, &train),
+                         "rows.csv:1: data.eval.label names \"b\", which is a feature of "
+                         "data.train; name the column of the labels");
+}
+
+TEST_F(CsvColumns, of_a_file_that_is_read_twice_are_the_same_unless_it_changes) {
+  SourceOptions options{.kind = "csv"};
+  const std::string what = "data.train";
+  const auto reading = [&](const std::string& text) {
+    options.path = folder_.file("twice.csv", text);
+    TableFile file(options, what, {"label"}, ".");
+    while (file.next()) continue;
+    return file.reading();
+  };
+  const auto first = reading("label,a\n0,1\n1,2\n");
+  EXPECT_EQ(first.rows, 2);
+  EXPECT_TRUE(first == reading("label,a\n0,1\n1,2\n"));
+  EXPECT_FALSE(first == reading("label,a\n0,1\n1,3\n"));
+  EXPECT_FALSE(first == reading("label,a\n0,1\n"));
+  EXPECT_FALSE(first == reading("label,b\n0,1\n1,2\n"));
+  EXPECT_FALSE(first == reading("label;a\n0;1\n1;2\n"));
+}
+
+TEST_F(CsvColumns, of_tabs_alone_are_a_row_of_missing_values) {
+  const auto data =
+      open("a\tb\tlabel\n1\t2\t0\n\t\t1\n\n", {.label_type = "class", .missing = "zero"});
+  EXPECT_EQ(inputs_of(*data), (std::vector<float>{1, 2, 0, 0}));
+  TANREN_EXPECT_CONTAINS(error("a\tb\tlabel\n1\t2\t0\n\t\t\n", {.missing = "zero"}),
+                         "rows.csv:3: column label is empty");
+}
+
+TEST_F(CsvColumns, of_no_chosen_class_are_refused_by_the_class) {
+  TANREN_EXPECT_CONTAINS(error("label,a\nx,1\ny,2\n", {.standardize = true, .only_classes = {"z"}}),
+                         "no sample has the class z of only_classes");
+}
+
+TEST_F(CsvColumns, may_have_a_header_whose_first_cell_goes_over_lines) {
+  const auto data = open("\"a, in\nmetres\";label;b\n1;0;2\n3;1;4\n");
+  EXPECT_EQ(data->info().feature_names, (Texts{"a, in\nmetres", "b"}));
+  TANREN_EXPECT_CONTAINS(error("\"a;label\n1;0\n"), "nothing closes a quote of the header");
+}
+
 TEST_F(CsvColumns, are_separated_by_what_is_found_or_said) {
   const auto plain = inputs_of(*open("label,a,b\n0,1,2\n1,3,4\n"));
   for (const std::string& text :
@@ -128,6 +173,10 @@ TEST_F(CsvColumns, with_decimal_commas_are_read_if_it_is_said_and_else_refused_w
   const auto train = open(text, {.decimal = ","});
   EXPECT_EQ(inputs_of(*train), (std::vector<float>{3.5, -1, 12.5, 2}));
   TANREN_EXPECT_CONTAINS(error("label;a\n0;3.5\n", {.decimal = ","}), "\"3.5\" is not a number");
+  const std::string quoted = "label,a\n0,\"3,5\"\n";
+  EXPECT_EQ(inputs_of(*open(quoted, {.delimiter = ",", .decimal = ","})),
+            (std::vector<float>{3.5}));
+  EXPECT_EQ(error(quoted).find("decimal"), std::string::npos) << "it would find no column";
   const DataInfo info = train->info();
   EXPECT_EQ(inputs_of(*open(text, {}, &info)), inputs_of(*train)) << "as data.train";
   EXPECT_EQ(inputs_of(*open("a,b,label\n3.5,1,0\n", {.decimal = "."}, &info)),

@@ -22,6 +22,7 @@ LabelColumn::LabelColumn(const SourceOptions& options, const std::string& what,
   // only_classes numbers the classes anew, after they are read.
   const bool is_same_kind = train != nullptr && !train->feature_names.empty();
   if (names_.empty() && is_same_kind && options.only_classes.empty()) names_ = train->class_names;
+  for (const std::string& name : names_) known_.emplace(name, std::ssize(known_));
 }
 
 void LabelColumn::add(std::string_view cell, const TableFile& file) {
@@ -74,14 +75,14 @@ void LabelColumn::add_value(double value, std::string_view cell, const TableFile
 }
 
 void LabelColumn::add_known(std::string_view text, const TableFile& file) {
-  const auto found = std::find(names_.begin(), names_.end(), text);
-  if (found == names_.end()) {
+  const auto found = known_.find(text);
+  if (found == known_.end()) {
     if (is_missing(text)) fail_number(text, file);
     file.fail(fmt::format("label \"{}\" is none of the classes {}{}; fix it",
                           one_line(text).substr(0, 40), columns_text(names_),
                           train_ != nullptr ? " that data.train has" : ""));
   }
-  labels_.push_back(static_cast<double>(found - names_.begin()));
+  labels_.push_back(static_cast<double>(found->second));
 }
 
 void LabelColumn::add_new(std::string_view text, const TableFile& file) {

@@ -44,6 +44,7 @@ class LabelColumn {
   const DataInfo* train_;
   const std::string& decimal_;
   std::vector<std::string> names_;  // known before the first row; empty: none are
+  std::map<std::string, int64_t, std::less<>> known_;  // places of names_
   std::map<std::string, int64_t, std::less<>> found_;  // names of the rows, as they came
   std::vector<double> labels_;                         // values, classes or places in found_
 };

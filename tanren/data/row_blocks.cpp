@@ -28,17 +28,17 @@ float* RowBlocks::add() {
   return block.data() + (block.size() - width_);
 }
 
-at::Tensor RowBlocks::take(int64_t room) {
+at::Tensor RowBlocks::take() {
   const int64_t rows = std::exchange(rows_, 0);
-  const at::Tensor all = at::empty({std::max(room, rows), static_cast<int64_t>(width_)},
-                                   at::TensorOptions(at::kFloat));
+  const at::Tensor all =
+      at::empty({rows, static_cast<int64_t>(width_)}, at::TensorOptions(at::kFloat));
   auto* to = all.mutable_data_ptr<float>();
   for (std::vector<float>& block : blocks_) {
     to = std::copy(block.begin(), block.end(), to);
     std::vector<float>().swap(block);
   }
   blocks_.clear();
-  return all.narrow(0, 0, rows);
+  return all;
 }
 
 }  // namespace tanren

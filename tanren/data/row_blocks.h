@@ -16,8 +16,8 @@ class RowBlocks {
   // Room for one more row, to be filled in before the next.
   float* add();
   int64_t rows() const { return rows_; }
-  // The rows as a tensor [rows(), width] with room for `room` rows or more; none are left here.
-  at::Tensor take(int64_t room);
+  // The rows as a tensor [rows(), width]; none are left here.
+  at::Tensor take();
 
  private:
   size_t width_, block_rows_;

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string_view>
+#include <unordered_map>
 
 namespace tanren {
 
@@ -78,19 +80,21 @@ size_t label_place(const TableFile& file, const SourceOptions& options, const st
   if (found == columns.end()) {
     std::vector<std::string> shown(
         columns.begin(), columns.begin() + std::min<std::ptrdiff_t>(8, std::ssize(columns)));
+    for (std::string& column : shown) column = one_line(column);
     if (columns.size() > shown.size()) shown.emplace_back("…");
     double number = 0;
     const auto& first = columns.front();
     const auto parsed = std::from_chars(first.data(), first.data() + first.size(), number);
     const bool headless = parsed.ec == std::errc() && parsed.ptr == first.data() + first.size();
     file.fail(
-        1, "there is no column \"" + options.label + "\"; the columns are " + join(shown) +
+        1, "there is no column \"" + one_line(options.label) + "\"; the columns are " +
+               join(shown) +
                (headless              ? "; is there a header line that names the columns?"
                 : columns.size() == 1 ? "; set " + what + ".delimiter to what separates the cells"
                                       : "; set " + what + ".label to one of them"));
   }
   if (std::find(found + 1, columns.end(), options.label) != columns.end()) {
-    file.fail(1, "two columns are called \"" + options.label + "\"; rename one");
+    file.fail(1, "two columns are called \"" + one_line(options.label) + "\"; rename one");
   }
   if (columns.size() < 2) file.fail(1, "there is no feature column beside the label; add some");
   return static_cast<size_t>(found - columns.begin());
@@ -128,18 +132,24 @@ std::vector<size_t> places_of(const TableEncoding& table, const TableFile& file,
   const auto& columns = file.columns();
   std::vector<std::string> names;
   for (const TableColumn& column : table.columns) names.push_back(column.name);
+  constexpr size_t kTwice = std::string::npos;
+  std::unordered_map<std::string_view, size_t> place_of;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const auto [known, is_new] = place_of.emplace(columns[i], i);
+    if (!is_new) known->second = kTwice;
+  }
   std::vector<size_t> places;
   for (const std::string& name : names) {
-    const auto found = std::find(columns.begin(), columns.end(), name);
-    if (found == columns.end()) {
+    const auto found = place_of.find(name);
+    if (found == place_of.end()) {
       file.fail(1, "there is no column \"" + one_line(name) + "\"; " + trained + " was read by " +
                        columns_text(names) + ", and this file has " + columns_text(columns) +
                        "; rename its columns");
     }
-    if (std::find(found + 1, columns.end(), name) != columns.end()) {
+    if (found->second == kTwice) {
       file.fail(1, "two columns are called \"" + one_line(name) + "\"; rename one");
     }
-    places.push_back(static_cast<size_t>(found - columns.begin()));
+    places.push_back(found->second);
   }
   return places;
 }

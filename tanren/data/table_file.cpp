@@ -4,16 +4,14 @@
 #include "tanren/base/one_line.h"
 #include "tanren/base/text.h"
 
-#include <algorithm>
-
 namespace tanren {
 
 TableFile::TableFile(const SourceOptions& options, const std::string& what,
                      const std::vector<std::string>& wanted, const std::string& decimal)
     : what_(what),
       path_(options.path),
-      lines_(options.path, what, options.encoding),
-      records_(lines_, /*skips_blank=*/true) {
+      lines_(options.path, what, options.encoding, nullptr, kMostLineBytes),
+      records_(lines_, /*skips_blank=*/true, kMostRecordBytes) {
   take_header(options, wanted, decimal);
 }
 
@@ -28,6 +26,7 @@ void TableFile::take_header(const SourceOptions& options, const std::vector<std:
          "the file is empty or starts with an empty line; it needs a header line that names "
          "the columns");
   }
+  if (!is_tsv(path_)) records_.complete_first_cell(record_, options);
   std::string first = record_;
   lines_.make_text(first, 1);
   delimiter_ = delimiter_of(first, options, is_tsv(path_), wanted, decimal == ",");
@@ -38,7 +37,6 @@ void TableFile::take_header(const SourceOptions& options, const std::vector<std:
   }
   if (!cells_.problem().empty()) fail(1, cells_.problem());
   for (const std::string_view cell : cells_) columns_.emplace_back(trimmed(cell));
-  header_lines_ = lines_.number();
 }
 
 bool TableFile::next() {
@@ -52,7 +50,8 @@ bool TableFile::next() {
   }
   if (!cells_.problem().empty()) fail(cells_.problem());
   if (cells_.size() != columns_.size()) check_count();
-  bytes_ += static_cast<int64_t>(record_.size() + lines_.ending().size());
+  ++rows_;
+  hash_.add(record_);
   return true;
 }
 
@@ -65,10 +64,5 @@ void TableFile::check_count() const {
 }
 
 std::string_view TableFile::row() const { return trimmed(record_); }
-
-int64_t TableFile::room() const {
-  const int64_t lines = lines_.number() - header_lines_ + (lines_.ending().empty() ? 0 : 1);
-  return std::min(lines, bytes_ / static_cast<int64_t>(columns_.size()) / 2 + 1);
-}
 
 }  // namespace tanren

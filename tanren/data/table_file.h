@@ -2,6 +2,7 @@
 // not grow with the file. Called by the kind csv.
 #pragma once
 
+#include "tanren/base/hash.h"
 #include "tanren/config/run_config.h"
 #include "tanren/data/text/records.h"
 
@@ -31,8 +32,16 @@ class TableFile {
   std::string_view row() const;
   int64_t line() const { return records_.line(); }
 
-  // The most rows that what was read so far can hold, if each cell has a character.
-  int64_t room() const;
+  // What was read of the file until now. Two readings of a file that nobody changes are alike.
+  struct Reading {
+    std::vector<std::string> columns;
+    char delimiter = ',';
+    int64_t rows = 0;
+    uint64_t hash = 0;  // of the rows
+    bool operator==(const Reading&) const = default;
+  };
+  Reading reading() const { return {columns_, delimiter_, rows_, hash_.value()}; }
+  char delimiter() const { return delimiter_; }
 
   // DataError that names the file and the line; without one, that of the last row.
   [[noreturn]] void fail(int64_t line, const std::string& problem) const;
@@ -50,8 +59,8 @@ class TableFile {
   std::vector<std::string> columns_;
   std::string record_;
   Cells cells_;
-  int64_t bytes_ = 0;  // below the header
-  int64_t header_lines_ = 0;
+  int64_t rows_ = 0;
+  Hash64 hash_;
 };
 
 }  // namespace tanren

@@ -11,6 +11,7 @@
 #include "tanren/run/prepare.h"
 #include "tanren/run/run.h"
 #include "tanren/run/run_folder.h"
+#include "tanren/run/same_table.h"
 #include "tanren/run/start_files.h"
 
 #include <algorithm>
@@ -124,7 +125,8 @@ DescribedModel exported_model(const fs::path& folder, std::vector<std::string> s
 
 // Of a run that is not finished: its data say what the model was built for.
 Metadata description_of_run(const RunConfig& config, const fs::path& folder,
-                            const Registry& registry) {
+                            const fs::path& checkpoint, const Registry& registry,
+                            const std::string& verb) {
   const std::string& kind = config.data.train.kind;
   if (kind == "text" || kind == "tokens") {  // the tokenizer says it all
     RunConfig resolved = config;
@@ -134,6 +136,7 @@ Metadata description_of_run(const RunConfig& config, const fs::path& folder,
   const Prepared prepared =
       prepare(config, registry, /*has_weights=*/true, folder, {}, /*trains=*/false);
   const Dataset& train = *prepared.datasets.train;
+  check_same_table(config, train, checkpoint, verb);
   return describe_model(prepared.config, train.info(), train.size());
 }
 
@@ -141,8 +144,9 @@ DescribedModel unfinished_model(const fs::path& folder, std::vector<std::string>
                                 const Registry& registry, const std::string& verb) {
   const RunConfig config = config_of_folder(folder, {}, registry.known());
   const bool averaged = wants_average(config, sets);
-  if (!latest_checkpoint(folder / "checkpoints")) refuse_untrained(folder, verb);
-  const Metadata metadata = description_of_run(config, folder, registry);
+  const auto latest = latest_checkpoint(folder / "checkpoints");
+  if (!latest) refuse_untrained(folder, verb);
+  const Metadata metadata = description_of_run(config, folder, *latest, registry, verb);
   ModelDescription description =
       description_of(metadata, folder / "config.toml", sets, registry.known());
   take_over(config, sets, description.config);

@@ -116,14 +116,15 @@ void SampleColumns::read_at(const std::vector<size_t>& places, Row& row) const {
       (i == 0 ? row.sample.text : row.sample.pair) = cell.text;
       continue;
     }
+    const bool is_number = !encoder_ || !encoder_->table().columns[i].is_category;
     std::string number = cell.text;  // JSON has points alone
-    if (cell.is_json && decimal_ != ".") std::replace(number.begin(), number.end(), '.', ',');
+    if (cell.is_json && is_number && decimal_ != ".")
+      std::replace(number.begin(), number.end(), '.', ',');
     const CellProblem problem = read_input(i, number, row.sample);
     if (problem != CellProblem::none) {
       row.broken = cell_text(problem, column, cell.text);
       return;
     }
-    const bool is_number = !encoder_ || !encoder_->table().columns[i].is_category;
     const std::string_view text = trimmed(cell.text);
     if (is_table && is_number && is_json_number(text)) cell = {std::string(text), true};
   }

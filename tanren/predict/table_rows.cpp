@@ -120,6 +120,7 @@ class TableRows : public RowSource {
                       " is empty; it needs a header line that names the columns");
     }
     const std::string where = "[predict] " + place_of_line(lines_, records_.line());
+    if (!is_tsv(source)) records_.complete_first_cell(record, config.data.eval);
     delimiter_ = delimiter_of(lines_.text(record, broken), config.data.eval, is_tsv(source),
                               sample_.names(), sample_.decimal() == ",");
     Cells cells;

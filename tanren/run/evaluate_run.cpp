@@ -10,6 +10,7 @@
 #include "tanren/run/held_out.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/run.h"
+#include "tanren/run/same_table.h"
 #include "tanren/run/sample.h"
 #include "tanren/run/short_waits.h"
 #include "tanren/run/write_outputs.h"
@@ -72,6 +73,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   }
   if (config.data.eval.kind.empty()) check_held_out(config, prepared.datasets, checkpoint);
   fit_threads(prepared);
+  check_same_table(config, *prepared.datasets.train, checkpoint, "eval");
   const ShortWaits waits(prepared.plan.device.threads);
   Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
   parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
@@ -145,6 +147,7 @@ RunConfig evaluated_on(RunConfig config, const std::filesystem::path& data,
         section, source.kind, data.string()));
   }
   source.include.clear();
+  source.delimiter.clear();  // found anew in each file
   source.exclude.clear();
   source.part.clear();
   config.data.eval = std::move(source);

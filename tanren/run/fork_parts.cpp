@@ -375,6 +375,7 @@ std::vector<PlanLine> fork_lines(const ForkLook& look, const TakenParts& parts, 
       {"fork_from", "step " + to_text(step), Source::asked,
        fmt::format("{}: {} tensors of the model; steps and schedule go on from there{}",
                    look.checkpoint.string(), look.saved.model.tensors.size(), changed_text(look))});
+  if (const auto line = fork_table_line(look)) lines.push_back(*line);
   if (const auto line = steps_line(look, parts)) lines.push_back(*line);
   lines.push_back(optimizer_line(look, parts, step));
   if (const auto line = plateau_line(look, parts)) lines.push_back(*line);

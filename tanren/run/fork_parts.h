@@ -46,6 +46,9 @@ TakenParts parts_that_fit(const ForkLook& look);
 // Of data.split: whether the weights were trained on rows that are evaluated here. A smaller share
 // evaluates some of the rows that were evaluated there.
 std::optional<PlanLine> fork_split_line(const ForkLook& look);
+// Where the columns of a table, what was measured of them, or the names of its classes are others
+// than the checkpoint's. One file: fork_table.cpp.
+std::optional<PlanLine> fork_table_line(const ForkLook& look);
 
 // `step`: applied updates of the new run when it begins.
 std::vector<PlanLine> fork_lines(const ForkLook& look, const TakenParts& parts, int64_t step);

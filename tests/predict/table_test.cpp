@@ -128,6 +128,22 @@ TEST_F(Tables, are_predicted_alike_from_any_file_and_from_memory) {
   }
 }
 
+TEST_F(Tables, with_decimal_commas_keep_the_points_of_categories) {
+  std::string text = read_file(folder_.path() / "train.csv");
+  for (size_t at = text.find(";red;"); at != std::string::npos; at = text.find(";red;")) {
+    text.replace(at, 5, ";1.5;");
+  }
+  folder_.file("train.csv", text);
+  const fs::path file = train();
+  folder_.file("new.csv", "size;weight;colour\n3,5;1100;1.5\n");
+  folder_.file("new.jsonl", "{\"size\": 3.5, \"colour\": 1.5, \"weight\": 1100}\n");
+  const auto expected = rows_of(file, "new.csv", {"data.eval.decimal=,"});
+  const auto rows = rows_of(file, "new.jsonl", {"data.eval.decimal=,"});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0]["label"], expected.at(0)["label"]);
+  EXPECT_NEAR(rows[0]["score"].get<double>(), expected[0]["score"].get<double>(), 1e-6);
+}
+
 TEST_F(Tables, without_a_column_of_training_are_refused_with_both_lists) {
   const fs::path file = train();
   folder_.file("new.csv", "colour,size\nred,1\n");
@@ -217,6 +233,33 @@ TEST_F(Tables, of_a_hostile_model_are_refused_by_name) {
   TANREN_EXPECT_CONTAINS(error("\"deviation\":", "\"deviation\":-"), "that is not usable");
   const std::string deep = std::string(200000, '[') + std::string(200000, ']');
   TANREN_EXPECT_CONTAINS(error("\"values\":[", "\"values\":[" + deep + ","), "that is not usable");
+}
+
+TEST_F(Tables, that_changed_give_an_unfinished_run_no_evaluation_and_no_predictions) {
+  run({.config = config({"run.stop_after=4"}), .folder = place()}, {});
+  const auto checkpoint = place() / "checkpoints" / "step-4";
+  const auto evaluated = [&] {
+    return evaluate_checkpoint(config(), checkpoint, {}, nullptr, {}, {});
+  };
+  EXPECT_NO_THROW(evaluated());
+  EXPECT_EQ(rows_of(place(), "eval.csv").size(), 4u);
+  const auto change = [&](const std::string& name, const std::string& from, const std::string& to) {
+    std::string text = read_file(folder_.path() / name);
+    for (size_t at = text.find(from); at != std::string::npos;
+         at = text.find(from, at + to.size())) {
+      text.replace(at, from.size(), to);
+    }
+    folder_.file(name, text);
+  };
+  change("train.csv", ";1000;", ";5000;");  // another mean
+  const std::string measured = "] the columns and what was measured of data.train (";
+  TANREN_EXPECT_CONTAINS(error_of<DataError>(evaluated), "[eval" + measured);
+  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { rows_of(place(), "eval.csv"); }),
+                         "[predict" + measured);
+  change("train.csv", ";5000;", ";1000;");
+  for (const char* file : {"train.csv", "eval.csv"}) change(file, "apple", "quince");
+  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { rows_of(place(), "eval.csv"); }),
+                         "[predict] the class names of data.train (");
 }
 
 TEST_F(Tables, that_changed_are_refused_when_their_run_goes_on) {

@@ -234,6 +234,15 @@ TEST_F(Fork, takes_the_state_of_what_was_trained_there_and_begins_the_rest_anew)
   EXPECT_EQ(log_after("c", 3), log_after("b", 3));
 }
 
+TEST_F(Fork, that_reads_its_table_in_another_way_says_so) {
+  stop_after("a", 3);
+  expect_code("run a --quiet --fork --out b --set data.train.standardize=true", 0, {});
+  TANREN_EXPECT_CONTAINS(plan_line("b", "fork_table"),
+                         "columns and what was measured are not those there");
+  expect_code("run a --quiet --fork --out c --set optimizer.learning_rate=0.02", 0, {});
+  EXPECT_EQ(plan_line("c", "fork_table"), "");
+}
+
 TEST_F(Fork, begins_other_data_at_their_start_and_asks_for_a_length_in_steps) {
   ASSERT_EQ(tanren("run run.toml --quiet --out a --set run.stop_after=3 --set run.steps=none --set "
                    "run.epochs=2")

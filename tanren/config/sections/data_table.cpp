@@ -54,8 +54,6 @@ void check_delimiter(Problems& p, const std::string& section, const SourceOption
   const std::vector<std::string> known = {"", ",", ";", "|", ":", "tab", "\t"};
   p.check(std::find(known.begin(), known.end(), o.delimiter) != known.end(),
           section + "delimiter is \"" + o.delimiter + "\"; give one of , ; | : or tab");
-  p.check(o.delimiter != "," || o.decimal != ",",
-          section + "delimiter and decimal are both a comma; give the delimiter that the file has");
   const bool is_json = o.path.ends_with(".jsonl") || o.path.ends_with(".ndjson");
   p.check(o.kind != "text_table" || !is_json || o.delimiter.empty(),
           section + "delimiter has no meaning for a file of JSON lines; drop it");
@@ -105,7 +103,8 @@ void check_columns_pair(Problems& p, const DataOptions& o) {
   same("ignore", eval.ignore.empty() || eval.ignore == train.ignore);
   same("categories", eval.categories.empty() || eval.categories == train.categories);
   same("standardize", !eval.standardize || train.standardize);
-  same("missing", eval.missing.empty() || eval.missing == train.missing);
+  const std::string missing = train.missing.empty() ? "error" : train.missing;
+  same("missing", eval.missing.empty() || eval.missing == missing);
   same("class_names", eval.class_names.empty() || eval.class_names == train.class_names);
 }
 

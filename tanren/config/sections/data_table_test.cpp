@@ -30,8 +30,6 @@ TEST(ValidateTable, refuses_columns_that_contradict_themselves) {
       {{"data.train.decimal=;"}, "data.train.decimal \";\" is unknown"},
       {{"data.train.delimiter=x"}, "data.train.delimiter is \"x\"; give one of , ; | : or tab"},
       {{"data.train.delimiter=,,"}, "data.train.delimiter is \",,\""},
-      {{"data.train.delimiter=,", "data.train.decimal=,"},
-       "data.train.delimiter and decimal are both a comma"},
       {{"data.train.class_names=[a, a]"}, "has an empty name or one twice"},
   };
   for (const auto& [sets, part] : cases) expect_contains(error_of(kGood, sets), part);
@@ -60,6 +58,10 @@ TEST(ValidateTable, refuses_an_evaluation_that_is_read_in_another_way) {
   const RunConfig config = parse(kGood, same);
   EXPECT_EQ(config.data.train.columns, std::vector<std::string>{"a"});
   EXPECT_TRUE(config.data.eval.columns.empty()) << "it has those of training";
+  std::vector<std::string> said = {"data.eval.missing=error", "data.train.delimiter=,",
+                                   "data.train.decimal=,"};
+  said.insert(said.end(), kEvaluated.begin(), kEvaluated.end());
+  EXPECT_EQ(parse(kGood, said).data.eval.missing, "error") << "as training's default";
 }
 
 TEST(ValidateTable, refuses_its_keys_for_other_kinds_of_data) {

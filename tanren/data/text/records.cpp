@@ -3,6 +3,7 @@
 #include "tanren/base/text.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace tanren {
 
@@ -89,10 +90,11 @@ bool Cells::split(std::string_view record, char delimiter) {
   }
 }
 
-bool RecordReader::begin(std::string& record) {
+bool RecordReader::begin(std::string& record, char delimiter) {
+  const bool skips_blank = skips_blank_ && delimiter != '\t';  // whose rows may be tabs alone
   do {
     if (!lines_.next(record)) return false;
-  } while (record.empty() || (skips_blank_ && trimmed(record).empty()));
+  } while (record.empty() || (skips_blank && trimmed(record).empty()));
   line_ = lines_.number();
   return true;
 }
@@ -113,8 +115,13 @@ RecordReader::Found RecordReader::complete(std::string& record, char delimiter) 
   return Found::record;
 }
 
+void RecordReader::complete_first_cell(std::string& record, const SourceOptions& options) {
+  const bool has_tabs = options.delimiter == "tab" || options.delimiter == "\t";
+  if (!has_tabs && trimmed(record).starts_with('"')) complete(record, /*delimiter=*/'\0');
+}
+
 RecordReader::Found RecordReader::next(std::string& record, char delimiter) {
-  return begin(record) ? complete(record, delimiter) : Found::end;
+  return begin(record, delimiter) ? complete(record, delimiter) : Found::end;
 }
 
 bool is_tsv(const std::filesystem::path& file) {
@@ -131,11 +138,11 @@ char delimiter_of(std::string_view header, const SourceOptions& options, bool ta
   Cells cells;
   const auto fits = [&](char delimiter) {
     cells.split(header, delimiter);
-    return cells.problem().empty() &&
-           std::all_of(wanted.begin(), wanted.end(), [&](const std::string& name) {
-             return std::any_of(cells.begin(), cells.end(),
-                                [&](std::string_view cell) { return trimmed(cell) == name; });
-           });
+    if (!cells.problem().empty()) return false;
+    std::unordered_set<std::string_view> names;
+    for (const std::string_view cell : cells) names.insert(trimmed(cell));
+    return std::all_of(wanted.begin(), wanted.end(),
+                       [&](const std::string& name) { return names.contains(name); });
   };
   if (tabs && (header.find('\t') != std::string_view::npos || fits('\t'))) return '\t';
   std::string_view candidates = kDelimiters;

@@ -48,12 +48,16 @@ class Cells {
   std::string problem_;
 };
 
+// The longest line of a table, and the longest record of several lines.
+inline constexpr size_t kMostLineBytes = size_t{64} << 20, kMostRecordBytes = size_t{16} << 20;
+
 class RecordReader {
  public:
   enum class Found { record, end, open_quote };
 
-  // `lines` must outlive it. `skips_blank`: lines of blanks are no records; else only empty ones
-  // are none. A record of several lines has at most `longest` bytes.
+  // `lines` must outlive it. `skips_blank`: lines of blanks are no records; else, and where tabs
+  // are the delimiter, only empty ones are none. A record of several lines has at most `longest`
+  // bytes.
   explicit RecordReader(LineReader& lines, bool skips_blank, size_t longest = std::string::npos)
       : lines_(lines), skips_blank_(skips_blank), longest_(longest) {}
 
@@ -61,8 +65,11 @@ class RecordReader {
   Found next(std::string& record, char delimiter);
   // The same in two steps, for a header whose delimiter is not known yet: its first line, and the
   // lines that belong to it.
-  bool begin(std::string& record);
+  bool begin(std::string& record) { return begin(record, '\0'); }
   Found complete(std::string& record, char delimiter);
+  // After `begin` and before `complete`: adds the lines of a quoted first cell, so that the
+  // delimiter behind it is seen. All lines are added if nothing closes its quote.
+  void complete_first_cell(std::string& record, const SourceOptions& options);
 
   // Where the last record began, and where the quote that nothing closes was opened in it.
   int64_t line() const { return line_; }
@@ -70,6 +77,8 @@ class RecordReader {
   size_t quote_place() const { return quote_place_; }
 
  private:
+  bool begin(std::string& record, char delimiter);
+
   LineReader& lines_;
   bool skips_blank_;
   size_t longest_;

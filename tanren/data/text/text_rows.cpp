@@ -24,7 +24,7 @@ class Source {
          const TextColumns& columns, const std::string& what)
       : columns(columns),
         options(options),
-        lines(path, what, options.encoding),
+        lines(path, what, options.encoding, nullptr, kMostLineBytes),
         what_(what),
         path_(path.string()) {}
 
@@ -79,7 +79,7 @@ void split_whole(const Source& source, const RecordReader& records, RecordReader
 }
 
 void read_cells(Source& source, bool tabs) {
-  RecordReader records(source.lines, /*skips_blank=*/false);
+  RecordReader records(source.lines, /*skips_blank=*/false, kMostRecordBytes);
   const TextColumns& columns = source.columns;
   std::vector<std::string> wanted{columns.text};
   if (!columns.pair.empty()) wanted.push_back(columns.pair);
@@ -88,6 +88,7 @@ void read_cells(Source& source, bool tabs) {
   if (!records.begin(record)) {
     source.fail(1, "the file is empty; it needs a header line that names the columns");
   }
+  if (!tabs) records.complete_first_cell(record, source.options);
   std::string first = record;
   source.lines.make_text(first, records.line());
   const char delimiter = delimiter_of(first, source.options, tabs, wanted);
