@@ -23,7 +23,6 @@
 #include <memory>
 #include <set>
 #include <sstream>
-#include <type_traits>
 #include <utility>
 
 namespace tanren {
@@ -394,7 +393,6 @@ RunConfig read_config(const fs::path& file, const std::vector<std::string>& sets
 }
 
 RunConfig read_recorded_config(const fs::path& file) { return read(file, {}, nullptr); }
-
 RunConfig parse_recorded_config(std::string_view text, const std::string& source) {
   return parse(text, source, ".", {}, nullptr);
 }

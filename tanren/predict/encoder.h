@@ -73,14 +73,4 @@ class Encoder {
   std::optional<CellEncoder> cells_;  // of DataInfo::table; none: numbers are scaled alone
 };
 
-// Places 0 to lengths.size() - 1 in batches of at most `size`: sorted by length (equal ones keep
-// their order), and cut where padding and the number of batches cost least together.
-std::vector<std::vector<int64_t>> batches_by_length(const std::vector<int64_t>& lengths,
-                                                    int64_t size);
-
-// The samples at `places` in batches of at most `size`: texts by length, tensors beside those of the
-// same fields and shapes, in the order in which a shape comes first.
-std::vector<std::vector<int64_t>> batches_of(const EncodedSamples& samples,
-                                             const std::vector<int64_t>& places, int64_t size);
-
 }  // namespace tanren

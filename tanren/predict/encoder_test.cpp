@@ -4,6 +4,7 @@
 #include "tanren/base/file.h"
 #include "tanren/base/testing.h"
 #include "tanren/data/image/image_test_util.h"
+#include "tanren/predict/batches.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Hashes of what predictions are made from beside the rows, by which a start knows whether it may go
-// on with those of an earlier one. Called by predict_file.
+// Hashes of what predictions are made from beside the rows, by which a start knows whether it may
+// go on with those of an earlier one. Called by predict_file.
 #pragma once
 
 #include "tanren/config/run_config.h"

@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/random.h"
 #include "tanren/base/text.h"
+#include "tanren/predict/batches.h"
 
 #include <ATen/core/grad_mode.h>
 

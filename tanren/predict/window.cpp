@@ -5,6 +5,7 @@
 #include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/data/single_thread.h"
+#include "tanren/predict/batches.h"
 #include "tanren/train/predict.h"
 #include "tanren/train/prepared.h"
 

@@ -41,8 +41,8 @@ struct Fork {
   std::shared_ptr<const Snapshot> snapshot;
 };
 
-// Reads and verifies the step folder. Empty if its run removed the save meanwhile, or replaced it by
-// a newer one of its step. CheckpointError as read_checkpoint.
+// Reads and verifies the step folder. Empty if its run removed the save meanwhile, or replaced it
+// by a newer one of its step. CheckpointError as read_checkpoint.
 std::optional<ForkSource> open_fork(const std::filesystem::path& checkpoint);
 
 // Opens what checkpoint_to_fork (fork_place.h) chooses, and chooses again if its run removes or

@@ -1,5 +1,5 @@
-// The other run goes on while a fork reads its checkpoint: it replaces the save of a step by a newer
-// one of that step. A fork takes one of them whole, and all ranks take the same.
+// The other run goes on while a fork reads its checkpoint: it replaces the save of a step by a
+// newer one of that step. A fork takes one of them whole, and all ranks take the same.
 #include "tanren/run/fork.h"
 
 #include "tanren/base/error.h"

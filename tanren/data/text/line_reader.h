@@ -19,8 +19,8 @@ struct StoppedReading {};
 class LineReader {
  public:
   // `source` "-" is standard input. InputError if it cannot be opened. Error texts begin with
-  // `what` ("data.train"). Where standard input or a pipe is waited for, `stop` ends the wait. Lines
-  // have at most `longest` bytes.
+  // `what` ("data.train"). Where standard input or a pipe is waited for, `stop` ends the wait. No
+  // line has more than `longest` bytes.
   LineReader(const std::filesystem::path& source, std::string what, std::string encoding,
              const std::atomic<bool>* stop = nullptr, size_t longest = std::string::npos);
   ~LineReader();

@@ -2,7 +2,6 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
-#include "tanren/predict/rows.h"
 
 #include <gtest/gtest.h>
 
