@@ -139,10 +139,13 @@ TEST_F(Generate, perplexities_are_those_of_the_text_and_predictions_show_it) {
                            "evaluate.bits_per_byte", "evaluate.word_perplexity"}) {
     EXPECT_EQ(of_ids[name], report[name]) << name;
   }
+  fs::create_directories(at("books"));
   folder_.file("books/Book.TXT", read("book.txt"));
   for (const char* target : {"ids book.txt", "ids books", "ids/model.tanren.safetensors book.txt",
                              "ids/model.tanren.safetensors books"}) {
-    const auto of_text = json("eval " + std::string(target));
+    const auto said = tanren("eval " + std::string(target) + " --json");
+    ASSERT_EQ(said.code, 0) << said.output;  // it may say first that it tokenizes
+    const auto of_text = nlohmann::json::parse(said.output.substr(said.output.find('{')));
     EXPECT_EQ(of_text["evaluate.bits_per_byte"], report["evaluate.bits_per_byte"]) << target;
   }
   folder_.file("short.txt", "a");
@@ -187,7 +190,7 @@ TEST_F(Generate, a_text_is_tokenized_once_for_all_runs_of_a_place) {
   const auto second = tanren("run gpt.toml --quiet --out other");
   ASSERT_EQ(second.code, 0) << second.output;
   EXPECT_EQ(second.output.find("tokenized"), std::string::npos) << second.output;
-  EXPECT_EQ(read("other/log.jsonl").size(), read("out/log.jsonl").size());
+  EXPECT_EQ(read("other/model.safetensors"), read("out/model.safetensors"));
   const auto runs = expect("runs .", 0);
   EXPECT_EQ(runs.find(".tokens"), std::string::npos) << "it is no run";
 }
@@ -214,7 +217,7 @@ TEST_F(Generate, ranks_share_one_cache_and_count_the_text_as_one_rank_does) {
   for (const char* name : {"evaluate.perplexity", "evaluate.byte_perplexity",
                            "evaluate.bits_per_byte", "evaluate.word_perplexity"}) {
     const double expected = one[name].get<double>();
-    EXPECT_NEAR(two[name].get<double>(), expected, 1e-9 * expected) << name;
+    EXPECT_NEAR(two[name].get<double>(), expected, 1e-6 * expected) << name;
   }
 }
 

@@ -312,9 +312,10 @@ TEST_F(Predict, of_images_names_each_file_and_its_class) {
   const Table evaluated = table_of(read("evaluated.csv"));
   for (size_t i = 1; i < table.size(); ++i) {
     EXPECT_TRUE(table[i][1] == "cat" || table[i][1] == "dog") << table[i][1];
-    EXPECT_EQ(evaluated[i][2], table[i][1]);
-    EXPECT_EQ(evaluated[i][1], table[i][0].substr(0, 3));
-    EXPECT_NEAR(std::stod(evaluated[i][3]), std::stod(table[i][2]), 1e-6);
+    EXPECT_EQ(evaluated[i][1], table[i][0]);
+    EXPECT_EQ(evaluated[i][2], table[i][0].substr(0, 3));
+    EXPECT_EQ(evaluated[i][3], table[i][1]);
+    EXPECT_NEAR(std::stod(evaluated[i][4]), std::stod(table[i][2]), 1e-6);
   }
   expect("predict out eval/dog/1.png --quiet --out one.csv", 0);
   EXPECT_EQ(table_of(read("one.csv"))[1][1], table[5][1]);

@@ -91,7 +91,7 @@ TEST_F(SplitRun, is_evaluated_on_all_of_a_file_that_is_named) {
 TEST_F(SplitRun, stopped_and_resumed_is_bitwise_the_undisturbed_run) {
   expect_code("run run.toml --quiet --out whole", 0, {});
   stop_after("out", 3);
-  stop_after("out", 5);
+  stop_after("out", 2);  // of this start
   expect_code("run out --quiet", 0, {});
   EXPECT_EQ(plain_log("out"), plain_log("whole"));
   EXPECT_EQ(weights("out"), weights("whole"));
@@ -131,7 +131,7 @@ TEST_F(SplitRun, forked_says_when_its_weights_have_seen_the_rows_that_it_evaluat
   folder_.file("train.csv", rows(24));
 
   stop_after("whole", 4, "--set data.split=0 --set evaluate.every=0");
-  expect_code("run whole --quiet --fork --out b --set data.split=0.25 --set run.stop_after=6", 0,
+  expect_code("run whole --quiet --fork --out b --set data.split=0.25 --set run.stop_after=2", 0,
               {});
   const std::string seen =
       "evaluation has rows that the weights were trained on: there was no data.split there";
@@ -195,7 +195,9 @@ TEST_F(SplitRun, on_two_ranks_has_the_parts_of_one) {
   const auto one = evaluated("one"), two = evaluated("two");
   EXPECT_EQ(two["samples"], 6);
   EXPECT_NEAR(two["evaluate.loss"].get<double>(), one["evaluate.loss"].get<double>(), 1e-5);
-  EXPECT_EQ(plan_line("two", "data.split"), plan_line("one", "data.split"));
+  for (const char* run : {"one", "two"}) {
+    TANREN_EXPECT_CONTAINS(plan_line(run, "data.split"), "evaluation gets 6 of 24 rows");
+  }
 }
 
 }  // namespace
