@@ -57,9 +57,9 @@ GenerateOutput generate_on(const GenerateInput& input, const Registry& registry,
   const ShortWaits waits(prepared.plan.device.threads);
   Parts parts = build_parts(prepared.plan, nullptr, registry.accelerators);
   parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
-  RunState state = build_run_state(std::move(prepared.task), parts);
+  RunState state = build_run_state(std::move(prepared.task), parts, /*trains=*/false);
   load_exported(state, model.read, model.name);
-  state.settle();
+  model.read.tensors = {};  // the state has them
   GenerateOutput output;
   output.is_first = parts.parallel->is_first();
   output.weights = model.weights;
