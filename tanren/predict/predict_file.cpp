@@ -43,7 +43,7 @@ constexpr int64_t kBatchesAWindow = 16;
 
 // The same on every rank: rank 0's, or its error on all.
 template <typename Make>
-std::string agreed(const DataParallel& ranks, const Make& make) {
+std::string agreed(const Ranks& ranks, const Make& make) {
   std::string text, problem;
   if (ranks.is_first()) {
     try {
@@ -214,7 +214,7 @@ class Job {
   void predict_rows() {
     const ShortWaits waits(prepared_.plan.device.threads);
     Parts parts = build_parts(prepared_.plan, input_.stop, registry_.accelerators);
-    parts.parallel = std::make_shared<DataParallel>(ranks_, prepared_.plan.parallel);
+    parts.ranks = std::make_shared<Ranks>(ranks_, prepared_.plan.parallel);
     RunState state = build_run_state(std::move(prepared_.task), parts, /*trains=*/false);
     load_exported(state, model_.read, model_.name);
     state.settle();
@@ -274,10 +274,10 @@ class Job {
 
   // False after the last.
   bool predict_window(WindowPredictor& predictor, const Parts& parts) {
-    output_.stopped = on_any_rank(parts.stop_requested(), *parts.parallel);
+    output_.stopped = on_any_rank(parts.stop_requested(), *parts.ranks);
     if (output_.stopped) return false;
     RowWindow read = rows_->window(kBatchesAWindow * batch_);
-    check_same_rows(read, *parts.parallel);
+    check_same_rows(read, *parts.ranks);
     if (!read.rows.empty()) {
       std::vector<Sample> samples;
       for (Row& row : read.rows) {
@@ -349,7 +349,7 @@ class Job {
   const DataInfo& info_;
   bool skips_;
   std::shared_ptr<Communicator> ranks_;
-  DataParallel alone_;  // for exchanges before the plan
+  Ranks alone_;  // for exchanges before the plan
   fs::path out_;        // empty: rows go to input_.print
   TableFormat format_ = TableFormat::csv;
   Progress begin_, done_, progress_;

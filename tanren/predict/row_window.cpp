@@ -69,7 +69,7 @@ RowWindow RowReader::window(int64_t most) {
   return window;
 }
 
-void check_same_rows(const RowWindow& window, const DataParallel& ranks) {
+void check_same_rows(const RowWindow& window, const Ranks& ranks) {
   if (ranks.alone()) return;
   Hash64 hash;
   for (const Row& row : window.rows) hash.add(row.broken);

@@ -9,7 +9,7 @@
 #include "tanren/comm/world.h"
 #include "tanren/config/run_config.h"
 #include "tanren/data/dataset.h"
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 #include "tanren/plan/plan.h"
 
 #include <exception>

@@ -83,7 +83,7 @@ PredictionsWriter::PredictionsWriter(PredictionsTo to,
                                      const std::vector<std::filesystem::path>& models,
                                      const RunConfig& config, const Dataset& dataset,
                                      const Task& task, const DataInfo& info,
-                                     const DataParallel& ranks)
+                                     const Ranks& ranks)
     : to_(std::move(to)), dataset_(dataset), ranks_(ranks), info_(info) {
   if (to_.file.empty()) return;
   format_ = table_format(to_.file, kWhat);

@@ -16,6 +16,6 @@ namespace tanren {
 // between ranks.
 std::string culprit(const Objective& objective, Cause cause, const Status& status,
                     const GlobalBatch& batch, const LossMeter& losses,
-                    const DataParallel& parallel);
+                    const Ranks& ranks);
 
 }  // namespace tanren

@@ -1,7 +1,7 @@
 // Makes buffers the same on all ranks after an update. Called by the step.
 #pragma once
 
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 #include "tanren/train/run_state.h"
 
 #include <vector>
@@ -15,6 +15,6 @@ namespace tanren {
 // all are shared; those of `undone` objectives are what they were before the update, and need no
 // mean. `samples`: of each rank.
 void share_buffers(const RunState& run, const std::vector<Objective*>& undone,
-                   const std::vector<double>& samples, const DataParallel& parallel);
+                   const std::vector<double>& samples, const Ranks& ranks);
 
 }  // namespace tanren

@@ -1,4 +1,4 @@
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
@@ -80,9 +80,9 @@ at::Tensor gather_row(Communicator& comm, const at::Tensor& row) {
 
 }  // namespace
 
-DataParallel::DataParallel() : communicator_(single_communicator()) {}
+Ranks::Ranks() : communicator_(single_communicator()) {}
 
-DataParallel::DataParallel(std::shared_ptr<Communicator> communicator, ParallelPlan plan,
+Ranks::Ranks(std::shared_ptr<Communicator> communicator, ParallelPlan plan,
                            std::shared_ptr<std::atomic<int>> open_windows)
     : communicator_(std::move(communicator)),
       plan_(std::move(plan)),
@@ -93,7 +93,7 @@ DataParallel::DataParallel(std::shared_ptr<Communicator> communicator, ParallelP
       [comm = communicator_](const at::Tensor& row) { return gather_row(*comm, row); });
 }
 
-ReducerOptions DataParallel::reducer_options() const {
+ReducerOptions Ranks::reducer_options() const {
   ReducerOptions options{.first_bucket_bytes = plan_.first_bucket_bytes,
                          .bucket_bytes = plan_.bucket_bytes,
                          .overlap = plan_.overlap};
@@ -102,7 +102,7 @@ ReducerOptions DataParallel::reducer_options() const {
   return options;
 }
 
-std::vector<std::string> DataParallel::agree_names(const std::vector<std::string>& mine) const {
+std::vector<std::string> Ranks::agree_names(const std::vector<std::string>& mine) const {
   if (alone()) return mine;
   std::string text;
   for (const auto& name : mine) append(text, name);
@@ -115,7 +115,7 @@ std::vector<std::string> DataParallel::agree_names(const std::vector<std::string
   return names;
 }
 
-void DataParallel::check_alike(const Facts& mine) const {
+void Ranks::check_alike(const Facts& mine) const {
   if (alone()) return;
   std::string text;
   for (const auto& [name, value] : mine) {
@@ -142,7 +142,7 @@ void DataParallel::check_alike(const Facts& mine) const {
   }
 }
 
-void DataParallel::take_from(const std::vector<at::Tensor>& tensors, int64_t rank) const {
+void Ranks::take_from(const std::vector<at::Tensor>& tensors, int64_t rank) const {
   if (alone() || tensors.empty()) return;
   const at::NoGradGuard no_grad;
   const auto flat = flattened(tensors, communicator_->device_for(tensors.front().device()));
@@ -152,7 +152,7 @@ void DataParallel::take_from(const std::vector<at::Tensor>& tensors, int64_t ran
   put_back(tensors, flat);
 }
 
-void DataParallel::take_mean(const std::vector<at::Tensor>& tensors,
+void Ranks::take_mean(const std::vector<at::Tensor>& tensors,
                              const std::vector<double>& weights) const {
   if (alone() || tensors.empty()) return;
   const at::NoGradGuard no_grad;
@@ -176,7 +176,7 @@ void DataParallel::take_mean(const std::vector<at::Tensor>& tensors,
   }
 }
 
-void DataParallel::check_equal(const TensorMap& tensors, const std::string& when) const {
+void Ranks::check_equal(const TensorMap& tensors, const std::string& when) const {
   if (alone() || tensors.empty()) return;
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> sums;

@@ -1,4 +1,4 @@
-// DataParallel: what one rank of a run knows of the others, and everything that ranks agree on
+// Ranks: what one rank of a run knows of the others, and everything that ranks agree on
 // except the gradients: names, facts, weights. Invariant: every rank calls the same functions in
 // the same order, and all return, or throw, the same; with one rank they cost nothing. Owned by
 // Parts; used on the step's thread.
@@ -21,12 +21,12 @@ namespace tanren {
 // What must be the same on every rank: the name of each fact, and its value as text.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-class DataParallel {
+class Ranks {
  public:
-  DataParallel();  // one rank
+  Ranks();  // one rank
   // `open_windows`: shared by ranks that are threads of one process, which also share one cache of
   // cast weights; null: every rank has its own.
-  DataParallel(std::shared_ptr<Communicator> communicator, ParallelPlan plan,
+  Ranks(std::shared_ptr<Communicator> communicator, ParallelPlan plan,
                std::shared_ptr<std::atomic<int>> open_windows = nullptr);
 
   int64_t rank() const { return communicator_->rank(); }

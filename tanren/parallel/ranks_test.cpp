@@ -1,4 +1,4 @@
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 
 #include "tanren/base/error.h"
 #include "tanren/comm/on_ranks_test_util.h"
@@ -14,8 +14,8 @@
 namespace tanren {
 namespace {
 
-// The DataParallel of one rank of a group that lives as long as the test's threads.
-DataParallel of(Communicator& communicator) {
+// The Ranks of one rank of a group that lives as long as the test's threads.
+Ranks of(Communicator& communicator) {
   return {std::shared_ptr<Communicator>(&communicator, [](Communicator*) {}), ParallelPlan()};
 }
 
@@ -28,13 +28,13 @@ std::string message_of(const std::function<void()>& work) {
   return "";
 }
 
-TEST(DataParallel, a_fact_that_differs_is_named_on_every_rank) {
+TEST(Ranks, a_fact_that_differs_is_named_on_every_rank) {
   testing::on_ranks(3, [](Communicator& comm) {
-    const DataParallel parallel = of(comm);
+    const Ranks ranks = of(comm);
     Facts facts{{"config", "equal"}, {"parameter mlp.0.weight", "[4, 3] Float"}};
-    parallel.check_alike(facts);
+    ranks.check_alike(facts);
     if (comm.rank() == 2) facts[1].second = "[4, 4] Float";
-    const std::string message = message_of([&] { parallel.check_alike(facts); });
+    const std::string message = message_of([&] { ranks.check_alike(facts); });
     EXPECT_EQ(message.rfind("[parallel] rank 2 has parameter mlp.0.weight [4, 4] Float, rank 0 has "
                             "parameter mlp.0.weight [4, 3] Float",
                             0),
@@ -43,7 +43,7 @@ TEST(DataParallel, a_fact_that_differs_is_named_on_every_rank) {
   });
 }
 
-TEST(DataParallel, a_fact_that_is_missing_is_named) {
+TEST(Ranks, a_fact_that_is_missing_is_named) {
   testing::on_ranks(2, [](Communicator& comm) {
     Facts facts{{"a", "1"}, {"b", "2"}};
     if (comm.rank() == 1) facts.pop_back();
@@ -53,7 +53,7 @@ TEST(DataParallel, a_fact_that_is_missing_is_named) {
   });
 }
 
-TEST(DataParallel, a_fact_that_a_rank_has_not_set_reads_none) {
+TEST(Ranks, a_fact_that_a_rank_has_not_set_reads_none) {
   testing::on_ranks(2, [](Communicator& comm) {
     const std::string message = message_of([&] {
       of(comm).check_alike({{"run.stop_after", comm.rank() == 1 ? "2" : ""}});
@@ -64,7 +64,7 @@ TEST(DataParallel, a_fact_that_a_rank_has_not_set_reads_none) {
   });
 }
 
-TEST(DataParallel, names_are_those_of_any_rank_in_the_same_order_everywhere) {
+TEST(Ranks, names_are_those_of_any_rank_in_the_same_order_everywhere) {
   testing::on_ranks(3, [](Communicator& comm) {
     std::vector<std::string> mine;
     if (comm.rank() == 1) mine = {"tokens", "a:1,b"};
@@ -74,7 +74,7 @@ TEST(DataParallel, names_are_those_of_any_rank_in_the_same_order_everywhere) {
   });
 }
 
-TEST(DataParallel, tensors_of_every_dtype_and_layout_become_those_of_one_rank) {
+TEST(Ranks, tensors_of_every_dtype_and_layout_become_those_of_one_rank) {
   testing::on_ranks(3, [](Communicator& comm) {
     const double mine = comm.rank();
     const auto lasting = at::MemoryFormat::ChannelsLast;
@@ -96,7 +96,7 @@ TEST(DataParallel, tensors_of_every_dtype_and_layout_become_those_of_one_rank) {
   });
 }
 
-TEST(DataParallel, a_mean_weighs_ranks_and_those_without_weight_have_no_say) {
+TEST(Ranks, a_mean_weighs_ranks_and_those_without_weight_have_no_say) {
   testing::on_ranks(3, [](Communicator& comm) {
     const double endless = std::numeric_limits<double>::infinity();
     const std::vector<at::Tensor> tensors{
@@ -111,7 +111,7 @@ TEST(DataParallel, a_mean_weighs_ranks_and_those_without_weight_have_no_say) {
   });
 }
 
-TEST(DataParallel, one_bit_of_difference_names_rank_and_tensor) {
+TEST(Ranks, one_bit_of_difference_names_rank_and_tensor) {
   testing::on_ranks(3, [](Communicator& comm) {
     TensorMap tensors;
     tensors.set("a", at::ones({5}));
@@ -127,11 +127,11 @@ TEST(DataParallel, one_bit_of_difference_names_rank_and_tensor) {
   });
 }
 
-TEST(DataParallel, of_one_rank_agrees_with_itself) {
-  const DataParallel parallel;
-  EXPECT_TRUE(parallel.alone());
-  EXPECT_EQ(parallel.agree_names({"x"}), std::vector<std::string>{"x"});
-  parallel.check_alike({{"a", "b"}});
+TEST(Ranks, of_one_rank_agrees_with_itself) {
+  const Ranks ranks;
+  EXPECT_TRUE(ranks.alone());
+  EXPECT_EQ(ranks.agree_names({"x"}), std::vector<std::string>{"x"});
+  ranks.check_alike({{"a", "b"}});
 }
 
 }  // namespace
