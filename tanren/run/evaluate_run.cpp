@@ -26,7 +26,8 @@ namespace tanren {
 
 void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint,
                      const Ranks& ranks) {
-  const Snapshot snapshot = read_checkpoint(checkpoint, ranks.rank(), ranks.world_size());
+  const RankAxis& data = ranks.data();
+  const Snapshot snapshot = read_checkpoint(checkpoint, data.rank(), data.size());
   state.load(snapshot.model, snapshot.optimizer, snapshot.run, snapshot.average, snapshot.slices);
 }
 

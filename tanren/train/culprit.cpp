@@ -29,8 +29,8 @@ std::string own_culprit(const Objective& objective, const Status& status, const 
 
 // The findings of all ranks in one text.
 std::string joint_culprit(const std::string& mine, const Ranks& ranks) {
-  if (ranks.alone()) return mine;
-  const auto texts = gather_texts(ranks.communicator(), mine);
+  if (ranks.world().alone()) return mine;
+  const auto texts = gather_texts(ranks.world().communicator(), mine);
   std::string all;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     if (texts[rank].empty()) continue;
