@@ -6,8 +6,10 @@
 #include "tanren/comm/on_ranks_test_util.h"
 #include "tanren/parallel/ranks.h"
 
+#include <exception>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace tanren::testing {
