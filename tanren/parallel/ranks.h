@@ -54,8 +54,7 @@ class Ranks {
   Ranks(const std::shared_ptr<Communicator>& world, ParallelPlan plan,
         std::shared_ptr<std::atomic<int>> open_windows = nullptr);
   // Error if the rank in the world is not stage × replicas + replica.
-  Ranks(RankAxes axes, ParallelPlan plan,
-        std::shared_ptr<std::atomic<int>> open_windows = nullptr);
+  Ranks(RankAxes axes, ParallelPlan plan, std::shared_ptr<std::atomic<int>> open_windows = nullptr);
 
   const RankAxis& world() const { return axes_.world; }
   const RankAxis& data() const { return axes_.data; }

@@ -169,11 +169,12 @@ TEST(RankAxes, names_and_facts_are_compared_over_all_stages) {
   testing::Mesh(2, 2).run([](const RankAxes& axes) {
     const Ranks ranks(axes, {});
     const bool is_last = axes.world.rank() == 3;
-    const auto names = ranks.agree_names(is_last ? std::vector<std::string>{"loss"}
-                                                 : std::vector<std::string>{});
+    const auto names =
+        ranks.agree_names(is_last ? std::vector<std::string>{"loss"} : std::vector<std::string>{});
     EXPECT_EQ(names, std::vector<std::string>{"loss"});
-    const std::string message =
-        message_of([&] { ranks.check_alike({{"seed", is_last ? "2" : "1"}}); });
+    const std::string message = message_of([&] {
+      ranks.check_alike({{"seed", is_last ? "2" : "1"}});
+    });
     EXPECT_EQ(message.rfind("[parallel] rank 3 has seed 2, rank 0 has seed 1", 0), 0U) << message;
   });
 }
@@ -207,9 +208,8 @@ TEST(RankAxes, batch_norm_sees_the_replicas_of_its_stage) {
     const at::Tensor rows = (*ranks.across_ranks())(at::full({1}, axes.world.rank(), at::kDouble));
     EXPECT_TRUE(at::equal(rows, at::tensor({first, first + 1}, at::kDouble).view({2, 1})));
   });
-  testing::Mesh(2, 1).run([&](const RankAxes& axes) {
-    EXPECT_EQ(Ranks(axes, plan).across_ranks(), nullptr);
-  });
+  testing::Mesh(2, 1).run(
+      [&](const RankAxes& axes) { EXPECT_EQ(Ranks(axes, plan).across_ranks(), nullptr); });
 }
 
 }  // namespace

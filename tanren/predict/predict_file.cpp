@@ -350,8 +350,8 @@ class Job {
   const DataInfo& info_;
   bool skips_;
   std::shared_ptr<Communicator> ranks_;
-  Ranks alone_;  // for exchanges before the plan
-  fs::path out_;        // empty: rows go to input_.print
+  Ranks alone_;   // for exchanges before the plan
+  fs::path out_;  // empty: rows go to input_.print
   TableFormat format_ = TableFormat::csv;
   Progress begin_, done_, progress_;
   std::unique_ptr<GrowingFile> file_;  // on rank 0

@@ -200,13 +200,12 @@ RunOutput run_replicas(const Shared& shared, Task first) {
     tasks.push_back(prepared.fit.make_task(prepared.config));
   }
   RunOutput output;
-  on_replicas(prepared.plan,
-              [&](const Plan& plan, const std::shared_ptr<const Ranks>& ranks) {
-                const int64_t rank = ranks->world().rank();
-                Task task = std::move(tasks[static_cast<size_t>(rank)]);
-                RunOutput own = run_rank(shared, plan, std::move(task), ranks);
-                if (rank == 0) output = std::move(own);
-              });
+  on_replicas(prepared.plan, [&](const Plan& plan, const std::shared_ptr<const Ranks>& ranks) {
+    const int64_t rank = ranks->world().rank();
+    Task task = std::move(tasks[static_cast<size_t>(rank)]);
+    RunOutput own = run_rank(shared, plan, std::move(task), ranks);
+    if (rank == 0) output = std::move(own);
+  });
   return output;
 }
 

@@ -82,8 +82,7 @@ std::vector<Cell> target_cells(const at::Tensor& targets, int64_t samples, const
 PredictionsWriter::PredictionsWriter(PredictionsTo to,
                                      const std::vector<std::filesystem::path>& models,
                                      const RunConfig& config, const Dataset& dataset,
-                                     const Task& task, const DataInfo& info,
-                                     const Ranks& ranks)
+                                     const Task& task, const DataInfo& info, const Ranks& ranks)
     : to_(std::move(to)), dataset_(dataset), ranks_(ranks), info_(info) {
   if (to_.file.empty()) return;
   format_ = table_format(to_.file, kWhat);

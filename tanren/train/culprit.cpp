@@ -42,8 +42,7 @@ std::string joint_culprit(const std::string& mine, const Ranks& ranks) {
 }  // namespace
 
 std::string culprit(const Objective& objective, Cause cause, const Status& status,
-                    const GlobalBatch& batch, const LossMeter& losses,
-                    const Ranks& ranks) {
+                    const GlobalBatch& batch, const LossMeter& losses, const Ranks& ranks) {
   if (cause == Cause::overflow) return "";
   if (cause == Cause::nothing_counted) {
     return "the batch has 0 " + status.uncounted + " to divide " + status.uncounted_term + " by";
