@@ -69,9 +69,7 @@ class OutputElsewhere final : public c10::TensorImpl {
   c10::SymInt sym_storage_offset_custom() const override { refuse(); }
 
  private:
-  [[noreturn]] void refuse() const {
-    throw used_elsewhere(fmt::format("block '{}'", block_));
-  }
+  [[noreturn]] void refuse() const { throw used_elsewhere(fmt::format("block '{}'", block_)); }
   const char* tensorimpl_type_name() const override { return "OutputElsewhere"; }
 
   std::string block_;
@@ -94,9 +92,10 @@ at::Tensor handed_on(const at::Tensor& leaf) {
 StageScope::StageScope(const StageBlocks& stage, at::Tensor received)
     : stage_(stage), received_(std::move(received)), outer_(stage_scope) {
   if (stage.begin >= stage.end || stage.end > stage.blocks.size()) {
-    throw Error(fmt::format("[pipeline] a stage with the blocks [{}, {}) of {}; give it at least "
-                            "one of the model's blocks",
-                            stage.begin, stage.end, stage.blocks.size()));
+    throw Error(
+        fmt::format("[pipeline] a stage with the blocks [{}, {}) of {}; give it at least "
+                    "one of the model's blocks",
+                    stage.begin, stage.end, stage.blocks.size()));
   }
   if (received_.defined() != (stage.begin > 0)) {
     throw Error(stage.begin > 0
@@ -129,9 +128,8 @@ at::Tensor StageScope::pass_next(std::string_view name, const std::function<at::
                     name, place + 1, stage_.blocks.size(), expected));
   }
   if (place < stage_.begin) {
-    return place + 1 == stage_.begin
-               ? handed_on(received_)
-               : at::detail::make_tensor<OutputElsewhere>(std::string(name));
+    return place + 1 == stage_.begin ? handed_on(received_)
+                                     : at::detail::make_tensor<OutputElsewhere>(std::string(name));
   }
   at::Tensor output;
   {

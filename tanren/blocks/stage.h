@@ -25,7 +25,7 @@ struct StageBlocks {
 };
 
 struct StageOutput {
-  at::Tensor output;     // of the stage's last block, with its graph; undefined: the forward returned
+  at::Tensor output;  // of the stage's last block, with its graph; undefined: the forward returned
   bool is_last = false;  // the forward returned, with what the whole model returns
 };
 
