@@ -1,13 +1,14 @@
 // run_block: the one hook inside a model. A model wraps each block's computation in it; recompute,
-// offload, placement, per-block time and memory attach here, so a model needs no change to get
-// them. Invariant: the result is fn's. It reports the block's name to the step's trail
-// (block_trail.h) and to a profiler, if one listens; otherwise it costs a look at three flags.
-// Thread-safe.
+// offload, stages, per-block time and memory attach here, so a model needs no change to get them.
+// Invariant: the result is fn's, unless the block is of another stage (stage.h): then it is not
+// called. It reports the block's name to the step's trail (block_trail.h) and to a profiler, if one
+// listens; otherwise it costs a look at four flags. Thread-safe.
 #pragma once
 
 #include "tanren/blocks/block_trail.h"
 #include "tanren/blocks/offload.h"
 #include "tanren/blocks/recompute.h"
+#include "tanren/blocks/stage.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
@@ -29,9 +30,12 @@ at::Tensor profiled(std::string_view name, F&& fn) {
 // Calls `fn() -> at::Tensor` as the block called `name` (its path in the module: "stages.0").
 template <class F>
 at::Tensor run_block(std::string_view name, F&& fn) {
-  const BlockScope block(name);
-  const OffloadBlock offload(name);
-  return profiled(name, std::forward<F>(fn));
+  const auto run = [&] {
+    const BlockScope block(name);
+    const OffloadBlock offload(name);
+    return profiled(name, std::forward<F>(fn));
+  };
+  return StageScope::is_open() ? StageScope::pass(name, run) : run();
 }
 
 // The same for `fn(input)`, which may be recomputed: then `fn` is called again in backward, after
@@ -42,12 +46,15 @@ at::Tensor run_block(std::string_view name, F&& fn) {
 template <class F>
 at::Tensor run_block(std::string_view name, const at::Tensor& input,
                      const torch::nn::Module* module, F&& fn) {
-  const BlockScope block(name, /*can_recompute=*/true);
-  return profiled(name, [&] {
-    if (RecomputeScope::wants(name)) return run_recomputed(input, fn, module);
-    const OffloadBlock offload(name);
-    return fn(input);
-  });
+  const auto run = [&] {
+    const BlockScope block(name, /*can_recompute=*/true);
+    return profiled(name, [&] {
+      if (RecomputeScope::wants(name)) return run_recomputed(input, fn, module);
+      const OffloadBlock offload(name);
+      return fn(input);
+    });
+  };
+  return StageScope::is_open() ? StageScope::pass(name, run) : run();
 }
 
 template <class F>

@@ -8,6 +8,7 @@
 #include "tanren/blocks/across_ranks.h"
 #include "tanren/blocks/block_trail.h"
 #include "tanren/blocks/saved_tensors.h"
+#include "tanren/blocks/stage.h"
 
 #include <ATen/ATen.h>
 #include <ATen/SequenceNumber.h>
@@ -236,6 +237,7 @@ void Region::run_second_pass() {
   std::optional<RandomScope> scope;
   if (random) scope.emplace(random->seed, random->attempt, random->ids);
   const AcrossRanksScope among_ranks(across_ranks);
+  const NoStageScope within_the_block;
 
   auto nothing_of_a_failure = c10::make_scope_exit([this] { brought.clear(); });
   Recording second(nullptr, this);
