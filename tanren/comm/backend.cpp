@@ -49,8 +49,8 @@ std::unique_ptr<Communicator> nccl_communicator(const World& world, const CommOp
   }
   Rendezvous rendezvous = join_rendezvous(world, options.timeout);
   const auto connect = [store = rendezvous.store, rank_in_world = world.rank,
-                        device = options.device,
-                        timeout = options.timeout](const std::string& prefix, const C10dPart& part) {
+                        device = options.device, timeout = options.timeout](
+                           const std::string& prefix, const C10dPart& part) {
     const NcclRequest request{c10::make_intrusive<c10d::PrefixStore>(prefix, store), part.rank,
                               part.size, device.has_index() ? device.index() : 0, timeout};
     return connected(*part.control, fmt::format("[comm] rank {}, backend nccl", rank_in_world),

@@ -188,8 +188,8 @@ class C10dCommunicator final : public Communicator {
   }
 
   void wait_for_message(const Operation& operation, C10dMessage& message, bool on_host) {
-    const ControlChannel::AwaitScope awaiting(
-        control() == nullptr ? nullptr : control()->mailbox(), operation.awaited);
+    const ControlChannel::AwaitScope awaiting(control() == nullptr ? nullptr : control()->mailbox(),
+                                              operation.awaited);
     guarded(operation, [&] {
       messages_.launch(message);
       // A device's engine makes its stream wait if it is given no time.
@@ -333,8 +333,7 @@ std::unique_ptr<Communicator> C10dCommunicator::split(int colour) {
         line_->rank(), options_.name));
   }
   // A rank may have been in more parts than another. All take the first index that is free on all.
-  const at::Tensor told =
-      gather_numbers(*this, {colour, static_cast<int64_t>(line_->next_part())});
+  const at::Tensor told = gather_numbers(*this, {colour, static_cast<int64_t>(line_->next_part())});
   const auto row = told.accessor<int64_t, 2>();
   ControlPart part;
   C10dPart wanted{};

@@ -1,6 +1,6 @@
 // C10dLine: what a communicator over c10d and its parts share: the control channel, the first
-// failure of any rank, and what ends when it is known. Invariant: the first failure stays; everything
-// that was added has been ended once it is known. Thread-safe. Called by c10d_communicator.cpp.
+// failure of any rank, and what ends when it is known. Invariant: the first failure stays; once it
+// is known, everything that was added is ended. Thread-safe. Called by c10d_communicator.cpp.
 #pragma once
 
 #include "tanren/comm/control/control.h"

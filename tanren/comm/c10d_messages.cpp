@@ -10,8 +10,8 @@ namespace tanren {
 
 namespace {
 
-// 16 bits of the number and 15 of the size. Messages of different sizes never meet, so that both
-// waits end with their time: Gloo would end the process when more bytes come than there is room for.
+// 16 bits of the number and 15 of the size's hash. Messages of different sizes do not meet, and both
+// waits end with their time: Gloo would end the process when more bytes come than it has room for.
 int tag_of(int64_t number, int64_t bytes) {
   const uint64_t size = (static_cast<uint64_t>(bytes) * 0x9E3779B97F4A7C15U) >> 49U;
   return static_cast<int>((static_cast<uint64_t>(number) & 0xFFFFU) << 15U | size);
@@ -65,9 +65,8 @@ void C10dMessages::launch_posted() {
   const auto batch = std::exchange(posted_, {});
   if (in_groups_) backend_.startCoalescing();
   for (const auto& message : batch) {
-    message->work = message->is_sent
-                        ? backend_.send(message->bytes, message->rank, message->tag)
-                        : backend_.recv(message->bytes, message->rank, message->tag);
+    message->work = message->is_sent ? backend_.send(message->bytes, message->rank, message->tag)
+                                     : backend_.recv(message->bytes, message->rank, message->tag);
   }
   if (!in_groups_) return;
   const auto work = backend_.endCoalescing();

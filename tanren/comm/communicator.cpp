@@ -11,8 +11,8 @@ namespace {
 
 void check_message(const Communicator& comm, const at::Tensor& tensor, int rank) {
   const auto refuse = [&](const std::string& why) {
-    throw CommError(fmt::format("[comm] rank {}, a message between it and rank {}: {}",
-                                comm.rank(), rank, why));
+    throw CommError(fmt::format("[comm] rank {}, a message between it and rank {}: {}", comm.rank(),
+                                rank, why));
   };
   if (rank < 0 || rank >= comm.world_size()) {
     refuse(fmt::format("there are {} ranks, from 0 on", comm.world_size()));

@@ -83,12 +83,12 @@ c10::intrusive_ptr<Gloo> connect(const GlooPlace& place, const std::string& pref
   place.store->setTimeout(timeout);
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
-  options->devices.push_back(interface != nullptr && *interface != 0
-                                 ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
-                                 : c10d::ProcessGroupGloo::createDeviceForHostname(place.own_address));
-  auto group =
-      c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>(prefix, place.store), rank,
-                                size, options);
+  options->devices.push_back(
+      interface != nullptr && *interface != 0
+          ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
+          : c10d::ProcessGroupGloo::createDeviceForHostname(place.own_address));
+  auto group = c10::make_intrusive<Gloo>(
+      c10::make_intrusive<c10d::PrefixStore>(prefix, place.store), rank, size, options);
   // A connected rank waits until all are connected: a rank that left at once would look like a
   // broken connection.
   std::vector<at::Tensor> nothing = {at::zeros({1})};
@@ -99,13 +99,12 @@ c10::intrusive_ptr<Gloo> connect(const GlooPlace& place, const std::string& pref
 
 // c10d's own split() makes a group without our abort.
 C10dBackend connected_part(const GlooPlace& place, const C10dPart& part) {
-  auto group = connected(*part.control,
-                         fmt::format("[comm] rank {} of {} of a part of the ranks does not connect "
-                                     "to the others of it",
-                                     part.rank, part.size),
-                         [place, part] {
-                           return connect(place, "gloo-" + part.name, part.rank, part.size);
-                         });
+  auto group = connected(
+      *part.control,
+      fmt::format("[comm] rank {} of {} of a part of the ranks does not connect "
+                  "to the others of it",
+                  part.rank, part.size),
+      [place, part] { return connect(place, "gloo-" + part.name, part.rank, part.size); });
   auto is_busy = [gloo = group.get()] { return gloo->is_busy(); };
   return {std::move(group), std::move(is_busy)};
 }

@@ -74,8 +74,8 @@ class ControlMailbox {
   // have started the fewest operations of the part and not this one. Empty if there are neither, or
   // if a failure is known. Asks all ranks, and takes seconds if one does not answer.
   std::string held_up_by(int64_t number, const std::string& phrase, const ControlPart& part = {});
-  // Names the rank that keeps the message of rank `rank` waiting: one that does not answer, else the
-  // one at the end of the waits that begin with that rank's.
+  // Names the rank that keeps the message of rank `rank` waiting: one that does not answer, else
+  // the one at the end of the waits that begin with that rank's.
   std::string held_up_by_message(int rank, const std::string& phrase);
   // While it lives, this rank's replies say that it waits for this message. Costs no communication.
   class AwaitScope {
@@ -163,9 +163,9 @@ class ControlMailbox {
   // Guarded by mutex_.
   std::vector<ControlMember> members_;  // by rank
   std::vector<int64_t> num_operations_ = {0};
-  std::list<Awaited> awaited_;  // the newest last
-  std::vector<std::string> lines_;      // not taken yet
-  std::optional<std::string> state_;    // the newest, not taken yet
+  std::list<Awaited> awaited_;        // the newest last
+  std::vector<std::string> lines_;    // not taken yet
+  std::optional<std::string> state_;  // the newest, not taken yet
   bool stop_ = false;
   int64_t num_taken_ = 0, num_sent_ = 0;  // calls of take()
   bool complete_ = false;

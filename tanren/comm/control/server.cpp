@@ -257,12 +257,11 @@ class ControlServer {
     if (question.awaited >= 0) return holder_of_message(question, members);
     if (behind.empty()) return "";
     const ControlMember& first = members[static_cast<size_t>(behind.front())];
-    return fmt::format("{} {}: it answers, and at {} it has started {} of {} operations; {}",
-                       names_of(behind), question.phrase, place_in_run(first.state), fewest,
-                       question.number,
-                       first.awaited.rank < 0
-                           ? "its own code does not come back, or its data differ"
-                           : "it waits for " + first.awaited.what);
+    return fmt::format(
+        "{} {}: it answers, and at {} it has started {} of {} operations; {}", names_of(behind),
+        question.phrase, place_in_run(first.state), fewest, question.number,
+        first.awaited.rank < 0 ? "its own code does not come back, or its data differ"
+                               : "it waits for " + first.awaited.what);
   }
 
   static bool takes_part(int rank, const Question& question) {
