@@ -10,8 +10,8 @@ namespace tanren {
 
 namespace {
 
-// 16 bits of the number and 15 of the size's hash. Messages of different sizes do not meet, and both
-// waits end with their time: Gloo would end the process when more bytes come than it has room for.
+// 16 bits of the number and 15 of the size's hash. Messages of different sizes do not meet, and
+// both waits end with their time: Gloo would end the process if more bytes came than it expects.
 int tag_of(int64_t number, int64_t bytes) {
   const uint64_t size = (static_cast<uint64_t>(bytes) * 0x9E3779B97F4A7C15U) >> 49U;
   return static_cast<int>((static_cast<uint64_t>(number) & 0xFFFFU) << 15U | size);
