@@ -14,8 +14,6 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <numeric>
-#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
