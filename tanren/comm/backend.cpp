@@ -48,15 +48,24 @@ std::unique_ptr<Communicator> nccl_communicator(const World& world, const CommOp
     throw CommError(fmt::format("[comm] backend nccl: {}", why));
   }
   Rendezvous rendezvous = join_rendezvous(world, options.timeout);
-  const NcclRequest request{
-      c10::make_intrusive<c10d::PrefixStore>("nccl", rendezvous.store), world.rank, world.size,
-      options.device.has_index() ? options.device.index() : 0, options.timeout};
-  auto backend = connected(rendezvous, fmt::format("[comm] rank {}, backend nccl", world.rank),
-                           [request] { return nccl_plugin().backend(request); });
-  return c10d_communicator(
-      std::move(backend),
-      {.name = "nccl", .in_place = true, .device = options.device, .timeout = options.timeout},
-      std::move(rendezvous.control));
+  const auto connect = [store = rendezvous.store, rank_in_world = world.rank,
+                        device = options.device, timeout = options.timeout](
+                           const std::string& prefix, const C10dPart& part) {
+    const NcclRequest request{c10::make_intrusive<c10d::PrefixStore>(prefix, store), part.rank,
+                              part.size, device.has_index() ? device.index() : 0, timeout};
+    return connected(*part.control, fmt::format("[comm] rank {}, backend nccl", rank_in_world),
+                     [request] { return nccl_plugin().backend(request); });
+  };
+  auto backend = connect("nccl", {world.rank, world.size, "", rendezvous.control.get()});
+  C10dOptions as_nccl{.name = "nccl",
+                      .in_place = true,
+                      .device = options.device,
+                      .timeout = options.timeout,
+                      .in_groups = true};
+  as_nccl.split = [connect](const C10dPart& part) {
+    return C10dBackend{connect("nccl-" + part.name, part)};
+  };
+  return c10d_communicator(std::move(backend), std::move(as_nccl), std::move(rendezvous.control));
 }
 
 }  // namespace

@@ -3,14 +3,17 @@
 #include "tanren/base/error.h"
 #include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
-#include "tanren/comm/cause.h"
+#include "tanren/comm/awaited.h"
+#include "tanren/comm/c10d_line.h"
+#include "tanren/comm/c10d_messages.h"
+#include "tanren/comm/exchange.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -41,21 +44,22 @@ using Clock = std::chrono::steady_clock;
 
 class C10dCommunicator final : public Communicator {
  public:
-  C10dCommunicator(c10::intrusive_ptr<c10d::Backend> backend, C10dOptions options,
-                   std::unique_ptr<ControlChannel> control)
-      : backend_(std::move(backend)), options_(std::move(options)), control_(std::move(control)) {
-    if (control_ != nullptr) control_->on_failure([this](const std::string& why) { end(why); });
-  }
+  // `part.ranks`: in the world, by rank here; empty: all.
+  C10dCommunicator(C10dBackend backend, C10dOptions options, std::shared_ptr<C10dLine> line,
+                   ControlPart part)
+      : backend_(std::move(backend.backend)),
+        is_busy_(std::move(backend.is_busy)),
+        options_(std::move(options)),
+        line_(std::move(line)),
+        part_(std::move(part)),
+        messages_(*backend_, options_.in_groups),
+        place_(line_->add([this] {
+          messages_.end();
+          backend_->abort();
+        })) {}
   ~C10dCommunicator() override {
-    if (control_ != nullptr) {
-      control_->on_failure(nullptr);
-      if (std::uncaught_exceptions() > exceptions_before_) {
-        control_->fail("it ends with an error of its own, which its own last lines say");
-      } else if (!control_->failure()) {
-        control_->leave();
-      }
-      control_.reset();
-    }
+    if (!is_part()) line_->close(std::uncaught_exceptions() > exceptions_before_);
+    line_->remove(place_);
     leave_what_hangs();
   }
   C10dCommunicator(const C10dCommunicator&) = delete;
@@ -90,28 +94,30 @@ class C10dCommunicator final : public Communicator {
     return started("broadcast", [&] { return backend_->broadcast(tensors, options); }, {tensor});
   }
 
-  void cancel(const std::string& why) override {
-    set_why(cause_text(rank(), why));
-    if (control_ != nullptr) control_->fail(why);  // first: the others' connections break next
-    backend_->abort();
-  }
-  void check() const override {
-    const std::lock_guard lock(mutex_);
-    if (!why_.empty()) throw CommError(why_);
-  }
+  std::unique_ptr<Communicator> split(int colour) override;
+
+  void cancel(const std::string& why) override { line_->cancel(why); }
+  void check() const override { line_->check(); }
   void set_state(const std::string& state) override {
-    if (control_ != nullptr) control_->set_state(state);
+    if (control() != nullptr) control()->set_state(state);
   }
   void leave() override {
-    if (control_ != nullptr) control_->leave();
+    if (control() != nullptr && !is_part()) control()->leave();
   }
 
  private:
   struct Operation {
     const char* what;
-    int64_t number;  // from 1 on; 0: not counted
-    Clock::time_point started;
+    int64_t number;             // from 1 on; 0: not counted
+    Clock::time_point started;  // of a message: its wait
+    Awaited awaited = {};       // of a message
   };
+
+  bool is_part() const { return !part_.ranks.empty(); }
+  ControlChannel* control() const { return line_->control(); }
+  int rank_in_world(int rank) const {
+    return is_part() ? part_.ranks[static_cast<size_t>(rank)] : rank;
+  }
 
   class C10dPending final : public Pending {
    public:
@@ -136,10 +142,67 @@ class C10dCommunicator final : public Communicator {
     std::vector<at::Tensor> tensors_;  // alive until it is done
   };
 
+  class MessagePending final : public Pending {
+   public:
+    MessagePending(C10dCommunicator& owner, Operation operation,
+                   std::shared_ptr<C10dMessage> message)
+        : owner_(owner), operation_(std::move(operation)), message_(std::move(message)) {}
+    void wait() override { wait(false); }
+    void wait_on_host() override { wait(true); }
+
+   private:
+    void wait(bool on_host) {
+      if (has_waited_ && (!on_host || owner_.options_.device.is_cpu())) return;
+      operation_.started = Clock::now();
+      owner_.wait_for_message(operation_, *message_, on_host);
+      has_waited_ = true;
+    }
+
+    C10dCommunicator& owner_;
+    Operation operation_;
+    std::shared_ptr<C10dMessage> message_;
+    bool has_waited_ = false;
+  };
+
+  Work begin_send(const at::Tensor& tensor, int rank, const std::string& what) override {
+    return started_message(awaited_message(rank_in_world(rank), false, what, bytes_of(tensor)),
+                           [&] { return messages_.send(tensor, rank); });
+  }
+  Work begin_receive(const at::Tensor& tensor, int rank, const std::string& what) override {
+    return started_message(awaited_message(rank_in_world(rank), true, what, bytes_of(tensor)),
+                           [&] { return messages_.receive(tensor, rank); });
+  }
+  static int64_t bytes_of(const at::Tensor& tensor) {
+    return static_cast<int64_t>(tensor.nbytes());
+  }
+
+  template <class F>
+  Work started_message(Awaited awaited, const F& start) {
+    check();
+    Operation operation{"message", 0, Clock::now(), std::move(awaited)};
+    std::shared_ptr<C10dMessage> message;
+    guarded(operation, [&] { message = start(); });
+    return std::make_unique<MessagePending>(*this, std::move(operation), std::move(message));
+  }
+
+  void wait_for_message(const Operation& operation, C10dMessage& message, bool on_host) {
+    const ControlChannel::AwaitScope awaiting(control() == nullptr ? nullptr : control()->mailbox(),
+                                              operation.awaited);
+    guarded(operation, [&] {
+      messages_.launch(message);
+      // A device's engine makes its stream wait if it is given no time.
+      const bool waits_here = options_.device.is_cpu();
+      if (!messages_.wait(message, waits_here ? options_.timeout : std::chrono::milliseconds(0))) {
+        throw CommError("its wait was ended");
+      }
+      if (on_host) wait_for_end(operation, *message.work);
+    });
+  }
+
   template <class F>
   Work started(const char* what, const F& start, std::vector<at::Tensor> tensors) {
     check();
-    const int64_t number = control_ == nullptr ? 0 : control_->count_operation();
+    const int64_t number = control() == nullptr ? 0 : control()->count_operation(part_.index);
     const Operation operation{what, number, Clock::now()};
     c10::intrusive_ptr<c10d::Work> work;
     guarded(operation, [&] {
@@ -154,17 +217,18 @@ class C10dCommunicator final : public Communicator {
     try {
       work();
     } catch (const std::exception& error) {
-      throw CommError(why_failed(operation, error.what()));
+      throw CommError(told_while_waiting(why_failed(operation, error.what()), line_->rank(),
+                                         operation.awaited));
     }
   }
 
   void wait_for(c10d::Work& work) const {
-    if (!options_.is_busy) {
+    if (!is_busy_) {
       work.wait();
       return;
     }
     while (!work.isCompleted()) {
-      give_up_after_abort();
+      line_->check_after(kAfterAbort);
       try {
         work.wait(kWaitSlice);
         return;
@@ -178,55 +242,53 @@ class C10dCommunicator final : public Communicator {
   void wait_for_end(const Operation& operation, c10d::Work& work) const {
     if (options_.device.is_cpu()) return;  // wait() waited for it
     while (!work.isCompleted()) {
-      give_up_after_abort();
+      line_->check_after(kAfterAbort);
       if (has_ended(operation)) throw CommError("its time is over");
       std::this_thread::sleep_for(kBetweenLooks);
     }
     if (const std::exception_ptr error = work.exception()) std::rethrow_exception(error);
     check();  // an abort ends operations, too, and leaves any numbers in this one and those before
   }
-  void give_up_after_abort() const {
-    const std::lock_guard lock(mutex_);
-    if (!why_.empty() && Clock::now() - ended_ > kAfterAbort) throw CommError(why_);
-  }
 
   // The backend's destructor waits for operations under way. If its abort leaves one under way, the
   // backend stays until the process ends.
   void leave_what_hangs() {
-    if (!options_.is_busy || !options_.is_busy()) return;
+    if (!is_busy_ || !is_busy_()) return;
     backend_->abort();
     const auto end = Clock::now() + kAfterAbort;
-    while (options_.is_busy() && Clock::now() < end) {
+    while (is_busy_() && Clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    if (options_.is_busy()) (void)backend_.release();
+    if (is_busy_()) (void)backend_.release();
   }
 
   // The known failure, if there is one. Otherwise the ranks that keep the others waiting, or this
   // rank's own error; either is then reported to all ranks, because an operation that failed on one
   // rank cannot complete on another.
   std::string why_failed(const Operation& operation, const std::string& error) {
-    if (std::string why = this->why(); !why.empty()) return why;
+    if (std::string why = line_->why(); !why.empty()) return why;
     std::string known;
-    if (control_ != nullptr) {
+    if (control() != nullptr) {
       // The cause of a broken connection is reported a little later. After a timeout, no rank knows
       // more.
       const bool is_late = has_ended(operation);
-      if (!is_late) control_->failure(kCauseTimeout);
+      if (!is_late) control()->failure(kCauseTimeout);
       const std::string held_up = held_up_by(operation, is_late);
-      if (const auto failure = control_->failure()) {
-        set_why(*failure);
-        return why();
+      if (const auto failure = control()->failure()) {
+        line_->set_why(*failure);
+        return line_->why();
       }
       if (is_late && !held_up.empty()) {
         cancel("[comm] " + held_up);
-        return why();
+        return line_->why();
       }
-      known = "; " + (held_up.empty() ? control_->standing() : held_up);
+      known = "; " + (held_up.empty() ? control()->standing() : held_up);
     }
-    cancel(fmt::format("[comm] rank {}, a {} over {} and {} ranks: {}{}", rank(), operation.what,
-                       options_.name, world_size(), engine_text(error), known));
-    return this->why();
+    const std::string why =
+        fmt::format("[comm] rank {}, a {} over {} and {} ranks: {}{}", line_->rank(),
+                    operation.what, options_.name, world_size(), engine_text(error), known);
+    cancel(told_while_waiting(why, line_->rank(), operation.awaited));
+    return line_->why();
   }
 
   // Whether the operation's whole timeout is over; the engine's clock began a little later than
@@ -238,47 +300,69 @@ class C10dCommunicator final : public Communicator {
   // For a broken connection, only ranks that do not answer are named: a rank that is late may still
   // come.
   std::string held_up_by(const Operation& operation, bool is_late) const {
-    if (!is_late) return control_->held_up_by(0, "is missing");
+    if (!is_late) return control()->held_up_by(0, "is missing");
     const double seconds = in_seconds(options_.timeout);
-    return control_->held_up_by(operation.number,
-                                fmt::format("did not come to a {} over {} and {} ranks within {} s "
-                                            "(parallel.timeout)",
-                                            operation.what, options_.name, world_size(), seconds));
-  }
-
-  // Runs on the thread of the control channel.
-  void end(const std::string& why) {
-    set_why(why);
-    backend_->abort();
-  }
-
-  std::string why() const {
-    const std::lock_guard lock(mutex_);
-    return why_;
-  }
-  void set_why(const std::string& why) {
-    const std::lock_guard lock(mutex_);
-    if (!why_.empty()) return;
-    why_ = why;
-    ended_ = Clock::now();
+    if (operation.awaited.rank >= 0) {
+      return control()->held_up_by_message(operation.awaited.rank,
+                                           holding_up(line_->rank(), seconds, operation.awaited));
+    }
+    return control()->held_up_by(
+        operation.number,
+        fmt::format("did not come to a {} over {} and {} ranks within {} s (parallel.timeout)",
+                    operation.what, options_.name, world_size(), seconds),
+        part_);
   }
 
   const int exceptions_before_ = std::uncaught_exceptions();
   c10::intrusive_ptr<c10d::Backend> backend_;
+  const std::function<bool()> is_busy_;
   const C10dOptions options_;
-  mutable std::mutex mutex_;
-  std::string why_;          // guarded by mutex_; the first stays
-  Clock::time_point ended_;  // guarded by mutex_; when why_ was set
-  std::unique_ptr<ControlChannel> control_;
+  const std::shared_ptr<C10dLine> line_;
+  const ControlPart part_;
+  C10dMessages messages_;
+  const C10dLine::Place place_;
 };
+
+std::unique_ptr<Communicator> C10dCommunicator::split(int colour) {
+  if (!options_.split) {
+    throw CommError(fmt::format(
+        "[comm] rank {}: the engine {} cannot be split into parts; take gloo, nccl or threads, or "
+        "give C10dOptions::split",
+        line_->rank(), options_.name));
+  }
+  // A rank may have been in more parts than another. All take the first index that is free on all.
+  const at::Tensor told = gather_numbers(*this, {colour, static_cast<int64_t>(line_->next_part())});
+  const auto row = told.accessor<int64_t, 2>();
+  ControlPart part;
+  C10dPart wanted{};
+  for (int other = 0; other < world_size(); ++other) {
+    part.index = std::max(part.index, static_cast<size_t>(row[other][1]));
+    if (row[other][0] != colour) continue;
+    if (other == rank()) wanted.rank = static_cast<int>(part.ranks.size());
+    part.ranks.push_back(rank_in_world(other));
+  }
+  line_->take_part(part.index);
+  wanted.size = static_cast<int>(part.ranks.size());
+  wanted.name = fmt::format("part-{}-{}", part.index, part.ranks.front());
+  wanted.control = control();
+  try {
+    return std::make_unique<C10dCommunicator>(options_.split(wanted), options_, line_,
+                                              std::move(part));
+  } catch (const CommError& error) {
+    cancel(error.what());
+    throw;
+  }
+}
 
 }  // namespace
 
 std::unique_ptr<Communicator> c10d_communicator(c10::intrusive_ptr<c10d::Backend> backend,
                                                 C10dOptions options,
                                                 std::unique_ptr<ControlChannel> control) {
-  return std::make_unique<C10dCommunicator>(std::move(backend), std::move(options),
-                                            std::move(control));
+  auto line = std::make_shared<C10dLine>(std::move(control), backend->getRank());
+  C10dBackend engine{std::move(backend), options.is_busy};
+  return std::make_unique<C10dCommunicator>(std::move(engine), std::move(options), std::move(line),
+                                            ControlPart());
 }
 
 }  // namespace tanren

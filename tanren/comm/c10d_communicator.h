@@ -15,6 +15,21 @@
 
 namespace tanren {
 
+// A backend, and what only its engine knows of it.
+struct C10dBackend {
+  c10::intrusive_ptr<c10d::Backend> backend;
+  // Only for an engine whose abort may not end a wait: whether operations are under way.
+  std::function<bool()> is_busy = {};
+};
+
+// A part of the ranks that is to be connected.
+struct C10dPart {
+  int rank;  // of this process in the part
+  int size;
+  std::string name;                   // no other part of the run has it
+  ControlChannel* control = nullptr;  // null: none
+};
+
 struct C10dOptions {
   std::string name;              // of the engine
   bool in_place = false;         // it can gather into a tensor that already holds the part
@@ -23,6 +38,10 @@ struct C10dOptions {
   std::chrono::milliseconds timeout{0};
   // Only for an engine whose abort may not end a wait: whether operations are under way.
   std::function<bool()> is_busy = {};
+  // It runs operations one after the other, so that messages go in groups (c10d_messages.h).
+  bool in_groups = false;
+  // Connects the ranks of a part; all of them call it. Empty: it cannot be split.
+  std::function<C10dBackend(const C10dPart& part)> split = {};
 };
 
 std::unique_ptr<Communicator> c10d_communicator(c10::intrusive_ptr<c10d::Backend> backend,

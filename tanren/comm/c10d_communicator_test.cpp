@@ -8,7 +8,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <mutex>
 #include <stdexcept>
+#include <string>
+#include <thread>
 #include <vector>
 
 namespace tanren {
@@ -128,6 +131,115 @@ TEST(C10dCommunicator, an_operation_of_a_device_that_an_abort_ended_has_no_resul
   comm->cancel("no memory");
   const std::string error = testing::error_of<CommError>([&] { work->wait_on_host(); });
   TANREN_EXPECT_CONTAINS(error, "no memory");
+}
+
+// Writes down what it is given, in order; every operation is complete at once.
+class Scribe final : public c10d::Backend {
+ public:
+  explicit Scribe(std::string& log) : c10d::Backend(0, 3), log_(log) {}
+  c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& /*tensors*/, int rank,
+                                      int /*tag*/) override {
+    return written(" send to " + std::to_string(rank));
+  }
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& /*tensors*/, int rank,
+                                      int /*tag*/) override {
+    return written(" receive from " + std::to_string(rank));
+  }
+  void startCoalescing() override { log_ += " ("; }
+  c10::intrusive_ptr<c10d::Work> endCoalescing() override { return written(" )"); }
+
+ private:
+  class Complete final : public c10d::Work {
+   public:
+    Complete() { finish(); }
+  };
+  c10::intrusive_ptr<c10d::Work> written(const std::string& text) {
+    log_ += text;
+    return c10::make_intrusive<Complete>();
+  }
+
+  std::string& log_;
+};
+
+// On one stream, a receive would hold back the sends after it.
+TEST(C10dCommunicator, receives_of_an_engine_with_one_stream_go_in_a_group_with_the_next_send) {
+  std::string log;
+  const auto comm =
+      c10d_communicator(c10::make_intrusive<Scribe>(log), {.name = "stream", .in_groups = true});
+  const at::Tensor row = at::zeros({3});
+  const auto first = comm->start_receive(row, 1), second = comm->start_receive(row, 2);
+  EXPECT_EQ(log, "");
+  const auto sent = comm->start_send(row, 1);
+  EXPECT_EQ(log, " ( receive from 1 receive from 2 send to 1 )");
+  for (const auto* work : {&first, &second, &sent}) (*work)->wait();
+  log.clear();
+  comm->start_receive(row, 2)->wait();
+  EXPECT_EQ(log, " ( receive from 2 )");
+}
+
+TEST(C10dCommunicator, messages_of_another_engine_go_at_once) {
+  std::string log;
+  const auto comm = c10d_communicator(c10::make_intrusive<Scribe>(log), {.name = "any"});
+  const at::Tensor row = at::zeros({3});
+  const auto received = comm->start_receive(row, 2), sent = comm->start_send(row, 1);
+  EXPECT_EQ(log, " receive from 2 send to 1");
+  received->wait();
+  sent->wait_on_host();
+}
+
+TEST(C10dCommunicator, a_message_that_fails_says_which_it_was) {
+  const auto comm = c10d_communicator(c10::make_intrusive<Hanging>(), {.name = "hanging"});
+  // The backend has no send.
+  const std::string error = testing::error_of<CommError>(
+      [&] { comm->start_send(at::zeros({3}), 1, "the gradient of microbatch 3"); });
+  TANREN_EXPECT_CONTAINS(error, "[comm] rank 0, a message over hanging and 2 ranks: ");
+  TANREN_EXPECT_CONTAINS(
+      error, "rank 0 waited for rank 1 to take the gradient of microbatch 3 (12 bytes)");
+}
+
+TEST(C10dCommunicator, a_backend_that_cannot_be_split_says_so) {
+  const auto comm = c10d_communicator(c10::make_intrusive<Hanging>(), {.name = "hanging"});
+  TANREN_EXPECT_CONTAINS(testing::error_of<CommError>([&] { comm->split(0); }),
+                         "the engine hanging cannot be split into parts");
+}
+
+// As a connection that breaks amid a payload: the wait does not end by itself.
+class EndedByAbort final : public c10d::Work {
+ public:
+  bool wait(std::chrono::milliseconds /*timeout*/) override {
+    std::unique_lock lock(mutex_);
+    cv_.wait_for(lock, std::chrono::seconds(20), [&] { return aborted_; });
+    return !aborted_;
+  }
+  void abort() override {
+    const std::lock_guard lock(mutex_);
+    aborted_ = true;
+    cv_.notify_all();
+  }
+
+ private:
+  bool aborted_ = false;
+};
+
+class Deaf final : public c10d::Backend {
+ public:
+  Deaf() : c10d::Backend(0, 2) {}
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& /*tensors*/, int /*rank*/,
+                                      int /*tag*/) override {
+    return c10::make_intrusive<EndedByAbort>();
+  }
+};
+
+TEST(C10dCommunicator, a_cancel_aborts_the_messages_that_are_waited_for) {
+  const auto comm = c10d_communicator(c10::make_intrusive<Deaf>(), {.name = "deaf"});
+  const auto work = comm->start_receive(at::zeros({3}), 1);
+  std::thread cancels([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    comm->cancel("no memory");
+  });
+  const std::string error = testing::error_of<CommError>([&] { work->wait(); });
+  cancels.join();
+  TANREN_EXPECT_CONTAINS(error, "[comm] rank 0: no memory; rank 0 waited for rank 1 to send");
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-// Communicator: sums and copies over the ranks of a run, on any engine (in one process, Gloo,
-// NCCL). Invariant: every rank starts the same operations in the same order, and when a wait
-// returns, all ranks hold bitwise the same numbers (of a scattered sum each its part). One per
-// rank, used by one thread at a time; waits may come from another thread. If an operation cannot
-// complete, every waiting rank throws CommError: no rank hangs. Owned by Parts; users may bring
-// their own.
+// Communicator: sums and copies over the ranks of a run, and messages between two of them, on any
+// engine (in one process, Gloo, NCCL). Invariant: every rank starts the same sums and copies in the
+// same order, and when a wait returns, all ranks hold bitwise the same numbers (of a scattered sum
+// each its part). One per rank, used by one thread at a time; waits may come from another thread.
+// If an operation cannot complete, every waiting rank throws CommError: no rank hangs. Owned by
+// Parts; users may bring their own.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -53,6 +53,21 @@ class Communicator {
   // `tensor` becomes the tensor of rank `root`.
   virtual Work start_broadcast(const at::Tensor& tensor, int root) = 0;
 
+  // Messages between two ranks. The n-th that this rank sends to `rank` becomes the n-th that the
+  // other receives from here. `tensor`: dense, contiguous, any shape, of the same number of
+  // elements and dtype on both. Any number may be under way in both directions; each must be waited
+  // for, unless the run ends. `what` names the message in errors ("the gradient of microbatch 3").
+  // CommError for a tensor that cannot be sent, for this rank itself, and for an engine without
+  // messages.
+  Work start_send(const at::Tensor& tensor, int rank, const std::string& what = "");
+  Work start_receive(const at::Tensor& tensor, int rank, const std::string& what = "");
+
+  // Every rank calls it. The ranks of one colour become a communicator of their own, in the order
+  // that they have here, with the timeout of this one. A cancel or a lost rank ends the waits of
+  // all parts and of this one. A part is destroyed before the communicator that it was made from.
+  // CommError for an engine that cannot be split.
+  virtual std::unique_ptr<Communicator> split(int colour);
+
   // Ends every wait, now and later, on all ranks with the CommError "[comm] rank <this>: <why>", or
   // with `why` unchanged if it already names a rank. The first cause stays. Thread-safe.
   virtual void cancel(const std::string& why) = 0;
@@ -71,6 +86,11 @@ class Communicator {
     start_gather(whole, part)->wait();
   }
   void broadcast(const at::Tensor& tensor, int root) { start_broadcast(tensor, root)->wait(); }
+
+ private:
+  // What start_send and start_receive have checked.
+  virtual Work begin_send(const at::Tensor& tensor, int rank, const std::string& what);
+  virtual Work begin_receive(const at::Tensor& tensor, int rank, const std::string& what);
 };
 
 // For a run of one rank: every operation is complete at once.

@@ -4,7 +4,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
-#include "tanren/comm/rendezvous.h"
+#include "tanren/comm/control/control.h"
 #include "tanren/comm/run_detached.h"
 
 #include <chrono>
@@ -19,20 +19,20 @@ namespace tanren {
 // ends the wait, its thread continues alone until its timeout. CommError: that failure, or
 // "<failure>: <its error>", which is then reported to all ranks.
 template <class Connect>
-auto connected(const Rendezvous& rendezvous, const std::string& failure, Connect connect) {
+auto connected(ControlChannel& control, const std::string& failure, Connect connect) {
   auto group = run_detached(std::move(connect));
   while (group.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
-    if (const auto lost = rendezvous.control->failure()) throw CommError(*lost);
+    if (const auto lost = control.failure()) throw CommError(*lost);
   }
   try {
     return group.get();
   } catch (const std::exception& error) {
     // A broken connection is noticed before the report of the rank that broke it arrives.
-    if (const auto lost = rendezvous.control->failure(std::chrono::seconds(2))) {
+    if (const auto lost = control.failure(std::chrono::seconds(2))) {
       throw CommError(*lost);
     }
     const std::string text = failure + ": " + first_line(error.what());
-    rendezvous.control->fail(text);
+    control.fail(text);
     throw CommError(text);
   }
 }

@@ -12,15 +12,6 @@ namespace tanren {
 
 namespace {
 
-// `values` of all ranks, one row each.
-at::Tensor gather_numbers(Communicator& comm, const std::vector<int64_t>& values) {
-  const auto num = static_cast<int64_t>(values.size());
-  const at::Tensor part = at::tensor(values, at::kLong).to(comm.device());
-  const at::Tensor whole = at::empty({comm.world_size(), num}, part.options());
-  comm.start_gather(whole, part)->wait_on_host();
-  return whole.to(at::kCPU);
-}
-
 // The bytes of all ranks, one row each, the shorter ones followed by zeros.
 at::Tensor gather_bytes(Communicator& comm, const at::Tensor& mine, int64_t longest) {
   const at::Tensor part = at::zeros({longest}, at::TensorOptions(comm.device()).dtype(at::kByte));
@@ -62,6 +53,15 @@ void check_alike(Communicator& comm, const at::Tensor& facts) {
 }
 
 }  // namespace
+
+at::Tensor gather_numbers(Communicator& comm, const std::vector<int64_t>& values) {
+  const at::NoGradGuard no_grad;
+  const auto num = static_cast<int64_t>(values.size());
+  const at::Tensor part = at::tensor(values, at::kLong).to(comm.device());
+  const at::Tensor whole = at::empty({comm.world_size(), num}, part.options());
+  comm.start_gather(whole, part)->wait_on_host();
+  return whole.to(at::kCPU);
+}
 
 std::vector<std::string> gather_texts(Communicator& comm, const std::string& mine) {
   if (comm.world_size() == 1) return {mine};

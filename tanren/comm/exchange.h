@@ -6,6 +6,7 @@
 
 #include "tanren/comm/communicator.h"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,10 @@ namespace tanren {
 // The texts of all ranks, by rank. A text may have any length, including 0, and any bytes. Two
 // operations.
 std::vector<std::string> gather_texts(Communicator& comm, const std::string& mine);
+
+// The numbers of all ranks: [world_size, values.size()], kLong, on the CPU. Every rank gives the
+// same count of numbers. One operation.
+at::Tensor gather_numbers(Communicator& comm, const std::vector<int64_t>& values);
 
 // The sum over ranks of each number, in fp64. Every rank gives the same count of numbers; if that
 // is 0, nothing is sent. One operation.

@@ -65,22 +65,48 @@ void prepare_process() {
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
 }
 
-c10::intrusive_ptr<Gloo> connect(const World& world, const c10::intrusive_ptr<c10d::Store>& store,
-                                 const std::string& own_address,
-                                 std::chrono::milliseconds timeout) {
-  store->setTimeout(timeout);
+// What a rank connects with, to all others or to those of a part.
+struct GlooPlace {
+  c10::intrusive_ptr<c10d::Store> store;
+  std::string own_address;
+  std::chrono::milliseconds timeout;  // the longest that one operation may take
+
+  // All ranks have met: a rank that does not connect in this time is gone.
+  std::chrono::milliseconds longest() const {
+    return std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(30));
+  }
+};
+
+c10::intrusive_ptr<Gloo> connect(const GlooPlace& place, const std::string& prefix, int rank,
+                                 int size) {
+  const auto timeout = place.longest();
+  place.store->setTimeout(timeout);
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
-  options->devices.push_back(interface != nullptr && *interface != 0
-                                 ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
-                                 : c10d::ProcessGroupGloo::createDeviceForHostname(own_address));
-  auto group = c10::make_intrusive<Gloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store),
-                                         world.rank, world.size, options);
+  options->devices.push_back(
+      interface != nullptr && *interface != 0
+          ? c10d::ProcessGroupGloo::createDeviceForInterface(interface)
+          : c10d::ProcessGroupGloo::createDeviceForHostname(place.own_address));
+  auto group = c10::make_intrusive<Gloo>(
+      c10::make_intrusive<c10d::PrefixStore>(prefix, place.store), rank, size, options);
   // A connected rank waits until all are connected: a rank that left at once would look like a
   // broken connection.
   std::vector<at::Tensor> nothing = {at::zeros({1})};
   group->allreduce(nothing)->wait();
+  group->setTimeout(place.timeout);
   return group;
+}
+
+// c10d's own split() makes a group without our abort.
+C10dBackend connected_part(const GlooPlace& place, const C10dPart& part) {
+  auto group = connected(
+      *part.control,
+      fmt::format("[comm] rank {} of {} of a part of the ranks does not connect "
+                  "to the others of it",
+                  part.rank, part.size),
+      [place, part] { return connect(place, "gloo-" + part.name, part.rank, part.size); });
+  auto is_busy = [gloo = group.get()] { return gloo->is_busy(); };
+  return {std::move(group), std::move(is_busy)};
 }
 
 }  // namespace
@@ -90,18 +116,15 @@ std::unique_ptr<Communicator> gloo_communicator(const World& world,
   static std::once_flag once;
   std::call_once(once, prepare_process);
   Rendezvous rendezvous = join_rendezvous(world, timeout);
-  // All ranks have met: a rank that does not connect in this time is gone.
-  const auto longest = std::min<std::chrono::milliseconds>(timeout, std::chrono::seconds(30));
-  auto group =
-      connected(rendezvous,
-                fmt::format("[comm] rank {} of {} does not connect to the others, which met at {}",
-                            world.rank, world.size, place_of(world)),
-                [world, store = rendezvous.store, own_address = rendezvous.own_address, longest] {
-                  return connect(world, store, own_address, longest);
-                });
-  group->setTimeout(timeout);
+  const GlooPlace place{rendezvous.store, rendezvous.own_address, timeout};
+  auto group = connected(
+      *rendezvous.control,
+      fmt::format("[comm] rank {} of {} does not connect to the others, which met at {}",
+                  world.rank, world.size, place_of(world)),
+      [place, rank = world.rank, size = world.size] { return connect(place, "gloo", rank, size); });
   C10dOptions as_gloo{.name = "gloo", .timeout = timeout};
   as_gloo.is_busy = [gloo = group.get()] { return gloo->is_busy(); };
+  as_gloo.split = [place](const C10dPart& part) { return connected_part(place, part); };
   return c10d_communicator(std::move(group), std::move(as_gloo), std::move(rendezvous.control));
 }
 

@@ -25,6 +25,7 @@ class Single final : public Communicator {
     return copied(whole, part);
   }
   Work start_broadcast(const at::Tensor&, int) override { return std::make_unique<Done>(); }
+  std::unique_ptr<Communicator> split(int) override { return single_communicator(); }
   void cancel(const std::string&) override {}
 
  private:

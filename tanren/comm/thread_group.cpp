@@ -4,17 +4,21 @@
 #include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/cause.h"
+#include "tanren/comm/exchange.h"
+#include "tanren/comm/thread_line.h"
+#include "tanren/comm/thread_wires.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,7 +27,7 @@ namespace tanren {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = ThreadLine::Clock;
 
 // A rank's tensors in an operation: what it gives, and where the result goes.
 struct Given {
@@ -93,56 +97,87 @@ void gather_parts(const std::vector<Given>& ranks, size_t share) {
 
 }  // namespace
 
-struct ThreadGroup::Shared {
-  Shared(int size, Options given)
-      : world_size(size), options(given), next(static_cast<size_t>(size), 0) {}
+namespace {
 
-  std::shared_ptr<Call> start(int rank, const char* kind, const Given& given,
-                              const Combine& combine);
-  void wait(Call& call);
-  void combine_share(Call& call, std::unique_lock<std::mutex>& lock);
-  [[noreturn]] void give_up(const Call& call);
-  void cancel(const std::string& why) {
-    const std::lock_guard lock(mutex);
-    if (aborted.empty()) aborted = why;
-    changed.notify_all();
-  }
+// All ranks, or those that one call of split() made a communicator of. Its members are guarded by
+// the group's mutex.
+struct Part {
+  explicit Part(std::vector<int> of_group)
+      : ranks(std::move(of_group)), next(ranks.size(), 0), num_splits(ranks.size(), 0) {}
 
-  const int world_size;
-  const Options options;
-  std::mutex mutex;
-  std::condition_variable changed;
-  // The members below are guarded by mutex.
-  std::vector<int64_t> next;  // by rank, the number of its next operation
+  const std::vector<int> ranks;  // of the group, by rank here
+  int64_t number = 0;            // of this part in the group
+  std::vector<int64_t> next;     // by rank, the number of its next operation
   std::map<int64_t, std::shared_ptr<Call>> open;
-  std::string aborted;
-  Clock::time_point link_free;
-  int64_t operations = 0, bytes = 0;
+  std::vector<int64_t> num_splits;  // by rank
 };
 
-std::shared_ptr<Call> ThreadGroup::Shared::start(int rank, const char* kind, const Given& given,
-                                                 const Combine& combine) {
+std::vector<int> first_ranks(int size) {
+  std::vector<int> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+}  // namespace
+
+struct ThreadGroup::Shared : ThreadLine {
+  Shared(int size, Options given)
+      : all(std::make_shared<Part>(first_ranks(size))), wires(*this, size) {
+    bytes_per_second = given.bytes_per_second;
+    timeout = given.timeout;
+  }
+
+  std::shared_ptr<Call> start(Part& part, int rank, const char* kind, const Given& given,
+                              const Combine& combine);
+  void wait(const Part& part, Call& call);
+  void combine_share(Call& call, std::unique_lock<std::mutex>& lock);
+  [[noreturn]] void give_up(const Part& part, const Call& call);
+  // Of ranks of `parent`, for its rank `rank`; the same for all that name these ranks in the same
+  // call.
+  std::shared_ptr<Part> part_of(Part& parent, int rank, const std::vector<int>& ranks);
+
+  const std::shared_ptr<Part> all;
+  ThreadWires wires;
+  // The parts by number of the parent, number of its split, and first rank; guarded by mutex.
+  std::map<std::array<int64_t, 3>, std::shared_ptr<Part>> parts;
+};
+
+std::shared_ptr<Part> ThreadGroup::Shared::part_of(Part& parent, int rank,
+                                                   const std::vector<int>& ranks) {
+  const std::lock_guard lock(mutex);
+  const int64_t split = parent.num_splits[static_cast<size_t>(rank)]++;
+  auto& part = parts[{parent.number, split, ranks.front()}];
+  if (part == nullptr) {
+    part = std::make_shared<Part>(ranks);
+    part->number = static_cast<int64_t>(parts.size());
+  }
+  return part;
+}
+
+std::shared_ptr<Call> ThreadGroup::Shared::start(Part& part, int rank, const char* kind,
+                                                 const Given& given, const Combine& combine) {
   const std::string what = fmt::format("{} of {} {} elements", kind, given.from.numel(),
                                        c10::toString(given.from.scalar_type()));
   std::unique_lock lock(mutex);
   if (!aborted.empty()) throw CommError(aborted);
-  const int64_t number = next[static_cast<size_t>(rank)]++;
-  auto& slot = open[number];
+  const int64_t number = part.next[static_cast<size_t>(rank)]++;
+  auto& slot = part.open[number];
   if (slot == nullptr) {
     slot = std::make_shared<Call>();
     slot->number = number;
     slot->what = what;
     slot->first = rank;
-    slot->given.resize(static_cast<size_t>(world_size));
-    slot->present.resize(static_cast<size_t>(world_size), false);
-    slot->missing = world_size;
+    slot->given.resize(part.ranks.size());
+    slot->present.resize(part.ranks.size(), false);
+    slot->missing = static_cast<int>(part.ranks.size());
   }
   std::shared_ptr<Call> call = slot;
   if (call->what != what) {
     const std::string why = fmt::format(
         "[comm] operation {}: rank {} asks for a {}, rank {} for a {}; ranks must run the same "
         "program on the same config",
-        number, rank, what, call->first, call->what);
+        number, part.ranks[static_cast<size_t>(rank)], what,
+        part.ranks[static_cast<size_t>(call->first)], call->what);
     lock.unlock();
     cancel(why);
     throw CommError(why);
@@ -153,17 +188,8 @@ std::shared_ptr<Call> ThreadGroup::Shared::start(int rank, const char* kind, con
     --call->missing;
     return call;
   }
-  open.erase(number);
-  const auto size = static_cast<int64_t>(given.from.nbytes());
-  ++operations;
-  bytes += size;
-  if (options.bytes_per_second > 0) {
-    const std::chrono::duration<double> travel(static_cast<double>(size) /
-                                               options.bytes_per_second);
-    link_free =
-        std::max(link_free, Clock::now()) + std::chrono::duration_cast<Clock::duration>(travel);
-    call->arrives = link_free;
-  }
+  part.open.erase(number);
+  call->arrives = carry(static_cast<int64_t>(given.from.nbytes()));
   call->combine = combine;
   call->missing = 0;
   // Kernels of a device are queued, so all shares start at once. On the CPU each waiting rank takes
@@ -195,12 +221,12 @@ void ThreadGroup::Shared::combine_share(Call& call, std::unique_lock<std::mutex>
   changed.notify_all();
 }
 
-void ThreadGroup::Shared::wait(Call& call) {
+void ThreadGroup::Shared::wait(const Part& part, Call& call) {
   const auto start = Clock::now();
   while (call.missing > 0 && Clock::now() - start < kLooking) std::this_thread::yield();
   std::unique_lock lock(mutex);
   const auto ready = [&] { return call.missing == 0 || !aborted.empty(); };
-  if (!changed.wait_until(lock, start + options.timeout, ready)) give_up(call);
+  if (!changed.wait_until(lock, start + timeout, ready)) give_up(part, call);
   while (!call.done && aborted.empty() && call.taken < call.present.size()) {
     combine_share(call, lock);
   }
@@ -210,13 +236,13 @@ void ThreadGroup::Shared::wait(Call& call) {
   std::this_thread::sleep_until(call.arrives);
 }
 
-void ThreadGroup::Shared::give_up(const Call& call) {
+void ThreadGroup::Shared::give_up(const Part& part, const Call& call) {
   std::string late;
   for (size_t rank = 0; rank < call.present.size(); ++rank) {
-    if (!call.present[rank]) late += (late.empty() ? "" : ", ") + to_text(rank);
+    if (!call.present[rank]) late += (late.empty() ? "" : ", ") + to_text(part.ranks[rank]);
   }
   aborted = fmt::format("[comm] operation {}, a {}: rank {} did not come within {} s", call.number,
-                        call.what, late, in_seconds(options.timeout));
+                        call.what, late, in_seconds(timeout));
   changed.notify_all();
   throw CommError(aborted);
 }
@@ -225,21 +251,39 @@ namespace {
 
 class ThreadPending final : public Communicator::Pending {
  public:
-  ThreadPending(std::shared_ptr<ThreadGroup::Shared> shared, std::shared_ptr<Call> call)
-      : shared_(std::move(shared)), call_(std::move(call)) {}
-  void wait() override { shared_->wait(*call_); }
+  ThreadPending(std::shared_ptr<ThreadGroup::Shared> shared, std::shared_ptr<Part> part,
+                std::shared_ptr<Call> call)
+      : shared_(std::move(shared)), part_(std::move(part)), call_(std::move(call)) {}
+  void wait() override { shared_->wait(*part_, *call_); }
 
  private:
   std::shared_ptr<ThreadGroup::Shared> shared_;
+  std::shared_ptr<Part> part_;
   std::shared_ptr<Call> call_;
+};
+
+class ThreadMessagePending final : public Communicator::Pending {
+ public:
+  ThreadMessagePending(std::shared_ptr<ThreadGroup::Shared> shared, const ThreadWires::Wire& wire,
+                       bool sends, std::shared_ptr<ThreadWires::Message> message)
+      : shared_(std::move(shared)), wire_(wire), sends_(sends), message_(std::move(message)) {}
+  void wait() override { shared_->wires.wait(*message_, wire_, sends_, false); }
+  void wait_on_host() override { shared_->wires.wait(*message_, wire_, sends_, true); }
+
+ private:
+  std::shared_ptr<ThreadGroup::Shared> shared_;
+  const ThreadWires::Wire wire_;
+  const bool sends_;
+  std::shared_ptr<ThreadWires::Message> message_;
 };
 
 class ThreadCommunicator final : public Communicator {
  public:
-  ThreadCommunicator(std::shared_ptr<ThreadGroup::Shared> shared, int rank)
-      : shared_(std::move(shared)), rank_(rank) {}
+  ThreadCommunicator(std::shared_ptr<ThreadGroup::Shared> shared, std::shared_ptr<Part> part,
+                     int rank)
+      : shared_(std::move(shared)), part_(std::move(part)), rank_(rank) {}
   int rank() const override { return rank_; }
-  int world_size() const override { return shared_->world_size; }
+  int world_size() const override { return static_cast<int>(part_->ranks.size()); }
   std::string_view name() const override { return "threads"; }
   at::Device device_for(at::Device own) const override { return own; }
 
@@ -263,15 +307,42 @@ class ThreadCommunicator final : public Communicator {
                      given.to.copy_(source);
                  });
   }
-  void cancel(const std::string& why) override { shared_->cancel(cause_text(rank_, why)); }
+  std::unique_ptr<Communicator> split(int colour) override {
+    const at::Tensor colours = gather_numbers(*this, {colour});
+    std::vector<int> ranks;
+    int rank = 0;
+    for (int other = 0; other < world_size(); ++other) {
+      if (colours[other].item<int64_t>() != colour) continue;
+      if (other == rank_) rank = static_cast<int>(ranks.size());
+      ranks.push_back(in_group(other));
+    }
+    return std::make_unique<ThreadCommunicator>(shared_, shared_->part_of(*part_, rank_, ranks),
+                                                rank);
+  }
+  void cancel(const std::string& why) override {
+    shared_->cancel(cause_text(in_group(rank_), why));
+  }
   void check() const override {
     const std::lock_guard lock(shared_->mutex);
     if (!shared_->aborted.empty()) throw CommError(shared_->aborted);
   }
 
  private:
+  Work begin_send(const at::Tensor& tensor, int rank, const std::string& what) override {
+    return message({part_->number, in_group(rank_), in_group(rank)}, true, tensor, what);
+  }
+  Work begin_receive(const at::Tensor& tensor, int rank, const std::string& what) override {
+    return message({part_->number, in_group(rank), in_group(rank_)}, false, tensor, what);
+  }
+  Work message(const ThreadWires::Wire& wire, bool sends, const at::Tensor& tensor,
+               const std::string& what) {
+    auto started = shared_->wires.start(wire, sends, tensor, what);
+    return std::make_unique<ThreadMessagePending>(shared_, wire, sends, std::move(started));
+  }
+  int in_group(int rank) const { return part_->ranks[static_cast<size_t>(rank)]; }
   Work start(const char* kind, const Given& given, const Combine& combine) {
-    return std::make_unique<ThreadPending>(shared_, shared_->start(rank_, kind, given, combine));
+    return std::make_unique<ThreadPending>(shared_, part_,
+                                           shared_->start(*part_, rank_, kind, given, combine));
   }
   void check_parts(const at::Tensor& part, const at::Tensor& whole) const {
     if (part.numel() * world_size() == whole.numel()) return;
@@ -280,6 +351,7 @@ class ThreadCommunicator final : public Communicator {
   }
 
   std::shared_ptr<ThreadGroup::Shared> shared_;
+  std::shared_ptr<Part> part_;
   int rank_;
 };
 
@@ -291,7 +363,7 @@ ThreadGroup::ThreadGroup(int world_size, Options options)
     : shared_(std::make_shared<Shared>(world_size, options)) {}
 
 std::unique_ptr<Communicator> ThreadGroup::communicator(int rank) const {
-  return std::make_unique<ThreadCommunicator>(shared_, rank);
+  return std::make_unique<ThreadCommunicator>(shared_, shared_->all, rank);
 }
 
 void ThreadGroup::cancel(const std::string& why) const { shared_->cancel(why); }

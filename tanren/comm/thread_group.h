@@ -25,7 +25,8 @@ class ThreadGroup {
   std::unique_ptr<Communicator> communicator(int rank) const;
   // Every wait, now and later, ends with CommError(why); the first reason stays.
   void cancel(const std::string& why) const;
-  // Operations that all ranks have started, and the bytes of one rank's tensors in them.
+  // Operations that all their ranks have started, and the bytes of one rank's tensors in them. A
+  // message is one operation.
   int64_t num_operations() const;
   int64_t num_bytes() const;
 

@@ -124,6 +124,28 @@ INSTANTIATE_TEST_SUITE_P(
                       Group{"sim", 3, 3, 0, 3}, Group{"sim", 3, 3, 1, 1},
                       Group{"sim", 3, 3, 2, 3}));
 
+// What follows a wait comes after the copy, and the copy after what came before the start.
+TEST(DeviceWires, messages_wait_for_the_streams_of_both_ranks_and_these_for_them) {
+  if (!sim::installed()) GTEST_SKIP() << "several devices are simulated ones";
+  for (const int devices : {2, 1}) {
+    on_ranks(2, [&](Communicator& comm) {
+      const at::Device own(device_name(device_kind(), comm.rank() % devices));
+      const int other = 1 - comm.rank();
+      const at::Tensor theirs = at::empty({1000}, at::TensorOptions(own).dtype(at::kDouble));
+      for (int round = 0; round < 3; ++round) {
+        const at::Tensor mine = at::full({1000}, comm.rank() + round, theirs.options()).mul_(2);
+        theirs.zero_();
+        const auto receive = comm.start_receive(theirs, other);
+        const auto send = comm.start_send(mine, other);
+        send->wait();
+        mine.zero_();
+        receive->wait();
+        EXPECT_EQ(theirs.sum().item<double>(), 2000.0 * (other + round));
+      }
+    });
+  }
+}
+
 // Replicas that share a device cannot go in step.
 class RanksApart : public DeviceRanks {};
 INSTANTIATE_TEST_SUITE_P(Engines, RanksApart,

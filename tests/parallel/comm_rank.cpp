@@ -43,6 +43,21 @@ bool step_of(const std::string& what, tanren::Communicator& comm, int step,
     } else {
       comm.sum(data);
     }
+  } else if (what == "ring" || what == "impatient ring") {  // nearly always amid a large message
+    const int size = comm.world_size();
+    const std::string name = "the row of step " + std::to_string(step);
+    const at::Tensor got = at::empty_like(data);
+    const auto receive = comm.start_receive(got, (comm.rank() + size - 1) % size, name);
+    const auto send = comm.start_send(data, (comm.rank() + 1) % size, name);
+    receive->wait();
+    send->wait();
+  } else if (what == "chain") {  // each waits for the next; the last never sends
+    if (comm.rank() == comm.world_size() - 1) {
+      comm.check();
+      pause_for_a_while();
+    } else {
+      comm.start_receive(data, comm.rank() + 1, "the gradient of microbatch 3")->wait();
+    }
   } else if (what == "alone") {  // no rank waits for another
     comm.check();
     pause_for_a_while();
@@ -83,9 +98,10 @@ int run(const std::string& what, const tanren::World& world, const std::string& 
   }
   say("begun");
   const auto comm = tanren::make_communicator(
-      world, {.rendezvous = rendezvous, .timeout = what == "impatient" ? 5s : 600s});
+      world, {.rendezvous = rendezvous, .timeout = what.rfind("impatient", 0) == 0 ? 5s : 600s});
   say("ready");
-  const at::Tensor data = at::zeros({what == "broadcasts" ? 16'000'000 : 300'000});
+  const int64_t num = what == "broadcasts" ? 16'000'000 : what == "ring" ? 4'000'000 : 300'000;
+  const at::Tensor data = at::zeros({num});
   for (int step = 1;; ++step) {
     comm->set_state("step " + std::to_string(step));
     try {

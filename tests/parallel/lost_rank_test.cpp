@@ -86,10 +86,31 @@ TEST_P(LostRank, of_four_that_is_killed_while_a_sum_waits_is_named_by_the_others
   expect_all_name_the_lost(ranks, GetParam());
 }
 
+TEST_P(LostRank, of_four_that_is_killed_while_messages_wait_is_named_with_what_each_awaited) {
+  Ranks ranks(4, "chain");
+  ASSERT_TRUE(ranks[3].await("step 200 is done", 60s)) << ranks[3].text();
+  expect_all_name_the_lost(ranks, GetParam());
+  for (int rank = 0; rank < 3; ++rank) {
+    if (rank == GetParam()) continue;
+    TANREN_EXPECT_CONTAINS(ranks[rank].text(),
+                           "; rank " + std::to_string(rank) + " waited for rank " +
+                               std::to_string(rank + 1) +
+                               " to send the gradient of microbatch 3 (1200000 bytes)");
+  }
+}
+
 // When a connection breaks, Gloo does not wake a rank that waits for the rest of a payload.
 TEST(LostRanks, amid_a_large_payload_are_named_too) {
   for (const int victim : {0, 1, 2}) {
     Ranks ranks(3, "broadcasts");
+    ranks.await("step 5 is done");
+    expect_all_name_the_lost(ranks, victim);
+  }
+}
+
+TEST(LostRanks, amid_a_large_message_are_named_too) {
+  for (const int victim : {0, 1, 2}) {
+    Ranks ranks(3, "ring");
     ranks.await("step 5 is done");
     expect_all_name_the_lost(ranks, victim);
   }
@@ -134,6 +155,20 @@ TEST(LostRanks, that_are_stopped_are_named_when_the_timeout_ends) {
   stop(of_two, 0);
   expect_named(of_three, 1);
   expect_named(of_two, 0);
+}
+
+TEST(LostRanks, that_are_stopped_amid_messages_are_named_with_what_was_awaited) {
+  Ranks ranks(3, "impatient ring");
+  ranks.await("step 20 is done");
+  ranks[1].signal(SIGSTOP);
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(ranks[rank].ended(40s), 3) << ranks[rank].text();
+    TANREN_EXPECT_CONTAINS(ranks[rank].text(), "[comm] rank 1 holds up rank ");
+    TANREN_EXPECT_CONTAINS(ranks[rank].text(),
+                           ", which has waited 5 s (parallel.timeout) for rank ");
+    TANREN_EXPECT_CONTAINS(ranks[rank].text(), " the row of step ");
+    TANREN_EXPECT_CONTAINS(ranks[rank].text(), ": its process does not answer");
+  }
 }
 
 // Rank 0 holds the store, which no longer answers. Rank 2 never comes.

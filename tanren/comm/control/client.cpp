@@ -3,6 +3,8 @@
 #include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
 
+#include <fmt/ranges.h>
+
 #include <unistd.h>
 
 #include <utility>
@@ -28,7 +30,11 @@ class ControlClient {
       const ControlMailbox::Outgoing outgoing = mailbox_.take();
       for (const auto& line : outgoing.lines) lines_.send(line);
       if (std::exchange(is_asked_, false)) {  // after the state, so that the server has the newest
-        lines_.send(ControlMessage::line(ControlMessage::here, mailbox_.num_operations()));
+        const std::vector<int64_t> counts = mailbox_.num_operations();
+        const Awaited awaited = mailbox_.awaited();
+        lines_.send(ControlMessage::line(ControlMessage::here,
+                                         fmt::format("{}", fmt::join(counts, ",")), awaited.rank,
+                                         awaited.what));
       }
       if (outgoing.stop) break;
       if (!lines_.has_unsent()) mailbox_.set_sent();

@@ -27,14 +27,17 @@ class ControlChannel : private ControlMailbox {
   ControlChannel& operator=(const ControlChannel&) = delete;
 
   // What the run's threads call; mailbox.h describes each.
+  using ControlMailbox::AwaitScope;
   using ControlMailbox::count_operation;
   using ControlMailbox::fail;
   using ControlMailbox::failure;
   using ControlMailbox::held_up_by;
+  using ControlMailbox::held_up_by_message;
   using ControlMailbox::leave;
   using ControlMailbox::on_failure;
   using ControlMailbox::set_state;
   using ControlMailbox::standing;
+  ControlMailbox* mailbox() { return this; }  // for AwaitScope
 
  private:
   ControlChannel(Socket socket, const Options& options);

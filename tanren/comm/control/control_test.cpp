@@ -152,6 +152,49 @@ TEST(ControlChannel, names_who_has_started_the_fewest_operations_and_not_this_on
   EXPECT_EQ(channels[2]->held_up_by(3, "is late"), "");
 }
 
+TEST(ControlChannel, counts_the_operations_of_a_part_apart_and_asks_its_ranks_alone) {
+  ControlGroup group(4);
+  auto channels = group.open();
+  const ControlPart part{2, {1, 3}};
+  for (const size_t rank : {0, 1, 2, 3}) channels[rank]->count_operation();
+  EXPECT_EQ(channels[3]->count_operation(2), 1);
+  EXPECT_EQ(channels[3]->count_operation(2), 2);
+  for (const size_t rank : {1, 0}) channels[rank]->count_operation(1);
+  TANREN_EXPECT_CONTAINS(channels[3]->held_up_by(2, "is late", part),
+                         "rank 1 is late: it answers, and at its start it has started 0 of 2");
+  EXPECT_EQ(channels[3]->held_up_by(1, "is late"), "");
+  const ControlChannel::AwaitScope waits(channels[1]->mailbox(), awaited_message(2, true, "", 8));
+  TANREN_EXPECT_CONTAINS(channels[3]->held_up_by(2, "is late", part),
+                         "of 2 operations; it waits for rank 2 to send a message (8 bytes)");
+}
+
+TEST(ControlChannel, names_the_end_of_the_waits_for_messages) {
+  ControlGroup group(4);
+  auto channels = group.open();
+  channels[3]->set_state("step 7");
+  const auto ask = [&](int asking, int awaited) {
+    return channels[static_cast<size_t>(asking)]->held_up_by_message(awaited, "is late");
+  };
+  const Awaited of_2 = awaited_message(2, true, "the gradient of microbatch 3", 64);
+  const Awaited of_3 = awaited_message(3, false, "", 8);
+  const ControlChannel::AwaitScope first(channels[0]->mailbox(), of_2);
+  {
+    const ControlChannel::AwaitScope second(channels[2]->mailbox(), of_3);
+    for (const int asking : {0, 1}) {
+      TANREN_EXPECT_CONTAINS(
+          ask(asking, 2), "rank 3 is late: it answers, and is at step 7; it waits for no message");
+    }
+    const ControlChannel::AwaitScope third(channels[3]->mailbox(), awaited_message(0, true, "", 8));
+    TANREN_EXPECT_CONTAINS(ask(0, 2),
+                           "rank 2 is late: it answers, and is at its start; it waits "
+                           "itself for rank 3 to take a message (8 bytes); the messages");
+  }
+  TANREN_EXPECT_CONTAINS(ask(1, 0),
+                         "rank 2 is late: it answers, and is at its start; it waits for no");
+  channels[2]->leave();
+  TANREN_EXPECT_CONTAINS(ask(1, 0), "rank 2 is late: it has left");
+}
+
 TEST(ControlChannel, names_who_does_not_answer) {
   ControlGroup group(3);
   std::vector<Channel> channels(2);

@@ -55,12 +55,29 @@ void ControlMailbox::leave() {
   post(lock, ControlMessage::line(ControlMessage::bye));
 }
 
-std::string ControlMailbox::held_up_by(int64_t number, const std::string& phrase) {
+int64_t ControlMailbox::count_operation(size_t part) {
+  const std::lock_guard lock(mutex_);
+  if (part >= num_operations_.size()) num_operations_.resize(part + 1);
+  return ++num_operations_[part];
+}
+
+std::string ControlMailbox::held_up_by(int64_t number, const std::string& phrase,
+                                       const ControlPart& part) {
+  const std::string ranks =
+      part.ranks.empty() ? "-" : fmt::format("{}", fmt::join(part.ranks, ","));
+  return ask(ControlMessage::line(ControlMessage::ask, number, part.index, ranks, -1), phrase);
+}
+
+std::string ControlMailbox::held_up_by_message(int rank, const std::string& phrase) {
+  return ask(ControlMessage::line(ControlMessage::ask, 0, 0, "-", rank), phrase);
+}
+
+std::string ControlMailbox::ask(const std::string& question, const std::string& phrase) {
   constexpr std::chrono::seconds kTimeout = kAnswerTimeout + std::chrono::seconds(2);
   const std::lock_guard asks(ask_mutex_);
   std::unique_lock lock(mutex_);
   answer_.reset();
-  lines_.push_back(ControlMessage::line(ControlMessage::ask, number, as_control_text(phrase)));
+  lines_.push_back(fmt::format("{} {}", question, as_control_text(phrase)));
   wake();
   const bool is_client = options.rank != 0;
   const bool is_over = changed_.wait_for(
@@ -68,6 +85,30 @@ std::string ControlMailbox::held_up_by(int64_t number, const std::string& phrase
   if (is_over || !is_client) return answer_.value_or("");
   lock.unlock();
   return silent_text({0}, phrase);
+}
+
+ControlMailbox::AwaitScope::AwaitScope(ControlMailbox* mailbox, Awaited awaited)
+    : mailbox_(mailbox) {
+  if (mailbox_ == nullptr) return;
+  awaited.what = as_control_text(awaited.what);
+  const std::lock_guard lock(mailbox_->mutex_);
+  place_ = mailbox_->awaited_.insert(mailbox_->awaited_.end(), std::move(awaited));
+}
+
+ControlMailbox::AwaitScope::~AwaitScope() {
+  if (mailbox_ == nullptr) return;
+  const std::lock_guard lock(mailbox_->mutex_);
+  mailbox_->awaited_.erase(place_);
+}
+
+std::vector<int64_t> ControlMailbox::num_operations() const {
+  const std::lock_guard lock(mutex_);
+  return num_operations_;
+}
+
+Awaited ControlMailbox::awaited() const {
+  const std::lock_guard lock(mutex_);
+  return awaited_.empty() ? Awaited() : awaited_.front();
 }
 
 std::optional<std::string> ControlMailbox::failure(std::chrono::milliseconds timeout) const {

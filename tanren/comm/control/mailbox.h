@@ -4,15 +4,16 @@
 // Called through control.h by the run, and by the two ends of the channel.
 #pragma once
 
+#include "tanren/comm/awaited.h"
 #include "tanren/comm/sockets.h"
 
 #include <sys/eventfd.h>
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -28,8 +29,16 @@ struct ControlMember {
   std::string state;
   bool left = false;
   std::chrono::steady_clock::time_point heard = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point replied{};  // to an ask of the server, with num_operations
-  int64_t num_operations = 0;
+  // Its reply to an ask of the server.
+  std::chrono::steady_clock::time_point replied{};
+  std::vector<int64_t> num_operations;  // started, by ControlPart::index
+  Awaited awaited;
+};
+
+// Ranks that start the same operations in the same order: all of them, or those of a part.
+struct ControlPart {
+  size_t index = 0;        // of its count of operations; 0: of all ranks
+  std::vector<int> ranks;  // empty: all
 };
 
 class ControlMailbox {
@@ -57,13 +66,30 @@ class ControlMailbox {
   // Announces that this rank has finished, so that its end is no failure.
   void leave();
 
-  // Counts an operation that this rank starts. Returns its number, from 1 on.
-  int64_t count_operation() { return ++num_operations_; }
+  // Counts an operation that this rank starts in the part of this index. Returns its number there,
+  // from 1 on.
+  int64_t count_operation(size_t part = 0);
   // Names the ranks that keep operation `number` waiting: "rank 1 <phrase>: its process does not
   // answer …" for ranks that do not answer, else "rank 1 <phrase>: it answers, …" for those that
-  // have started the fewest operations and not this one. Empty if there are neither, or if a
-  // failure is known. Asks all ranks, and takes seconds if one does not answer.
-  std::string held_up_by(int64_t number, const std::string& phrase);
+  // have started the fewest operations of the part and not this one. Empty if there are neither, or
+  // if a failure is known. Asks all ranks, and takes seconds if one does not answer.
+  std::string held_up_by(int64_t number, const std::string& phrase, const ControlPart& part = {});
+  // Names the rank that keeps the message of rank `rank` waiting: one that does not answer, else
+  // the one at the end of the waits that begin with that rank's.
+  std::string held_up_by_message(int rank, const std::string& phrase);
+  // While it lives, this rank's replies say that it waits for this message. Costs no communication.
+  class AwaitScope {
+   public:
+    // `mailbox` may be null.
+    AwaitScope(ControlMailbox* mailbox, Awaited awaited);
+    ~AwaitScope();
+    AwaitScope(const AwaitScope&) = delete;
+    AwaitScope& operator=(const AwaitScope&) = delete;
+
+   private:
+    ControlMailbox* mailbox_;
+    std::list<Awaited>::iterator place_;
+  };
 
   // The failure that ended the run, if there is one; waits for it at most `timeout`.
   std::optional<std::string> failure(std::chrono::milliseconds timeout = {}) const;
@@ -94,7 +120,9 @@ class ControlMailbox {
     change([&] { num_sent_ = num_taken_; });
   }
   int wake_descriptor() const { return wake_.descriptor(); }
-  int64_t num_operations() const { return num_operations_; }
+  std::vector<int64_t> num_operations() const;
+  // The message that this rank has waited for the longest.
+  Awaited awaited() const;
   void set_complete() {
     change([&] { complete_ = true; });
   }
@@ -126,16 +154,18 @@ class ControlMailbox {
   }
   void wake() const { ::eventfd_write(wake_.descriptor(), 1); }
   void post(std::unique_lock<std::mutex>& lock, const std::string& line);
+  std::string ask(const std::string& question, const std::string& phrase);
 
   const Socket wake_;
-  std::atomic<int64_t> num_operations_{0};
   std::mutex ask_mutex_;  // one question at a time; taken before mutex_
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   // Guarded by mutex_.
   std::vector<ControlMember> members_;  // by rank
-  std::vector<std::string> lines_;      // not taken yet
-  std::optional<std::string> state_;    // the newest, not taken yet
+  std::vector<int64_t> num_operations_ = {0};
+  std::list<Awaited> awaited_;        // the newest last
+  std::vector<std::string> lines_;    // not taken yet
+  std::optional<std::string> state_;  // the newest, not taken yet
   bool stop_ = false;
   int64_t num_taken_ = 0, num_sent_ = 0;  // calls of take()
   bool complete_ = false;

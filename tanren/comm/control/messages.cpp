@@ -30,6 +30,20 @@ int64_t ControlMessage::next_number() {
   return error == std::errc() && stop == end ? value : -1;
 }
 
+std::vector<int64_t> ControlMessage::next_numbers() {
+  const std::string field = next();
+  std::vector<int64_t> values;
+  const char* end = field.data() + field.size();
+  for (const char* first = field.data(); first < end; ++first) {
+    int64_t value = 0;
+    const auto [stop, error] = std::from_chars(first, end, value);
+    if (error != std::errc()) break;
+    values.push_back(value);
+    first = stop;
+  }
+  return values;
+}
+
 std::string as_control_text(std::string_view text) {
   constexpr size_t kMaxText = 4000;
   std::string line(text.substr(0, kMaxText));

@@ -8,10 +8,15 @@
 //   state    text                       either            the sender's progress has changed
 //   fail     text                       client → server   the sender has failed
 //   news     text                       server → clients  the first failure of any rank
-//   ask      number phrase              client → server   which ranks are late? The wait for
-//                                                         operation `number` ended without failure
+//   ask      number part ranks awaited  client → server   which ranks are late? The wait for
+//            phrase                                       operation `number` of a part's ranks
+//                                                         ("0,2"; "-": of all), or for a message of
+//                                                         rank `awaited` (below 0: none), ended
+//                                                         without failure
 //   ask                                 server → clients  a rank has asked that
-//   here     number                     client → server   reply to ask: operations it has started
+//   here     numbers awaited text       client → server   reply to ask: the operations that it
+//                                                         has started, by part ("5,0,2"); the rank
+//                                                         and text of the message it waits for
 //   answer   text                       server → client   to its ask: all have replied, or
 //                                                         kAnswerTimeout is over
 //   bye                                 either            the sender has finished
@@ -56,8 +61,9 @@ struct ControlMessage {
 
   // Of a received line.
   explicit ControlMessage(std::string line);
-  std::string next();     // takes the next field from `text`
-  int64_t next_number();  // -1 if it is no number
+  std::string next();                   // takes the next field from `text`
+  int64_t next_number();                // -1 if it is no number
+  std::vector<int64_t> next_numbers();  // of a field "5,0,2"; empty if it begins with no number
 
   std::string text;  // the fields that have not been taken
   Word word;

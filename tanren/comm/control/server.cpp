@@ -49,10 +49,14 @@ class ControlServer {
   }
 
  private:
-  // A rank's question: which ranks keep its operation `number` waiting?
+  // A rank's question: which ranks keep its operation `number`, or a message of rank `awaited`,
+  // waiting?
   struct Question {
     int rank;
     int64_t number;
+    size_t part;
+    std::vector<int64_t> ranks;  // empty: all
+    int awaited;                 // below 0: none
     std::string phrase;
     Clock::time_point asked;
   };
@@ -179,15 +183,24 @@ class ControlServer {
         break;
       case ControlMessage::fail: set_failure(message.text); break;
       case ControlMessage::ask: {
-        const int64_t number = message.next_number();
+        const int64_t number = message.next_number(), part = message.next_number();
+        const std::vector<int64_t> ranks = message.next_numbers();
+        const int64_t awaited = message.next_number();
+        if (part < 0 || awaited >= options_.size) break;
         ask_all();
-        questions_.push_back({rank, number, message.text, asked_});
+        questions_.push_back({rank, number, static_cast<size_t>(part), ranks,
+                              static_cast<int>(awaited), message.text, asked_});
         break;
       }
-      case ControlMessage::here:
-        mailbox_.set(rank, &ControlMember::num_operations, message.next_number());
+      case ControlMessage::here: {
+        mailbox_.set(rank, &ControlMember::num_operations, message.next_numbers());
+        const int64_t awaited = message.next_number();
+        const bool is_rank = awaited >= 0 && awaited < options_.size;
+        mailbox_.set(rank, &ControlMember::awaited,
+                     is_rank ? Awaited{static_cast<int>(awaited), message.text} : Awaited());
         mailbox_.set(rank, &ControlMember::replied, now);
         break;
+      }
       case ControlMessage::bye:
         mailbox_.set(rank, &ControlMember::left, true);
         send_all(rank == 0 ? line : ControlMessage::line(ControlMessage::left, rank));
@@ -220,14 +233,18 @@ class ControlServer {
 
   // Empty while ranks may still reply.
   std::optional<std::string> answer_to(const Question& question) const {
-    const std::vector<ControlMember> members = mailbox_.members();
+    std::vector<ControlMember> members = mailbox_.members();
+    members[0].num_operations = mailbox_.num_operations();
+    members[0].awaited = mailbox_.awaited();
     std::vector<int> silent, behind;
     int64_t fewest = question.number;
     for (int rank = 0; rank < options_.size; ++rank) {
       const ControlMember& member = members[static_cast<size_t>(rank)];
       if (rank == question.rank || member.left) continue;
       if (rank > 0 && member.replied < question.asked) silent.push_back(rank);
-      const int64_t num = rank == 0 ? mailbox_.num_operations() : member.num_operations;
+      if (!takes_part(rank, question)) continue;
+      const std::vector<int64_t>& counts = member.num_operations;
+      const int64_t num = question.part < counts.size() ? counts[question.part] : 0;
       if (num >= question.number || num > fewest) continue;
       if (num < fewest) behind.clear();
       fewest = num;
@@ -237,12 +254,31 @@ class ControlServer {
       if (Clock::now() < question.asked + kAnswerTimeout) return std::nullopt;
       return mailbox_.silent_text(silent, question.phrase);
     }
+    if (question.awaited >= 0) return holder_of_message(question, members);
     if (behind.empty()) return "";
+    const ControlMember& first = members[static_cast<size_t>(behind.front())];
     return fmt::format(
-        "{} {}: it answers, and at {} it has started {} of {} operations; its own code does not "
-        "come back, or its data differ",
-        names_of(behind), question.phrase,
-        place_in_run(members[static_cast<size_t>(behind.front())].state), fewest, question.number);
+        "{} {}: it answers, and at {} it has started {} of {} operations; {}", names_of(behind),
+        question.phrase, place_in_run(first.state), fewest, question.number,
+        first.awaited.rank < 0 ? "its own code does not come back, or its data differ"
+                               : "it waits for " + first.awaited.what);
+  }
+
+  static bool takes_part(int rank, const Question& question) {
+    const auto& ranks = question.ranks;
+    return ranks.empty() || std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  }
+
+  static std::string holder_of_message(const Question& question,
+                                       const std::vector<ControlMember>& members) {
+    std::vector<Awaited> all;
+    for (const ControlMember& member : members) all.push_back(member.awaited);
+    all[static_cast<size_t>(question.rank)].rank = question.awaited;
+    const int holder = holder_of(all, question.awaited);
+    const ControlMember& member = members[static_cast<size_t>(holder)];
+    if (member.left) return fmt::format("rank {} {}: it has left", holder, question.phrase);
+    return fmt::format("rank {} {}: it answers, and is at {}; {}", holder, question.phrase,
+                       place_in_run(member.state), what_holds(member.awaited));
   }
 
   void report_missing() {

@@ -1,0 +1,65 @@
+// C10dLine: what a communicator over c10d and its parts share: the control channel, the first
+// failure of any rank, and what ends when it is known. Invariant: the first failure stays; once it
+// is known, everything that was added is ended. Thread-safe. Called by c10d_communicator.cpp.
+#pragma once
+
+#include "tanren/comm/control/control.h"
+
+#include <chrono>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+
+namespace tanren {
+
+class C10dLine {
+ public:
+  // `rank`: of this process among all ranks. `control`: null: no failure of another rank is known.
+  C10dLine(std::unique_ptr<ControlChannel> control, int rank);
+  ~C10dLine();
+  C10dLine(const C10dLine&) = delete;
+  C10dLine& operator=(const C10dLine&) = delete;
+
+  int rank() const { return rank_; }
+  // Null after close().
+  ControlChannel* control() const { return control_.get(); }
+  // ControlPart::index of the next part that this rank is in. One thread.
+  size_t next_part() const { return next_part_; }
+  void take_part(size_t index) { next_part_ = index + 1; }
+
+  // Ends the waits of an engine. It must not block.
+  using End = std::function<void()>;
+  using Place = std::list<End>::iterator;
+  // `end` is called with the failure, at once if it is known already.
+  Place add(End end);
+  void remove(Place place);  // on return, a call under way has ended
+
+  // Reports `why` to all ranks, and ends everything here.
+  void cancel(const std::string& why);
+  // A failure that this rank has learnt.
+  void set_why(const std::string& why);
+  std::string why() const;  // empty: none
+  // CommError with the failure, if there is one.
+  void check() const;
+  // The same, if it has been known for longer than `time`.
+  void check_after(std::chrono::milliseconds time) const;
+
+  // Says goodbye to the other ranks, or that this one `failed`.
+  void close(bool failed);
+
+ private:
+  void end_all();
+
+  const int rank_;
+  mutable std::mutex mutex_;
+  std::string why_;                              // guarded by mutex_
+  std::chrono::steady_clock::time_point ended_;  // guarded by mutex_; when why_ was set
+  std::mutex ends_mutex_;                        // taken before mutex_
+  std::list<End> ends_;                          // guarded by ends_mutex_
+  size_t next_part_ = 1;
+  std::unique_ptr<ControlChannel> control_;
+};
+
+}  // namespace tanren

@@ -1,0 +1,50 @@
+// ThreadWires: the messages between two ranks of a ThreadGroup. The rank that comes second copies.
+// On devices it does so on streams of their own, and each side's stream waits for the copy.
+// Thread-safe. Called by thread_group.cpp.
+#pragma once
+
+#include "tanren/comm/awaited.h"
+#include "tanren/comm/communicator.h"
+#include "tanren/comm/thread_line.h"
+
+#include <c10/core/Event.h>
+
+#include <compare>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+class ThreadWires {
+ public:
+  // The ranks are those of the whole group.
+  struct Wire {
+    int64_t part;  // messages of different parts do not meet
+    int from, to;
+    auto operator<=>(const Wire&) const = default;
+  };
+  struct Message;
+
+  ThreadWires(ThreadLine& line, int world_size)
+      : line_(line), awaited_(static_cast<size_t>(world_size)) {}
+
+  // The side of the message that sends it, or the one that receives it. CommError.
+  std::shared_ptr<Message> start(const Wire& wire, bool sends, const at::Tensor& tensor,
+                                 const std::string& what);
+  // CommError, also when the other side has not come within the timeout.
+  void wait(Message& message, const Wire& wire, bool sends, bool on_host);
+
+ private:
+  void meet(const std::shared_ptr<Message>& message, const Wire& wire);
+  [[noreturn]] void give_up(int rank, const Awaited& awaited);
+
+  ThreadLine& line_;
+  // Guarded by the line's mutex.
+  std::map<Wire, std::deque<std::shared_ptr<Message>>> waiting_;  // for their other side
+  std::vector<Awaited> awaited_;                                  // by rank
+};
+
+}  // namespace tanren
