@@ -48,8 +48,8 @@ std::optional<double> ready_at(const PipelineAction& action, int64_t stages, dou
 }
 
 std::string action_text(const PipelineAction& action) {
-  return fmt::format("the {} of microbatch {}",
-                     action.act == Act::forward ? "forward" : "backward", action.microbatch);
+  return fmt::format("the {} of microbatch {}", action.act == Act::forward ? "forward" : "backward",
+                     action.microbatch);
 }
 
 }  // namespace
@@ -117,11 +117,10 @@ PipelineTimes simulate_pipeline(const std::vector<std::vector<PipelineAction>>& 
     for (size_t stage = 0; stage < stages; ++stage) {
       for (; next[stage] < actions[stage].size(); ++next[stage]) {
         const PipelineAction& action = actions[stage][next[stage]];
-        const auto ready =
-            ready_at(action, static_cast<int64_t>(stages), durations.transfer, ends);
+        const auto ready = ready_at(action, static_cast<int64_t>(stages), durations.transfer, ends);
         if (!ready) break;
-        const double seconds = action.act == Act::forward ? durations.forward[stage]
-                                                          : durations.backward[stage];
+        const double seconds =
+            action.act == Act::forward ? durations.forward[stage] : durations.backward[stage];
         free_at[stage] = std::max(free_at[stage], *ready) + seconds;
         ends.set(action, free_at[stage]);
         busy += seconds;

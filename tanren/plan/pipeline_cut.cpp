@@ -25,7 +25,8 @@ class GrowingStage {
 
   const StageCost& add_block() {
     const BlockCost& block = model_.blocks[cost_.end++];
-    cost_.work += block.work;
+    cost_.forward += block.forward;
+    cost_.backward += block.backward;
     cost_.bytes += samples_ * block.kept_bytes;
     for (const size_t weight : block.weights) {
       if (is_held_[weight]) continue;
@@ -107,7 +108,7 @@ class CutSearch {
   Price price_;
   int64_t limit_;
   size_t num_stages_, num_blocks_;
-  std::vector<bool> may_begin_;             // whether a later stage may begin there
+  std::vector<bool> may_begin_;            // whether a later stage may begin there
   std::vector<std::vector<double>> rest_;  // least largest price of the stages from one on
 };
 
@@ -155,8 +156,9 @@ std::string stages_problem(const ModelBlocks& model, int64_t stages) {
   const std::string where = most == static_cast<int64_t>(blocks)
                                 ? ""
                                 : fmt::format(", which can be cut at {} places", most - 1);
-  return fmt::format("[plan] parallel.pipeline is {}, and the model has {} blocks{}; set it to {}{}",
-                     stages, blocks, where, most, most > 2 ? " or less" : "");
+  return fmt::format(
+      "[plan] parallel.pipeline is {}, and the model has {} blocks{}; set it to {}{}", stages,
+      blocks, where, most, most > 2 ? " or less" : "");
 }
 
 std::string name_problem(const ModelBlocks& model, const std::string& name, size_t last,
@@ -165,9 +167,9 @@ std::string name_problem(const ModelBlocks& model, const std::string& name, size
   const auto found = std::find(names.begin(), names.end(), name);
   if (found == names.end()) {
     const std::string near = nearest(name, names);
-    return fmt::format("[plan] parallel.cut_at: the model has no block '{}'; {}", name,
-                       near.empty() ? "its blocks are " + join(names)
-                                    : "did you mean '" + near + "'?");
+    return fmt::format(
+        "[plan] parallel.cut_at: the model has no block '{}'; {}", name,
+        near.empty() ? "its blocks are " + join(names) : "did you mean '" + near + "'?");
   }
   const auto place = static_cast<size_t>(found - names.begin());
   if (place == 0) {
@@ -191,7 +193,7 @@ std::string name_problem(const ModelBlocks& model, const std::string& name, size
                      obstacle, nearby_cuts(model, place));
 }
 
-double work_of(const StageCost& cost) { return cost.work; }
+double work_of(const StageCost& cost) { return cost.work(); }
 double bytes_of(const StageCost& cost) { return static_cast<double>(cost.bytes); }
 
 }  // namespace
@@ -251,8 +253,7 @@ PipelineCut cut_named(const ModelBlocks& model, const std::vector<std::string>& 
   const std::vector<std::string> names = block_names(model);
   PipelineCut cut;
   for (const std::string& name : cut_at) {
-    cut.push_back(static_cast<size_t>(std::find(names.begin(), names.end(), name) -
-                                      names.begin()));
+    cut.push_back(static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin()));
   }
   return cut;
 }

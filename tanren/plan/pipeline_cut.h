@@ -20,7 +20,8 @@ struct WeightCost {
 // One passage through an outermost block.
 struct BlockCost {
   std::string name;
-  double work = 0;           // multiply-adds or seconds, forward and backward, of one sample
+  double forward = 0;        // multiply-adds, or seconds, of one sample
+  double backward = 0;       // in the same unit
   int64_t kept_bytes = 0;    // of one sample, from the forward to the backward, without its input
   int64_t output_bytes = 0;  // of one sample
   std::string obstacle;      // why no cut after it is possible, as a clause; empty: one is
@@ -43,11 +44,13 @@ struct CutOptions {
 };
 
 struct StageCost {
-  size_t begin = 0, end = 0;  // blocks
-  double work = 0;            // of one sample
+  size_t begin = 0, end = 0;         // blocks
+  double forward = 0, backward = 0;  // of one sample, as the blocks'
   // Its weights, each once, and their state; for each microbatch in flight the kept bytes and the
   // input. A stage that uses a weight of another stage holds it too.
   int64_t bytes = 0;
+
+  double work() const { return forward + backward; }
 };
 
 // What each stage of the cut costs. options.stages must be cut.size() + 1.

@@ -17,7 +17,7 @@ ModelBlocks blocks_of_work(const std::vector<double>& work) {
   for (const double amount : work) {
     BlockCost block;
     block.name = std::string(1, static_cast<char>('a' + model.blocks.size()));
-    block.work = amount;
+    block.forward = amount;
     model.blocks.push_back(block);
   }
   return model;
@@ -150,10 +150,10 @@ TEST(StageCosts, hold_each_weight_once_and_the_activations_of_all_microbatches_i
   const auto costs = stage_costs(tied_model(), {1}, options);
   ASSERT_EQ(costs.size(), 2U);
   EXPECT_EQ(costs[0].end, 1U);
-  EXPECT_EQ(costs[0].work, 1);
+  EXPECT_EQ(costs[0].work(), 1);
   EXPECT_EQ(costs[0].bytes, 400 + 2 * 5 * 1);
   EXPECT_EQ(costs[1].begin, 1U);
-  EXPECT_EQ(costs[1].work, 2);
+  EXPECT_EQ(costs[1].work(), 2);
   EXPECT_EQ(costs[1].bytes, 400 + 40 + 5 * (2 + 4 + 1000));
   // In one stage the shared weight counts once.
   EXPECT_EQ(stage_costs(tied_model(), {}, {})[0].bytes, 400 + 40 + 1 + 2 + 4);
@@ -196,13 +196,12 @@ std::optional<PipelineCut> best_of_all(const ModelBlocks& model, const CutOption
   std::optional<PipelineCut> best;
   double least = std::numeric_limits<double>::infinity();
   for (const PipelineCut& cut : all) {
-    bool possible = std::all_of(cut.begin(), cut.end(), [&](size_t place) {
-      return cut_obstacle(model, place).empty();
-    });
+    bool possible = std::all_of(cut.begin(), cut.end(),
+                                [&](size_t place) { return cut_obstacle(model, place).empty(); });
     double slowest = 0;
     for (const StageCost& stage : stage_costs(model, cut, options)) {
       possible = possible && (options.limit_bytes == 0 || stage.bytes <= options.limit_bytes);
-      slowest = std::max(slowest, stage.work);
+      slowest = std::max(slowest, stage.work());
     }
     if (!possible || slowest >= least) continue;
     least = slowest;
@@ -222,7 +221,8 @@ TEST(CutBalanced, is_the_best_of_all_cuts_of_random_models) {
     for (size_t i = 0; i < num_blocks; ++i) {
       BlockCost block;
       block.name = std::string(1, static_cast<char>('a' + i));
-      block.work = static_cast<double>(below(5));
+      block.forward = static_cast<double>(below(3));
+      block.backward = static_cast<double>(below(3));
       block.kept_bytes = below(10);
       block.output_bytes = below(10);
       if (below(5) == 0) block.obstacle = "x";
