@@ -14,6 +14,10 @@ void for_each_tensor(const c10::IValue& value, F&& look) {
     for (const at::Tensor& tensor : value.toTensorVector()) {
       if (tensor.defined()) look(tensor);
     }
+  } else if (value.isOptionalTensorList()) {
+    for (const auto& tensor : value.toOptionalTensorVector()) {
+      if (tensor && tensor->defined()) look(*tensor);
+    }
   }
 }
 

@@ -11,20 +11,24 @@
 #include "tanren/blocks/stage.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace tanren {
 
-// Calls fn(). A profiler shows the call under `name`.
+// Calls fn(). A profiler shows the call under `name`, and gets its result if it asks for outputs.
 template <class F>
 at::Tensor profiled(std::string_view name, F&& fn) {
   if (!at::hasCallbacks()) return std::forward<F>(fn)();
   at::RecordFunction scope(at::RecordScope::USER_SCOPE);
   if (scope.isActive()) scope.before(name);
-  return std::forward<F>(fn)();
+  at::Tensor result = std::forward<F>(fn)();
+  if (scope.needsOutputs()) scope.setOutputs(std::vector<c10::IValue>{result});
+  return result;
 }
 
 // Calls `fn() -> at::Tensor` as the block called `name` (its path in the module: "stages.0").

@@ -14,20 +14,35 @@
 namespace tanren {
 namespace {
 
-// The name, without "aten::", of a matrix product, convolution or attention. Empty for all other
-// operators.
+// The name, without "aten::", of a matrix product, convolution, attention or recurrent layer. Empty
+// for all other operators.
 std::string_view contraction(const std::string& full) {
-  constexpr std::array<std::string_view, 7> kNames = {
+  constexpr std::array<std::string_view, 8> kNames = {
       "mm",
       "bmm",
       "addmm",
       "baddbmm",
       "addbmm",
       "convolution",
+      "mkldnn_rnn_layer",
       "_scaled_dot_product_flash_attention_for_cpu"};
   if (full.rfind("aten::", 0) != 0) return "";
   const std::string_view name = std::string_view(full).substr(6);
   return std::find(kNames.begin(), kNames.end(), name) == kNames.end() ? "" : name;
+}
+
+// Attention and recurrent layers are many products.
+bool is_one_product(std::string_view contraction) {
+  return contraction.front() != '_' && contraction != "mkldnn_rnn_layer";
+}
+
+// Matrices among the arguments that need a gradient, two at most: the other arguments, such as a
+// bias, are added.
+int64_t factors_with_gradient(const std::vector<c10::IValue>& arguments) {
+  return std::min<int64_t>(2, std::count_if(arguments.begin(), arguments.end(), [](const auto& a) {
+                             return a.isTensor() && a.toTensor().defined() &&
+                                    a.toTensor().dim() >= 2 && a.toTensor().requires_grad();
+                           }));
 }
 
 // A view is no work, however large the tensor. A tensor changed in place was counted when it was
@@ -61,12 +76,17 @@ void ForwardWork::around(const DryCall& call, c10::function_ref<void()> run) {
     }
   }
   if (known.empty()) return;
-  const int64_t count =
+  const int64_t forward =
       tanren::multiply_adds(known, arguments, {call.results().back().toTensor()}).value_or(0);
-  if (known.front() != '_') largest.multiply_adds = std::max(largest.multiply_adds, count);
-  forward_noted(count);
+  if (is_one_product(known)) largest.multiply_adds = std::max(largest.multiply_adds, forward);
+  count(forward, factors_with_gradient(arguments));
 }
 
-void ForwardWork::forward_noted(int64_t count) { multiply_adds[memory_tag().block] += count; }
+void ForwardWork::forward_noted(int64_t forward) { count(forward, /*factors=*/2); }
+
+void ForwardWork::count(int64_t forward, int64_t factors) {
+  multiply_adds[memory_tag().block] += forward;
+  backward_multiply_adds += factors * forward;
+}
 
 }  // namespace tanren

@@ -110,13 +110,8 @@ void check(std::string_view name, Arguments arguments) {
 
 std::vector<at::Tensor> tensors_in(Arguments values) {
   std::vector<at::Tensor> tensors;
-  const auto add = [&](const at::Tensor& tensor) { tensors.push_back(tensor); };
   for (const auto& value : values) {
-    for_each_tensor(value, add);
-    if (!value.isOptionalTensorList()) continue;
-    for (const auto& item : value.toOptionalTensorVector()) {
-      if (item && item->defined()) add(*item);
-    }
+    for_each_tensor(value, [&](const at::Tensor& tensor) { tensors.push_back(tensor); });
   }
   return tensors;
 }

@@ -92,9 +92,9 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     context->save_for_backward({x, weight, saved, needs_y ? y : at::Tensor()});
     context->saved_data["relu"] = call.relu;
     context->saved_data["residual"] = residual.has_value();
-    if (is_dry(x)) return y;
     const OperatorRecord record("tanren::batch_norm", x, weight, bias,
                                 residual.value_or(at::Tensor()), y);
+    if (is_dry(x)) return y;
     auto* numbers = saved.mutable_data_ptr<float>();
     float *factor = numbers + 2 * channels, *offset = numbers + 3 * channels;
     const auto *scale = weight.const_data_ptr<float>(), *shift = bias.const_data_ptr<float>();

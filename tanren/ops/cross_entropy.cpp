@@ -39,8 +39,8 @@ class CrossEntropyFunction : public torch::autograd::Function<CrossEntropyFuncti
     const at::Tensor maxima = at::empty({rows}, logits.options().dtype(wide));
     const at::Tensor sums = at::empty_like(maxima), losses = at::empty_like(maxima);
     context->save_for_backward({logits, labels, maxima, sums});
-    if (is_dry(logits)) return losses.sum();
     const OperatorRecord record("tanren::cross_entropy", logits, labels);
+    if (is_dry(logits)) return losses.sum();
     AT_DISPATCH_FLOATING_TYPES_AND2(
         at::kHalf, at::kBFloat16, logits.scalar_type(), "cross_entropy", [&] {
           using Acc = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;

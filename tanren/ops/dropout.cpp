@@ -70,8 +70,8 @@ std::pair<at::Tensor, at::Tensor> dropout_with_mask(const at::Tensor& x, double 
   const DropoutDraw draw = make_draw(scope, ids, x.sizes(), p, site);
   at::Tensor out = at::empty_like(x);
   at::Tensor mask = at::empty(x.sizes(), x.options().dtype(at::kBool));
-  if (is_dry(x)) return {out, mask};
   const OperatorRecord record("tanren::dropout", x, out, mask);
+  if (is_dry(x)) return {out, mask};
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "dropout", [&] {
     apply_dropout<scalar_t>(draw, scale, x.const_data_ptr<scalar_t>(),
                             out.mutable_data_ptr<scalar_t>(), mask.mutable_data_ptr<bool>());
@@ -136,8 +136,8 @@ class AddDropoutFunction : public torch::autograd::Function<AddDropoutFunction> 
     if (!in_recomputed_block()) mask = at::empty(x.sizes(), x.options().dtype(at::kBool));
     save_draw(context, mask, p, site);
     context->saved_data["dtype"] = x.scalar_type();
-    if (is_dry(x)) return out;
     const OperatorRecord record("tanren::add_dropout", residual, x, out, mask);
+    if (is_dry(x)) return out;
     AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "add_dropout", [&] {
       using R = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
       add_dropout_rows(draw, 1 / (1 - p), residual.const_data_ptr<R>(),

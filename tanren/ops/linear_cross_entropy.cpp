@@ -52,8 +52,8 @@ at::Tensor fused_entropy(at::Tensor& scores, const at::Tensor& labels, bool diff
   const at::Tensor maxima =
       at::empty({rows}, scores.options().dtype(wide_type(scores.scalar_type())));
   const at::Tensor sums = at::empty_like(maxima), losses = at::empty_like(maxima);
-  if (is_dry(scores)) return losses.sum();
   const OperatorRecord record("tanren::cross_entropy", scores, labels);
+  if (is_dry(scores)) return losses.sum();
   AT_DISPATCH_FLOATING_TYPES_AND2(
       at::kHalf, at::kBFloat16, scores.scalar_type(), "linear_cross_entropy", [&] {
         using Acc = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;

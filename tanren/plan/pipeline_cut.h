@@ -1,0 +1,79 @@
+// The cut of a model into stages: which consecutive blocks (blocks/block.h) each stage of a
+// pipeline has, chosen by what the blocks cost or named in a config. Torch-free and pure; the costs
+// come from a dry run (forecast/block_profile.h) or from measured seconds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+struct WeightCost {
+  std::string name;
+  int64_t bytes = 0;        // of the weight, and of its casts if it has any
+  int64_t state_bytes = 0;  // of its gradient, optimizer state and averages
+};
+
+// One passage through an outermost block.
+struct BlockCost {
+  std::string name;
+  double forward = 0;        // multiply-adds, or seconds, of one sample
+  double backward = 0;       // in the same unit
+  int64_t kept_bytes = 0;    // of one sample, from the forward to the backward, without its input
+  int64_t output_bytes = 0;  // of one sample
+  std::string obstacle;      // why no cut after it is possible, as a clause; empty: one is
+  std::vector<size_t> weights;  // places in ModelBlocks::weights of those that it uses
+};
+
+struct ModelBlocks {
+  std::vector<BlockCost> blocks;  // in the order of a forward
+  std::vector<WeightCost> weights;
+};
+
+// A cut: the first block of each later stage, as rising places in ModelBlocks::blocks.
+using PipelineCut = std::vector<size_t>;
+
+struct CutOptions {
+  int64_t stages = 1;
+  int64_t samples = 1;             // of a microbatch
+  std::vector<int64_t> in_flight;  // per stage: microbatches held at most; empty: one in each
+  int64_t limit_bytes = 0;         // of each stage; 0: none
+};
+
+struct StageCost {
+  size_t begin = 0, end = 0;         // blocks
+  double forward = 0, backward = 0;  // of one sample, as the blocks'
+  // Its weights, each once, and their state; for each microbatch in flight the kept bytes and the
+  // input. A stage that uses a weight of another stage holds it too.
+  int64_t bytes = 0;
+
+  double work() const { return forward + backward; }
+};
+
+// What each stage of the cut costs. options.stages must be cut.size() + 1.
+std::vector<StageCost> stage_costs(const ModelBlocks& model, const PipelineCut& cut,
+                                   const CutOptions& options);
+
+// Why there can be no cut before the block at this place, as a clause; empty: there can be one.
+std::string cut_obstacle(const ModelBlocks& model, size_t place);
+
+// The cut whose slowest stage has the least work, among those that are possible and whose stages
+// all fit the limit; of several such cuts, the one whose first cut is earliest, then the second,
+// and so on. No value: there is none.
+std::optional<PipelineCut> cut_balanced(const ModelBlocks& model, const CutOptions& options);
+// The cut whose largest stage has the fewest bytes, whatever the limit. Its largest stage is the
+// least limit under which the model can have so many stages. No value: it cannot.
+std::optional<PipelineCut> cut_smallest(const ModelBlocks& model, const CutOptions& options);
+
+// The problem with parallel.pipeline = `stages` and parallel.cut_at, or with the first name in it
+// that has one, as an error line; empty: none. `cut_at` names the first block of each later stage;
+// empty: left to the plan.
+std::string check_cut(const ModelBlocks& model, int64_t stages,
+                      const std::vector<std::string>& cut_at);
+// The cut with these names, in which check_cut() found no problem.
+PipelineCut cut_named(const ModelBlocks& model, const std::vector<std::string>& cut_at);
+
+}  // namespace tanren
