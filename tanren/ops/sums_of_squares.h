@@ -21,8 +21,8 @@ struct FlatRange {
 
 // One number for each range, where its elements are.
 struct SumsOfSquares {
-  std::vector<double> on_host;  // of tensors on the CPU
-  at::Tensor on_device;         // of other tensors: [ranges], double; undefined on the CPU
+  std::vector<double> on_host = {};  // of tensors on the CPU
+  at::Tensor on_device = {};         // of other tensors: [ranges], double; undefined on the CPU
 };
 
 // `flat`: dense, of floating dtypes, on one device; 1-dim if that is not the CPU. Ranges count

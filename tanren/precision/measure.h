@@ -27,8 +27,8 @@ Measured unscale_and_measure(const std::vector<at::Tensor>& gradients, double sc
                              bool report_flush = false);
 
 struct MeasuredRanges {
-  SumsOfSquares squares;
-  at::Tensor flush_share, overflow_share;  // undefined unless asked for
+  SumsOfSquares squares = {};
+  at::Tensor flush_share = {}, overflow_share = {};  // undefined unless asked for
 };
 
 // The same for flat gradients, with the sum of squares of each range instead of the norm.

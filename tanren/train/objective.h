@@ -37,8 +37,8 @@ struct Objective {
   std::vector<NamedParameter> parameters;  // that are trained now
   // Trained and frozen ones, in the model's order. Rows that ranks share have a place for each.
   std::vector<NamedParameter> all;
-  std::vector<ObjectiveBuffer> buffers;    // that belong to its parameters' modules
-  bool trains = true;                      // false: no gradients and no optimizer
+  std::vector<ObjectiveBuffer> buffers;  // that belong to its parameters' modules
+  bool trains = true;                    // false: no gradients and no optimizer
   Gradients gradients;
   std::unique_ptr<Optimizer> optimizer;  // null if it does not train
   LossScaler scaler;
@@ -56,7 +56,7 @@ struct Objective {
   // ranks share the state. Ranks that hold the same gradient speak for it once: on all but the
   // first the range is empty, as it is for a parameter that is frozen.
   std::vector<FlatRange> spoken_for = {};
-  bool in_turn = true;                                  // takes part in the present update
+  bool in_turn = true;          // takes part in the present update
   bool master_weights = false;  // 16-bit parameters have fp32 gradients and fp32 copies
 
   // Takes the parameters that require a gradient now and makes gradients and an optimizer for them.

@@ -21,8 +21,7 @@ using Join = StatusRow::Join;
 
 // The window's terms. Several ranks agree on names and counts, since a rank without samples has not
 // seen any; one rank may have other terms in every window.
-std::vector<PhaseTerm> agreed_terms(Phase& phase, const Ranks& ranks,
-                                    const LossMeter& losses) {
+std::vector<PhaseTerm> agreed_terms(Phase& phase, const Ranks& ranks, const LossMeter& losses) {
   std::vector<PhaseTerm> mine;
   for (size_t i = 0; i < losses.names().size(); ++i) {
     mine.push_back({losses.names()[i], losses.count_names()[i]});
