@@ -21,7 +21,7 @@ at::Tensor stacked(std::vector<at::Tensor> values) {
 }  // namespace
 
 StatusRow::Part StatusRow::add(const std::vector<at::Tensor>& scalars, Join join) {
-  if (join == Join::own || ranks_.alone()) {
+  if (join == Join::own || ranks_.world().alone()) {
     own_.insert(own_.end(), scalars.begin(), scalars.end());
     return {.begin = own_.size() - scalars.size(), .length = scalars.size()};
   }
@@ -49,7 +49,7 @@ StatusRow::Part StatusRow::add(const SumsOfSquares& squares) {
 
 StatusRow::Part StatusRow::add_column_sums(const Part& own, const std::vector<at::Tensor>& scalars,
                                            size_t columns) {
-  if (ranks_.alone()) return {.begin = own.begin, .length = own.length, .columns = columns};
+  if (ranks_.world().alone()) return {.begin = own.begin, .length = own.length, .columns = columns};
   const Part part{.join = Join::sum, .begin = num_shared_, .length = columns};
   const auto width = static_cast<int64_t>(columns);
   if (scalars.empty()) {
@@ -67,8 +67,8 @@ void StatusRow::share(const at::Tensor& values) {
 
 void StatusRow::read() {
   at::Tensor row = own_.empty() ? at::Tensor() : stacked(own_);
-  if (!ranks_.alone()) {
-    Communicator& comm = ranks_.communicator();
+  if (!ranks_.world().alone()) {
+    Communicator& comm = ranks_.world().communicator();
     shared_.push_back(at::tensor(numbers_, at::kDouble).to(device_, /*non_blocking=*/true));
     const int64_t num_shared = static_cast<int64_t>(num_shared_ + numbers_.size());
     if (row.defined()) shared_.push_back(row.to(at::kDouble));
@@ -82,7 +82,7 @@ void StatusRow::read() {
   const auto middle = host.end() - static_cast<std::ptrdiff_t>(own_.size());
   read_shared_.assign(host.begin(), middle);
   read_own_.assign(middle, host.end());
-  if (ranks_.alone()) read_shared_.insert(read_shared_.end(), numbers_.begin(), numbers_.end());
+  if (ranks_.world().alone()) read_shared_.insert(read_shared_.end(), numbers_.begin(), numbers_.end());
 }
 
 std::vector<double> StatusRow::take(const Part& part) const {

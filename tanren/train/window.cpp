@@ -26,7 +26,7 @@ std::vector<PhaseTerm> agreed_terms(Phase& phase, const Ranks& ranks, const Loss
   for (size_t i = 0; i < losses.names().size(); ++i) {
     mine.push_back({losses.names()[i], losses.count_names()[i]});
   }
-  if (ranks.alone()) return mine;
+  if (ranks.world().alone()) return mine;
   if (phase.terms.empty()) {
     std::vector<std::string> lines;
     for (const auto& term : mine) lines.push_back(term.name + "\n" + term.count_name);
@@ -155,10 +155,12 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   const auto totals = row.add_column_sums(each, losses.sums(), terms.size());
   const Places places = measure(objectives, report_flush, row);
   const auto graphs = row.add(graphs_of(losses, terms.size()));
-  const bool stops = !ranks.alone() && parts.stop_requested();
+  const bool stops = !ranks.world().alone() && parts.stop_requested();
   const auto stop = row.add(std::vector<double>{stops ? 1.0 : 0.0});
-  std::vector<double> samples(static_cast<size_t>(ranks.world_size()), 0.0);
-  samples[static_cast<size_t>(ranks.rank())] = static_cast<double>(batch.local.size());
+  std::vector<double> samples(static_cast<size_t>(ranks.data().size()), 0.0);
+  if (ranks.pipeline().is_first()) {  // one stage of a replica counts its samples
+    samples[static_cast<size_t>(ranks.data().rank())] = static_cast<double>(batch.local.size());
+  }
   const auto samples_of_ranks = row.add(samples);
   row.read();
 
@@ -176,7 +178,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
       status.overflow_share = shares[1];
     }
     window.objectives.push_back(std::move(status));
-    if (ranks.alone()) continue;
+    if (ranks.world().alone()) continue;
     take_flags(row.take(places.active[i]), objective);
   }
   check_graphs(phase, module, ranks, terms, row.take(graphs), sums);
