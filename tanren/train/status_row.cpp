@@ -82,7 +82,8 @@ void StatusRow::read() {
   const auto middle = host.end() - static_cast<std::ptrdiff_t>(own_.size());
   read_shared_.assign(host.begin(), middle);
   read_own_.assign(middle, host.end());
-  if (ranks_.world().alone()) read_shared_.insert(read_shared_.end(), numbers_.begin(), numbers_.end());
+  if (ranks_.world().alone())
+    read_shared_.insert(read_shared_.end(), numbers_.begin(), numbers_.end());
 }
 
 std::vector<double> StatusRow::take(const Part& part) const {
