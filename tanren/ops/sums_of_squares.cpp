@@ -16,7 +16,7 @@ namespace tanren {
 
 namespace {
 
-constexpr int64_t kPiece = 1 << 16;  // elements that one thread sums
+constexpr int64_t kPieceSize = 1 << 16;  // elements that one thread sums
 
 using Pair [[gnu::vector_size(2 * sizeof(double))]] = double;
 
@@ -78,15 +78,15 @@ std::vector<double> sums_on_cpu(at::TensorList flat, const std::vector<FlatRange
   for (size_t i = 0; i < ranges.size(); ++i) {
     const FlatRange& range = ranges[i];
     if (range.size == 0 || is_dry(flat[range.tensor])) continue;
-    for (int64_t done = 0; done < range.size; done += kPiece) {
-      const int64_t size = std::min(kPiece, range.size - done);
+    for (int64_t done = 0; done < range.size; done += kPieceSize) {
+      const int64_t size = std::min(kPieceSize, range.size - done);
       pieces.push_back({.range = i, .begin = range.begin + done, .size = size, .before = total});
       total += size;
     }
   }
   // Threads share the elements, since pieces differ in size. A piece belongs to the thread in whose
   // part it begins.
-  parallel_for(0, total, kPiece, [&](int64_t from, int64_t to) {
+  parallel_for(0, total, kPieceSize, [&](int64_t from, int64_t to) {
     auto piece = std::lower_bound(pieces.begin(), pieces.end(), from,
                                   [](const Piece& p, int64_t place) { return p.before < place; });
     for (; piece != pieces.end() && piece->before < to; ++piece) {

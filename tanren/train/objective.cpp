@@ -32,8 +32,8 @@ void share_update(Objective& objective) {
 }
 
 // Objective::spoken_for.
-std::vector<FlatRange> ranges_of(const Gradients& gradients, const std::vector<size_t>& places,
-                                 size_t num_parameters) {
+std::vector<FlatRange> spoken_ranges(const Gradients& gradients, const std::vector<size_t>& places,
+                                     size_t num_parameters) {
   std::vector<FlatRange> ranges(num_parameters);
   const Sharding& sharding = gradients.sharding();
   if (sharding.on()) {
@@ -82,7 +82,7 @@ void Objective::choose_parameters(Communicator* ranks) {
   shards.reset();
   gradients = Gradients(tensors, sharding);
   places = std::move(chosen_places);
-  spoken_for = ranges_of(gradients, places, all.size());
+  spoken_for = spoken_ranges(gradients, places, all.size());
   updated = chosen;
   if (sharding.on()) share_update(*this);
   const MemoryScope memory(MemoryKind::optimizer);

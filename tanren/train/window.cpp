@@ -76,7 +76,7 @@ std::vector<double> flags_of(const Objective& objective) {
 }
 
 // Takes over which gradients some rank has reached.
-void take_flags(const std::vector<double>& flags, Objective& objective) {
+void take_active(const std::vector<double>& flags, Objective& objective) {
   std::vector<uint8_t> active;
   for (const size_t place : objective.places) active.push_back(flags[place] > 0 ? 1 : 0);
   objective.gradients.set_active(active);
@@ -110,7 +110,7 @@ Places measure(const std::vector<Objective*>& objectives, bool report_flush, Sta
   return places;
 }
 
-double norm_of(const std::vector<double>& squares) {
+double joint_norm(const std::vector<double>& squares) {
   return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
 }
 
@@ -169,7 +169,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
                       .samples = row.take(samples_of_ranks)};
   for (size_t i = 0; i < objectives.size(); ++i) {
     Objective& objective = *objectives[i];
-    Status status{.norm = norm_of(row.take(places.squares[i])),
+    Status status{.norm = joint_norm(row.take(places.squares[i])),
                   .bad_microstep = first_bad(objective, terms, row.take(each))};
     take_terms(objective, terms, batch, sums, status);
     if (report_flush) {
@@ -179,7 +179,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
     }
     window.objectives.push_back(std::move(status));
     if (ranks.world().alone()) continue;
-    take_flags(row.take(places.active[i]), objective);
+    take_active(row.take(places.active[i]), objective);
   }
   check_graphs(phase, module, ranks, terms, row.take(graphs), sums);
   return window;
