@@ -14,8 +14,8 @@ namespace tanren {
 
 class OperatorRecord {
  public:
-  // `touched`: the tensors that the kernel reads and writes, if they exist already; undefined ones
-  // are left out. `name` must be a literal: "tanren::gelu".
+  // `touched`: the tensors, or lists of them, that the kernel reads and writes, if they exist
+  // already; undefined ones are left out. `name` must be a literal: "tanren::gelu".
   template <class... Tensors>
   explicit OperatorRecord(const char* name, const Tensors&... touched)
       : record_(at::RecordScope::FUNCTION) {
@@ -34,6 +34,9 @@ class OperatorRecord {
  private:
   void add(const at::Tensor& tensor) {
     if (tensor.defined()) inputs_.emplace_back(tensor);
+  }
+  void add(at::TensorList tensors) {
+    for (const at::Tensor& tensor : tensors) add(tensor);
   }
 
   std::vector<c10::IValue> inputs_;  // kept as long as a listener may look at them

@@ -59,6 +59,14 @@ TEST(GlobalNorm, is_infinite_or_nan_where_an_element_is) {
   }
 }
 
+TEST(GlobalNorm, of_floats_is_finite_as_long_as_it_fits_a_float) {
+  const at::Tensor large = at::full({3, 3}, 1e30F);
+  EXPECT_NEAR(global_norm({large, large.t()}).item<double>() / (std::sqrt(18.0) * 1e30), 1, 1e-6);
+  const at::Tensor largest = at::full({4}, std::numeric_limits<float>::max());
+  EXPECT_EQ(global_norm({largest}).item<double>(), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(exact_norm({largest}), 2.0 * std::numeric_limits<float>::max());
+}
+
 TEST(ExactNorm, of_any_dtype_is_finite_where_its_elements_are) {
   const at::Tensor given = values(70'007, at::kDouble);
   for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
@@ -66,10 +74,7 @@ TEST(ExactNorm, of_any_dtype_is_finite_where_its_elements_are) {
     const double expected = typed.to(at::kDouble).norm().item<double>();
     EXPECT_NEAR(exact_norm({typed}) / expected, 1, 1e-12) << dtype;
   }
-  const at::Tensor large = at::full({3, 3}, 1e30F);
-  EXPECT_FALSE(std::isfinite(global_norm({large}).item<double>()));
-  EXPECT_NEAR(exact_norm({large, large.t()}) / (std::sqrt(18.0) * 1e30), 1, 1e-6);
-  EXPECT_FALSE(std::isfinite(exact_norm({large, at::full({1}, std::nan(""))})));
+  EXPECT_FALSE(std::isfinite(exact_norm({given, at::full({1}, std::nan(""), at::kDouble)})));
   EXPECT_EQ(exact_norm({}), 0);
 }
 

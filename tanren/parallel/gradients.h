@@ -22,7 +22,7 @@
 namespace tanren {
 
 struct Sharding {
-  int64_t rank = 0;
+  int64_t rank = 0;           // among the ranks that hold the same weights, or share them
   LayoutOptions layout = {};  // layout.parts: number of ranks that share; 1: each has all
   bool transient = false;     // whole buckets live no longer than they must
 

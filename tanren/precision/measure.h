@@ -3,15 +3,16 @@
 // device.
 #pragma once
 
+#include "tanren/ops/sums_of_squares.h"
+
 #include <ATen/core/Tensor.h>
 
 #include <vector>
 
 namespace tanren {
 
-// 0-dim tensors in the gradients' dtype, the norm at least in fp32. `norm` is non-finite if any
-// gradient is; it may also be infinite because the sum of squares overflowed, which exact_norm()
-// (ops/global_norm.h) settles.
+// 0-dim tensors, the shares in double, the norm in the gradients' dtype but at least in fp32.
+// `norm` is non-finite if any gradient is, or if it does not fit (global_norm.h).
 struct Measured {
   at::Tensor norm;            // 2-norm over all gradients
   at::Tensor flush_share;     // undefined unless asked for
@@ -24,5 +25,15 @@ struct Measured {
 // zero, and the share that would overflow fp16, at this scale.
 Measured unscale_and_measure(const std::vector<at::Tensor>& gradients, double scale,
                              bool report_flush = false);
+
+struct MeasuredRanges {
+  SumsOfSquares squares = {};
+  at::Tensor flush_share = {}, overflow_share = {};  // undefined unless asked for
+};
+
+// The same for flat gradients, with the sum of squares of each range instead of the norm.
+MeasuredRanges unscale_and_measure(const std::vector<at::Tensor>& flat,
+                                   const std::vector<FlatRange>& ranges, double scale,
+                                   bool report_flush = false);
 
 }  // namespace tanren

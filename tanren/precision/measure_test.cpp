@@ -1,12 +1,11 @@
 #include "tanren/precision/measure.h"
 
-#include "tanren/ops/global_norm.h"
-
 #include <gtest/gtest.h>
 #include <ATen/ATen.h>
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace tanren {
 namespace {
@@ -47,11 +46,18 @@ TEST(Measure, several_buffers_give_one_norm) {
   EXPECT_NEAR(unscale_and_measure({a, b}, 1.0).norm.item<double>(), 5.0, 1e-6);
 }
 
-TEST(Measure, exact_norm_tells_a_large_norm_from_a_non_finite_gradient) {
-  const auto large = at::full({4}, 1e30);  // its sum of squares does not fit fp32
-  EXPECT_TRUE(std::isfinite(exact_norm({large})));
-  EXPECT_NEAR(exact_norm({large}), 2e30, 1e24);
-  EXPECT_FALSE(std::isfinite(exact_norm({at::full({4}, kInf)})));
+TEST(Measure, squares_that_do_not_fit_fp32_make_no_norm_infinite) {
+  EXPECT_NEAR(unscale_and_measure({at::full({4}, 1e30F)}, 1.0).norm.item<double>(), 2e30, 1e24);
+}
+
+TEST(Measure, of_ranges_are_the_sums_of_unscaled_squares_and_the_same_shares) {
+  auto flat = at::tensor({1e-9F, 0.0F, 3.0F, 1e5F}) * 4, same = flat.clone();
+  const auto ranges = unscale_and_measure({flat}, {{0, 2, 2}, {}, {0, 1, 2}}, 4, true);
+  const auto whole = unscale_and_measure({same}, 4, /*report_flush=*/true);
+  EXPECT_EQ(ranges.squares.on_host, (std::vector<double>{9 + 1e10, 0, 9}));
+  EXPECT_TRUE(at::equal(flat, same));
+  EXPECT_EQ(ranges.flush_share.item<double>(), whole.flush_share.item<double>());
+  EXPECT_EQ(ranges.overflow_share.item<double>(), whole.overflow_share.item<double>());
 }
 
 TEST(Measure, reports_what_fp16_would_flush_and_overflow_at_this_scale) {

@@ -91,7 +91,7 @@ Sharding sharding_of(const Plan& plan, const ObjectivePlan& objective) {
   constexpr int64_t kUnit = 16;         // elements: parts begin at cache lines
   constexpr int64_t kPackedUnit = 256;  // no block of packed state lies in two slices
   const ParallelPlan& parallel = plan.parallel;
-  if (parallel.zero == 0 || parallel.world_size == 1) return {};
+  if (parallel.zero == 0 || parallel.world_size == 1) return {.rank = parallel.rank};
   return {.rank = parallel.rank,
           .layout = {.first_bucket_bytes = parallel.first_bucket_bytes,
                      .bucket_bytes = parallel.bucket_bytes,

@@ -31,12 +31,32 @@ void share_update(Objective& objective) {
   }
 }
 
+// Objective::spoken_for.
+std::vector<FlatRange> spoken_ranges(const Gradients& gradients, const std::vector<size_t>& places,
+                                     size_t num_parameters) {
+  std::vector<FlatRange> ranges(num_parameters);
+  const Sharding& sharding = gradients.sharding();
+  if (sharding.on()) {
+    for (const Slice& slice : gradients.slices()) {
+      ranges[places[slice.parameter]] = {slice.bucket, slice.offset, slice.end - slice.begin};
+    }
+  } else if (sharding.rank == 0) {
+    for (size_t i = 0; i < places.size(); ++i) {
+      const Gradients::Place place = gradients.place(i);
+      ranges[places[i]] = {place.buffer, place.offset, place.numel};
+    }
+  }
+  return ranges;
+}
+
 }  // namespace
 
 void Objective::choose_parameters(Communicator* ranks) {
   std::vector<NamedParameter> chosen;
   std::vector<at::Tensor> tensors;
-  for (const auto& parameter : all) {
+  std::vector<size_t> chosen_places;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const NamedParameter& parameter = all[i];
     if (!parameter.tensor.requires_grad()) {
       at::Tensor(parameter.tensor).mutable_grad().reset();
       continue;
@@ -44,6 +64,7 @@ void Objective::choose_parameters(Communicator* ranks) {
     if (master_weights) parameter.tensor.set_grad_dtype(at::kFloat);
     chosen.push_back(parameter);
     tensors.push_back(parameter.tensor);
+    chosen_places.push_back(i);
   }
   if (chosen.empty()) {
     throw ConfigError("[train] objective " + spec.name + " has no parameter to train (patterns " +
@@ -60,6 +81,8 @@ void Objective::choose_parameters(Communicator* ranks) {
   }
   shards.reset();
   gradients = Gradients(tensors, sharding);
+  places = std::move(chosen_places);
+  spoken_for = spoken_ranges(gradients, places, all.size());
   updated = chosen;
   if (sharding.on()) share_update(*this);
   const MemoryScope memory(MemoryKind::optimizer);

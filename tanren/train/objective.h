@@ -4,6 +4,7 @@
 
 #include "tanren/base/task.h"
 #include "tanren/guard/guard.h"
+#include "tanren/ops/sums_of_squares.h"
 #include "tanren/optimizer/average.h"
 #include "tanren/optimizer/optimizer.h"
 #include "tanren/optimizer/plateau.h"
@@ -12,6 +13,7 @@
 #include "tanren/plan/plan.h"
 #include "tanren/precision/loss_scaler.h"
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -33,9 +35,10 @@ struct Objective {
   ObjectiveSpec spec;  // the task's, with the plan's turns, and its weights on the listed terms
   ObjectivePlan plan;  // the optimizer's patterns, groups and layers are those of its parameters
   std::vector<NamedParameter> parameters;  // that are trained now
-  std::vector<NamedParameter> all;         // trained and frozen ones, in the model's order
-  std::vector<ObjectiveBuffer> buffers;    // that belong to its parameters' modules
-  bool trains = true;                      // false: no gradients and no optimizer
+  // Trained and frozen ones, in the model's order. Rows that ranks share have a place for each.
+  std::vector<NamedParameter> all;
+  std::vector<ObjectiveBuffer> buffers;  // that belong to its parameters' modules
+  bool trains = true;                    // false: no gradients and no optimizer
   Gradients gradients;
   std::unique_ptr<Optimizer> optimizer;  // null if it does not train
   LossScaler scaler;
@@ -48,7 +51,12 @@ struct Objective {
   // gradients.slices().
   std::unique_ptr<ShardedParameters> shards = nullptr;  // null: each rank updates all
   std::vector<NamedParameter> updated = {};             // by the optimizer: parameters, or slices
-  bool in_turn = true;                                  // takes part in the present update
+  std::vector<size_t> places = {};                      // in `all`, of each of `parameters`
+  // For each of `all`, the gradient that this rank measures, in gradients.owned(): its slice if
+  // ranks share the state. Ranks that hold the same gradient speak for it once: on all but the
+  // first the range is empty, as it is for a parameter that is frozen.
+  std::vector<FlatRange> spoken_for = {};
+  bool in_turn = true;          // takes part in the present update
   bool master_weights = false;  // 16-bit parameters have fp32 gradients and fp32 copies
 
   // Takes the parameters that require a gradient now and makes gradients and an optimizer for them.

@@ -4,8 +4,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
-
 namespace tanren {
 
 namespace {
@@ -29,10 +27,7 @@ StatusRow::Part StatusRow::add(const std::vector<at::Tensor>& scalars, Join join
   }
   const Part part{.join = join, .begin = num_shared_, .length = scalars.size()};
   for (const auto& scalar : scalars) {
-    at::Tensor value = scalar.to(at::kDouble).reshape({1});
-    if (join == Join::norm) value = value.square();
-    if (join == Join::first && !ranks_.world().is_first()) value = at::zeros_like(value);
-    share(value);
+    share(scalar.to(at::kDouble).reshape({1}));
   }
   return part;
 }
@@ -43,6 +38,13 @@ StatusRow::Part StatusRow::add(const std::vector<double>& numbers) {
           .is_from_host = true,
           .begin = numbers_.size() - numbers.size(),
           .length = numbers.size()};
+}
+
+StatusRow::Part StatusRow::add(const SumsOfSquares& squares) {
+  if (!squares.on_device.defined()) return add(squares.on_host);
+  share(squares.on_device);
+  const auto length = static_cast<size_t>(squares.on_device.numel());
+  return {.join = Join::sum, .begin = num_shared_ - length, .length = length};
 }
 
 StatusRow::Part StatusRow::add_column_sums(const Part& own, const std::vector<at::Tensor>& scalars,
@@ -72,12 +74,16 @@ void StatusRow::read() {
     if (row.defined()) shared_.push_back(row.to(at::kDouble));
     row = at::cat(shared_).to(comm.device_for(device_));
     comm.start_sum(row.narrow(0, 0, num_shared))->wait_on_host();
+  } else if (!shared_.empty()) {
+    if (row.defined()) shared_.push_back(row.to(at::kDouble));
+    row = at::cat(shared_);
   }
-  const std::vector<double> host = read_to_host(row);
+  const auto host = row.defined() ? read_to_host(row) : std::vector<double>();
   const auto middle = host.end() - static_cast<std::ptrdiff_t>(own_.size());
   read_shared_.assign(host.begin(), middle);
   read_own_.assign(middle, host.end());
-  if (ranks_.world().alone()) read_shared_ = numbers_;
+  if (ranks_.world().alone())
+    read_shared_.insert(read_shared_.end(), numbers_.begin(), numbers_.end());
 }
 
 std::vector<double> StatusRow::take(const Part& part) const {
@@ -85,9 +91,6 @@ std::vector<double> StatusRow::take(const Part& part) const {
   const size_t begin = part.begin + (part.is_from_host ? num_shared_ : 0);
   const auto first = all.begin() + static_cast<std::ptrdiff_t>(begin);
   std::vector<double> values(first, first + static_cast<std::ptrdiff_t>(part.length));
-  if (part.join == Join::norm) {
-    for (double& value : values) value = std::sqrt(value);
-  }
   if (part.columns == 0) return values;
   std::vector<double> sums(part.columns, 0.0);
   for (size_t i = 0; i < values.size(); ++i) sums[i % part.columns] += values[i];

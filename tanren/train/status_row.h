@@ -4,6 +4,7 @@
 // device read of a step. Called by window.
 #pragma once
 
+#include "tanren/ops/sums_of_squares.h"
 #include "tanren/parallel/ranks.h"
 
 #include <ATen/core/Tensor.h>
@@ -17,10 +18,8 @@ class StatusRow {
  public:
   // What a part of several ranks becomes.
   enum class Join {
-    own,    // each rank keeps its own
-    sum,    // the sum over ranks
-    first,  // rank 0's
-    norm,   // the root of the sum of squares over ranks
+    own,  // each rank keeps its own
+    sum,  // the sum over ranks
   };
   struct Part {
     Join join = Join::own;
@@ -35,6 +34,8 @@ class StatusRow {
   Part add(const std::vector<at::Tensor>& scalars, Join join);
   // Adds numbers of the host, which become sums over ranks.
   Part add(const std::vector<double>& numbers);
+  // Adds sums of squares, as many on each rank, which become sums over ranks.
+  Part add(const SumsOfSquares& squares);
   // Adds the sums of `columns` columns over all rows of all ranks. `scalars` are this rank's rows,
   // one after the other, and were added as `own`.
   Part add_column_sums(const Part& own, const std::vector<at::Tensor>& scalars, size_t columns);
@@ -48,7 +49,7 @@ class StatusRow {
 
   const Ranks& ranks_;
   at::Device device_;                     // of the step
-  std::vector<at::Tensor> own_, shared_;  // `shared_` is empty with one rank
+  std::vector<at::Tensor> own_, shared_;  // scalars; 1-dim, in double
   std::vector<double> numbers_;           // of the host; shared between several ranks
   size_t num_shared_ = 0;                 // numbers of `shared_`
   std::vector<double> read_own_, read_shared_;

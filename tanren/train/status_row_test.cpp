@@ -30,20 +30,37 @@ TEST(StatusRow, of_one_rank_stays_as_it_is_in_one_read) {
   StatusRow row(alone, at::kCPU);
   const auto sums = sums_of(0.1);
   const auto each = row.add(sums, Join::own);
-  const auto norm = row.add({scalar(-3)}, Join::norm);  // is not squared
+  const auto squares = row.add(SumsOfSquares{.on_host = {4, 9}});
   const auto host = row.add(Numbers{7, 8});
   const auto totals = row.add_column_sums(each, sums, 2);
-  const auto first = row.add({scalar(5), scalar(6)}, Join::first);
+  const auto more = row.add({scalar(5), scalar(6)}, Join::sum);
   const int64_t before = num_device_reads();
   row.read();
   EXPECT_EQ(num_device_reads(), before + 1);
   EXPECT_EQ(row.take(each)[0], double{0.1F});
   EXPECT_TRUE(std::isnan(row.take(each)[3]));
-  EXPECT_EQ(row.take(norm), Numbers{-3});
+  EXPECT_EQ(row.take(squares), (Numbers{4, 9}));
   EXPECT_EQ(row.take(host), (Numbers{7, 8}));
   EXPECT_EQ(row.take(totals)[0], double{0.1F} + 3);
   EXPECT_TRUE(std::isnan(row.take(totals)[1]));
-  EXPECT_EQ(row.take(first), (Numbers{5, 6}));
+  EXPECT_EQ(row.take(more), (Numbers{5, 6}));
+}
+
+// The tensor of sums of squares stands for those of an accelerator.
+TEST(StatusRow, of_one_rank_reads_sums_of_squares_of_a_device_with_the_rest) {
+  const Ranks alone;
+  StatusRow row(alone, at::kCPU);
+  const auto host = row.add(Numbers{7});
+  const auto first = row.add(SumsOfSquares{.on_device = at::tensor({1.5, 2.5}, at::kDouble)});
+  const auto each = row.add({scalar(0.1)}, Join::own);
+  const auto second = row.add(SumsOfSquares{.on_device = at::tensor({3.5}, at::kDouble)});
+  const int64_t before = num_device_reads();
+  row.read();
+  EXPECT_EQ(num_device_reads(), before + 1);
+  EXPECT_EQ(row.take(host), Numbers{7});
+  EXPECT_EQ(row.take(first), (Numbers{1.5, 2.5}));
+  EXPECT_EQ(row.take(each), Numbers{double{0.1F}});
+  EXPECT_EQ(row.take(second), Numbers{3.5});
 }
 
 TEST(StatusRow, of_several_ranks_is_joined_part_by_part) {
@@ -54,10 +71,11 @@ TEST(StatusRow, of_several_ranks_is_joined_part_by_part) {
     // Rank 1 has no samples.
     const auto sums = comm.rank() == 1 ? std::vector<at::Tensor>() : sums_of(rank);
     const auto each = row.add(sums, Join::own);
-    const auto norm = row.add({scalar(rank + 1)}, Join::norm);
+    const auto on_device =
+        row.add(SumsOfSquares{.on_device = at::tensor({rank, 1.0}, at::kDouble)});
     const auto flags = row.add(Numbers{rank, 1});
     const auto totals = row.add_column_sums(each, sums, 2);
-    const auto first = row.add({scalar(rank + 5)}, Join::first);
+    const auto on_host = row.add(SumsOfSquares{.on_host = {rank * rank, 0.5}});
     const auto sum = row.add({scalar(rank)}, Join::sum);
     const auto more = row.add(Numbers{rank * 10});
     row.read();
@@ -65,11 +83,11 @@ TEST(StatusRow, of_several_ranks_is_joined_part_by_part) {
     if (!sums.empty()) {
       EXPECT_EQ(row.take(each)[0], rank);
     }
-    EXPECT_EQ(row.take(norm), Numbers{std::sqrt(1.0 + 4 + 9)});
+    EXPECT_EQ(row.take(on_device), (Numbers{3, 3}));
     EXPECT_EQ(row.take(flags), (Numbers{3, 3}));
     EXPECT_EQ(row.take(totals)[0], 0 + 3 + 2 + 3);
     EXPECT_TRUE(std::isnan(row.take(totals)[1]));
-    EXPECT_EQ(row.take(first), Numbers{5});
+    EXPECT_EQ(row.take(on_host), (Numbers{5, 1.5}));
     EXPECT_EQ(row.take(sum), Numbers{3});
     EXPECT_EQ(row.take(more), Numbers{30});
   });

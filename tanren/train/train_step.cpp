@@ -61,16 +61,12 @@ std::optional<WindowStatus> accumulate_and_measure(Phase& phase, RunState& run, 
 }
 
 ObjectiveReport judge(Objective& objective, const Status& status, const Parts& parts) {
-  double norm = status.norm;
-  if (!std::isfinite(norm) && std::isfinite(status.loss)) {
-    norm = agreed_exact_norm(objective, parts);  // the sum of squares may just not fit fp32
-  }
   const Verdict verdict = objective.guard.judge({.counted = status.uncounted.empty(),
                                                  .loss_finite = std::isfinite(status.loss),
-                                                 .gradients_finite = std::isfinite(norm),
+                                                 .gradients_finite = std::isfinite(status.norm),
                                                  .can_back_off = objective.scaler.can_back_off(),
                                                  .loss = status.loss,
-                                                 .grad_norm = norm});
+                                                 .grad_norm = status.norm});
   const ObjectivePlan& plan = objective.plan;
   const double peak = plan.optimizer.learning_rate;
   const double scheduled = learning_rate(plan.schedule, peak, objective.step, plan.total_steps) *
@@ -83,7 +79,7 @@ ObjectiveReport judge(Objective& objective, const Status& status, const Parts& p
       .step = objective.step,
       .loss = status.loss,
       .terms = status.terms,
-      .grad_norm = norm,
+      .grad_norm = status.norm,
       .learning_rate = averaging_rate(average, objective.step * objective.spec.every, scheduled),
       .loss_scale = objective.scaler.scale(),
       .verdict = verdict,

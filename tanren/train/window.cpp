@@ -2,8 +2,6 @@
 
 #include "tanren/base/error.h"
 #include "tanren/base/names.h"
-#include "tanren/comm/exchange.h"
-#include "tanren/ops/global_norm.h"
 #include "tanren/precision/measure.h"
 #include "tanren/train/check_terms.h"
 #include "tanren/train/status_row.h"
@@ -13,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace tanren {
 
@@ -66,29 +65,36 @@ std::vector<double> graphs_of(const LossMeter& losses, size_t num_terms) {
   return has;
 }
 
-// 1 for each gradient that this rank has reached, else 0.
-std::vector<double> active_flags(const Gradients& gradients) {
-  const auto* active = gradients.active();
-  std::vector<double> flags(gradients.parameters().size(), 1.0);
-  for (size_t i = 0; active != nullptr && i < flags.size(); ++i) flags[i] = (*active)[i] != 0;
+// For each parameter of `all` 1 if this rank has reached its gradient, else 0.
+std::vector<double> flags_of(const Objective& objective) {
+  const auto* active = objective.gradients.active();
+  std::vector<double> flags(objective.all.size(), 0.0);
+  for (size_t i = 0; i < objective.places.size(); ++i) {
+    if (active == nullptr || (*active)[i] != 0) flags[objective.places[i]] = 1.0;
+  }
   return flags;
+}
+
+// Takes over which gradients some rank has reached.
+void take_active(const std::vector<double>& flags, Objective& objective) {
+  std::vector<uint8_t> active;
+  for (const size_t place : objective.places) active.push_back(flags[place] > 0 ? 1 : 0);
+  objective.gradients.set_active(active);
 }
 
 // The places of the numbers of the objectives in turn in the row.
 struct Places {
-  std::vector<StatusRow::Part> norms, shares, active;
+  std::vector<StatusRow::Part> squares, shares, active;
 };
 
-// Unscales and measures the gradients of each objective. Of sharded gradients each rank has a part.
+// Unscales and measures the gradients of each objective.
 Places measure(const std::vector<Objective*>& objectives, bool report_flush, StatusRow& row) {
   Places places;
-  std::vector<Measured> measured;
+  std::vector<MeasuredRanges> measured;
   for (Objective* objective : objectives) {
-    const Gradients& gradients = objective->gradients;
-    measured.push_back(
-        unscale_and_measure(gradients.owned(), objective->scaler.scale(), report_flush));
-    places.norms.push_back(
-        row.add({measured.back().norm}, gradients.sharding().on() ? Join::norm : Join::first));
+    measured.push_back(unscale_and_measure(objective->gradients.owned(), objective->spoken_for,
+                                           objective->scaler.scale(), report_flush));
+    places.squares.push_back(row.add(measured.back().squares));
   }
   for (size_t i = 0; report_flush && i < measured.size(); ++i) {
     const Gradients& gradients = objectives[i]->gradients;
@@ -99,9 +105,13 @@ Places measure(const std::vector<Objective*>& objectives, bool report_flush, Sta
                 is_sharded ? Join::sum : Join::own));
   }
   for (const Objective* objective : objectives) {
-    places.active.push_back(row.add(active_flags(objective->gradients)));
+    places.active.push_back(row.add(flags_of(*objective)));
   }
   return places;
+}
+
+double joint_norm(const std::vector<double>& squares) {
+  return std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
 }
 
 // The first microstep with a sum of the objective's terms that is not finite; -1: none.
@@ -159,7 +169,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
                       .samples = row.take(samples_of_ranks)};
   for (size_t i = 0; i < objectives.size(); ++i) {
     Objective& objective = *objectives[i];
-    Status status{.norm = row.take(places.norms[i])[0],
+    Status status{.norm = joint_norm(row.take(places.squares[i])),
                   .bad_microstep = first_bad(objective, terms, row.take(each))};
     take_terms(objective, terms, batch, sums, status);
     if (report_flush) {
@@ -168,23 +178,11 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
       status.overflow_share = shares[1];
     }
     window.objectives.push_back(std::move(status));
-    if (ranks.data().alone()) continue;
-    const auto active = row.take(places.active[i]);
-    std::vector<uint8_t> flags(active.size());
-    std::transform(active.begin(), active.end(), flags.begin(), [](double n) { return n > 0; });
-    objective.gradients.set_active(flags);
+    if (ranks.world().alone()) continue;
+    take_active(row.take(places.active[i]), objective);
   }
   check_graphs(phase, module, ranks, terms, row.take(graphs), sums);
   return window;
-}
-
-double agreed_exact_norm(const Objective& objective, const Parts& parts) {
-  const double own = exact_norm(objective.gradients.owned());
-  const RankAxis& world = parts.ranks->world();
-  if (objective.gradients.sharding().on()) {
-    return std::sqrt(sum_numbers(world.communicator(), {own * own})[0]);
-  }
-  return sum_numbers(world.communicator(), {world.is_first() ? own : 0.0})[0];
 }
 
 }  // namespace tanren

@@ -1,8 +1,9 @@
 // Measures a window's gradients and losses on the device; the host reads all results at once, in
-// one StatusRow. On several ranks all get the same: sums of the terms, the gradient norm (rank 0's,
-// whose rounding all then share; joint if gradients are sharded), which gradients some rank has
-// reached, whether a rank was asked to stop, and each replica's number of samples. Called by
-// train_step and scale_search after the reducer.
+// one StatusRow. On several ranks all get the same: sums of the terms, for each of an objective's
+// parameters the sum of its gradient's squares and whether some rank has reached it, whether a rank
+// was asked to stop, and each replica's number of samples. The norm adds the sums of squares in the
+// model's order, so that no layout of whole parameters changes its bits. Called by train_step and
+// scale_search after the reducer.
 #pragma once
 
 #include "tanren/base/batch.h"
@@ -21,7 +22,7 @@ namespace tanren {
 struct Status {
   double loss = 0;
   NamedValues terms;
-  double norm = 0;             // non-finite: a gradient is, or only its sum of squares overflowed
+  double norm = 0;             // non-finite: a gradient is, or an fp64 square does not fit
   int64_t bad_microstep = -1;  // first of this rank with a non-finite term of the objective
   // A term and the count that divides it, which is 0 in this batch; empty: no count is 0.
   std::string uncounted_term, uncounted;
@@ -38,10 +39,5 @@ struct WindowStatus {
 // is over all ranks.
 WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const Parts& parts,
                             const GlobalBatch& batch, const LossMeter& losses);
-
-// The 2-norm of the objective's gradients in double; on several ranks rank 0's, or the joint norm
-// of shared gradients. Copies nothing: it is called at every overflow and must fit wherever any
-// update fits.
-double agreed_exact_norm(const Objective& objective, const Parts& parts);
 
 }  // namespace tanren
