@@ -167,7 +167,7 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
                const StepContext& context) {
   const Parts& parts = context.parts;
   Recovery& recovery = *parts.recovery;
-  const Undo undo(context.run, /*with_generators=*/true);
+  const Undo undo(context.run, parts.device, /*with_generators=*/true);
   for (Objective* objective : phase.in_turn()) objective->gradients.begin_microstep();
   recovery.begin();
   bool in_backward = false;
