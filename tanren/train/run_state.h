@@ -32,6 +32,7 @@ struct Phase {
   // Sums the objectives' gradients over ranks. Made by the first update of several ranks, and again
   // after the trained parameters changed. Null on one rank.
   std::unique_ptr<Reducer> reducer = nullptr;
+  bool blocks_checked = false;  // check_blocks saw the blocks of its first forward
 
   // choose_parameters() of every objective.
   void choose_parameters(Communicator* ranks = nullptr);
