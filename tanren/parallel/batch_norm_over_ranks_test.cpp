@@ -29,8 +29,7 @@ const std::vector<int64_t> kShares = {5, 0, 2};  // samples of the ranks
 std::unique_ptr<Ranks> synchronised(Communicator& comm) {
   ParallelPlan plan;
   plan.buffers = RankBuffers::synchronised;
-  return std::make_unique<Ranks>(std::shared_ptr<Communicator>(&comm, [](Communicator*) {}),
-                                        plan);
+  return std::make_unique<Ranks>(std::shared_ptr<Communicator>(&comm, [](Communicator*) {}), plan);
 }
 
 struct NormInput {

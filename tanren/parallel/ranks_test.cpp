@@ -2,6 +2,7 @@
 
 #include "tanren/base/error.h"
 #include "tanren/comm/on_ranks_test_util.h"
+#include "tanren/parallel/ranks_test_util.h"
 
 #include <ATen/ATen.h>
 
@@ -129,9 +130,86 @@ TEST(Ranks, one_bit_of_difference_names_rank_and_tensor) {
 
 TEST(Ranks, of_one_rank_agrees_with_itself) {
   const Ranks ranks;
-  EXPECT_TRUE(ranks.alone());
+  for (const RankAxis* axis : {&ranks.world(), &ranks.data(), &ranks.pipeline()}) {
+    EXPECT_TRUE(axis->alone());
+    EXPECT_TRUE(axis->is_first());
+  }
   EXPECT_EQ(ranks.agree_names({"x"}), std::vector<std::string>{"x"});
   ranks.check_alike({{"a", "b"}});
+}
+
+TEST(RankAxes, that_are_numbered_in_another_order_are_refused) {
+  const testing::Mesh mesh(2, 3);
+  for (int rank = 0; rank < 6; ++rank) {
+    const RankAxes axes = mesh.axes(rank);
+    EXPECT_EQ(message_of([&] { const Ranks ranks(axes, {}); }), "") << "rank " << rank;
+    if (rank != 1) continue;
+    const RankAxes turned{.world = axes.world, .data = axes.pipeline, .pipeline = axes.data};
+    EXPECT_EQ(message_of([&] { const Ranks ranks(turned, {}); }),
+              "[parallel] rank 1 of 6 was given as replica 0 of 2 in stage 1 of 3; number ranks as "
+              "stage × replicas + replica");
+    const RankAxes small{.world = axes.data, .data = axes.data, .pipeline = axes.pipeline};
+    EXPECT_EQ(message_of([&] { const Ranks ranks(small, {}); }),
+              "[parallel] rank 1 of 3 was given as replica 1 of 3 in stage 0 of 2; number ranks as "
+              "stage × replicas + replica");
+  }
+}
+
+TEST(RankAxes, of_a_world_without_stages_are_its_replicas) {
+  testing::on_ranks(3, [](Communicator& comm) {
+    const Ranks ranks = of(comm);
+    EXPECT_EQ(ranks.data().rank(), comm.rank());
+    EXPECT_EQ(ranks.data().size(), 3);
+    EXPECT_EQ(ranks.data().is_first(), comm.rank() == 0);
+    EXPECT_TRUE(ranks.pipeline().alone());
+  });
+}
+
+TEST(RankAxes, names_and_facts_are_compared_over_all_stages) {
+  testing::Mesh(2, 2).run([](const RankAxes& axes) {
+    const Ranks ranks(axes, {});
+    const bool is_last = axes.world.rank() == 3;
+    const auto names =
+        ranks.agree_names(is_last ? std::vector<std::string>{"loss"} : std::vector<std::string>{});
+    EXPECT_EQ(names, std::vector<std::string>{"loss"});
+    const std::string message = message_of([&] {
+      ranks.check_alike({{"seed", is_last ? "2" : "1"}});
+    });
+    EXPECT_EQ(message.rfind("[parallel] rank 3 has seed 2, rank 0 has seed 1", 0), 0U) << message;
+  });
+}
+
+TEST(RankAxes, keep_what_a_stage_holds_among_its_replicas) {
+  testing::Mesh(2, 2).run([](const RankAxes& axes) {
+    const Ranks ranks(axes, {});
+    const double own = static_cast<double>(axes.world.rank());
+    const int64_t stage = axes.pipeline.rank();
+    const at::Tensor last = at::full({2}, own), mean = at::full({2}, own, at::kDouble);
+    ranks.take_from({last}, 1);
+    EXPECT_TRUE(at::equal(last, at::full({2}, stage == 0 ? 1.0 : 3.0)));
+    ranks.take_mean({mean}, {1, 3});
+    EXPECT_TRUE(at::equal(mean, at::full({2}, stage == 0 ? 0.75 : 2.75, at::kDouble)));
+    TensorMap tensors;
+    tensors.set("a", at::full({3}, stage));
+    ranks.check_equal(tensors, "at step 3");
+    if (axes.world.rank() == 3) at::Tensor(tensors.at("a")).add_(1);
+    const std::string message = message_of([&] { ranks.check_equal(tensors, "at step 4"); });
+    const std::string start = "[parallel] at step 4: a of rank 3 is no longer rank 2's";
+    EXPECT_EQ(message.substr(0, start.size()), stage == 0 ? "" : start);
+  });
+}
+
+TEST(RankAxes, batch_norm_sees_the_replicas_of_its_stage) {
+  ParallelPlan plan;
+  plan.buffers = RankBuffers::synchronised;
+  testing::Mesh(2, 2).run([&](const RankAxes& axes) {
+    const Ranks ranks(axes, plan);
+    const double first = axes.pipeline.rank() == 0 ? 0 : 2;
+    const at::Tensor rows = (*ranks.across_ranks())(at::full({1}, axes.world.rank(), at::kDouble));
+    EXPECT_TRUE(at::equal(rows, at::tensor({first, first + 1}, at::kDouble).view({2, 1})));
+  });
+  testing::Mesh(2, 1).run(
+      [&](const RankAxes& axes) { EXPECT_EQ(Ranks(axes, plan).across_ranks(), nullptr); });
 }
 
 }  // namespace

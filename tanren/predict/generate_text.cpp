@@ -61,7 +61,7 @@ GenerateOutput generate_on(const GenerateInput& input, const Registry& registry,
   load_exported(state, model.read, model.name);
   model.read.tensors = {};  // the state has them
   GenerateOutput output;
-  output.is_first = parts.ranks->is_first();
+  output.is_first = parts.ranks->world().is_first();
   output.weights = model.weights;
   const SampleWays ways{.see = output.is_first ? input.see : SeeText(), .reads_prompt = true};
   output.text = write_sample(state, parts, info, ways).value_or("");

@@ -45,16 +45,17 @@ constexpr int64_t kBatchesAWindow = 16;
 template <typename Make>
 std::string agreed(const Ranks& ranks, const Make& make) {
   std::string text, problem;
-  if (ranks.is_first()) {
+  if (ranks.world().is_first()) {
     try {
       text = make();
     } catch (const InputError& error) {
       problem = error.what();
     }
   }
-  if (!ranks.alone()) {
-    problem = gather_texts(ranks.communicator(), problem).front();
-    text = gather_texts(ranks.communicator(), text).front();
+  if (!ranks.world().alone()) {
+    Communicator& comm = ranks.world().communicator();
+    problem = gather_texts(comm, problem).front();
+    text = gather_texts(comm, text).front();
   }
   if (!problem.empty()) throw InputError(problem);
   return text;
@@ -88,7 +89,7 @@ class Job {
     }
     const bool has_part = file_ != nullptr && output_.stopped;
     output_.out = has_part ? file_->partial() : out_;
-    output_.is_first = alone_.is_first();
+    output_.is_first = alone_.world().is_first();
     output_.weights = model_.weights;
     output_.seconds = seconds_since(start);
     return output_;
@@ -260,7 +261,7 @@ class Job {
   }
 
   void tell_cut() const {
-    if (cut_ == 0 || !alone_.is_first()) return;
+    if (cut_ == 0 || !alone_.world().is_first()) return;
     log(fmt::format("[predict] texts that were cut to the {} tokens that the model reads: {}",
                     config_.data.eval.context, cut_));
   }
@@ -295,7 +296,7 @@ class Job {
 
   // Appends what is written of the row; throws if it may not be.
   void write_row(std::string& text, const Row& row, const Answer* answer) const {
-    if (!alone_.is_first()) return;
+    if (!alone_.world().is_first()) return;
     try {
       if (tensors_ != nullptr) {
         tensors_->add(text, answer);
@@ -335,7 +336,7 @@ class Job {
       progress_.source = hash_text(read.begun[count - 1]);
       if (file_ != nullptr) {
         file_->append(text, progress_);
-      } else if (alone_.is_first()) {
+      } else if (alone_.world().is_first()) {
         input_.print(text);
       }
     }
@@ -349,8 +350,8 @@ class Job {
   const DataInfo& info_;
   bool skips_;
   std::shared_ptr<Communicator> ranks_;
-  Ranks alone_;  // for exchanges before the plan
-  fs::path out_;        // empty: rows go to input_.print
+  Ranks alone_;   // for exchanges before the plan
+  fs::path out_;  // empty: rows go to input_.print
   TableFormat format_ = TableFormat::csv;
   Progress begin_, done_, progress_;
   std::unique_ptr<GrowingFile> file_;  // on rank 0

@@ -9,7 +9,6 @@
 #include "tanren/data/collated.h"
 #include "tanren/plan/planner.h"
 #include "tanren/plan/probe_machine.h"
-#include "tanren/train/device.h"
 
 #include <chrono>
 

@@ -11,6 +11,7 @@
 #include "tanren/data/dataset.h"
 #include "tanren/parallel/ranks.h"
 #include "tanren/plan/plan.h"
+#include "tanren/train/device.h"
 
 #include <exception>
 #include <filesystem>

@@ -25,8 +25,8 @@
 namespace tanren {
 
 void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint, const Parts& parts) {
-  const Snapshot snapshot =
-      read_checkpoint(checkpoint, parts.ranks->rank(), parts.ranks->world_size());
+  const RankAxis& data = parts.ranks->data();
+  const Snapshot snapshot = read_checkpoint(checkpoint, data.rank(), data.size());
   state.load(parts.device, snapshot.model, snapshot.optimizer, snapshot.run, snapshot.average,
              snapshot.slices);
 }
@@ -198,8 +198,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     const Dataset& eval_data = *prepared.datasets.eval;
     PredictionsWriter writer(predictions, {file}, described, eval_data, state.task, info,
                              *parts.ranks);
-    const auto see =
-        see_both(outputs_writer(outputs, eval_data, state.task, *parts.ranks), writer);
+    const auto see = see_both(outputs_writer(outputs, eval_data, state.task, *parts.ranks), writer);
     const auto report = evaluate(state, parts, eval_data, nullptr, see);
     const std::string unwritten = writer.write();
     Evaluated evaluated{report, write_sample(state, parts, info), info.class_names, unwritten};

@@ -17,12 +17,12 @@ std::string rank_line(const Plan& plan, std::string_view engine, std::string_vie
 }
 
 std::vector<std::string> rank_lines(const Parts& parts) {
-  const auto& ranks = *parts.ranks;
-  if (ranks.alone()) return {};
+  const RankAxis& world = parts.ranks->world();
+  if (world.alone()) return {};
   std::string host(256, '\0');
   if (::gethostname(host.data(), host.size() - 1) != 0) host = "unknown host";
   host.resize(std::strlen(host.c_str()));
-  Communicator& comm = ranks.communicator();
+  Communicator& comm = world.communicator();
   return gather_texts(comm, rank_line(parts.plan, comm.name(), host, ::getpid()));
 }
 

@@ -120,7 +120,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   const Prepared& prepared = shared.prepared;
   Parts parts = build_parts(plan, shared.input.stop, shared.accelerators);
   parts.ranks = std::move(ranks);
-  const bool is_first = parts.ranks->is_first();
+  const bool is_first = parts.ranks->world().is_first();
   RunState state = build_run_state(std::move(task), parts);
   if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint, parts);
   if (shared.fork != nullptr) {
@@ -201,13 +201,12 @@ RunOutput run_replicas(const Shared& shared, Task first) {
     tasks.push_back(prepared.fit.make_task(prepared.config));
   }
   RunOutput output;
-  on_replicas(prepared.plan,
-              [&](const Plan& plan, const std::shared_ptr<const Ranks>& ranks) {
-                const int64_t rank = ranks->rank();
-                Task task = std::move(tasks[static_cast<size_t>(rank)]);
-                RunOutput own = run_rank(shared, plan, std::move(task), ranks);
-                if (rank == 0) output = std::move(own);
-              });
+  on_replicas(prepared.plan, [&](const Plan& plan, const std::shared_ptr<const Ranks>& ranks) {
+    const int64_t rank = ranks->world().rank();
+    Task task = std::move(tasks[static_cast<size_t>(rank)]);
+    RunOutput own = run_rank(shared, plan, std::move(task), ranks);
+    if (rank == 0) output = std::move(own);
+  });
   return output;
 }
 

@@ -38,8 +38,8 @@ std::string problem_of(const fs::path& folder) {
 
 // No rank writes before all know that rank 0 found the folder new.
 void make_new_folder(const fs::path& folder, const Ranks& ranks) {
-  std::string problem = ranks.is_first() ? problem_of(folder) : "";
-  if (!ranks.alone()) problem = gather_texts(ranks.communicator(), problem).front();
+  std::string problem = ranks.world().is_first() ? problem_of(folder) : "";
+  problem = gather_texts(ranks.world().communicator(), problem).front();
   if (!problem.empty()) throw ConfigError(problem);
 }
 

@@ -30,10 +30,10 @@ bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBat
 }
 
 void connect_reducer(Phase& phase, const Ranks& ranks) {
-  if (ranks.alone() || phase.reducer) return;
+  if (ranks.data().alone() || phase.reducer) return;
   std::vector<Gradients*> gradients;
   for (auto& objective : phase.objectives) gradients.push_back(&objective.gradients);
-  phase.reducer = std::make_unique<Reducer>(std::move(gradients), ranks.communicator(),
+  phase.reducer = std::make_unique<Reducer>(std::move(gradients), ranks.data().communicator(),
                                             ranks.reducer_options());
 }
 

@@ -120,7 +120,7 @@ void check_graphs(const Phase& phase, const torch::nn::Module& module, const Ran
     for (size_t i = 0; i < terms.size(); ++i) {
       if (num_graphs[i] > 0 || !wants(objective, terms[i].name)) continue;
       if (sums[i] == 0 || !std::isfinite(sums[i]) || (any && has_frozen(module))) continue;
-      settle(ranks.communicator());
+      settle(ranks.world().communicator());
       throw ConfigError(
           fmt::format("{}term {} of objective {} is {} and has no gradient: it was detached, or "
                       "made of constants or without gradients; return it with its graph, or, if it "

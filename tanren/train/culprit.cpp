@@ -29,8 +29,8 @@ std::string own_culprit(const Objective& objective, const Status& status, const 
 
 // The findings of all ranks in one text.
 std::string joint_culprit(const std::string& mine, const Ranks& ranks) {
-  if (ranks.alone()) return mine;
-  const auto texts = gather_texts(ranks.communicator(), mine);
+  if (ranks.world().alone()) return mine;
+  const auto texts = gather_texts(ranks.world().communicator(), mine);
   std::string all;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     if (texts[rank].empty()) continue;
@@ -42,8 +42,7 @@ std::string joint_culprit(const std::string& mine, const Ranks& ranks) {
 }  // namespace
 
 std::string culprit(const Objective& objective, Cause cause, const Status& status,
-                    const GlobalBatch& batch, const LossMeter& losses,
-                    const Ranks& ranks) {
+                    const GlobalBatch& batch, const LossMeter& losses, const Ranks& ranks) {
   if (cause == Cause::overflow) return "";
   if (cause == Cause::nothing_counted) {
     return "the batch has 0 " + status.uncounted + " to divide " + status.uncounted_term + " by";

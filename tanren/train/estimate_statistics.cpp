@@ -120,27 +120,27 @@ struct Share {
 // microbatch of any rank. With synchronised batch norm, which needs equal microbatches, it is one
 // microbatch of every rank together.
 int64_t batch_size(const Plan& plan, const Ranks& ranks) {
-  if (ranks.alone()) return plan.batch.microbatch;
+  const RankAxis& data = ranks.data();
+  if (data.alone()) return plan.batch.microbatch;
   if (ranks.across_ranks() != nullptr) {
-    return std::min(plan.batch.microbatch * ranks.world_size(), plan.batch.global_batch);
+    return std::min(plan.batch.microbatch * data.size(), plan.batch.global_batch);
   }
-  std::vector<double> sizes(static_cast<size_t>(ranks.world_size()), 0.0);
-  sizes[static_cast<size_t>(ranks.rank())] = static_cast<double>(plan.batch.microbatch);
-  sizes = sum_numbers(ranks.communicator(), sizes);
+  std::vector<double> sizes(static_cast<size_t>(data.size()), 0.0);
+  sizes[static_cast<size_t>(data.rank())] = static_cast<double>(plan.batch.microbatch);
+  sizes = sum_numbers(data.communicator(), sizes);
   return static_cast<int64_t>(*std::min_element(sizes.begin(), sizes.end()));
 }
 
-std::vector<Share> shares_of_ranks(const Plan& plan, const Ranks& ranks,
-                                   int64_t samples) {
+std::vector<Share> shares_of_ranks(const Plan& plan, const Ranks& ranks, int64_t samples) {
   const int64_t batch = std::min(batch_size(plan, ranks), samples);
   const int64_t all = samples / batch, asked = plan.average.estimate_batches;
   const int64_t count = asked > 0 ? std::min(asked, all) : all;
-  const int64_t parts = ranks.across_ranks() != nullptr ? 1 : ranks.world_size();
+  const int64_t parts = ranks.across_ranks() != nullptr ? 1 : ranks.data().size();
   std::vector<Share> shares;
   for (int64_t rank = 0; rank < parts; ++rank) {
     shares.push_back({batch, rank * count / parts, (rank + 1) * count / parts});
   }
-  shares.resize(static_cast<size_t>(ranks.world_size()), shares.front());
+  shares.resize(static_cast<size_t>(ranks.data().size()), shares.front());
   return shares;
 }
 
@@ -156,8 +156,8 @@ Loader loader_of(const RunState& run, const Parts& parts, const Share& share,
   options.workers = plan.data.workers;
   options.prefetch = plan.data.prefetch;
   if (parts.ranks->across_ranks() != nullptr) {
-    options.rank = parts.ranks->rank();
-    options.world_size = parts.ranks->world_size();
+    options.rank = parts.ranks->data().rank();
+    options.world_size = parts.ranks->data().size();
   }
   return Loader(train, options, Cursor{.epoch = 0, .consumed = share.first * share.batch});
 }
@@ -203,7 +203,7 @@ bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
 
   const Ranks& ranks = *parts.ranks;
   const auto shares = shares_of_ranks(parts.plan, ranks, train.size());
-  const Share& own = shares[static_cast<size_t>(ranks.rank())];
+  const Share& own = shares[static_cast<size_t>(ranks.data().rank())];
   const bool together = ranks.across_ranks() != nullptr;  // each batch is an exchange
   constexpr int64_t kVoteEvery = 8;  // batches; ranks that are together also stop together
   bool stopped = false;

@@ -27,7 +27,7 @@ void EvaluationSums::add(const Counts& counts) {
 }
 
 void EvaluationSums::join_over(const Ranks& ranks) {
-  if (ranks.alone()) return;
+  if (ranks.world().alone()) return;
   std::vector<std::string> mine, counted;
   for (size_t i = 0; i < names_.size(); ++i) mine.push_back(names_[i] + "\n" + count_names_[i]);
   for (const auto& [name, count] : counts_) counted.push_back(name);
@@ -38,7 +38,7 @@ void EvaluationSums::join_over(const Ranks& ranks) {
   if (!sums_.empty()) row = read_to_host(at::stack(sums_));
   row.resize(terms.size(), 0.0);
   for (const auto& name : counts) row.push_back(count(name));
-  row = sum_numbers(ranks.communicator(), row);
+  row = sum_numbers(ranks.world().communicator(), row);
 
   const auto options = sums_.empty() ? at::TensorOptions(at::kDouble) : sums_[0].options();
   names_.clear();

@@ -106,7 +106,7 @@ bool run_piece(Phase& phase, const Batch& piece, const Pending& pending, bool is
                const StepContext& context) {
   const int64_t planned = context.run.microbatch > 0 ? context.run.microbatch : piece.size();
   for (int64_t begin = 0; begin < piece.size();) {
-    const bool may_stop = context.parts.ranks->alone() && context.run.phases_done == 0;
+    const bool may_stop = context.parts.ranks->world().alone() && context.run.phases_done == 0;
     if (begin > 0 && may_stop && context.parts.stop_requested()) return false;
     const int64_t end = std::min(begin + context.parts.recovery->size(planned), piece.size());
     const Batch part = begin == 0 && end == piece.size() ? piece : piece.slice(begin, end);
@@ -122,7 +122,7 @@ bool run_piece(Phase& phase, const Batch& piece, const Pending& pending, bool is
 // every rank; the last may be short, or empty, which adds nothing.
 void run_in_step(Phase& phase, const Batch& piece, const StepContext& context) {
   const auto all = static_cast<int64_t>(context.batch.count("samples"));
-  const int64_t ranks = context.parts.ranks->world_size();
+  const int64_t ranks = context.parts.ranks->data().size();
   const int64_t largest = (all + ranks - 1) / ranks;
   if (piece.size() > largest) {
     throw Error(

@@ -67,7 +67,7 @@ Facts facts_of(const RunState& run, const Plan& plan) {
 }  // namespace
 
 void begin_alike(RunState& run, const Parts& parts) {
-  if (parts.ranks->alone()) return;
+  if (parts.ranks->world().alone()) return;
   parts.ranks->check_alike(facts_of(run, parts.plan));
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : run.model_tensors()) tensors.push_back(tensor);
@@ -88,7 +88,7 @@ void begin_alike(RunState& run, const Parts& parts) {
 
 void check_weights(const RunState& run, const Parts& parts) {
   const int64_t every = parts.ranks->plan().check_every;
-  if (parts.ranks->alone() || every <= 0 || run.step() % every != 0) return;
+  if (parts.ranks->data().alone() || every <= 0 || run.step() % every != 0) return;
   run.settle();
   TensorMap weights;
   for (const auto& phase : run.phases) {
@@ -102,15 +102,15 @@ void check_weights(const RunState& run, const Parts& parts) {
 }
 
 bool on_any_rank(bool here, const Ranks& ranks) {
-  return sum_numbers(ranks.communicator(), {here ? 1.0 : 0.0})[0] > 0;
+  return sum_numbers(ranks.world().communicator(), {here ? 1.0 : 0.0})[0] > 0;
 }
 
 void reseed(const RunState& run, const Ranks& ranks, Draws draws) {
   // Ranks that are threads share that generator, and the plan forbids drawing from it.
-  if (ranks.alone() || ranks.plan().backend == Backend::threads) return;
+  if (ranks.world().alone() || ranks.plan().backend == Backend::threads) return;
   constexpr uint64_t kEvaluations = uint64_t{1} << 32;  // more than any rank
   const uint64_t first = draws == Draws::evaluation ? kEvaluations : 0;
-  at::manual_seed(random_bits(run.seed, first + static_cast<uint64_t>(ranks.rank()),
+  at::manual_seed(random_bits(run.seed, first + static_cast<uint64_t>(ranks.data().rank()),
                               static_cast<uint64_t>(run.attempt)));
 }
 

@@ -10,7 +10,7 @@ namespace tanren {
 void share_buffers(const RunState& run, const std::vector<Objective*>& undone,
                    const std::vector<double>& samples, const Ranks& ranks) {
   const auto source = std::find_if(samples.begin(), samples.end(), [](double n) { return n > 0; });
-  if (ranks.alone() || source == samples.end()) return;
+  if (ranks.data().alone() || source == samples.end()) return;
   const bool averages = ranks.plan().buffers == RankBuffers::mean;
   std::set<const void*> seen;  // a buffer may belong to two objectives
   std::vector<at::Tensor> statistics, others;

@@ -13,7 +13,7 @@ namespace tanren {
 // those of the first rank with samples. (Synchronised batch norm keeps the same on every rank: this
 // changes none of it.) A forward may pass through layers of any objective, so that the buffers of
 // all are shared; those of `undone` objectives are what they were before the update, and need no
-// mean. `samples`: of each rank.
+// mean. `samples`: of each replica.
 void share_buffers(const RunState& run, const std::vector<Objective*>& undone,
                    const std::vector<double>& samples, const Ranks& ranks);
 

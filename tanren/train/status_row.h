@@ -29,8 +29,7 @@ class StatusRow {
     size_t columns = 0;  // above 0: taken as the sums of so many columns
   };
 
-  StatusRow(const Ranks& ranks, at::Device device)
-      : ranks_(ranks), device_(device) {}
+  StatusRow(const Ranks& ranks, at::Device device) : ranks_(ranks), device_(device) {}
 
   // Adds scalars of any dtype that are on the device.
   Part add(const std::vector<at::Tensor>& scalars, Join join);

@@ -35,8 +35,8 @@ Loader make_loader(const RunState& run, const Parts& parts, const Dataset& datas
   options.workers = plan.data.workers;
   options.prefetch = plan.data.prefetch;
   options.device = parts.device;
-  options.rank = parts.ranks->rank();
-  options.world_size = parts.ranks->world_size();
+  options.rank = parts.ranks->data().rank();
+  options.world_size = parts.ranks->data().size();
   return Loader(dataset, options, Cursor{run.epoch, run.consumed});
 }
 

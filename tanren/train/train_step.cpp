@@ -30,7 +30,8 @@ namespace {
 
 void begin(RunState& run, const Parts& parts) {
   const Ranks& ranks = *parts.ranks;
-  unfreeze(run, parts.plan.freeze, /*tells=*/ranks.is_first(), &ranks.communicator());
+  unfreeze(run, parts.plan.freeze, /*tells=*/ranks.world().is_first(),
+           &ranks.data().communicator());
   reseed(run, ranks, Draws::update);
   run.phases_done = 0;
   run.updated_step = run.step() + 1;
@@ -54,7 +55,7 @@ std::optional<WindowStatus> accumulate_and_measure(Phase& phase, RunState& run, 
     run.settle();  // a rank without samples has not waited yet
     return measure_window(phase, *run.task.module, parts, batch, losses);
   } catch (...) {  // a checkpoint of the state before the update may follow
-    if (parts.ranks->alone()) undo.restore_after_error();
+    if (parts.ranks->world().alone()) undo.restore_after_error();
     throw;
   }
 }
@@ -101,7 +102,7 @@ void apply(Objective& objective, double norm, double learning_rate, const Parts&
   if (clip.value > 0) clip_value_(objective.gradients.owned(), clip.value);
   std::vector<uint8_t> kept;
   objective.optimizer->step({.learning_rate = learning_rate, .active = objective.active(kept)});
-  if (objective.shards) objective.shards->start_gather(parts.ranks->communicator());
+  if (objective.shards) objective.shards->start_gather(parts.ranks->data().communicator());
   ++objective.step;
 }
 
@@ -154,7 +155,7 @@ bool update_phase(Phase& phase, RunState& run, const Parts& parts, const GlobalB
   if (!find_initial_scale(phase, run, parts, batch)) return false;
   // One rank may stop within the window, which memory may split; several ranks seed torch's
   // generators again.
-  const Undo undo(run, parts.device, /*with_generators=*/parts.ranks->alone());
+  const Undo undo(run, parts.device, /*with_generators=*/parts.ranks->world().alone());
   LossMeter losses;
   const auto window = accumulate_and_measure(phase, run, parts, batch, losses, undo);
   if (!window) return false;

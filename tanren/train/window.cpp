@@ -22,13 +22,12 @@ using Join = StatusRow::Join;
 
 // The window's terms. Several ranks agree on names and counts, since a rank without samples has not
 // seen any; one rank may have other terms in every window.
-std::vector<PhaseTerm> agreed_terms(Phase& phase, const Ranks& ranks,
-                                    const LossMeter& losses) {
+std::vector<PhaseTerm> agreed_terms(Phase& phase, const Ranks& ranks, const LossMeter& losses) {
   std::vector<PhaseTerm> mine;
   for (size_t i = 0; i < losses.names().size(); ++i) {
     mine.push_back({losses.names()[i], losses.count_names()[i]});
   }
-  if (ranks.alone()) return mine;
+  if (ranks.world().alone()) return mine;
   if (phase.terms.empty()) {
     std::vector<std::string> lines;
     for (const auto& term : mine) lines.push_back(term.name + "\n" + term.count_name);
@@ -146,10 +145,12 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   const auto totals = row.add_column_sums(each, losses.sums(), terms.size());
   const Places places = measure(objectives, report_flush, row);
   const auto graphs = row.add(graphs_of(losses, terms.size()));
-  const bool stops = !ranks.alone() && parts.stop_requested();
+  const bool stops = !ranks.world().alone() && parts.stop_requested();
   const auto stop = row.add(std::vector<double>{stops ? 1.0 : 0.0});
-  std::vector<double> samples(static_cast<size_t>(ranks.world_size()), 0.0);
-  samples[static_cast<size_t>(ranks.rank())] = static_cast<double>(batch.local.size());
+  std::vector<double> samples(static_cast<size_t>(ranks.data().size()), 0.0);
+  if (ranks.pipeline().is_first()) {  // one stage of a replica counts its samples
+    samples[static_cast<size_t>(ranks.data().rank())] = static_cast<double>(batch.local.size());
+  }
   const auto samples_of_ranks = row.add(samples);
   row.read();
 
@@ -167,7 +168,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
       status.overflow_share = shares[1];
     }
     window.objectives.push_back(std::move(status));
-    if (ranks.alone()) continue;
+    if (ranks.data().alone()) continue;
     const auto active = row.take(places.active[i]);
     std::vector<uint8_t> flags(active.size());
     std::transform(active.begin(), active.end(), flags.begin(), [](double n) { return n > 0; });
@@ -179,9 +180,11 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
 
 double agreed_exact_norm(const Objective& objective, const Parts& parts) {
   const double own = exact_norm(objective.gradients.owned());
-  Communicator& ranks = parts.ranks->communicator();
-  if (objective.gradients.sharding().on()) return std::sqrt(sum_numbers(ranks, {own * own})[0]);
-  return sum_numbers(ranks, {parts.ranks->is_first() ? own : 0.0})[0];
+  const RankAxis& world = parts.ranks->world();
+  if (objective.gradients.sharding().on()) {
+    return std::sqrt(sum_numbers(world.communicator(), {own * own})[0]);
+  }
+  return sum_numbers(world.communicator(), {world.is_first() ? own : 0.0})[0];
 }
 
 }  // namespace tanren

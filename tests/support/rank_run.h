@@ -72,7 +72,7 @@ struct RankRun {
     parts = build_parts(plan, nullptr);
     parts.ranks =
         std::make_shared<Ranks>(std::shared_ptr<Communicator>(&comm, [](Communicator*) {}),
-                                       plan.parallel, std::move(open_windows));
+                                plan.parallel, std::move(open_windows));
     state = build_run_state(std::move(task), parts);
     batches = std::make_unique<BatchStream>(make_loader(state, parts, dataset), *parts.ranks);
   }
