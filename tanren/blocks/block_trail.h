@@ -21,7 +21,8 @@ struct BlockPassage {
   uint64_t first, last;  // sequence numbers [first, last)
   bool can_recompute;    // the block was called with its input (block.h)
 };
-using BlockPassages = std::vector<BlockPassage>;  // as they end: an inner block before its outer one
+// In the order in which they ended: an inner block comes before its outer one.
+using BlockPassages = std::vector<BlockPassage>;
 
 struct BlockTrail {
   bool recording = false;

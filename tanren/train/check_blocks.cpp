@@ -13,7 +13,7 @@ namespace tanren {
 namespace {
 
 void check_block_patterns(const char* key, const std::vector<std::string>& patterns,
-                    const std::vector<std::string>& blocks) {
+                          const std::vector<std::string>& blocks) {
   for (const auto& pattern : patterns) {
     const bool found = std::any_of(blocks.begin(), blocks.end(),
                                    [&](const auto& block) { return matches(pattern, block); });

@@ -39,9 +39,9 @@ using Pending = std::vector<std::optional<std::vector<at::Tensor>>>;
 std::optional<double> seed_of(const Objective& objective, const std::string& term,
                               const std::string& count_name, const GlobalBatch& batch);
 
-// Calls `forward` in the scopes of a forward on `piece`: the plan's autocast, recompute and offload,
-// random draws by sample, other ranks' samples for batch norm, and parameters that may still be
-// arriving; all have arrived when it returns. The pass has no terms.
+// Calls `forward` in the scopes of a forward on `piece`: the plan's autocast, recompute and
+// offload, random draws by sample, other ranks' samples for batch norm, and parameters that may
+// still be arriving; all have arrived when it returns. The pass has no terms.
 ForwardPass in_forward(const PassContext& context, const Batch& piece,
                        const std::function<void()>& forward);
 // The phase's forward on `piece`, after begin_microstep() of its gradients. ConfigError as
@@ -52,8 +52,8 @@ ForwardPass forward_pass(const PassContext& context, const Batch& piece);
 // window's last and may be sent to other ranks.
 void in_backward(const PassContext& context, ForwardPass& pass, bool is_last,
                  const std::function<void()>& backward);
-// Adds the gradients of the pass's terms to the parameters that are `pending`, for each objective in
-// turn. It uses the graph up: a pass has one backward.
+// Adds the gradients of the pass's terms to the parameters that are `pending`, for each objective
+// in turn. It uses the graph up: a pass has one backward.
 void backward_pass(const PassContext& context, ForwardPass& pass, const GlobalBatch& batch,
                    const Pending& pending, bool is_last);
 

@@ -124,9 +124,8 @@ void RunState::load_model(const TensorMap& tensors, const std::string& what) {
   for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(tensors.at(name));
 }
 
-void RunState::load(at::Device device, const State& model, const State& optimizer,
-                    const State& run, const State& average,
-                    const std::vector<StateSlice>& slices) {
+void RunState::load(at::Device device, const State& model, const State& optimizer, const State& run,
+                    const State& average, const std::vector<StateSlice>& slices) {
   const StoredState stored(optimizer, slices);
   load_model(model.tensors, "the checkpoint");
   bool chosen_anew = false;

@@ -75,7 +75,7 @@ struct RunState {
   State optimizer_state() const;
   // The slices that optimizer_state() consists of if ranks share it; otherwise none.
   std::vector<StateSlice> optimizer_slices() const;
-  // Counters, flags, scalers and the generators of the CPU and of `device`, which Parts::device is.
+  // Counters, flags, scalers, and the generators of the CPU and of `device` (Parts::device).
   State run_state(at::Device device) const;
   // The averages of all objectives under the weights' names; empty: none.
   State average_state() const;

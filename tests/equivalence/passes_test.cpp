@@ -54,8 +54,7 @@ at::Tensor in_flight(TinyRun& run, size_t most) {
   for (int64_t begin = 0; begin < whole.size(); begin += 3) {
     if (passes.size() == most) finish_first();
     gradients.begin_microstep();
-    passes.push_back(
-        forward_pass(context, whole.slice(begin, std::min(begin + 3, whole.size()))));
+    passes.push_back(forward_pass(context, whole.slice(begin, std::min(begin + 3, whole.size()))));
     EXPECT_FALSE(passes.back().blocks.empty());
     EXPECT_TRUE(block_trail().passages.empty());
   }
