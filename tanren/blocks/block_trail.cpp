@@ -8,6 +8,7 @@
 #include <exception>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 namespace tanren {
 
@@ -56,7 +57,7 @@ std::string block_name(uint16_t id) {
 uint16_t BlockTrail::block_of(uint64_t sequence_number) const {
   // Inner blocks end before outer ones, so the first passage that holds the number is the
   // innermost.
-  for (const Passage& passage : passages) {
+  for (const BlockPassage& passage : passages) {
     if (sequence_number >= passage.first && sequence_number < passage.last) return passage.id;
   }
   return 0;
@@ -67,14 +68,24 @@ BlockTrail& block_trail() {
   return trail;
 }
 
-BlockTrailScope::BlockTrailScope() {
-  BlockTrail& trail = block_trail();
-  trail.recording = true;
-  trail.passages.clear();
-  trail.failed = 0;
+BlockTrailScope::BlockTrailScope()
+    : kept_(nullptr),
+      outer_(std::exchange(block_trail().passages, {})),
+      outer_recording_(std::exchange(block_trail().recording, true)) {
+  block_trail().failed = 0;
 }
 
-BlockTrailScope::~BlockTrailScope() { block_trail().recording = false; }
+BlockTrailScope::BlockTrailScope(BlockPassages& passages) : BlockTrailScope() {
+  kept_ = &passages;
+  block_trail().passages.swap(passages);
+}
+
+BlockTrailScope::~BlockTrailScope() {
+  BlockTrail& trail = block_trail();
+  if (kept_ != nullptr) kept_->swap(trail.passages);
+  trail.passages = std::move(outer_);
+  trail.recording = outer_recording_;
+}
 
 void BlockScope::enter(std::string_view name) {
   id_ = block_id(name);

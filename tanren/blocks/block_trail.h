@@ -1,6 +1,7 @@
 // BlockTrail: which blocks (run_block) this thread's forward went through, by the sequence numbers
 // of the autograd nodes that were made in them. With it, backward and errors can name their block.
-// Recorded inside a BlockTrailScope only; the step opens one for each microstep.
+// Recorded inside a BlockTrailScope only; the step opens one for each forward and each backward. A
+// forward's passages are a value, because other forwards may run before its backward does.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +16,42 @@ uint16_t block_id(std::string_view name);
 // The name with this number; empty for 0. Both functions are thread-safe.
 std::string block_name(uint16_t id);
 
+struct BlockPassage {
+  uint16_t id;
+  uint64_t first, last;  // sequence numbers [first, last)
+  bool can_recompute;    // the block was called with its input (block.h)
+};
+// In the order in which they ended: an inner block comes before its outer one.
+using BlockPassages = std::vector<BlockPassage>;
+
 struct BlockTrail {
-  struct Passage {
-    uint16_t id;
-    uint64_t first, last;  // sequence numbers [first, last)
-    bool can_recompute;    // the block was called with its input (block.h)
-  };
   bool recording = false;
-  std::vector<Passage> passages;
+  BlockPassages passages;
   uint16_t failed = 0;  // innermost block that an exception left
 
   // The innermost block that made the node with this sequence number; 0: unknown.
   uint16_t block_of(uint64_t sequence_number) const;
 };
 
-// This thread's trail.
+// This thread's trail, always the same object.
 BlockTrail& block_trail();
 
-// Records a trail for one forward and backward.
+// Records a trail. When it ends, the thread's trail is as before but for `failed`, which stays.
 class BlockTrailScope {
  public:
+  // Of one forward and its backward.
   BlockTrailScope();
+  // Goes on with `passages`, and moves them back there when it ends: of a forward alone, whose
+  // backward opens another scope with them.
+  explicit BlockTrailScope(BlockPassages& passages);
   ~BlockTrailScope();
   BlockTrailScope(const BlockTrailScope&) = delete;
   BlockTrailScope& operator=(const BlockTrailScope&) = delete;
+
+ private:
+  BlockPassages* kept_;  // null: they end with the scope
+  BlockPassages outer_;
+  bool outer_recording_;
 };
 
 // One block, opened by run_block. Marks new memory with the block (memory_tag.h).

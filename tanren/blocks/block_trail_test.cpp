@@ -52,6 +52,37 @@ TEST(BlockTrail, knows_which_block_made_a_node_of_backward) {
   EXPECT_EQ(block_of(after), "");
 }
 
+// As in a stage of a pipeline: the second forward runs before the first one's backward.
+TEST(BlockTrail, of_a_forward_is_kept_for_its_backward_while_other_forwards_run) {
+  BlockPassages first, second;
+  const at::Tensor x = leaf();
+  at::Tensor of_first, of_second;
+  {
+    const BlockTrailScope trail(first);
+    of_first = run_block("layers.0", [&] { return x.exp(); });
+  }
+  {
+    const BlockTrailScope trail(second);
+    of_second = run_block("layers.1", [&] { return x.exp(); });
+  }
+  EXPECT_TRUE(block_trail().passages.empty());
+  const auto block_of = [](const at::Tensor& tensor) {
+    return block_name(block_trail().block_of(tensor.grad_fn()->sequence_nr()));
+  };
+  const BlockTrailScope outer;
+  run_block("outer", [&] { return x.exp(); });
+  {
+    const BlockTrailScope trail(first);
+    EXPECT_EQ(block_of(of_first), "layers.0");
+    EXPECT_EQ(block_of(of_second), "");
+  }
+  ASSERT_EQ(first.size(), 1u);
+  ASSERT_EQ(second.size(), 1u);
+  ASSERT_EQ(block_trail().passages.size(), 1u);
+  EXPECT_EQ(block_name(block_trail().passages[0].id), "outer");
+  EXPECT_TRUE(block_trail().recording);
+}
+
 TEST(BlockTrail, a_name_keeps_its_number) {
   const uint16_t id = block_id("a.b");
   EXPECT_GT(id, 0);

@@ -167,11 +167,15 @@ Lstm::Lstm(const LstmShape& shape) : Module("Lstm"), shape_(shape) {
   head_ = register_module("head", std::make_shared<Linear>(in, shape.outputs));
 }
 
-at::Tensor Lstm::layer_forward(const Layer& layer, const at::Tensor& x,
-                               const at::Tensor& order) const {
-  at::Tensor ahead = pass(x, layer.ahead);
-  if (layer.behind.empty()) return ahead;
-  return at::cat({ahead, reordered(pass(reordered(x, order), layer.behind), order)}, 2);
+at::Tensor Lstm::layer_forward(size_t index, const at::Tensor& x, const at::Tensor& order,
+                               LstmCarry* carry) const {
+  const Layer& layer = layers_[index];
+  at::Tensor y = pass(x, layer.ahead, carry != nullptr ? &carry->layers[index] : nullptr);
+  if (!layer.behind.empty()) {
+    y = at::cat({y, reordered(pass(reordered(x, order), layer.behind), order)}, 2);
+  }
+  if (index + 1 == layers_.size()) return y;
+  return dropout(y, shape_.dropout, layer.site, recurrent_->is_training());
 }
 
 at::Tensor Lstm::states(const at::Tensor& inputs, const at::Tensor& mask, LstmCarry* carry) const {
@@ -183,50 +187,51 @@ at::Tensor Lstm::states(const at::Tensor& inputs, const at::Tensor& mask, LstmCa
     });
   }
   at::Tensor order;
-  if (shape_.bidirectional) order = reverse_order(mask, x.sizes(), x.device());
+  if (shape_.bidirectional) order = reverse_order(mask, inputs.sizes(), inputs.device());
   if (carry != nullptr) carry->layers.resize(layers_.size());
   for (size_t i = 0; i < layers_.size(); ++i) {
     x = run_block(layers_[i].name, x, [this, i, carry, order](const at::Tensor& below) {
-      if (carry != nullptr) return pass(below, layers_[i].ahead, &carry->layers[i]);
-      return layer_forward(layers_[i], below, order);
+      return layer_forward(i, below, order, carry);
     });
-    if (i + 1 < layers_.size()) {
-      x = dropout(x, shape_.dropout, layers_[i].site, recurrent_->is_training());
-    }
   }
   return x;
 }
 
-TokenHead Lstm::head(const at::Tensor& states) const {
+TokenHead Lstm::head_of(const std::function<at::Tensor()>& read) const {
   const at::Tensor x = run_block("head.dropout", [&] {
-    return dropout(states, shape_.classifier_dropout, site_id("head"), head_->is_training());
+    return dropout(read(), shape_.classifier_dropout, site_id("head"), head_->is_training());
   });
   return {x, head_->weight(), head_->bias()};
 }
 
-at::Tensor Lstm::scores(const at::Tensor& states) const {
-  const TokenHead below = head(states);
+TokenHead Lstm::head(const at::Tensor& states) const {
+  return head_of([&] { return states; });
+}
+
+at::Tensor Lstm::scores(const std::function<at::Tensor()>& read) const {
+  const TokenHead below = head_of(read);
   return run_block(kHeadName, [&] { return below.logits(); });
 }
 
 at::Tensor Lstm::next_scores(const at::Tensor& ids, LstmCarry& carry) const {
   const at::Tensor x = states(ids, {}, &carry);
-  return scores(x.select(1, x.size(1) - 1));
+  return scores([&] { return x.select(1, x.size(1) - 1); });
+}
+
+at::Tensor Lstm::sequence_state(const at::Tensor& states, const at::Tensor& mask) const {
+  at::Tensor last = states.select(1, states.size(1) - 1);
+  if (mask.defined()) {
+    const at::Tensor places = (mask.ne(0).sum(1, /*keepdim=*/true) - 1).clamp_min(0);
+    last = reordered(states, places).squeeze(1);
+  }
+  if (!shape_.bidirectional) return last;
+  const int64_t hidden = shape_.hidden_size;
+  return at::cat({last.narrow(1, 0, hidden), states.select(1, 0).narrow(1, hidden, hidden)}, 1);
 }
 
 at::Tensor Lstm::forward(const at::Tensor& inputs, const at::Tensor& mask) const {
   const at::Tensor x = states(inputs, mask);
-  if (shape_.next_token) return scores(x);
-  at::Tensor last = x.select(1, x.size(1) - 1);
-  if (mask.defined()) {
-    const at::Tensor places = (mask.ne(0).sum(1, /*keepdim=*/true) - 1).clamp_min(0);
-    last = reordered(x, places).squeeze(1);
-  }
-  if (shape_.bidirectional) {
-    const int64_t hidden = shape_.hidden_size;
-    last = at::cat({last.narrow(1, 0, hidden), x.select(1, 0).narrow(1, hidden, hidden)}, 1);
-  }
-  return scores(last);
+  return scores([&] { return shape_.next_token ? x : sequence_state(x, mask); });
 }
 
 Task lstm_task(const ModelOptions& options, const DataInfo& info) {

@@ -9,6 +9,7 @@
 #include "tanren/model/losses.h"
 #include "tanren/model/token_layers.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -68,8 +69,14 @@ class Lstm : public Module {
     std::vector<at::Tensor> ahead, behind;  // w_ih, w_hh, b_ih, b_hh; behind: the reverse pass
   };
 
-  at::Tensor layer_forward(const Layer& layer, const at::Tensor& x, const at::Tensor& order) const;
-  at::Tensor scores(const at::Tensor& states) const;
+  // The layer, and the dropout between it and the next.
+  at::Tensor layer_forward(size_t index, const at::Tensor& x, const at::Tensor& order,
+                           LstmCarry* carry) const;
+  // [n, T, …] → [n, …]: each direction's state after the last real input that it read.
+  at::Tensor sequence_state(const at::Tensor& states, const at::Tensor& mask) const;
+  // Of what `read` takes from the states. It is called inside a block.
+  TokenHead head_of(const std::function<at::Tensor()>& read) const;
+  at::Tensor scores(const std::function<at::Tensor()>& read) const;
 
   LstmShape shape_;
   std::shared_ptr<Embedding> embedding_;  // null for vectors

@@ -67,8 +67,8 @@ class Forward {
     check(inputs, real);
     pass.made = model_->generator().forward(inputs);
     if (const PatchDiscriminators* discriminator = model_->discriminator()) {
-      const auto of_made = discriminator->forward(at::cat({inputs, pass.made}, 1));
-      const auto of_real = discriminator->forward(at::cat({inputs, real}, 1));
+      const auto of_made = discriminator->forward(inputs, pass.made);
+      const auto of_real = discriminator->forward(inputs, real);
       pass.generator = {{"gan", patch_loss(of_made, 1)},
                         {"feature", feature_loss(of_made, of_real)}};
       pass.discriminator = {{"real", patch_loss(of_real, 1)}, {"fake", patch_loss(of_made, 0)}};

@@ -106,7 +106,7 @@ at::Tensor PictureBlocks::forward(at::Tensor x) const {
 }
 
 PictureGenerator::PictureGenerator(const Pix2pixhdShape& shape, const std::string& path)
-    : Module(shape.num_enhancers > 0 ? "LocalEnhancer" : "GlobalGenerator") {
+    : Module(shape.num_enhancers > 0 ? "LocalEnhancer" : "GlobalGenerator"), path_(path) {
   const int64_t enhancers = shape.num_enhancers, levels = shape.num_downsamplings;
   global_ = PictureBlocks(*this, "model", path);
   int64_t channels = shape.generator_channels << enhancers;
@@ -135,13 +135,16 @@ at::Tensor PictureGenerator::forward(const at::Tensor& pictures) const {
   at::Tensor x = global_.forward(sizes.back());
   for (size_t i = 0; i < enhancers_.size(); ++i) {
     const at::Tensor& seen = sizes[enhancers_.size() - 1 - i];
-    x = enhancers_[i].up.forward(enhancers_[i].down.forward(seen) + x);
+    const at::Tensor own = enhancers_[i].down.forward(seen);
+    x = enhancers_[i].up.forward(run_block(path_, [&] { return own + x; }));
   }
   return x;
 }
 
 PatchDiscriminators::PatchDiscriminators(const Pix2pixhdShape& shape, const std::string& path)
-    : Module("MultiscaleDiscriminator"), scales_(static_cast<size_t>(shape.discriminators)) {
+    : Module("MultiscaleDiscriminator"),
+      path_(path),
+      scales_(static_cast<size_t>(shape.discriminators)) {
   const int64_t num_layers = shape.discriminator_layers + 2;
   for (int64_t scale = 0; scale < shape.discriminators; ++scale) {
     // NVIDIA's last scale sees the full resolution.
@@ -175,11 +178,12 @@ at::Tensor PatchDiscriminators::layer_forward(const Layer& layer, const at::Tens
   return at::leaky_relu_(y, /*negative_slope=*/0.2);
 }
 
-std::vector<ScaleFeatures> PatchDiscriminators::forward(const at::Tensor& pictures) const {
+std::vector<ScaleFeatures> PatchDiscriminators::forward(const at::Tensor& inputs,
+                                                        const at::Tensor& pictures) const {
   std::vector<ScaleFeatures> all;
-  at::Tensor seen = pictures;
+  at::Tensor seen = run_block(path_, [&] { return at::cat({inputs, pictures}, 1); });
   for (const auto& layers : scales_) {
-    if (!all.empty()) seen = halved(seen);
+    if (!all.empty()) seen = run_block(path_, [&] { return halved(seen); });
     ScaleFeatures features;
     at::Tensor x = seen;
     for (const Layer& layer : layers) {

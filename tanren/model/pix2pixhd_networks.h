@@ -57,6 +57,7 @@ class PictureGenerator : public Module {
   struct Enhancer {
     PictureBlocks down, up;
   };
+  std::string path_;  // names the block of its sums
   PictureBlocks global_;
   std::vector<Enhancer> enhancers_;  // the innermost first
 };
@@ -69,8 +70,9 @@ using ScaleFeatures = std::vector<at::Tensor>;
 class PatchDiscriminators : public Module {
  public:
   PatchDiscriminators(const Pix2pixhdShape& shape, const std::string& path);
-  // Input and picture side by side, [n, in_channels + out_channels, h, w] → features by scale.
-  std::vector<ScaleFeatures> forward(const at::Tensor& pictures) const;
+  // Inputs [n, in_channels, h, w] and pictures [n, out_channels, h, w], side by side → features by
+  // scale.
+  std::vector<ScaleFeatures> forward(const at::Tensor& inputs, const at::Tensor& pictures) const;
 
  private:
   struct Layer {
@@ -81,6 +83,7 @@ class PatchDiscriminators : public Module {
   };
   static at::Tensor layer_forward(const Layer& layer, const at::Tensor& x);
 
+  std::string path_;                        // names the block of what the layers see
   std::vector<std::vector<Layer>> scales_;  // the full resolution first
 };
 

@@ -210,10 +210,14 @@ Task token_task(std::shared_ptr<torch::nn::Module> module,
   task.predict_rows = [head, block, loss](const Batch& batch) {
     const TokenHead below = head(batch);
     const at::Tensor labels = batch["labels"].reshape({-1});
-    const TokenHead rows{below.states.reshape({labels.numel(), -1}), below.weight, below.bias};
+    TokenHead rows = below;
+    rows.states = run_block(block, [&] { return below.states.reshape({labels.numel(), -1}); });
     const auto part = [rows, labels, block, loss](int64_t begin, int64_t end) {
-      const TokenHead some{rows.states.narrow(0, begin, end - begin), rows.weight, rows.bias};
-      const at::Tensor scores = run_block(block, [&] { return some.logits(); });
+      const at::Tensor scores = run_block(block, [&] {
+        TokenHead some = rows;
+        some.states = rows.states.narrow(0, begin, end - begin);
+        return some.logits();
+      });
       const at::Tensor targets = labels.narrow(0, begin, end - begin);
       return Prediction{
           {token_cross_entropy(scores, targets, loss.label_smoothing)}, scores, targets};

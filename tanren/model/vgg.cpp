@@ -62,19 +62,22 @@ Vgg::Vgg(const VggShape& shape) : Module("VGG"), shape_(shape) {
   const auto features = register_module("features", std::make_shared<Module>("Features"));
   int64_t in = shape.in_channels, index = 0;
   for (const int64_t out : shape.channels) {
+    if (out == 0) {
+      if (features_.empty()) features_.push_back({.name = "features.0"});
+      ++features_.back().halvings;
+      ++index;  // the pooling
+      continue;
+    }
     Stage stage;
     stage.name = fmt::format("features.{}", index);
-    if (out > 0) {
-      stage.conv = features->register_module(
-          to_text(index++),
-          std::make_shared<Conv2d>(Conv2dOptions{.in = in, .out = out, .padding = 1}));
-      if (shape.batch_norm) {
-        stage.norm =
-            features->register_module(to_text(index++), std::make_shared<BatchNorm2d>(out));
-      }
-      in = out;
+    stage.conv = features->register_module(
+        to_text(index++),
+        std::make_shared<Conv2d>(Conv2dOptions{.in = in, .out = out, .padding = 1}));
+    if (shape.batch_norm) {
+      stage.norm = features->register_module(to_text(index++), std::make_shared<BatchNorm2d>(out));
     }
-    ++index;  // the activation, or the pooling
+    in = out;
+    ++index;  // the activation
     features_.push_back(std::move(stage));
   }
   // Dropout and activations have the indices 1, 2, 4 and 5 in torchvision's classifier.
@@ -90,19 +93,25 @@ Vgg::Vgg(const VggShape& shape) : Module("VGG"), shape_(shape) {
   init_linears(*this, 0.01);
 }
 
+at::Tensor Vgg::stage_forward(const Stage& stage, const at::Tensor& x) {
+  at::Tensor y = x;
+  if (stage.conv != nullptr) {
+    y = stage.conv->forward(x);
+    y = stage.norm ? stage.norm->forward_relu(y) : y.relu_();
+  }
+  for (int64_t i = 0; i < stage.halvings; ++i) {
+    y = at::max_pool2d(y, /*kernel_size=*/2, /*stride=*/2);
+  }
+  return y;
+}
+
 at::Tensor Vgg::forward(const at::Tensor& input) const {
   at::Tensor x = input;
   for (const Stage& stage : features_) {
-    if (stage.conv == nullptr) {
-      x = at::max_pool2d(x, /*kernel_size=*/2, /*stride=*/2);
-      continue;
-    }
     const Module* changed = stage.conv.get();
     if (stage.norm) changed = stage.norm.get();
-    x = run_block(stage.name, x, changed, [&stage](const at::Tensor& below) {
-      const at::Tensor y = stage.conv->forward(below);
-      return stage.norm ? stage.norm->forward_relu(y) : y.relu_();
-    });
+    x = run_block(stage.name, x, changed,
+                  [&stage](const at::Tensor& below) { return stage_forward(stage, below); });
   }
   return run_block("classifier", [&] {
     at::Tensor y = at::adaptive_avg_pool2d(x, {kPooled, kPooled}).flatten(1);

@@ -34,11 +34,13 @@ class Vgg : public Module {
   const VggShape& shape() const { return shape_; }
 
  private:
-  struct Stage {  // null, null: halve the image
-    std::shared_ptr<Conv2d> conv;
-    std::shared_ptr<BatchNorm2d> norm;
+  struct Stage {  // a block
     std::string name;
+    std::shared_ptr<Conv2d> conv = nullptr;  // null: it halves the image, and no more
+    std::shared_ptr<BatchNorm2d> norm = nullptr;
+    int64_t halvings = 0;  // of the image, after the convolution
   };
+  static at::Tensor stage_forward(const Stage& stage, const at::Tensor& x);
 
   VggShape shape_;
   std::vector<Stage> features_;

@@ -24,10 +24,11 @@
 
 namespace tanren {
 
-void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint, const Ranks& ranks) {
-  const RankAxis& data = ranks.data();
+void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint, const Parts& parts) {
+  const RankAxis& data = parts.ranks->data();
   const Snapshot snapshot = read_checkpoint(checkpoint, data.rank(), data.size());
-  state.load(snapshot.model, snapshot.optimizer, snapshot.run, snapshot.average, snapshot.slices);
+  state.load(parts.device, snapshot.model, snapshot.optimizer, snapshot.run, snapshot.average,
+             snapshot.slices);
 }
 
 std::filesystem::path chosen_checkpoint(const RunConfig& config,
@@ -91,7 +92,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
     report.averaged = averaged;
     return {report, write_sample(state, parts, info), names, unwritten};
   }
-  load_checkpoint(state, checkpoint, *parts.ranks);
+  load_checkpoint(state, checkpoint, parts);
   if (parts.plan.average.buffers == AverageBuffers::estimate && parts.plan.average.evaluate) {
     estimate_statistics(state, parts, *prepared.datasets.train);
   }

@@ -27,9 +27,9 @@ struct Prepared {
 Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weights,
                  const std::filesystem::path& kept, Datasets given = {}, bool trains = true);
 
-// Loads a step folder into `state`. If several `ranks` read it together, each loads only the part
+// Loads a step folder into `state`. If several ranks read it together, each loads only the part
 // that it needs.
-void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint, const Ranks& ranks);
+void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint, const Parts& parts);
 
 // Before training: changes the plan to one that fits into memory.
 Fitted fit(Prepared& prepared);

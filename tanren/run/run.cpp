@@ -122,9 +122,10 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   parts.ranks = std::move(ranks);
   const bool is_first = parts.ranks->world().is_first();
   RunState state = build_run_state(std::move(task), parts);
-  if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint, *parts.ranks);
+  if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint, parts);
   if (shared.fork != nullptr) {
-    const auto left = take_over(state, *shared.fork->snapshot, shared.fork->parts, plan.freeze);
+    const auto left =
+        take_over(state, parts.device, *shared.fork->snapshot, shared.fork->parts, plan.freeze);
     if (is_first && !left.empty()) {
       log(fmt::format(
           "[run] the optimizer's state of {} tensors does not fit and begins anew ({}{})",

@@ -236,7 +236,7 @@ std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, con
 void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset& dataset) {
   check_predicts(run.task);
   run.settle();
-  const Undo before(run, /*with_generators=*/parts.ranks->world().alone());
+  const Undo before(run, parts.device, /*with_generators=*/parts.ranks->world().alone());
   const KeptTensors tensors(*run.task.module);
   std::optional<Collated> first;
   const auto rehearse = [&] {

@@ -37,7 +37,7 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   snapshot.model.tensors = run.model_tensors();
   snapshot.optimizer = run.optimizer_state();
   snapshot.average = run.average_state();
-  snapshot.run = run.run_state();
+  snapshot.run = run.run_state(parts.device);
   snapshot.config_toml = inputs.config_toml;
   snapshot.plan_text = inputs.plan_text;
   snapshot.origin = inputs.origin;

@@ -181,7 +181,7 @@ bool LoopState::estimate() {
 }
 
 bool LoopState::evaluate() {
-  const Undo before(run_, /*with_generators=*/parts_.ranks->world().alone());
+  const Undo before(run_, parts_.device, /*with_generators=*/parts_.ranks->world().alone());
   const bool is_news = run_.selection.judged_step != run_.step();  // else it was logged already
   std::optional<EvaluationReport> report;
   try {

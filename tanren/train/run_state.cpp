@@ -24,10 +24,6 @@ void merge(State& whole, const std::string& prefix, const State& part) {
 
 }  // namespace
 
-at::Device RunState::device() const {
-  return phases.front().objectives.front().parameters.front().tensor.device();
-}
-
 TensorMap RunState::model_tensors() const {
   settle();
   TensorMap tensors;
@@ -93,7 +89,7 @@ TensorMap RunState::averaged_tensors() const {
   return tensors;
 }
 
-State RunState::run_state() const {
+State RunState::run_state(at::Device device) const {
   State state;
   state.values["seed"] = static_cast<int64_t>(seed);
   state.values["attempt"] = attempt;
@@ -115,7 +111,7 @@ State RunState::run_state() const {
   for (const auto& item : task.module->named_modules()) {
     state.values["training." + item.key()] = item.value()->is_training();
   }
-  for (const auto& [name, generator] : generator_states(device())) {
+  for (const auto& [name, generator] : generator_states(device)) {
     state.tensors.set("generator." + name, generator);
   }
   return state;
@@ -128,7 +124,7 @@ void RunState::load_model(const TensorMap& tensors, const std::string& what) {
   for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(tensors.at(name));
 }
 
-void RunState::load(const State& model, const State& optimizer, const State& run,
+void RunState::load(at::Device device, const State& model, const State& optimizer, const State& run,
                     const State& average, const std::vector<StateSlice>& slices) {
   const StoredState stored(optimizer, slices);
   load_model(model.tensors, "the checkpoint");
@@ -172,7 +168,7 @@ void RunState::load(const State& model, const State& optimizer, const State& run
   epoch = value_of<int64_t>(run, "epoch");
   consumed = value_of<int64_t>(run, "consumed");
   selection.load(part_below(run, "selection"));
-  set_generator_states(device(), part_below(run, "generator").tensors);
+  set_generator_states(device, part_below(run, "generator").tensors);
 }
 
 void Phase::choose_parameters(Communicator* ranks) {

@@ -32,6 +32,7 @@ struct Phase {
   // Sums the objectives' gradients over ranks. Made by the first update of several ranks, and again
   // after the trained parameters changed. Null on one rank.
   std::unique_ptr<Reducer> reducer = nullptr;
+  bool blocks_checked = false;  // check_blocks saw the blocks of its first forward
 
   // choose_parameters() of every objective.
   void choose_parameters(Communicator* ranks = nullptr);
@@ -69,23 +70,23 @@ struct RunState {
   // same samples, and with one seed they would draw the same numbers.
   uint64_t seed_of(const Phase& phase) const;
 
-  at::Device device() const;
   // Weights and buffers by name.
   TensorMap model_tensors() const;
   State optimizer_state() const;
   // The slices that optimizer_state() consists of if ranks share it; otherwise none.
   std::vector<StateSlice> optimizer_slices() const;
-  State run_state() const;
+  // Counters, flags, scalers, and the generators of the CPU and of `device` (Parts::device).
+  State run_state(at::Device device) const;
   // The averages of all objectives under the weights' names; empty: none.
   State average_state() const;
   std::vector<WeightAverage*> averages() const;
   // model_tensors() with the averaged tensors in place of the raw ones, if there are averages.
   TensorMap averaged_tensors() const;
-  // Loads in place and restores requires_grad. CheckpointError listing names and shapes if the
-  // model differs. `average` is needed if the objectives have averages. `slices`: of the
-  // optimizer's state, if it is stored in slices.
-  void load(const State& model, const State& optimizer, const State& run, const State& average = {},
-            const std::vector<StateSlice>& slices = {});
+  // Loads in place and restores requires_grad, and the generators of the CPU and of `device`.
+  // CheckpointError listing names and shapes if the model differs. `average` is needed if the
+  // objectives have averages. `slices`: of the optimizer's state, if it is stored in slices.
+  void load(at::Device device, const State& model, const State& optimizer, const State& run,
+            const State& average = {}, const std::vector<StateSlice>& slices = {});
   // Loads weights and buffers alone.
   void load_model(const TensorMap& tensors, const std::string& what);
 };

@@ -1,6 +1,7 @@
 #include "tanren/train/run_state.h"
 
 #include "tanren/base/error.h"
+#include "tanren/base/generators.h"
 #include "tanren/base/testing.h"
 #include "tanren/config/kinds.h"
 #include "tanren/model/registry.h"
@@ -8,6 +9,7 @@
 #include "tanren/ops/memory_order.h"
 #include "tanren/train/finite_weights.h"
 #include "tanren/train/sharded_state.h"
+#include "tanren/train/undo.h"
 
 #include <ATen/ATen.h>
 
@@ -64,6 +66,20 @@ TEST(Objectives, take_patterns_of_the_whole_model_and_refuse_those_of_none) {
         "the pattern 'haed.*' matches no parameter");
     *patterns = kept;
   }
+}
+
+// A rank that holds a frozen part of a model.
+TEST(RunStateTest, without_trained_parameters_keeps_and_restores_the_generators) {
+  RunState run;
+  run.task = of_two_objectives();
+  run.phases = make_phases(run.task, plan_of(with_defaults(OptimizerOptions())));
+  for (auto& objective : run.phases[0].objectives) objective.parameters.clear();
+  const Undo undo(run, at::kCPU, /*with_generators=*/true);
+  const State saved = run.run_state(at::kCPU);
+  const at::Tensor drawn = at::rand({4});
+  undo.restore_all();
+  EXPECT_TRUE(at::equal(saved.tensors.at("generator.cpu"), generator_states(at::kCPU).at("cpu")));
+  EXPECT_TRUE(at::equal(at::rand({4}), drawn));
 }
 
 // A plan of a profile without the task's objectives would leave out what the config says of them.

@@ -43,7 +43,7 @@ std::vector<Search> searches_of(Phase& phase) {
 bool find_initial_scale(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch) {
   std::vector<Search> searches = searches_of(phase);
   if (searches.empty()) return true;
-  const Undo undo(run, /*with_generators=*/true);
+  const Undo undo(run, parts.device, /*with_generators=*/true);
   const auto give_up = [&] {
     for (Search& search : searches) search.give_up();
   };

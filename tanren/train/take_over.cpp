@@ -123,8 +123,8 @@ void take_plateau(Plateau& plateau, State state, bool scale_only) {
 
 }  // namespace
 
-std::vector<std::string> take_over(RunState& run, const Snapshot& from, const TakenParts& parts,
-                                   const FreezePlan& freeze) {
+std::vector<std::string> take_over(RunState& run, at::Device device, const Snapshot& from,
+                                   const TakenParts& parts, const FreezePlan& freeze) {
   std::vector<std::string> left;
   for (Phase& phase : run.phases) {
     for (Objective& objective : phase.objectives) {
@@ -171,7 +171,7 @@ std::vector<std::string> take_over(RunState& run, const Snapshot& from, const Ta
   if (parts.evaluations) run.selection.load(part_below(from.run, "selection"));
   run.selection.best.clear();
   if (parts.random) {
-    set_generator_states(run.device(), part_below(from.run, "generator").tensors);
+    set_generator_states(device, part_below(from.run, "generator").tensors);
   }
   return left;
 }

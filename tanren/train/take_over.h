@@ -35,8 +35,9 @@ struct TakenParts {
 // Weights, buffers and the count of attempts are always taken. Of weights with fp32 copies it takes
 // the copies. The best checkpoints stay the other run's. Without `parts.flags` all that `freeze`
 // trains by this step is trained. Returns the parameters, with their objectives, of which the
-// checkpoint has optimizer state that was asked for and does not fit; each begins anew.
-std::vector<std::string> take_over(RunState& run, const Snapshot& from, const TakenParts& parts,
-                                   const FreezePlan& freeze);
+// checkpoint has optimizer state that was asked for and does not fit; each begins anew. `device`:
+// the run's.
+std::vector<std::string> take_over(RunState& run, at::Device device, const Snapshot& from,
+                                   const TakenParts& parts, const FreezePlan& freeze);
 
 }  // namespace tanren

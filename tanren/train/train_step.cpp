@@ -151,7 +151,7 @@ bool update_phase(Phase& phase, RunState& run, const Parts& parts, const GlobalB
   if (!find_initial_scale(phase, run, parts, batch)) return false;
   // One rank may stop within the window, which memory may split; several ranks seed torch's
   // generators again.
-  const Undo undo(run, /*with_generators=*/parts.ranks->world().alone());
+  const Undo undo(run, parts.device, /*with_generators=*/parts.ranks->world().alone());
   LossMeter losses;
   const auto window = accumulate_and_measure(phase, run, parts, batch, losses, undo);
   if (!window) return false;

@@ -10,7 +10,7 @@
 
 namespace tanren {
 
-Undo::Undo(const RunState& run, bool with_generators) : device_(run.device()) {
+Undo::Undo(const RunState& run, at::Device device, bool with_generators) : device_(device) {
   std::set<const void*> seen;  // a buffer may belong to two objectives
   for (const auto& phase : run.phases) {
     for (const auto& objective : phase.objectives) {

@@ -16,8 +16,8 @@ namespace tanren {
 class Undo {
  public:
   // Remembers the buffers of all objectives: a forward may pass through layers of another phase.
-  // with_generators: also remember torch's generators (5 KB).
-  Undo(const RunState& run, bool with_generators);
+  // with_generators: also remember torch's generators (5 KB), of the CPU and of the run's `device`.
+  Undo(const RunState& run, at::Device device, bool with_generators);
 
   void restore(const Objective& objective) const;
   // The buffers of all objectives.

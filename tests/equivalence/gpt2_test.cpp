@@ -76,8 +76,8 @@ TEST(Gpt2Run, that_is_saved_and_loaded_between_updates_goes_on_bitwise) {
     TinyRun first = gpt2_run(config, data);
     first.steps(3);
     TinyRun second = gpt2_run(config, data);
-    second.state.load({first.state.model_tensors(), {}}, first.state.optimizer_state(),
-                      first.state.run_state());
+    second.state.load(second.parts.device, {first.state.model_tensors(), {}},
+                      first.state.optimizer_state(), first.state.run_state(first.parts.device));
     second.use_loader(0, 1);
     second.steps(3);
     EXPECT_TRUE(at::equal(second.weights(), straight.weights())) << mode;

@@ -73,6 +73,18 @@ TEST(Offload, a_pattern_without_a_block_names_those_that_there_are) {
   TANREN_EXPECT_CONTAINS(text, "transformer.h.0, transformer.h.1");
 }
 
+TEST(Offload, of_no_block_is_refused_by_the_plans_dry_run) {
+  const auto config = offload_config("gpt2", "fp32");
+  const TinyRun run(config);
+  const StepPredictor predictor([&] { return build_task(config, ModelRegistry(), *run.dataset); },
+                                *run.dataset);
+  Plan plan = run.parts.plan;
+  plan.memory.offload = {"encoder.*"};
+  TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { predictor.step(plan, 0); }),
+                         "memory.offload: no block matches 'encoder.*'");
+  uninstall_cpu_allocator();
+}
+
 RunConfig deep_config() {
   auto config = offload_config("gpt2", "fp32");
   config.model.num_layers = 12;

@@ -326,7 +326,7 @@ TEST_F(Resume, refuses_the_checkpoint_of_another_model_listing_names_and_shapes)
   auto other = tiny_config("mlp");
   TinyRun run(other);
   try {
-    run.state.load(snapshot.model, snapshot.optimizer, snapshot.run);
+    run.state.load(run.parts.device, snapshot.model, snapshot.optimizer, snapshot.run);
     FAIL();
   } catch (const CheckpointError& error) {
     EXPECT_NE(std::string(error.what()).find("missing "), std::string::npos) << error.what();
@@ -361,10 +361,11 @@ TEST_F(Resume, a_generator_drawn_from_by_the_model_goes_on_too) {
   first.steps(3);
   State model;
   model.tensors = first.state.model_tensors();
-  const auto optimizer = first.state.optimizer_state(), run_values = first.state.run_state();
+  const auto optimizer = first.state.optimizer_state(),
+             run_values = first.state.run_state(first.parts.device);
   at::manual_seed(99);
   TinyRun second(config, nullptr, with_noise());
-  second.state.load(model, optimizer, run_values);
+  second.state.load(second.parts.device, model, optimizer, run_values);
   second.use_loader(0, 1);
   second.steps(3);
   EXPECT_TRUE(at::equal(second.weights(), whole.weights()));
@@ -380,7 +381,8 @@ TEST_F(Resume, with_loader_threads_at_work_is_bitwise_at_any_workers_and_prefetc
   State model;
   model.tensors = first.state.model_tensors();
   TinyRun second(config);
-  second.state.load(model, first.state.optimizer_state(), first.state.run_state());
+  second.state.load(second.parts.device, model, first.state.optimizer_state(),
+                    first.state.run_state(first.parts.device));
   second.use_loader(3, 2);
   second.steps(7);
   EXPECT_TRUE(at::equal(second.weights(), whole.weights()));

@@ -21,7 +21,8 @@ RunConfig config_with(const std::string& precision) {
   return config;
 }
 
-Snapshot snapshot_of(const RunState& state) {
+Snapshot snapshot_of(const TinyRun& run) {
+  const RunState& state = run.state;
   Snapshot snapshot;
   for (const auto& [name, tensor] : state.model_tensors()) {
     // As files have them: 16 bits widened.
@@ -33,7 +34,7 @@ Snapshot snapshot_of(const RunState& state) {
     snapshot.optimizer.tensors.set(name, tensor.clone());
   }
   snapshot.optimizer.values = optimizer.values;
-  snapshot.run = state.run_state();
+  snapshot.run = state.run_state(run.parts.device);
   return snapshot;
 }
 
@@ -51,9 +52,9 @@ at::Tensor copy_of(const State& optimizer, const std::string& name) {
 TEST(TakeOver, of_weights_with_wider_copies_takes_the_copies) {
   TinyRun source(config_with("O2 bf16"));
   source.steps(4);
-  const Snapshot saved = snapshot_of(source.state);
+  const Snapshot saved = snapshot_of(source);
   TinyRun wide(config_with("fp32"));
-  take_over(wide.state, saved, everything(), {});
+  take_over(wide.state, wide.parts.device, saved, everything(), {});
   int64_t finer = 0;
   for (const auto& [name, tensor] : wide.state.model_tensors()) {
     EXPECT_TRUE(at::equal(tensor.cpu(), copy_of(saved.optimizer, name).cpu())) << name;
@@ -67,9 +68,9 @@ TEST(TakeOver, of_weights_with_wider_copies_takes_the_copies) {
 TEST(TakeOver, of_wide_weights_keeps_their_low_bits_in_the_copies) {
   TinyRun source(config_with("fp32"));
   source.steps(4);
-  const Snapshot saved = snapshot_of(source.state);
+  const Snapshot saved = snapshot_of(source);
   TinyRun narrow(config_with("O2 bf16"));
-  take_over(narrow.state, saved, everything(), {});
+  take_over(narrow.state, narrow.parts.device, saved, everything(), {});
   const State own = narrow.state.optimizer_state();
   for (const auto& [name, tensor] : narrow.state.model_tensors()) {
     const at::Tensor before = saved.model.tensors.at(name);
@@ -84,9 +85,9 @@ TEST(TakeOver, of_wide_weights_keeps_their_low_bits_in_the_copies) {
 TEST(TakeOver, to_fp64_converts_weights_and_moments_without_loss) {
   TinyRun source(config_with("fp32"));
   source.steps(3);
-  const Snapshot saved = snapshot_of(source.state);
+  const Snapshot saved = snapshot_of(source);
   TinyRun wide(config_with("fp64"));
-  take_over(wide.state, saved, everything(), {});
+  take_over(wide.state, wide.parts.device, saved, everything(), {});
   const State own = wide.state.optimizer_state();
   for (const auto& [name, tensor] : saved.model.tensors) {
     EXPECT_TRUE(at::equal(wide.state.model_tensors().at(name), tensor.to(at::kDouble))) << name;
@@ -101,7 +102,7 @@ TEST(TakeOver, to_fp64_converts_weights_and_moments_without_loss) {
 TEST(TakeOver, of_a_state_that_is_not_whole_leaves_the_parameter_as_it_is) {
   TinyRun source(config_with("fp32"));
   source.steps(3);
-  Snapshot saved = snapshot_of(source.state);
+  Snapshot saved = snapshot_of(source);
   State partial{{}, saved.optimizer.values};
   const std::string lost = "train.loss.head.bias.exp_avg_sq";
   for (const auto& [name, tensor] : saved.optimizer.tensors) {
@@ -109,7 +110,7 @@ TEST(TakeOver, of_a_state_that_is_not_whole_leaves_the_parameter_as_it_is) {
   }
   saved.optimizer = partial;
   TinyRun fork(config_with("fp32"));
-  take_over(fork.state, saved, everything(), {});
+  take_over(fork.state, fork.parts.device, saved, everything(), {});
   const State own = fork.state.optimizer_state();
   EXPECT_EQ(own.tensors.at("train.loss.head.bias.step").item<double>(), 0);
   EXPECT_EQ(own.tensors.at("train.loss.head.bias.exp_avg").abs().sum().item<double>(), 0);
@@ -120,7 +121,7 @@ TEST(TakeOver, of_nothing_but_the_weights_begins_all_else_anew) {
   TinyRun source(config_with("fp32"));
   source.steps(3);
   TinyRun fork(config_with("fp32"));
-  take_over(fork.state, snapshot_of(source.state), {}, {});
+  take_over(fork.state, fork.parts.device, snapshot_of(source), {}, {});
   EXPECT_TRUE(at::equal(fork.weights(), source.weights()));
   EXPECT_EQ(fork.state.step(), 0);
   EXPECT_EQ(fork.state.consumed, 0);
@@ -142,9 +143,9 @@ RunConfig sgd_config(double dampening) {
 TEST(TakeOver, of_sgds_buffers_goes_on_with_them_under_dampening) {
   TinyRun source(sgd_config(0));
   source.steps(3);
-  const Snapshot saved = snapshot_of(source.state);
+  const Snapshot saved = snapshot_of(source);
   TinyRun fork(sgd_config(0.5));
-  EXPECT_TRUE(take_over(fork.state, saved, everything(), {}).empty());
+  EXPECT_TRUE(take_over(fork.state, fork.parts.device, saved, everything(), {}).empty());
   const State own = fork.state.optimizer_state();
   int64_t flags = 0;
   for (const auto& [name, value] : own.values) {
@@ -165,14 +166,14 @@ TEST(TakeOver, of_8_bit_state_unpacks_it_where_it_is_kept_in_fp32) {
   config.optimizer.state = "8bit";
   TinyRun source(config);
   source.steps(3);
-  const Snapshot saved = snapshot_of(source.state);
+  const Snapshot saved = snapshot_of(source);
   int64_t packed = 0;
   for (const auto& [name, tensor] : saved.optimizer.tensors) packed += name.ends_with("_codes");
   ASSERT_GT(packed, 0);
   const std::vector<StateSlice> none;
   const State plain = StoredState(saved.optimizer, none).joined();
   TinyRun fork(wide);
-  EXPECT_TRUE(take_over(fork.state, saved, everything(), {}).empty());
+  EXPECT_TRUE(take_over(fork.state, fork.parts.device, saved, everything(), {}).empty());
   for (const auto& [name, tensor] : fork.state.optimizer_state().tensors) {
     EXPECT_TRUE(at::equal(tensor.cpu(), plain.tensors.at(name).cpu())) << name;
   }
@@ -182,21 +183,21 @@ TEST(TakeOver, of_8_bit_state_unpacks_it_where_it_is_kept_in_fp32) {
 TEST(TakeOver, names_what_it_left_out) {
   TinyRun source(config_with("fp32"));
   source.steps(3);
-  Snapshot saved = snapshot_of(source.state);
+  Snapshot saved = snapshot_of(source);
   State partial{{}, saved.optimizer.values};
   for (const auto& [name, tensor] : saved.optimizer.tensors) {
     if (name != "train.loss.head.bias.exp_avg_sq") partial.tensors.set(name, tensor);
   }
   saved.optimizer = partial;
   TinyRun fork(config_with("fp32"));
-  EXPECT_EQ(take_over(fork.state, saved, everything(), {}),
+  EXPECT_EQ(take_over(fork.state, fork.parts.device, saved, everything(), {}),
             std::vector<std::string>{"train.loss.head.bias"});
 }
 
 TEST(TakeOver, of_a_plateaus_scale_alone_forgets_what_it_was_compared_with) {
   TinyRun source(config_with("fp32"));
   source.steps(1);
-  Snapshot saved = snapshot_of(source.state);
+  Snapshot saved = snapshot_of(source);
   const std::string there = "objective.train.loss.schedule.";
   saved.run.values[there + "scale"] = 0.25;
   saved.run.values[there + "best"] = 0.125;
@@ -211,7 +212,7 @@ TEST(TakeOver, of_a_plateaus_scale_alone_forgets_what_it_was_compared_with) {
   TakenParts parts = everything();
   parts.objectives["train.loss"].plateau = false;
   parts.objectives["train.loss"].plateau_scale = true;
-  take_over(fork.state, saved, parts, {});
+  take_over(fork.state, fork.parts.device, saved, parts, {});
   const State own = objective.plateau.state();
   EXPECT_EQ(std::get<double>(own.values.at("scale")), 0.25);
   EXPECT_EQ(own.values.count("best"), 0u);
@@ -229,7 +230,7 @@ TEST(TakeOver, of_the_step_that_unfreezes_takes_the_state_of_what_it_frees) {
   TakenParts parts = everything();
   parts.flags = false;
   const FreezePlan due{.unfreezes = {{3, {"head.weight", "head.bias"}}}};
-  EXPECT_TRUE(take_over(fork.state, snapshot_of(source.state), parts, due).empty());
+  EXPECT_TRUE(take_over(fork.state, fork.parts.device, snapshot_of(source), parts, due).empty());
   const State own = fork.state.optimizer_state();
   EXPECT_EQ(own.tensors.at("train.loss.head.weight.step").item<double>(), 3);
 }

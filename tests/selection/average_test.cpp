@@ -148,11 +148,12 @@ TEST(Average, resumed_goes_on_from_the_raw_weights_and_needs_its_own) {
   State model;
   model.tensors = copied(first.state.model_tensors());
   TinyRun second(config);
-  EXPECT_THROW(second.state.load(model, first.state.optimizer_state(), first.state.run_state()),
+  EXPECT_THROW(second.state.load(second.parts.device, model, first.state.optimizer_state(),
+                                 first.state.run_state(first.parts.device)),
                CheckpointError)
       << "a run with averages does not start from a checkpoint without";
-  second.state.load(model, first.state.optimizer_state(), first.state.run_state(),
-                    first.state.average_state());
+  second.state.load(second.parts.device, model, first.state.optimizer_state(),
+                    first.state.run_state(first.parts.device), first.state.average_state());
   second.use_loader(0, 1);
   evaluate(second.state, second.parts, *second.dataset);
   second.steps(5);

@@ -151,8 +151,10 @@ TEST(ObjectivesConfig, resumes_bitwise_from_its_written_config) {
     for (int attempt = 0; attempt < kUpdates; ++attempt) {
       whole.step();
       TinyRun resumed(written, nullptr, make());
-      resumed.state.load({current.state.model_tensors(), {}}, current.state.optimizer_state(),
-                         current.state.run_state(), current.state.average_state());
+      resumed.state.load(resumed.parts.device, {current.state.model_tensors(), {}},
+                         current.state.optimizer_state(),
+                         current.state.run_state(current.parts.device),
+                         current.state.average_state());
       resumed.use_loader(0, 1);
       resumed.step();
       EXPECT_TRUE(at::equal(resumed.weights(), whole.weights())) << name << " " << attempt;

@@ -416,8 +416,10 @@ TEST(Objectives, resume_bitwise_at_every_attempt) {
     for (int attempt = 0; attempt < 10; ++attempt) {
       whole.step();
       TinyRun resumed(config, nullptr, make());
-      resumed.state.load({current.state.model_tensors(), {}}, current.state.optimizer_state(),
-                         current.state.run_state(), current.state.average_state());
+      resumed.state.load(resumed.parts.device, {current.state.model_tensors(), {}},
+                         current.state.optimizer_state(),
+                         current.state.run_state(current.parts.device),
+                         current.state.average_state());
       resumed.use_loader(0, 1);
       resumed.step();
       EXPECT_TRUE(at::equal(resumed.weights(), whole.weights())) << name << " " << attempt;

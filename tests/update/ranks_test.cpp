@@ -52,7 +52,7 @@ struct Saved {
 Saved saved(const RankRun& run) {
   return {{copy_of(run.state.model_tensors()), {}},
           copy_of(run.state.optimizer_state()),
-          copy_of(run.state.run_state()),
+          copy_of(run.state.run_state(run.parts.device)),
           copy_of(run.state.average_state())};
 }
 
@@ -66,7 +66,7 @@ std::vector<Saved> trained(const RunConfig& config, int ranks, int updates,
     if (start != nullptr) {
       const Saved from{copy_of(start->model), copy_of(start->optimizer), copy_of(start->run),
                        copy_of(start->average)};
-      run.state.load(from.model, from.optimizer, from.run, from.average);
+      run.state.load(run.parts.device, from.model, from.optimizer, from.run, from.average);
       run.batches = std::make_unique<BatchStream>(make_loader(run.state, run.parts, run.dataset),
                                                   *run.parts.ranks);
     }
