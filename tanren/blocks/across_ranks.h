@@ -1,8 +1,8 @@
 // AcrossRanksScope: gives an operator that couples samples (batch norm) access to the other ranks'
-// samples. The step opens one around a forward and its backward if the ranks go in step; without
-// one, an operator sees this rank's samples alone. An operator must keep what it needs in backward,
-// which may run on another thread. Invariant: within it every rank calls the same operators in the
-// same order.
+// samples. The step opens one around a forward and another around its backward if the ranks go in
+// step; without one, an operator sees this rank's samples alone. An operator must keep what it
+// needs in backward, which may run on another thread. Invariant: within it every rank calls the
+// same operators in the same order.
 #pragma once
 
 #include <ATen/core/Tensor.h>
