@@ -145,6 +145,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   const std::vector<std::string> ranks = rank_lines(parts);
   std::vector<std::unique_ptr<Sink>> own_sinks;
   if (is_first) {
+    inputs.saved = [&] { shared.folder->note_saved(); };
     // The sinks get the changes of this start, and those of earlier starts that made no update
     // since.
     const auto& changes = shared.origin.changes;
