@@ -73,7 +73,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   }
   if (config.data.eval.kind.empty()) check_held_out(config, prepared.datasets, checkpoint);
   fit_threads(prepared);
-  check_same_table(config, *prepared.datasets.train, checkpoint, "eval");
+  check_same_table(config, *prepared.datasets.train, checkpoint, "eval", registry.known());
   const ShortWaits waits(prepared.plan.device.threads);
   Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
   parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);

@@ -262,6 +262,34 @@ TEST_F(Tables, that_changed_give_an_unfinished_run_no_evaluation_and_no_predicti
                          "[predict] the class names of data.train (");
 }
 
+// Issue 26: only checkpoints were asked what they were trained with.
+TEST_F(Tables, that_changed_give_exported_weights_no_evaluation) {
+  train();
+  fs::remove_all(place() / "checkpoints");
+  const auto evaluated = [&] {
+    return evaluate_checkpoint(config(), place() / "model.safetensors", {}, nullptr, {}, {});
+  };
+  EXPECT_NO_THROW(evaluated());
+  const auto expect_refused = [&](const std::string& from, const std::string& to,
+                                  const std::string& what) {
+    std::vector<std::string> before;
+    for (const char* name : {"train.csv", "eval.csv"}) {
+      std::string text = before.emplace_back(read_file(folder_.path() / name));
+      for (size_t at = text.find(from); at != std::string::npos;
+           at = text.find(from, at + to.size())) {
+        text.replace(at, from.size(), to);
+      }
+      folder_.file(name, text);
+    }
+    TANREN_EXPECT_CONTAINS(error_of<DataError>(evaluated), "[eval] the " + what + " (");
+    folder_.file("train.csv", before[0]);
+    folder_.file("eval.csv", before[1]);
+  };
+  expect_refused(";1000;", ";5000;", "columns and what was measured of data.train");
+  expect_refused("size;weight", "weight;size", "columns and what was measured of data.train");
+  expect_refused("apple", "quince", "class names of data.train");
+}
+
 TEST_F(Tables, that_changed_are_refused_when_their_run_goes_on) {
   run({.config = config({"run.stop_after=4"}), .folder = place()}, {});
   const std::string train = read_file(folder_.path() / "train.csv");
