@@ -7,6 +7,7 @@
 #include "tanren/data/dataset.h"
 #include "tanren/data/image/files.h"
 #include "tanren/data/text/source_tokenizer.h"
+#include "tanren/predict/check_paths.h"
 #include "tanren/predict/growing_file.h"
 #include "tanren/predict/rows.h"
 #include "tanren/run/kept_files.h"
@@ -287,11 +288,10 @@ std::unique_ptr<RowSource> open_rows(const fs::path& source, const RunConfig& co
     }
     return open_line_rows(source, config, options.stop);
   }
-  if (source == "-") {
-    throw ConfigError(
-        "[predict] standard input is read as texts or tables, and the data of this "
-        "model are of kind " +
-        kind + "; name a file or folder");
+  if (is_stream(source)) {
+    throw ConfigError("[predict] " + (source == "-" ? "standard input" : source.string()) +
+                      " is read as texts or tables, and the data of this model are of kind " +
+                      kind + "; name a file or folder");
   }
   if (kind == "images") {
     return open_image_rows(source, config.predict.broken == "skip", options.out);

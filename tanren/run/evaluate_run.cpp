@@ -77,6 +77,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   const ShortWaits waits(prepared.plan.device.threads);
   Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
   parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
+  parts.parallel->check_alike({{"device and precision", computed_in(prepared.plan)}});
   RunState state = build_run_state(std::move(prepared.task), parts, /*trains=*/false);
   const DataInfo info = prepared.datasets.train->info();
   const auto& names = info.class_names;
@@ -192,6 +193,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     const ShortWaits waits(prepared.plan.device.threads);
     Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
     parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
+    parts.parallel->check_alike({{"device and precision", computed_in(prepared.plan)}});
     RunState state = build_run_state(std::move(prepared.task), parts, /*trains=*/false);
     const bool averaged = load_exported(state, read, file.string());
     const Dataset& eval_data = *prepared.datasets.eval;

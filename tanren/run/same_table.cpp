@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kColumns = "columns of data.train";  // which older checkpoints do not have
 constexpr const char* kTable = "columns and what was measured of data.train";
 constexpr const char* kNames = "class names of data.train";
 
@@ -42,7 +43,7 @@ std::string table_of(const DataInfo& info) {
 // nothing. Old descriptions have no names of columns.
 std::string other_part(const DataInfo& saved, const DataInfo& now) {
   const bool names_columns = !saved.feature_names.empty();
-  if (names_columns && text_of(saved.feature_names) != text_of(now.feature_names)) return kTable;
+  if (names_columns && text_of(saved.feature_names) != text_of(now.feature_names)) return kColumns;
   if (table_of(saved) != table_of(now)) return kTable;
   return text_of(saved.class_names) != text_of(now.class_names) ? kNames : "";
 }
@@ -50,8 +51,10 @@ std::string other_part(const DataInfo& saved, const DataInfo& now) {
 // The same for the origin of a checkpoint.
 std::string other_part(const Facts& saved, const Facts& now) {
   if (saved.empty()) return "";
-  for (const char* name : {kTable, kNames}) {
-    if (fact_of(saved, name) != fact_of(now, name)) return name;
+  for (const char* name : {kTable, kNames, kColumns}) {
+    const std::string before = fact_of(saved, name);
+    if (name == kColumns && before.empty()) continue;
+    if (before != fact_of(now, name)) return name;
   }
   return "";
 }
