@@ -275,6 +275,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
     origin.fork = fork->lines;
   }
   const Fitted fitted = fit(prepared);
+  if (ranks->world_size() > 1 && input.prepared) input.prepared();
   add_origin(prepared.plan, origin);
   if (is_first) {
     folder->begin();
