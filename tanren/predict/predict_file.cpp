@@ -82,8 +82,8 @@ class Job {
       open_file();
       prepare_model();
       if (!is_computed_alike()) {
-        begin_again(fmt::format("was begun with other settings ({}, now {})", done_.computed,
-                                computed_));
+        begin_again(
+            fmt::format("was begun with other settings ({}, now {})", done_.computed, computed_));
       } else if (!skip_done_rows()) {
         begin_again("was begun from other rows than those of " + source_name());
       }
@@ -360,7 +360,7 @@ class Job {
   bool is_stream_;      // what is read cannot be read again
   TableFormat format_ = TableFormat::csv;
   Progress begin_, done_, progress_;
-  std::string computed_;  // computed_in() of this start
+  std::string computed_;               // computed_in() of this start
   std::unique_ptr<GrowingFile> file_;  // on rank 0
   Prepared prepared_;
   AnswerForm form_;

@@ -33,9 +33,9 @@ struct PredictInput {
 struct PredictOutput {
   // Of the whole file, or of the part if it was stopped after a row; empty: none.
   std::filesystem::path out;
-  int64_t rows = 0;           // of the source that are done, those of earlier starts included
-  int64_t broken = 0;         // of these, without a prediction
-  int64_t began_at = 0;       // rows that earlier starts had done
+  int64_t rows = 0;      // of the source that are done, those of earlier starts included
+  int64_t broken = 0;    // of these, without a prediction
+  int64_t began_at = 0;  // rows that earlier starts had done
   bool stopped = false;
   bool is_first = true;  // this process is rank 0
   std::string weights;   // which ones: DescribedModel::weights

@@ -337,6 +337,22 @@ TEST_F(RowsTest, of_tensors_have_no_labels_that_could_be_wrong) {
   EXPECT_EQ(count, 3);
 }
 
+// Issue 26: tokens 0 without a target at the end of the stream passed for what is filled up.
+TEST_F(RowsTest, of_tokens_are_as_long_as_their_window) {
+  const std::vector<uint16_t> tokens{5, 6, 7, 8, 9, 0, 3};
+  folder_.file("x.bin", {reinterpret_cast<const char*>(tokens.data()), 2 * tokens.size()});
+  RunConfig config;
+  config.data.eval.kind = "tokens";
+  config.data.eval.dtype = "uint16";
+  config.data.eval.context = 4;
+  config.data.eval.document_end = 0;
+  info_ = {.input_shape = {4}, .outputs = 10, .vocab_size = 10};
+  const auto rows = open_rows(folder_.path() / "x.bin", config, info_, kinds_, AnswerKind::tokens);
+  std::vector<int64_t> positions;
+  for (Row row; rows->next(row);) positions.push_back(row.positions);
+  EXPECT_EQ(positions, (std::vector<int64_t>{4, 2}));
+}
+
 TEST_F(RowsTest, of_images_are_not_what_is_written_among_them) {
   RunConfig config;
   config.data.eval.kind = "images";

@@ -197,9 +197,10 @@ class JsonRows : public RowSource {
       if (!take(row)) break;
       bytes += sizeof(Ahead) + row.place.size() + row.broken.size() + line_.size();
       if (bytes > static_cast<size_t>(kWindowBytes)) {
-        throw DataError(fmt::format("[predict] {}: none of its first {} rows is sound ({}); is it "
-                                    "of JSON lines?",
-                                    lines_.name(), ahead_.size() + 1, row.broken));
+        throw DataError(
+            fmt::format("[predict] {}: none of its first {} rows is sound ({}); is it "
+                        "of JSON lines?",
+                        lines_.name(), ahead_.size() + 1, row.broken));
       }
       ahead_.push_back({std::exchange(row, {}), line_});
     }

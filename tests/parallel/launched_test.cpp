@@ -376,8 +376,9 @@ TEST_F(Launched, a_signal_ends_a_rank_that_waits_for_the_others_at_once) {
 TEST_F(Launched, a_signal_ends_ranks_that_wait_for_the_ids_of_a_text_at_once) {
   folder_.file("book.txt", "the blade remembers every blow of the hammer\n");
   folder_.file("text.toml",
-               "[run]\nsteps = 2\nthreads = 1\n[model]\nkind = \"lstm\"\nhidden_size = 6\n"
-               "[data.train]\nkind = \"text\"\npath = \"book.txt\"\ncontext = 8\ntokenizer = \"" +
+               "[run]\nsteps = 2\nthreads = 1\n[model]\nkind = \"lstm\"\ntask = \"next_token\"\n"
+               "hidden_size = 6\n[data.train]\nkind = \"text\"\npath = \"book.txt\"\ncontext = "
+               "8\ntokenizer = \"" +
                    std::string(TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/bpe.json") +
                    "\"\n[batch]\nglobal_batch = 2\n[precision]\nmode = \"fp32\"\n");
   fs::create_directory(at(".tokens"));

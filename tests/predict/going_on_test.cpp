@@ -46,13 +46,13 @@ class PredictGoesOn : public PredictFiles {
 
 TEST_F(PredictGoesOn, where_the_part_alone_was_removed) {
   train("run.toml");
-  folder_.file("new.csv", new_rows(4000));
+  folder_.file("new.csv", new_rows(40000));
   expect("predict out new.csv --quiet --out whole.csv", 0);
-  leave_part("new.csv", 32);
+  leave_part("new.csv", 320);
   expect("predict out new.csv --set predict.scores=all", 2,
          {kPart + " was begun with other settings; remove it and " + kPart + ".json"});
   fs::remove(at(kPart));
-  expect("predict out new.csv", 0, {kFile + ": 4000 rows, by"});
+  expect("predict out new.csv", 0, {kFile + ": 40000 rows, by"});
   EXPECT_EQ(read(kFile), read("whole.csv"));
   EXPECT_FALSE(exists(kPart + ".json"));
 }
@@ -104,8 +104,8 @@ TEST_F(PredictGoesOn, killed_at_any_change_of_the_folder_and_with_the_file_moved
 
 TEST_F(PredictGoesOn, on_ranks_that_find_other_rows_is_refused_by_all) {
   train("run.toml");
-  folder_.file("new.csv", new_rows(12000));
-  leave_part("new.csv", 260);
+  folder_.file("new.csv", new_rows(40000));
+  leave_part("new.csv", 900);
   for (const std::string rank : {"0", "1"}) fs::create_directories(at(rank));
   fs::rename(at(kPart), at("0/" + kPart));
   fs::rename(at(kPart + ".json"), at("0/" + kPart + ".json"));
@@ -155,9 +155,9 @@ TEST_F(PredictGoesOn, from_a_pipe_with_a_path_to_standard_output) {
       shell("cat new.csv | " TANREN_BINARY " predict out /dev/stdin --quiet", folder_.path());
   EXPECT_EQ(piped.code, 0) << piped.output;
   EXPECT_EQ(piped.output, read(kFile));
-  const auto named = shell("cat new.csv >pipe.csv & exec " TANREN_BINARY
-                           " predict out pipe.csv --quiet",
-                           folder_.path());
+  const auto named =
+      shell("cat new.csv >pipe.csv & exec " TANREN_BINARY " predict out pipe.csv --quiet",
+            folder_.path());
   EXPECT_EQ(named.code, 0) << named.output;
   EXPECT_EQ(named.output, read(kFile));
   EXPECT_FALSE(exists("pipe.predictions.csv"));
@@ -166,17 +166,18 @@ TEST_F(PredictGoesOn, from_a_pipe_with_a_path_to_standard_output) {
 // Issue 26: what "auto" means may differ from start to start.
 TEST_F(PredictGoesOn, only_in_the_precision_that_its_rows_were_computed_in) {
   train("run.toml");
-  folder_.file("new.csv", new_rows(4000));
-  leave_part("new.csv", 32);
+  folder_.file("new.csv", new_rows(40000));
+  leave_part("new.csv", 320);
   const std::string state = read(kPart + ".json");
   const std::string said = "\"computed\":\"cpu,fp32,";
   ASSERT_NE(state.find(said), std::string::npos) << state;
   std::string other = state;
-  folder_.file(kPart + ".json", other.replace(state.find(said), said.size(),
-                                              "\"computed\":\"cpu,bf16,"));
+  folder_.file(kPart + ".json",
+               other.replace(state.find(said), said.size(), "\"computed\":\"cpu,bf16,"));
   const std::string part = read(kPart);
-  expect("predict out new.csv", 2, {kPart + " was begun with other settings (cpu,bf16,",
-                                    "now cpu,fp32,", "or begin again with --force"});
+  expect("predict out new.csv", 2,
+         {kPart + " was begun with other settings (cpu,bf16,", "now cpu,fp32,",
+          "or begin again with --force"});
   EXPECT_EQ(read(kPart), part);
   folder_.file(kPart + ".json", state);
   expect("predict out new.csv", 0, {"went on after row"});
@@ -185,8 +186,8 @@ TEST_F(PredictGoesOn, only_in_the_precision_that_its_rows_were_computed_in) {
 // Issue 26: it counted to them, also after the end of the rows.
 TEST_F(PredictGoesOn, never_from_more_rows_than_there_are) {
   train("run.toml");
-  folder_.file("new.csv", new_rows(4000));
-  leave_part("new.csv", 32);
+  folder_.file("new.csv", new_rows(40000));
+  leave_part("new.csv", 320);
   std::string state = read(kPart + ".json");
   const size_t at_rows = state.find("\"rows\":") + 7;
   state.replace(at_rows, state.find(',', at_rows) - at_rows, "1000000000000000");

@@ -69,9 +69,10 @@ TEST_F(GoingOn, after_a_kill_without_the_checkpoints_that_were_saved_is_refused)
     const std::string before = read_file(at(out) / "log.jsonl");
     for (const std::string verb : {"run ", "plan "}) {
       expect_code(verb + out, 2,
-                  {out + "/checkpoints", " has no complete checkpoint, and the run has saved some; "
-                                         "mount the disk that belongs there or put them back, or "
-                                         "remove it if the run is to begin again"});
+                  {out + "/checkpoints",
+                   " has no complete checkpoint, and the run has saved some; "
+                   "mount the disk that belongs there or put them back, or "
+                   "remove it if the run is to begin again"});
     }
     EXPECT_EQ(read_file(at(out) / "log.jsonl"), before);
   };

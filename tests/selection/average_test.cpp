@@ -246,8 +246,7 @@ TEST(Average, of_one_objective_leaves_the_weights_of_another_without_one_raw) {
   auto& objectives = run.state.phases.front().objectives;
   ASSERT_EQ(objectives.size(), 2u);
   TinyRun fresh(config, nullptr, one_forward_gan(/*every=*/1));
-  objectives[1].average->load(
-      fresh.state.phases.front().objectives[1].average->state());
+  objectives[1].average->load(fresh.state.phases.front().objectives[1].average->state());
   ASSERT_EQ(objectives[1].average->num_updates(), 0);
   ASSERT_GT(objectives[0].average->num_updates(), 0);
   Snapshot snapshot;
