@@ -93,7 +93,7 @@ class Job {
       output_.rows = output_.began_at = done_.rows;
     }
     const bool has_part = file_ != nullptr && output_.stopped;
-    output_.out = has_part && output_.rows > 0 ? file_->partial() : out_;
+    output_.out = !has_part ? out_ : output_.rows > 0 ? file_->partial() : fs::path();
     output_.is_first = alone_.is_first();
     output_.weights = model_.weights;
     output_.seconds = seconds_since(start);

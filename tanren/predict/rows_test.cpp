@@ -96,6 +96,7 @@ TEST_F(RowsTest, of_a_table_have_its_columns_and_numbers_by_name) {
   EXPECT_EQ(rows[0].cells[0].text, "x,1");
   EXPECT_FALSE(rows[1].cells[0].is_json) << "007 is a name";
   EXPECT_FALSE(rows[0].cells[1].is_json) << "JSON has no +2";
+  EXPECT_EQ(rows[0].cells[1].number, 2);
   EXPECT_TRUE(rows[0].cells[2].is_json);
   EXPECT_EQ(rows[0].cells[2].text, " 1.50") << "to the letter";
   TANREN_EXPECT_CONTAINS(rows[1].place, "x.csv:4");

@@ -160,7 +160,13 @@ void SampleColumns::read_at(const std::vector<size_t>& places, Row& row) {
       row.broken = cell_text(problem, column, cell.text);
       return;
     }
-    if (is_table && !is_category(i)) cell.is_json = is_json_number(trimmed(cell.text));
+    if (!is_table || is_category(i)) continue;
+    cell.is_json = is_json_number(trimmed(cell.text));
+    double number = 0;  // the column's cells are of one type in JSON
+    const bool is_other = !cell.is_json &&
+                          parse_number(cell.text, decimal_, number) == CellProblem::none &&
+                          std::isfinite(number);
+    if (is_other) cell.number = number;
   }
 }
 

@@ -26,6 +26,7 @@ Cell number_cell(float value) {
 }
 
 std::string json_of_cell(const Cell& cell) {
+  if (cell.number) return to_text(*cell.number);
   return cell.is_json ? std::string(trimmed(cell.text)) : json_text(nlohmann::json(cell.text));
 }
 

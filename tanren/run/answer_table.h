@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct Cell {
   std::string text;
   bool is_json = false;  // `text` is a JSON value (a number, null, a list), not a text; blanks may
                          // stand around it
+  std::optional<double> number = {};  // that JSON has in place of `text`, such as "+2"
 };
 
 enum class TableFormat { csv, jsonl, tensors };

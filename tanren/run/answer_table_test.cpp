@@ -115,6 +115,13 @@ TEST(AnswerTables, write_numbers_as_they_stand_in_the_input) {
   text.clear();
   AnswerTable(TableFormat::jsonl, {"n"}, form, named(), false).add(text, {{" 5 ", true}}, &cat);
   EXPECT_EQ(text, "{\"n\":5,\"label\":\"cat\",\"score\":1}\n");
+  const std::vector<Cell> plus{{"+2", false, 2.0}};
+  text.clear();
+  AnswerTable(TableFormat::csv, {"n"}, form, named(), false).add(text, plus, &cat);
+  EXPECT_EQ(text, "+2,cat,1\n");
+  text.clear();
+  AnswerTable(TableFormat::jsonl, {"n"}, form, named(), false).add(text, plus, &cat);
+  EXPECT_EQ(text, "{\"n\":2,\"label\":\"cat\",\"score\":1}\n");
 }
 
 }  // namespace
