@@ -73,7 +73,7 @@ int be_rank(int rank, int port, int64_t accumulation, const std::string& mode) {
   world.rank = world.local_rank = rank;
   world.size = world.local_size = kRanks;
   world.port = port;
-  parts.parallel = std::make_shared<DataParallel>(
+  parts.ranks = std::make_shared<Ranks>(
       std::shared_ptr<Communicator>(gloo_communicator(world, std::chrono::minutes(10))),
       plan.parallel);
   RunState state = build_run_state(std::move(task), parts);

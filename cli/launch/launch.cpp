@@ -35,9 +35,9 @@ constexpr int kRefused = 2;    // exit code of bad input
 constexpr int kStopped = 130;  // exit code of a run that a signal stopped and that can resume
 
 // The ranks of this machine from start to end: their output, their signals, and which failed first.
-class Ranks {
+class LaunchedRanks {
  public:
-  Ranks(const LaunchOptions& options, const Registry& registry)
+  LaunchedRanks(const LaunchOptions& options, const Registry& registry)
       : options_(options), registry_(registry) {}
 
   void start();
@@ -89,7 +89,7 @@ auto as_this_program(const Registry& registry) {
   };
 }
 
-void Ranks::start() {
+void LaunchedRanks::start() {
   for (int local = 0; local < options_.ranks; ++local) {
     const auto ends = output_.open(options_.rank(local));
     ChildStart start{.program = options_.program,
@@ -106,7 +106,7 @@ void Ranks::start() {
   processes_.start_guard();
 }
 
-int Ranks::watch() {
+int LaunchedRanks::watch() {
   while (processes_.any_left()) {
     output_.wait(processes_.signals(), until_);
     while (const auto signal = processes_.next_signal()) handle(*signal);
@@ -119,7 +119,7 @@ int Ranks::watch() {
   return code;
 }
 
-void Ranks::handle(int signal) {
+void LaunchedRanks::handle(int signal) {
   if (signal == SIGCHLD) return;
   if (signal == SIGTSTP) {
     pause();
@@ -141,20 +141,20 @@ void Ranks::handle(int signal) {
 }
 
 // Ctrl-Z stops only the launcher, and fg resumes only the launcher; passes both on.
-void Ranks::pause() {
+void LaunchedRanks::pause() {
   processes_.send(SIGSTOP);
   ::raise(SIGSTOP);
   processes_.send(SIGCONT);
 }
 
 // Whether a signal from here ended it, or it has the exit code that a shell makes of that signal.
-bool Ranks::ended_as_told(const ChildEnd& end) const {
+bool LaunchedRanks::ended_as_told(const ChildEnd& end) const {
   return std::any_of(sent_.begin(), sent_.end(), [&](int signal) {
     return end.signal == signal || (end.code == 128 + signal && end.code != kStopped);
   });
 }
 
-void Ranks::ended(const ChildEnd& end) {
+void LaunchedRanks::ended(const ChildEnd& end) {
   output_.child_ended(end.child);
   const bool failed = end.signal != 0 || (end.code != 0 && end.code != kStopped);
   if (!failed || ended_as_told(end)) {
@@ -173,7 +173,7 @@ void Ranks::ended(const ChildEnd& end) {
   }
 }
 
-void Ranks::next_stage(Clock::time_point now) {
+void LaunchedRanks::next_stage(Clock::time_point now) {
   const bool leftovers = !processes_.any_running() && forwarded_ == 0;
   if (stage_ == Stage::running && leftovers) {
     ask_to_end(now);
@@ -186,7 +186,7 @@ void Ranks::next_stage(Clock::time_point now) {
 }
 
 // Sends no second signal to ranks that were asked already: programs may take it as the last one.
-void Ranks::ask_to_end(Clock::time_point now) {
+void LaunchedRanks::ask_to_end(Clock::time_point now) {
   if (forwarded_ == 0) {
     sent_.push_back(SIGTERM);
     processes_.send(SIGTERM);
@@ -195,14 +195,14 @@ void Ranks::ask_to_end(Clock::time_point now) {
   until_ = now + kTermGrace;
 }
 
-void Ranks::kill_all() {
+void LaunchedRanks::kill_all() {
   sent_.push_back(SIGKILL);
   processes_.send(SIGKILL);
   stage_ = Stage::killed;
   until_ = Clock::time_point::max();
 }
 
-void Ranks::stop_folding() {
+void LaunchedRanks::stop_folding() {
   folding_ = false;
   output_.release_held();
 }
@@ -215,7 +215,7 @@ bool is_echo(const std::string& said, const std::string& cause) {
 }
 
 // Whether both printed the same, or one refused bad input and the other printed an echo of it.
-bool Ranks::say_one_thing(const ChildEnd& one, const ChildEnd& other) const {
+bool LaunchedRanks::say_one_thing(const ChildEnd& one, const ChildEnd& other) const {
   if (one.signal != 0 || other.signal != 0) return false;
   const std::string said = output_.held(one.child), other_said = output_.held(other.child);
   if (said.empty() || other_said.empty()) return said == other_said && one.code == other.code;
@@ -225,7 +225,7 @@ bool Ranks::say_one_thing(const ChildEnd& one, const ChildEnd& other) const {
 }
 
 // Then it is printed once, as by one process. A single rank of several machines keeps its label.
-bool Ranks::all_said_one_thing() const {
+bool LaunchedRanks::all_said_one_thing() const {
   if (!folding_ || failures_.size() != pids_.size()) return false;
   if (pids_.size() == 1 && options_.nodes > 1) return false;
   return !output_.held(failures_.front().end.child).empty();
@@ -235,14 +235,14 @@ bool Ranks::all_said_one_thing() const {
 // echoes may end before the rank that they lost. So the cause is the first to end among those that
 // a signal killed or whose last error line is of another kind. If there is none, the lost rank is
 // on another machine, or never came, and the first echo is reported.
-const Ranks::Failure& Ranks::cause() const {
+const LaunchedRanks::Failure& LaunchedRanks::cause() const {
   const auto found = std::find_if(failures_.begin(), failures_.end(), [](const Failure& failure) {
     return failure.end.signal != 0 || failure.last_line.rfind("[comm]", 0) != 0;
   });
   return found == failures_.end() ? failures_.front() : *found;
 }
 
-int Ranks::report() {
+int LaunchedRanks::report() {
   if (all_said_one_thing()) {
     const auto refused = std::find_if(failures_.begin(), failures_.end(), [](const auto& failure) {
       return failure.end.code == kRefused;
@@ -293,7 +293,7 @@ int launch(const Arguments& arguments, const Registry& registry) {
               << (cores == 1 ? " core" : " cores")
               << " of this machine; as many as cores are faster\n";
   }
-  Ranks ranks(options, registry);
+  LaunchedRanks ranks(options, registry);
   ranks.start();
   return ranks.watch();
 }

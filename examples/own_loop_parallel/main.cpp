@@ -68,14 +68,14 @@ void train(const std::string& file) {
       {.kind = "csv", .path = file, .shape = {1, 8, 8}, .scale = 1.0 / 16, .classes = 10}, "data");
   const World world = world_of(process_environment());
   at::set_num_threads(std::max(1, at::get_num_threads() / world.local_size));
-  const std::shared_ptr<Communicator> ranks = make_communicator(world, {});
-  const DataParallel parallel(ranks, ParallelPlan());
+  const std::shared_ptr<Communicator> comm = make_communicator(world, {});
+  const Ranks ranks(comm, ParallelPlan());
 
   at::manual_seed(kSeed);
   Mlp model(ModelOptions{.hidden = {64}, .dropout = 0.1}, data->info());
-  parallel.take_from(model.parameters(), 0);
+  ranks.take_from(model.parameters(), 0);
   Gradients gradients(model.parameters());
-  Reducer reducer({&gradients}, *ranks);
+  Reducer reducer({&gradients}, *comm);
   const auto optimizer = make_optimizer({}, parameters_of(model));
   LossScaler scaler(precision());
 
@@ -85,7 +85,7 @@ void train(const std::string& file) {
                               .rank = world.rank,
                               .world_size = world.size},
                              {}),
-                      parallel);
+                      ranks);
   int64_t attempt = 0;
   for (int64_t step = 0; step < kSteps; ++attempt) {
     const GlobalBatch batch = batches.next();
@@ -101,7 +101,7 @@ void train(const std::string& file) {
     optimizer->step({.learning_rate = kRate});
     scaler.update(Cause::none);
     ++step;
-    const double mean = sum_numbers(*ranks, {loss.item<double>()})[0];
+    const double mean = sum_numbers(*comm, {loss.item<double>()})[0];
     if (world.rank == 0 && step % 20 == 0) {
       std::cout << "step " << step << " loss " << to_text(mean) << "\n";
     }
@@ -110,7 +110,7 @@ void train(const std::string& file) {
   for (const auto& parameter : parameters_of(model)) {
     weights.set(parameter.name, parameter.tensor.detach());
   }
-  parallel.check_equal(weights, "at the end");
+  ranks.check_equal(weights, "at the end");
   if (world.rank == 0) std::cout << "the weights of " << world.size << " ranks are equal\n";
 }
 

@@ -134,7 +134,7 @@ class SilentRanks final : public Communicator {
 
 // One update as one rank makes it, without the other ranks, with every objective in turn.
 void update_alone(RunState& run, const Parts& parts, const GlobalBatch& batch) {
-  const DataParallel ranks(std::make_shared<SilentRanks>(parts.plan.parallel), parts.plan.parallel);
+  const Ranks ranks(std::make_shared<SilentRanks>(parts.plan.parallel), parts.plan.parallel);
   for (auto& phase : run.phases) {
     for (auto& objective : phase.objectives) objective.spec.every = 1;
     connect_reducer(phase, ranks);

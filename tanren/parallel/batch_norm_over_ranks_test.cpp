@@ -7,7 +7,7 @@
 #include "tanren/comm/on_ranks_test_util.h"
 #include "tanren/ops/batch_norm.h"
 #include "tanren/ops/synchronised_norm.h"
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 
 #include <ATen/ATen.h>
 #include <ATen/ops/batch_norm_native.h>
@@ -26,11 +26,10 @@ using testing::on_ranks;
 
 const std::vector<int64_t> kShares = {5, 0, 2};  // samples of the ranks
 
-std::unique_ptr<DataParallel> synchronised(Communicator& comm) {
+std::unique_ptr<Ranks> synchronised(Communicator& comm) {
   ParallelPlan plan;
   plan.buffers = RankBuffers::synchronised;
-  return std::make_unique<DataParallel>(std::shared_ptr<Communicator>(&comm, [](Communicator*) {}),
-                                        plan);
+  return std::make_unique<Ranks>(std::shared_ptr<Communicator>(&comm, [](Communicator*) {}), plan);
 }
 
 struct NormInput {
@@ -107,11 +106,11 @@ NormOutput normed_by(NormInput in, const Normaliser& normalise) {
 NormOutput normed_over_ranks(const NormInput& in, const Normaliser& normalise) {
   std::vector<NormOutput> outputs(kShares.size());
   on_ranks(static_cast<int>(kShares.size()), [&](Communicator& comm) {
-    const auto parallel = synchronised(comm);
+    const auto ranks = synchronised(comm);
     const auto rank = static_cast<size_t>(comm.rank());
     const int64_t begin =
         std::accumulate(kShares.begin(), kShares.begin() + comm.rank(), int64_t{0});
-    const AcrossRanksScope scope(parallel->across_ranks());
+    const AcrossRanksScope scope(ranks->across_ranks());
     outputs[rank] = normed_by(in.part(begin, begin + kShares[rank]), normalise);
   });
   std::vector<at::Tensor> y, dx, d_residual;
@@ -202,8 +201,8 @@ TEST(BatchNormOverRanks, needs_neither_parameters_nor_statistics) {
   };
   const at::Tensor expected = bare(input);
   on_ranks(2, [&](Communicator& comm) {
-    const auto parallel = synchronised(comm);
-    const AcrossRanksScope scope(parallel->across_ranks());
+    const auto ranks = synchronised(comm);
+    const AcrossRanksScope scope(ranks->across_ranks());
     const int64_t begin = comm.rank() == 0 ? 0 : 3, end = comm.rank() == 0 ? 3 : 7;
     const NormInput own = input.part(begin, end);
     own.x.requires_grad_();
@@ -224,8 +223,8 @@ TEST(BatchNormOverRanks, evaluation_and_instance_norm_ask_nobody) {
   const at::Tensor expected_evaluated = evaluated(input), expected_by_sample = by_sample(input);
   const ThreadGroup group(2);
   on_ranks(group, 2, [&](Communicator& comm) {
-    const auto parallel = synchronised(comm);
-    const AcrossRanksScope scope(parallel->across_ranks());
+    const auto ranks = synchronised(comm);
+    const AcrossRanksScope scope(ranks->across_ranks());
     EXPECT_TRUE(at::equal(evaluated(input), expected_evaluated));
     EXPECT_TRUE(at::equal(by_sample(input), expected_by_sample));
   });
@@ -250,8 +249,8 @@ TEST(BatchNormOverRanks, costs_one_exchange_forward_and_one_backward) {
   const NormInput input = make_input({3, 4, 2});
   const ThreadGroup group(2);
   on_ranks(group, 2, [&](Communicator& comm) {
-    const auto parallel = synchronised(comm);
-    const AcrossRanksScope scope(parallel->across_ranks());
+    const auto ranks = synchronised(comm);
+    const AcrossRanksScope scope(ranks->across_ranks());
     normed_by(input.part(0, comm.rank()), by_torch);
   });
   EXPECT_EQ(group.num_operations(), 2);
@@ -264,13 +263,13 @@ TEST(BatchNormOverRanks, of_a_recomputed_block_goes_over_the_ranks_again_and_cou
   const NormOutput expected = normed_by(input.part(0, 7), doubled);
   const ThreadGroup group(2);
   on_ranks(group, 2, [&](Communicator& comm) {
-    const auto parallel = synchronised(comm);
+    const auto ranks = synchronised(comm);
     const int64_t begin = comm.rank() == 0 ? 0 : 5, end = comm.rank() == 0 ? 5 : 7;
     NormInput in = input.part(begin, end);
     for (at::Tensor* leaf : {&in.x, &in.weight, &in.bias}) leaf->requires_grad_();
     at::Tensor y;
     {
-      const AcrossRanksScope scope(parallel->across_ranks());
+      const AcrossRanksScope scope(ranks->across_ranks());
       const RecomputeScope recompute({"*"}, {in.mean, in.var});
       y = run_block("norm", in.x * 1, [&in](const at::Tensor& x) {
         NormInput inner = in;
@@ -289,8 +288,8 @@ TEST(BatchNormOverRanks, of_a_recomputed_block_goes_over_the_ranks_again_and_cou
 TEST(BatchNormOverRanks, refuses_second_derivatives) {
   const NormInput input = make_input({3, 4});
   on_ranks(2, [&](Communicator& comm) {
-    const auto parallel = synchronised(comm);
-    const AcrossRanksScope scope(parallel->across_ranks());
+    const auto ranks = synchronised(comm);
+    const AcrossRanksScope scope(ranks->across_ranks());
     NormInput in = input.part(0, 3);
     in.x.requires_grad_();
     EXPECT_THROW(torch::autograd::grad({by_torch(in).square().sum()}, {in.x}, {}, true, true),
@@ -299,9 +298,9 @@ TEST(BatchNormOverRanks, refuses_second_derivatives) {
 }
 
 TEST(BatchNormOverRanks, is_there_only_where_it_is_asked_for_and_there_are_others) {
-  EXPECT_EQ(DataParallel().across_ranks(), nullptr);
+  EXPECT_EQ(Ranks().across_ranks(), nullptr);
   on_ranks(2, [&](Communicator& comm) {
-    const DataParallel mean(std::shared_ptr<Communicator>(&comm, [](Communicator*) {}), {});
+    const Ranks mean(std::shared_ptr<Communicator>(&comm, [](Communicator*) {}), {});
     EXPECT_EQ(mean.across_ranks(), nullptr);
     EXPECT_NE(synchronised(comm)->across_ranks(), nullptr);
   });

@@ -56,12 +56,12 @@ GenerateOutput generate_on(const GenerateInput& input, const Registry& registry,
   }
   const ShortWaits waits(prepared.plan.device.threads);
   Parts parts = build_parts(prepared.plan, nullptr, registry.accelerators);
-  parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
+  parts.ranks = std::make_shared<Ranks>(ranks, prepared.plan.parallel);
   RunState state = build_run_state(std::move(prepared.task), parts, /*trains=*/false);
   load_exported(state, model.read, model.name);
   model.read.tensors = {};  // the state has them
   GenerateOutput output;
-  output.is_first = parts.parallel->is_first();
+  output.is_first = parts.ranks->world().is_first();
   output.weights = model.weights;
   const SampleWays ways{.see = output.is_first ? input.see : SeeText(), .reads_prompt = true};
   output.text = write_sample(state, parts, info, ways).value_or("");

@@ -43,18 +43,19 @@ constexpr int64_t kBatchesAWindow = 16;
 
 // The same on every rank: rank 0's, or its error on all.
 template <typename Make>
-std::string agreed(const DataParallel& ranks, const Make& make) {
+std::string agreed(const Ranks& ranks, const Make& make) {
   std::string text, problem;
-  if (ranks.is_first()) {
+  if (ranks.world().is_first()) {
     try {
       text = make();
     } catch (const InputError& error) {
       problem = error.what();
     }
   }
-  if (!ranks.alone()) {
-    problem = gather_texts(ranks.communicator(), problem).front();
-    text = gather_texts(ranks.communicator(), text).front();
+  if (!ranks.world().alone()) {
+    Communicator& comm = ranks.world().communicator();
+    problem = gather_texts(comm, problem).front();
+    text = gather_texts(comm, text).front();
   }
   if (!problem.empty()) throw InputError(problem);
   return text;
@@ -94,7 +95,7 @@ class Job {
     }
     const bool has_part = file_ != nullptr && output_.stopped;
     output_.out = !has_part ? out_ : output_.rows > 0 ? file_->partial() : fs::path();
-    output_.is_first = alone_.is_first();
+    output_.is_first = alone_.world().is_first();
     output_.weights = model_.weights;
     output_.seconds = seconds_since(start);
     return output_;
@@ -228,7 +229,7 @@ class Job {
   void predict_rows() {
     const ShortWaits waits(prepared_.plan.device.threads);
     Parts parts = build_parts(prepared_.plan, input_.stop, registry_.accelerators);
-    parts.parallel = std::make_shared<DataParallel>(ranks_, prepared_.plan.parallel);
+    parts.ranks = std::make_shared<Ranks>(ranks_, prepared_.plan.parallel);
     RunState state = build_run_state(std::move(prepared_.task), parts, /*trains=*/false);
     load_exported(state, model_.read, model_.name);
     state.settle();
@@ -274,7 +275,7 @@ class Job {
   }
 
   void tell_of_inputs() const {
-    if (!alone_.is_first()) return;
+    if (!alone_.world().is_first()) return;
     if (cut_ > 0) {
       log(fmt::format("[predict] texts that were cut to the {} tokens that the model reads: {}",
                       config_.data.eval.context, cut_));
@@ -295,10 +296,10 @@ class Job {
   // False after the last. Rows that were taken from a stream are not there any more: they are
   // finished whatever stops.
   bool predict_window(WindowPredictor& predictor, const Parts& parts) {
-    output_.stopped = !is_stream_ && on_any_rank(parts.stop_requested(), *parts.parallel);
+    output_.stopped = !is_stream_ && on_any_rank(parts.stop_requested(), *parts.ranks);
     if (output_.stopped) return false;
     RowWindow read = rows_->window(kBatchesAWindow * batch_);
-    check_same_rows(read, *parts.parallel);
+    check_same_rows(read, *parts.ranks);
     if (!read.rows.empty()) {
       std::vector<Sample> samples;
       for (Row& row : read.rows) {
@@ -330,7 +331,7 @@ class Job {
           tokens.resize(static_cast<size_t>(row.positions));
         }
         const Answer* const answer = broken.empty() ? &window.answers[count] : nullptr;
-        if (alone_.is_first()) writer_->add(text, row, answer);
+        if (alone_.world().is_first()) writer_->add(text, row, answer);
         if (answer == nullptr) ++progress_.broken;
       }
     } catch (const DataError&) {
@@ -341,7 +342,7 @@ class Job {
       progress_.source = hash_text(read.begun[count - 1]);
       if (file_ != nullptr) {
         file_->append(text, progress_);
-      } else if (alone_.is_first()) {
+      } else if (alone_.world().is_first()) {
         input_.print(text);
       }
     }
@@ -355,9 +356,9 @@ class Job {
   const DataInfo& info_;
   bool skips_;
   std::shared_ptr<Communicator> ranks_;
-  DataParallel alone_;  // for exchanges before the plan
-  fs::path out_;        // empty: rows go to input_.print
-  bool is_stream_;      // what is read cannot be read again
+  Ranks alone_;     // for exchanges before the plan
+  fs::path out_;    // empty: rows go to input_.print
+  bool is_stream_;  // what is read cannot be read again
   TableFormat format_ = TableFormat::csv;
   Progress begin_, done_, progress_;
   std::string computed_;               // computed_in() of this start

@@ -71,8 +71,8 @@ RowWindow RowReader::window(int64_t most) {
   return window;
 }
 
-void check_same_rows(const RowWindow& window, const DataParallel& ranks) {
-  if (ranks.alone()) return;
+void check_same_rows(const RowWindow& window, const Ranks& ranks) {
+  if (ranks.world().alone()) return;
   Hash64 hash;
   for (const Row& row : window.rows) hash.add(row.broken);
   hash.add(std::ssize(window.rows));

@@ -3,7 +3,7 @@
 // the reading is handed out behind the rows before it. Called by predict_file.
 #pragma once
 
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 #include "tanren/predict/rows.h"
 
 #include <cstdint>
@@ -49,6 +49,6 @@ class RowReader {
 };
 
 // ConfigError on every rank if a rank has read other rows than rank 0. An exchange.
-void check_same_rows(const RowWindow& window, const DataParallel& ranks);
+void check_same_rows(const RowWindow& window, const Ranks& ranks);
 
 }  // namespace tanren

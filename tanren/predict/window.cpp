@@ -150,8 +150,8 @@ WindowAnswers WindowPredictor::predict(std::vector<Sample> samples, bool may_sto
     if (window.broken[static_cast<size_t>(i)].empty()) sound.push_back(i);
   }
   const auto batches = batches_of(encoded, sound, batch_);
-  const auto rank = static_cast<size_t>(parts_.parallel->rank());
-  const auto ranks = static_cast<size_t>(parts_.parallel->world_size());
+  const auto rank = static_cast<size_t>(parts_.ranks->data().rank());
+  const auto ranks = static_cast<size_t>(parts_.ranks->data().size());
   const auto make = [&](size_t i) {
     const bool aside = is_slow_;
     return std::async(aside ? std::launch::async : std::launch::deferred, [&, i, aside] {
@@ -174,14 +174,14 @@ WindowAnswers WindowPredictor::predict(std::vector<Sample> samples, bool may_sto
     window.stopped = may_stop && i + ranks < batches.size() && parts_.stop_requested();
   }
   next = {};  // waits for a batch that is being made
-  if (ranks > 1) share(batches, window);
+  if (!parts_.ranks->world().alone()) share(batches, window);
   return window;
 }
 
 void WindowPredictor::share(const std::vector<std::vector<int64_t>>& batches,
                             WindowAnswers& window) const {
-  const auto rank = static_cast<size_t>(parts_.parallel->rank());
-  const auto ranks = static_cast<size_t>(parts_.parallel->world_size());
+  const auto rank = static_cast<size_t>(parts_.ranks->data().rank());
+  const auto ranks = static_cast<size_t>(parts_.ranks->data().size());
   Packer packer;
   packer.add(int64_t{window.stopped ? 1 : 0});
   for (size_t i = rank; i < batches.size() && !window.stopped; i += ranks) {
@@ -190,7 +190,7 @@ void WindowPredictor::share(const std::vector<std::vector<int64_t>>& batches,
       pack(packer, row, window.answers[place], window.broken[place]);
     }
   }
-  const auto all = gather_texts(parts_.parallel->communicator(), packer.bytes());
+  const auto all = gather_texts(parts_.ranks->world().communicator(), packer.bytes());
   for (const std::string& bytes : all) {
     Unpacker unpacker(bytes);
     int64_t stopped = 0;

@@ -9,7 +9,6 @@
 #include "tanren/data/collated.h"
 #include "tanren/plan/planner.h"
 #include "tanren/plan/probe_machine.h"
-#include "tanren/train/device.h"
 
 #include <chrono>
 
@@ -39,7 +38,7 @@ at::Device device_of_rank(const RunConfig& config, const ParallelPlan& plan) {
 
 void check_same_config(const std::shared_ptr<Communicator>& ranks, const RunConfig& config) {
   if (ranks->world_size() == 1) return;
-  DataParallel(ranks, {}).check_alike(values_of_all_ranks(config));
+  Ranks(ranks, {}).check_alike(values_of_all_ranks(config));
 }
 
 void check_same_data(const std::shared_ptr<Communicator>& ranks, Facts facts, const Dataset& train,
@@ -47,7 +46,7 @@ void check_same_data(const std::shared_ptr<Communicator>& ranks, Facts facts, co
   if (ranks->world_size() == 1) return;
   add_samples("data.train", train, facts);
   if (eval != nullptr) add_samples("data.eval", *eval, facts);
-  DataParallel(ranks, {}).check_alike(facts);
+  Ranks(ranks, {}).check_alike(facts);
 }
 
 std::shared_ptr<Communicator> connect(const RunConfig& config, const World& world,

@@ -9,8 +9,9 @@
 #include "tanren/comm/world.h"
 #include "tanren/config/run_config.h"
 #include "tanren/data/dataset.h"
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 #include "tanren/plan/plan.h"
+#include "tanren/train/device.h"
 
 #include <exception>
 #include <filesystem>

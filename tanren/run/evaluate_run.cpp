@@ -24,9 +24,9 @@
 
 namespace tanren {
 
-void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint,
-                     const DataParallel& ranks) {
-  const Snapshot snapshot = read_checkpoint(checkpoint, ranks.rank(), ranks.world_size());
+void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint, const Ranks& ranks) {
+  const RankAxis& data = ranks.data();
+  const Snapshot snapshot = read_checkpoint(checkpoint, data.rank(), data.size());
   state.load(snapshot.model, snapshot.optimizer, snapshot.run, snapshot.average, snapshot.slices);
 }
 
@@ -76,15 +76,15 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   check_same_table(config, *prepared.datasets.train, checkpoint, "eval", registry.known());
   const ShortWaits waits(prepared.plan.device.threads);
   Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
-  parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
-  parts.parallel->check_alike({{"device and precision", computed_in(prepared.plan)}});
+  parts.ranks = std::make_shared<Ranks>(ranks, prepared.plan.parallel);
+  parts.ranks->check_alike({{"device and precision", computed_in(prepared.plan)}});
   RunState state = build_run_state(std::move(prepared.task), parts, /*trains=*/false);
   const DataInfo info = prepared.datasets.train->info();
   const auto& names = info.class_names;
   const Dataset& data = *prepared.datasets.eval;
   PredictionsWriter writer(predictions, {folder, checkpoint}, config, data, state.task, info,
-                           *parts.parallel);
-  const auto see = see_both(outputs_writer(outputs, data, state.task, *parts.parallel), writer);
+                           *parts.ranks);
+  const auto see = see_both(outputs_writer(outputs, data, state.task, *parts.ranks), writer);
   if (!is_step) {
     const bool averaged = load_exported(state, checkpoint);
     auto report = evaluate(state, parts, data, nullptr, see);
@@ -92,7 +92,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
     report.averaged = averaged;
     return {report, write_sample(state, parts, info), names, unwritten};
   }
-  load_checkpoint(state, checkpoint, *parts.parallel);
+  load_checkpoint(state, checkpoint, *parts.ranks);
   if (parts.plan.average.buffers == AverageBuffers::estimate && parts.plan.average.evaluate) {
     estimate_statistics(state, parts, *prepared.datasets.train);
   }
@@ -192,15 +192,14 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     fit_threads(prepared);
     const ShortWaits waits(prepared.plan.device.threads);
     Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
-    parts.parallel = std::make_shared<DataParallel>(ranks, prepared.plan.parallel);
-    parts.parallel->check_alike({{"device and precision", computed_in(prepared.plan)}});
+    parts.ranks = std::make_shared<Ranks>(ranks, prepared.plan.parallel);
+    parts.ranks->check_alike({{"device and precision", computed_in(prepared.plan)}});
     RunState state = build_run_state(std::move(prepared.task), parts, /*trains=*/false);
     const bool averaged = load_exported(state, read, file.string());
     const Dataset& eval_data = *prepared.datasets.eval;
     PredictionsWriter writer(predictions, {file}, described, eval_data, state.task, info,
-                             *parts.parallel);
-    const auto see =
-        see_both(outputs_writer(outputs, eval_data, state.task, *parts.parallel), writer);
+                             *parts.ranks);
+    const auto see = see_both(outputs_writer(outputs, eval_data, state.task, *parts.ranks), writer);
     const auto report = evaluate(state, parts, eval_data, nullptr, see);
     const std::string unwritten = writer.write();
     Evaluated evaluated{report, write_sample(state, parts, info), info.class_names, unwritten};

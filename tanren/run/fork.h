@@ -7,7 +7,7 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/comm/communicator.h"
 #include "tanren/data/loader.h"
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 #include "tanren/plan/plan.h"
 #include "tanren/run/prepare.h"
 #include "tanren/train/take_over.h"

@@ -4,7 +4,7 @@
 
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/config/identity.h"
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 #include "tanren/plan/plan.h"
 #include "tanren/run/prepare.h"
 #include "tanren/train/take_over.h"

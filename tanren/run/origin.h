@@ -6,7 +6,7 @@
 #include "tanren/comm/communicator.h"
 #include "tanren/config/identity.h"
 #include "tanren/data/dataset.h"
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 #include "tanren/plan/plan.h"
 
 #include <cstdint>

@@ -30,8 +30,7 @@ Prepared prepare(const RunConfig& asked, const Registry& registry, bool has_weig
 
 // Loads a step folder into `state`. If several `ranks` read it together, each loads only the part
 // that it needs.
-void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint,
-                     const DataParallel& ranks);
+void load_checkpoint(RunState& state, const std::filesystem::path& checkpoint, const Ranks& ranks);
 
 // Before training: changes the plan to one that fits into memory.
 Fitted fit(Prepared& prepared);

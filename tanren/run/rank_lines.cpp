@@ -17,13 +17,13 @@ std::string rank_line(const Plan& plan, std::string_view engine, std::string_vie
 }
 
 std::vector<std::string> rank_lines(const Parts& parts) {
-  const auto& parallel = *parts.parallel;
-  if (parallel.alone()) return {};
+  const RankAxis& world = parts.ranks->world();
+  if (world.alone()) return {};
   std::string host(256, '\0');
   if (::gethostname(host.data(), host.size() - 1) != 0) host = "unknown host";
   host.resize(std::strlen(host.c_str()));
-  Communicator& ranks = parallel.communicator();
-  return gather_texts(ranks, rank_line(parts.plan, ranks.name(), host, ::getpid()));
+  Communicator& comm = world.communicator();
+  return gather_texts(comm, rank_line(parts.plan, comm.name(), host, ::getpid()));
 }
 
 }  // namespace tanren

@@ -14,9 +14,8 @@
 
 namespace tanren {
 
-void on_replicas(
-    const Plan& plan,
-    const std::function<void(const Plan&, std::shared_ptr<const DataParallel>)>& work) {
+void on_replicas(const Plan& plan,
+                 const std::function<void(const Plan&, std::shared_ptr<const Ranks>)>& work) {
   const auto count = static_cast<int>(plan.parallel.replicas);
   const auto timeout = std::chrono::duration<double>(plan.parallel.timeout_seconds);
   const ThreadGroup group(
@@ -27,8 +26,7 @@ void on_replicas(
   const auto run_rank = [&](int rank) {
     try {
       const Plan own = replica_plan(plan, rank);
-      work(own,
-           std::make_shared<DataParallel>(group.communicator(rank), own.parallel, open_windows));
+      work(own, std::make_shared<Ranks>(group.communicator(rank), own.parallel, open_windows));
     } catch (...) {
       const std::lock_guard lock(mutex);
       if (!first) first = std::current_exception();

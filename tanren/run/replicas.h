@@ -3,7 +3,7 @@
 // run/.
 #pragma once
 
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 #include "tanren/plan/plan.h"
 
 #include <functional>
@@ -14,6 +14,6 @@ namespace tanren {
 // Returns once all ranks have returned. Rethrows the first exception, not those of ranks that it
 // cancelled.
 void on_replicas(const Plan& plan,
-                 const std::function<void(const Plan&, std::shared_ptr<const DataParallel>)>& work);
+                 const std::function<void(const Plan&, std::shared_ptr<const Ranks>)>& work);
 
 }  // namespace tanren

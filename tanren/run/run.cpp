@@ -116,13 +116,13 @@ std::optional<std::chrono::steady_clock::time_point> end_of_start(const Plan& pl
 
 // Runs model and loop of one rank; rank 0 also writes the run folder.
 RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
-                   std::shared_ptr<const DataParallel> parallel) {
+                   std::shared_ptr<const Ranks> ranks) {
   const Prepared& prepared = shared.prepared;
   Parts parts = build_parts(plan, shared.input.stop, shared.accelerators);
-  parts.parallel = std::move(parallel);
-  const bool is_first = parts.parallel->is_first();
+  parts.ranks = std::move(ranks);
+  const bool is_first = parts.ranks->world().is_first();
   RunState state = build_run_state(std::move(task), parts);
-  if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint, *parts.parallel);
+  if (shared.checkpoint) load_checkpoint(state, *shared.checkpoint, *parts.ranks);
   if (shared.fork != nullptr) {
     const auto left = take_over(state, *shared.fork->snapshot, shared.fork->parts, plan.freeze);
     if (is_first && !left.empty()) {
@@ -142,7 +142,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
                     .sinks = {},
                     .origin = to_json(shared.origin),
                     .ends_at = end_of_start(plan, shared.elapsed())};
-  const std::vector<std::string> ranks = rank_lines(parts);
+  const std::vector<std::string> lines = rank_lines(parts);
   std::vector<std::unique_ptr<Sink>> own_sinks;
   if (is_first) {
     inputs.saved = [&] { shared.folder->note_saved(); };
@@ -159,7 +159,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
     for (const auto& sink : own_sinks) inputs.sinks.push_back(sink.get());
     const auto& given = shared.input.sinks;
     inputs.sinks.insert(inputs.sinks.end(), given.begin(), given.end());
-    if (shared.input.started) shared.input.started(plan, shared.checkpoint, ranks);
+    if (shared.input.started) shared.input.started(plan, shared.checkpoint, lines);
     if (!shared.first_step.empty()) shared.input.debug(shared.first_step);
   }
   RunOutput output;
@@ -201,13 +201,12 @@ RunOutput run_replicas(const Shared& shared, Task first) {
     tasks.push_back(prepared.fit.make_task(prepared.config));
   }
   RunOutput output;
-  on_replicas(prepared.plan,
-              [&](const Plan& plan, const std::shared_ptr<const DataParallel>& parallel) {
-                const int64_t rank = parallel->rank();
-                Task task = std::move(tasks[static_cast<size_t>(rank)]);
-                RunOutput own = run_rank(shared, plan, std::move(task), parallel);
-                if (rank == 0) output = std::move(own);
-              });
+  on_replicas(prepared.plan, [&](const Plan& plan, const std::shared_ptr<const Ranks>& ranks) {
+    const int64_t rank = ranks->world().rank();
+    Task task = std::move(tasks[static_cast<size_t>(rank)]);
+    RunOutput own = run_rank(shared, plan, std::move(task), ranks);
+    if (rank == 0) output = std::move(own);
+  });
   return output;
 }
 
@@ -305,7 +304,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
   Task task = std::move(prepared.task);
   if (prepared.plan.parallel.replicas > 1) return run_replicas(shared, std::move(task));
   return run_rank(shared, prepared.plan, std::move(task),
-                  std::make_shared<DataParallel>(ranks, prepared.plan.parallel));
+                  std::make_shared<Ranks>(ranks, prepared.plan.parallel));
 }
 
 }  // namespace

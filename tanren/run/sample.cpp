@@ -203,7 +203,7 @@ std::optional<std::string> write_sample(const RunState& run, const Parts& parts,
   const EvalModeScope eval_mode(*run.task.module);
   const bool wants_average = parts.plan.average.evaluate;
   const AverageScope average(wants_average ? run.averages() : std::vector<WeightAverage*>());
-  const WindowScope window(parts.plan.precision, parts.parallel->open_windows());
+  const WindowScope window(parts.plan.precision, parts.ranks->open_windows());
   const AutocastScope autocast(parts.device.type(), parts.plan.precision);
   const auto tokens = run.task.generate(request);
   show_prompt();

@@ -37,9 +37,9 @@ std::string problem_of(const fs::path& folder) {
 }
 
 // No rank writes before all know that rank 0 found the folder new.
-void make_new_folder(const fs::path& folder, const DataParallel& ranks) {
-  std::string problem = ranks.is_first() ? problem_of(folder) : "";
-  if (!ranks.alone()) problem = gather_texts(ranks.communicator(), problem).front();
+void make_new_folder(const fs::path& folder, const Ranks& ranks) {
+  std::string problem = ranks.world().is_first() ? problem_of(folder) : "";
+  problem = gather_texts(ranks.world().communicator(), problem).front();
   if (!problem.empty()) throw ConfigError(problem);
 }
 
@@ -78,7 +78,7 @@ void write_sample(const fs::path& file, const at::Tensor& rgb) {
 }  // namespace
 
 SeePrediction outputs_writer(const fs::path& folder, const Dataset& dataset, const Task& task,
-                             const DataParallel& ranks) {
+                             const Ranks& ranks) {
   if (folder.empty()) return {};
   if (!matches_any(task.metrics, picture_metrics().front())) {
     throw ConfigError(

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tanren/data/dataset.h"
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 #include "tanren/train/evaluate.h"
 
 #include <filesystem>
@@ -15,6 +15,6 @@ namespace tanren {
 // no pictures, or if the samples' names are not unique below the folder. The returned function
 // writes whole files or none; `dataset` must outlive it. Empty for an empty folder name.
 SeePrediction outputs_writer(const std::filesystem::path& folder, const Dataset& dataset,
-                             const Task& task, const DataParallel& ranks);
+                             const Task& task, const Ranks& ranks);
 
 }  // namespace tanren

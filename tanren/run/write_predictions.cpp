@@ -82,8 +82,7 @@ std::vector<Cell> target_cells(const at::Tensor& targets, int64_t samples, const
 PredictionsWriter::PredictionsWriter(PredictionsTo to,
                                      const std::vector<std::filesystem::path>& models,
                                      const RunConfig& config, const Dataset& dataset,
-                                     const Task& task, const DataInfo& info,
-                                     const DataParallel& ranks)
+                                     const Task& task, const DataInfo& info, const Ranks& ranks)
     : to_(std::move(to)), dataset_(dataset), ranks_(ranks), info_(info) {
   if (to_.file.empty()) return;
   format_ = table_format(to_.file, kWhat);
@@ -99,11 +98,11 @@ PredictionsWriter::PredictionsWriter(PredictionsTo to,
   }
   std::string problem;
   try {
-    if (ranks.is_first()) problem = problem_of_file(to_, kept_files(models, config.data));
+    if (ranks.world().is_first()) problem = problem_of_file(to_, kept_files(models, config.data));
   } catch (const InputError& error) {
     problem = error.what();
   }
-  if (!ranks.alone()) problem = gather_texts(ranks.communicator(), problem).front();
+  problem = gather_texts(ranks.world().communicator(), problem).front();
   if (!problem.empty()) throw ConfigError(problem);
   has_names_ = !dataset.sample_name(0).empty();
   skips_ = config.predict.broken == "skip";
@@ -143,9 +142,10 @@ void PredictionsWriter::add(const Batch& samples, const Prediction& prediction) 
 
 std::string PredictionsWriter::write() {
   if (table_ == nullptr) return "";
+  const RankAxis& world = ranks_.world();
   std::vector<std::string> all{rows_};
-  if (!ranks_.alone()) all = gather_texts(ranks_.communicator(), rows_);
-  if (!ranks_.is_first()) return "";
+  if (!world.alone()) all = gather_texts(world.communicator(), rows_);
+  if (!world.is_first()) return "";
   const std::string header = table_->header();
   std::vector<std::string_view> pieces{header};
   for (const auto& rows : all) pieces.emplace_back(rows);

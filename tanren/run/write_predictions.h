@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tanren/data/dataset.h"
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 #include "tanren/run/answer_table.h"
 #include "tanren/run/run.h"
 #include "tanren/train/evaluate.h"
@@ -24,7 +24,7 @@ class PredictionsWriter {
   // `dataset` must outlive the writer.
   PredictionsWriter(PredictionsTo to, const std::vector<std::filesystem::path>& models,
                     const RunConfig& config, const Dataset& dataset, const Task& task,
-                    const DataInfo& info, const DataParallel& ranks);
+                    const DataInfo& info, const Ranks& ranks);
 
   // Keeps the rows of a piece of the samples; they are a few bytes each. A sample whose outputs are
   // NaN is a row with nulls with predict.broken "skip", else RunError names it.
@@ -38,7 +38,7 @@ class PredictionsWriter {
 
   PredictionsTo to_;
   const Dataset& dataset_;
-  const DataParallel& ranks_;
+  const Ranks& ranks_;
   std::unique_ptr<AnswerTable> table_;  // null: nothing is written
   std::unique_ptr<Answers> answers_;
   DataInfo info_;

@@ -20,7 +20,7 @@ bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBat
   if (phase.reducer) phase.reducer->begin(in_turn);
   {
     const WindowScope window(parts.plan.precision,  // each weight is cast once per window
-                             parts.parallel->open_windows());
+                             parts.ranks->open_windows());
     const bool done = accumulate_piece(phase, prepared(batch.local, run.task, parts),
                                        {run, parts, batch, losses, parts.incident});
     if (!done) return false;
@@ -29,12 +29,12 @@ bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBat
   return true;
 }
 
-void connect_reducer(Phase& phase, const DataParallel& parallel) {
-  if (parallel.alone() || phase.reducer) return;
+void connect_reducer(Phase& phase, const Ranks& ranks) {
+  if (ranks.data().alone() || phase.reducer) return;
   std::vector<Gradients*> gradients;
   for (auto& objective : phase.objectives) gradients.push_back(&objective.gradients);
-  phase.reducer = std::make_unique<Reducer>(std::move(gradients), parallel.communicator(),
-                                            parallel.reducer_options());
+  phase.reducer = std::make_unique<Reducer>(std::move(gradients), ranks.data().communicator(),
+                                            ranks.reducer_options());
 }
 
 }  // namespace tanren

@@ -16,6 +16,6 @@ bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBat
                 LossMeter& losses);
 
 // Makes the phase's reducer if there are several ranks and the phase has none yet.
-void connect_reducer(Phase& phase, const DataParallel& parallel);
+void connect_reducer(Phase& phase, const Ranks& ranks);
 
 }  // namespace tanren

@@ -20,9 +20,9 @@ constexpr const char* kSamples = "samples";
 
 }  // namespace
 
-BatchStream::BatchStream(Loader loader, const DataParallel& parallel)
-    : loader_(std::move(loader)), parallel_(parallel) {
-  const at::Device device = parallel.communicator().device();
+BatchStream::BatchStream(Loader loader, const Ranks& ranks)
+    : loader_(std::move(loader)), ranks_(ranks) {
+  const at::Device device = ranks.data().communicator().device();
   if (device.is_cpu()) return;
   stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
 }
@@ -41,7 +41,7 @@ void BatchStream::agree(const GlobalBatch& first) {
   for (const auto& [name, count] : first.counts) {
     if (name != kSamples) mine.push_back(name);
   }
-  names_ = parallel_.agree_names(mine);
+  names_ = ranks_.agree_names(mine);
 }
 
 BatchStream::Ahead BatchStream::start() {
@@ -63,7 +63,7 @@ BatchStream::Ahead BatchStream::start() {
   if (stream_) {
     sum_on_device(ahead);
   } else {
-    ahead.sum = parallel_.communicator().start_sum(ahead.counts);
+    ahead.sum = ranks_.data().communicator().start_sum(ahead.counts);
   }
   return ahead;
 }
@@ -72,8 +72,9 @@ BatchStream::Ahead BatchStream::start() {
 // sums are back before the step's one read is.
 void BatchStream::sum_on_device(Ahead& ahead) {
   const c10::StreamGuard guard(*stream_);
-  const at::Tensor sums = ahead.counts.to(parallel_.communicator().device(), /*non_blocking=*/true);
-  parallel_.communicator().sum(sums);
+  Communicator& comm = ranks_.data().communicator();
+  const at::Tensor sums = ahead.counts.to(comm.device(), /*non_blocking=*/true);
+  comm.sum(sums);
   ahead.counts = at::empty_like(ahead.counts, ahead.counts.options().pinned_memory(true));
   ahead.counts.copy_(sums, /*non_blocking=*/true);
   ahead.arrival.emplace(stream_->device_type());
@@ -81,7 +82,7 @@ void BatchStream::sum_on_device(Ahead& ahead) {
 }
 
 GlobalBatch BatchStream::next() {
-  if (parallel_.alone()) return loader_.next();
+  if (ranks_.data().alone()) return loader_.next();
   const double waited = ahead_ ? ahead_->batch.wait_seconds : 0;
   if (!ahead_) ahead_ = start();
   Ahead current = std::move(*ahead_);

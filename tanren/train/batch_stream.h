@@ -7,7 +7,7 @@
 #include "tanren/base/batch.h"
 #include "tanren/comm/communicator.h"
 #include "tanren/data/loader.h"
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
@@ -20,8 +20,8 @@ namespace tanren {
 
 class BatchStream {
  public:
-  // `parallel` must outlive the stream. The loader gives this rank's shares.
-  BatchStream(Loader loader, const DataParallel& parallel);
+  // `ranks` must outlive the stream. The loader gives this rank's shares.
+  BatchStream(Loader loader, const Ranks& ranks);
   // Waits for the sum under way, so that it does not write into freed memory.
   ~BatchStream();
   BatchStream(const BatchStream&) = delete;
@@ -43,7 +43,7 @@ class BatchStream {
   void agree(const GlobalBatch& first);
 
   Loader loader_;
-  const DataParallel& parallel_;
+  const Ranks& ranks_;
   std::optional<c10::Stream> stream_;              // for the sums of an accelerator
   std::optional<std::vector<std::string>> names_;  // of the counts that are summed
   std::optional<Ahead> ahead_;

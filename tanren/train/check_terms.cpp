@@ -109,7 +109,7 @@ void check_gradients_kept(const Phase& phase) {
   }
 }
 
-void check_graphs(const Phase& phase, const torch::nn::Module& module, const DataParallel& parallel,
+void check_graphs(const Phase& phase, const torch::nn::Module& module, const Ranks& ranks,
                   const std::vector<PhaseTerm>& terms, const std::vector<double>& num_graphs,
                   const std::vector<double>& sums) {
   for (const Objective& objective : phase.objectives) {
@@ -120,7 +120,7 @@ void check_graphs(const Phase& phase, const torch::nn::Module& module, const Dat
     for (size_t i = 0; i < terms.size(); ++i) {
       if (num_graphs[i] > 0 || !wants(objective, terms[i].name)) continue;
       if (sums[i] == 0 || !std::isfinite(sums[i]) || (any && has_frozen(module))) continue;
-      settle(parallel.communicator());
+      settle(ranks.world().communicator());
       throw ConfigError(
           fmt::format("{}term {} of objective {} is {} and has no gradient: it was detached, or "
                       "made of constants or without gradients; return it with its graph, or, if it "

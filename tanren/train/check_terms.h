@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tanren/base/terms.h"
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 #include "tanren/train/run_state.h"
 
 #include <string>
@@ -25,7 +25,7 @@ void check_gradients_kept(const Phase& phase);
 // so may a term beside another one with a gradient, if parameters of the module are frozen.
 // `num_graphs` (ranks with a graph of the term in some microbatch) and `sums` have one entry for
 // each of `terms` and are the same on every rank, so all ranks throw together.
-void check_graphs(const Phase& phase, const torch::nn::Module& module, const DataParallel& parallel,
+void check_graphs(const Phase& phase, const torch::nn::Module& module, const Ranks& ranks,
                   const std::vector<PhaseTerm>& terms, const std::vector<double>& num_graphs,
                   const std::vector<double>& sums);
 

@@ -28,9 +28,9 @@ std::string own_culprit(const Objective& objective, const Status& status, const 
 }
 
 // The findings of all ranks in one text.
-std::string joint_culprit(const std::string& mine, const DataParallel& parallel) {
-  if (parallel.alone()) return mine;
-  const auto texts = gather_texts(parallel.communicator(), mine);
+std::string joint_culprit(const std::string& mine, const Ranks& ranks) {
+  if (ranks.world().alone()) return mine;
+  const auto texts = gather_texts(ranks.world().communicator(), mine);
   std::string all;
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     if (texts[rank].empty()) continue;
@@ -42,13 +42,12 @@ std::string joint_culprit(const std::string& mine, const DataParallel& parallel)
 }  // namespace
 
 std::string culprit(const Objective& objective, Cause cause, const Status& status,
-                    const GlobalBatch& batch, const LossMeter& losses,
-                    const DataParallel& parallel) {
+                    const GlobalBatch& batch, const LossMeter& losses, const Ranks& ranks) {
   if (cause == Cause::overflow) return "";
   if (cause == Cause::nothing_counted) {
     return "the batch has 0 " + status.uncounted + " to divide " + status.uncounted_term + " by";
   }
-  return joint_culprit(own_culprit(objective, status, batch, losses), parallel);
+  return joint_culprit(own_culprit(objective, status, batch, losses), ranks);
 }
 
 }  // namespace tanren

@@ -15,7 +15,6 @@ namespace tanren {
 // the count of 0 that divides a term. Empty for an overflow, which is no fault. Exchanges text
 // between ranks.
 std::string culprit(const Objective& objective, Cause cause, const Status& status,
-                    const GlobalBatch& batch, const LossMeter& losses,
-                    const DataParallel& parallel);
+                    const GlobalBatch& batch, const LossMeter& losses, const Ranks& ranks);
 
 }  // namespace tanren

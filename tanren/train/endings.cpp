@@ -48,9 +48,9 @@ std::string failure_of(const std::function<void()>& work, const Parts& parts) {
   } catch (...) {
     failure = line_of_current();
   }
-  if (parts.parallel->alone()) return failure;
+  if (parts.ranks->world().alone()) return failure;
   try {
-    for (const std::string& text : gather_texts(parts.parallel->communicator(), failure)) {
+    for (const auto& text : gather_texts(parts.ranks->world().communicator(), failure)) {
       if (failure.empty()) failure = text;
     }
   } catch (const std::exception& error) {

@@ -119,28 +119,28 @@ struct Share {
 // The number of samples in a batch that is measured, the same on every rank: the smallest
 // microbatch of any rank. With synchronised batch norm, which needs equal microbatches, it is one
 // microbatch of every rank together.
-int64_t batch_size(const Plan& plan, const DataParallel& parallel) {
-  if (parallel.alone()) return plan.batch.microbatch;
-  if (parallel.across_ranks() != nullptr) {
-    return std::min(plan.batch.microbatch * parallel.world_size(), plan.batch.global_batch);
+int64_t batch_size(const Plan& plan, const Ranks& ranks) {
+  const RankAxis& data = ranks.data();
+  if (data.alone()) return plan.batch.microbatch;
+  if (ranks.across_ranks() != nullptr) {
+    return std::min(plan.batch.microbatch * data.size(), plan.batch.global_batch);
   }
-  std::vector<double> sizes(static_cast<size_t>(parallel.world_size()), 0.0);
-  sizes[static_cast<size_t>(parallel.rank())] = static_cast<double>(plan.batch.microbatch);
-  sizes = sum_numbers(parallel.communicator(), sizes);
+  std::vector<double> sizes(static_cast<size_t>(data.size()), 0.0);
+  sizes[static_cast<size_t>(data.rank())] = static_cast<double>(plan.batch.microbatch);
+  sizes = sum_numbers(data.communicator(), sizes);
   return static_cast<int64_t>(*std::min_element(sizes.begin(), sizes.end()));
 }
 
-std::vector<Share> shares_of_ranks(const Plan& plan, const DataParallel& parallel,
-                                   int64_t samples) {
-  const int64_t batch = std::min(batch_size(plan, parallel), samples);
+std::vector<Share> shares_of_ranks(const Plan& plan, const Ranks& ranks, int64_t samples) {
+  const int64_t batch = std::min(batch_size(plan, ranks), samples);
   const int64_t all = samples / batch, asked = plan.average.estimate_batches;
   const int64_t count = asked > 0 ? std::min(asked, all) : all;
-  const int64_t ranks = parallel.across_ranks() != nullptr ? 1 : parallel.world_size();
+  const int64_t parts = ranks.across_ranks() != nullptr ? 1 : ranks.data().size();
   std::vector<Share> shares;
-  for (int64_t rank = 0; rank < ranks; ++rank) {
-    shares.push_back({batch, rank * count / ranks, (rank + 1) * count / ranks});
+  for (int64_t rank = 0; rank < parts; ++rank) {
+    shares.push_back({batch, rank * count / parts, (rank + 1) * count / parts});
   }
-  shares.resize(static_cast<size_t>(parallel.world_size()), shares.front());
+  shares.resize(static_cast<size_t>(ranks.data().size()), shares.front());
   return shares;
 }
 
@@ -155,20 +155,20 @@ Loader loader_of(const RunState& run, const Parts& parts, const Share& share,
   options.seed = run.seed;
   options.workers = plan.data.workers;
   options.prefetch = plan.data.prefetch;
-  if (parts.parallel->across_ranks() != nullptr) {
-    options.rank = parts.parallel->rank();
-    options.world_size = parts.parallel->world_size();
+  if (parts.ranks->across_ranks() != nullptr) {
+    options.rank = parts.ranks->data().rank();
+    options.world_size = parts.ranks->data().size();
   }
   return Loader(train, options, Cursor{.epoch = 0, .consumed = share.first * share.batch});
 }
 
 // One forward, which moves the statistics of the layers that it passes through.
 void measure(const RunState& run, const Phase& phase, const Parts& parts, const Batch& local) {
-  const DataParallel& parallel = *parts.parallel;
+  const Ranks& ranks = *parts.ranks;
   const Batch batch = prepared(local, run.task, parts);
-  const AcrossRanksScope across_ranks(parallel.across_ranks());
+  const AcrossRanksScope across_ranks(ranks.across_ranks());
   const RandomScope random(run.seed_of(phase), 0, batch.ids);
-  const WindowScope window(parts.plan.precision, parallel.open_windows());
+  const WindowScope window(parts.plan.precision, ranks.open_windows());
   const AutocastScope autocast(parts.device.type(), parts.plan.precision);
   block_trail().failed = 0;  // may be left from a shortage before
   try {
@@ -176,7 +176,7 @@ void measure(const RunState& run, const Phase& phase, const Parts& parts, const 
   } catch (...) {
     throw_located({.work = "estimate of batch norm's statistics",
                    .piece = batch,
-                   .ranks = parallel,
+                   .ranks = ranks,
                    .fix = "forward, or the data"});
   }
 }
@@ -201,10 +201,10 @@ bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
   const auto norms = measured_norms(*run.task.module, training, averaged);
   if (norms.empty()) return true;
 
-  const DataParallel& parallel = *parts.parallel;
-  const auto shares = shares_of_ranks(parts.plan, parallel, train.size());
-  const Share& own = shares[static_cast<size_t>(parallel.rank())];
-  const bool together = parallel.across_ranks() != nullptr;  // each batch is an exchange
+  const Ranks& ranks = *parts.ranks;
+  const auto shares = shares_of_ranks(parts.plan, ranks, train.size());
+  const Share& own = shares[static_cast<size_t>(ranks.data().rank())];
+  const bool together = ranks.across_ranks() != nullptr;  // each batch is an exchange
   constexpr int64_t kVoteEvery = 8;  // batches; ranks that are together also stop together
   bool stopped = false;
   for (const Phase& phase : run.phases) {
@@ -215,12 +215,12 @@ bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
       measure(run, phase, parts, loader->next().local);
       for (const auto& norm : norms) norm->end_batch();
       stopped = parts.stops_evaluation();
-      if (together) stopped = (i + 1) % kVoteEvery == 0 && on_any_rank(stopped, parallel);
+      if (together) stopped = (i + 1) % kVoteEvery == 0 && on_any_rank(stopped, ranks);
     }
   }
   if (together && stopped) return false;
   if (!together) {  // else all have measured the same
-    if (on_any_rank(stopped, parallel)) return false;
+    if (on_any_rank(stopped, ranks)) return false;
     std::vector<at::Tensor> statistics;
     for (const auto& norm : norms) {
       statistics.insert(statistics.end(), norm->statistics().begin(), norm->statistics().end());
@@ -229,7 +229,7 @@ bool estimate_statistics(const RunState& run, const Parts& parts, const Dataset&
     for (const Share& share : shares) {
       batches.push_back(static_cast<double>(share.end - share.first));
     }
-    parallel.take_mean(statistics, batches);
+    ranks.take_mean(statistics, batches);
   }
   for (const auto& norm : norms) norm->keep();
   return true;

@@ -126,8 +126,8 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
     metrics.add(prediction.outputs, prediction.targets);
   };
   int64_t most = std::numeric_limits<int64_t>::max();  // samples at once that memory allows
-  const auto& parallel = *parts.parallel;
-  EvalPass pass(dataset, options.batch, parallel.rank(), parallel.world_size(),
+  const auto& ranks = *parts.ranks;
+  EvalPass pass(dataset, options.batch, ranks.data().rank(), ranks.data().size(),
                 parts.plan.data.workers);
   const auto stops = [&] { return may_stop && parts.stops_evaluation(); };
   bool stopped = stops();
@@ -152,12 +152,12 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
     progress.samples += batch.size();
     stopped = stops();
   }
-  if (may_stop && on_any_rank(stopped, parallel)) {
+  if (may_stop && on_any_rank(stopped, ranks)) {
     progress.is_stopped = true;
     return {};
   }
-  sums.join_over(parallel);
-  metrics.join_over(parallel.communicator());
+  sums.join_over(ranks);
+  metrics.join_over(ranks.world().communicator());
   const auto means = sums.means();
   progress.left_out = means.left_out;
   EvaluationReport report;
@@ -186,7 +186,8 @@ std::optional<EvaluationReport> evaluate_explained(const RunState& run, const Pa
   const auto batches_so_far = [&](Batch& batch) {
     if (seen > progress.samples) return false;
     if (!again) {
-      again.emplace(dataset, batch_size, parts.parallel->rank(), parts.parallel->world_size());
+      const RankAxis& data = parts.ranks->data();
+      again.emplace(dataset, batch_size, data.rank(), data.size());
     }
     auto collated = again->next();
     if (!collated) return false;
@@ -206,7 +207,7 @@ std::optional<EvaluationReport> evaluate_explained(const RunState& run, const Pa
   if (progress.is_stopped) return std::nullopt;
   const std::string& left_out = progress.left_out;
   const bool is_news = told == nullptr || left_out != *told;
-  if (!left_out.empty() && is_news && parts.parallel->is_first()) {
+  if (!left_out.empty() && is_news && parts.ranks->world().is_first()) {
     log(left_out + "; its loss is without that");
   }
   if (told != nullptr && !left_out.empty()) *told = left_out;
@@ -235,7 +236,7 @@ std::optional<EvaluationReport> evaluate_unless_stopped(const RunState& run, con
 void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset& dataset) {
   check_predicts(run.task);
   run.settle();
-  const Undo before(run, /*with_generators=*/parts.parallel->alone());
+  const Undo before(run, /*with_generators=*/parts.ranks->world().alone());
   const KeptTensors tensors(*run.task.module);
   std::optional<Collated> first;
   const auto rehearse = [&] {
@@ -243,8 +244,8 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
     const DeviceRetryScope retries(parts.recovery->reserve());
     const at::NoGradGuard no_grad;
     const EvalModeScope eval_mode(*run.task.module);
-    EvalPass pass(dataset, parts.plan.evaluate.batch, parts.parallel->rank(),
-                  parts.parallel->world_size());
+    const RankAxis& data = parts.ranks->data();
+    EvalPass pass(dataset, parts.plan.evaluate.batch, data.rank(), data.size());
     first = pass.next();
     if (!first) return;
     EvaluationMetrics metrics(parts.plan.evaluate.metrics, parts.device);

@@ -26,19 +26,19 @@ void EvaluationSums::add(const Counts& counts) {
   for (const auto& [name, count] : counts) counts_[name] += count;
 }
 
-void EvaluationSums::join_over(const DataParallel& parallel) {
-  if (parallel.alone()) return;
+void EvaluationSums::join_over(const Ranks& ranks) {
+  if (ranks.world().alone()) return;
   std::vector<std::string> mine, counted;
   for (size_t i = 0; i < names_.size(); ++i) mine.push_back(names_[i] + "\n" + count_names_[i]);
   for (const auto& [name, count] : counts_) counted.push_back(name);
-  const auto terms = parallel.agree_names(mine);
-  const auto counts = parallel.agree_names(counted);
+  const auto terms = ranks.agree_names(mine);
+  const auto counts = ranks.agree_names(counted);
 
   std::vector<double> row(terms.size(), 0.0);
   if (!sums_.empty()) row = read_to_host(at::stack(sums_));
   row.resize(terms.size(), 0.0);
   for (const auto& name : counts) row.push_back(count(name));
-  row = sum_numbers(parallel.communicator(), row);
+  row = sum_numbers(ranks.world().communicator(), row);
 
   const auto options = sums_.empty() ? at::TensorOptions(at::kDouble) : sums_[0].options();
   names_.clear();

@@ -7,7 +7,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/report.h"
 #include "tanren/base/terms.h"
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 
 #include <string>
 #include <vector>
@@ -25,7 +25,7 @@ class EvaluationSums {
   void add(const Terms& terms);
   void add(const Counts& counts);
   // Replaces the sums by those over all ranks; a rank may have seen nothing. Reads the device once.
-  void join_over(const DataParallel& parallel);
+  void join_over(const Ranks& ranks);
 
   struct Means {
     NamedValues terms;     // each divided by its count; NaN if the count is 0 or missing

@@ -20,7 +20,7 @@ namespace {
 
 // Whether every rank has a part of a checkpoint to write.
 bool writes_together(const Parts& parts) {
-  return !parts.parallel->alone() && parts.plan.parallel.zero > 0;
+  return !parts.ranks->world().alone() && parts.plan.parallel.zero > 0;
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   if (writes_together(parts)) {
     snapshot.slices = run.optimizer_slices();
     written = write_shared_checkpoint(checkpoints, run.step(), snapshot, keep, best,
-                                      parts.parallel->communicator());
+                                      parts.ranks->world().communicator());
   } else {
     written = write_checkpoint(checkpoints, run.step(), snapshot, keep, best);
   }
@@ -73,10 +73,10 @@ void LoopState::write(int64_t spared) {
   bool ruined = has_ruined_weights();
   // On a device that read has waited for every sum, and a sum of buffers that a lost rank left
   // unfinished looks like any other. Elsewhere its own wait has failed.
-  if (!parts_.parallel->alone() && !parts_.device.is_cpu()) {
-    parts_.parallel->communicator().check();
+  if (!parts_.ranks->world().alone() && !parts_.device.is_cpu()) {
+    parts_.ranks->world().communicator().check();
   }
-  if (together) ruined = on_any_rank(ruined, *parts_.parallel);
+  if (together) ruined = on_any_rank(ruined, *parts_.ranks);
   if (!ruined) {
     constexpr double kMargin = 1.5;  // the next save may be slower
     const Clock::time_point start = Clock::now();
@@ -122,7 +122,7 @@ std::string LoopState::last_saved() const {
 }
 
 void LoopState::rethrow_saved(const std::string& where) {
-  const std::string unsaved = parts_.parallel->alone() ? keep_state() : "";
+  const std::string unsaved = parts_.ranks->world().alone() ? keep_state() : "";
   std::string applied;
   size_t done = run_.phases_done;
   for (Phase& phase : run_.phases) {

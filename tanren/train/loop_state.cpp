@@ -33,12 +33,13 @@ bool counted_nothing(const StepReport& report) {
 }
 
 std::string rank_text(const Parts& parts) {
-  return parts.parallel->alone() ? "" : fmt::format(", rank {}", parts.parallel->rank());
+  const RankAxis& world = parts.ranks->world();
+  return world.alone() ? "" : fmt::format(", rank {}", world.rank());
 }
 
 // Several ranks make their batches ahead, so the batch is not always for the next step.
 std::string where_of_batch(const RunState& run, const Parts& parts) {
-  if (parts.parallel->alone()) return fmt::format(" (for step {})", to_text(run.step() + 1));
+  if (parts.ranks->world().alone()) return fmt::format(" (for step {})", to_text(run.step() + 1));
   return fmt::format(" (after step {}{})", to_text(run.step()), rank_text(parts));
 }
 
@@ -54,7 +55,7 @@ LoopState::LoopState(RunState& run, const Parts& given, const LoopInputs& inputs
       parts_(given),
       inputs_(inputs),
       plan_(parts_.plan),
-      is_first_(parts_.parallel->is_first()),
+      is_first_(parts_.ranks->world().is_first()),
       estimates_(plan_.average.buffers == AverageBuffers::estimate && plan_.average.evaluate),
       gauge_(given.recovery->gauge()),
       leaks_(plan_.guard.growth_steps),
@@ -96,7 +97,7 @@ std::optional<Ending> LoopState::before_update() {
   }
   if (finished(run_, plan_)) return Ending::finished;  // because of that evaluation
   const bool stops = parts_.stop_requested() || is_out_of_time();
-  if (parts_.parallel->alone() ? stops : stop_agreed_) return Ending::interrupted;
+  if (parts_.ranks->world().alone() ? stops : stop_agreed_) return Ending::interrupted;
   const auto& stop_after = plan_.run.stop_after;
   if (stop_after && result_.session_steps >= *stop_after) return Ending::stopped;
   return std::nullopt;
@@ -117,8 +118,8 @@ GlobalBatch LoopState::next_batch(BatchStream& batches) {
 
 void LoopState::update(const GlobalBatch& batch) {
   const int64_t step_before = run_.step();
-  if (!parts_.parallel->alone()) {  // reported by the others if this rank is lost
-    parts_.parallel->communicator().set_state(fmt::format("step {}", step_before + 1));
+  if (!parts_.ranks->world().alone()) {  // reported by the others if this rank is lost
+    parts_.ranks->world().communicator().set_state(fmt::format("step {}", step_before + 1));
   }
   auto report = saved_before_error(
       "", [&] { return explained_update(run_, parts_, batch, inputs_.train, memory_); });
@@ -146,7 +147,7 @@ void LoopState::update(const GlobalBatch& batch) {
 
 LoopResult LoopState::end(Ending ending) {
   result_.ending = ending;
-  if (on_any_rank(has_ruined_weights(), *parts_.parallel)) {
+  if (on_any_rank(has_ruined_weights(), *parts_.ranks)) {
     end_with_ruined_weights(run_, plan_, inputs_.checkpoints);
   }
   if (!is_saved()) checkpoint();
@@ -175,17 +176,17 @@ LoopResult LoopState::end(Ending ending) {
 bool LoopState::estimate() {
   share_stop_time();  // every evaluation begins here
   if (!estimates_) return true;
-  reseed(run_, *parts_.parallel, Draws::evaluation);
+  reseed(run_, *parts_.ranks, Draws::evaluation);
   return estimate_statistics(run_, parts_, inputs_.train);
 }
 
 bool LoopState::evaluate() {
-  const Undo before(run_, /*with_generators=*/parts_.parallel->alone());
+  const Undo before(run_, /*with_generators=*/parts_.ranks->world().alone());
   const bool is_news = run_.selection.judged_step != run_.step();  // else it was logged already
   std::optional<EvaluationReport> report;
   try {
     if (estimate()) {
-      reseed(run_, *parts_.parallel, Draws::evaluation);
+      reseed(run_, *parts_.ranks, Draws::evaluation);
       report = evaluate_unless_stopped(run_, parts_, *inputs_.eval, &left_out_);
     }
     if (report) is_among_best_ = judge(run_, plan_, *report, is_first_);

@@ -41,17 +41,17 @@ void LoopState::set_stop_time(double seconds) {
 
 void LoopState::request_stop() {
   // Of several ranks the stop takes effect after the next update, and no update is abandoned.
-  const double before = save_seconds_ + (parts_.parallel->alone() ? 0 : update_seconds_);
+  const double before = save_seconds_ + (parts_.ranks->world().alone() ? 0 : update_seconds_);
   parts_.stop_at = *inputs_.ends_at - as_duration(before);
 }
 
 void LoopState::share_stop_time() {
   if (!inputs_.ends_at || result_.session_attempts == 0) return;
   if (is_first_) request_stop();  // a save may have been timed since
-  if (parts_.parallel->alone()) return;
+  if (parts_.ranks->world().alone()) return;
   double left = 0;  // seconds
   if (is_first_) left = std::chrono::duration<double>(*parts_.stop_at - Clock::now()).count();
-  left = sum_numbers(parts_.parallel->communicator(), {left})[0];
+  left = sum_numbers(parts_.ranks->world().communicator(), {left})[0];
   if (!is_first_) parts_.stop_evaluations_at = Clock::now() + as_duration(left);
 }
 

@@ -173,7 +173,7 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
   bool in_backward = false;
   const auto work = [&] {
     const BlockTrailScope trail;
-    const AcrossRanksScope across_ranks(parts.parallel->across_ranks());
+    const AcrossRanksScope across_ranks(parts.ranks->across_ranks());
     const RandomScope random(context.run.seed_of(phase), context.run.attempt, piece.ids);
     Terms terms;
     {
@@ -203,7 +203,7 @@ bool microstep(Phase& phase, const Batch& piece, const Pending& pending, bool is
     throw_located({.work = fmt::format("step {}, microbatch {}", to_text(context.run.updated_step),
                                        to_text(context.losses.microsteps())),
                    .piece = piece,
-                   .ranks = *parts.parallel,
+                   .ranks = *parts.ranks,
                    .fix = in_backward ? "backward" : "forward, or the data",
                    .in_backward = in_backward});
   }
@@ -224,7 +224,7 @@ bool run_piece(Phase& phase, const Batch& piece, const Pending& pending, bool is
                const StepContext& context) {
   const int64_t planned = context.run.microbatch > 0 ? context.run.microbatch : piece.size();
   for (int64_t begin = 0; begin < piece.size();) {
-    const bool may_stop = context.parts.parallel->alone() && context.run.phases_done == 0;
+    const bool may_stop = context.parts.ranks->world().alone() && context.run.phases_done == 0;
     if (begin > 0 && may_stop && context.parts.stop_requested()) return false;
     const int64_t end = std::min(begin + context.parts.recovery->size(planned), piece.size());
     const Batch part = begin == 0 && end == piece.size() ? piece : piece.slice(begin, end);
@@ -240,7 +240,7 @@ bool run_piece(Phase& phase, const Batch& piece, const Pending& pending, bool is
 // every rank; the last may be short, or empty, which adds nothing.
 void run_in_step(Phase& phase, const Batch& piece, const StepContext& context) {
   const auto all = static_cast<int64_t>(context.batch.count("samples"));
-  const int64_t ranks = context.parts.parallel->world_size();
+  const int64_t ranks = context.parts.ranks->data().size();
   const int64_t largest = (all + ranks - 1) / ranks;
   if (piece.size() > largest) {
     throw Error(
@@ -262,7 +262,7 @@ void run_in_step(Phase& phase, const Batch& piece, const StepContext& context) {
 }  // namespace
 
 bool accumulate_piece(Phase& phase, const Batch& piece, const StepContext& context) {
-  if (context.parts.parallel->across_ranks() != nullptr) {
+  if (context.parts.ranks->across_ranks() != nullptr) {
     run_in_step(phase, piece, context);
     return true;
   }

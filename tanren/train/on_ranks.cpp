@@ -67,11 +67,11 @@ Facts facts_of(const RunState& run, const Plan& plan) {
 }  // namespace
 
 void begin_alike(RunState& run, const Parts& parts) {
-  if (parts.parallel->alone()) return;
-  parts.parallel->check_alike(facts_of(run, parts.plan));
+  if (parts.ranks->world().alone()) return;
+  parts.ranks->check_alike(facts_of(run, parts.plan));
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : run.model_tensors()) tensors.push_back(tensor);
-  parts.parallel->take_from(tensors, 0);
+  parts.ranks->take_from(tensors, 0);
   for (auto& phase : run.phases) {
     for (auto& objective : phase.objectives) objective.optimizer->parameters_written();
   }
@@ -80,15 +80,15 @@ void begin_alike(RunState& run, const Parts& parts) {
     if (average->num_updates() == 0) continue;  // its first update copies the weights
     for (const auto& [name, tensor] : average->state().tensors) averaged.set(name, tensor);
   }
-  parts.parallel->check_equal(averaged, "at the start, the averaged weights");
-  if (parts.parallel->plan().zero > 0) return;  // each rank has another part of the state
+  parts.ranks->check_equal(averaged, "at the start, the averaged weights");
+  if (parts.ranks->plan().zero > 0) return;  // each rank has another part of the state
   const State optimizer = run.optimizer_state();
-  parts.parallel->check_equal(optimizer.tensors, "at the start, the optimizer's state");
+  parts.ranks->check_equal(optimizer.tensors, "at the start, the optimizer's state");
 }
 
 void check_weights(const RunState& run, const Parts& parts) {
-  const int64_t every = parts.parallel->plan().check_every;
-  if (parts.parallel->alone() || every <= 0 || run.step() % every != 0) return;
+  const int64_t every = parts.ranks->plan().check_every;
+  if (parts.ranks->data().alone() || every <= 0 || run.step() % every != 0) return;
   run.settle();
   TensorMap weights;
   for (const auto& phase : run.phases) {
@@ -98,19 +98,19 @@ void check_weights(const RunState& run, const Parts& parts) {
       }
     }
   }
-  parts.parallel->check_equal(weights, fmt::format("at step {}", to_text(run.step())));
+  parts.ranks->check_equal(weights, fmt::format("at step {}", to_text(run.step())));
 }
 
-bool on_any_rank(bool here, const DataParallel& parallel) {
-  return sum_numbers(parallel.communicator(), {here ? 1.0 : 0.0})[0] > 0;
+bool on_any_rank(bool here, const Ranks& ranks) {
+  return sum_numbers(ranks.world().communicator(), {here ? 1.0 : 0.0})[0] > 0;
 }
 
-void reseed(const RunState& run, const DataParallel& parallel, Draws draws) {
+void reseed(const RunState& run, const Ranks& ranks, Draws draws) {
   // Ranks that are threads share that generator, and the plan forbids drawing from it.
-  if (parallel.alone() || parallel.plan().backend == Backend::threads) return;
+  if (ranks.world().alone() || ranks.plan().backend == Backend::threads) return;
   constexpr uint64_t kEvaluations = uint64_t{1} << 32;  // more than any rank
   const uint64_t first = draws == Draws::evaluation ? kEvaluations : 0;
-  at::manual_seed(random_bits(run.seed, first + static_cast<uint64_t>(parallel.rank()),
+  at::manual_seed(random_bits(run.seed, first + static_cast<uint64_t>(ranks.data().rank()),
                               static_cast<uint64_t>(run.attempt)));
 }
 

@@ -18,7 +18,7 @@ void begin_alike(RunState& run, const Parts& parts);
 void check_weights(const RunState& run, const Parts& parts);
 
 // Whether `here` is true on some rank. An exchange between several ranks.
-bool on_any_rank(bool here, const DataParallel& parallel);
+bool on_any_rank(bool here, const Ranks& ranks);
 
 enum class Draws { update, evaluation };  // of torch's own generator
 
@@ -26,6 +26,6 @@ enum class Draws { update, evaluation };  // of torch's own generator
 // function of rank and attempt alone. A resumed run then draws the same on any number of ranks, and
 // a repeated evaluation draws the same as the first time. A single rank keeps its generator's
 // state.
-void reseed(const RunState& run, const DataParallel& parallel, Draws draws);
+void reseed(const RunState& run, const Ranks& ranks, Draws draws);
 
 }  // namespace tanren

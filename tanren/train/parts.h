@@ -3,7 +3,7 @@
 
 #include "tanren/base/report.h"
 #include "tanren/memory/recovery.h"
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 #include "tanren/plan/plan.h"
 
 #include <c10/core/Device.h>
@@ -25,7 +25,7 @@ struct Parts {
   // null.
   std::shared_ptr<Recovery> recovery = std::make_shared<Recovery>(MemoryPlan{}, at::kCPU);
   // The other ranks; never null.
-  std::shared_ptr<const DataParallel> parallel = std::make_shared<DataParallel>();
+  std::shared_ptr<const Ranks> ranks = std::make_shared<Ranks>();
   // Called for every failure that the step recovers from; may be empty.
   std::function<void(const Incident&)> incident = nullptr;
   // From then on a stop is requested (run.max_time); the loop sets it on rank 0 alone.

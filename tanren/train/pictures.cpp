@@ -61,7 +61,7 @@ at::Tensor outputs_of(const RunState& run, const Parts& parts, const Batch& batc
 
 at::Tensor undone_outputs(const RunState& run, const Parts& parts, const Batch& batch) {
   run.settle();
-  const Undo before(run, /*with_generators=*/parts.parallel->alone());
+  const Undo before(run, /*with_generators=*/parts.ranks->world().alone());
   try {
     at::Tensor outputs = outputs_of(run, parts, batch);
     before.restore_all();

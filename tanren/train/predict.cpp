@@ -66,7 +66,7 @@ void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take,
 std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, const Batch& batch,
                                     const Take& take, Taking taking) {
   const RandomScope random(run.seed, run.attempt, batch.ids);
-  const WindowScope window(parts.plan.precision, parts.parallel->open_windows());
+  const WindowScope window(parts.plan.precision, parts.ranks->open_windows());
   const bool by_rows = static_cast<bool>(run.task.predict_rows);
   PredictionRows rows;
   Prediction whole;
@@ -101,7 +101,7 @@ std::optional<Shortage> predict(const RunState& run, const Parts& parts, const B
   } catch (...) {
     throw_located({.work = "evaluation",
                    .piece = batch,
-                   .ranks = *parts.parallel,
+                   .ranks = *parts.ranks,
                    .fix = run.task.predict_rows ? "predict_rows" : "predict"});
   }
 }

@@ -8,10 +8,10 @@
 namespace tanren {
 
 void share_buffers(const RunState& run, const std::vector<Objective*>& undone,
-                   const std::vector<double>& samples, const DataParallel& parallel) {
+                   const std::vector<double>& samples, const Ranks& ranks) {
   const auto source = std::find_if(samples.begin(), samples.end(), [](double n) { return n > 0; });
-  if (parallel.alone() || source == samples.end()) return;
-  const bool averages = parallel.plan().buffers == RankBuffers::mean;
+  if (ranks.data().alone() || source == samples.end()) return;
+  const bool averages = ranks.plan().buffers == RankBuffers::mean;
   std::set<const void*> seen;  // a buffer may belong to two objectives
   std::vector<at::Tensor> statistics, others;
   const auto add = [&](const Objective& objective, bool is_undone) {
@@ -31,8 +31,8 @@ void share_buffers(const RunState& run, const std::vector<Objective*>& undone,
       }
     }
   }
-  parallel.take_mean(statistics, samples);
-  parallel.take_from(others, source - samples.begin());
+  ranks.take_mean(statistics, samples);
+  ranks.take_from(others, source - samples.begin());
 }
 
 }  // namespace tanren

@@ -1,7 +1,7 @@
 // Makes buffers the same on all ranks after an update. Called by the step.
 #pragma once
 
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 #include "tanren/train/run_state.h"
 
 #include <vector>
@@ -13,8 +13,8 @@ namespace tanren {
 // those of the first rank with samples. (Synchronised batch norm keeps the same on every rank: this
 // changes none of it.) A forward may pass through layers of any objective, so that the buffers of
 // all are shared; those of `undone` objectives are what they were before the update, and need no
-// mean. `samples`: of each rank.
+// mean. `samples`: of each replica.
 void share_buffers(const RunState& run, const std::vector<Objective*>& undone,
-                   const std::vector<double>& samples, const DataParallel& parallel);
+                   const std::vector<double>& samples, const Ranks& ranks);
 
 }  // namespace tanren

@@ -23,7 +23,7 @@ at::Tensor stacked(std::vector<at::Tensor> values) {
 }  // namespace
 
 StatusRow::Part StatusRow::add(const std::vector<at::Tensor>& scalars, Join join) {
-  if (join == Join::own || parallel_.alone()) {
+  if (join == Join::own || ranks_.world().alone()) {
     own_.insert(own_.end(), scalars.begin(), scalars.end());
     return {.begin = own_.size() - scalars.size(), .length = scalars.size()};
   }
@@ -31,7 +31,7 @@ StatusRow::Part StatusRow::add(const std::vector<at::Tensor>& scalars, Join join
   for (const auto& scalar : scalars) {
     at::Tensor value = scalar.to(at::kDouble).reshape({1});
     if (join == Join::norm) value = value.square();
-    if (join == Join::first && !parallel_.is_first()) value = at::zeros_like(value);
+    if (join == Join::first && !ranks_.world().is_first()) value = at::zeros_like(value);
     share(value);
   }
   return part;
@@ -47,7 +47,7 @@ StatusRow::Part StatusRow::add(const std::vector<double>& numbers) {
 
 StatusRow::Part StatusRow::add_column_sums(const Part& own, const std::vector<at::Tensor>& scalars,
                                            size_t columns) {
-  if (parallel_.alone()) return {.begin = own.begin, .length = own.length, .columns = columns};
+  if (ranks_.world().alone()) return {.begin = own.begin, .length = own.length, .columns = columns};
   const Part part{.join = Join::sum, .begin = num_shared_, .length = columns};
   const auto width = static_cast<int64_t>(columns);
   if (scalars.empty()) {
@@ -65,19 +65,19 @@ void StatusRow::share(const at::Tensor& values) {
 
 void StatusRow::read() {
   at::Tensor row = own_.empty() ? at::Tensor() : stacked(own_);
-  if (!parallel_.alone()) {
-    Communicator& ranks = parallel_.communicator();
+  if (!ranks_.world().alone()) {
+    Communicator& comm = ranks_.world().communicator();
     shared_.push_back(at::tensor(numbers_, at::kDouble).to(device_, /*non_blocking=*/true));
     const int64_t num_shared = static_cast<int64_t>(num_shared_ + numbers_.size());
     if (row.defined()) shared_.push_back(row.to(at::kDouble));
-    row = at::cat(shared_).to(ranks.device_for(device_));
-    ranks.start_sum(row.narrow(0, 0, num_shared))->wait_on_host();
+    row = at::cat(shared_).to(comm.device_for(device_));
+    comm.start_sum(row.narrow(0, 0, num_shared))->wait_on_host();
   }
   const std::vector<double> host = read_to_host(row);
   const auto middle = host.end() - static_cast<std::ptrdiff_t>(own_.size());
   read_shared_.assign(host.begin(), middle);
   read_own_.assign(middle, host.end());
-  if (parallel_.alone()) read_shared_ = numbers_;
+  if (ranks_.world().alone()) read_shared_ = numbers_;
 }
 
 std::vector<double> StatusRow::take(const Part& part) const {

@@ -4,7 +4,7 @@
 // device read of a step. Called by window.
 #pragma once
 
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -29,8 +29,7 @@ class StatusRow {
     size_t columns = 0;  // above 0: taken as the sums of so many columns
   };
 
-  StatusRow(const DataParallel& parallel, at::Device device)
-      : parallel_(parallel), device_(device) {}
+  StatusRow(const Ranks& ranks, at::Device device) : ranks_(ranks), device_(device) {}
 
   // Adds scalars of any dtype that are on the device.
   Part add(const std::vector<at::Tensor>& scalars, Join join);
@@ -47,7 +46,7 @@ class StatusRow {
  private:
   void share(const at::Tensor& values);  // 1-dim
 
-  const DataParallel& parallel_;
+  const Ranks& ranks_;
   at::Device device_;                     // of the step
   std::vector<at::Tensor> own_, shared_;  // `shared_` is empty with one rank
   std::vector<double> numbers_;           // of the host; shared between several ranks

@@ -26,7 +26,7 @@ std::vector<at::Tensor> sums_of(double first) {
 }
 
 TEST(StatusRow, of_one_rank_stays_as_it_is_in_one_read) {
-  const DataParallel alone;
+  const Ranks alone;
   StatusRow row(alone, at::kCPU);
   const auto sums = sums_of(0.1);
   const auto each = row.add(sums, Join::own);
@@ -48,9 +48,9 @@ TEST(StatusRow, of_one_rank_stays_as_it_is_in_one_read) {
 
 TEST(StatusRow, of_several_ranks_is_joined_part_by_part) {
   testing::on_ranks(3, [](Communicator& comm) {
-    const DataParallel parallel({&comm, [](Communicator*) {}}, ParallelPlan());
+    const Ranks ranks({&comm, [](Communicator*) {}}, ParallelPlan());
     const double rank = comm.rank();
-    StatusRow row(parallel, at::kCPU);
+    StatusRow row(ranks, at::kCPU);
     // Rank 1 has no samples.
     const auto sums = comm.rank() == 1 ? std::vector<at::Tensor>() : sums_of(rank);
     const auto each = row.add(sums, Join::own);

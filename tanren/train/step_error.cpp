@@ -39,9 +39,9 @@ void throw_located(const Where& where) {
   const std::string said = line_of_current();
   const std::string block = block_name(block_trail().failed);
   std::string line = "[train] " + where.work + shapes_text(where.piece);
-  if (!where.ranks.alone()) {
-    line += fmt::format(", rank {} of {}", to_text(where.ranks.rank()),
-                        to_text(where.ranks.world_size()));
+  const RankAxis& world = where.ranks.world();
+  if (!world.alone()) {
+    line += fmt::format(", rank {} of {}", to_text(world.rank()), to_text(world.size()));
   }
   if (where.in_backward) {
     line += ", in backward";

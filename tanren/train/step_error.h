@@ -5,7 +5,7 @@
 
 #include "tanren/base/batch.h"
 #include "tanren/base/error.h"
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 
 #include <exception>
 #include <string>
@@ -28,7 +28,7 @@ std::string said_by(const std::exception& error);
 struct Where {
   std::string work;  // "step 12, microbatch 0", "evaluation"
   const Batch& piece;
-  const DataParallel& ranks;
+  const Ranks& ranks;
   std::string fix;  // what to fix: "forward"
   bool in_backward = false;
 };

@@ -35,8 +35,8 @@ Loader make_loader(const RunState& run, const Parts& parts, const Dataset& datas
   options.workers = plan.data.workers;
   options.prefetch = plan.data.prefetch;
   options.device = parts.device;
-  options.rank = parts.parallel->rank();
-  options.world_size = parts.parallel->world_size();
+  options.rank = parts.ranks->data().rank();
+  options.world_size = parts.ranks->data().size();
   return Loader(dataset, options, Cursor{run.epoch, run.consumed});
 }
 
@@ -45,7 +45,7 @@ LoopResult train_loop(RunState& run, const Parts& parts, const LoopInputs& input
   const DeviceRetryScope retries(parts.recovery->reserve());
   LoopState loop(run, parts, inputs);
   loop.begin();
-  BatchStream batches(make_loader(run, parts, inputs.train), *parts.parallel);
+  BatchStream batches(make_loader(run, parts, inputs.train), *parts.ranks);
   Ending ending = Ending::finished;
   while (!finished(run, parts.plan)) {
     if (const auto reason = loop.before_update()) {

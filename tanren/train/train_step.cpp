@@ -29,15 +29,16 @@ namespace tanren {
 namespace {
 
 void begin(RunState& run, const Parts& parts) {
-  const DataParallel& parallel = *parts.parallel;
-  unfreeze(run, parts.plan.freeze, /*tells=*/parallel.is_first(), &parallel.communicator());
-  reseed(run, parallel, Draws::update);
+  const Ranks& ranks = *parts.ranks;
+  unfreeze(run, parts.plan.freeze, /*tells=*/ranks.world().is_first(),
+           &ranks.data().communicator());
+  reseed(run, ranks, Draws::update);
   run.phases_done = 0;
   run.updated_step = run.step() + 1;
 }
 
 void begin(Phase& phase, const RunState& run, const Parts& parts) {
-  connect_reducer(phase, *parts.parallel);
+  connect_reducer(phase, *parts.ranks);
   if (!parts.plan.parallel.overlap || !phase.spec.forward_on_one_thread) run.settle();
 }
 
@@ -54,7 +55,7 @@ std::optional<WindowStatus> accumulate_and_measure(Phase& phase, RunState& run, 
     run.settle();  // a rank without samples has not waited yet
     return measure_window(phase, *run.task.module, parts, batch, losses);
   } catch (...) {  // a checkpoint of the state before the update may follow
-    if (parts.parallel->alone()) undo.restore_after_error();
+    if (parts.ranks->world().alone()) undo.restore_after_error();
     throw;
   }
 }
@@ -101,7 +102,7 @@ void apply(Objective& objective, double norm, double learning_rate, const Parts&
   if (clip.value > 0) clip_value_(objective.gradients.owned(), clip.value);
   std::vector<uint8_t> kept;
   objective.optimizer->step({.learning_rate = learning_rate, .active = objective.active(kept)});
-  if (objective.shards) objective.shards->start_gather(parts.parallel->communicator());
+  if (objective.shards) objective.shards->start_gather(parts.ranks->data().communicator());
   ++objective.step;
 }
 
@@ -154,7 +155,7 @@ bool update_phase(Phase& phase, RunState& run, const Parts& parts, const GlobalB
   if (!find_initial_scale(phase, run, parts, batch)) return false;
   // One rank may stop within the window, which memory may split; several ranks seed torch's
   // generators again.
-  const Undo undo(run, /*with_generators=*/parts.parallel->alone());
+  const Undo undo(run, /*with_generators=*/parts.ranks->world().alone());
   LossMeter losses;
   const auto window = accumulate_and_measure(phase, run, parts, batch, losses, undo);
   if (!window) return false;
@@ -172,14 +173,14 @@ bool update_phase(Phase& phase, RunState& run, const Parts& parts, const GlobalB
       undo.restore(objective);
       undone.push_back(&objective);
       const std::string where =
-          culprit(objective, cause, window->objectives[i], batch, losses, *parts.parallel);
+          culprit(objective, cause, window->objectives[i], batch, losses, *parts.ranks);
       add_culprit(report, run, objective, where);
     }
     if (cause != Cause::halt_beside) objective.scaler.update(cause);
     reports[i].step = objective.step;
   }
   if (applied.empty()) undo.restore_buffers();  // those that the forward shares with others, too
-  share_buffers(run, undone, window->samples, *parts.parallel);
+  share_buffers(run, undone, window->samples, *parts.ranks);
   for (Objective* objective : applied) update_average(*objective);
   report.stop_requested = report.stop_requested || window->stop_requested;
   report.microsteps = std::max(report.microsteps, losses.microsteps());

@@ -22,17 +22,16 @@ using Join = StatusRow::Join;
 
 // The window's terms. Several ranks agree on names and counts, since a rank without samples has not
 // seen any; one rank may have other terms in every window.
-std::vector<PhaseTerm> agreed_terms(Phase& phase, const DataParallel& parallel,
-                                    const LossMeter& losses) {
+std::vector<PhaseTerm> agreed_terms(Phase& phase, const Ranks& ranks, const LossMeter& losses) {
   std::vector<PhaseTerm> mine;
   for (size_t i = 0; i < losses.names().size(); ++i) {
     mine.push_back({losses.names()[i], losses.count_names()[i]});
   }
-  if (parallel.alone()) return mine;
+  if (ranks.world().alone()) return mine;
   if (phase.terms.empty()) {
     std::vector<std::string> lines;
     for (const auto& term : mine) lines.push_back(term.name + "\n" + term.count_name);
-    for (const auto& text : parallel.agree_names(lines)) {
+    for (const auto& text : ranks.agree_names(lines)) {
       const size_t line = text.find('\n');
       phase.terms.push_back({text.substr(0, line), text.substr(line + 1)});
     }
@@ -137,19 +136,21 @@ void take_terms(const Objective& objective, const std::vector<PhaseTerm>& terms,
 
 WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const Parts& parts,
                             const GlobalBatch& batch, const LossMeter& losses) {
-  const DataParallel& parallel = *parts.parallel;
+  const Ranks& ranks = *parts.ranks;
   const bool report_flush = parts.plan.precision.report_flush;
   const auto objectives = phase.in_turn();
-  StatusRow row(parallel, parts.device);
+  StatusRow row(ranks, parts.device);
   const auto each = row.add(losses.sums(), Join::own);
-  const auto terms = agreed_terms(phase, parallel, losses);
+  const auto terms = agreed_terms(phase, ranks, losses);
   const auto totals = row.add_column_sums(each, losses.sums(), terms.size());
   const Places places = measure(objectives, report_flush, row);
   const auto graphs = row.add(graphs_of(losses, terms.size()));
-  const bool stops = !parallel.alone() && parts.stop_requested();
+  const bool stops = !ranks.world().alone() && parts.stop_requested();
   const auto stop = row.add(std::vector<double>{stops ? 1.0 : 0.0});
-  std::vector<double> samples(static_cast<size_t>(parallel.world_size()), 0.0);
-  samples[static_cast<size_t>(parallel.rank())] = static_cast<double>(batch.local.size());
+  std::vector<double> samples(static_cast<size_t>(ranks.data().size()), 0.0);
+  if (ranks.pipeline().is_first()) {  // one stage of a replica counts its samples
+    samples[static_cast<size_t>(ranks.data().rank())] = static_cast<double>(batch.local.size());
+  }
   const auto samples_of_ranks = row.add(samples);
   row.read();
 
@@ -167,21 +168,23 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
       status.overflow_share = shares[1];
     }
     window.objectives.push_back(std::move(status));
-    if (parallel.alone()) continue;
+    if (ranks.data().alone()) continue;
     const auto active = row.take(places.active[i]);
     std::vector<uint8_t> flags(active.size());
     std::transform(active.begin(), active.end(), flags.begin(), [](double n) { return n > 0; });
     objective.gradients.set_active(flags);
   }
-  check_graphs(phase, module, parallel, terms, row.take(graphs), sums);
+  check_graphs(phase, module, ranks, terms, row.take(graphs), sums);
   return window;
 }
 
 double agreed_exact_norm(const Objective& objective, const Parts& parts) {
   const double own = exact_norm(objective.gradients.owned());
-  Communicator& ranks = parts.parallel->communicator();
-  if (objective.gradients.sharding().on()) return std::sqrt(sum_numbers(ranks, {own * own})[0]);
-  return sum_numbers(ranks, {parts.parallel->is_first() ? own : 0.0})[0];
+  const RankAxis& world = parts.ranks->world();
+  if (objective.gradients.sharding().on()) {
+    return std::sqrt(sum_numbers(world.communicator(), {own * own})[0]);
+  }
+  return sum_numbers(world.communicator(), {world.is_first() ? own : 0.0})[0];
 }
 
 }  // namespace tanren

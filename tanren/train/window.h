@@ -1,7 +1,7 @@
 // Measures a window's gradients and losses on the device; the host reads all results at once, in
 // one StatusRow. On several ranks all get the same: sums of the terms, the gradient norm (rank 0's,
 // whose rounding all then share; joint if gradients are sharded), which gradients some rank has
-// reached, whether a rank was asked to stop, and each rank's number of samples. Called by
+// reached, whether a rank was asked to stop, and each replica's number of samples. Called by
 // train_step and scale_search after the reducer.
 #pragma once
 
@@ -31,7 +31,7 @@ struct Status {
 struct WindowStatus {
   std::vector<Status> objectives;  // in turn
   bool stop_requested = false;     // on any rank; false with one rank
-  std::vector<double> samples;     // of each rank
+  std::vector<double> samples;     // of each replica
 };
 
 // Unscales the gradients of the objectives in turn in place, and makes each one's active() what it

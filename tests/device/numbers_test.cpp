@@ -129,7 +129,7 @@ TEST(Device, keeps_its_numbers_when_threads_load_ahead) {
   TinyRun plain(config), ahead(config);
   ahead.parts.plan.data.workers = 2;
   ahead.parts.plan.data.prefetch = 2;
-  BatchStream batches(make_loader(ahead.state, ahead.parts, *ahead.dataset), *ahead.parts.parallel);
+  BatchStream batches(make_loader(ahead.state, ahead.parts, *ahead.dataset), *ahead.parts.ranks);
   for (int i = 0; i < 6; ++i) {
     EXPECT_EQ(ahead.step(batches.next()).objectives[0].loss, plain.step().objectives[0].loss) << i;
   }

@@ -46,9 +46,9 @@ std::vector<Outcome> outcomes(const RunConfig& config, const std::string& engine
 
 using Combination = std::tuple<const char*, int, int64_t, const char*>;
 
-class Ranks : public ::testing::TestWithParam<Combination> {};
+class EqualRanks : public ::testing::TestWithParam<Combination> {};
 
-TEST_P(Ranks, are_one_rank) {
+TEST_P(EqualRanks, are_one_rank) {
   const auto [engine, world_size, accumulation, mode] = GetParam();
   auto config = ranks_config(mode);
   const int updates = 5;
@@ -81,7 +81,7 @@ TEST_P(Ranks, are_one_rank) {
   EXPECT_TRUE(at::equal(again[0].weights, ranks[0].weights)) << "not the same twice";
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, Ranks,
+INSTANTIATE_TEST_SUITE_P(Engines, EqualRanks,
                          ::testing::Combine(::testing::Values("threads", "gloo"),
                                             ::testing::Values(1, 2, 3, 4), ::testing::Values(1, 3),
                                             ::testing::Values("fp64", "fp32", "bf16", "fp16")));

@@ -33,7 +33,7 @@ struct Outcome {
 void put_owned(RankRun& run, const at::Tensor& row) {
   const Gradients& gradients = run.objective().gradients;
   if (!gradients.sharding().on()) {
-    if (run.parts.parallel->is_first()) at::Tensor(row).copy_(run.gradients());
+    if (run.parts.ranks->world().is_first()) at::Tensor(row).copy_(run.gradients());
     return;
   }
   std::vector<int64_t> first{0};

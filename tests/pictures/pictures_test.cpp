@@ -217,7 +217,7 @@ TEST_F(Pictured, outputs_have_names_of_their_own_below_the_folder) {
   const auto problem = [&](std::vector<std::string> names) {
     const Named data(std::move(names));
     return error_of<ConfigError>(
-        [&] { outputs_writer(folder_.path() / "named", data, task, DataParallel()); });
+        [&] { outputs_writer(folder_.path() / "named", data, task, Ranks()); });
   };
   TANREN_EXPECT_CONTAINS(problem({"a", "b/../../c"}), "b/../../c.png, leads out of the folder");
   TANREN_EXPECT_CONTAINS(problem({"a", "/b"}), "/b.png, leads out of the folder");
@@ -232,7 +232,7 @@ TEST_F(Pictured, a_folder_that_holds_something_is_refused_on_every_rank) {
   std::atomic<int> refused = 0;
   on_ranks(2, [&](Communicator& comm) {
     const std::shared_ptr<Communicator> shared(&comm, [](Communicator*) {});
-    const DataParallel ranks(shared, ParallelPlan{.rank = comm.rank(), .world_size = 2});
+    const Ranks ranks(shared, ParallelPlan{.rank = comm.rank(), .world_size = 2});
     try {
       outputs_writer(folder_.path() / "held", data, task, ranks);
     } catch (const ConfigError&) {

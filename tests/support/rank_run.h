@@ -70,11 +70,11 @@ struct RankRun {
     Task task = make_task ? make_task() : build_task(config, ModelRegistry(), data);
     const Plan plan = rank_plan(config, task, data, comm.rank(), comm.world_size(), devices);
     parts = build_parts(plan, nullptr);
-    parts.parallel =
-        std::make_shared<DataParallel>(std::shared_ptr<Communicator>(&comm, [](Communicator*) {}),
-                                       plan.parallel, std::move(open_windows));
+    parts.ranks =
+        std::make_shared<Ranks>(std::shared_ptr<Communicator>(&comm, [](Communicator*) {}),
+                                plan.parallel, std::move(open_windows));
     state = build_run_state(std::move(task), parts);
-    batches = std::make_unique<BatchStream>(make_loader(state, parts, dataset), *parts.parallel);
+    batches = std::make_unique<BatchStream>(make_loader(state, parts, dataset), *parts.ranks);
   }
 
   StepReport step() {

@@ -68,7 +68,7 @@ std::vector<Saved> trained(const RunConfig& config, int ranks, int updates,
                        copy_of(start->average)};
       run.state.load(from.model, from.optimizer, from.run, from.average);
       run.batches = std::make_unique<BatchStream>(make_loader(run.state, run.parts, run.dataset),
-                                                  *run.parts.parallel);
+                                                  *run.parts.ranks);
     }
     for (int i = 0; i < updates; ++i) run.step();
     all[static_cast<size_t>(comm.rank())] = saved(run);

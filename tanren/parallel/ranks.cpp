@@ -1,4 +1,4 @@
-#include "tanren/parallel/data_parallel.h"
+#include "tanren/parallel/ranks.h"
 
 #include "tanren/base/error.h"
 #include "tanren/base/text.h"
@@ -80,20 +80,37 @@ at::Tensor gather_row(Communicator& comm, const at::Tensor& row) {
 
 }  // namespace
 
-DataParallel::DataParallel() : communicator_(single_communicator()) {}
+RankAxis::RankAxis() : communicator_(single_communicator()) {}
 
-DataParallel::DataParallel(std::shared_ptr<Communicator> communicator, ParallelPlan plan,
-                           std::shared_ptr<std::atomic<int>> open_windows)
-    : communicator_(std::move(communicator)),
-      plan_(std::move(plan)),
-      open_windows_(std::move(open_windows)) {
-  if (alone() || plan_.buffers != RankBuffers::synchronised) return;
+Ranks::Ranks() = default;
+
+Ranks::Ranks(const std::shared_ptr<Communicator>& world, ParallelPlan plan,
+             std::shared_ptr<std::atomic<int>> open_windows)
+    : Ranks(RankAxes{.world = RankAxis(world), .data = RankAxis(world), .pipeline = RankAxis()},
+            std::move(plan), std::move(open_windows)) {}
+
+Ranks::Ranks(RankAxes axes, ParallelPlan plan, std::shared_ptr<std::atomic<int>> open_windows)
+    : axes_(std::move(axes)), plan_(std::move(plan)), open_windows_(std::move(open_windows)) {
+  if (world().size() != pipeline().size() * data().size() ||
+      world().rank() != rank_of(data().rank())) {
+    throw Error(fmt::format(
+        "[parallel] rank {} of {} was given as replica {} of {} in stage {} of {}; number ranks "
+        "as stage × replicas + replica",
+        world().rank(), world().size(), data().rank(), data().size(), pipeline().rank(),
+        pipeline().size()));
+  }
+  if (data().alone() || plan_.buffers != RankBuffers::synchronised) return;
   install_synchronised_norm();
-  across_ranks_ = std::make_shared<const GatherRows>(
-      [comm = communicator_](const at::Tensor& row) { return gather_row(*comm, row); });
+  across_ranks_ = std::make_shared<const GatherRows>([replicas = data()](const at::Tensor& row) {
+    return gather_row(replicas.communicator(), row);
+  });
 }
 
-ReducerOptions DataParallel::reducer_options() const {
+int64_t Ranks::rank_of(int64_t replica) const {
+  return pipeline().rank() * data().size() + replica;
+}
+
+ReducerOptions Ranks::reducer_options() const {
   ReducerOptions options{.first_bucket_bytes = plan_.first_bucket_bytes,
                          .bucket_bytes = plan_.bucket_bytes,
                          .overlap = plan_.overlap};
@@ -102,12 +119,12 @@ ReducerOptions DataParallel::reducer_options() const {
   return options;
 }
 
-std::vector<std::string> DataParallel::agree_names(const std::vector<std::string>& mine) const {
-  if (alone()) return mine;
+std::vector<std::string> Ranks::agree_names(const std::vector<std::string>& mine) const {
+  if (world().alone()) return mine;
   std::string text;
   for (const auto& name : mine) append(text, name);
   std::vector<std::string> names;
-  for (const auto& theirs : gather_texts(*communicator_, text)) {
+  for (const auto& theirs : gather_texts(world().communicator(), text)) {
     for (auto& name : parts_of(theirs)) {
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
@@ -115,14 +132,14 @@ std::vector<std::string> DataParallel::agree_names(const std::vector<std::string
   return names;
 }
 
-void DataParallel::check_alike(const Facts& mine) const {
-  if (alone()) return;
+void Ranks::check_alike(const Facts& mine) const {
+  if (world().alone()) return;
   std::string text;
   for (const auto& [name, value] : mine) {
     append(text, name);
     append(text, value);
   }
-  const auto texts = gather_texts(*communicator_, text);
+  const auto texts = gather_texts(world().communicator(), text);
   const auto first = parts_of(texts[0]);
   for (size_t rank = 1; rank < texts.size(); ++rank) {
     if (texts[rank] == texts[0]) continue;
@@ -134,7 +151,7 @@ void DataParallel::check_alike(const Facts& mine) const {
       if (i + 1 >= facts.size()) return std::string("nothing more");
       return facts[i] + " " + (facts[i + 1].empty() ? "none" : facts[i + 1]);
     };
-    settle(*communicator_);
+    settle(world().communicator());
     throw ConfigError(
         fmt::format("[parallel] rank {} has {}, rank 0 has {}; start every rank with the same "
                     "program, config and data",
@@ -142,33 +159,32 @@ void DataParallel::check_alike(const Facts& mine) const {
   }
 }
 
-void DataParallel::take_from(const std::vector<at::Tensor>& tensors, int64_t rank) const {
-  if (alone() || tensors.empty()) return;
+void Ranks::take_from(const std::vector<at::Tensor>& tensors, int64_t replica) const {
+  if (data().alone() || tensors.empty()) return;
   const at::NoGradGuard no_grad;
-  const auto flat = flattened(tensors, communicator_->device_for(tensors.front().device()));
-  for (const auto& [type, values] : flat) {
-    communicator_->broadcast(values, static_cast<int>(rank));
-  }
+  Communicator& comm = data().communicator();
+  const auto flat = flattened(tensors, comm.device_for(tensors.front().device()));
+  for (const auto& [type, values] : flat) comm.broadcast(values, static_cast<int>(replica));
   put_back(tensors, flat);
 }
 
-void DataParallel::take_mean(const std::vector<at::Tensor>& tensors,
-                             const std::vector<double>& weights) const {
-  if (alone() || tensors.empty()) return;
+void Ranks::take_mean(const std::vector<at::Tensor>& tensors,
+                      const std::vector<double>& weights) const {
+  if (data().alone() || tensors.empty()) return;
   const at::NoGradGuard no_grad;
+  Communicator& comm = data().communicator();
   std::vector<at::Tensor> pieces;
   for (const auto& tensor : tensors) {
-    pieces.push_back(
-        tensor.detach().reshape(-1).to(communicator_->device_for(tensor.device()), at::kDouble));
+    pieces.push_back(tensor.detach().reshape(-1).to(comm.device_for(tensor.device()), at::kDouble));
   }
   const at::Tensor flat = at::cat(pieces);
-  const double own = weights[static_cast<size_t>(rank())];
+  const double own = weights[static_cast<size_t>(data().rank())];
   if (own > 0) {
     flat.mul_(own / std::accumulate(weights.begin(), weights.end(), 0.0));
   } else {
     flat.zero_();  // 0 times a non-finite value is not 0
   }
-  communicator_->sum(flat);
+  comm.sum(flat);
   int64_t offset = 0;
   for (const auto& tensor : tensors) {
     tensor.copy_(flat.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
@@ -176,28 +192,29 @@ void DataParallel::take_mean(const std::vector<at::Tensor>& tensors,
   }
 }
 
-void DataParallel::check_equal(const TensorMap& tensors, const std::string& when) const {
-  if (alone() || tensors.empty()) return;
+void Ranks::check_equal(const TensorMap& tensors, const std::string& when) const {
+  if (data().alone() || tensors.empty()) return;
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> sums;
   for (const auto& [name, tensor] : tensors) sums.push_back(sum_of_bits(tensor.detach()));
   const at::Tensor stacked = at::stack(sums);
-  const at::Tensor mine = stacked.to(communicator_->device_for(stacked.device()));
-  const at::Tensor all = at::empty({world_size() * mine.numel()}, mine.options());
-  communicator_->start_gather(all, mine)->wait_on_host();
-  const at::Tensor rows = all.view({world_size(), -1}).to(at::kCPU);
+  Communicator& comm = data().communicator();
+  const at::Tensor mine = stacked.to(comm.device_for(stacked.device()));
+  const at::Tensor all = at::empty({data().size() * mine.numel()}, mine.options());
+  comm.start_gather(all, mine)->wait_on_host();
+  const at::Tensor rows = all.view({data().size(), -1}).to(at::kCPU);
   if (rows.eq(rows[0]).all().item<bool>()) return;
   size_t index = 0;
   for (const auto& [name, tensor] : tensors) {
-    for (int64_t rank = 1; rank < world_size(); ++rank) {
+    for (int64_t replica = 1; replica < data().size(); ++replica) {
       const auto place = static_cast<int64_t>(index);
-      if (rows[rank][place].item<int64_t>() == rows[0][place].item<int64_t>()) continue;
-      settle(*communicator_);
+      if (rows[replica][place].item<int64_t>() == rows[0][place].item<int64_t>()) continue;
+      settle(comm);
       throw CommError(
-          fmt::format("[parallel] {}: {} of rank {} is no longer rank 0's; something outside of "
+          fmt::format("[parallel] {}: {} of rank {} is no longer rank {}'s; something outside of "
                       "the run changed it, or a machine computes wrongly: resume from the last "
                       "checkpoint without that machine",
-                      when, name, rank));
+                      when, name, rank_of(replica), rank_of(0)));
     }
     ++index;
   }
