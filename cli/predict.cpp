@@ -21,9 +21,19 @@ constexpr int kStoppedByUser = 130;
 
 // A handler can only reach static storage.
 std::atomic<bool> stops_predicting{false};
+std::atomic<bool> hears_stops{false};  // predict_file looks at it
 Interrupts predict_interrupts;
 
+// Nothing is written yet that counts. Only async-signal-safe calls here.
+[[noreturn]] void end_before_rows() {
+  constexpr std::string_view kNothing =
+      "[predict] stopped by a signal before the first row; give the same command again\n";
+  [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, kNothing.data(), kNothing.size());
+  ::_exit(kStoppedByUser);
+}
+
 void on_predict_signal(int signal) {
+  if (!hears_stops.load()) end_before_rows();
   stops_predicting.store(true);
   if (!predict_interrupts.is_second(signal)) return;
   std::signal(SIGINT, SIG_DFL);
@@ -32,6 +42,7 @@ void on_predict_signal(int signal) {
 
 void hear_predict_signals() {
   stops_predicting.store(false);
+  hears_stops.store(false);
   std::signal(SIGINT, on_predict_signal);
   std::signal(SIGTERM, on_predict_signal);
   if (!hang_up_is_ignored()) std::signal(SIGHUP, on_predict_signal);
@@ -57,6 +68,10 @@ void print_rows(std::string_view rows) {
 // To stderr where the rows themselves go to stdout.
 void print_end_of_predictions(const PredictOutput& output) {
   std::ostream& to = output.out.empty() ? std::cerr : std::cout;
+  if (output.stopped && output.rows == 0) {
+    to << "stopped before the first row; nothing was written\n";
+    return;
+  }
   to << (output.out.empty() ? "standard output" : output.out.string()) << ": " << output.rows
      << " rows";
   if (output.began_at > 0) to << " (went on after row " << output.began_at << ")";
@@ -77,6 +92,7 @@ int predict(const Arguments& arguments, const Registry& registry) {
                            .replaces = arguments.force,
                            .sets = arguments.sets,
                            .stop = &stops_predicting,
+                           .hears = [] { hears_stops.store(true); },
                            .print = print_rows};
   try {
     const PredictOutput output = predict_file(input, registry);

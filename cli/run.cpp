@@ -34,7 +34,8 @@ constexpr int kStoppedCode = 130;
 
 // A run's progress, as far as signal handling depends on it.
 enum class Stage {
-  starting,  // alone: its files are complete or absent, and no update was made
+  starting,  // its files are complete or absent, and no update was made; of several ranks: until
+             // data and model are prepared
   waiting,   // for the other ranks
   running,   // checks stop_requested
   finished,  // only its weights are still to be written
@@ -215,7 +216,8 @@ int run(const Arguments& arguments, const Registry& registry) {
                  .sinks = {},
                  .stop = &stop_requested};
   input.started_at = started_at;
-  input.rendezvous = [](bool waits) { stage.store(waits ? Stage::waiting : Stage::running); };
+  input.rendezvous = [](bool waits) { stage.store(waits ? Stage::waiting : Stage::starting); };
+  input.prepared = [] { stage.store(Stage::running); };
   const bool began_before = std::filesystem::exists(named.folder / "log.jsonl");
   const bool talk = !arguments.quiet && !arguments.json;
   std::unique_ptr<Sink> console;

@@ -106,8 +106,7 @@ void predict_options(CLI::App& command, Arguments& arguments) {
       ->required();
   config_options(command, arguments,
                  "File to write, .csv, .jsonl or .safetensors (default: SOURCE's name with "
-                 ".predictions.csv; of "
-                 "standard input: standard output)");
+                 ".predictions.csv; of standard input or a pipe: standard output)");
   force_option(command, arguments);
   command.footer(
       "Ctrl-C, SIGTERM and SIGHUP keep the rows that are whole: exit code 130, and the same "

@@ -97,12 +97,21 @@ void write_manifest(const fs::path& folder) {
 }
 
 std::string marker_of(const fs::path& folder) {
-  if (!is_complete(folder)) return "";
+  const fs::path marker = folder / kMarker;
+  const auto is_gone = [&] {
+    std::error_code none;
+    return fs::status(marker, none).type() == fs::file_type::not_found;
+  };
+  if (is_gone()) return "";
+  std::string text;
   try {
-    return read_file(folder / kMarker);
-  } catch (const InputError&) {  // removed since
-    return "";
+    text = read_file(marker);
+  } catch (const InputError& error) {
+    if (is_gone()) return "";  // removed since
+    throw CheckpointError(error.what());
   }
+  if (text.empty()) fail(marker, "is empty");
+  return text;
 }
 
 bool is_complete(const fs::path& folder) {

@@ -14,7 +14,8 @@ inline constexpr const char* kMarker = "COMPLETE";
 
 // Lists every file now in `folder` in manifest.json, then writes the marker COMPLETE.
 void write_manifest(const std::filesystem::path& folder);
-// The marker's text, by which two saves of one step differ; empty if there is none.
+// The marker's text, by which two saves of one step differ; empty if there is none. CheckpointError
+// if it is empty or cannot be read.
 std::string marker_of(const std::filesystem::path& folder);
 // True if the marker exists; nothing else is checked.
 bool is_complete(const std::filesystem::path& folder);

@@ -56,6 +56,7 @@ class CsvDataset : public TensorDataset {
 
   std::vector<DataPart> parts() const override {
     std::vector<DataPart> parts = TensorDataset::parts();
+    parts.push_back(part_of("columns", info().feature_names));
     if (table_ != nullptr) parts.push_back({"columns and what was measured", hash_of(*table_)});
     if (!names_.empty()) parts.push_back(part_of("class names", names_));
     return parts;

@@ -369,7 +369,11 @@ TEST_F(CsvColumns, are_part_of_what_a_resumed_run_compares) {
   const auto other = parts("label,c\nx,u\ny,w\n", options);
   EXPECT_NE(other.at("columns and what was measured"), base.at("columns and what was measured"));
   EXPECT_EQ(other.at("inputs"), base.at("inputs"));
-  EXPECT_EQ(parts("label,c\n0,1\n1,2\n", {}).size(), 3u) << "as before: names, inputs, labels";
+  const auto plain = parts("label,a,b\n0,1,1\n1,2,2\n", {});
+  EXPECT_EQ(plain.size(), 4u) << "names of fields, inputs, labels, columns";
+  const auto swapped = parts("label,b,a\n0,1,1\n1,2,2\n", {});  // issue 26
+  EXPECT_NE(swapped.at("columns"), plain.at("columns"));
+  EXPECT_EQ(swapped.at("inputs"), plain.at("inputs"));
 }
 
 TEST_F(CsvColumns, of_many_rows_are_all_there) {

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <set>
+#include <string_view>
 #include <variant>
 
 namespace tanren {
@@ -32,6 +34,19 @@ bool has_updates(const State& average) {
   return false;
 }
 
+// Takes the averages of objectives that have one, as RunState::averaged_tensors.
+void take_averages(const State& average, TensorMap& tensors) {
+  std::set<std::string> raw;
+  for (const auto& [name, value] : average.values) {
+    const auto* names = std::get_if<std::string>(&value);
+    if (names == nullptr || !name.ends_with(std::string(".") + kNoAverage)) continue;
+    for (std::string_view rest = *names; !rest.empty();) raw.emplace(take_line(rest));
+  }
+  for (const auto& [name, tensor] : average.tensors) {
+    if (raw.count(name) == 0) tensors.set(name, tensor);
+  }
+}
+
 Weights weights_of(const RunState& run, bool wants_average) {
   bool averaged = false;
   for (const auto* average : run.averages()) averaged |= average->num_updates() > 0;
@@ -42,9 +57,7 @@ Weights weights_of(const RunState& run, bool wants_average) {
 Weights weights_of(const fs::path& checkpoint, int64_t step, bool wants_average) {
   const Snapshot snapshot = read_checkpoint(checkpoint);
   Weights weights{snapshot.model.tensors, step, wants_average && has_updates(snapshot.average)};
-  if (weights.averaged) {
-    for (const auto& [name, tensor] : snapshot.average.tensors) weights.tensors.set(name, tensor);
-  }
+  if (weights.averaged) take_averages(snapshot.average, weights.tensors);
   return weights;
 }
 

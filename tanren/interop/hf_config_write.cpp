@@ -9,6 +9,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <optional>
+#include <string_view>
+
 namespace tanren {
 
 namespace {
@@ -70,15 +73,41 @@ OrderedJson bert_json(const ModelOptions& model, const DataInfo& info) {
   return json;
 }
 
+// The token that AutoTokenizer fills batches up with; nullopt: none.
+std::optional<int32_t> pad_of(const TokenizerFiles& files, const Tokenizer& tokenizer) {
+  const auto id_in = [&](const nlohmann::json& json) -> std::optional<int32_t> {
+    if (!json.is_object() || !json.contains("pad_token")) return std::nullopt;
+    const nlohmann::json& token = json["pad_token"];
+    const bool has_content = token.is_object() && token.contains("content");
+    const nlohmann::json& text = has_content ? token["content"] : token;
+    return text.is_string() ? tokenizer.id_of(text.get<std::string>()) : std::nullopt;
+  };
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "tokenizer.json"}) {
+    const auto file = files.find(name);
+    if (file == files.end()) continue;
+    nlohmann::json json = parse_json(file->second);
+    if (std::string_view(name) == "tokenizer.json") {
+      if (!json.is_object() || !json.contains("padding")) continue;
+      json = nlohmann::json(json["padding"]);
+    }
+    if (const auto id = id_in(json)) return id;
+  }
+  return std::nullopt;
+}
+
 OrderedJson gpt2_json(const ModelOptions& model, const DataInfo& info) {
   const Gpt2Shape shape = gpt2_shape(model, info);
   constexpr int64_t kEndOfText = 50256;  // in OpenAI's vocabulary, and nowhere else
   const OrderedJson openai =
       shape.vocab_size > kEndOfText ? OrderedJson(kEndOfText) : OrderedJson(nullptr);
-  OrderedJson end = openai;
+  OrderedJson end = openai, pad = openai;
   if (info.tokenizer != nullptr) {
-    const auto id = end_of_text(*load_tokenizer(*info.tokenizer, "tokenizer"));
+    const auto tokenizer = load_tokenizer(*info.tokenizer, "tokenizer");
+    const auto id = end_of_text(*tokenizer);
     end = id ? OrderedJson(*id) : OrderedJson(nullptr);
+    const bool is_openai = tokenizer->id_of("<|endoftext|>") == std::optional<int32_t>(kEndOfText);
+    if (!is_openai) pad = nullptr;
+    if (const auto own = pad_of(*info.tokenizer, *tokenizer)) pad = *own;
   }
   const bool classifies = shape.outputs > 0;
   OrderedJson json{
@@ -102,7 +131,7 @@ OrderedJson gpt2_json(const ModelOptions& model, const DataInfo& info) {
       {"tie_word_embeddings", true}};
   if (!classifies) return json;
   // transformers finds the last token by pad_token_id; without one, it takes one text at a time.
-  json["pad_token_id"] = openai;
+  json["pad_token_id"] = pad;
   describe_outputs(json, shape.outputs, model, info);
   return json;
 }

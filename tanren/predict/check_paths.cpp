@@ -30,7 +30,8 @@ void check_out(const fs::path& out, const fs::path& written, const PredictInput&
 bool is_stream(const fs::path& source) {
   std::error_code none;
   const fs::file_status status = fs::status(source, none);
-  return source == "-" ||
+  // Another process has opened what /dev/stdin and /dev/fd/63 stand for.
+  return source == "-" || source.string().starts_with("/dev/") ||
          (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status));
 }
 
@@ -55,7 +56,7 @@ void check_paths(const PredictInput& input, const fs::path& out, int64_t ranks) 
 }
 
 fs::path predictions_file_of(const fs::path& source) {
-  if (source == "-") return {};
+  if (is_stream(source)) return {};
   std::string name = source.string();
   while (name.size() > 1 && name.back() == '/') name.pop_back();
   fs::path plain = name;

@@ -9,7 +9,8 @@
 
 namespace tanren {
 
-// Standard input, or what else can be read once only (a pipe, a device).
+// Standard input, or what else can be read once only (a pipe, a device). It gives no name to a file
+// of predictions.
 bool is_stream(const std::filesystem::path& source);
 
 // InputError if the source is not there, or is a stream and there are `ranks`; or if `out`, or a

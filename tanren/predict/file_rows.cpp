@@ -7,6 +7,8 @@
 #include "tanren/data/dataset.h"
 #include "tanren/data/image/files.h"
 #include "tanren/data/text/source_tokenizer.h"
+#include "tanren/data/text/token_windows.h"
+#include "tanren/predict/check_paths.h"
 #include "tanren/predict/growing_file.h"
 #include "tanren/predict/rows.h"
 #include "tanren/run/kept_files.h"
@@ -120,12 +122,11 @@ class ImageRows : public RowSource {
 // The samples of a dataset by number, with all their fields but the labels of classes and values.
 class TensorRows : public RowSource {
  public:
-  // `fills_up`: the last sample may be shorter, and is filled up.
-  TensorRows(std::unique_ptr<Dataset> data, std::string name, bool has_targets, bool fills_up)
+  TensorRows(std::unique_ptr<Dataset> data, std::string name, bool has_targets)
       : data_(std::move(data)),
+        windows_(dynamic_cast<const TokenWindows*>(data_.get())),
         name_(std::move(name)),
-        has_targets_(has_targets),
-        fills_up_(fills_up) {
+        has_targets_(has_targets) {
     columns_ = {"row"};
   }
 
@@ -140,8 +141,8 @@ class TensorRows : public RowSource {
     row.place = fmt::format("{}: row {}", name_, at_);
     row.cells = {{to_text(at_), true}};
     if (one.size() == 0) row.broken = "could not be read";
+    if (windows_ != nullptr && has_targets_) row.positions = windows_->length(at_);
     ++at_;
-    if (fills_up_ && has_targets_ && at_ == data_->size()) row.positions = filled(one);
     return true;
   }
 
@@ -174,18 +175,10 @@ class TensorRows : public RowSource {
     }
     return sample;
   }
-  // Positions before those that are filled up: zeros without a target at the end.
-  static int64_t filled(const Batch& one) {
-    const auto* token = one["inputs"].const_data_ptr<int64_t>();
-    const auto* target = one["labels"].const_data_ptr<int64_t>();
-    int64_t count = one["inputs"].numel();
-    while (count > 0 && token[count - 1] == 0 && target[count - 1] < 0) --count;
-    return count;
-  }
-
   std::unique_ptr<Dataset> data_;
+  const TokenWindows* windows_;  // the same; null: samples are not filled up
   std::string name_;
-  bool has_targets_, fills_up_;
+  bool has_targets_;
   int64_t at_ = 0;
 };
 
@@ -235,8 +228,7 @@ std::unique_ptr<RowSource> open_tensor_rows(const fs::path& source, const RunCon
   auto data = kinds.open(options, "predict", &info);
   check_alike(info, data->info(), source.string());
   return std::make_unique<TensorRows>(std::move(data), source.string(),
-                                      answers == AnswerKind::tokens,
-                                      options.kind == "text" || options.kind == "tokens");
+                                      answers == AnswerKind::tokens);
 }
 
 std::string ending_of(const fs::path& file) {
@@ -287,11 +279,10 @@ std::unique_ptr<RowSource> open_rows(const fs::path& source, const RunConfig& co
     }
     return open_line_rows(source, config, options.stop);
   }
-  if (source == "-") {
-    throw ConfigError(
-        "[predict] standard input is read as texts or tables, and the data of this "
-        "model are of kind " +
-        kind + "; name a file or folder");
+  if (is_stream(source)) {
+    throw ConfigError("[predict] " + (source == "-" ? "standard input" : source.string()) +
+                      " is read as texts or tables, and the data of this model are of kind " +
+                      kind + "; name a file or folder");
   }
   if (kind == "images") {
     return open_image_rows(source, config.predict.broken == "skip", options.out);

@@ -16,8 +16,9 @@ namespace tanren {
 // A dataset whose every sample is `one` ([1, …] fields): for dry runs, which read no values.
 std::unique_ptr<Dataset> probe_dataset(Batch one, DataInfo info);
 
-// Samples of a batch that windows are cut into: evaluate.batch; if it is not asked for, training's
-// microbatch on one rank, at most 256. Depends on neither ranks nor memory, so that no window does.
+// Samples of a batch that windows are cut into: evaluate.batch; if it is not asked for, 256 rows of
+// a csv, else training's microbatch on one rank, at most 256. Depends on neither ranks nor memory,
+// so that no window does.
 int64_t asked_batch(const RunConfig& config, const Plan& plan);
 
 // The samples of a forward: `wanted`, halved until its predicted peak fits beside what stands; with

@@ -29,7 +29,7 @@ std::string state_text(const Progress& progress) {
   const nlohmann::ordered_json json{{"model", progress.model},   {"settings", progress.settings},
                                     {"source", progress.source}, {"rows", progress.rows},
                                     {"broken", progress.broken}, {"bytes", progress.bytes},
-                                    {"batch", progress.batch},   {"width", progress.width}};
+                                    {"batch", progress.batch},   {"computed", progress.computed}};
   return json_text(json) + "\n";
 }
 
@@ -57,8 +57,10 @@ std::optional<Progress> state_of(const std::string& text) {
                      read("broken", progress.broken) && read("bytes", progress.bytes) &&
                      read("batch", progress.batch);
   if (!whole || progress.batch <= 0) return std::nullopt;
-  const bool has_width = json.contains("width");
-  return !has_width || read("width", progress.width) ? std::optional(progress) : std::nullopt;
+  // Files of before lack it.
+  const bool has_computed = json.contains("computed");
+  return !has_computed || read("computed", progress.computed) ? std::optional(progress)
+                                                              : std::nullopt;
 }
 
 fs::path with_end(const fs::path& file, const char* end) { return file.string() + end; }
@@ -104,7 +106,8 @@ void GrowingFile::hold() {
     throw ConfigError("[predict] " + partial_.string() +
                       ", where rows lie until all are done, is no plain file; remove it");
   };
-  for (;;) {
+  constexpr int kMostTries = 100;
+  for (int tries = 0; tries < kMostTries; ++tries) {
     constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
     const int descriptor = ::open(partial_.c_str(), kFlags, 0666);
     if (descriptor < 0 && errno == ELOOP) refuse_kind();  // a link
@@ -136,6 +139,8 @@ void GrowingFile::hold() {
     }
     ::close(descriptor);
   }
+  throw InputError("[predict] other processes keep replacing " + partial_.string() +
+                   "; end them, or name another file with --out");
 }
 
 // Takes over what an earlier start has left. The state may name rows of a part that is gone, which

@@ -20,11 +20,11 @@ namespace tanren {
 struct Progress {
   std::string model, settings;  // hashes of what the rows depend on
   std::string source;           // of the rows that are done
+  std::string computed;         // computed_in() of their start, without a blank; empty: unknown
   int64_t rows = 0;             // of the source that are done
   int64_t broken = 0;           // of these, without a prediction
   int64_t bytes = 0;            // of the file
   int64_t batch = 0;            // samples of a forward
-  int64_t width = 0;            // numbers of an answer; 0: the model says it
 };
 
 class GrowingFile {

@@ -163,24 +163,25 @@ TEST_F(Growing, that_is_replaced_keeps_a_whole_file_that_is_the_part_until_the_n
   EXPECT_EQ(folder_.num_entries(), 1u);
 }
 
-TEST_F(Growing, keeps_how_wide_answers_are) {
+TEST_F(Growing, keeps_what_rows_were_computed_in) {
   {
     GrowingFile file(out(), begun(), false);
-    EXPECT_EQ(file.progress().width, 0);
+    EXPECT_EQ(file.progress().computed, "");
     file.open();
-    Progress wide = after(1);
-    wide.width = 3;
-    file.append("1\n", wide);
+    Progress progress = after(1);
+    progress.computed = "cpu,bf16";
+    file.append("1\n", progress);
     file.save();
   }
-  EXPECT_EQ(GrowingFile(out(), begun(), false).progress().width, 3);
+  EXPECT_EQ(GrowingFile(out(), begun(), false).progress().computed, "cpu,bf16");
   // A state of before says nothing of it.
   std::string state = read_file(folder_.path() / "out.csv.partial.json");
-  state.erase(state.find("\"width\"") - 1, std::string(",\"width\":3").size());
+  const std::string said = ",\"computed\":\"cpu,bf16\"";
+  state.erase(state.find(said), said.size());
   folder_.file("out.csv.partial.json", state);
   const GrowingFile older(out(), begun(), false);
   EXPECT_EQ(older.progress().rows, 1);
-  EXPECT_EQ(older.progress().width, 0);
+  EXPECT_EQ(older.progress().computed, "");
 }
 
 TEST_F(Growing, goes_on_behind_the_rows_that_count) {

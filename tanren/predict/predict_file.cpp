@@ -7,7 +7,7 @@
 #include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
 #include "tanren/interop/export.h"
-#include "tanren/predict/answer_tensors.h"
+#include "tanren/predict/answer_writer.h"
 #include "tanren/predict/check_paths.h"
 #include "tanren/predict/described_model.h"
 #include "tanren/predict/encoder.h"
@@ -17,7 +17,6 @@
 #include "tanren/predict/row_window.h"
 #include "tanren/predict/rows.h"
 #include "tanren/predict/window.h"
-#include "tanren/run/answer_table.h"
 #include "tanren/run/connect.h"
 #include "tanren/run/prepare.h"
 #include "tanren/run/short_waits.h"
@@ -30,6 +29,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -74,21 +74,27 @@ class Job {
         skips_(config_.predict.broken == "skip"),
         ranks_(ranks),
         alone_(ranks, {}),
-        out_(std::move(out)) {}
+        out_(std::move(out)),
+        is_stream_(is_stream(input.source)) {}
 
   PredictOutput run() {
     const auto start = std::chrono::steady_clock::now();
     try {
       open_file();
       prepare_model();
-      if (!skip_done_rows()) begin_again();
+      if (!is_computed_alike()) {
+        begin_again(
+            fmt::format("was begun with other settings ({}, now {})", done_.computed, computed_));
+      } else if (!skip_done_rows()) {
+        begin_again("was begun from other rows than those of " + source_name());
+      }
       predict_rows();
     } catch (const StoppedReading&) {
       output_.stopped = true;
       output_.rows = output_.began_at = done_.rows;
     }
     const bool has_part = file_ != nullptr && output_.stopped;
-    output_.out = has_part ? file_->partial() : out_;
+    output_.out = !has_part ? out_ : output_.rows > 0 ? file_->partial() : fs::path();
     output_.is_first = alone_.world().is_first();
     output_.weights = model_.weights;
     output_.seconds = seconds_since(start);
@@ -107,13 +113,14 @@ class Job {
         {{"weights (evaluate.checkpoint names those of a run that goes on)", begin_.model},
          {"settings", begin_.settings}});
     const std::string found = agreed(alone_, [&] {
-      if (out_.empty()) return std::string("0 0 0 -");
+      if (out_.empty()) return std::string("0 0 - -");
       file_ = std::make_unique<GrowingFile>(out_, begin_, input_.replaces);
       const Progress& progress = file_->progress();
-      return fmt::format("{} {} {} {}", progress.rows, progress.batch, progress.width,
-                         progress.source.empty() ? "-" : progress.source);
+      return fmt::format("{} {} {} {}", progress.rows, progress.batch,
+                         progress.source.empty() ? "-" : progress.source,
+                         progress.computed.empty() ? "-" : progress.computed);
     });
-    std::istringstream(found) >> done_.rows >> done_.batch >> done_.width >> done_.source;
+    std::istringstream(found) >> done_.rows >> done_.batch >> done_.source >> done_.computed;
   }
 
   void prepare_model() {
@@ -122,8 +129,9 @@ class Job {
     prepared_ = prepare(config_, registry_, /*has_weights=*/true, "", std::move(datasets),
                         /*trains=*/false);
     check_predicts(prepared_.task);
+    computed_ = computed_in(prepared_.plan);
+    alone_.check_alike({{"device and precision", computed_}});
     form_ = answer_form(prepared_.task, config_.model, info_, "predict");
-    if (form_.width == 0) form_.width = done_.width;
     encoder_ = std::make_unique<Encoder>(config_, info_, form_.kind);
     open_source();
     const Row* first = rows_->peek();
@@ -144,11 +152,20 @@ class Job {
     return input_.source == "-" ? "standard input" : input_.source.string();
   }
 
+  // Whether the rows that are done were computed on such a device in such a precision.
+  bool is_computed_alike() const {
+    return done_.rows == 0 || done_.computed == "-" || done_.computed == computed_;
+  }
+
   void open_source() {
+    // All but texts that are tokenized as a whole look at the stop as they are opened.
+    const std::string& kind = config_.data.eval.kind;
+    if (input_.hears && kind != "text" && kind != "tokens") input_.hears();
     rows_.reset();
     rows_ = std::make_unique<RowReader>(open_rows(input_.source, config_, info_, registry_.datasets,
                                                   form_.kind, {.stop = input_.stop, .out = out_}),
                                         skips_);
+    if (input_.hears) input_.hears();
   }
 
   // Reads past the rows that are done. False if they are not those that were done: rank 0 says so
@@ -161,8 +178,11 @@ class Job {
     std::string error_text;
     Row row;
     for (int64_t i = 0; i < done_.rows; ++i) {
-      const bool stops = input_.stop != nullptr && input_.stop->load();
-      if (i % kLookAtStop == 0 && on_any_rank(stops, alone_)) throw StoppedReading();
+      if (i % kLookAtStop == 0) {
+        const bool stops = input_.stop != nullptr && input_.stop->load();
+        if (on_any_rank(stops, alone_)) throw StoppedReading();
+        if (!on_any_rank(read == i, alone_)) break;  // no rank has more
+      }
       try {
         if (read == i && rows_->next(row)) ++read;
       } catch (const InputError& wrong) {
@@ -180,14 +200,13 @@ class Job {
            }) == "yes";
   }
 
-  void begin_again() {
+  void begin_again(const std::string& problem) {
     agreed(alone_, [&] {
-      const bool once = is_stream(input_.source);  // and cannot be read again
-      if (once || !file_->begins_again(begin_)) {
-        throw ConfigError("[predict] " + file_->partial().string() +
-                          " was begun from other rows than those of " + source_name() +
+      // A stream cannot be read again.
+      if (is_stream_ || !file_->begins_again(begin_)) {
+        throw ConfigError("[predict] " + file_->partial().string() + " " + problem +
                           "; remove it and " + file_->state().string() +
-                          (once ? "" : ", or begin again with --force"));
+                          (is_stream_ ? "" : ", or begin again with --force"));
       }
       return std::string();
     });
@@ -196,20 +215,15 @@ class Job {
     batch_ = asked_batch(config_, prepared_.plan);
   }
 
-  // Kinds of a program's own may not say how many outputs there are: then the first answer does.
-  void make_writer(const std::vector<Answer>& answers) {
-    for (const Answer& answer : answers) {
-      if (form_.width > 0 || form_.kind == AnswerKind::tokens) break;
-      form_.width = std::ssize(answer.scores);
+  // Kinds of a program's own may not say how many outputs there are: then one sample does, or rows
+  // without an answer would decide it.
+  void make_writer(WindowPredictor& predictor) {
+    if (form_.width == 0 && form_.kind != AnswerKind::tokens) {
+      form_.width = predictor.width(probe_->collate({0}).batch);
     }
     if (form_.kind == AnswerKind::values) form_.width = std::max<int64_t>(form_.width, 1);
-    progress_.width = form_.width;
-    const bool all = config_.predict.scores == "all";
-    if (format_ == TableFormat::tensors) {
-      tensors_ = std::make_unique<AnswerTensors>(form_, info_, all);
-    } else {
-      table_ = std::make_unique<AnswerTable>(format_, rows_->source().columns(), form_, info_, all);
-    }
+    writer_.emplace(format_, rows_->source().columns(), form_, info_,
+                    config_.predict.scores == "all");
   }
 
   void predict_rows() {
@@ -227,7 +241,8 @@ class Job {
     progress_ = file_ != nullptr ? file_->progress() : begin_;
     progress_.batch = batch_;
     progress_.rows = done_.rows;
-    if (form_.width > 0 || form_.kind == AnswerKind::tokens) make_writer({});
+    progress_.computed = computed_;
+    make_writer(predictor);
     output_.began_at = done_.rows;
     agreed(alone_, [&] {
       if (file_ != nullptr) file_->open();
@@ -244,7 +259,7 @@ class Job {
     }
     output_.rows = progress_.rows;
     output_.broken = progress_.broken;
-    tell_cut();
+    tell_of_inputs();
     if (file_ == nullptr) return;
     if (output_.stopped) {
       file_->leave();
@@ -256,14 +271,19 @@ class Job {
   // How the part becomes the file, if it is not one yet.
   GrowingFile::Turn turn() {
     if (format_ != TableFormat::tensors) return {};
-    if (tensors_ == nullptr) make_writer({});  // earlier starts had done all rows
-    return [this](const fs::path& part, const fs::path& file) { tensors_->write(part, file); };
+    return [this](const fs::path& part, const fs::path& file) { writer_->write(part, file); };
   }
 
-  void tell_cut() const {
-    if (cut_ == 0 || !alone_.world().is_first()) return;
-    log(fmt::format("[predict] texts that were cut to the {} tokens that the model reads: {}",
-                    config_.data.eval.context, cut_));
+  void tell_of_inputs() const {
+    if (!alone_.world().is_first()) return;
+    if (cut_ > 0) {
+      log(fmt::format("[predict] texts that were cut to the {} tokens that the model reads: {}",
+                      config_.data.eval.context, cut_));
+    }
+    const std::string unknown = rows_->source().unknown_text();
+    if (unknown.empty()) return;
+    log("[predict] texts of categories that training did not have, which count as none: " +
+        unknown);
   }
 
   void leave_quietly() {
@@ -273,9 +293,10 @@ class Job {
     }
   }
 
-  // False after the last.
+  // False after the last. Rows that were taken from a stream are not there any more: they are
+  // finished whatever stops.
   bool predict_window(WindowPredictor& predictor, const Parts& parts) {
-    output_.stopped = on_any_rank(parts.stop_requested(), *parts.ranks);
+    output_.stopped = !is_stream_ && on_any_rank(parts.stop_requested(), *parts.ranks);
     if (output_.stopped) return false;
     RowWindow read = rows_->window(kBatchesAWindow * batch_);
     check_same_rows(read, *parts.ranks);
@@ -284,49 +305,34 @@ class Job {
       for (Row& row : read.rows) {
         samples.push_back(row.broken.empty() ? std::move(row.sample) : Sample());
       }
-      WindowAnswers window = predictor.predict(std::move(samples));
+      WindowAnswers window = predictor.predict(std::move(samples), /*may_stop=*/!is_stream_);
       output_.stopped = window.stopped;
       if (window.stopped) return false;
       cut_ += window.cut;
       write_window(read, window);
     }
     if (read.error) std::rethrow_exception(read.error);  // behind the rows before it
-    return !read.rows.empty();
-  }
-
-  // Appends what is written of the row; throws if it may not be.
-  void write_row(std::string& text, const Row& row, const Answer* answer) const {
-    if (!alone_.world().is_first()) return;
-    try {
-      if (tensors_ != nullptr) {
-        tensors_->add(text, answer);
-      } else if (row.names.empty()) {
-        table_->add(text, row.cells, answer);
-      } else {
-        table_->add(text, row.names, row.cells, answer);
-      }
-    } catch (const DataError& error) {
-      throw DataError("[predict] " + row.place + ": " + error.what());
-    }
+    output_.stopped = read.stopped;
+    return !read.rows.empty() && !read.stopped;
   }
 
   // The rows before one that is refused are written all the same.
   void write_window(const RowWindow& read, WindowAnswers& window) {
-    if (table_ == nullptr && tensors_ == nullptr) make_writer(window.answers);
-    std::string text = progress_.rows == 0 && table_ != nullptr ? table_->header() : "";
+    std::string text = progress_.rows == 0 ? writer_->header() : "";
     std::exception_ptr refused;
     size_t count = 0;
     try {
       for (; count < read.rows.size(); ++count) {
         const Row& row = read.rows[count];
-        const std::string& broken = row.broken.empty() ? window.broken[count] : row.broken;
+        const std::string broken = writer_->problem_of(row, window.broken[count]);
         if (!broken.empty() && !skips_) refuse_row(row.place, broken);
         auto& tokens = window.answers[count].tokens;
         if (row.positions >= 0 && row.positions < std::ssize(tokens)) {
           tokens.resize(static_cast<size_t>(row.positions));
         }
-        write_row(text, row, broken.empty() ? &window.answers[count] : nullptr);
-        if (!broken.empty()) ++progress_.broken;
+        const Answer* const answer = broken.empty() ? &window.answers[count] : nullptr;
+        if (alone_.world().is_first()) writer_->add(text, row, answer);
+        if (answer == nullptr) ++progress_.broken;
       }
     } catch (const DataError&) {
       refused = std::current_exception();
@@ -350,18 +356,19 @@ class Job {
   const DataInfo& info_;
   bool skips_;
   std::shared_ptr<Communicator> ranks_;
-  Ranks alone_;   // for exchanges before the plan
-  fs::path out_;  // empty: rows go to input_.print
+  Ranks alone_;     // for exchanges before the plan
+  fs::path out_;    // empty: rows go to input_.print
+  bool is_stream_;  // what is read cannot be read again
   TableFormat format_ = TableFormat::csv;
   Progress begin_, done_, progress_;
+  std::string computed_;               // computed_in() of this start
   std::unique_ptr<GrowingFile> file_;  // on rank 0
   Prepared prepared_;
   AnswerForm form_;
   std::unique_ptr<Encoder> encoder_;
   std::unique_ptr<Dataset> probe_;
   std::unique_ptr<RowReader> rows_;
-  std::unique_ptr<AnswerTable> table_;
-  std::unique_ptr<AnswerTensors> tensors_;  // in place of a table
+  std::optional<AnswerWriter> writer_;
   int64_t batch_ = 1, most_ = 1;
   int64_t cut_ = 0;  // texts that were longer than the model reads
   PredictOutput output_;
@@ -371,8 +378,9 @@ class Job {
 
 PredictOutput predict_file(const PredictInput& input, const Registry& registry) {
   const fs::path out = input.out.empty() ? predictions_file_of(input.source) : input.out;
-  if (input.source == "-" && out.empty() && !input.print) {
-    throw ConfigError("[predict] nothing takes the rows of standard input; name a file for them");
+  if (out.empty() && !input.print) {
+    throw ConfigError("[predict] nothing takes the rows of " + input.source.string() +
+                      "; name a file for them");
   }
   check_paths(input, out, world_of(process_environment(), "tcp://localhost:29500").size);
   DescribedModel model = described_model(input.model, input.sets, registry);

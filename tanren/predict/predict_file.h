@@ -23,22 +23,26 @@ struct PredictInput {
   bool replaces = false;         // a file that is there
   std::vector<std::string> sets;
   const std::atomic<bool>* stop = nullptr;  // set: keep what is whole, and end
-  // Takes the rows, if the source is standard input and `out` is empty: they go into no file.
+  // Called when `stop` is looked at from then on. Before it, while data are opened and tokenized,
+  // the process may end at any moment.
+  std::function<void()> hears;
+  // Takes the rows, if the source is a stream and `out` is empty: they go into no file.
   std::function<void(std::string_view)> print;
 };
 
 struct PredictOutput {
-  std::filesystem::path out;  // of the whole file, or of the part if it was stopped; empty: none
-  int64_t rows = 0;           // of the source that are done, those of earlier starts included
-  int64_t broken = 0;         // of these, without a prediction
-  int64_t began_at = 0;       // rows that earlier starts had done
+  // Of the whole file, or of the part if it was stopped after a row; empty: none.
+  std::filesystem::path out;
+  int64_t rows = 0;      // of the source that are done, those of earlier starts included
+  int64_t broken = 0;    // of these, without a prediction
+  int64_t began_at = 0;  // rows that earlier starts had done
   bool stopped = false;
   bool is_first = true;  // this process is rank 0
   std::string weights;   // which ones: DescribedModel::weights
   double seconds = 0;
 };
 
-// "new.csv" → "new.predictions.csv", beside the source. Empty for "-".
+// "new.csv" → "new.predictions.csv", beside the source. Empty for a stream (is_stream).
 std::filesystem::path predictions_file_of(const std::filesystem::path& source);
 
 // The processes of a launcher share the rows. Errors are InputErrors for all that the user can fix

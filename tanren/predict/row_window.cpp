@@ -64,6 +64,8 @@ RowWindow RowReader::window(int64_t most) {
   } catch (const InputError& error) {
     window.error = std::current_exception();
     window.error_text = error.what();
+  } catch (const StoppedReading&) {
+    window.stopped = true;
   }
   window.print = source_->print();
   return window;

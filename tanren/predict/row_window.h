@@ -23,6 +23,7 @@ struct RowWindow {
   uint64_t print = 0;           // RowSource::print() behind all of them
   std::exception_ptr error;     // what is wrong behind the rows; null: nothing
   std::string error_text;
+  bool stopped = false;  // a stop ended the wait for more
 };
 
 // A row that cannot be predicted, by its place: DataError that says how to leave it out.
@@ -37,7 +38,8 @@ class RowReader {
   // The first row that next() will give; null if there is none.
   const Row* peek();
   bool next(Row& row);
-  // At most `most` rows, and no more after kWindowBytes.
+  // At most `most` rows, and no more after kWindowBytes. StoppedReading ends it: all rows that were
+  // taken from the source are handed out before.
   RowWindow window(int64_t most);
 
  private:

@@ -14,7 +14,8 @@ namespace {
 
 using testing::error_of;
 
-// Rows of some bytes; -1: a broken row; -2: the source itself is broken there.
+// Rows of some bytes; -1: a broken row; -2: the source itself is broken there; -3: a stop ends the
+// wait for the next.
 class SizedRows : public RowSource {
  public:
   explicit SizedRows(std::vector<int64_t> sizes, uint64_t since = 0)
@@ -23,6 +24,7 @@ class SizedRows : public RowSource {
     row = {};
     if (at_ == sizes_.size()) return false;
     const int64_t size = sizes_[at_++];
+    if (size == -3) throw StoppedReading();
     if (size == -2) throw DataError("[predict] the source ends badly");
     row.place = "row " + to_text(at_ - 1);
     if (size == -1) {
@@ -60,6 +62,21 @@ TEST(RowReader, gives_the_rows_before_what_is_broken_and_then_the_error) {
   window = skipping.window(10);
   EXPECT_EQ(window.rows.size(), 4u);
   EXPECT_FALSE(window.error);
+}
+
+// Issue 26: what was taken from a pipe was lost.
+TEST(RowReader, gives_the_rows_that_were_taken_before_a_stop) {
+  auto reader = reader_of({1, 2, -3});
+  const RowWindow window = reader.window(10);
+  EXPECT_EQ(window.rows.size(), 2u);
+  EXPECT_EQ(window.begun.size(), 2u);
+  EXPECT_TRUE(window.stopped);
+  EXPECT_FALSE(window.error);
+  auto full = reader_of({1, 2, -3});
+  EXPECT_FALSE(full.window(2).stopped) << "nothing was waited for";
+  const RowWindow rest = full.window(2);
+  EXPECT_TRUE(rest.rows.empty());
+  EXPECT_TRUE(rest.stopped);
 }
 
 TEST(RowReader, ends_a_window_by_rows_and_by_bytes_alone) {

@@ -49,6 +49,8 @@ class RowSource {
   // The same with the times of files whose contents are no part of print(): whether the rows are
   // those of an earlier start. A copy on another machine may differ in it.
   uint64_t begun() const { return print_.value() ^ times_; }
+  // How many texts of each category training did not have, in words; empty: none.
+  virtual std::string unknown_text() const { return ""; }
   // A sample that is about as large as samples get, for dry runs; `first` is that of the first row.
   virtual Sample largest(const Sample& first) const { return first; }
 

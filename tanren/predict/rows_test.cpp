@@ -96,8 +96,9 @@ TEST_F(RowsTest, of_a_table_have_its_columns_and_numbers_by_name) {
   EXPECT_EQ(rows[0].cells[0].text, "x,1");
   EXPECT_FALSE(rows[1].cells[0].is_json) << "007 is a name";
   EXPECT_FALSE(rows[0].cells[1].is_json) << "JSON has no +2";
+  EXPECT_EQ(rows[0].cells[1].number, 2);
   EXPECT_TRUE(rows[0].cells[2].is_json);
-  EXPECT_EQ(rows[0].cells[2].text, "1.50");
+  EXPECT_EQ(rows[0].cells[2].text, " 1.50") << "to the letter";
   TANREN_EXPECT_CONTAINS(rows[1].place, "x.csv:4");
 }
 
@@ -272,6 +273,55 @@ TEST_F(RowsTest, of_an_encoded_table_are_its_inputs) {
   EXPECT_FALSE(rows[0].cells[0].is_json);
 }
 
+// Issue 26: they were none of the categories, silently.
+TEST_F(RowsTest, of_json_values_are_the_categories_of_their_value) {
+  auto table = std::make_shared<TableEncoding>();
+  table->columns.push_back(
+      {.name = "a", .is_category = true, .values = {"1.0", "2", "False", "TRUE"}});
+  table->columns.push_back({.name = "b", .is_category = true, .values = {"u"}});
+  table->fills = true;
+  info_.table = table;
+  const std::string file = "x.jsonl", b = ", \"b\": \"u\"}\n";
+  const auto rows =
+      rows_of(table_, file,
+              "{\"a\": true" + b + "{\"a\": false" + b + "{\"a\": 1" + b + "{\"a\": 2.0" + b +
+                  "{\"a\": null" + b + "{\"a\": \"2.0\"" + b + "{\"a\": 3" + b + "{\"a\": [1]" + b);
+  const std::vector<std::vector<float>> expected{{0, 0, 0, 1, 1}, {0, 0, 1, 0, 1}, {1, 0, 0, 0, 1},
+                                                 {0, 1, 0, 0, 1}, {0, 0, 0, 0, 1}, {0, 0, 0, 0, 1}};
+  ASSERT_EQ(rows.size(), 8u);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(rows[i].sample.inputs, expected[i]) << i;
+    EXPECT_EQ(rows[i].broken, "") << i;
+  }
+  TANREN_EXPECT_CONTAINS(rows[6].broken, "column a: 3 is no text, and no value that training had");
+  TANREN_EXPECT_CONTAINS(rows[7].broken, "column a: [1] is no text");
+}
+
+TEST_F(RowsTest, count_the_texts_of_categories_that_training_did_not_have) {
+  auto table = std::make_shared<TableEncoding>();
+  table->columns.push_back({.name = "a", .values = {}});
+  table->columns.push_back({.name = "b", .is_category = true, .values = {"u", "v"}});
+  table->fills = true;
+  info_.table = table;
+  const auto path = folder_.file("x.csv", "a,b\n1,u\n2,w\n0,x\n4,\n");
+  const auto rows = open_rows(path, table_, info_, kinds_, AnswerKind::classes);
+  EXPECT_EQ(rows->unknown_text(), "");
+  for (Row row; rows->next(row);) EXPECT_EQ(row.broken, "");
+  EXPECT_EQ(rows->unknown_text(), "b 2");
+}
+
+// Issue 26: all of them were kept in memory, and a stop was not heard.
+TEST_F(RowsTest, of_json_lines_without_a_sound_one_end_soon) {
+  texts_.predict.broken = "skip";
+  std::string text;
+  for (int i = 0; i < 400'000; ++i) text += "x\n";
+  TANREN_EXPECT_CONTAINS(error(texts_, "x.jsonl", text), "rows is sound (is no JSON; fix the line");
+  const std::atomic<bool> stop = true;
+  EXPECT_THROW(open_rows(folder_.path() / "x.jsonl", texts_, info_, kinds_, AnswerKind::classes,
+                         {.stop = &stop, .out = {}}),
+               StoppedReading);
+}
+
 TEST_F(RowsTest, of_tensors_have_no_labels_that_could_be_wrong) {
   TensorMap tensors;
   tensors.set("inputs", at::zeros({3, 2}));
@@ -286,6 +336,22 @@ TEST_F(RowsTest, of_tensors_have_no_labels_that_could_be_wrong) {
   int count = 0;
   for (Row row; rows->next(row); ++count) EXPECT_FALSE(row.sample.tensors.contains("labels"));
   EXPECT_EQ(count, 3);
+}
+
+// Issue 26: tokens 0 without a target at the end of the stream passed for what is filled up.
+TEST_F(RowsTest, of_tokens_are_as_long_as_their_window) {
+  const std::vector<uint16_t> tokens{5, 6, 7, 8, 9, 0, 3};
+  folder_.file("x.bin", {reinterpret_cast<const char*>(tokens.data()), 2 * tokens.size()});
+  RunConfig config;
+  config.data.eval.kind = "tokens";
+  config.data.eval.dtype = "uint16";
+  config.data.eval.context = 4;
+  config.data.eval.document_end = 0;
+  info_ = {.input_shape = {4}, .outputs = 10, .vocab_size = 10};
+  const auto rows = open_rows(folder_.path() / "x.bin", config, info_, kinds_, AnswerKind::tokens);
+  std::vector<int64_t> positions;
+  for (Row row; rows->next(row);) positions.push_back(row.positions);
+  EXPECT_EQ(positions, (std::vector<int64_t>{4, 2}));
 }
 
 TEST_F(RowsTest, of_images_are_not_what_is_written_among_them) {

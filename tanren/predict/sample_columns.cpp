@@ -41,6 +41,24 @@ bool is_json_number(std::string_view text) {
   return text.empty();
 }
 
+// The category that a JSON value which is no text stands for: true in any case of its letters, a
+// number by its value. Null if there is none.
+const std::string* category_of(const std::string& json, const std::vector<std::string>& values) {
+  const auto is_same = [&](const std::string& value) {
+    if (json == "true" || json == "false") {
+      return std::equal(value.begin(), value.end(), json.begin(), json.end(), [](char a, char b) {
+        return (a >= 'A' && a <= 'Z' ? static_cast<char>(a - 'A' + 'a') : a) == b;
+      });
+    }
+    double mine = 0, theirs = 0;
+    return parse_number(json, ".", mine) == CellProblem::none &&
+           parse_number(value, ".", theirs) == CellProblem::none && mine == theirs;
+  };
+  auto found = std::find(values.begin(), values.end(), json);
+  if (found == values.end()) found = std::find_if(values.begin(), values.end(), is_same);
+  return found == values.end() ? nullptr : &*found;
+}
+
 // The name itself, else one that differs in blanks around it alone.
 std::optional<size_t> place_among(const std::string& name,
                                   const std::vector<std::string>& columns) {
@@ -68,6 +86,7 @@ SampleColumns::SampleColumns(const RunConfig& config, const DataInfo& info) {
   if (info.table != nullptr) decimal_ = info.table->decimal;
   if (!source.decimal.empty()) decimal_ = source.decimal;
   names_ = info.feature_names;
+  unknown_.resize(names_.size());
   const std::string instead = "give it tensors (--set data.eval.kind=tensors)";
   if (names_.empty()) {
     throw ConfigError(
@@ -101,7 +120,11 @@ void SampleColumns::bind(const std::vector<std::string>& columns, const std::str
   }
 }
 
-void SampleColumns::read_at(const std::vector<size_t>& places, Row& row) const {
+bool SampleColumns::is_category(size_t index) const {
+  return encoder_ && encoder_->table().columns[index].is_category;
+}
+
+void SampleColumns::read_at(const std::vector<size_t>& places, Row& row) {
   const bool is_table = row.names.empty();  // whose cells have no types yet
   for (size_t i = 0; i < places.size(); ++i) {
     Cell& cell = row.cells[places[i]];
@@ -116,25 +139,47 @@ void SampleColumns::read_at(const std::vector<size_t>& places, Row& row) const {
       (i == 0 ? row.sample.text : row.sample.pair) = cell.text;
       continue;
     }
-    const bool is_number = !encoder_ || !encoder_->table().columns[i].is_category;
-    std::string number = cell.text;  // JSON has points alone
-    if (cell.is_json && is_number && decimal_ != ".")
-      std::replace(number.begin(), number.end(), '.', ',');
-    const CellProblem problem = read_input(i, number, row.sample);
+    std::string_view text = cell.text;
+    std::string with_comma;
+    if (cell.is_json && is_category(i) && !is_missing(text)) {
+      const std::string* known = category_of(cell.text, encoder_->table().columns[i].values);
+      if (known == nullptr) {
+        row.broken = "column " + one_line(column) + ": " + one_line(text).substr(0, 40) +
+                     " is no text, and no value that training had; put it into quotes or drop the "
+                     "row";
+        return;
+      }
+      text = *known;
+    } else if (cell.is_json && !is_category(i) && decimal_ != ".") {  // JSON has points alone
+      with_comma = cell.text;
+      std::replace(with_comma.begin(), with_comma.end(), '.', ',');
+      text = with_comma;
+    }
+    const CellProblem problem = read_input(i, text, row.sample);
     if (problem != CellProblem::none) {
       row.broken = cell_text(problem, column, cell.text);
       return;
     }
-    const std::string_view text = trimmed(cell.text);
-    if (is_table && is_number && is_json_number(text)) cell = {std::string(text), true};
+    if (!is_table || is_category(i)) continue;
+    cell.is_json = is_json_number(trimmed(cell.text));
+    double number = 0;  // the column's cells are of one type in JSON
+    const bool is_other = !cell.is_json &&
+                          parse_number(cell.text, decimal_, number) == CellProblem::none &&
+                          std::isfinite(number);
+    if (is_other) cell.number = number;
   }
 }
 
-CellProblem SampleColumns::read_input(size_t index, const std::string& cell, Sample& sample) const {
+CellProblem SampleColumns::read_input(size_t index, std::string_view cell, Sample& sample) {
   if (encoder_) {
-    const size_t begin = sample.inputs.size();
-    sample.inputs.resize(begin + static_cast<size_t>(encoder_->table().columns[index].width()));
-    return encoder_->encode(index, cell, sample.inputs.data() + begin);
+    const auto begin = std::ssize(sample.inputs);
+    sample.inputs.resize(sample.inputs.size() +
+                         static_cast<size_t>(encoder_->table().columns[index].width()));
+    const CellProblem problem = encoder_->encode(index, cell, sample.inputs.data() + begin);
+    const bool is_known = std::any_of(sample.inputs.begin() + begin, sample.inputs.end(),
+                                      [](float input) { return input != 0; });
+    if (is_category(index) && !is_known && !is_missing(cell)) ++unknown_[index];
+    return problem;
   }
   if (trimmed(cell).empty()) return CellProblem::missing;
   double value = 0;
@@ -143,9 +188,17 @@ CellProblem SampleColumns::read_input(size_t index, const std::string& cell, Sam
   return problem == CellProblem::none && !std::isfinite(value) ? CellProblem::not_finite : problem;
 }
 
-void SampleColumns::read(Row& row) const { read_at(places_, row); }
+std::string SampleColumns::unknown_text() const {
+  std::vector<std::string> columns;
+  for (size_t i = 0; i < unknown_.size(); ++i) {
+    if (unknown_[i] > 0) columns.push_back(fmt::format("{} {}", one_line(names_[i]), unknown_[i]));
+  }
+  return join(columns);
+}
 
-void SampleColumns::read_by_name(Row& row) const {
+void SampleColumns::read(Row& row) { read_at(places_, row); }
+
+void SampleColumns::read_by_name(Row& row) {
   std::vector<size_t> places;
   for (const std::string& name : names_) {
     const auto place = place_among(name, row.names);

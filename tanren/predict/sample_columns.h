@@ -7,8 +7,10 @@
 #include "tanren/data/table_cells.h"
 #include "tanren/predict/rows.h"
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tanren {
@@ -28,20 +30,25 @@ class SampleColumns {
   void bind(const std::vector<std::string>& columns, const std::string& where);
   // Reads the sample from the cells of the bound columns; sets row.broken if it cannot. Cells that
   // the model reads as numbers become JSON numbers.
-  void read(Row& row) const;
-  // Reads it from the cells that row.names calls so.
-  void read_by_name(Row& row) const;
+  void read(Row& row);
+  // Reads it from the cells that row.names calls so. A JSON value that is no text is the category
+  // of that value.
+  void read_by_name(Row& row);
+  // How many texts of each category training did not have, in words; empty: none.
+  std::string unknown_text() const;
 
  private:
-  void read_at(const std::vector<size_t>& places, Row& row) const;
+  void read_at(const std::vector<size_t>& places, Row& row);
   // Adds what column `index` gives of the sample.
-  CellProblem read_input(size_t index, const std::string& cell, Sample& sample) const;
+  CellProblem read_input(size_t index, std::string_view cell, Sample& sample);
+  bool is_category(size_t index) const;
 
   bool numbers_ = false, pairs_ = false;
   std::vector<std::string> names_;
   std::vector<size_t> places_;
   std::string decimal_ = ".";
   std::optional<CellEncoder> encoder_;  // none: numbers are taken as they are
+  std::vector<int64_t> unknown_;        // of each column: texts that its category does not know
 };
 
 }  // namespace tanren

@@ -5,6 +5,7 @@
 #include "tanren/base/text.h"
 #include "tanren/data/text/line_reader.h"
 #include "tanren/data/text/records.h"
+#include "tanren/predict/row_window.h"
 #include "tanren/predict/rows.h"
 #include "tanren/predict/sample_columns.h"
 
@@ -156,6 +157,7 @@ class TableRows : public RowSource {
     if (row.broken.empty()) sample_.read(row);
     return true;
   }
+  std::string unknown_text() const override { return sample_.unknown_text(); }
 
  private:
   static constexpr size_t kLongestRecord = size_t{16} << 20;
@@ -189,8 +191,17 @@ class JsonRows : public RowSource {
       : lines_(source, "predict", config.data.encoding, stop, kLongestLine), sample_(config, info) {
     // The first row that is sound has the columns.
     const bool skips = config.predict.broken == "skip";
+    size_t bytes = 0;
     for (Row row; ahead_.empty() || (skips && !ahead_.back().row.broken.empty());) {
+      if (stop != nullptr && stop->load()) throw StoppedReading();
       if (!take(row)) break;
+      bytes += sizeof(Ahead) + row.place.size() + row.broken.size() + line_.size();
+      if (bytes > static_cast<size_t>(kWindowBytes)) {
+        throw DataError(
+            fmt::format("[predict] {}: none of its first {} rows is sound ({}); is it "
+                        "of JSON lines?",
+                        lines_.name(), ahead_.size() + 1, row.broken));
+      }
       ahead_.push_back({std::exchange(row, {}), line_});
     }
     if (ahead_.empty()) throw DataError("[predict] " + lines_.name() + " is empty; it has no rows");
@@ -213,6 +224,7 @@ class JsonRows : public RowSource {
     if (row.broken.empty()) sample_.read_by_name(row);
     return true;
   }
+  std::string unknown_text() const override { return sample_.unknown_text(); }
 
  private:
   struct Ahead {

@@ -129,7 +129,17 @@ void WindowPredictor::forward(const Batch& host, WindowAnswers& window) {
   }
 }
 
-WindowAnswers WindowPredictor::predict(std::vector<Sample> samples) {
+int64_t WindowPredictor::width(const Batch& one) {
+  Answers answers(form_, "predict");
+  const auto take = [&](const Prediction& prediction) { answers.add(prediction); };
+  const Batch batch = prepared(one, run_.task, parts_);
+  if (const auto shortage = tanren::predict(run_, parts_, batch, take, Taking::in_attempt)) {
+    most_ = smaller(1, "samples", "evaluate.batch", *shortage, parts_);  // which throws
+  }
+  return std::ssize(answers.take(1).front().scores);
+}
+
+WindowAnswers WindowPredictor::predict(std::vector<Sample> samples, bool may_stop) {
   const EncodedSamples encoded = encoder_.encode(std::move(samples));
   WindowAnswers window;
   window.broken = encoded.broken;
@@ -161,7 +171,7 @@ WindowAnswers WindowPredictor::predict(std::vector<Sample> samples) {
     is_slow_ |= std::chrono::steady_clock::now() - start > kWorthAThread;
     if (i + ranks < batches.size()) next = make(i + ranks);
     if (batch.size() > 0) forward(batch, window);
-    window.stopped = i + ranks < batches.size() && parts_.stop_requested();
+    window.stopped = may_stop && i + ranks < batches.size() && parts_.stop_requested();
   }
   next = {};  // waits for a batch that is being made
   if (!parts_.ranks->world().alone()) share(batches, window);

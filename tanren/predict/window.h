@@ -30,7 +30,10 @@ class WindowPredictor {
   // one rank would compute it. A sample whose outputs are NaN is broken. The next batch is made
   // while a forward runs, if that pays. A forward that does not fit into memory is halved, with a
   // line in the log; MemoryError if one sample does not fit. An exchange between ranks.
-  WindowAnswers predict(std::vector<Sample> samples);
+  // Unless it `may_stop`, a stop is not looked at.
+  WindowAnswers predict(std::vector<Sample> samples, bool may_stop);
+  // How many numbers the answer to a sample has; `one`: a batch of one sample with the id 0.
+  int64_t width(const Batch& one);
 
  private:
   void forward(const Batch& batch, WindowAnswers& window);

@@ -26,7 +26,8 @@ Cell number_cell(float value) {
 }
 
 std::string json_of_cell(const Cell& cell) {
-  return cell.is_json ? cell.text : json_text(nlohmann::json(cell.text));
+  if (cell.number) return to_text(*cell.number);
+  return cell.is_json ? std::string(trimmed(cell.text)) : json_text(nlohmann::json(cell.text));
 }
 
 std::string csv_of_cell(const Cell& cell) {
@@ -143,11 +144,12 @@ std::vector<Cell> AnswerTable::added_cells(const Answer* answer, size_t token) c
 void AnswerTable::add_row(std::string& text, const std::vector<std::string>& names,
                           const std::vector<Cell>& cells, const std::vector<Cell>& added) const {
   const bool is_csv = format_ == TableFormat::csv;
+  const Cell none = null_cell();
   bool first = true;
   const auto put = [&](const std::vector<std::string>& columns, const std::vector<Cell>& values) {
     for (size_t i = 0; i < columns.size(); ++i) {
       text += std::exchange(first, false) ? (is_csv ? "" : "{") : ",";
-      const Cell value = i < values.size() ? values[i] : null_cell();
+      const Cell& value = i < values.size() ? values[i] : none;
       text += is_csv ? csv_of_cell(value)
                      : json_of_cell({columns[i], false}) + ":" + json_of_cell(value);
     }
@@ -164,32 +166,46 @@ void AnswerTable::add(std::string& text, const std::vector<Cell>& cells,
   for (size_t i = 0; i < rows; ++i) add_row(text, own_, cells, added_cells(answer, i));
 }
 
-void AnswerTable::add(std::string& text, const std::vector<std::string>& names,
-                      const std::vector<Cell>& cells, const Answer* answer) const {
-  const auto is_among = [](const std::vector<std::string>& all, const std::string& name) {
+bool AnswerTable::holds(const std::string& name) const {
+  const auto is_among = [&](const std::vector<std::string>& all) {
     return std::find(all.begin(), all.end(), name) != all.end();
   };
+  return format_ == TableFormat::jsonl ? !is_among(added_) : is_among(own_);
+}
+
+std::string AnswerTable::problem_of(const std::vector<std::string>& names) const {
+  const auto other = std::find_if(names.begin(), names.end(),
+                                  [&](const std::string& name) { return !holds(name); });
+  if (other == names.end()) return "";
   if (format_ == TableFormat::jsonl) {
-    for (const auto& name : names) {
-      if (!is_among(added_, name)) continue;
-      throw DataError("has \"" + name +
-                      "\", which predictions are written to and which the first row lacks; rename "
-                      "it");
-    }
-    add_row(text, names, cells, added_cells(answer, 0));
-    return;
+    return "has \"" + *other +
+           "\", which predictions are written to and which the first row lacks; rename it";
   }
-  std::vector<Cell> in_order(own_.size(), null_cell());
+  return "has \"" + one_line(*other) +
+         "\", which the first row lacks, so that a CSV has no column for it; write to a .jsonl "
+         "file";
+}
+
+void AnswerTable::add(std::string& text, const std::vector<std::string>& names,
+                      const std::vector<Cell>& cells, const Answer* answer) const {
+  const bool is_csv = format_ == TableFormat::csv;
+  std::vector<std::string> held;  // of JSON lines
+  std::vector<Cell> values(is_csv ? own_.size() : 0, null_cell());
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto place = std::find(own_.begin(), own_.end(), names[i]);
-    if (place == own_.end()) {
-      throw DataError("has \"" + one_line(names[i]) +
-                      "\", which the first row lacks, so that a CSV has no column for it; write to "
-                      "a .jsonl file");
+    if (!holds(names[i])) continue;
+    if (is_csv) {
+      const auto place = std::find(own_.begin(), own_.end(), names[i]);
+      values[static_cast<size_t>(place - own_.begin())] = cells[i];
+    } else {
+      held.push_back(names[i]);
+      values.push_back(cells[i]);
     }
-    in_order[static_cast<size_t>(place - own_.begin())] = cells[i];
   }
-  add(text, in_order, answer);
+  if (is_csv) {
+    add(text, values, answer);
+  } else {
+    add_row(text, held, values, added_cells(answer, 0));
+  }
 }
 
 }  // namespace tanren

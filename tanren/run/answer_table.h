@@ -9,6 +9,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,9 @@ namespace tanren {
 // A value of the input's own columns.
 struct Cell {
   std::string text;
-  bool is_json = false;  // `text` is a JSON value (a number, null, a list), not a text
+  bool is_json = false;  // `text` is a JSON value (a number, null, a list), not a text; blanks may
+                         // stand around it
+  std::optional<double> number = {};  // that JSON has in place of `text`, such as "+2"
 };
 
 enum class TableFormat { csv, jsonl, tensors };
@@ -42,12 +45,16 @@ class AnswerTable {
   // Appends the row, or one row for each token. `cells`: one for each own column. `answer` null:
   // there is none, and its columns are null (in a CSV: empty).
   void add(std::string& text, const std::vector<Cell>& cells, const Answer* answer) const;
-  // The same for a row with columns of its own, of a JSON lines file. DataError for names that the
-  // table cannot hold: in a CSV those that the first row lacks, else those of added columns.
+  // The same for a row with columns of its own, of a JSON lines file. Those that the table cannot
+  // hold are left out.
   void add(std::string& text, const std::vector<std::string>& names, const std::vector<Cell>& cells,
            const Answer* answer) const;
+  // Which of a row's own columns the table cannot hold, and why: in a CSV one that the first row
+  // lacks, else one of an added column's name. Empty: it holds them all.
+  std::string problem_of(const std::vector<std::string>& names) const;
 
  private:
+  bool holds(const std::string& name) const;
   Cell text_of(int64_t token) const;
   // The values of the added columns, as JSON or null; of token `token` if there are tokens.
   std::vector<Cell> added_cells(const Answer* answer, size_t token) const;

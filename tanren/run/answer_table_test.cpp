@@ -89,15 +89,39 @@ TEST(AnswerTables, take_rows_with_columns_of_their_own_where_they_can) {
   csv.add(text, {"n", "text"}, {{"1", true}, {"x"}}, &cat);
   csv.add(text, {"text"}, {{"y"}}, &cat);
   EXPECT_EQ(text, "x,1,cat,1\ny,,cat,1\n");
-  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] {
-                           csv.add(text, {"text", "m"}, {{"x"}, {"2", true}}, &cat);
-                         }),
-                         "has \"m\", which the first row lacks");
+  TANREN_EXPECT_CONTAINS(csv.problem_of({"text", "m"}), "has \"m\", which the first row lacks");
+  EXPECT_EQ(csv.problem_of({"n", "text"}), "");
+  text.clear();
+  csv.add(text, {"m", "text"}, {{"2", true}, {"x"}}, nullptr);
+  EXPECT_EQ(text, "x,,,\n") << "without what has no place";
   const AnswerTable json(TableFormat::jsonl, {"text"}, form, named(), false);
   text.clear();
   json.add(text, {"m", "text"}, {{"2", true}, {"x"}}, &cat);
   EXPECT_EQ(text, "{\"m\":2,\"text\":\"x\",\"label\":\"cat\",\"score\":1}\n");
-  EXPECT_THROW(json.add(text, {"text", "label"}, {{"x"}, {"1", true}}, &cat), DataError);
+  EXPECT_EQ(json.problem_of({"m", "text"}), "");
+  TANREN_EXPECT_CONTAINS(json.problem_of({"text", "label"}),
+                         "has \"label\", which predictions are written to");
+  text.clear();
+  json.add(text, {"text", "label"}, {{"x"}, {"1", true}}, nullptr);
+  EXPECT_EQ(text, "{\"text\":\"x\",\"label\":null,\"score\":null}\n");
+}
+
+TEST(AnswerTables, write_numbers_as_they_stand_in_the_input) {
+  const AnswerForm form{AnswerKind::classes, false, 2};
+  const Answer cat{.label = 0, .score = 1, .scores = {1, 0}};
+  std::string text;
+  AnswerTable(TableFormat::csv, {"n"}, form, named(), false).add(text, {{" 5 ", true}}, &cat);
+  EXPECT_EQ(text, "\" 5 \",cat,1\n");
+  text.clear();
+  AnswerTable(TableFormat::jsonl, {"n"}, form, named(), false).add(text, {{" 5 ", true}}, &cat);
+  EXPECT_EQ(text, "{\"n\":5,\"label\":\"cat\",\"score\":1}\n");
+  const std::vector<Cell> plus{{"+2", false, 2.0}};
+  text.clear();
+  AnswerTable(TableFormat::csv, {"n"}, form, named(), false).add(text, plus, &cat);
+  EXPECT_EQ(text, "+2,cat,1\n");
+  text.clear();
+  AnswerTable(TableFormat::jsonl, {"n"}, form, named(), false).add(text, plus, &cat);
+  EXPECT_EQ(text, "{\"n\":2,\"label\":\"cat\",\"score\":1}\n");
 }
 
 }  // namespace

@@ -74,10 +74,11 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   }
   if (config.data.eval.kind.empty()) check_held_out(config, prepared.datasets, checkpoint);
   fit_threads(prepared);
-  check_same_table(config, *prepared.datasets.train, checkpoint, "eval");
+  check_same_table(config, *prepared.datasets.train, checkpoint, "eval", registry.known());
   const ShortWaits waits(prepared.plan.device.threads);
   Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
   parts.ranks = std::make_shared<Ranks>(ranks, prepared.plan.parallel);
+  parts.ranks->check_alike({{"device and precision", computed_in(prepared.plan)}});
   RunState state = build_run_state(std::move(prepared.task), parts, /*trains=*/false);
   const DataInfo info = prepared.datasets.train->info();
   const auto& names = info.class_names;
@@ -193,6 +194,7 @@ Evaluated evaluate_whole_model(const std::filesystem::path& file, const std::fil
     const ShortWaits waits(prepared.plan.device.threads);
     Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
     parts.ranks = std::make_shared<Ranks>(ranks, prepared.plan.parallel);
+    parts.ranks->check_alike({{"device and precision", computed_in(prepared.plan)}});
     RunState state = build_run_state(std::move(prepared.task), parts, /*trains=*/false);
     const bool averaged = load_exported(state, read, file.string());
     const Dataset& eval_data = *prepared.datasets.eval;

@@ -165,6 +165,14 @@ namespace {
 
 constexpr const char* kReplaced = "replaced";
 
+bool was_replaced(const fs::path& place, const std::string& mark) {
+  try {
+    return marker_of(place) != mark;
+  } catch (const InputError&) {  // which the rank that reads it tells
+    return false;
+  }
+}
+
 // Opens on another rank what rank 0 chose. Returns why that failed; empty: it did not.
 std::string open_alike(const fs::path& place, const std::string& mark,
                        std::optional<ForkSource>& source) {
@@ -201,7 +209,7 @@ std::optional<ForkSource> agreed_fork(Communicator& ranks,
                                      [](const std::string& misfit) { return !misfit.empty(); });
     if (failed == misfits.end()) return source;
     const bool is_replaced = std::count(misfits.begin(), misfits.end(), kReplaced) > 0 ||
-                             (is_first && marker_of(place) != mark);
+                             (is_first && was_replaced(place, mark));
     const bool again = gather_texts(ranks, is_first && is_replaced ? "again" : "")[0] == "again";
     if (again && tries < kMostOpenings) continue;
     settle(ranks);

@@ -40,7 +40,8 @@ std::string kept_as(const fs::path& written, const std::vector<KeptFile>& files)
     // Tables may lie beside what is read, but nothing there is replaced by one.
     const bool holds = fs::is_directory(file.path, none) && lies_in(written, file.path);
     if (!holds || !fs::exists(written, none)) continue;
-    const bool is_log = written.filename().string().starts_with("log");
+    const std::string name = written.filename().string();
+    const bool is_log = name.starts_with("log") || name.starts_with("incidents");
     const bool is_kept = file.inside == InFolder::nothing ||
                          (file.inside == InFolder::all_but_logs && is_log) ||
                          written.extension() == ".safetensors";

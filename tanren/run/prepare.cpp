@@ -9,6 +9,7 @@
 #include "tanren/optimizer/schedule.h"
 #include "tanren/plan/planner.h"
 #include "tanren/plan/probe_machine.h"
+#include "tanren/plan/words.h"
 #include "tanren/run/check_data.h"
 #include "tanren/run/connect.h"
 #include "tanren/run/start_files.h"
@@ -147,6 +148,12 @@ Fitted fit(Prepared& prepared) {
   Fitted fitted = fit_memory(prepared.fit);
   prepared.plan = fitted.plan;
   return fitted;
+}
+
+std::string computed_in(const Plan& plan) {
+  const std::string& device = plan.device.device;
+  return device.substr(0, device.find(':')) + "," + name(plan.precision.mode) + "," +
+         name(plan.precision.matmul);
 }
 
 void fit_threads(Prepared& prepared) {

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 namespace tanren {
 
@@ -37,5 +38,9 @@ Fitted fit(Prepared& prepared);
 // Before an evaluation alone: sets as many threads as training has, so that the results are the
 // same.
 void fit_threads(Prepared& prepared);
+
+// "cpu,bf16,highest": the kind of device, the precision and the matmul precision that numbers
+// depend on. Where the config says "auto", it differs from machine to machine.
+std::string computed_in(const Plan& plan);
 
 }  // namespace tanren

@@ -146,6 +146,7 @@ RunOutput run_rank(const Shared& shared, const Plan& plan, Task task,
   const std::vector<std::string> lines = rank_lines(parts);
   std::vector<std::unique_ptr<Sink>> own_sinks;
   if (is_first) {
+    inputs.saved = [&] { shared.folder->note_saved(); };
     // The sinks get the changes of this start, and those of earlier starts that made no update
     // since.
     const auto& changes = shared.origin.changes;
@@ -274,6 +275,7 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
     origin.fork = fork->lines;
   }
   const Fitted fitted = fit(prepared);
+  if (ranks->world_size() > 1 && input.prepared) input.prepared();
   add_origin(prepared.plan, origin);
   if (is_first) {
     folder->begin();

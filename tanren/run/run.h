@@ -33,6 +33,9 @@ struct RunInput {
   // With several processes: called with true before this process waits for the others, and with
   // false once all have met. `stop` is not checked in between.
   std::function<void(bool waits)> rendezvous;
+  // With several processes: called on each once its data and model are prepared. `stop` is not
+  // looked at before, and the process may end at any moment: nothing has begun.
+  std::function<void()> prepared = {};
   // Called on rank 0 once the plan is made and before the first step; `ranks`: one line per rank if
   // there are several.
   std::function<void(const Plan&, const std::optional<std::filesystem::path>& resumed_from,

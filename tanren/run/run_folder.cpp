@@ -37,6 +37,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kMostTries = 100;  // for the lock
+constexpr const char* kSaved = "saved";
 
 // The text of a key; empty if there is none.
 std::string text_of(const nlohmann::json& summary, const char* key) {
@@ -48,6 +49,13 @@ std::string text_of(const nlohmann::json& summary, const char* key) {
 nlohmann::json summary_of(const fs::path& folder) {
   const auto summary = folder / "summary.json";
   return fs::exists(summary) ? parse_json(read_file(summary)) : nlohmann::json();
+}
+
+// Whether the summary tells of steps: all that says so of a run of a tanren that kept no kSaved.
+bool counts_steps(const fs::path& folder) {
+  const auto json = summary_of(folder);
+  const auto steps = json.find("steps");  // end() if it is no object
+  return steps != json.end() && steps->is_number_integer() && steps->get<int64_t>() > 0;
 }
 
 // A run that continues beyond its end is not finished: if it is interrupted, the next start resumes
@@ -178,17 +186,16 @@ std::optional<fs::path> checkpoint_to_resume(const fs::path& folder) {
   if (is_link || fs::exists(checkpoints, none)) (void)fs::directory_iterator(checkpoints, error);
   const auto newest = latest_checkpoint(checkpoints);
   if (newest) return newest;
-  const auto json = summary_of(folder);
-  const auto steps = json.find("steps");  // end() if it is no object
-  const bool has_saved =
-      steps != json.end() && steps->is_number_integer() && steps->get<int64_t>() > 0;
-  if (!error && !(is_link && has_saved)) return std::nullopt;
+  const bool is_there = is_link || fs::exists(checkpoints, none);
+  const bool has_saved = fs::exists(folder / kSaved, none) || (is_link && counts_steps(folder));
+  if (!error && !(is_there && has_saved)) return std::nullopt;
   const std::string target = fs::read_symlink(checkpoints, none).string();
-  throw InputError(
-      fmt::format("[run] {}{} {}; make it reachable, or remove it if the run is to begin again",
-                  checkpoints.string(), is_link ? " (a link to " + target + ")" : "",
-                  error ? "cannot be listed (" + error.message() + ")"
-                        : "has no complete checkpoint, and the run has saved some"));
+  throw InputError(fmt::format(
+      "[run] {}{} {}, or remove it if the run is to begin again", checkpoints.string(),
+      is_link ? " (a link to " + target + ")" : "",
+      error ? "cannot be listed (" + error.message() + "); make it reachable"
+            : "has no complete checkpoint, and the run has saved some; mount the disk that belongs "
+              "there or put them back"));
 }
 
 void check_run_folder(const fs::path& folder) {
@@ -285,6 +292,11 @@ void RunFolder::begin() {
   began_ = true;
   remove_remains(path_);
   reopen(path_);
+  if (resume_from_) {
+    note_saved();
+  } else {
+    fs::remove(path_ / kSaved);
+  }
   RunConfig kept = config_;
   kept.run.stop_after.reset();  // applies to that session only
   write("config.toml", to_toml(kept));
@@ -301,6 +313,10 @@ void RunFolder::leave() {
   }
   if (lock_ >= 0) ::close(lock_);
   lock_ = -1;
+}
+
+void RunFolder::note_saved() const {
+  if (!fs::exists(path_ / kSaved)) write(kSaved, "this run has saved checkpoints\n");
 }
 
 void RunFolder::write(const std::string& file, const std::string& text) const {

@@ -70,6 +70,24 @@ TEST_F(RunFolderOf, a_run_whose_next_start_never_begins_or_is_refused_is_as_it_w
   TANREN_EXPECT_CONTAINS(read_file(at("run/summary.json")), "stopped");
 }
 
+TEST_F(RunFolderOf, a_run_that_has_saved_begins_again_only_without_the_folder_of_its_checkpoints) {
+  {
+    RunFolder folder(at("run"), config_of());
+    folder.begin();
+    fs::create_directory(at("run/checkpoints"));
+  }
+  {
+    RunFolder folder(at("run"), config_of());  // killed before its first save
+    folder.begin();
+    folder.note_saved();
+  }
+  EXPECT_THROW(RunFolder(at("run"), config_of()), InputError);
+  fs::remove(at("run/checkpoints"));
+  RunFolder(at("run"), config_of()).begin();
+  fs::create_directory(at("run/checkpoints"));
+  EXPECT_NO_THROW(RunFolder(at("run"), config_of())) << "killed before it saved again";
+}
+
 // The maker of the folder gives up after another start has opened the lock file and before that
 // start locks it: the locked file is then no longer the folder's, and the other start must create
 // its own.

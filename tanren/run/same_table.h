@@ -1,7 +1,8 @@
-// A run that keeps no description of its model yet measures its table anew. What it finds must be
-// what its checkpoint was trained with. Checked before that checkpoint is evaluated or predicts.
+// What opens a run's training data anew finds their columns and classes anew. They must be what its
+// weights were trained with. Checked before a checkpoint is evaluated or predicts.
 #pragma once
 
+#include "tanren/config/known_kinds.h"
 #include "tanren/config/run_config.h"
 #include "tanren/data/dataset.h"
 
@@ -10,11 +11,12 @@
 
 namespace tanren {
 
-// DataError if the columns of the table `train`, what was measured of them, or the names of classes
-// are others than those in the origin (origin.h) of `checkpoint`: a step folder, or a run's
-// exported weights, which have the origin of its newest checkpoint. Data of other kinds, and
-// checkpoints without an origin, pass. `verb` begins the error ("eval").
+// DataError if the columns of the data `train`, what was measured of them, or the names of classes
+// are others than those in the origin (origin.h) of `checkpoint`, a step folder, or in the
+// description that a run's exported weights carry. Checkpoints without an origin pass, and exported
+// weights without a description with a line in the log. `verb` begins the error ("eval").
 void check_same_table(const RunConfig& config, const Dataset& train,
-                      const std::filesystem::path& checkpoint, const std::string& verb);
+                      const std::filesystem::path& checkpoint, const std::string& verb,
+                      const KnownKinds& known);
 
 }  // namespace tanren

@@ -53,6 +53,7 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   } else {
     written = write_checkpoint(checkpoints, run.step(), snapshot, keep, best);
   }
+  if (inputs.saved) inputs.saved();
   if (spared == 0) end_with_unwritten(unwritten, written);  // else another error is being handled
   return written;
 }

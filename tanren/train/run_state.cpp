@@ -75,6 +75,10 @@ State RunState::average_state() const {
       for (const auto& [name, value] : part.values) {
         state.values[phase.spec.name + "." + objective.spec.name + "." + name] = value;
       }
+      if (objective.average->num_updates() > 0) continue;
+      std::string names;
+      for (const auto& [name, tensor] : part.tensors) names += name + "\n";
+      state.values[phase.spec.name + "." + objective.spec.name + "." + kNoAverage] = names;
     }
   }
   return state;

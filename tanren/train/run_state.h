@@ -42,6 +42,10 @@ struct Phase {
   std::vector<Objective*> in_turn();
 };
 
+// A value of an objective's average_state() that was never updated: the names of its tensors, a line
+// each. They hold no average, and the raw weights are used in their place.
+inline constexpr const char* kNoAverage = "no_average";
+
 struct RunState {
   Task task;
   std::vector<Phase> phases;

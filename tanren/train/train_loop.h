@@ -28,7 +28,8 @@ struct LoopInputs {
   std::string config_toml;            // stored in each checkpoint
   std::string plan_text;
   std::vector<Sink*> sinks;
-  std::string origin = {};  // stored in each checkpoint, too (checkpoint.h)
+  std::string origin = {};           // stored in each checkpoint, too (checkpoint.h)
+  std::function<void()> saved = {};  // called when a checkpoint is complete
   // By then the loop has saved and stopped (run.max_time), as at a stop request. Each pass of the
   // loop makes at least one update. Of several ranks all have one or none, and rank 0's decides.
   std::optional<std::chrono::steady_clock::time_point> ends_at = std::nullopt;

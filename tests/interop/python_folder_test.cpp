@@ -5,6 +5,7 @@
 #include "tanren/base/testing.h"
 #include "tanren/checkpoint/weights_file.h"
 #include "tanren/config/read_config.h"
+#include "tanren/data/text/tokenizer.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/hf_config.h"
 #include "tanren/run/run.h"
@@ -161,6 +162,34 @@ TEST(HfConfig, of_bce_names_the_class_that_the_logit_is_of_and_says_sigmoid) {
     EXPECT_EQ(json["id2label"], (nlohmann::json{{"0", "ham"}, {"1", "spam"}}));
     EXPECT_FALSE(json.contains("problem_type"));
   }
+}
+
+// Issue 26: 50256 is a word of another vocabulary.
+TEST(HfConfig, of_a_gpt2_classifier_fills_up_with_a_token_of_its_tokenizer_or_none) {
+  DataInfo info;
+  info.input_shape = {7};
+  info.vocab_size = 50300;
+  info.outputs = 2;
+  info.class_labels = true;
+  ModelOptions model;
+  model.kind = "gpt2";
+  model.num_layers = 1;
+  model.num_heads = 2;
+  model.hidden_size = 8;
+  model.task = "classify";
+  const auto pad = [&] {
+    return nlohmann::json::parse(hf_config_of(model, info, "float32"))["pad_token_id"];
+  };
+  EXPECT_EQ(pad(), 50256);
+  const std::string fixture = TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/bpe.json";
+  TokenizerFiles files{{"tokenizer.json", read_file(fixture)}};
+  info.tokenizer = std::make_shared<const TokenizerFiles>(files);
+  EXPECT_TRUE(pad().is_null());
+  const auto id = load_tokenizer(files, "tokenizer")->id_of("<|endoftext|>");
+  ASSERT_TRUE(id);
+  files["tokenizer_config.json"] = R"({"pad_token": "<|endoftext|>"})";
+  info.tokenizer = std::make_shared<const TokenizerFiles>(files);
+  EXPECT_EQ(pad(), *id);
 }
 
 TEST_F(PythonFolders, of_a_resnet_is_a_state_dict_of_torchvision_with_whole_counters) {

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 
@@ -140,6 +141,39 @@ TEST(OwnShapes, that_nobody_names_are_known_to_a_start_that_only_puts_the_file_t
   EXPECT_EQ(read.tensors.at("label").sizes(), at::IntArrayRef({24}));
   EXPECT_EQ(read.tensors.at("scores").sizes(), (at::IntArrayRef{24, 3}));
   EXPECT_TRUE(at::allclose(read.tensors.at("scores").sum(1), at::ones({24})));
+}
+
+// Issue 26: a first window without one answer decided that there are none.
+TEST(OwnShapes, that_nobody_names_are_not_those_of_rows_without_an_answer) {
+  OwnProgram program;
+  program.info.outputs = 0;
+  program.factory = [](const ModelOptions& options, DataInfo info) {
+    info.outputs = 3;
+    Task task = own_task(options, info);
+    task.classes = 0;
+    return task;
+  };
+  ASSERT_EQ(program.go("run"), 0) << program.err;
+  program.spoil_eval = [](Collated& collated, const std::vector<int64_t>& indices) {
+    for (size_t i = 0; i < indices.size(); ++i) {
+      if (indices[i] < 20) collated.batch["inputs"][static_cast<int64_t>(i)].fill_(NAN);
+    }
+  };
+  const std::string file = program.at("p.csv").string();
+  // A window has 16 rows.
+  EXPECT_EQ(program.go("predict", {program.run().string(), program.at("run.toml").string(), "--out",
+                                   file, "--set", "predict.scores=all", "--set",
+                                   "predict.broken=skip", "--set", "evaluate.batch=1"}),
+            0)
+      << program.err;
+  std::istringstream lines(read_file(file));
+  std::string line;
+  std::getline(lines, line);
+  EXPECT_EQ(line, "row,label,score,score_0,score_1,score_2");
+  for (int i = 0; std::getline(lines, line); ++i) {
+    EXPECT_EQ(line == std::to_string(i) + ",,,,,", i < 20) << line;
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 5) << line;
+  }
 }
 
 TEST(OwnShapes, that_vary_are_told_by_the_kinds_that_need_one_size) {

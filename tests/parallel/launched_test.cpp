@@ -6,12 +6,18 @@
 #include "tests/support/run_log.h"
 #include "tests/support/shell.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <random>
 #include <regex>
 #include <sstream>
+#include <thread>
 
 namespace tanren::testing {
 namespace {
@@ -364,6 +370,30 @@ TEST_F(Launched, a_signal_ends_a_rank_that_waits_for_the_others_at_once) {
     EXPECT_EQ(launcher.left(), std::vector<pid_t>{});
     EXPECT_FALSE(fs::exists(at("none")));
   }
+}
+
+// Issue 26: they heard nothing while a text was tokenized, or while they waited for its ids.
+TEST_F(Launched, a_signal_ends_ranks_that_wait_for_the_ids_of_a_text_at_once) {
+  folder_.file("book.txt", "the blade remembers every blow of the hammer\n");
+  folder_.file("text.toml",
+               "[run]\nsteps = 2\nthreads = 1\n[model]\nkind = \"lstm\"\ntask = \"next_token\"\n"
+               "hidden_size = 6\n[data.train]\nkind = \"text\"\npath = \"book.txt\"\ncontext = "
+               "8\ntokenizer = \"" +
+                   std::string(TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/bpe.json") +
+                   "\"\n[batch]\nglobal_batch = 2\n[precision]\nmode = \"fp32\"\n");
+  fs::create_directory(at(".tokens"));
+  const int held = ::open(at(".tokens").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_EQ(::flock(held, LOCK_EX), 0);  // as a process that makes the ids
+  LauncherProcess launcher(folder_.path(), {"-n", "2", "run", "text.toml", "--out", "out"});
+  ASSERT_TRUE(comes_true([&] { return fs::exists(at("out/lock")); })) << launcher.err();
+  std::this_thread::sleep_for(std::chrono::seconds(2));  // until both wait
+  launcher.send(SIGTERM);
+  EXPECT_EQ(launcher.wait(10), 130) << launcher.err();
+  EXPECT_EQ(launcher.left(), std::vector<pid_t>{});
+  ::close(held);
+  EXPECT_TRUE(fs::is_empty(at(".tokens")));
+  const auto result = launch(2, "run text.toml --quiet --out out");
+  EXPECT_EQ(result.code, 0) << result.output;
 }
 
 // Arguments of `tanren launch` that start each rank with --set "$SET".

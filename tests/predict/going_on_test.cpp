@@ -46,13 +46,13 @@ class PredictGoesOn : public PredictFiles {
 
 TEST_F(PredictGoesOn, where_the_part_alone_was_removed) {
   train("run.toml");
-  folder_.file("new.csv", new_rows(4000));
+  folder_.file("new.csv", new_rows(40000));
   expect("predict out new.csv --quiet --out whole.csv", 0);
-  leave_part("new.csv", 32);
+  leave_part("new.csv", 320);
   expect("predict out new.csv --set predict.scores=all", 2,
          {kPart + " was begun with other settings; remove it and " + kPart + ".json"});
   fs::remove(at(kPart));
-  expect("predict out new.csv", 0, {kFile + ": 4000 rows, by"});
+  expect("predict out new.csv", 0, {kFile + ": 40000 rows, by"});
   EXPECT_EQ(read(kFile), read("whole.csv"));
   EXPECT_FALSE(exists(kPart + ".json"));
 }
@@ -104,8 +104,8 @@ TEST_F(PredictGoesOn, killed_at_any_change_of_the_folder_and_with_the_file_moved
 
 TEST_F(PredictGoesOn, on_ranks_that_find_other_rows_is_refused_by_all) {
   train("run.toml");
-  folder_.file("new.csv", new_rows(12000));
-  leave_part("new.csv", 260);
+  folder_.file("new.csv", new_rows(40000));
+  leave_part("new.csv", 900);
   for (const std::string rank : {"0", "1"}) fs::create_directories(at(rank));
   fs::rename(at(kPart), at("0/" + kPart));
   fs::rename(at(kPart + ".json"), at("0/" + kPart + ".json"));
@@ -122,6 +122,77 @@ TEST_F(PredictGoesOn, on_ranks_that_find_other_rows_is_refused_by_all) {
   TANREN_EXPECT_CONTAINS(result.output,
                          "rank 1 has done rows in SOURCE: 100, rank 0 has done rows");
   EXPECT_EQ(read("0/" + kPart), part);
+}
+
+// Issue 26: such a row ended the command, on rank 0 alone.
+TEST_F(PredictGoesOn, over_a_row_with_a_column_of_its_own_where_broken_ones_are_skipped) {
+  train("run.toml");
+  folder_.file("new.jsonl",
+               "{\"a\": 1, \"b\": 2}\n{\"a\": 3, \"b\": 4, \"c\": 5}\n{\"a\": 6, \"b\": 7}\n");
+  expect("predict out new.jsonl --out one.csv", 2,
+         {"new.jsonl:2: has \"c\", which the first row lacks",
+          "predict.broken = \"skip\" leaves a null in its place"});
+  EXPECT_EQ(lines_in("one.csv.partial"), 2);
+  expect("launch -n 2 predict out new.jsonl --out two.csv", 2, {"new.jsonl:2: has \"c\""});
+  const std::string skip = "predict out new.jsonl --set predict.broken=skip";
+  expect(skip, 0, {"new.predictions.csv: 3 rows, 1 of them broken, without a prediction"});
+  const Table table = table_of(read("new.predictions.csv"));
+  ASSERT_EQ(table.size(), 4u);
+  EXPECT_EQ(table[0], (std::vector<std::string>{"a", "b", "label", "score"}));
+  EXPECT_EQ(table[2], (std::vector<std::string>{"3", "4", "", ""}));
+  EXPECT_NE(table[3][2], "");
+  expect("launch -n 2 " + skip + " --quiet --out both.csv", 0);
+  EXPECT_EQ(read("both.csv"), read("new.predictions.csv"));
+}
+
+// Issue 26: rows of <(zcat new.csv.gz) went to /dev/fd/63.predictions.csv.
+TEST_F(PredictGoesOn, from_a_pipe_with_a_path_to_standard_output) {
+  train("run.toml");
+  folder_.file("new.csv", new_rows(30));
+  expect("predict out new.csv --quiet", 0);
+  ASSERT_EQ(::mkfifo(at("pipe.csv").c_str(), 0600), 0);
+  const auto piped =
+      shell("cat new.csv | " TANREN_BINARY " predict out /dev/stdin --quiet", folder_.path());
+  EXPECT_EQ(piped.code, 0) << piped.output;
+  EXPECT_EQ(piped.output, read(kFile));
+  const auto named =
+      shell("cat new.csv >pipe.csv & exec " TANREN_BINARY " predict out pipe.csv --quiet",
+            folder_.path());
+  EXPECT_EQ(named.code, 0) << named.output;
+  EXPECT_EQ(named.output, read(kFile));
+  EXPECT_FALSE(exists("pipe.predictions.csv"));
+}
+
+// Issue 26: what "auto" means may differ from start to start.
+TEST_F(PredictGoesOn, only_in_the_precision_that_its_rows_were_computed_in) {
+  train("run.toml");
+  folder_.file("new.csv", new_rows(40000));
+  leave_part("new.csv", 320);
+  const std::string state = read(kPart + ".json");
+  const std::string said = "\"computed\":\"cpu,fp32,";
+  ASSERT_NE(state.find(said), std::string::npos) << state;
+  std::string other = state;
+  folder_.file(kPart + ".json",
+               other.replace(state.find(said), said.size(), "\"computed\":\"cpu,bf16,"));
+  const std::string part = read(kPart);
+  expect("predict out new.csv", 2,
+         {kPart + " was begun with other settings (cpu,bf16,", "now cpu,fp32,",
+          "or begin again with --force"});
+  EXPECT_EQ(read(kPart), part);
+  folder_.file(kPart + ".json", state);
+  expect("predict out new.csv", 0, {"went on after row"});
+}
+
+// Issue 26: it counted to them, also after the end of the rows.
+TEST_F(PredictGoesOn, never_from_more_rows_than_there_are) {
+  train("run.toml");
+  folder_.file("new.csv", new_rows(40000));
+  leave_part("new.csv", 320);
+  std::string state = read(kPart + ".json");
+  const size_t at_rows = state.find("\"rows\":") + 7;
+  state.replace(at_rows, state.find(',', at_rows) - at_rows, "1000000000000000");
+  folder_.file(kPart + ".json", state);
+  expect("predict out new.csv", 2, {"was begun from other rows than those of new.csv"});
 }
 
 TEST_F(PredictGoesOn, ends_at_a_signal_while_it_waits_for_a_pipe) {
@@ -142,6 +213,16 @@ TEST_F(PredictGoesOn, ends_at_a_signal_while_it_waits_for_a_pipe) {
       EXPECT_EQ(child.ended(seconds(10)), 130) << child.text();
       if (has_writer) ::close(held);
       EXPECT_FALSE(exists("p.csv"));
+      EXPECT_EQ(exists("p.csv.partial"), has_writer);
+      if (!has_writer) {
+        TANREN_EXPECT_CONTAINS(child.text(), "stopped before the first row; nothing was written");
+        continue;
+      }
+      // The pipe gives them to nobody else (issue 26).
+      const int count = name == "rows.csv" ? 3 : 1;
+      EXPECT_EQ(lines_in("p.csv.partial"), 1 + count) << child.text();
+      TANREN_EXPECT_CONTAINS(child.text(), "p.csv.partial: " + std::to_string(count) + " rows");
+      for (const char* part : {"p.csv.partial", "p.csv.partial.json"}) fs::remove(at(part));
     }
   }
   // What comes through a pipe is what lies in a file.
@@ -191,6 +272,11 @@ TEST_F(PredictGoesOn, never_with_an_evaluation_that_writes_over_what_it_reads) {
   // A table of an earlier evaluation may be replaced, also beside the run's files.
   expect("eval out --quiet --predictions out/p.csv", 0);
   expect("eval out --quiet --force --predictions out/p.csv", 0);
+  // What the run tells of incidents stays (issue 26).
+  folder_.file("out/incidents.jsonl", "{}\n");
+  expect("eval out --force --predictions out/incidents.jsonl", 2, {"incidents.jsonl is the model"});
+  expect("predict out more.csv --force --out out/incidents.jsonl", 2, {"is the model"});
+  EXPECT_EQ(read("out/incidents.jsonl"), "{}\n");
 }
 
 TEST_F(PredictGoesOn, with_tables_only_where_the_data_of_training_named_their_columns) {

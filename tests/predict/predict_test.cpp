@@ -128,9 +128,9 @@ TEST_F(Predict, takes_what_the_run_says_of_predictions_and_says_which_weights_it
 
 TEST_F(Predict, goes_on_with_another_batch_that_is_asked_for_in_the_windows_of_before) {
   train("run.toml");
-  folder_.file("new.csv", new_rows(4000));
+  folder_.file("new.csv", new_rows(40000));
   expect("predict out new.csv --quiet --out whole.csv", 0);
-  ASSERT_EQ(shell("ulimit -f 32; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
+  ASSERT_EQ(shell("ulimit -f 320; trap '' XFSZ; exec " + std::string(TANREN_BINARY) +
                       " predict out new.csv",
                   folder_.path())
                 .code,
@@ -423,28 +423,28 @@ TEST_F(Predict, with_too_little_memory_is_refused_before_a_row_is_read) {
 
 TEST_F(Predict, goes_on_after_a_full_disk_where_it_was) {
   train("run.toml");
-  folder_.file("new.csv", new_rows(4000));
+  folder_.file("new.csv", new_rows(40000));
   expect("predict out new.csv --quiet --out whole.csv", 0);
   const auto full = shell(
-      "ulimit -f 32; trap '' XFSZ; exec " + std::string(TANREN_BINARY) + " predict out new.csv",
+      "ulimit -f 320; trap '' XFSZ; exec " + std::string(TANREN_BINARY) + " predict out new.csv",
       folder_.path());
   EXPECT_EQ(full.code, 2) << full.output;
   TANREN_EXPECT_CONTAINS(full.output, "[predict] cannot write new.predictions.csv.partial");
   TANREN_EXPECT_CONTAINS(full.output, "it goes on after row ");
   EXPECT_EQ(std::count(full.output.begin(), full.output.end(), '\n'), 1);
   EXPECT_FALSE(exists("new.predictions.csv"));
-  expect("predict out new.csv", 0, {"new.predictions.csv: 4000 rows (went on after row "});
+  expect("predict out new.csv", 0, {"new.predictions.csv: 40000 rows (went on after row "});
   EXPECT_EQ(read("new.predictions.csv"), read("whole.csv"));
 }
 
 TEST_F(Predict, refuses_to_go_on_from_other_rows_or_another_model) {
   train("run.toml");
-  folder_.file("new.csv", new_rows(4000));
+  folder_.file("new.csv", new_rows(40000));
   const std::string stop =
-      "ulimit -f 32; trap '' XFSZ; exec " + std::string(TANREN_BINARY) + " predict out new.csv";
+      "ulimit -f 320; trap '' XFSZ; exec " + std::string(TANREN_BINARY) + " predict out new.csv";
   ASSERT_EQ(shell(stop, folder_.path()).code, 2);
   const std::string part = read("new.predictions.csv.partial");
-  std::string other = new_rows(4000);
+  std::string other = new_rows(40000);
   other.replace(other.find("r1,"), 3, "x1,");
   folder_.file("new.csv", other);
   expect("predict out new.csv", 2, {"was begun from other rows than those of new.csv"});

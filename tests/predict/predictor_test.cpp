@@ -306,6 +306,23 @@ TEST_F(Predictors, leave_a_null_where_outputs_are_nan_or_name_the_row) {
   EXPECT_FALSE(rows[2]["label"].is_null());
 }
 
+// Issue 26: the names of classes are sorted anew, so that every label was another one.
+TEST_F(Predictors, of_an_unfinished_run_of_texts_whose_classes_changed_are_refused) {
+  auto config = text_config();
+  config.run.stop_after = 2;
+  train(config);
+  const PredictInput input{.model = folder_.path() / "run",
+                           .source = folder_.file("new.txt", "the a b\n")};
+  EXPECT_EQ(rows_of(input).size(), 1u);
+  std::string rows = read_file(folder_.path() / "rows.csv");
+  for (size_t at = rows.find("word"); at != std::string::npos; at = rows.find("word")) {
+    rows.replace(at, 4, "a");  // before "letter"
+  }
+  folder_.file("rows.csv", rows);
+  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { rows_of(input); }),
+                         "[predict] the class names of data.train (");
+}
+
 TEST_F(Predictors, of_tensors_read_samples_without_labels) {
   const auto text = text_config();
   TensorMap train_tensors, new_tensors;

@@ -262,6 +262,52 @@ TEST_F(Tables, that_changed_give_an_unfinished_run_no_evaluation_and_no_predicti
                          "[predict] the class names of data.train (");
 }
 
+// Issue 26: the weights of one column were multiplied with the numbers of another.
+TEST_F(Tables, of_plain_numbers_whose_columns_changed_places_are_not_those_of_training) {
+  const std::string text = "b,label,a\n1,0,2\n3,1,4\n5,0,6\n7,1,8\n";
+  folder_.file("train.csv", text);
+  RunConfig plain = parse_config(
+      "[run]\nname = \"t\"\nsteps = 4\nthreads = 1\n[model]\nkind = \"mlp\"\nhidden = [4]\n"
+      "[data.train]\nkind = \"csv\"\npath = \"train.csv\"\n[batch]\nglobal_batch = 2\n"
+      "[precision]\nmode = \"fp32\"\n",
+      "t.toml", folder_.path(), {}, ModelRegistry().kinds());
+  plain.run.stop_after = 2;
+  run({.config = plain, .folder = place()}, {});
+  folder_.file("new.csv", "a,b\n2,1\n");
+  EXPECT_EQ(rows_of(place(), "new.csv").size(), 1u);
+  folder_.file("train.csv", "a" + text.substr(1, 7) + "b" + text.substr(9));
+  TANREN_EXPECT_CONTAINS(error_of<DataError>([&] { rows_of(place(), "new.csv"); }),
+                         "[predict] the columns of data.train (");
+}
+
+// Issue 26: only checkpoints were asked what they were trained with.
+TEST_F(Tables, that_changed_give_exported_weights_no_evaluation) {
+  train();
+  fs::remove_all(place() / "checkpoints");
+  const auto evaluated = [&] {
+    return evaluate_checkpoint(config(), place() / "model.safetensors", {}, nullptr, {}, {});
+  };
+  EXPECT_NO_THROW(evaluated());
+  const auto expect_refused = [&](const std::string& from, const std::string& to,
+                                  const std::string& what) {
+    std::vector<std::string> before;
+    for (const char* name : {"train.csv", "eval.csv"}) {
+      std::string text = before.emplace_back(read_file(folder_.path() / name));
+      for (size_t at = text.find(from); at != std::string::npos;
+           at = text.find(from, at + to.size())) {
+        text.replace(at, from.size(), to);
+      }
+      folder_.file(name, text);
+    }
+    TANREN_EXPECT_CONTAINS(error_of<DataError>(evaluated), "[eval] the " + what + " (");
+    folder_.file("train.csv", before[0]);
+    folder_.file("eval.csv", before[1]);
+  };
+  expect_refused(";1000;", ";5000;", "columns and what was measured of data.train");
+  expect_refused("size;weight", "weight;size", "columns of data.train");
+  expect_refused("apple", "quince", "class names of data.train");
+}
+
 TEST_F(Tables, that_changed_are_refused_when_their_run_goes_on) {
   run({.config = config({"run.stop_after=4"}), .folder = place()}, {});
   const std::string train = read_file(folder_.path() / "train.csv");

@@ -243,6 +243,23 @@ TEST_F(Fork, that_reads_its_table_in_another_way_says_so) {
   EXPECT_EQ(plan_line("c", "fork_table"), "");
 }
 
+// Issue 26: that was told of tables of numbers alone.
+TEST_F(Fork, whose_texts_have_other_classes_says_so) {
+  folder_.file("texts.csv", "text,label\na b,x\nc,y\nb c,y\na,x\n");
+  folder_.file("text.toml",
+               "[run]\nsteps = 6\nthreads = 1\n[model]\nkind = \"lstm\"\nhidden_size = 6\n"
+               "[data.train]\nkind = \"text_table\"\npath = \"texts.csv\"\ncontext = 12\n"
+               "tokenizer = \"" +
+                   std::string(TANREN_SOURCE_DIR "/tests/fixtures/tokenizer/uncased.json") +
+                   "\"\n[batch]\nglobal_batch = 2\n[precision]\nmode = \"fp32\"\n");
+  expect_code("run text.toml --quiet --out a --set run.stop_after=2", 0, {});
+  expect_code("run a --quiet --fork --out same --set optimizer.learning_rate=0.02", 0, {});
+  EXPECT_EQ(plan_line("same", "fork_table"), "");
+  folder_.file("texts.csv", "text,label\na b,z\nc,y\nb c,y\na,z\n");
+  expect_code("run a --quiet --fork --out b", 0, {});
+  TANREN_EXPECT_CONTAINS(plan_line("b", "fork_table"), "class names are not those there");
+}
+
 TEST_F(Fork, begins_other_data_at_their_start_and_asks_for_a_length_in_steps) {
   ASSERT_EQ(tanren("run run.toml --quiet --out a --set run.stop_after=3 --set run.steps=none --set "
                    "run.epochs=2")

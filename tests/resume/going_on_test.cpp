@@ -62,6 +62,42 @@ TEST_F(GoingOn, behind_a_link_to_a_disk_that_is_not_there_is_refused_and_loses_n
   EXPECT_EQ(last_attempt("out")["step"], 8);
 }
 
+// Issue 26: only the summary told of checkpoints, which a killed session does not write.
+TEST_F(GoingOn, after_a_kill_without_the_checkpoints_that_were_saved_is_refused) {
+  const auto kill = [&](const std::string& out) { fs::remove(at(out) / "summary.json"); };
+  const auto expect_kept = [&](const std::string& out) {
+    const std::string before = read_file(at(out) / "log.jsonl");
+    for (const std::string verb : {"run ", "plan "}) {
+      expect_code(verb + out, 2,
+                  {out + "/checkpoints",
+                   " has no complete checkpoint, and the run has saved some; "
+                   "mount the disk that belongs there or put them back, or "
+                   "remove it if the run is to begin again"});
+    }
+    EXPECT_EQ(read_file(at(out) / "log.jsonl"), before);
+  };
+  stop_after("out", 3);
+  expect_code("run out --quiet --fork --out fork --set run.stop_after=1", 0, {});
+  for (const std::string out : {"out", "fork"}) {
+    kill(out);
+    const fs::path checkpoints = at(out) / "checkpoints", away = at(out + "-away");
+    fs::rename(checkpoints, away);
+    fs::create_directory(at(out + "-disk"));  // where a disk is mounted, without it
+    fs::create_directory_symlink(at(out + "-disk"), checkpoints);
+    expect_kept(out);
+    fs::remove(checkpoints);
+    fs::create_directory(checkpoints);  // the same without a link
+    expect_kept(out);
+    fs::remove(checkpoints);
+    fs::rename(away, checkpoints);
+    expect_code("run " + out + " --quiet --set run.stop_after=1", 0, {});
+  }
+  EXPECT_EQ(last_attempt("out")["step"], 4);
+  fs::remove_all(at("out/checkpoints"));  // begins again
+  expect_code("run out --quiet --set run.stop_after=1", 0, {});
+  EXPECT_EQ(last_attempt("out")["step"], 1);
+}
+
 TEST_F(GoingOn, on_other_training_data_is_refused_and_names_what_differs) {
   stop_after("out", 2);
   const std::string before = read_file(at("out") / "log.jsonl");
@@ -196,7 +232,9 @@ TEST_F(GoingOn, a_halt_leaves_the_checkpoints_before_it) {
 TEST_F(GoingOn, a_halt_that_cannot_be_saved_is_still_told_first) {
   write_values(8, {2});
   ASSERT_EQ(tanren("run values.toml --quiet --out out --set run.stop_after=1").code, 0);
-  for (const char* name : {"out/checkpoints", "out/summary.json"}) fs::remove_all(at(name));
+  for (const char* name : {"checkpoints", "summary.json", "saved"}) {
+    fs::remove_all(at("out") / name);
+  }
   fs::create_directory_symlink("/proc", at("out/checkpoints"));  // nobody may write there
   expect_code("run out --quiet", 1,
               {"[guard] step 3 (attempt 3): non-finite loss", "could not be written"});

@@ -1,9 +1,12 @@
 // Averaged weights in whole runs never affect the trained weights (PEERS rule 33).
+#include "tests/support/gan.h"
 #include "tests/support/tiny_run.h"
 
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
+#include "tanren/checkpoint/checkpoint.h"
 #include "tanren/formats/safetensors.h"
+#include "tanren/interop/export.h"
 #include "tanren/optimizer/average.h"
 #include "tanren/train/estimate_statistics.h"
 #include "tanren/train/evaluate.h"
@@ -231,6 +234,36 @@ TEST(Average, estimates_batch_norm_as_torchs_update_bn_and_leaves_the_model_alon
   run.parts.plan.average.estimate_batches = 1;
   estimate_statistics(run.state, run.parts, data);
   expect_same(run.state.average_state().tensors, before, "frozen ");
+}
+
+// Issue 26: the start weights of an objective without an average counted as its average.
+TEST(Average, of_one_objective_leaves_the_weights_of_another_without_one_raw) {
+  auto config = gan_config();
+  config.average.kind = "ema";
+  config.run.device = "cpu";
+  TinyRun run(config, nullptr, one_forward_gan(/*every=*/1));
+  run.steps(3);
+  // As if the generator had made its updates before averages began.
+  auto& objectives = run.state.phases.front().objectives;
+  ASSERT_EQ(objectives.size(), 2u);
+  TinyRun fresh(config, nullptr, one_forward_gan(/*every=*/1));
+  objectives[1].average->load(fresh.state.phases.front().objectives[1].average->state());
+  ASSERT_EQ(objectives[1].average->num_updates(), 0);
+  ASSERT_GT(objectives[0].average->num_updates(), 0);
+  Snapshot snapshot;
+  snapshot.model.tensors = run.state.model_tensors();
+  snapshot.optimizer = run.state.optimizer_state();
+  snapshot.average = run.state.average_state();
+  snapshot.run = run.state.run_state();
+  const TemporaryFolder folder;
+  const auto step = write_checkpoint(folder.path(), 3, snapshot, 1, {});
+  const SafetensorsFile read = checkpoint_weights(step, /*wants_average=*/true);
+  EXPECT_EQ(read.metadata.at("weights"), "averaged");
+  expect_same(read.tensors, run.state.averaged_tensors(), "averaged ");
+  EXPECT_TRUE(at::equal(read.tensors.at("generator.weight"),
+                        snapshot.model.tensors.at("generator.weight")));
+  EXPECT_FALSE(at::equal(read.tensors.at("critic_score.weight"),
+                         snapshot.model.tensors.at("critic_score.weight")));
 }
 
 }  // namespace

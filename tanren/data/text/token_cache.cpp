@@ -113,6 +113,7 @@ void look_at(TextsToRead& texts, const TokenizerFiles& files) {
     tokenizer.add(name);
     tokenizer.add(text);
   }
+  if constexpr (kTokenizerVersion > 1) tokenizer.add(kTokenizerVersion);  // the first had no number
   texts.contents.hash = contents.value();
   texts.tokenizer_print.hash = tokenizer.value();
   key.add(kBegin);

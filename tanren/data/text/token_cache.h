@@ -8,10 +8,15 @@
 #include "tanren/data/text/token_windows.h"
 #include "tanren/data/text/tokenizer.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
 namespace tanren {
+
+// Of our tokenizers: raised by every change that gives some text other ids, so that kept ids are
+// made anew, and a run does not go on with others unseen.
+inline constexpr int64_t kTokenizerVersion = 1;
 
 // Fills the stream's pieces (one for each text), type and prints. The ids lie in the folder
 // `cache`; if that is empty or cannot be written, in a temporary file that ends with the process.

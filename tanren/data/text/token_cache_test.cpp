@@ -203,6 +203,23 @@ TEST_F(TokenCache, starts_at_the_same_time_make_one_file_and_read_the_same) {
   EXPECT_EQ(lines.find("tokenized"), lines.rfind("tokenized")) << lines;
 }
 
+// Where this fails on purpose, raise kTokenizerVersion with the ids (issue 26).
+TEST(TokenIdsOf, our_tokenizers_are_those_of_their_version) {
+  EXPECT_EQ(kTokenizerVersion, 1);
+  const std::string text =
+      "The blade's edge: 1,234.5 m, don't \u2014 na\u00efve Stra\u00dfe \u65e5\u672c tanren\t\n"
+      "  it'll re-forge it 42 times\u2026 e\u0301!\n";
+  const std::vector<std::pair<std::string, uint32_t>> expected{
+      {"bpe.json", 1293985915}, {"cased.json", 1477276681}, {"uncased.json", 1914820789}};
+  for (const auto& [file, of_ids] : expected) {
+    uint32_t sum = 0;
+    for (const int32_t id : load_tokenizer(kTokenizers + file)->encode(text)) {
+      sum = sum * 31 + static_cast<uint32_t>(id);
+    }
+    EXPECT_EQ(sum, of_ids) << file;
+  }
+}
+
 TEST_F(TokenCache, its_texts_and_tokenizer_tell_a_resumed_run_whether_they_are_the_same) {
   const auto hashes = [&](const SourceOptions& source) {
     std::vector<uint64_t> all;

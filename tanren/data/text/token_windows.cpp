@@ -118,10 +118,14 @@ Collated TokenWindows::make(const std::vector<int64_t>& indices, bool each_targe
   return collated;
 }
 
+int64_t TokenWindows::length(int64_t window) const {
+  return std::min(context_, starts_.back() - 1 - window * stride_);
+}
+
 int64_t TokenWindows::fill(int64_t window, bool each_target_once, int64_t* inputs,
                            int64_t* labels) const {
   const int64_t begin = window * stride_;
-  const int64_t length = std::min(context_, starts_.back() - 1 - begin);
+  const int64_t length = this->length(window);
   copy(begin, begin + length + 1, inputs, labels);
   std::fill(inputs + length, inputs + context_, 0);
   std::fill(labels + length, labels + context_, kIgnored);

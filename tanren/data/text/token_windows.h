@@ -49,6 +49,9 @@ class TokenWindows : public Dataset {
 
   int64_t size() const override { return size_; }
   DataInfo info() const override;
+  // Positions of the window that hold a token of the stream; the last window's others are filled
+  // up.
+  int64_t length(int64_t window) const;
   // Every target of the stream counts in exactly one window: if windows overlap, the later one has
   // it as context only. DataError naming file and place for an id past the vocabulary.
   Collated collate(const std::vector<int64_t>& indices) const override;
