@@ -168,7 +168,8 @@ StageOutput run_stage(StageScope& scope, const std::function<void()>& forward) {
     // Operators that ask for the dtype before the shape.
     const std::string_view what = error.what_without_backtrace();
     const size_t begin = scope.stage_.begin;
-    if (begin < 2 || what.find("Undefined") == std::string_view::npos) throw;
+    const auto says = [&](const char* word) { return what.find(word) != std::string_view::npos; };
+    if (begin < 2 || (!says("Undefined") && !says("UNKNOWN_SCALAR"))) throw;
     throw used_elsewhere(fmt::format("a block before '{}'", scope.stage_.blocks[begin - 1]));
   }
   scope.check_complete();

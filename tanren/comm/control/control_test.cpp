@@ -152,6 +152,9 @@ TEST(ControlChannel, names_who_has_started_the_fewest_operations_and_not_this_on
   EXPECT_EQ(channels[2]->held_up_by(3, "is late"), "");
 }
 
+// Questions that come within 100 ms share one round of replies.
+void wait_for_a_new_round() { std::this_thread::sleep_for(150ms); }
+
 TEST(ControlChannel, counts_the_operations_of_a_part_apart_and_asks_its_ranks_alone) {
   ControlGroup group(4);
   auto channels = group.open();
@@ -164,6 +167,7 @@ TEST(ControlChannel, counts_the_operations_of_a_part_apart_and_asks_its_ranks_al
                          "rank 1 is late: it answers, and at its start it has started 0 of 2");
   EXPECT_EQ(channels[3]->held_up_by(1, "is late"), "");
   const ControlChannel::AwaitScope waits(channels[1]->mailbox(), awaited_message(2, true, "", 8));
+  wait_for_a_new_round();
   TANREN_EXPECT_CONTAINS(channels[3]->held_up_by(2, "is late", part),
                          "of 2 operations; it waits for rank 2 to send a message (8 bytes)");
 }
@@ -173,6 +177,7 @@ TEST(ControlChannel, names_the_end_of_the_waits_for_messages) {
   auto channels = group.open();
   channels[3]->set_state("step 7");
   const auto ask = [&](int asking, int awaited) {
+    wait_for_a_new_round();
     return channels[static_cast<size_t>(asking)]->held_up_by_message(awaited, "is late");
   };
   const Awaited of_2 = awaited_message(2, true, "the gradient of microbatch 3", 64);
