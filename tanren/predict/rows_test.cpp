@@ -345,6 +345,7 @@ TEST_F(RowsTest, of_tokens_are_as_long_as_their_window) {
   RunConfig config;
   config.data.eval.kind = "tokens";
   config.data.eval.dtype = "uint16";
+  config.data.eval.vocab_size = 10;
   config.data.eval.context = 4;
   config.data.eval.document_end = 0;
   info_ = {.input_shape = {4}, .outputs = 10, .vocab_size = 10};

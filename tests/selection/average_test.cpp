@@ -254,7 +254,7 @@ TEST(Average, of_one_objective_leaves_the_weights_of_another_without_one_raw) {
   snapshot.model.tensors = run.state.model_tensors();
   snapshot.optimizer = run.state.optimizer_state();
   snapshot.average = run.state.average_state();
-  snapshot.run = run.state.run_state();
+  snapshot.run = run.state.run_state(run.parts.device);
   const TemporaryFolder folder;
   const auto step = write_checkpoint(folder.path(), 3, snapshot, 1, {});
   const SafetensorsFile read = checkpoint_weights(step, /*wants_average=*/true);
