@@ -259,16 +259,16 @@ ModelBlocks BlockWatch::finish(int64_t samples) {
   int64_t forward = 0, backward = 0;
   for (size_t i = 0; i < passages_.size(); ++i) {
     const Passage& passage = passages_[i];
-    model.blocks.push_back({.name = passage.name,
-                            .forward = share(passage.forward - forward),
-                            .backward = share(passage.backward - backward),
-                            .kept_bytes = rounded_up(kept[i].all, samples),
-                            .kept_before = rounded_up(kept[i].before, samples),
-                            .output_bytes = rounded_up(passage.output_bytes, samples),
-                            .obstacle = passage.obstacle,
-                            .weights = {passage.weights.begin(), passage.weights.end()},
-                            .weights_before = {passage.weights_before.begin(),
-                                               passage.weights_before.end()}});
+    model.blocks.push_back(
+        {.name = passage.name,
+         .forward = share(passage.forward - forward),
+         .backward = share(passage.backward - backward),
+         .kept_bytes = rounded_up(kept[i].all, samples),
+         .kept_before = rounded_up(kept[i].before, samples),
+         .output_bytes = rounded_up(passage.output_bytes, samples),
+         .obstacle = passage.obstacle,
+         .weights = {passage.weights.begin(), passage.weights.end()},
+         .weights_before = {passage.weights_before.begin(), passage.weights_before.end()}});
     forward = passage.forward;
     backward = passage.backward;
   }

@@ -27,9 +27,10 @@ void check_task(const Task& task, const std::string& what) {
       std::set<std::string> terms;
       for (const WeightedTerm& term : objective.terms) {
         if (terms.insert(term.name).second) continue;
-        throw ConfigError(fmt::format("{}: objective {} of its task lists term {} twice; list it "
-                                      "once, with one weight",
-                                      what, objective.name, term.name));
+        throw ConfigError(
+            fmt::format("{}: objective {} of its task lists term {} twice; list it "
+                        "once, with one weight",
+                        what, objective.name, term.name));
       }
       if (objective.every >= 1) continue;
       throw ConfigError(

@@ -24,7 +24,8 @@ TEST(SumsOfSquares, are_those_of_doubles_for_any_size_and_dtype) {
     for (const int64_t size : {1, 2, 15, 16, 33, 65'536, 65'537, 1'000'003}) {
       const at::Tensor given = normal_numbers(size + 3, dtype);
       const double exact = given.narrow(0, 3, size).to(at::kDouble).square().sum().item<double>();
-      const Sums sums = sums_of_squares({given}, {{.tensor = 0, .begin = 3, .size = size}}, at::kCPU).on_host;
+      const Sums sums =
+          sums_of_squares({given}, {{.tensor = 0, .begin = 3, .size = size}}, at::kCPU).on_host;
       ASSERT_EQ(sums.size(), 1U);
       EXPECT_NEAR(sums[0] / exact, 1, 1e-13) << dtype << " " << size;
     }
@@ -56,8 +57,13 @@ TEST(SumsOfSquares, depend_on_neither_places_nor_other_ranges_nor_threads) {
 
 TEST(SumsOfSquares, of_nothing_are_0) {
   EXPECT_EQ(sums_of_squares({}, {{}, {}}, at::kCPU).on_host, (Sums{0, 0}));
+  const SumsOfSquares elsewhere = sums_of_squares({}, {{}, {}}, at::kMeta);
+  EXPECT_TRUE(elsewhere.on_host.empty());
+  EXPECT_TRUE(elsewhere.on_device.is_meta()) << "ranks add it to others of the device";
+  EXPECT_EQ(elsewhere.on_device.numel(), 2);
   const at::Tensor three = at::full({4}, 3.0);
-  EXPECT_EQ(sums_of_squares({three}, {{.tensor = 9}, {0, 1, 2}, {}}, at::kCPU).on_host, (Sums{0, 18, 0}));
+  EXPECT_EQ(sums_of_squares({three}, {{.tensor = 9}, {0, 1, 2}, {}}, at::kCPU).on_host,
+            (Sums{0, 18, 0}));
   EXPECT_TRUE(sums_of_squares({three}, {}, at::kCPU).on_host.empty());
 }
 
@@ -79,7 +85,8 @@ TEST(SumsOfSquares, are_not_finite_where_an_element_is_not_and_nowhere_else) {
         at::Tensor given = normal_numbers(70'200, dtype);
         given[place] = bad;
         const Sums sums =
-            sums_of_squares({given}, {{0, 0, 100}, {0, 100, 70'000}, {0, 70'100, 100}}, at::kCPU).on_host;
+            sums_of_squares({given}, {{0, 0, 100}, {0, 100, 70'000}, {0, 70'100, 100}}, at::kCPU)
+                .on_host;
         EXPECT_TRUE(std::isfinite(sums[0]) && std::isfinite(sums[2])) << dtype << " " << place;
         EXPECT_FALSE(std::isfinite(sums[1])) << dtype << " " << place;
       }

@@ -20,13 +20,13 @@ struct WeightCost {
 // One passage through an outermost block.
 struct BlockCost {
   std::string name;
-  double forward = 0;        // multiply-adds, or seconds, of one sample
-  double backward = 0;       // in the same unit
-  int64_t kept_bytes = 0;    // of one sample, from the forward to the backward, without its input
+  double forward = 0;      // multiply-adds, or seconds, of one sample
+  double backward = 0;     // in the same unit
+  int64_t kept_bytes = 0;  // of one sample, from the forward to the backward, without its input
   // Those of `kept_bytes` that code before the block keeps, which runs in all later stages, too.
   int64_t kept_before = 0;
-  int64_t output_bytes = 0;  // of one sample
-  std::string obstacle;      // why no cut after it is possible, as a clause; empty: one is
+  int64_t output_bytes = 0;     // of one sample
+  std::string obstacle;         // why no cut after it is possible, as a clause; empty: one is
   std::vector<size_t> weights;  // places in ModelBlocks::weights of those that it uses
   // Those of `weights` that code before the block reads, which runs in all later stages, too.
   std::vector<size_t> weights_before = {};

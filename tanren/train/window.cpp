@@ -95,8 +95,7 @@ Places measure(const std::vector<Objective*>& objectives, const Parts& parts, St
     places.squares.push_back(row.add(measured.back().squares));
   }
   for (size_t i = 0; report_flush && i < measured.size(); ++i) {
-    places.flush_counts.push_back(
-        row.add({measured[i].flushed, measured[i].overflown}, Join::sum));
+    places.flush_counts.push_back(row.add({measured[i].flushed, measured[i].overflown}, Join::sum));
     places.elements.push_back(
         row.add(std::vector<double>{num_elements(objectives[i]->spoken_for)}));
   }
@@ -154,8 +153,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   const auto graphs = row.add(own_graphs);
   // Only where no rank has a graph of a term is it asked whether parameters are frozen.
   const bool lacks_graph = std::count(own_graphs.begin(), own_graphs.end(), 0.0) > 0;
-  const auto frozen =
-      row.add(std::vector<double>{lacks_graph && has_frozen(module) ? 1.0 : 0.0});
+  const auto frozen = row.add(std::vector<double>{lacks_graph && has_frozen(module) ? 1.0 : 0.0});
   const bool stops = !ranks.world().alone() && parts.stop_requested();
   const auto stop = row.add(std::vector<double>{stops ? 1.0 : 0.0});
   std::vector<double> samples(static_cast<size_t>(ranks.data().size()), 0.0);
