@@ -60,8 +60,10 @@ Batch with_shapes_of(const Batch& batch) {
 
 }  // namespace
 
-ModelBlocks block_profile(const Plan& plan, const std::function<Task()>& make_task,
+ModelBlocks block_profile(const Plan& given, const std::function<Task()>& make_task,
                           const Batch& batch) {
+  Plan plan = given;
+  plan.parallel.zero = 0;
   const GeneratorScope generators(at::kCPU);
   if (plan.device.device == "cpu") enable_half_convolution();
   const TraceScope tracing;
@@ -79,6 +81,7 @@ ModelBlocks block_profile(const Plan& plan, const std::function<Task()>& make_ta
   const AutocastScope autocast(parts.device.type(), plan.precision);
   BlockWatch watch(*run.task.module, shapes, tracing, work);
   const Terms terms = run.phases.front().spec.forward(shapes);  // holds what backward needs
+  for (const Term& term : terms) watch.returns(term.sum);
   ModelBlocks model = watch.finish(shapes.size());
   const auto sizes = state_sizes(run);
   for (WeightCost& weight : model.weights) {

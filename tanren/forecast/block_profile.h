@@ -6,10 +6,12 @@
 // A later stage does not run the blocks of the stages before it, but all code between blocks. It
 // gets one tensor: the output of the last block that it does not run. So a cut after a block is
 // possible if, after it, no operator reads another tensor that was made in a block before the cut,
-// and if no code outside of blocks reads such a tensor in the part before the cut. Batches,
-// parameters, buffers, and what code outside of blocks makes of them, are there in every stage.
-// Reads are those of libtorch's operators and of kernels under an OperatorRecord; code that asks a
-// tensor for its shape alone is not seen.
+// and if no code outside of blocks reads such a tensor in the part before the cut. Terms are read
+// after the last block. Batches, parameters, buffers, and what code outside of blocks makes of
+// them, are there in every stage; a buffer or field that a block writes to counts from then on as
+// made in that block. Reads are those of libtorch's operators and of kernels under an
+// OperatorRecord; code that asks a tensor for its shape alone is not seen. Writes are those that an
+// operator's schema declares, which leaves out the running statistics of a norm.
 #pragma once
 
 #include "tanren/base/task.h"

@@ -6,7 +6,9 @@
 #include "tanren/blocks/block_trail.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/function_schema.h>
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
@@ -51,7 +53,10 @@ BlockWatch::BlockWatch(const torch::nn::Module& module, const Batch& batch,
   for (const auto& buffer : module.buffers()) given_.insert(buffer.unsafeGetTensorImpl());
   for (const auto& [name, field] : batch.fields) given_.insert(field.unsafeGetTensorImpl());
   given_.insert(batch.ids.unsafeGetTensorImpl());
+  for (const auto& buffer : module.buffers()) written_in_[memory_of(buffer)];
+  for (const auto& [name, field] : batch.fields) written_in_[memory_of(field)];
   weight_memory_.erase(nullptr);
+  written_in_.erase(nullptr);
   block_watch = this;
   handle_ = at::addThreadLocalCallback(
       at::RecordFunctionCallback(&begins, &ends)
@@ -82,7 +87,9 @@ std::unique_ptr<at::ObserverContext> BlockWatch::block_begins(const at::RecordFu
   if (depth_++ == 0) {
     passages_.emplace_back();
     passages_.back().name = call.name();
+    passages_.back().first_event = tracing_.size();
     passages_.back().weights = std::exchange(weights_outside_, {});
+    passages_.back().weights_before = passages_.back().weights;
   }
   auto frame = std::make_unique<Frame>();
   frame->is_block = true;
@@ -128,6 +135,7 @@ std::unique_ptr<at::ObserverContext> BlockWatch::operator_begins(const at::Recor
       if (is_outermost) reads(tensor);
     });
   }
+  note_writes(call);
   return frame;
 }
 
@@ -150,9 +158,30 @@ std::optional<size_t> BlockWatch::weight_of(const at::Tensor& tensor) const {
 
 void BlockWatch::reads(const at::Tensor& tensor) {
   const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  const auto found = made_in_.find(impl);
-  if (found == made_in_.end() || !found->second) return;
-  const size_t from = *found->second;
+  const auto made = made_in_.find(impl);
+  if (made != made_in_.end() && made->second) needs(*made->second, impl);
+  const auto written = written_in_.find(memory_of(tensor));
+  if (written != written_in_.end() && written->second) needs(*written->second, nullptr);
+}
+
+// Buffers and fields are in every stage, and a stage without the block has their old values.
+void BlockWatch::note_writes(const at::RecordFunction& call) {
+  const auto schema = is_inside() ? call.operator_schema() : std::nullopt;
+  if (!schema || !schema->is_mutable()) return;
+  const auto& arguments = schema->arguments();
+  const auto inputs = call.inputs();
+  for (size_t i = 0; i < std::min(arguments.size(), inputs.size()); ++i) {
+    const c10::AliasInfo* alias = arguments[i].alias_info();
+    if (alias == nullptr || !alias->isWrite()) continue;
+    for_each_tensor(inputs[i], [&](const at::Tensor& tensor) {
+      const auto written = written_in_.find(memory_of(tensor));
+      if (written != written_in_.end()) written->second = passages_.size() - 1;
+    });
+  }
+}
+
+// What is read now comes from block `from`. `tensor`: what a cut would send; null: it sends none.
+void BlockWatch::needs(size_t from, const c10::TensorImpl* tensor) {
   const size_t ended = passages_.size() - (is_inside() ? 1 : 0);
   const std::string obstacle =
       is_inside() ? fmt::format("block '{}' also needs a tensor of block '{}'",
@@ -161,7 +190,8 @@ void BlockWatch::reads(const at::Tensor& tensor) {
                                 passages_.back().name, passages_[from].name);
   for (size_t block = from; block < ended; ++block) {
     Passage& cut = passages_[block];
-    if (cut.output != impl && cut.obstacle.empty()) cut.obstacle = obstacle;
+    const bool is_sent = tensor != nullptr && cut.output == tensor;
+    if (!is_sent && cut.obstacle.empty()) cut.obstacle = obstacle;
   }
   // In a stage after that code the tensor is undefined.
   if (!is_inside()) outside_reads_.emplace_back(ended, obstacle);
@@ -189,8 +219,8 @@ void BlockWatch::casts(const at::Tensor& tensor, size_t weight) {
   addresses_.emplace_back(tensor.getIntrusivePtr());
 }
 
-// Per block: what was made in its forward and is alive now.
-std::vector<int64_t> BlockWatch::kept_bytes() const {
+// Per block: what was made in its forward, or by the code before it, and is alive now.
+std::vector<BlockWatch::KeptBytes> BlockWatch::kept_bytes() const {
   const MemoryTrace trace = tracing_.trace();
   std::unordered_map<uint32_t, size_t> made;  // event of each tensor that is alive
   for (size_t i = 0; i < trace.size(); ++i) {
@@ -200,12 +230,13 @@ std::vector<int64_t> BlockWatch::kept_bytes() const {
       made[trace[i].tensor] = i;
     }
   }
-  std::vector<int64_t> kept(passages_.size(), 0);
+  std::vector<KeptBytes> kept(passages_.size());
   for (const auto& [tensor, event] : made) {
     if (trace[event].kind != MemoryKind::activations) continue;
     size_t block = 0;
     while (block + 1 < passages_.size() && event >= passages_[block].end_event) ++block;
-    kept[block] += trace[event].bytes;
+    kept[block].all += trace[event].bytes;
+    if (event < passages_[block].first_event) kept[block].before += trace[event].bytes;
   }
   return kept;
 }
@@ -221,20 +252,23 @@ ModelBlocks BlockWatch::finish(int64_t samples) {
     }
   }
   passages_.back().obstacle.clear();  // nothing comes after it
-  const std::vector<int64_t> kept = kept_bytes();
+  const std::vector<KeptBytes> kept = kept_bytes();
   const auto share = [&](int64_t count) {
     return static_cast<double>(count) / static_cast<double>(samples);
   };
   int64_t forward = 0, backward = 0;
   for (size_t i = 0; i < passages_.size(); ++i) {
     const Passage& passage = passages_[i];
-    model.blocks.push_back({.name = passage.name,
-                            .forward = share(passage.forward - forward),
-                            .backward = share(passage.backward - backward),
-                            .kept_bytes = rounded_up(kept[i], samples),
-                            .output_bytes = rounded_up(passage.output_bytes, samples),
-                            .obstacle = passage.obstacle,
-                            .weights = {passage.weights.begin(), passage.weights.end()}});
+    model.blocks.push_back(
+        {.name = passage.name,
+         .forward = share(passage.forward - forward),
+         .backward = share(passage.backward - backward),
+         .kept_bytes = rounded_up(kept[i].all, samples),
+         .kept_before = rounded_up(kept[i].before, samples),
+         .output_bytes = rounded_up(passage.output_bytes, samples),
+         .obstacle = passage.obstacle,
+         .weights = {passage.weights.begin(), passage.weights.end()},
+         .weights_before = {passage.weights_before.begin(), passage.weights_before.end()}});
     forward = passage.forward;
     backward = passage.backward;
   }

@@ -32,6 +32,8 @@ class BlockWatch {
   BlockWatch(const BlockWatch&) = delete;
   BlockWatch& operator=(const BlockWatch&) = delete;
 
+  // After the forward: it returns this tensor as a term, which the last stage must have made.
+  void returns(const at::Tensor& term) { reads(term); }
   // After the forward, while what it keeps for backward is alive: the blocks, and the weights
   // without their state.
   ModelBlocks finish(int64_t samples);
@@ -41,9 +43,10 @@ class BlockWatch {
     std::string name;
     const c10::TensorImpl* output = nullptr;
     int64_t output_bytes = 0;
-    size_t end_event = 0;               // of the trace; it begins where the block before it ends
+    // Of the trace. What code before the block makes lies between the block before and first_event.
+    size_t first_event = 0, end_event = 0;
     int64_t forward = 0, backward = 0;  // multiply-adds so far
-    std::set<size_t> weights;
+    std::set<size_t> weights, weights_before;
     std::string obstacle;
   };
   struct Frame;  // an open block or operator
@@ -58,10 +61,15 @@ class BlockWatch {
   bool is_inside() const { return depth_ > 0; }
   std::optional<size_t> weight_of(const at::Tensor& tensor) const;
   void reads(const at::Tensor& tensor);
+  void needs(size_t from, const c10::TensorImpl* tensor);
+  void note_writes(const at::RecordFunction& call);
   void makes(const at::Tensor& tensor);
   void casts(const at::Tensor& tensor, size_t weight);
   void close(Passage& passage);
-  std::vector<int64_t> kept_bytes() const;
+  struct KeptBytes {
+    int64_t all = 0, before = 0;  // `before`: those of `all` that code before the block keeps
+  };
+  std::vector<KeptBytes> kept_bytes() const;
 
   const TraceScope& tracing_;
   const ForwardWork& work_;
@@ -71,6 +79,8 @@ class BlockWatch {
   std::set<size_t> cast_weights_;
   std::set<const c10::TensorImpl*> given_;  // parameters, buffers, fields, casts of parameters
   std::map<const c10::TensorImpl*, std::optional<size_t>> made_in_;  // no value: outside of blocks
+  // The memory of buffers and fields, and the last block that wrote to it.
+  std::map<const c10::StorageImpl*, std::optional<size_t>> written_in_;
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>> addresses_;
   std::vector<Passage> passages_;
   std::set<size_t> weights_outside_;                           // read since the last block

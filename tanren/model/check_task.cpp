@@ -24,6 +24,14 @@ void check_task(const Task& task, const std::string& what) {
       throw ConfigError(of + "objectives; keep the one that a PhaseSpec begins with");
     }
     for (const ObjectiveSpec& objective : phase.objectives) {
+      std::set<std::string> terms;
+      for (const WeightedTerm& term : objective.terms) {
+        if (terms.insert(term.name).second) continue;
+        throw ConfigError(
+            fmt::format("{}: objective {} of its task lists term {} twice; list it "
+                        "once, with one weight",
+                        what, objective.name, term.name));
+      }
       if (objective.every >= 1) continue;
       throw ConfigError(
           fmt::format("{}: objective {} of its task has every = {}; it is in turn at "

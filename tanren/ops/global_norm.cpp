@@ -22,7 +22,7 @@ double norm_on_cpu(at::TensorList gradients) {
     dense.push_back(gradient.is_non_overlapping_and_dense() ? gradient : gradient.contiguous());
   }
   double sum = 0;
-  for (const double squares : sums_of_squares(dense, ranges).on_host) sum += squares;
+  for (const double squares : sums_of_squares(dense, ranges, at::kCPU).on_host) sum += squares;
   return std::sqrt(sum);
 }
 

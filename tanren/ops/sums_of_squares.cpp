@@ -98,9 +98,10 @@ std::vector<double> sums_on_cpu(at::TensorList flat, const std::vector<FlatRange
   return sums;
 }
 
-at::Tensor sums_on_device(at::TensorList flat, const std::vector<FlatRange>& ranges) {
+at::Tensor sums_on_device(at::TensorList flat, const std::vector<FlatRange>& ranges,
+                          at::Device device) {
   const at::NoGradGuard no_grad;
-  const auto options = flat[0].options().dtype(at::kDouble).requires_grad(false);
+  const auto options = at::TensorOptions(at::kDouble).device(device);
   std::vector<at::Tensor> values;
   for (const FlatRange& range : ranges) {
     if (range.size > 0) values.push_back(flat[range.tensor].narrow(0, range.begin, range.size));
@@ -118,9 +119,10 @@ at::Tensor sums_on_device(at::TensorList flat, const std::vector<FlatRange>& ran
 
 }  // namespace
 
-SumsOfSquares sums_of_squares(at::TensorList flat, const std::vector<FlatRange>& ranges) {
-  if (flat.empty() || flat[0].is_cpu()) return {.on_host = sums_on_cpu(flat, ranges)};
-  return {.on_device = sums_on_device(flat, ranges)};
+SumsOfSquares sums_of_squares(at::TensorList flat, const std::vector<FlatRange>& ranges,
+                              at::Device device) {
+  if (device.is_cpu()) return {.on_host = sums_on_cpu(flat, ranges)};
+  return {.on_device = sums_on_device(flat, ranges, device)};
 }
 
 }  // namespace tanren

@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/TensorBody.h>
+#include <c10/core/Device.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,14 +22,15 @@ struct FlatRange {
 
 // One number for each range, where its elements are.
 struct SumsOfSquares {
-  std::vector<double> on_host = {};  // of tensors on the CPU
-  at::Tensor on_device = {};         // of other tensors: [ranges], double; undefined on the CPU
+  std::vector<double> on_host = {};  // on the CPU
+  at::Tensor on_device = {};         // on other devices: [ranges], double; undefined on the CPU
 };
 
-// `flat`: dense, of floating dtypes, on one device; 1-dim if that is not the CPU. Ranges count
-// elements in the order of memory; one of size 0 gives 0, and its `tensor` need not exist. An
-// infinite or NaN element makes its sum infinite or NaN; so does an fp64 element beyond 1e154,
-// whose square does not fit.
-SumsOfSquares sums_of_squares(at::TensorList flat, const std::vector<FlatRange>& ranges);
+// `flat`: dense, of floating dtypes, all on `device`; 1-dim if that is not the CPU. There may be
+// none. Ranges count elements in the order of memory; one of size 0 gives 0, and its `tensor` need
+// not exist. An infinite or NaN element makes its sum infinite or NaN; so does an fp64 element
+// beyond 1e154, whose square does not fit.
+SumsOfSquares sums_of_squares(at::TensorList flat, const std::vector<FlatRange>& ranges,
+                              at::Device device);
 
 }  // namespace tanren

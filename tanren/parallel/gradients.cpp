@@ -16,6 +16,23 @@
 
 namespace tanren {
 
+namespace {
+
+// A gradient that was made anew may be sparse (an embedding's).
+void put_into(at::Tensor view, const at::Tensor& gradient) {
+  if (gradient.layout() == at::kStrided) {
+    view.copy_(gradient);
+  } else {
+    view.zero_().add_(gradient);
+  }
+}
+
+bool lies_in(const at::Tensor& gradient, const at::Tensor& bucket) {
+  return gradient.defined() && gradient.layout() == at::kStrided && gradient.is_alias_of(bucket);
+}
+
+}  // namespace
+
 struct Gradients::Fired {
   std::vector<uint8_t> flags;  // in this window
   size_t count = 0;
@@ -45,7 +62,7 @@ struct Gradients::Buckets {
     const FlatLayout::Place& place = layout.places[index];
     at::Tensor& gradient = parameter.mutable_grad();
     const at::Tensor& bucket = whole[place.bucket];
-    if (bucket.defined() && gradient.is_alias_of(bucket)) return;
+    if (bucket.defined() && lies_in(gradient, bucket)) return;
     if (reduced[place.bucket] != 0) {
       throw Error(
           "[parallel] a parameter's gradient grew after its sum had gone to the other ranks: it "
@@ -56,7 +73,7 @@ struct Gradients::Buckets {
     gradient = at::Tensor();
     at::Tensor view =
         make(place.bucket).as_strided(parameter.sizes(), parameter.strides(), place.offset);
-    view.copy_(first);
+    put_into(view, first);
     gradient = std::move(view);
   }
 };
@@ -74,7 +91,7 @@ struct Gradients::Views {
     const at::NoGradGuard no_grad;
     const bool is_there = gradient.defined();
     if (is_there) {
-      at::Tensor(view).copy_(gradient);
+      put_into(view, gradient);
     } else {
       at::Tensor(view).zero_();
     }
@@ -228,8 +245,7 @@ std::optional<Gradients::Change> Gradients::first_change() const {
     if (views_) {
       is_gone = !gradient.is_same(views_->all[i]);
     } else if (const at::Tensor& bucket = buckets_->whole[places_[i].buffer]; bucket.defined()) {
-      const bool is_there = gradient.defined() && gradient.is_alias_of(bucket);
-      is_gone = fired_->flags[i] != 0 && !is_there;
+      is_gone = fired_->flags[i] != 0 && !lies_in(gradient, bucket);
     }
     if (is_gone || fired_->in_microstep[i] != 0) return Change{i, /*is_this_one=*/true};
   }

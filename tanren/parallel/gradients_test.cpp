@@ -96,6 +96,36 @@ TEST(Gradients, that_are_transient_come_with_the_first_of_a_bucket_and_go_when_i
   EXPECT_TRUE(at::equal(gradients.bucket(0), at::zeros({4}))) << "nothing has reached it";
 }
 
+// An embedding whose weight nothing else reads.
+TEST(Gradients, that_come_sparse_are_put_into_their_place) {
+  const auto ids = at::tensor({1, 4, 1}, at::kLong);
+  auto expected = at::zeros({6, 2});
+  expected[1] = 4;
+  expected[4] = 2;
+  for (const bool transient : {true, false}) {
+    for (const bool is_alone : {true, false}) {
+      auto table = at::ones({6, 2}).requires_grad_(), bias = at::ones({2}).requires_grad_();
+      Sharding sharding = shared_by_two(0, transient);
+      sharding.layout.first_bucket_bytes = 1 << 20;
+      Gradients gradients(is_alone ? std::vector{table} : std::vector{table, bias}, sharding);
+      const auto embed = [&] {
+        at::embedding(table, ids, /*padding_idx=*/-1, /*scale_grad_by_freq=*/false, /*sparse=*/true)
+            .sum()
+            .backward();
+      };
+      for (int window = 0; window < 2; ++window) {
+        gradients.zero();
+        if (!is_alone) bias.sum().backward();  // its bucket exists already
+        table.mutable_grad().reset();
+        for (int i = 0; i < 2; ++i) embed();
+        EXPECT_TRUE(at::equal(table.grad(), expected)) << transient << is_alone;
+        EXPECT_TRUE(table.grad().is_alias_of(gradients.bucket(0)));
+        EXPECT_FALSE(is_alone && gradients.active() != nullptr);
+      }
+    }
+  }
+}
+
 // Issue 22: a microstep that is repeated for lack of memory begins while other ranks sum.
 TEST(Gradients, that_a_sum_over_ranks_writes_to_are_no_change_of_the_forward) {
   auto weight = at::ones({2, 2}).requires_grad_(), bias = at::ones({2}).requires_grad_();

@@ -21,6 +21,10 @@ class GrowingStage {
     samples_ = in_flight * options.samples;
     cost_.begin = cost_.end = begin;
     if (begin > 0) cost_.bytes = samples_ * model.blocks[begin - 1].output_bytes;
+    for (size_t before = 0; before < begin; ++before) {
+      cost_.bytes += samples_ * model.blocks[before].kept_before;
+      hold(model.blocks[before].weights_before);
+    }
   }
 
   const StageCost& add_block() {
@@ -28,15 +32,19 @@ class GrowingStage {
     cost_.forward += block.forward;
     cost_.backward += block.backward;
     cost_.bytes += samples_ * block.kept_bytes;
-    for (const size_t weight : block.weights) {
-      if (is_held_[weight]) continue;
-      is_held_[weight] = true;
-      cost_.bytes += model_.weights[weight].bytes + model_.weights[weight].state_bytes;
-    }
+    hold(block.weights);
     return cost_;
   }
 
  private:
+  void hold(const std::vector<size_t>& weights) {
+    for (const size_t weight : weights) {
+      if (is_held_[weight]) continue;
+      is_held_[weight] = true;
+      cost_.bytes += model_.weights[weight].bytes + model_.weights[weight].state_bytes;
+    }
+  }
+
   const ModelBlocks& model_;
   std::vector<bool> is_held_;
   int64_t samples_ = 0;  // held at once

@@ -20,12 +20,16 @@ struct WeightCost {
 // One passage through an outermost block.
 struct BlockCost {
   std::string name;
-  double forward = 0;        // multiply-adds, or seconds, of one sample
-  double backward = 0;       // in the same unit
-  int64_t kept_bytes = 0;    // of one sample, from the forward to the backward, without its input
-  int64_t output_bytes = 0;  // of one sample
-  std::string obstacle;      // why no cut after it is possible, as a clause; empty: one is
+  double forward = 0;      // multiply-adds, or seconds, of one sample
+  double backward = 0;     // in the same unit
+  int64_t kept_bytes = 0;  // of one sample, from the forward to the backward, without its input
+  // Those of `kept_bytes` that code before the block keeps, which runs in all later stages, too.
+  int64_t kept_before = 0;
+  int64_t output_bytes = 0;     // of one sample
+  std::string obstacle;         // why no cut after it is possible, as a clause; empty: one is
   std::vector<size_t> weights;  // places in ModelBlocks::weights of those that it uses
+  // Those of `weights` that code before the block reads, which runs in all later stages, too.
+  std::vector<size_t> weights_before = {};
 };
 
 struct ModelBlocks {
@@ -47,7 +51,8 @@ struct StageCost {
   size_t begin = 0, end = 0;         // blocks
   double forward = 0, backward = 0;  // of one sample, as the blocks'
   // Its weights, each once, and their state; for each microbatch in flight the kept bytes and the
-  // input. A stage that uses a weight of another stage holds it too.
+  // input. A stage that uses a weight of another stage holds it too. What code before blocks of
+  // earlier stages uses and keeps counts as well, since a stage runs it again.
   int64_t bytes = 0;
 
   double work() const { return forward + backward; }

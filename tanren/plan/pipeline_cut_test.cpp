@@ -159,6 +159,23 @@ TEST(StageCosts, hold_each_weight_once_and_the_activations_of_all_microbatches_i
   EXPECT_EQ(stage_costs(tied_model(), {}, {})[0].bytes, 400 + 40 + 1 + 2 + 4);
 }
 
+TEST(StageCosts, count_what_code_before_a_block_uses_and_keeps_in_all_later_stages) {
+  ModelBlocks model = tied_model();
+  model.blocks[1].weights_before = {1};
+  model.blocks[1].kept_before = 2;
+  CutOptions options{.stages = 3, .samples = 5, .in_flight = {}};
+  const auto costs = stage_costs(model, {1, 2}, options);
+  EXPECT_EQ(costs[0].bytes, 400 + 5 * 1);
+  EXPECT_EQ(costs[1].bytes, 40 + 5 * (2 + 1000));
+  EXPECT_EQ(costs[2].bytes, 400 + 40 + 5 * (4 + 2 + 2000));
+  options.limit_bytes = costs[2].bytes;
+  EXPECT_EQ(cut_balanced(model, options), (PipelineCut{1, 2}));
+  --options.limit_bytes;
+  EXPECT_EQ(cut_balanced(model, options), std::nullopt);
+  // In one stage both count once.
+  EXPECT_EQ(stage_costs(model, {}, {})[0].bytes, 400 + 40 + 1 + 2 + 4);
+}
+
 TEST(CutBalanced, keeps_every_stage_within_the_limit) {
   ModelBlocks model = blocks_of_work({1, 1, 1, 1});
   model.weights = {{"a", 10, 0}, {"b", 20, 0}, {"c", 1, 0}, {"d", 1, 0}};

@@ -5,31 +5,58 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <tuple>
+
 namespace tanren {
 
 namespace {
 constexpr double kHalfMax = 65520.0;   // rounds to infinity from here on
 constexpr double kHalfTiny = 0x1p-25;  // rounds to zero up to here
 
-// Into a Measured or a MeasuredRanges.
-template <class Shares>
-void measure_flush(const std::vector<at::Tensor>& gradients, Shares& shares) {
-  at::Tensor flushed = at::zeros({}, gradients[0].options().dtype(at::kDouble));
-  at::Tensor overflown = flushed.clone();
-  int64_t total = 0;
+struct FlushCounts {
+  at::Tensor flushed, overflown;  // 0-dim, in double
+};
+
+FlushCounts count_flush(const std::vector<at::Tensor>& gradients, at::Device device) {
+  const at::Tensor zero = at::zeros({}, at::TensorOptions(at::kDouble).device(device));
+  FlushCounts counts{zero, zero.clone()};
   for (const auto& gradient : gradients) {
     const at::Tensor size = gradient.abs();
-    flushed += ((size > 0) & (size <= kHalfTiny)).sum();
-    overflown += (size >= kHalfMax).sum();
-    total += gradient.numel();
+    counts.flushed += ((size > 0) & (size <= kHalfTiny)).sum();
+    counts.overflown += (size >= kHalfMax).sum();
   }
-  shares.flush_share = flushed / static_cast<double>(total);
-  shares.overflow_share = overflown / static_cast<double>(total);
+  return counts;
+}
+
+// The elements of the ranges, in as few tensors as possible.
+std::vector<at::Tensor> spans_of(const std::vector<at::Tensor>& flat,
+                                 std::vector<FlatRange> ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const FlatRange& a, const FlatRange& b) {
+    return std::tie(a.tensor, a.begin) < std::tie(b.tensor, b.begin);
+  });
+  std::vector<FlatRange> merged;
+  for (const FlatRange& range : ranges) {
+    if (range.size == 0) continue;
+    const bool goes_on = !merged.empty() && merged.back().tensor == range.tensor &&
+                         merged.back().begin + merged.back().size == range.begin;
+    if (goes_on) {
+      merged.back().size += range.size;
+    } else {
+      merged.push_back(range);
+    }
+  }
+  std::vector<at::Tensor> spans;
+  for (const auto& [tensor, begin, size] : merged) {
+    spans.push_back(flat[tensor].narrow(0, begin, size));
+  }
+  return spans;
 }
 
 // A gradient that overflowed in fp16 is infinite or NaN and stays so.
 void unscale(const std::vector<at::Tensor>& gradients, double scale) {
-  if (scale != 1.0) at::_foreach_mul_(gradients, 1.0 / scale);
+  if (scale != 1.0 && !gradients.empty()) at::_foreach_mul_(gradients, 1.0 / scale);
 }
 }  // namespace
 
@@ -37,24 +64,32 @@ Measured unscale_and_measure(const std::vector<at::Tensor>& gradients, double sc
                              bool report_flush) {
   const at::NoGradGuard no_grad;
   Measured measured;
-  if (gradients.empty()) {
-    measured.norm = at::zeros({});
-    return measured;
+  const at::Device device = gradients.empty() ? at::kCPU : gradients[0].device();
+  if (report_flush) {
+    int64_t total = 0;
+    for (const auto& gradient : gradients) total += gradient.numel();
+    const auto elements = static_cast<double>(std::max<int64_t>(total, 1));
+    const auto [flushed, overflown] = count_flush(gradients, device);
+    measured.flush_share = flushed / elements;
+    measured.overflow_share = overflown / elements;
   }
-  if (report_flush) measure_flush(gradients, measured);
   unscale(gradients, scale);
   measured.norm = global_norm(gradients);
   return measured;
 }
 
 MeasuredRanges unscale_and_measure(const std::vector<at::Tensor>& flat,
-                                   const std::vector<FlatRange>& ranges, double scale,
-                                   bool report_flush) {
+                                   const std::vector<FlatRange>& ranges, at::Device device,
+                                   double scale, bool report_flush) {
   const at::NoGradGuard no_grad;
   MeasuredRanges measured;
-  if (report_flush) measure_flush(flat, measured);
+  if (report_flush) {
+    const auto [flushed, overflown] = count_flush(spans_of(flat, ranges), device);
+    measured.flushed = flushed;
+    measured.overflown = overflown;
+  }
   unscale(flat, scale);
-  measured.squares = sums_of_squares(flat, ranges);
+  measured.squares = sums_of_squares(flat, ranges, device);
   return measured;
 }
 

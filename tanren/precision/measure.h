@@ -19,21 +19,24 @@ struct Measured {
   at::Tensor overflow_share;  // undefined unless asked for
 };
 
-// Divides `gradients` (flat or not, one dtype and device) by `scale` in place, then measures.
-// Works in every precision: bf16 and fp32 are checked for non-finite values just like fp16.
-// report_flush: also measures the share of elements that are not 0 but that fp16 would flush to
-// zero, and the share that would overflow fp16, at this scale.
+// Divides `gradients` (flat or not, one dtype and device) by `scale` in place, then measures. None
+// have a norm and shares of 0. Works in every precision: bf16 and fp32 are checked for non-finite
+// values just like fp16. report_flush: also measures the share of elements that are not 0 but that
+// fp16 would flush to zero, and the share that would overflow fp16, at this scale.
 Measured unscale_and_measure(const std::vector<at::Tensor>& gradients, double scale,
                              bool report_flush = false);
 
+// Sums and counts over the ranges alone, which ranks can add. The counts are 0-dim, in double and
+// undefined unless asked for.
 struct MeasuredRanges {
   SumsOfSquares squares = {};
-  at::Tensor flush_share = {}, overflow_share = {};  // undefined unless asked for
+  at::Tensor flushed = {}, overflown = {};
 };
 
-// The same for flat gradients, with the sum of squares of each range instead of the norm.
+// The same for flat gradients on `device` (1-dim, may be none), of which it unscales all and
+// measures disjoint ranges.
 MeasuredRanges unscale_and_measure(const std::vector<at::Tensor>& flat,
-                                   const std::vector<FlatRange>& ranges, double scale,
-                                   bool report_flush = false);
+                                   const std::vector<FlatRange>& ranges, at::Device device,
+                                   double scale, bool report_flush = false);
 
 }  // namespace tanren

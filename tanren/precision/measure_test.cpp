@@ -50,14 +50,31 @@ TEST(Measure, squares_that_do_not_fit_fp32_make_no_norm_infinite) {
   EXPECT_NEAR(unscale_and_measure({at::full({4}, 1e30F)}, 1.0).norm.item<double>(), 2e30, 1e24);
 }
 
-TEST(Measure, of_ranges_are_the_sums_of_unscaled_squares_and_the_same_shares) {
-  auto flat = at::tensor({1e-9F, 0.0F, 3.0F, 1e5F}) * 4, same = flat.clone();
-  const auto ranges = unscale_and_measure({flat}, {{0, 2, 2}, {}, {0, 1, 2}}, 4, true);
-  const auto whole = unscale_and_measure({same}, 4, /*report_flush=*/true);
-  EXPECT_EQ(ranges.squares.on_host, (std::vector<double>{9 + 1e10, 0, 9}));
-  EXPECT_TRUE(at::equal(flat, same));
-  EXPECT_EQ(ranges.flush_share.item<double>(), whole.flush_share.item<double>());
-  EXPECT_EQ(ranges.overflow_share.item<double>(), whole.overflow_share.item<double>());
+TEST(Measure, of_ranges_are_sums_and_counts_over_these_alone) {
+  const auto flat = at::tensor({1e-9F, 2.0F, 1e-9F, 3.0F, 1e5F, 1e5F}) * 4, same = flat.clone();
+  const auto ranges =
+      unscale_and_measure({flat}, {{0, 3, 2}, {}, {0, 1, 2}}, at::kCPU, 4, /*report_flush=*/true);
+  unscale_and_measure({same}, 4);
+  EXPECT_EQ(ranges.squares.on_host[0], 9 + 1e10);
+  EXPECT_EQ(ranges.squares.on_host[1], 0);
+  EXPECT_NEAR(ranges.squares.on_host[2], 4, 1e-12);
+  EXPECT_TRUE(at::equal(flat, same)) << "all are unscaled";
+  EXPECT_EQ(ranges.flushed.item<double>(), 1);
+  EXPECT_EQ(ranges.overflown.item<double>(), 1);
+}
+
+TEST(Measure, of_no_gradient_is_0) {
+  const auto ranges = unscale_and_measure({}, {{}, {}}, at::kCPU, 4, /*report_flush=*/true);
+  EXPECT_EQ(ranges.squares.on_host, (std::vector<double>{0, 0}));
+  EXPECT_EQ(ranges.flushed.item<double>(), 0);
+  EXPECT_EQ(ranges.overflown.item<double>(), 0);
+  const auto elsewhere = unscale_and_measure({}, {{}}, at::kMeta, 4, /*report_flush=*/true);
+  EXPECT_TRUE(elsewhere.squares.on_device.is_meta());
+  EXPECT_TRUE(elsewhere.flushed.is_meta());
+  const auto whole = unscale_and_measure({}, 4, /*report_flush=*/true);
+  EXPECT_EQ(whole.norm.item<double>(), 0);
+  EXPECT_EQ(whole.flush_share.item<double>(), 0);
+  EXPECT_EQ(whole.overflow_share.item<double>(), 0);
 }
 
 TEST(Measure, reports_what_fp16_would_flush_and_overflow_at_this_scale) {

@@ -1,5 +1,7 @@
 #include "tanren/train/accumulate.h"
 
+#include "tanren/base/error.h"
+#include "tanren/base/text.h"
 #include "tanren/precision/autocast_scope.h"
 #include "tanren/train/microstep.h"
 #include "tanren/train/prepared.h"
@@ -30,7 +32,16 @@ bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBat
 }
 
 void connect_reducer(Phase& phase, const Ranks& ranks) {
-  if (ranks.data().alone() || phase.reducer) return;
+  if (phase.reducer) return;
+  for (const Objective& objective : phase.objectives) {
+    if (objective.sharding.rank == ranks.data().rank()) continue;
+    throw Error(fmt::format(
+        "[train] objective {} was built for rank {}, and this is rank {} of {}; make the plan and "
+        "Parts::ranks of the same ranks",
+        objective.spec.name, to_text(objective.sharding.rank), to_text(ranks.data().rank()),
+        to_text(ranks.data().size())));
+  }
+  if (ranks.data().alone()) return;
   std::vector<Gradients*> gradients;
   for (auto& objective : phase.objectives) gradients.push_back(&objective.gradients);
   phase.reducer = std::make_unique<Reducer>(std::move(gradients), ranks.data().communicator(),

@@ -15,7 +15,8 @@ namespace tanren {
 bool accumulate(Phase& phase, RunState& run, const Parts& parts, const GlobalBatch& batch,
                 LossMeter& losses);
 
-// Makes the phase's reducer if there are several ranks and the phase has none yet.
+// Makes the phase's reducer if there are several ranks and the phase has none yet. Error if the
+// objectives were built for another rank: a norm would count gradients twice, or not at all.
 void connect_reducer(Phase& phase, const Ranks& ranks);
 
 }  // namespace tanren

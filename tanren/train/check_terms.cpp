@@ -53,12 +53,6 @@ void check_scalar(const Phase& phase, const Term& term) {
   }
 }
 
-bool has_frozen(const torch::nn::Module& module) {
-  const auto parameters = module.parameters();
-  return std::any_of(parameters.begin(), parameters.end(),
-                     [](const at::Tensor& parameter) { return !parameter.requires_grad(); });
-}
-
 }  // namespace
 
 void check_terms(const Phase& phase, const Terms& terms) {
@@ -109,7 +103,13 @@ void check_gradients_kept(const Phase& phase) {
   }
 }
 
-void check_graphs(const Phase& phase, const torch::nn::Module& module, const Ranks& ranks,
+bool has_frozen(const torch::nn::Module& module) {
+  const auto parameters = module.parameters();
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const at::Tensor& parameter) { return !parameter.requires_grad(); });
+}
+
+void check_graphs(const Phase& phase, bool some_frozen, const Ranks& ranks,
                   const std::vector<PhaseTerm>& terms, const std::vector<double>& num_graphs,
                   const std::vector<double>& sums) {
   for (const Objective& objective : phase.objectives) {
@@ -119,7 +119,7 @@ void check_graphs(const Phase& phase, const torch::nn::Module& module, const Ran
     }
     for (size_t i = 0; i < terms.size(); ++i) {
       if (num_graphs[i] > 0 || !wants(objective, terms[i].name)) continue;
-      if (sums[i] == 0 || !std::isfinite(sums[i]) || (any && has_frozen(module))) continue;
+      if (sums[i] == 0 || !std::isfinite(sums[i]) || (any && some_frozen)) continue;
       settle(ranks.world().communicator());
       throw ConfigError(
           fmt::format("{}term {} of objective {} is {} and has no gradient: it was detached, or "

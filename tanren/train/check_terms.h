@@ -22,12 +22,14 @@ void check_gradients_kept(const Phase& phase);
 
 // After the window: throws ConfigError if an objective's term is not 0 and had no gradient in any
 // microbatch of any rank. A term of 0 may have none, as in a batch that has nothing for the term;
-// so may a term beside another one with a gradient, if parameters of the module are frozen.
+// so may a term beside another one with a gradient, if some rank has frozen parameters.
 // `num_graphs` (ranks with a graph of the term in some microbatch) and `sums` have one entry for
-// each of `terms` and are the same on every rank, so all ranks throw together.
-void check_graphs(const Phase& phase, const torch::nn::Module& module, const Ranks& ranks,
+// each of `terms`. All arguments are the same on every rank, so all ranks throw together.
+void check_graphs(const Phase& phase, bool some_frozen, const Ranks& ranks,
                   const std::vector<PhaseTerm>& terms, const std::vector<double>& num_graphs,
                   const std::vector<double>& sums);
+// Whether some parameter of the module requires no gradient.
+bool has_frozen(const torch::nn::Module& module);
 
 // The names of the module's parameters and buffers.
 std::vector<std::string> names_of(const torch::nn::Module& module);

@@ -64,10 +64,10 @@ void backward_of(const Objective& objective, const Terms& terms, const GlobalBat
 
 std::optional<double> seed_of(const Objective& objective, const std::string& term,
                               const std::string& count_name, const GlobalBatch& batch) {
-  const double count = batch.count(count_name);
-  if (count == 0) return std::nullopt;
   const double weight = objective.weight_of(term);
   if (weight == 0) return std::nullopt;  // its backward would only add zeros
+  const double count = batch.count(count_name);
+  if (count == 0) return std::nullopt;
   return weight * objective.scaler.scale() / count;
 }
 

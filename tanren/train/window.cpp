@@ -46,14 +46,11 @@ std::vector<PhaseTerm> agreed_terms(Phase& phase, const Ranks& ranks, const Loss
   return phase.terms;
 }
 
-// The share of all elements that this rank's parts have: its own shares are weighted with it.
-double weight_of_parts(const Gradients& gradients) {
-  double own = 0, all = 0;
-  for (const auto& part : gradients.owned()) own += static_cast<double>(part.numel());
-  for (const auto& parameter : gradients.parameters()) {
-    all += static_cast<double>(parameter.numel());
-  }
-  return own / all;
+// The elements that this rank speaks for.
+double num_elements(const std::vector<FlatRange>& ranges) {
+  int64_t count = 0;
+  for (const FlatRange& range : ranges) count += range.size;
+  return static_cast<double>(count);
 }
 
 // Per term: 1 if it had a graph in a microbatch of this rank, else 0.
@@ -84,25 +81,23 @@ void take_active(const std::vector<double>& flags, Objective& objective) {
 
 // The places of the numbers of the objectives in turn in the row.
 struct Places {
-  std::vector<StatusRow::Part> squares, shares, active;
+  std::vector<StatusRow::Part> squares, flush_counts, elements, active;
 };
 
 // Unscales and measures the gradients of each objective.
-Places measure(const std::vector<Objective*>& objectives, bool report_flush, StatusRow& row) {
+Places measure(const std::vector<Objective*>& objectives, const Parts& parts, StatusRow& row) {
+  const bool report_flush = parts.plan.precision.report_flush;
   Places places;
   std::vector<MeasuredRanges> measured;
   for (Objective* objective : objectives) {
     measured.push_back(unscale_and_measure(objective->gradients.owned(), objective->spoken_for,
-                                           objective->scaler.scale(), report_flush));
+                                           parts.device, objective->scaler.scale(), report_flush));
     places.squares.push_back(row.add(measured.back().squares));
   }
   for (size_t i = 0; report_flush && i < measured.size(); ++i) {
-    const Gradients& gradients = objectives[i]->gradients;
-    const bool is_sharded = gradients.sharding().on();
-    const double weight = is_sharded ? weight_of_parts(gradients) : 1.0;
-    places.shares.push_back(
-        row.add({measured[i].flush_share * weight, measured[i].overflow_share * weight},
-                is_sharded ? Join::sum : Join::own));
+    places.flush_counts.push_back(row.add({measured[i].flushed, measured[i].overflown}, Join::sum));
+    places.elements.push_back(
+        row.add(std::vector<double>{num_elements(objectives[i]->spoken_for)}));
   }
   for (const Objective* objective : objectives) {
     places.active.push_back(row.add(flags_of(*objective)));
@@ -153,8 +148,12 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   const auto each = row.add(losses.sums(), Join::own);
   const auto terms = agreed_terms(phase, ranks, losses);
   const auto totals = row.add_column_sums(each, losses.sums(), terms.size());
-  const Places places = measure(objectives, report_flush, row);
-  const auto graphs = row.add(graphs_of(losses, terms.size()));
+  const Places places = measure(objectives, parts, row);
+  const auto own_graphs = graphs_of(losses, terms.size());
+  const auto graphs = row.add(own_graphs);
+  // Only where no rank has a graph of a term is it asked whether parameters are frozen.
+  const bool lacks_graph = std::count(own_graphs.begin(), own_graphs.end(), 0.0) > 0;
+  const auto frozen = row.add(std::vector<double>{lacks_graph && has_frozen(module) ? 1.0 : 0.0});
   const bool stops = !ranks.world().alone() && parts.stop_requested();
   const auto stop = row.add(std::vector<double>{stops ? 1.0 : 0.0});
   std::vector<double> samples(static_cast<size_t>(ranks.data().size()), 0.0);
@@ -173,15 +172,17 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
                   .bad_microstep = first_bad(objective, terms, row.take(each))};
     take_terms(objective, terms, batch, sums, status);
     if (report_flush) {
-      const auto shares = row.take(places.shares[i]);
-      status.flush_share = shares[0];
-      status.overflow_share = shares[1];
+      const auto counts = row.take(places.flush_counts[i]);
+      const double elements = std::max(row.take(places.elements[i])[0], 1.0);
+      status.flush_share = counts[0] / elements;
+      status.overflow_share = counts[1] / elements;
     }
     window.objectives.push_back(std::move(status));
     if (ranks.world().alone()) continue;
     take_active(row.take(places.active[i]), objective);
   }
-  check_graphs(phase, module, ranks, terms, row.take(graphs), sums);
+  const bool some_frozen = row.take(frozen)[0] > 0;
+  check_graphs(phase, some_frozen, ranks, terms, row.take(graphs), sums);
   return window;
 }
 

@@ -2,8 +2,8 @@
 // one StatusRow. On several ranks all get the same: sums of the terms, for each of an objective's
 // parameters the sum of its gradient's squares and whether some rank has reached it, whether a rank
 // was asked to stop, and each replica's number of samples. The norm adds the sums of squares in the
-// model's order, so that no layout of whole parameters changes its bits. Called by train_step and
-// scale_search after the reducer.
+// model's order, so that on the CPU no layout of whole parameters changes its bits. Called by
+// train_step and scale_search after the reducer.
 #pragma once
 
 #include "tanren/base/batch.h"

@@ -43,7 +43,8 @@ struct ProfiledModel {
 };
 
 // `own`: makes the task instead of the config.
-ProfiledModel profile_of(const RunConfig& config, const std::function<Task()>& own = {}) {
+ProfiledModel profile_of(const RunConfig& config, const std::function<Task()>& own = {},
+                         const Machine& machine = {}) {
   const auto dataset = open_dataset(config.data.train, "data.train");
   const auto make_task = [&] {
     return own ? own() : build_task(config, ModelRegistry(), *dataset);
@@ -59,7 +60,7 @@ ProfiledModel profile_of(const RunConfig& config, const std::function<Task()>& o
     facts.classes = task.classes;
   }
   facts.train_samples = dataset->size();
-  const Plan plan = make_plan(config, Machine(), facts);
+  const Plan plan = make_plan(config, machine, facts);
   std::vector<int64_t> indices(kProfiled);
   std::iota(indices.begin(), indices.end(), 0);
   const Batch batch = collated(*dataset, indices).batch;
@@ -193,13 +194,33 @@ TEST(BlockProfile, counts_the_casts_of_weights_and_the_narrow_outputs_under_auto
   EXPECT_EQ(model.blocks.front().output_bytes, 2 * 16);
 }
 
-// Four weights [8, 8] and any forward.
+// A rank has a part of the state then, under other names.
+TEST(BlockProfile, has_the_whole_state_where_ranks_share_it) {
+  RunConfig config = profile_config("mlp", "fp32");
+  const ModelBlocks whole = profile_of(config).model;
+  Machine machine;
+  machine.launcher = "test";
+  machine.rank = machine.local_rank = 1;
+  machine.world_size = machine.local_ranks = 2;
+  for (const int64_t zero : {1, 2}) {
+    config.parallel.zero = zero;
+    const ModelBlocks model = profile_of(config, {}, machine).model;
+    ASSERT_EQ(model.weights.size(), whole.weights.size());
+    for (size_t i = 0; i < model.weights.size(); ++i) {
+      EXPECT_GT(model.weights[i].state_bytes, 0);
+      EXPECT_EQ(model.weights[i].state_bytes, whole.weights[i].state_bytes) << "zero " << zero;
+    }
+  }
+}
+
+// Four weights [8, 8], a buffer [8] and any forward.
 struct Chain : torch::nn::Module {
   using Forward = std::function<at::Tensor(const Chain&, const at::Tensor&)>;
   explicit Chain(Forward given) : compute(std::move(given)) {
     for (const char* name : {"a", "b", "c", "d"}) {
       weights.push_back(register_parameter(name, at::ones({8, 8})));
     }
+    state = register_buffer("state", at::zeros({8}));
   }
   at::Tensor forward(const at::Tensor& x) const { return compute(*this, x); }
   // x through the weight.
@@ -210,14 +231,19 @@ struct Chain : torch::nn::Module {
   }
 
   std::vector<at::Tensor> weights;
+  at::Tensor state;
   Forward compute;
 };
 
-ModelBlocks chain_profile(const Chain::Forward& forward, bool freezes_first = false) {
+RunConfig chain_config() {
   RunConfig config = tiny_config("mlp");
   set_precision(config, "fp32");
   config.data.train.fields[0] = "inputs: float[8] in [-1, 1]";
-  return profile_of(config,
+  return config;
+}
+
+ModelBlocks chain_profile(const Chain::Forward& forward, bool freezes_first = false) {
+  return profile_of(chain_config(),
                     [&] {
                       const auto chain = std::make_shared<Chain>(forward);
                       if (freezes_first) chain->weights[0].set_requires_grad(false);
@@ -263,6 +289,70 @@ TEST(BlockProfile, sees_code_between_blocks_that_later_stages_cannot_run) {
   });
   const std::string obstacle = "the code after block 'a' computes with a tensor of block 'a'";
   EXPECT_EQ(obstacles_of(model), (Words{"", obstacle, obstacle, ""}));
+}
+
+// The last stage returns the terms, and has no tensor of a stage before it.
+TEST(BlockProfile, sees_a_term_that_a_block_in_the_middle_makes) {
+  const auto make_task = [] {
+    const auto chain = std::make_shared<Chain>(Chain::Forward());
+    Task task;
+    task.module = chain;
+    PhaseSpec phase;
+    phase.forward = [chain](const Batch& batch) -> Terms {
+      at::Tensor x = chain->block(0, batch["inputs"]), size;
+      x = run_block("b", [&] {
+        const at::Tensor y = chain->layer(1, x);
+        size = y.square().sum();
+        return y;
+      });
+      x = chain->block(3, chain->block(2, x));
+      return {{"loss", x.sum(), "samples"}, {"size", size, "samples"}};
+    };
+    task.phases = {phase};
+    return task;
+  };
+  const ModelBlocks model = profile_of(chain_config(), make_task).model;
+  const std::string obstacle = "the code after block 'd' computes with a tensor of block 'b'";
+  EXPECT_EQ(obstacles_of(model), (Words{"", obstacle, obstacle, ""}));
+}
+
+TEST(BlockProfile, sees_a_buffer_that_one_block_writes_and_a_later_one_reads) {
+  const auto profile_with = [](bool in_block) {
+    return chain_profile([in_block](const Chain& chain, const at::Tensor& input) {
+      const auto write = [&] { at::Tensor(chain.state).add_(1); };
+      at::Tensor x = run_block("a", [&] {
+        if (in_block) write();
+        return chain.layer(0, input);
+      });
+      if (!in_block) write();
+      x = chain.block(1, x);
+      x = run_block("c", [&] { return chain.layer(2, x) + chain.state; });
+      return chain.block(3, x);
+    });
+  };
+  const std::string obstacle = "block 'c' also needs a tensor of block 'a'";
+  EXPECT_EQ(obstacles_of(profile_with(true)), (Words{obstacle, obstacle, "", ""}));
+  EXPECT_EQ(obstacles_of(profile_with(false)), Words(4, "")) << "each stage writes its own";
+}
+
+TEST(BlockProfile, tells_what_code_before_a_block_uses_and_keeps) {
+  const ModelBlocks model = chain_profile([](const Chain& chain, const at::Tensor& input) {
+    at::Tensor x = chain.block(0, input);
+    const at::Tensor scale = chain.weights[3].select(0, 0).neg(), mask = input.gt(0).to(at::kFloat);
+    for (const size_t i : {1U, 2U}) {
+      x = run_block(i == 1 ? "b" : "c", [&] { return chain.layer(i, x) * mask * scale; });
+    }
+    return x;
+  });
+  EXPECT_EQ(obstacles_of(model), Words(3, ""));
+  EXPECT_EQ(model.blocks[0].weights_before, std::vector<size_t>());
+  EXPECT_EQ(model.blocks[1].weights, (std::vector<size_t>{1, 3}));
+  EXPECT_EQ(model.blocks[1].weights_before, std::vector<size_t>{3});
+  EXPECT_EQ(model.blocks[2].weights_before, std::vector<size_t>());
+  EXPECT_EQ(model.blocks[0].kept_before, 0);
+  EXPECT_EQ(model.blocks[1].kept_before, 4 * 8 + 4 * 8 / kProfiled) << "the mask, and the scale";
+  EXPECT_GT(model.blocks[1].kept_bytes, model.blocks[1].kept_before);
+  EXPECT_EQ(model.blocks[2].kept_before, 0);
 }
 
 TEST(BlockProfile, lets_every_stage_compute_what_the_batch_alone_gives) {

@@ -1,4 +1,5 @@
 // The memory that a dry run predicts is what the step then takes, as counted by the allocator.
+#include "tests/support/rank_run.h"
 #include "tests/support/step_peaks.h"
 
 #include "tanren/base/error.h"
@@ -100,6 +101,20 @@ TEST_F(PredictionTest, names_the_casts_of_the_weights_that_a_window_keeps) {
   EXPECT_EQ(step_peaks(config).predicted_kinds.at(casts), cast);
   config.precision.mode = "fp32";
   EXPECT_EQ(step_peaks(config).predicted_kinds.at(casts), 0);
+}
+
+// The other ranks are silent, and the step's own communicator is that of one rank.
+TEST_F(PredictionTest, is_made_on_any_rank_dry_and_by_real_steps) {
+  const auto config = small("mlp", "fp32");
+  const auto dataset = open_dataset(config.data.train, "data.train");
+  const auto make_task = [&] { return build_task(config, ModelRegistry(), *dataset); };
+  const StepPredictor predictor(make_task, *dataset);
+  install_cpu_allocator();
+  for (const int rank : {0, 1}) {
+    const Plan plan = rank_plan(config, make_task(), *dataset, rank, /*world_size=*/2);
+    EXPECT_GT(predictor.step(plan).peak_bytes, 0) << rank;
+    EXPECT_GT(predictor.probed_step(plan).peak_bytes, 0) << rank;
+  }
 }
 
 TEST_F(PredictionTest, of_twenty_random_shapes_comes_before_the_run_and_is_right) {

@@ -1,5 +1,7 @@
 // The gradient norm of an update is the same whatever the ranks and the layout, and finite for
 // every finite gradient in fp32. Issue 27.
+#include "tanren/base/error.h"
+#include "tanren/base/testing.h"
 #include "tests/support/rank_run.h"
 #include "tests/support/token_data.h"
 
@@ -8,6 +10,7 @@
 
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <vector>
 
 namespace tanren::testing {
@@ -143,6 +146,65 @@ TEST(NormOverRanks, and_flags_of_a_model_with_frozen_parameters_are_each_in_its_
       EXPECT_TRUE(at::equal(net.frozen, at::ones_like(net.frozen)));
     });
   }
+}
+
+// It would measure nothing, or what rank 0 measures too.
+TEST(NormOverRanks, is_refused_where_the_objectives_were_built_for_another_rank) {
+  const TokenData data(12);
+  const auto alone = single_communicator();
+  RankRun run(places_config("fp64"), data, *alone, [] { return places_task(1); });
+  run.parts.plan.parallel.rank = 1;
+  run.state = build_run_state(places_task(1), run.parts);
+  TANREN_EXPECT_CONTAINS(error_of<Error>([&] { run.step(); }),
+                         "was built for rank 1, and this is rank 0 of 1");
+}
+
+// All but the three elements that no backward reaches.
+TEST(FlushOverRanks, shares_count_each_element_once) {
+  const TokenData data(12);
+  auto config = places_config("fp32");
+  config.precision.report_flush = true;
+  for (const int ranks : {1, 2, 3}) {
+    for (const int64_t zero : {0, 1, 2}) {
+      config.parallel.zero = ranks == 1 ? 0 : zero;
+      on_engine("threads", ranks, [&](Communicator& comm) {
+        for (const bool flushes : {true, false}) {
+          RankRun run(config, data, comm, [&] { return places_task(flushes ? 1e-9 : 1e6); });
+          const ObjectiveReport report = run.step().objectives[0];
+          EXPECT_EQ(report.flush_share, flushes ? 24.0 / 27 : 0) << ranks << ", zero " << zero;
+          EXPECT_EQ(report.overflow_share, flushes ? 0 : 24.0 / 27) << ranks << ", zero " << zero;
+        }
+      });
+    }
+  }
+}
+
+// One objective trains `first` alone; its second term never has a gradient.
+Task told_task(bool freezes_unused) {
+  Task task = places_task(1);
+  auto net = std::dynamic_pointer_cast<Places>(task.module);
+  net->frozen.set_requires_grad(true);
+  net->unused.set_requires_grad(!freezes_unused);
+  PhaseSpec& phase = task.phases.front();
+  phase.objectives.front().parameters = {"first"};
+  phase.forward = [net](const Batch& batch) -> Terms {
+    return {{"sum", net->first.sum() * static_cast<double>(batch.size()), "samples"},
+            {"told", at::full({}, 2.0, net->first.options().requires_grad(false)), "samples"}};
+  };
+  return task;
+}
+
+TEST(TermsOverRanks, may_lack_a_gradient_on_all_ranks_if_some_rank_has_frozen_parameters) {
+  const TokenData data(12);
+  on_ranks(2, [&](Communicator& comm) {
+    RankRun run(places_config("fp64"), data, comm, [&] { return told_task(comm.rank() == 1); });
+    EXPECT_EQ(run.step().objectives[0].verdict.action, Action::apply);
+  });
+  on_ranks(2, [&](Communicator& comm) {
+    RankRun run(places_config("fp64"), data, comm, [] { return told_task(false); });
+    TANREN_EXPECT_CONTAINS(error_of<ConfigError>([&] { run.step(); }),
+                           "term told of objective loss is 4 and has no gradient");
+  });
 }
 
 // The sum of their squares does not fit fp32.

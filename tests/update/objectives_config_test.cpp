@@ -199,6 +199,23 @@ TEST(ObjectivesConfig, leaves_out_a_term_of_weight_0) {
   EXPECT_EQ(report.objectives[0].loss, report.objectives[0].terms[0].second);
 }
 
+TEST(ObjectivesConfig, asks_no_count_of_a_term_that_is_only_told) {
+  Task task = one_forward_gan();
+  PhaseSpec& phase = task.phases.front();
+  phase.forward = [inner = phase.forward](const Batch& batch) {
+    Terms terms = inner(batch);
+    terms.push_back({"told", terms.back().sum * 2, "patches"});  // which no data counts
+    return terms;
+  };
+  TinyRun run(gan_config(), nullptr, task), plain(gan_config(), nullptr, one_forward_gan());
+  const StepReport report = run.step();
+  plain.step();
+  EXPECT_TRUE(at::equal(run.weights(), plain.weights()));
+  for (const ObjectiveReport& objective : report.objectives) {
+    for (const auto& [name, value] : objective.terms) EXPECT_NE(name, "told");
+  }
+}
+
 // --- evaluations
 
 TEST(ObjectivesConfig, lets_evaluations_reduce_the_rate_of_one_alone) {

@@ -574,6 +574,10 @@ TEST(Objectives, that_are_never_in_turn_or_share_a_name_are_refused) {
               task.phases[1].objectives[0].name = "critic";
             }).find("two objectives of its task are named critic"),
             std::string::npos);
+  EXPECT_NE(line([](Task& task) {
+              task.phases[0].objectives[0].terms = {{"real", 1}, {"real", 1}};
+            }).find("objective critic of its task lists term real twice"),
+            std::string::npos);
 }
 
 TEST(Objectives, that_want_a_term_which_no_forward_returns_are_refused) {
