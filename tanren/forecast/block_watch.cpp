@@ -48,7 +48,11 @@ BlockWatch::BlockWatch(const torch::nn::Module& module, const Batch& batch,
     weight_memory_.emplace(memory_of(tensor), weights_.size());
     weights_.push_back({item.key(), static_cast<int64_t>(tensor.nbytes())});
   }
-  for (const auto& buffer : module.buffers()) given_.insert(buffer.unsafeGetTensorImpl());
+  for (const auto& item : module.named_buffers()) {
+    if (!given_.insert(item.value().unsafeGetTensorImpl()).second) continue;
+    buffer_tensors_[item.value().unsafeGetTensorImpl()] = buffers_.size();
+    buffers_.push_back(item.key());
+  }
   for (const auto& [name, field] : batch.fields) given_.insert(field.unsafeGetTensorImpl());
   given_.insert(batch.ids.unsafeGetTensorImpl());
   weight_memory_.erase(nullptr);
@@ -83,6 +87,7 @@ std::unique_ptr<at::ObserverContext> BlockWatch::block_begins(const at::RecordFu
     passages_.emplace_back();
     passages_.back().name = call.name();
     passages_.back().weights = std::exchange(weights_outside_, {});
+    passages_.back().weights_before = passages_.back().weights;
   }
   auto frame = std::make_unique<Frame>();
   frame->is_block = true;
@@ -120,6 +125,10 @@ std::unique_ptr<at::ObserverContext> BlockWatch::operator_begins(const at::Recor
     for_each_tensor(input, [&](const at::Tensor& tensor) {
       const auto weight = weight_of(tensor);
       if (weight) (is_inside() ? passages_.back().weights : weights_outside_).insert(*weight);
+      const auto buffer = buffer_tensors_.find(tensor.unsafeGetTensorImpl());
+      if (buffer != buffer_tensors_.end()) {
+        (is_inside() ? passages_.back().buffers : buffers_outside_).insert(buffer->second);
+      }
       if (is_cast && weight) {
         frame->cast_of = weight;
         frame->cast_from = tensor.unsafeGetTensorImpl();
@@ -211,7 +220,10 @@ std::vector<int64_t> BlockWatch::kept_bytes() const {
 }
 
 ModelBlocks BlockWatch::finish(int64_t samples) {
-  ModelBlocks model{.blocks = {}, .weights = weights_};
+  ModelBlocks model{.blocks = {},
+                    .weights = weights_,
+                    .buffers = buffers_,
+                    .buffers_outside = {buffers_outside_.begin(), buffers_outside_.end()}};
   if (passages_.empty()) return model;
   passages_.back().weights.merge(weights_outside_);
   close(passages_.back());
@@ -228,13 +240,16 @@ ModelBlocks BlockWatch::finish(int64_t samples) {
   int64_t forward = 0, backward = 0;
   for (size_t i = 0; i < passages_.size(); ++i) {
     const Passage& passage = passages_[i];
-    model.blocks.push_back({.name = passage.name,
-                            .forward = share(passage.forward - forward),
-                            .backward = share(passage.backward - backward),
-                            .kept_bytes = rounded_up(kept[i], samples),
-                            .output_bytes = rounded_up(passage.output_bytes, samples),
-                            .obstacle = passage.obstacle,
-                            .weights = {passage.weights.begin(), passage.weights.end()}});
+    model.blocks.push_back(
+        {.name = passage.name,
+         .forward = share(passage.forward - forward),
+         .backward = share(passage.backward - backward),
+         .kept_bytes = rounded_up(kept[i], samples),
+         .output_bytes = rounded_up(passage.output_bytes, samples),
+         .obstacle = passage.obstacle,
+         .weights = {passage.weights.begin(), passage.weights.end()},
+         .weights_before = {passage.weights_before.begin(), passage.weights_before.end()},
+         .buffers = {passage.buffers.begin(), passage.buffers.end()}});
     forward = passage.forward;
     backward = passage.backward;
   }

@@ -43,7 +43,7 @@ class BlockWatch {
     int64_t output_bytes = 0;
     size_t end_event = 0;               // of the trace; it begins where the block before it ends
     int64_t forward = 0, backward = 0;  // multiply-adds so far
-    std::set<size_t> weights;
+    std::set<size_t> weights, weights_before, buffers;
     std::string obstacle;
   };
   struct Frame;  // an open block or operator
@@ -73,7 +73,10 @@ class BlockWatch {
   std::map<const c10::TensorImpl*, std::optional<size_t>> made_in_;  // no value: outside of blocks
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>> addresses_;
   std::vector<Passage> passages_;
-  std::set<size_t> weights_outside_;                           // read since the last block
+  std::set<size_t> weights_outside_;  // read since the last block
+  std::vector<std::string> buffers_;
+  std::map<const c10::TensorImpl*, size_t> buffer_tensors_;
+  std::set<size_t> buffers_outside_;
   std::vector<std::pair<size_t, std::string>> outside_reads_;  // blocks before it, and the obstacle
   int depth_ = 0;                                              // open blocks
   int operators_ = 0;                                          // open operators

@@ -52,7 +52,7 @@ MeasuredRanges unscale_and_measure(const std::vector<at::Tensor>& flat,
                                    bool report_flush) {
   const at::NoGradGuard no_grad;
   MeasuredRanges measured;
-  if (report_flush) measure_flush(flat, measured);
+  if (report_flush && !flat.empty()) measure_flush(flat, measured);
   unscale(flat, scale);
   measured.squares = sums_of_squares(flat, ranges);
   return measured;

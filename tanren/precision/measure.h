@@ -28,7 +28,8 @@ Measured unscale_and_measure(const std::vector<at::Tensor>& gradients, double sc
 
 struct MeasuredRanges {
   SumsOfSquares squares = {};
-  at::Tensor flush_share = {}, overflow_share = {};  // undefined unless asked for
+  at::Tensor flush_share = {},
+             overflow_share = {};  // undefined unless asked for, and of no gradient
 };
 
 // The same for flat gradients, with the sum of squares of each range instead of the norm.

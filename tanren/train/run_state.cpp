@@ -27,9 +27,12 @@ void merge(State& whole, const std::string& prefix, const State& part) {
 TensorMap RunState::model_tensors() const {
   settle();
   TensorMap tensors;
-  for (const auto& item : task.module->named_parameters())
-    tensors.set(item.key(), item.value().detach());
-  for (const auto& item : task.module->named_buffers()) tensors.set(item.key(), item.value());
+  for (const auto& item : task.module->named_parameters()) {
+    if (holds(item.key())) tensors.set(item.key(), item.value().detach());
+  }
+  for (const auto& item : task.module->named_buffers()) {
+    if (holds(item.key())) tensors.set(item.key(), item.value());
+  }
   return tensors;
 }
 

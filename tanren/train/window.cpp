@@ -35,7 +35,7 @@ std::vector<PhaseTerm> agreed_terms(Phase& phase, const Ranks& ranks, const Loss
       phase.terms.push_back({text.substr(0, line), text.substr(line + 1)});
     }
   }
-  if (losses.microsteps() == 0) return phase.terms;
+  if (losses.names().empty()) return phase.terms;  // no samples, or no last stage
   const bool same = std::equal(phase.terms.begin(), phase.terms.end(), mine.begin(), mine.end(),
                                [](const auto& a, const auto& b) { return a.name == b.name; });
   if (!same) {
@@ -46,14 +46,29 @@ std::vector<PhaseTerm> agreed_terms(Phase& phase, const Ranks& ranks, const Loss
   return phase.terms;
 }
 
-// The share of all elements that this rank's parts have: its own shares are weighted with it.
-double weight_of_parts(const Gradients& gradients) {
+// The share of all elements that this rank measures: its own shares are weighted with it. No value:
+// every rank measures all.
+std::optional<double> weight_of_shares(const Objective& objective) {
+  const Gradients& gradients = objective.gradients;
+  const StagePlan* stage = objective.stage.get();
+  const bool is_sharded = gradients.sharding().on();
+  if (!is_sharded && stage == nullptr) return std::nullopt;
+  if (!is_sharded && gradients.sharding().rank > 0) return 0;
   double own = 0, all = 0;
   for (const auto& part : gradients.owned()) own += static_cast<double>(part.numel());
-  for (const auto& parameter : gradients.parameters()) {
-    all += static_cast<double>(parameter.numel());
+  for (const NamedParameter& parameter : objective.all) {
+    if (!parameter.tensor.requires_grad()) continue;
+    const size_t holders = stage == nullptr ? 1 : stage->holders_of(parameter.name).size();
+    all += static_cast<double>(parameter.tensor.numel()) * static_cast<double>(holders);
   }
   return own / all;
+}
+
+// Sums of squares of no gradient, where those of other ranks are.
+void put_on(at::Device device, size_t length, SumsOfSquares& squares) {
+  if (device.is_cpu() || squares.on_device.defined()) return;
+  const auto options = at::TensorOptions(at::kDouble).device(device);
+  squares = {.on_device = at::zeros({static_cast<int64_t>(length)}, options)};
 }
 
 // Per term: 1 if it had a graph in a microbatch of this rank, else 0.
@@ -88,21 +103,26 @@ struct Places {
 };
 
 // Unscales and measures the gradients of each objective.
-Places measure(const std::vector<Objective*>& objectives, bool report_flush, StatusRow& row) {
+Places measure(const std::vector<Objective*>& objectives, const Parts& parts, StatusRow& row) {
+  const bool report_flush = parts.plan.precision.report_flush;
+
   Places places;
   std::vector<MeasuredRanges> measured;
   for (Objective* objective : objectives) {
     measured.push_back(unscale_and_measure(objective->gradients.owned(), objective->spoken_for,
                                            objective->scaler.scale(), report_flush));
+    put_on(parts.device, objective->all.size(), measured.back().squares);
     places.squares.push_back(row.add(measured.back().squares));
   }
   for (size_t i = 0; report_flush && i < measured.size(); ++i) {
-    const Gradients& gradients = objectives[i]->gradients;
-    const bool is_sharded = gradients.sharding().on();
-    const double weight = is_sharded ? weight_of_parts(gradients) : 1.0;
-    places.shares.push_back(
-        row.add({measured[i].flush_share * weight, measured[i].overflow_share * weight},
-                is_sharded ? Join::sum : Join::own));
+    const auto weight = weight_of_shares(*objectives[i]);
+    auto& [squares, flush, overflow] = measured[i];
+    if (!flush.defined()) {
+      flush = at::zeros({}, at::TensorOptions(at::kDouble).device(parts.device));
+      overflow = flush;
+    }
+    places.shares.push_back(row.add({flush * weight.value_or(1), overflow * weight.value_or(1)},
+                                    weight ? Join::sum : Join::own));
   }
   for (const Objective* objective : objectives) {
     places.active.push_back(row.add(flags_of(*objective)));
@@ -153,7 +173,7 @@ WindowStatus measure_window(Phase& phase, const torch::nn::Module& module, const
   const auto each = row.add(losses.sums(), Join::own);
   const auto terms = agreed_terms(phase, ranks, losses);
   const auto totals = row.add_column_sums(each, losses.sums(), terms.size());
-  const Places places = measure(objectives, report_flush, row);
+  const Places places = measure(objectives, parts, row);
   const auto graphs = row.add(graphs_of(losses, terms.size()));
   const bool stops = !ranks.world().alone() && parts.stop_requested();
   const auto stop = row.add(std::vector<double>{stops ? 1.0 : 0.0});
