@@ -10,7 +10,7 @@
 #include "tanren/parallel/reducer.h"
 #include "tanren/train/objective.h"
 #include "tanren/train/selection.h"
-#include "tanren/train/stage_plan.h"
+#include "tanren/train/stage_wires.h"
 
 #include <memory>
 #include <string>
@@ -34,6 +34,7 @@ struct Phase {
   // after the trained parameters changed. Null on one rank.
   std::unique_ptr<Reducer> reducer = nullptr;
   bool blocks_checked = false;    // check_blocks saw the blocks of its first forward
+  KnownShapes stage_shapes = {};  // of what its microbatches send between stages
 
   // choose_parameters() of every objective.
   void choose_parameters(Communicator* ranks = nullptr);
