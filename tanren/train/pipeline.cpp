@@ -160,12 +160,13 @@ class StageWindow {
                      .in_backward = in_backward});
     }
     if (!shortage) return;
+    const std::string bytes =
+        shortage->bytes > 0 ? fmt::format(", {} bytes were asked for", shortage->bytes) : "";
     throw MemoryError(fmt::format(
-        "[memory] step {}, {} of {}: out of memory with {} samples, {} bytes were asked for ({}); "
-        "a run in stages is not split further: take a smaller batch.microbatch, more stages, or "
-        "memory.recompute",
-        step, in_backward ? "backward" : "forward", where, part(action.microbatch).size(),
-        to_text(shortage->bytes), shortage->message));
+        "[memory] step {}, {} of {}: out of memory with {} samples{} ({}); a run in stages is not "
+        "split further: take a smaller batch.microbatch, more stages, or memory.recompute",
+        step, in_backward ? "backward" : "forward", where, part(action.microbatch).size(), bytes,
+        shortage->message));
   }
 
   // Each stage that holds a parameter adds the gradients of all that hold it, in their order.

@@ -122,9 +122,13 @@ State RunState::run_state(at::Device device) const {
 
 void RunState::load_model(const TensorMap& tensors, const std::string& what) {
   const auto mine = model_tensors();
-  check_names_and_shapes(mine, tensors, what);
+  TensorMap given;  // of what may be the whole model
+  for (const auto& [name, tensor] : tensors) {
+    if (holds(name)) given.set(name, tensor);
+  }
+  check_names_and_shapes(mine, given, what);
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(tensors.at(name));
+  for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(given.at(name));
 }
 
 void RunState::load(at::Device device, const State& model, const State& optimizer, const State& run,

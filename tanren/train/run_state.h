@@ -93,7 +93,8 @@ struct RunState {
   // objectives have averages. `slices`: of the optimizer's state, if it is stored in slices.
   void load(at::Device device, const State& model, const State& optimizer, const State& run,
             const State& average = {}, const std::vector<StateSlice>& slices = {});
-  // Loads weights and buffers alone.
+  // Loads weights and buffers alone. `tensors` may be those of the whole model: this rank takes what
+  // it holds.
   void load_model(const TensorMap& tensors, const std::string& what);
 };
 

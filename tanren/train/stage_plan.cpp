@@ -17,10 +17,11 @@ constexpr const char* kElsewhere =
     "[pipeline] code between blocks reads a weight or buffer that another stage holds; read it "
     "inside a block (run_block)";
 
-// Of the same kind as `tensor`, without memory.
+// Of the same kind as `tensor`, without memory. Views of it can be made.
 at::Tensor without_memory(const at::Tensor& tensor) {
-  c10::Storage storage(c10::Storage::use_byte_size_t(), 0, at::DataPtr(nullptr, tensor.device()),
-                       /*allocator=*/nullptr, /*resizable=*/false);
+  c10::Storage storage(c10::Storage::use_byte_size_t(), static_cast<int64_t>(tensor.nbytes()),
+                       at::DataPtr(nullptr, tensor.device()), /*allocator=*/nullptr,
+                       /*resizable=*/false);
   at::Tensor empty = at::detail::make_tensor<c10::TensorImpl>(std::move(storage), tensor.key_set(),
                                                               tensor.dtype());
   empty.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides());

@@ -27,7 +27,7 @@ std::vector<int64_t> key_of(const Batch& piece) {
   return key;
 }
 
-at::Tensor made(const WireShape& shape, at::Device device) {
+at::Tensor empty_as(const WireShape& shape, at::Device device) {
   return at::empty_strided(shape.sizes, shape.strides,
                            at::TensorOptions(shape.dtype).device(device));
 }
@@ -41,7 +41,7 @@ at::Tensor row_of(const at::Tensor& tensor) {
 at::Tensor row_as(const at::Tensor& tensor, const WireShape& shape) {
   const bool fits = tensor.strides() == shape.strides && tensor.scalar_type() == shape.dtype;
   if (fits) return row_of(tensor);
-  const at::Tensor laid = made(shape, tensor.device());
+  const at::Tensor laid = empty_as(shape, tensor.device());
   laid.copy_(tensor.detach());
   return row_of(laid);
 }
@@ -81,7 +81,7 @@ WireShape shape_on_wire(const at::Tensor& tensor) {
 
 void StageWires::Receive::post() {
   Communicator& comm = wires_->pipeline_;
-  tensor_ = made(shape_, wires_->device_);
+  tensor_ = empty_as(shape_, wires_->device_);
   row_ = row_of(tensor_);
   const at::Device device = comm.device_for(row_.device());
   if (device != row_.device()) row_ = at::empty_like(row_, row_.options().device(device));
