@@ -50,7 +50,11 @@ BlockWatch::BlockWatch(const torch::nn::Module& module, const Batch& batch,
     weight_memory_.emplace(memory_of(tensor), weights_.size());
     weights_.push_back({item.key(), static_cast<int64_t>(tensor.nbytes())});
   }
-  for (const auto& buffer : module.buffers()) given_.insert(buffer.unsafeGetTensorImpl());
+  for (const auto& item : module.named_buffers()) {
+    if (!given_.insert(item.value().unsafeGetTensorImpl()).second) continue;
+    buffer_tensors_[item.value().unsafeGetTensorImpl()] = buffers_.size();
+    buffers_.push_back(item.key());
+  }
   for (const auto& [name, field] : batch.fields) given_.insert(field.unsafeGetTensorImpl());
   given_.insert(batch.ids.unsafeGetTensorImpl());
   for (const auto& buffer : module.buffers()) written_in_[memory_of(buffer)];
@@ -127,6 +131,10 @@ std::unique_ptr<at::ObserverContext> BlockWatch::operator_begins(const at::Recor
     for_each_tensor(input, [&](const at::Tensor& tensor) {
       const auto weight = weight_of(tensor);
       if (weight) (is_inside() ? passages_.back().weights : weights_outside_).insert(*weight);
+      const auto buffer = buffer_tensors_.find(tensor.unsafeGetTensorImpl());
+      if (buffer != buffer_tensors_.end()) {
+        (is_inside() ? passages_.back().buffers : buffers_outside_).insert(buffer->second);
+      }
       if (is_cast && weight) {
         frame->cast_of = weight;
         frame->cast_from = tensor.unsafeGetTensorImpl();
@@ -242,7 +250,10 @@ std::vector<BlockWatch::KeptBytes> BlockWatch::kept_bytes() const {
 }
 
 ModelBlocks BlockWatch::finish(int64_t samples) {
-  ModelBlocks model{.blocks = {}, .weights = weights_};
+  ModelBlocks model{.blocks = {},
+                    .weights = weights_,
+                    .buffers = buffers_,
+                    .buffers_outside = {buffers_outside_.begin(), buffers_outside_.end()}};
   if (passages_.empty()) return model;
   passages_.back().weights.merge(weights_outside_);
   close(passages_.back());
@@ -268,7 +279,8 @@ ModelBlocks BlockWatch::finish(int64_t samples) {
          .output_bytes = rounded_up(passage.output_bytes, samples),
          .obstacle = passage.obstacle,
          .weights = {passage.weights.begin(), passage.weights.end()},
-         .weights_before = {passage.weights_before.begin(), passage.weights_before.end()}});
+         .weights_before = {passage.weights_before.begin(), passage.weights_before.end()},
+          .buffers = {passage.buffers.begin(), passage.buffers.end()}});
     forward = passage.forward;
     backward = passage.backward;
   }

@@ -46,7 +46,7 @@ class BlockWatch {
     // Of the trace. What code before the block makes lies between the block before and first_event.
     size_t first_event = 0, end_event = 0;
     int64_t forward = 0, backward = 0;  // multiply-adds so far
-    std::set<size_t> weights, weights_before;
+    std::set<size_t> weights, weights_before, buffers;
     std::string obstacle;
   };
   struct Frame;  // an open block or operator
@@ -83,7 +83,10 @@ class BlockWatch {
   std::map<const c10::StorageImpl*, std::optional<size_t>> written_in_;
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>> addresses_;
   std::vector<Passage> passages_;
-  std::set<size_t> weights_outside_;                           // read since the last block
+  std::set<size_t> weights_outside_;  // read since the last block
+  std::vector<std::string> buffers_;
+  std::map<const c10::TensorImpl*, size_t> buffer_tensors_;
+  std::set<size_t> buffers_outside_;
   std::vector<std::pair<size_t, std::string>> outside_reads_;  // blocks before it, and the obstacle
   int depth_ = 0;                                              // open blocks
   int operators_ = 0;                                          // open operators

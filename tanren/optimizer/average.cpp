@@ -52,7 +52,7 @@ void WeightAverage::update(int64_t step, int64_t every) {
   if (now_at / plan_.every == before / plan_.every || !has_begun) return;
   const at::NoGradGuard no_grad;
   if (num_updates_ == 0) {
-    at::_foreach_copy_(averages_, current_);
+    if (!averages_.empty()) at::_foreach_copy_(averages_, current_);
   } else {
     const double weight = plan_.kind == Averaging::swa ? 1.0 / static_cast<double>(num_updates_ + 1)
                                                        : 1.0 - decay_now();
@@ -61,7 +61,7 @@ void WeightAverage::update(int64_t step, int64_t every) {
     const bool copies = plan_.buffers == AverageBuffers::copy && num_parameters_ < names_.size();
     const size_t averaged = copies ? num_parameters_ : names_.size();
     const at::TensorList all(averages_), now(current_);
-    at::_foreach_lerp_(all.slice(0, averaged), now.slice(0, averaged), weight);
+    if (averaged > 0) at::_foreach_lerp_(all.slice(0, averaged), now.slice(0, averaged), weight);
     if (copies) at::_foreach_copy_(all.slice(averaged), now.slice(averaged));
   }
   ++num_updates_;

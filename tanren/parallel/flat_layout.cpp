@@ -25,6 +25,10 @@ void place_members(FlatLayout& layout, size_t index, const LayoutOptions& option
 
 }  // namespace
 
+bool LayoutOptions::is_alone(size_t parameter) const {
+  return std::find(alone.begin(), alone.end(), parameter) != alone.end();
+}
+
 FlatLayout lay_out(const std::vector<at::Tensor>& parameters, const LayoutOptions& options) {
   FlatLayout layout;
   layout.places.resize(parameters.size());
@@ -48,8 +52,9 @@ FlatLayout lay_out(const std::vector<at::Tensor>& parameters, const LayoutOption
     const auto bytes = parameter.numel() * static_cast<int64_t>(c10::elementSize(dtype));
     const int64_t most = buckets.size() <= 1 ? options.first_bucket_bytes : options.bucket_bytes;
     size_t index = candidate(parameter);
-    const bool joins =
-        index > 0 && buckets[index - 1].dtype == dtype && filled[index - 1] + bytes <= most;
+    const bool joins = index > 0 && buckets[index - 1].dtype == dtype &&
+                       filled[index - 1] + bytes <= most && !options.is_alone(i) &&
+                       !options.is_alone(buckets[index - 1].members.front());
     if (!joins) {
       buckets.push_back({dtype, 0, {}});
       filled.push_back(0);

@@ -26,6 +26,20 @@ TEST(FlatLayout, cuts_buckets_of_whole_parameters_of_one_dtype_from_the_end) {
   EXPECT_EQ(layout.buckets[1].size, 130) << "without parts nothing is padded";
 }
 
+TEST(FlatLayout, gives_a_parameter_that_is_kept_alone_a_bucket_of_its_own) {
+  LayoutOptions options{.alone = {6}};
+  const auto members_of = [&] {
+    std::vector<std::vector<size_t>> members;
+    for (const auto& bucket : lay_out(layout_parameters(), options).buckets) {
+      members.push_back(bucket.members);
+    }
+    return members;
+  };
+  EXPECT_EQ(members_of(), (std::vector<std::vector<size_t>>{{7}, {6}, {3, 4, 5}, {2}, {0, 1}}));
+  options.parts = 2;
+  EXPECT_EQ(members_of(), (std::vector<std::vector<size_t>>{{7}, {6}, {0, 1, 3, 4, 5}, {2}}));
+}
+
 TEST(FlatLayout, parts_are_equal_and_own_every_element_once) {
   const auto parameters = layout_parameters();
   for (const int64_t parts : {1, 2, 3, 4, 7}) {

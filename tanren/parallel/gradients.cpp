@@ -311,6 +311,12 @@ void Gradients::on_fired(std::function<void(size_t)> told) { fired_->told = std:
 
 Gradients::Place Gradients::place(size_t index) const { return places_[index]; }
 
+at::Tensor Gradients::whole(size_t index) {
+  reattach();
+  const auto& [buffer, offset, numel] = places_[index];
+  return bucket(buffer).narrow(0, offset, numel);
+}
+
 int64_t Gradients::first_non_finite() const {
   reattach();
   // Memory may be short: no mask of the gradient's size is made.

@@ -84,6 +84,9 @@ class Gradients {
     int64_t offset = 0, numel = 0;
   };
   Place place(size_t index) const;
+  // The whole gradient of parameter `index`, 1-dim, in the order of the parameter's memory. A
+  // transient bucket that no gradient has reached is made, with zeros. Not after release().
+  at::Tensor whole(size_t index);
   // Index of the first parameter whose gradient is not finite, or -1; of shared gradients only this
   // rank's parts are checked. Reads the device.
   int64_t first_non_finite() const;

@@ -106,10 +106,6 @@ Ranks::Ranks(RankAxes axes, ParallelPlan plan, std::shared_ptr<std::atomic<int>>
   });
 }
 
-int64_t Ranks::rank_of(int64_t replica) const {
-  return pipeline().rank() * data().size() + replica;
-}
-
 ReducerOptions Ranks::reducer_options() const {
   ReducerOptions options{.first_bucket_bytes = plan_.first_bucket_bytes,
                          .bucket_bytes = plan_.bucket_bytes,
@@ -209,14 +205,64 @@ void Ranks::check_equal(const TensorMap& tensors, const std::string& when) const
     for (int64_t replica = 1; replica < data().size(); ++replica) {
       const auto place = static_cast<int64_t>(index);
       if (rows[replica][place].item<int64_t>() == rows[0][place].item<int64_t>()) continue;
-      settle(comm);
-      throw CommError(
-          fmt::format("[parallel] {}: {} of rank {} is no longer rank {}'s; something outside of "
-                      "the run changed it, or a machine computes wrongly: resume from the last "
-                      "checkpoint without that machine",
-                      when, name, rank_of(replica), rank_of(0)));
+      throw_differs(when, name, rank_of(replica), rank_of(0), comm);
     }
     ++index;
+  }
+}
+
+void Ranks::throw_differs(const std::string& when, const std::string& name, int64_t rank,
+                          int64_t first, Communicator& comm) const {
+  settle(comm);
+  throw CommError(
+      fmt::format("[parallel] {}: {} of rank {} is no longer rank {}'s; something outside of the "
+                  "run changed it, or a machine computes wrongly: resume from the last checkpoint "
+                  "without that machine",
+                  when, name, rank, first));
+}
+
+void Ranks::take_from_owners(const std::vector<TiedTensor>& tied) const {
+  const at::NoGradGuard no_grad;
+  Communicator& comm = pipeline().communicator();
+  for (const TiedTensor& one : tied) {
+    if (!one.tensor.defined()) continue;
+    const at::Tensor own = one.tensor.detach();
+    at::Tensor carried = own.contiguous().to(comm.device_for(own.device()));
+    const auto owner = static_cast<int>(one.stages.front());
+    if (pipeline().rank() != owner) {
+      if (carried.is_same(own)) carried = at::empty_like(own);
+      comm.start_receive(carried, owner, one.name)->wait();
+      own.copy_(carried);
+      continue;
+    }
+    std::vector<Communicator::Work> works;
+    for (size_t i = 1; i < one.stages.size(); ++i) {
+      works.push_back(comm.start_send(carried, static_cast<int>(one.stages[i]), one.name));
+    }
+    for (const auto& work : works) work->wait();
+  }
+}
+
+void Ranks::check_tied(const std::vector<TiedTensor>& tied, const std::string& when) const {
+  if (pipeline().alone() || tied.empty()) return;
+  const at::NoGradGuard no_grad;
+  std::vector<int64_t> sums;
+  for (const TiedTensor& one : tied) {
+    const bool is_held = one.tensor.defined();
+    sums.push_back(is_held ? sum_of_bits(one.tensor.detach()).item<int64_t>() : 0);
+  }
+  Communicator& comm = pipeline().communicator();
+  const at::Tensor rows = gather_numbers(comm, sums);
+  for (size_t i = 0; i < tied.size(); ++i) {
+    const auto sum_on = [&](int64_t stage) {
+      return rows[stage][static_cast<int64_t>(i)].item<int64_t>();
+    };
+    const int64_t owner = tied[i].stages.front();
+    for (const int64_t stage : tied[i].stages) {
+      if (sum_on(stage) == sum_on(owner)) continue;
+      const int64_t replica = data().rank();
+      throw_differs(when, tied[i].name, rank_of(stage, replica), rank_of(owner, replica), comm);
+    }
   }
 }
 

@@ -39,6 +39,13 @@ class RankAxis {
   std::shared_ptr<Communicator> communicator_;
 };
 
+// A tensor that several stages of a replica hold.
+struct TiedTensor {
+  std::string name;
+  std::vector<int64_t> stages;  // that hold it, rising; the first owns it
+  at::Tensor tensor;            // undefined on other stages
+};
+
 struct RankAxes {
   RankAxis world;     // all ranks
   RankAxis data;      // the replicas of this rank's stage, which share the samples
@@ -87,9 +94,19 @@ class Ranks {
   // world; `when`: "at step 100".
   void check_equal(const TensorMap& tensors, const std::string& when) const;
 
+  // Over the stages of this replica, each of which gives the same tensors in the same order.
+
+  // Every tensor becomes that of the stage that owns it, bitwise.
+  void take_from_owners(const std::vector<TiedTensor>& tied) const;
+  // CommError naming the first tensor that is not bitwise its owner's, as check_equal does.
+  void check_tied(const std::vector<TiedTensor>& tied, const std::string& when) const;
+
  private:
-  // The rank in the world of a replica of this stage.
-  int64_t rank_of(int64_t replica) const;
+  // The rank in the world of a replica of this stage, or of `stage`.
+  int64_t rank_of(int64_t replica) const { return rank_of(pipeline().rank(), replica); }
+  int64_t rank_of(int64_t stage, int64_t replica) const { return stage * data().size() + replica; }
+  [[noreturn]] void throw_differs(const std::string& when, const std::string& name, int64_t rank,
+                                  int64_t first, Communicator& comm) const;
 
   RankAxes axes_;
   ParallelPlan plan_;

@@ -36,6 +36,11 @@ class Mesh {
     });
   }
 
+  // Messages and other operations among the stages of a replica so far.
+  int64_t num_operations_of(int replica) const {
+    return pipeline_[static_cast<size_t>(replica)].num_operations();
+  }
+
  private:
   RankAxes with_world(int rank, std::shared_ptr<Communicator> world) const {
     const int stage = rank / replicas_, replica = rank % replicas_;

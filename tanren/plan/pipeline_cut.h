@@ -30,11 +30,15 @@ struct BlockCost {
   std::vector<size_t> weights;  // places in ModelBlocks::weights of those that it uses
   // Those of `weights` that code before the block reads, which runs in all later stages, too.
   std::vector<size_t> weights_before = {};
+  std::vector<size_t> buffers = {};  // places in ModelBlocks::buffers of those that it reads
 };
 
 struct ModelBlocks {
   std::vector<BlockCost> blocks;  // in the order of a forward
   std::vector<WeightCost> weights;
+  std::vector<std::string> buffers = {};  // names
+  // Places in `buffers` of those that code outside of blocks reads.
+  std::vector<size_t> buffers_outside = {};
 };
 
 // A cut: the first block of each later stage, as rising places in ModelBlocks::blocks.

@@ -9,6 +9,7 @@
 #include "tanren/train/device.h"
 #include "tanren/train/freezing.h"
 #include "tanren/train/model_dtype.h"
+#include "tanren/train/pipeline.h"
 
 #include <ATen/ATen.h>
 
@@ -135,8 +136,13 @@ RunState build_run_state(Task task, const Parts& parts, bool trains) {
   const MemoryScope memory(MemoryKind::weights);
   move_module(*task.module, parts.device, parts.plan.precision);
   if (parts.plan.memory.channels_last) lay_channels_last(*task.module);
+  if (parts.stage) {
+    check_can_be_staged(task, parts.plan);
+    drop_others(*task.module, *parts.stage);
+  }
   RunState run;
-  run.phases = make_phases(task, parts.plan, trains);
+  run.phases = make_phases(task, parts.plan, trains, parts.stage);
+  run.stage = parts.stage;
   run.task = std::move(task);
   run.seed = static_cast<uint64_t>(parts.plan.run.seed);
   run.microbatch = parts.plan.batch.microbatch;

@@ -48,8 +48,8 @@ ModelProfile profile(const Task& task, const Datasets& datasets);
 Parts build_parts(const Plan& plan, const std::atomic<bool>* stop,
                   const AcceleratorKind& accelerators = {});
 
-// Moves the task to the plan's device and dtype. If it `trains`, allocates gradients and optimizer
-// state; else the state serves evaluations alone.
+// Moves the task to the plan's device and dtype, and drops what this rank's stage does not hold. If
+// it `trains`, allocates gradients and optimizer state; else the state serves evaluations alone.
 RunState build_run_state(Task task, const Parts& parts, bool trains = true);
 
 }  // namespace tanren

@@ -49,21 +49,22 @@ void check_counts(const Terms& terms, const Counts& counts) {
                   "; let the dataset's collate count it");
 }
 
-// The module's tensors around a rehearsal of predict. torch's embeddings with a largest norm
+// The module's tensors that this rank holds, around a rehearsal of predict. torch's embeddings with a largest norm
 // shorten rows of their weights in every forward; these weights are put back. Any other parameter
 // that predict leaves changed (an initialisation by its first data) is an error, as is one that it
 // registers.
 class KeptTensors {
  public:
-  explicit KeptTensors(const torch::nn::Module& module)
-      : module_(module), prints_(prints()), names_(names_of(module)) {
-    const auto keep = [&](const auto* embedding) {
+  explicit KeptTensors(const RunState& run)
+      : module_(*run.task.module), held_(held(run)), prints_(prints()), names_(names_of(module_)) {
+    const auto keep = [&](const std::string& name, const auto* embedding) {
       if (embedding == nullptr || !embedding->options.max_norm()) return;
+      if (!run.holds(name + (name.empty() ? "weight" : ".weight"))) return;
       shortened_.emplace_back(embedding->weight.detach(), embedding->weight.detach().clone());
     };
-    for (const auto& part : module.modules()) {
-      keep(dynamic_cast<const torch::nn::EmbeddingImpl*>(part.get()));
-      keep(dynamic_cast<const torch::nn::EmbeddingBagImpl*>(part.get()));
+    for (const auto& part : module_.named_modules()) {
+      keep(part.key(), dynamic_cast<const torch::nn::EmbeddingImpl*>(part.value().get()));
+      keep(part.key(), dynamic_cast<const torch::nn::EmbeddingBagImpl*>(part.value().get()));
     }
   }
 
@@ -73,8 +74,7 @@ class KeptTensors {
     const auto now = prints();
     for (size_t i = 0; i < now.size(); ++i) {
       if (now[i] == prints_[i] || (std::isnan(now[i]) && std::isnan(prints_[i]))) continue;
-      throw ConfigError("[evaluate] predict changed parameter " +
-                        module_.named_parameters()[i / 2].key() +
+      throw ConfigError("[evaluate] predict changed parameter " + held_[i / 2].name +
                         ", which updates alone may; set it in the constructor, in a forward of "
                         "training (is_training()), or shorten its rows by torch::nn::Embedding");
     }
@@ -86,7 +86,7 @@ class KeptTensors {
   std::vector<double> prints() const {
     const at::NoGradGuard no_grad;
     std::vector<at::Tensor> prints;
-    for (const at::Tensor& parameter : module_.parameters()) {
+    for (const auto& [name, parameter] : held_) {
       const at::Tensor sum = parameter.sum().to(at::kDouble);
       const bool has_norm = parameter.is_floating_point();
       prints.push_back(has_norm ? at::linalg_vector_norm(parameter).to(at::kDouble) : sum);
@@ -95,11 +95,31 @@ class KeptTensors {
     return prints.empty() ? std::vector<double>() : read_to_host(at::stack(prints));
   }
 
+  struct Held {
+    std::string name;
+    at::Tensor parameter;
+  };
+  static std::vector<Held> held(const RunState& run) {
+    std::vector<Held> all;
+    for (const auto& item : run.task.module->named_parameters()) {
+      if (run.holds(item.key())) all.push_back({item.key(), item.value()});
+    }
+    return all;
+  }
+
   const torch::nn::Module& module_;
+  std::vector<Held> held_;
   std::vector<double> prints_;
   std::vector<std::string> names_;
   std::vector<std::pair<at::Tensor, at::Tensor>> shortened_;  // a weight, and its value before
 };
+
+// No value: this rank has the whole model.
+std::optional<StagedForward> staged_forward(const RunState& run, const Parts& parts) {
+  std::optional<StagedForward> staged;
+  if (run.stage && run.stage->stages() > 1) staged.emplace(run, parts);
+  return staged;
+}
 
 // How far an evaluation has come, also if it throws.
 struct Progress {
@@ -129,8 +149,12 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
   const auto& ranks = *parts.ranks;
   EvalPass pass(dataset, options.batch, ranks.data().rank(), ranks.data().size(),
                 parts.plan.data.workers);
-  const auto stops = [&] { return may_stop && parts.stops_evaluation(); };
+  auto staged = staged_forward(run, parts);
+  const bool has_results = !staged || staged->is_last();
+  // Stages that have begun go on to the end together.
+  const auto stops = [&] { return may_stop && !staged && parts.stops_evaluation(); };
   bool stopped = stops();
+  if (staged && may_stop) stopped = on_any_rank(parts.stops_evaluation(), ranks);
   while (!stopped) {
     const auto collated = pass.next();
     if (!collated) break;
@@ -142,16 +166,19 @@ EvaluationReport evaluate_all(const RunState& run, const Parts& parts, const Dat
         take(prediction);
         if (see) see(part, prediction);
       };
-      if (const auto shortage = predict(run, parts, part, take_part)) {
+      if (staged) {
+        predict_in_stages(run, parts, part, *staged, take_part);
+      } else if (const auto shortage = predict(run, parts, part, take_part)) {
         most = smaller(part.size(), "samples", "evaluate.batch", *shortage, parts);
         continue;
       }
       begin = end;
     }
-    sums.add(collated->counts);
+    if (has_results) sums.add(collated->counts);
     progress.samples += batch.size();
     stopped = stops();
   }
+  if (staged) staged->finish();
   if (may_stop && on_any_rank(stopped, ranks)) {
     progress.is_stopped = true;
     return {};
@@ -237,7 +264,7 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
   check_predicts(run.task);
   run.settle();
   const Undo before(run, parts.device, /*with_generators=*/parts.ranks->world().alone());
-  const KeptTensors tensors(*run.task.module);
+  const KeptTensors tensors(run);
   std::optional<Collated> first;
   const auto rehearse = [&] {
     const MustSucceedScope must_succeed;
@@ -250,13 +277,21 @@ void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset&
     if (!first) return;
     EvaluationMetrics metrics(parts.plan.evaluate.metrics, parts.device);
     EvaluationSums sums;
-    // If memory runs out here, the evaluation itself will take the samples in parts.
-    predict(run, parts, prepared(first->batch, run.task, parts), [&](const Prediction& prediction) {
+    const auto take = [&](const Prediction& prediction) {
       check_can_judge(parts.plan, !prediction.terms.empty());
       check_counts(prediction.terms, first->counts);
       sums.add(prediction.terms);
       metrics.add(prediction.outputs, prediction.targets);
-    });
+    };
+    const Batch batch = prepared(first->batch, run.task, parts);
+    if (auto staged = staged_forward(run, parts)) {
+      predict_in_stages(run, parts, batch, *staged, take);
+      staged->finish();
+      if (!staged->is_last()) return;
+    } else {
+      // If memory runs out here, the evaluation itself will take the samples in parts.
+      predict(run, parts, batch, take);
+    }
     sums.add(first->counts);
     try {
       const auto means = sums.means();

@@ -38,7 +38,7 @@ void check_predicts(const Task& task);
 
 // Evaluates this rank's first batch, reports nothing and leaves no trace, so that errors in
 // predict, its outputs or the data show before the first step and not after the last. No exchange
-// between ranks.
+// between ranks, except that stages pass it on.
 void rehearse_evaluation(const RunState& run, const Parts& parts, const Dataset& dataset);
 
 }  // namespace tanren

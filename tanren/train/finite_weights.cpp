@@ -32,7 +32,9 @@ std::map<std::string, Values> worst_values(const RunState& run) {
     bounds.push_back(high.to(at::kDouble));
     names.push_back(name);
   };
-  for (const auto& item : run.task.module->named_parameters()) add(item.key(), item.value());
+  for (const auto& item : run.task.module->named_parameters()) {
+    if (run.holds(item.key())) add(item.key(), item.value());
+  }
   for (const auto& [name, tensor] : run.average_state().tensors) add("average of " + name, tensor);
   std::map<std::string, Values> values;
   if (bounds.empty()) return values;

@@ -86,16 +86,18 @@ ObjectiveSpec as_planned(ObjectiveSpec spec, const ObjectivePlan& plan) {
   return spec;
 }
 
-// Which rank updates what, as the plan shares it out.
-Sharding sharding_of(const Plan& plan, const ObjectivePlan& objective) {
+// Which rank updates what, as the plan shares it out among the replicas of a stage.
+Sharding sharding_of(const Plan& plan, const ObjectivePlan& objective, const StagePlan* stage) {
   constexpr int64_t kUnit = 16;         // elements: parts begin at cache lines
   constexpr int64_t kPackedUnit = 256;  // no block of packed state lies in two slices
   const ParallelPlan& parallel = plan.parallel;
-  if (parallel.zero == 0 || parallel.world_size == 1) return {.rank = parallel.rank};
-  return {.rank = parallel.rank,
+  const int64_t rank = stage == nullptr ? parallel.rank : stage->replica;
+  const int64_t replicas = stage == nullptr ? parallel.world_size : stage->replicas;
+  if (parallel.zero == 0 || replicas == 1) return {.rank = rank};
+  return {.rank = rank,
           .layout = {.first_bucket_bytes = parallel.first_bucket_bytes,
                      .bucket_bytes = parallel.bucket_bytes,
-                     .parts = parallel.world_size,
+                     .parts = replicas,
                      .unit = objective.optimizer.state == "8bit" ? kPackedUnit : kUnit},
           .transient = parallel.zero > 1};
 }
@@ -113,7 +115,8 @@ bool is_ever_trained(const NamedParameter& parameter, const FreezePlan& freeze) 
 // Buffers that belong to no objective's parameters (a frozen body's batch norm in training mode)
 // are undone and shared over ranks with the first objective of each phase, since its forward may
 // change them.
-void give_unowned_buffers(const torch::nn::Module& module, std::vector<Phase>& phases) {
+void give_unowned_buffers(const torch::nn::Module& module, const StagePlan* stage,
+                          std::vector<Phase>& phases) {
   std::set<const void*> owned;
   for (const auto& phase : phases) {
     for (const auto& objective : phase.objectives) {
@@ -124,6 +127,7 @@ void give_unowned_buffers(const torch::nn::Module& module, std::vector<Phase>& p
   }
   for (const auto& item : module.named_buffers()) {
     if (owned.count(item.value().unsafeGetTensorImpl()) > 0) continue;
+    if (stage != nullptr && !stage->holds(item.key())) continue;
     for (auto& phase : phases) {
       phase.objectives.front().buffers.push_back({item.value(), norm_of(module, item.key())});
     }
@@ -132,11 +136,15 @@ void give_unowned_buffers(const torch::nn::Module& module, std::vector<Phase>& p
 
 }  // namespace
 
-std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train) {
+std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train,
+                               const std::shared_ptr<const StagePlan>& stage) {
   check_task(task, "[train] this run");
   check_paths(task);
   std::vector<Phase> phases;
   std::set<std::string> taken, averaged;
+  const auto holds = [&](const std::string& name) {
+    return stage == nullptr || stage->holds(name);
+  };
   const auto named = task.module->named_parameters();
   const auto names = named.keys();
   std::vector<NamedParameter> model;
@@ -155,12 +163,12 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train) {
           throw ConfigError("[train] parameter " + item.key() + " belongs to two objectives (" +
                             spec.name + " is the second); make their patterns disjoint");
         }
-        trained.push_back(all.back());
+        if (holds(item.key())) trained.push_back(all.back());
       }
       std::vector<ObjectiveBuffer> buffers;
       std::vector<NamedParameter> statistics;
       for (const auto& item : task.module->named_buffers()) {
-        if (!belongs(item.key(), spec.parameters, names)) continue;
+        if (!holds(item.key()) || !belongs(item.key(), spec.parameters, names)) continue;
         buffers.push_back({item.value(), norm_of(*task.module, item.key())});
         // Constants are not averaged: a mask's infinity minus itself is not a number.
         if (buffers.back().norm != nullptr && averaged.insert(item.key()).second) {
@@ -180,7 +188,8 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train) {
                                   .scaler = LossScaler(plan.precision),
                                   .guard = Guard(plan.guard),
                                   .plateau = Plateau(own.schedule, own.optimizer.learning_rate),
-                                  .sharding = sharding_of(plan, own),
+                                  .sharding = sharding_of(plan, own, stage.get()),
+                                  .stage = stage,
                                   .master_weights = plan.precision.master_weights});
       Objective& objective = phase.objectives.back();
       objective.choose_parameters();
@@ -192,7 +201,7 @@ std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train) {
     phase.tensors = names_of(*task.module);
     phases.push_back(std::move(phase));
   }
-  give_unowned_buffers(*task.module, phases);
+  give_unowned_buffers(*task.module, stage.get(), phases);
   return phases;
 }
 

@@ -6,6 +6,7 @@
 #include "tanren/memory/recovery.h"
 #include "tanren/train/check_blocks.h"
 #include "tanren/train/passes.h"
+#include "tanren/train/pipeline.h"
 #include "tanren/train/step_error.h"
 #include "tanren/train/undo.h"
 
@@ -144,6 +145,10 @@ void run_in_step(Phase& phase, const Batch& piece, const StepContext& context) {
 }  // namespace
 
 bool accumulate_piece(Phase& phase, const Batch& piece, const StepContext& context) {
+  if (context.run.stage && context.run.stage->stages() > 1) {
+    accumulate_stage(phase, piece, context);
+    return true;
+  }
   if (context.parts.ranks->across_ranks() != nullptr) {
     run_in_step(phase, piece, context);
     return true;

@@ -25,6 +25,7 @@ struct StepContext {
 // its terms to `losses`, microstep by microstep, in sizes that Parts::recovery allows. MemoryError
 // if the recovery fails. Returns false if a stop was requested between microsteps. Only a run of
 // one rank stops there, and only in an update's first phase; several ranks finish the window.
+// A run in stages makes the window of this rank's stage (pipeline.h).
 // Several ranks send gradients from the last microstep on; phase.reducer must finish the sums.
 bool accumulate_piece(Phase& phase, const Batch& piece, const StepContext& context);
 

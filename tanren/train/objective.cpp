@@ -32,16 +32,22 @@ void share_update(Objective& objective) {
 }
 
 // Objective::spoken_for.
-std::vector<FlatRange> spoken_ranges(const Gradients& gradients, const std::vector<size_t>& places,
-                                     size_t num_parameters) {
-  std::vector<FlatRange> ranges(num_parameters);
+std::vector<FlatRange> spoken_ranges(const Objective& objective) {
+  const Gradients& gradients = objective.gradients;
+  const std::vector<size_t>& places = objective.places;
+  std::vector<FlatRange> ranges(objective.all.size());
+  const auto owns = [&](size_t place) {
+    return objective.stage == nullptr || objective.stage->owns(objective.all[place].name);
+  };
   const Sharding& sharding = gradients.sharding();
   if (sharding.on()) {
     for (const Slice& slice : gradients.slices()) {
+      if (!owns(places[slice.parameter])) continue;
       ranges[places[slice.parameter]] = {slice.bucket, slice.offset, slice.end - slice.begin};
     }
   } else if (sharding.rank == 0) {
     for (size_t i = 0; i < places.size(); ++i) {
+      if (!owns(places[i])) continue;
       const Gradients::Place place = gradients.place(i);
       ranges[places[i]] = {place.buffer, place.offset, place.numel};
     }
@@ -55,18 +61,25 @@ void Objective::choose_parameters(Communicator* ranks) {
   std::vector<NamedParameter> chosen;
   std::vector<at::Tensor> tensors;
   std::vector<size_t> chosen_places;
+  Sharding own_sharding = sharding;
+  bool any = false;
   for (size_t i = 0; i < all.size(); ++i) {
     const NamedParameter& parameter = all[i];
     if (!parameter.tensor.requires_grad()) {
       at::Tensor(parameter.tensor).mutable_grad().reset();
       continue;
     }
+    any = true;
+    if (stage && !stage->holds(parameter.name)) continue;
+    if (stage && stage->is_tied(parameter.name)) {
+      own_sharding.layout.alone.push_back(chosen.size());
+    }
     if (master_weights) parameter.tensor.set_grad_dtype(at::kFloat);
     chosen.push_back(parameter);
     tensors.push_back(parameter.tensor);
     chosen_places.push_back(i);
   }
-  if (chosen.empty()) {
+  if (!any) {
     throw ConfigError("[train] objective " + spec.name + " has no parameter to train (patterns " +
                       join(spec.parameters) + "); unfreeze some or fix the patterns");
   }
@@ -80,9 +93,9 @@ void Objective::choose_parameters(Communicator* ranks) {
     kept = {optimizer->state(), slices_in(*this, "")};
   }
   shards.reset();
-  gradients = Gradients(tensors, sharding);
+  gradients = Gradients(tensors, own_sharding);
   places = std::move(chosen_places);
-  spoken_for = spoken_ranges(gradients, places, all.size());
+  spoken_for = spoken_ranges(*this);
   updated = chosen;
   if (sharding.on()) share_update(*this);
   const MemoryScope memory(MemoryKind::optimizer);

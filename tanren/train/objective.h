@@ -12,6 +12,7 @@
 #include "tanren/parallel/sharded_parameters.h"
 #include "tanren/plan/plan.h"
 #include "tanren/precision/loss_scaler.h"
+#include "tanren/train/stage_plan.h"
 
 #include <cstddef>
 #include <memory>
@@ -47,6 +48,9 @@ struct Objective {
   int64_t step = 0;  // applied updates: drives its schedule
   std::unique_ptr<WeightAverage> average = nullptr;  // null: none
   Sharding sharding = {};
+  // What this rank holds; null: the whole model. It trains those of `all` that it holds, which may
+  // be none.
+  std::shared_ptr<const StagePlan> stage = nullptr;
   // If ranks share the update, the optimizer updates slices of the parameters, one for each of
   // gradients.slices().
   std::unique_ptr<ShardedParameters> shards = nullptr;  // null: each rank updates all
@@ -54,13 +58,15 @@ struct Objective {
   std::vector<size_t> places = {};                      // in `all`, of each of `parameters`
   // For each of `all`, the gradient that this rank measures, in gradients.owned(): its slice if
   // ranks share the state. Ranks that hold the same gradient speak for it once: on all but the
-  // first the range is empty, as it is for a parameter that is frozen.
+  // first, of the stage that owns the parameter, the range is empty, as it is for a parameter that
+  // is frozen.
   std::vector<FlatRange> spoken_for = {};
   bool in_turn = true;          // takes part in the present update
   bool master_weights = false;  // 16-bit parameters have fp32 gradients and fp32 copies
 
-  // Takes the parameters that require a gradient now and makes gradients and an optimizer for them.
-  // Parameters that had optimizer state keep it. ConfigError if there are none. Ranks that share
+  // Takes the parameters that require a gradient now and that this rank holds, and makes gradients
+  // and an optimizer for them. Parameters that had optimizer state keep it. ConfigError if no stage
+  // has any. Ranks that share
   // the state call it together and pass `ranks`; without it their state starts again.
   void choose_parameters(Communicator* ranks = nullptr);
   // The factor on a term of its phase's forward in its loss; 0 for a term that is not in it.

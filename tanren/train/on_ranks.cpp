@@ -4,6 +4,7 @@
 #include "tanren/base/random.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
+#include "tanren/train/build.h"
 
 #include <ATen/Context.h>
 #include <ATen/core/Tensor.h>
@@ -47,12 +48,21 @@ Facts facts_of(const RunState& run, const Plan& plan) {
     facts.emplace_back("batch.microbatch", to_text(plan.batch.microbatch));
     facts.emplace_back("memory.recompute", join(plan.memory.recompute));
   }
-  for (const auto& [name, tensor] : run.model_tensors()) {
+  if (run.stage) {
+    facts.emplace_back("blocks", to_text(std::ssize(run.stage->blocks.blocks)));
+    facts.emplace_back("parallel.cut_at", join(run.stage->first_blocks));
+    facts.emplace_back("parallel.pipeline_schedule",
+                       to_text(static_cast<int64_t>(run.stage->schedule)));
+    facts.emplace_back("batch.microbatch", to_text(run.microbatch));
+  }
+  // Those of other stages keep their shapes.
+  for (const auto& [name, tensor] : tensors_of(*run.task.module)) {
     facts.emplace_back("tensor " + name, shape_of(tensor));
   }
   for (const auto& phase : run.phases) {
     for (const auto& objective : phase.objectives) {
-      for (const auto& parameter : objective.parameters) {
+      for (const auto& parameter : objective.all) {
+        if (!parameter.tensor.requires_grad()) continue;
         facts.emplace_back("trained by " + objective.spec.name, parameter.name);
       }
       facts.emplace_back("step of " + objective.spec.name, to_text(objective.step));
@@ -64,6 +74,18 @@ Facts facts_of(const RunState& run, const Plan& plan) {
   return facts;
 }
 
+// The weights that several stages hold; the same names on every rank.
+std::vector<TiedTensor> tied_weights(const RunState& run) {
+  std::vector<TiedTensor> tied;
+  if (run.stage == nullptr) return tied;
+  for (const auto& item : run.task.module->named_parameters()) {
+    if (!run.stage->is_tied(item.key())) continue;
+    tied.push_back({item.key(), run.stage->holders_of(item.key()),
+                    run.holds(item.key()) ? item.value() : at::Tensor()});
+  }
+  return tied;
+}
+
 }  // namespace
 
 void begin_alike(RunState& run, const Parts& parts) {
@@ -72,6 +94,7 @@ void begin_alike(RunState& run, const Parts& parts) {
   std::vector<at::Tensor> tensors;
   for (const auto& [name, tensor] : run.model_tensors()) tensors.push_back(tensor);
   parts.ranks->take_from(tensors, 0);
+  parts.ranks->take_from_owners(tied_weights(run));
   for (auto& phase : run.phases) {
     for (auto& objective : phase.objectives) objective.optimizer->parameters_written();
   }
@@ -88,7 +111,7 @@ void begin_alike(RunState& run, const Parts& parts) {
 
 void check_weights(const RunState& run, const Parts& parts) {
   const int64_t every = parts.ranks->plan().check_every;
-  if (parts.ranks->data().alone() || every <= 0 || run.step() % every != 0) return;
+  if (parts.ranks->world().alone() || every <= 0 || run.step() % every != 0) return;
   run.settle();
   TensorMap weights;
   for (const auto& phase : run.phases) {
@@ -98,7 +121,9 @@ void check_weights(const RunState& run, const Parts& parts) {
       }
     }
   }
-  parts.ranks->check_equal(weights, fmt::format("at step {}", to_text(run.step())));
+  const std::string when = fmt::format("at step {}", to_text(run.step()));
+  parts.ranks->check_equal(weights, when);
+  parts.ranks->check_tied(tied_weights(run), when);
 }
 
 bool on_any_rank(bool here, const Ranks& ranks) {

@@ -7,14 +7,16 @@
 
 namespace tanren {
 
-// Before the first batch. Compares model, optimizer, precision, data and counters over the ranks:
-// ConfigError on every rank, which names the first difference to rank 0. Then weights and buffers
-// become rank 0's, bitwise. CommError if averaged weights or the optimizer's state, loaded from a
-// checkpoint, are not rank 0's.
+// Before the first batch. Compares model, optimizer, precision, data, stages and counters over the
+// ranks: ConfigError on every rank, which names the first difference to rank 0. Then weights and
+// buffers become bitwise those of the first replica of each stage, and weights of several stages
+// their owner's. CommError if averaged weights or the optimizer's state, loaded from a checkpoint,
+// are not the first replica's.
 void begin_alike(RunState& run, const Parts& parts);
 
 // After an applied update, every parallel.check_every steps: throws CommError if a rank's weights
-// are not rank 0's.
+// are not those of the first replica of its stage, or a weight of several stages is not the same on
+// each.
 void check_weights(const RunState& run, const Parts& parts);
 
 // Whether `here` is true on some rank. An exchange between several ranks.

@@ -5,6 +5,7 @@
 #include "tanren/memory/recovery.h"
 #include "tanren/parallel/ranks.h"
 #include "tanren/plan/plan.h"
+#include "tanren/train/stage_plan.h"
 
 #include <c10/core/Device.h>
 
@@ -26,6 +27,8 @@ struct Parts {
   std::shared_ptr<Recovery> recovery = std::make_shared<Recovery>(MemoryPlan{}, at::kCPU);
   // The other ranks; never null.
   std::shared_ptr<const Ranks> ranks = std::make_shared<Ranks>();
+  // What this rank holds of a model in stages; null: the whole model.
+  std::shared_ptr<const StagePlan> stage = nullptr;
   // Called for every failure that the step recovers from; may be empty.
   std::function<void(const Incident&)> incident = nullptr;
   // From then on a stop is requested (run.max_time); the loop sets it on rank 0 alone.

@@ -1,7 +1,7 @@
 // A forward, and later its backward, with the scopes that each runs in, apart from the transaction
 // around both (microstep.h). What a forward leaves for its backward is a value, so that several
 // microbatches can be in flight: other forwards and backwards may run in between on the same
-// thread. Called by microstep().
+// thread. Called by microstep() and by the stages of a pipeline.
 #pragma once
 
 #include "tanren/base/batch.h"

@@ -62,9 +62,10 @@ void take_rows(const PredictionRows& rows, const Parts& parts, const Take& take,
 }
 
 // Passes the predictions for `batch` to `take`, in one piece or several. Returns a shortage if
-// memory ran out before the first piece; then nothing was passed.
+// memory ran out before the first piece; then nothing was passed. `staged`: null, or whose stage
+// the forward is of.
 std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, const Batch& batch,
-                                    const Take& take, Taking taking) {
+                                    StagedForward* staged, const Take& take, Taking taking) {
   const RandomScope random(run.seed, run.attempt, batch.ids);
   const WindowScope window(parts.plan.precision, parts.ranks->open_windows());
   const bool by_rows = static_cast<bool>(run.task.predict_rows);
@@ -79,10 +80,14 @@ std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, con
     }
   };
   auto shortage = attempt([&] {
-    forward();
+    if (staged != nullptr) {
+      staged->run(batch, forward);
+    } else {
+      forward();
+    }
     if (!by_rows && taking == Taking::in_attempt) take(whole);
   });
-  if (shortage) return shortage;
+  if (shortage || (staged != nullptr && !staged->is_last())) return shortage;
   if (by_rows) {
     take_rows(rows, parts, take, taking);
   } else if (taking == Taking::behind_attempt) {
@@ -91,19 +96,39 @@ std::optional<Shortage> predict_all(const RunState& run, const Parts& parts, con
   return shortage;
 }
 
-}  // namespace
-
-std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
-                                const Take& take, Taking taking) {
+std::optional<Shortage> predict_located(const RunState& run, const Parts& parts, const Batch& batch,
+                                        StagedForward* staged, const Take& take, Taking taking) {
   block_trail().failed = 0;  // may be left from a shortage before
   try {
-    return predict_all(run, parts, batch, take, taking);
+    return predict_all(run, parts, batch, staged, take, taking);
   } catch (...) {
     throw_located({.work = "evaluation",
                    .piece = batch,
                    .ranks = *parts.ranks,
                    .fix = run.task.predict_rows ? "predict_rows" : "predict"});
   }
+}
+
+}  // namespace
+
+std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
+                                const Take& take, Taking taking) {
+  if (run.stage != nullptr && run.stage->stages() > 1) {
+    throw ConfigError(
+        "[pipeline] pictures and predictions outside of evaluations need the whole model on one "
+        "rank; make them from an export, or drop them");
+  }
+  return predict_located(run, parts, batch, /*staged=*/nullptr, take, taking);
+}
+
+void predict_in_stages(const RunState& run, const Parts& parts, const Batch& batch,
+                       StagedForward& staged, const Take& take) {
+  const auto shortage = predict_located(run, parts, batch, &staged, take, Taking::behind_attempt);
+  if (!shortage) return;
+  throw MemoryError(
+      fmt::format("[evaluate] stage {} of {}: out of memory with {} samples: {}; take a smaller "
+                  "evaluate.batch",
+                  run.stage->stage + 1, run.stage->stages(), batch.size(), shortage->message));
 }
 
 }  // namespace tanren

@@ -7,6 +7,7 @@
 #include "tanren/memory/attempt.h"
 #include "tanren/train/parts.h"
 #include "tanren/train/run_state.h"
+#include "tanren/train/staged_forward.h"
 
 #include <cstdint>
 #include <functional>
@@ -22,8 +23,14 @@ enum class Taking { behind_attempt, in_attempt };
 
 // Passes the predictions for `batch`, which must be prepared(), to `take`, in one piece or several.
 // Returns a shortage if memory ran out before the first piece was taken. No exchange between ranks.
+// ConfigError if the run is in stages.
 std::optional<Shortage> predict(const RunState& run, const Parts& parts, const Batch& batch,
                                 const Take& take, Taking taking = Taking::behind_attempt);
+
+// The same for a run in stages: only the last stage passes predictions to `take`. MemoryError if
+// memory runs out, since the other stages go on.
+void predict_in_stages(const RunState& run, const Parts& parts, const Batch& batch,
+                       StagedForward& staged, const Take& take);
 
 // The outputs in the dtype that precision.cast_model_outputs says. predict() does it itself.
 Prediction as_planned(Prediction prediction, const Plan& plan);

@@ -27,9 +27,12 @@ void merge(State& whole, const std::string& prefix, const State& part) {
 TensorMap RunState::model_tensors() const {
   settle();
   TensorMap tensors;
-  for (const auto& item : task.module->named_parameters())
-    tensors.set(item.key(), item.value().detach());
-  for (const auto& item : task.module->named_buffers()) tensors.set(item.key(), item.value());
+  for (const auto& item : task.module->named_parameters()) {
+    if (holds(item.key())) tensors.set(item.key(), item.value().detach());
+  }
+  for (const auto& item : task.module->named_buffers()) {
+    if (holds(item.key())) tensors.set(item.key(), item.value());
+  }
   return tensors;
 }
 
@@ -123,9 +126,13 @@ State RunState::run_state(at::Device device) const {
 
 void RunState::load_model(const TensorMap& tensors, const std::string& what) {
   const auto mine = model_tensors();
-  check_names_and_shapes(mine, tensors, what);
+  TensorMap given;  // of what may be the whole model
+  for (const auto& [name, tensor] : tensors) {
+    if (holds(name)) given.set(name, tensor);
+  }
+  check_names_and_shapes(mine, given, what);
   const at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(tensors.at(name));
+  for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(given.at(name));
 }
 
 void RunState::load(at::Device device, const State& model, const State& optimizer, const State& run,

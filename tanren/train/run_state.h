@@ -10,6 +10,7 @@
 #include "tanren/parallel/reducer.h"
 #include "tanren/train/objective.h"
 #include "tanren/train/selection.h"
+#include "tanren/train/stage_wires.h"
 
 #include <memory>
 #include <string>
@@ -32,7 +33,8 @@ struct Phase {
   // Sums the objectives' gradients over ranks. Made by the first update of several ranks, and again
   // after the trained parameters changed. Null on one rank.
   std::unique_ptr<Reducer> reducer = nullptr;
-  bool blocks_checked = false;  // check_blocks saw the blocks of its first forward
+  bool blocks_checked = false;    // check_blocks saw the blocks of its first forward
+  KnownShapes stage_shapes = {};  // of what its microbatches send between stages
 
   // choose_parameters() of every objective.
   void choose_parameters(Communicator* ranks = nullptr);
@@ -55,7 +57,9 @@ struct RunState {
   int64_t consumed = 0;    // and samples of it consumed
   int64_t microbatch = 0;  // samples per microstep
   Selection selection;     // what evaluations decided
-  bool applying = false;   // an update is being applied: an error now leaves a mix of two states
+  // What this rank holds of the model; null: all of it.
+  std::shared_ptr<const StagePlan> stage = nullptr;
+  bool applying = false;  // an update is being applied: an error now leaves a mix of two states
   // Of the present update: judged, and applied or undone. Above 0 after an error: of the update
   // that it ended.
   size_t phases_done = 0;
@@ -74,7 +78,9 @@ struct RunState {
   // same samples, and with one seed they would draw the same numbers.
   uint64_t seed_of(const Phase& phase) const;
 
-  // Weights and buffers by name.
+  // Whether this rank holds the parameter or buffer of this name.
+  bool holds(const std::string& name) const { return stage == nullptr || stage->holds(name); }
+  // The weights and buffers that this rank holds, by name.
   TensorMap model_tensors() const;
   State optimizer_state() const;
   // The slices that optimizer_state() consists of if ranks share it; otherwise none.
@@ -91,13 +97,16 @@ struct RunState {
   // objectives have averages. `slices`: of the optimizer's state, if it is stored in slices.
   void load(at::Device device, const State& model, const State& optimizer, const State& run,
             const State& average = {}, const std::vector<StateSlice>& slices = {});
-  // Loads weights and buffers alone.
+  // Loads weights and buffers alone. `tensors` may be those of the whole model: this rank takes what
+  // it holds.
   void load_model(const TensorMap& tensors, const std::string& what);
 };
 
 // Turns a task into phases with objectives: selects parameters by pattern (ConfigError for a
 // pattern without match, a parameter of two objectives, or names that a checkpoint could not tell
-// apart). If they `train`, allocates gradients and optimizer state.
-std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train = true);
+// apart). If they `train`, allocates gradients and optimizer state. `stage`: what this rank holds
+// of the model, of which it trains its part; null: all of it.
+std::vector<Phase> make_phases(const Task& task, const Plan& plan, bool train = true,
+                               const std::shared_ptr<const StagePlan>& stage = nullptr);
 
 }  // namespace tanren

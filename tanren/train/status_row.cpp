@@ -18,6 +18,13 @@ at::Tensor stacked(std::vector<at::Tensor> values) {
   return at::stack(values);
 }
 
+// One after the other, as take() adds the rows of one rank: its sum has the same bits.
+at::Tensor sum_in_order(const at::Tensor& rows) {
+  at::Tensor sum = rows[0].clone();
+  for (int64_t i = 1; i < rows.size(0); ++i) sum.add_(rows[i]);
+  return sum;
+}
+
 }  // namespace
 
 StatusRow::Part StatusRow::add(const std::vector<at::Tensor>& scalars, Join join) {
@@ -55,7 +62,8 @@ StatusRow::Part StatusRow::add_column_sums(const Part& own, const std::vector<at
   if (scalars.empty()) {
     share(at::zeros({width}, at::TensorOptions(at::kDouble).device(device_)));
   } else {
-    share(stacked(scalars).to(at::kDouble).view({-1, width}).sum(0));
+    const at::Tensor rows = stacked(scalars).to(at::kDouble).view({-1, width});
+    share(ranks_.data().alone() ? sum_in_order(rows) : rows.sum(0));
   }
   return part;
 }

@@ -64,6 +64,7 @@ void take_weights(RunState& run, const Snapshot& from, const StoredState& stored
       const std::string path = path_of(phase, objective);
       const State copies{widest_weights(objective, path, from, stored), {}};
       for (const NamedParameter& parameter : objective.all) {
+        if (!run.holds(parameter.name)) continue;
         const std::string name = path + "." + parameter.name + "." + kMasterWeight;
         at::Tensor(parameter.tensor).detach().copy_(copies.tensors.at(name));
       }

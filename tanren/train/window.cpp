@@ -35,7 +35,7 @@ std::vector<PhaseTerm> agreed_terms(Phase& phase, const Ranks& ranks, const Loss
       phase.terms.push_back({text.substr(0, line), text.substr(line + 1)});
     }
   }
-  if (losses.microsteps() == 0) return phase.terms;
+  if (losses.names().empty()) return phase.terms;  // no samples, or no last stage
   const bool same = std::equal(phase.terms.begin(), phase.terms.end(), mine.begin(), mine.end(),
                                [](const auto& a, const auto& b) { return a.name == b.name; });
   if (!same) {

@@ -26,6 +26,8 @@ std::vector<at::Tensor> weights_on(int stages, int replicas, int64_t zero) {
   std::vector<at::Tensor> weights(static_cast<size_t>(stages * replicas));
   Mesh(stages, replicas).run([&](const RankAxes& axes) {
     RankRun run(config, data, axes.data.communicator());
+    // All have made their model: an update seeds the generator that models draw from.
+    axes.world.communicator().sum(at::zeros({1}));
     run.batches.reset();
     run.parts.ranks = std::make_shared<Ranks>(axes, run.parts.plan.parallel);
     run.batches =

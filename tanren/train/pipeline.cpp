@@ -1,0 +1,243 @@
+#include "tanren/train/pipeline.h"
+
+#include "tanren/base/error.h"
+#include "tanren/base/memory_tag.h"
+#include "tanren/base/text.h"
+#include "tanren/memory/attempt.h"
+#include "tanren/train/check_terms.h"
+#include "tanren/train/passes.h"
+#include "tanren/train/step_error.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace tanren {
+
+namespace {
+
+// A microbatch between its forward and its backward.
+struct InFlight {
+  ForwardPass pass = {};
+  at::Tensor input = {};   // what was received, a leaf; undefined on the first stage
+  at::Tensor output = {};  // with its graph; undefined on the last stage
+};
+
+// Whether a stage before `stage` trains a parameter; if not, no gradient goes below it.
+bool trains_below(const Phase& phase, const StagePlan& plan, int64_t stage) {
+  for (const Objective& objective : phase.objectives) {
+    for (const NamedParameter& parameter : objective.all) {
+      const bool is_below = plan.holders_of(parameter.name).front() < stage;
+      if (is_below && parameter.tensor.requires_grad()) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<Batch> microbatches_of(const Batch& piece, int64_t planned) {
+  const int64_t most = planned > 0 ? planned : piece.size();
+  std::vector<Batch> parts;
+  for (int64_t begin = 0; begin < piece.size(); begin += most) {
+    const int64_t end = std::min(begin + most, piece.size());
+    parts.push_back(end - begin == piece.size() ? piece : piece.slice(begin, end));
+  }
+  return parts;
+}
+
+class StageWindow {
+ public:
+  StageWindow(Phase& phase, const Batch& piece, const StepContext& context)
+      : phase_(phase),
+        context_(context),
+        plan_(*context.run.stage),
+        pipeline_(context.parts.ranks->pipeline().communicator()),
+        passes_{phase, context.run, context.parts},
+        wires_(plan_, pipeline_, context.parts.device, phase.stage_shapes),
+        parts_(microbatches_of(piece, context.run.microbatch)),
+        gives_gradient_(trains_below(phase, plan_, plan_.stage)),
+        takes_gradient_(!plan_.is_last() && trains_below(phase, plan_, plan_.stage + 1)) {}
+
+  void run() {
+    const auto actions = pipeline_actions(plan_.schedule, plan_.stage, plan_.stages(),
+                                          static_cast<int64_t>(parts_.size()));
+    std::optional<StageWires::Receive> next;
+    for (size_t i = 0; i < actions.size(); ++i) {
+      in_attempt(actions[i], [&] {
+        auto received = next ? std::exchange(next, std::nullopt) : start_receive(actions[i]);
+        if (received) received->settle();
+        if (i + 1 < actions.size()) next = start_receive(actions[i + 1]);
+        at::Tensor tensor = received ? received->wait() : at::Tensor();
+        if (actions[i].act == Act::forward) {
+          forward(actions[i].microbatch, std::move(tensor));
+        } else {
+          backward(actions[i].microbatch, tensor);
+        }
+      });
+    }
+    wires_.finish();
+    if (!parts_.empty()) add_tied();
+  }
+
+ private:
+  const Batch& part(int64_t microbatch) const { return parts_[static_cast<size_t>(microbatch)]; }
+
+  // Of what the action needs; none if it needs nothing, or cannot be asked for yet.
+  std::optional<StageWires::Receive> start_receive(const PipelineAction& action) {
+    const int64_t microbatch = action.microbatch;
+    const MemoryScope memory(MemoryKind::activations);
+    if (action.act == Act::forward) {
+      if (plan_.stage == 0) return std::nullopt;
+      return wires_.start_input(part(microbatch), microbatch);
+    }
+    const auto flight = in_flight_.find(microbatch);
+    if (!takes_gradient_ || flight == in_flight_.end()) return std::nullopt;
+    const WireShape shape = shape_on_wire(flight->second.output);
+    if (!shape.has_gradient()) return std::nullopt;
+    return wires_.start_gradient(shape, microbatch);
+  }
+
+  void forward(int64_t microbatch, at::Tensor input) {
+    const Batch& piece = part(microbatch);
+    for (Objective* objective : phase_.in_turn()) objective->gradients.begin_microstep();
+    InFlight flight;
+    if (input.defined()) {
+      const bool is_trained = gives_gradient_ && shape_on_wire(input).has_gradient();
+      flight.input = input.set_requires_grad(is_trained);
+    }
+    Terms terms;
+    flight.pass = in_forward(passes_, piece, [&] {
+      StageScope scope(plan_.blocks, flight.input);
+      flight.output = run_stage(scope, [&] { terms = phase_.spec.forward(piece); }).output;
+      if (plan_.is_last()) check_terms(phase_, terms);
+      check_gradients_kept(phase_);
+    });
+    if (plan_.is_last()) {
+      flight.pass.terms = std::move(terms);
+    } else {
+      wires_.send_output(flight.output, piece, microbatch);
+      // Nothing up to here is trained: the graph is of no use.
+      if (!takes_gradient_) flight = {};
+    }
+    in_flight_.emplace(microbatch, std::move(flight));
+  }
+
+  void backward(int64_t microbatch, const at::Tensor& gradient) {
+    const bool is_last = microbatch + 1 == std::ssize(parts_);
+    InFlight flight = std::move(in_flight_.extract(microbatch).mapped());
+    if (plan_.is_last()) {
+      const Pending everything(phase_.objectives.size());
+      backward_pass(passes_, flight.pass, context_.batch, everything, is_last);
+    } else if (gradient.defined() && flight.output.requires_grad()) {
+      in_backward(passes_, flight.pass, is_last,
+                  [&] { torch::autograd::backward({flight.output}, {gradient}); });
+    }
+    if (flight.input.defined() && flight.input.requires_grad()) {
+      wires_.send_gradient(flight.input.grad(), flight.input, microbatch);
+    }
+    context_.losses.add(flight.pass.terms, part(microbatch).size());
+  }
+
+  void in_attempt(const PipelineAction& action, const std::function<void()>& work) const {
+    const bool in_backward = action.act == Act::backward;
+    const std::string step = to_text(context_.run.updated_step);
+    const std::string where = fmt::format("microbatch {}, stage {} of {}", action.microbatch,
+                                          plan_.stage + 1, plan_.stages());
+    std::optional<Shortage> shortage;
+    try {
+      shortage = attempt(work);
+    } catch (...) {
+      throw_located({.work = fmt::format("step {}, {}", step, where),
+                     .piece = part(action.microbatch),
+                     .ranks = *context_.parts.ranks,
+                     .fix = in_backward ? "backward" : "forward, or the data",
+                     .in_backward = in_backward});
+    }
+    if (!shortage) return;
+    const std::string bytes =
+        shortage->bytes > 0 ? fmt::format(", {} bytes were asked for", shortage->bytes) : "";
+    throw MemoryError(fmt::format(
+        "[memory] step {}, {} of {}: out of memory with {} samples{} ({}); a run in stages is not "
+        "split further: take a smaller batch.microbatch, more stages, or memory.recompute",
+        step, in_backward ? "backward" : "forward", where, part(action.microbatch).size(), bytes,
+        shortage->message));
+  }
+
+  // Each stage that holds a parameter adds the gradients of all that hold it, in their order.
+  void add_tied() {
+    const at::NoGradGuard no_grad;
+    for (Objective* objective : phase_.in_turn()) {
+      for (size_t i = 0; i < objective->parameters.size(); ++i) {
+        const std::string& name = objective->parameters[i].name;
+        if (plan_.is_tied(name)) add_tied(name, objective->gradients.whole(i));
+      }
+    }
+  }
+
+  void add_tied(const std::string& name, const at::Tensor& own) {
+    const std::string what = "the gradient of " + name;
+    const at::Device device = pipeline_.device_for(own.device());
+    const at::Tensor sent = own.to(device);
+    std::vector<std::pair<int64_t, at::Tensor>> gradients;
+    std::vector<Communicator::Work> works;
+    for (const int64_t stage : plan_.holders_of(name)) {
+      gradients.emplace_back(stage, sent);
+      if (stage == plan_.stage) continue;
+      at::Tensor& theirs = gradients.back().second = at::empty_like(sent);
+      works.push_back(pipeline_.start_receive(theirs, static_cast<int>(stage), what));
+      works.push_back(pipeline_.start_send(sent, static_cast<int>(stage), what));
+    }
+    for (const auto& work : works) work->wait();
+    at::Tensor sum = gradients.front().second;
+    for (size_t i = 1; i < gradients.size(); ++i) sum.add_(gradients[i].second);
+    if (!sum.is_same(own)) at::Tensor(own).copy_(sum);
+  }
+
+  Phase& phase_;
+  const StepContext& context_;
+  const StagePlan& plan_;
+  Communicator& pipeline_;
+  PassContext passes_;
+  StageWires wires_;
+  std::vector<Batch> parts_;  // the microbatches
+  bool gives_gradient_;       // to the stage before
+  bool takes_gradient_;       // from the next stage
+  std::map<int64_t, InFlight> in_flight_;
+};
+
+}  // namespace
+
+void check_can_be_staged(const Task& task, const Plan& plan) {
+  const auto refuse = [](const std::string& what) {
+    throw ConfigError("[pipeline] a run in stages cannot have " + what);
+  };
+  if (task.phases.size() > 1 || task.phases.front().objectives.size() > 1) {
+    refuse("several phases or objectives; train the model on one rank, or on replicas of it");
+  }
+  if (plan.parallel.buffers == RankBuffers::synchronised) {
+    refuse("parallel.buffers = \"synchronised\"; take mean or first");
+  }
+  if (plan.average.buffers == AverageBuffers::estimate && plan.average.kind != Averaging::none) {
+    refuse("average.buffers = \"estimate\"; take average or copy");
+  }
+}
+
+void accumulate_stage(Phase& phase, const Batch& piece, const StepContext& context) {
+  const int64_t stages = context.run.stage->stages();
+  const RankAxis& pipeline = context.parts.ranks->pipeline();
+  if (pipeline.size() != stages || pipeline.rank() != context.run.stage->stage) {
+    throw Error(fmt::format(
+        "[pipeline] this rank holds stage {} of {} and is number {} of {} in its pipeline; give "
+        "Ranks the axes of the stages",
+        context.run.stage->stage, stages, pipeline.rank(), pipeline.size()));
+  }
+  StageWindow(phase, piece, context).run();
+}
+
+}  // namespace tanren

@@ -1,0 +1,25 @@
+// The window of one stage of a pipeline: its forwards and backwards in the order of the schedule
+// (base/pipeline_schedule.h), with what they receive and send. Invariant: each parameter of the
+// stage gets the gradient that it has without stages, added in the same order; the loss is divided
+// by the global count and scaled in the seed of the last stage's backward alone. Called by
+// accumulate.
+#pragma once
+
+#include "tanren/base/task.h"
+#include "tanren/plan/plan.h"
+#include "tanren/train/microstep.h"
+#include "tanren/train/run_state.h"
+
+namespace tanren {
+
+// ConfigError if a run of the task by this plan cannot be in stages.
+void check_can_be_staged(const Task& task, const Plan& plan);
+
+// Accumulates the gradients of `piece` (on the run's device), of which each stage of the replica
+// has all samples, into the phase's objective. A parameter of several stages then has the sum of
+// their gradients. The last stage adds the terms to `losses`, the others its microsteps alone. A
+// replica without samples sends nothing. MemoryError if memory runs out: stages never split a
+// microbatch further, since the others count on it.
+void accumulate_stage(Phase& phase, const Batch& piece, const StepContext& context);
+
+}  // namespace tanren

@@ -1,0 +1,97 @@
+// StageWires: what a stage sends to its neighbours and receives from them: the outputs of its
+// blocks and the gradients of its input, microbatch by microbatch, with the sender's strides. Both
+// ends know a tensor's shape from the first microbatch with the same shapes of fields, for which a
+// small message goes ahead. Invariant: in each direction between two stages messages are received
+// in the order in which they are sent, which is that of the microbatches. On the step's thread.
+// Called by pipeline and staged_forward.
+#pragma once
+
+#include "tanren/base/batch.h"
+#include "tanren/comm/communicator.h"
+#include "tanren/train/stage_plan.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tanren {
+
+// A dense tensor as it lies in memory.
+struct WireShape {
+  at::ScalarType dtype = at::kFloat;
+  std::vector<int64_t> sizes, strides;
+
+  bool has_gradient() const { return at::isFloatingType(dtype) || at::isComplexType(dtype); }
+  bool operator==(const WireShape&) const = default;
+};
+
+// That of `tensor`; one with gaps or overlaps in memory is sent as contiguous.
+WireShape shape_on_wire(const at::Tensor& tensor);
+
+// Shapes that both ends know, by the shapes of a microbatch's fields. They stay known as long as
+// the same forward is made.
+struct KnownShapes {
+  std::map<std::vector<int64_t>, WireShape> received, sent;
+};
+
+class StageWires {
+ public:
+  // A tensor under way to this stage. wait() may be called once.
+  class Receive {
+   public:
+    // Waits for the shape if it is not known. Before another receive from the same stage is begun.
+    void settle();
+    // The tensor: dense, new, without a gradient.
+    at::Tensor wait();
+
+   private:
+    friend class StageWires;
+    Receive(StageWires& wires, int64_t from, std::string what)
+        : wires_(&wires), from_(from), what_(std::move(what)) {}
+    void post();
+
+    StageWires* wires_;
+    int64_t from_;  // stage
+    std::string what_;
+    std::vector<int64_t> key_;          // of an input
+    at::Tensor header_, tensor_, row_;  // header_: undefined once the shape is known
+    WireShape shape_;
+    Communicator::Work work_;
+  };
+
+  // All outlive it. `pipeline`: the stages of this replica.
+  StageWires(const StagePlan& plan, Communicator& pipeline, at::Device device, KnownShapes& known)
+      : plan_(plan), pipeline_(pipeline), device_(device), known_(known) {}
+
+  // The input for `piece`, from the stage before.
+  Receive start_input(const Batch& piece, int64_t microbatch);
+  // The gradient of an output of this shape, from the next stage.
+  Receive start_gradient(const WireShape& output, int64_t microbatch);
+  // To the next stage. ConfigError if the output has another shape than for an earlier microbatch
+  // with fields of the same shapes.
+  void send_output(const at::Tensor& output, const Batch& piece, int64_t microbatch);
+  // To the stage before; `input`: what was received. An undefined gradient is 0.
+  void send_gradient(const at::Tensor& gradient, const at::Tensor& input, int64_t microbatch);
+  // Waits until everything that was sent has arrived.
+  void finish();
+
+ private:
+  struct Sent {
+    at::Tensor row;
+    Communicator::Work work;
+  };
+  void send(const at::Tensor& row, int64_t to, const std::string& what);
+
+  const StagePlan& plan_;
+  Communicator& pipeline_;
+  at::Device device_;
+  KnownShapes& known_;
+  std::deque<Sent> to_next_, to_previous_;
+};
+
+}  // namespace tanren

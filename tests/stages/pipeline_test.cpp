@@ -1,0 +1,190 @@
+// A run in stages is the run without stages: the same replicas and microbatches give the same
+// losses, norms, weights and buffers, bitwise where no weight is in two stages and no state is
+// shared.
+#include "tests/stages/staged_models.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tanren::testing {
+namespace {
+
+constexpr double kBitwise = 0;
+
+at::Tensor in_one_row(const TensorMap& tensors, const TensorMap& order) {
+  std::vector<at::Tensor> all;
+  for (const auto& [name, tensor] : order) {
+    all.push_back(tensors.at(name).to(at::kDouble).flatten());
+  }
+  return at::cat(all);
+}
+
+void expect_same_tensors(const TensorMap& staged, const TensorMap& whole, double tolerance) {
+  ASSERT_EQ(staged.size(), whole.size());
+  if (tolerance > 0) {
+    if (whole.size() == 0) return;
+    EXPECT_LT(relative(in_one_row(staged, whole), in_one_row(whole, whole)), tolerance);
+    return;
+  }
+  for (const auto& [name, tensor] : whole) {
+    EXPECT_TRUE(at::equal(staged.at(name), tensor)) << name;
+  }
+}
+
+void expect_same(double staged, double whole, double tolerance) {
+  const bool is_same = staged == whole || (std::isnan(staged) && std::isnan(whole)) ||
+                       std::abs(staged - whole) <= tolerance * std::abs(whole);
+  EXPECT_TRUE(is_same) << staged << " in stages, " << whole << " without";
+}
+
+// `tolerance`: relative; 0: bitwise.
+void expect_same(const Trained& staged, const Trained& whole, double tolerance) {
+  ASSERT_EQ(staged.losses.size(), whole.losses.size());
+  for (size_t i = 0; i < whole.losses.size(); ++i) {
+    SCOPED_TRACE("update " + std::to_string(i + 1));
+    expect_same(staged.losses[i], whole.losses[i], tolerance);
+    expect_same(staged.norms[i], whole.norms[i], tolerance);
+  }
+  EXPECT_EQ(staged.scales, whole.scales);
+  EXPECT_EQ(staged.actions, whole.actions);
+  EXPECT_EQ(staged.microsteps, whole.microsteps);
+  expect_same_tensors(staged.tensors, whole.tensors, tolerance);
+  expect_same_tensors(staged.averages, whole.averages, tolerance);
+}
+
+std::string told(const StagedRun& run) {
+  return std::to_string(run.stages) + " stages, " + std::to_string(run.replicas) + " replicas, " +
+         (run.schedule == PipelineSchedule::gpipe ? "gpipe" : "1f1b") + ", microbatches of " +
+         std::to_string(run.config.batch.microbatch);
+}
+
+// `run` in these stages, by both schedules, against the same without stages.
+void expect_stages_change_nothing(StagedRun run, const std::vector<int>& stages, int updates,
+                                  double tolerance) {
+  run.stages = 1;
+  const Trained whole = trained(run, updates);
+  for (const int count : stages) {
+    for (const auto schedule : {PipelineSchedule::one_f_one_b, PipelineSchedule::gpipe}) {
+      run.stages = count;
+      run.schedule = schedule;
+      SCOPED_TRACE(told(run));
+      expect_same(trained(run, updates), whole, tolerance);
+    }
+  }
+}
+
+// Nine samples a replica: one microbatch, three and five, the last of one sample.
+TEST(Pipeline, of_any_size_schedule_and_microbatch_trains_bitwise_as_the_whole_model) {
+  const StagedModel model("bert", "fp64");
+  for (const int replicas : {1, 2}) {
+    for (const int64_t microbatch : {9, 4, 2}) {
+      StagedRun run = model.run(replicas);
+      run.config.batch.microbatch = microbatch;
+      expect_stages_change_nothing(run, {2, 3, 4}, 2, kBitwise);
+    }
+  }
+}
+
+TEST(Pipeline, in_any_precision_trains_bitwise_as_the_whole_model) {
+  for (const char* mode : {"fp32", "bf16", "fp16", "O2 bf16"}) {
+    SCOPED_TRACE(mode);
+    const StagedModel model("bert", mode);
+    StagedRun run = model.run(/*replicas=*/2);
+    if (std::string(mode) == "fp16") run.config.precision.initial_scale = "auto";
+    expect_stages_change_nothing(run, {3}, 3, kBitwise);
+  }
+}
+
+TEST(Pipeline, of_any_model_trains_bitwise_as_the_whole_model) {
+  for (const char* kind : {"mlp", "convnet", "lstm", "own", "resnet"}) {
+    SCOPED_TRACE(kind);
+    const StagedModel model(kind, "fp32");
+    expect_stages_change_nothing(model.run(/*replicas=*/1), {std::string(kind) == "lstm" ? 2 : 3},
+                                 2, kBitwise);
+  }
+}
+
+TEST(Pipeline, with_a_weight_in_two_stages_trains_as_the_whole_model) {
+  const TokenData data(38);  // counts of tokens differ
+  for (const int replicas : {1, 2}) {
+    StagedRun run{.config = ranks_config("fp64"), .data = data, .replicas = replicas};
+    run.config.batch.microbatch = 4 / replicas;
+    expect_stages_change_nothing(run, {2, 4}, 5, 1e-10);
+  }
+}
+
+struct Feature {
+  const char* name;
+  std::function<void(RunConfig&)> set;
+  double tolerance = kBitwise;
+};
+
+TEST(Pipeline, with_what_else_a_run_may_have_trains_as_the_whole_model) {
+  const std::vector<Feature> features = {
+      {"active clipping", [](RunConfig& config) { config.clip.norm = 0.01; }},
+      {"the first stage frozen",
+       [](RunConfig& config) {
+         config.model.freeze = {"bert.embeddings.*", "bert.encoder.layer.0.*"};
+       }},
+      {"the last stage frozen",
+       [](RunConfig& config) {
+         config.model.freeze = {"classifier.*", "bert.pooler.*"};
+       }},
+      {"unfrozen after an update",
+       [](RunConfig& config) {
+         config.model.freeze = {"bert.embeddings.*", "bert.encoder.layer.0.*"};
+         config.model.unfreeze = {{.parameters = {"bert.encoder.layer.0.*"}, .step = 1}};
+       }},
+      {"recomputed blocks",
+       [](RunConfig& config) { config.memory.recompute = {"bert.encoder.layer.*"}; }},
+      {"averages", [](RunConfig& config) { config.average.kind = "ema"; }},
+      {"sgd", [](RunConfig& config) { config.optimizer.kind = "sgd"; }},
+      {"zero 1", [](RunConfig& config) { config.parallel.zero = 1; }, 1e-10},
+      {"zero 2", [](RunConfig& config) { config.parallel.zero = 2; }, 1e-10},
+  };
+  const StagedModel model("bert", "fp64");
+  for (const Feature& feature : features) {
+    SCOPED_TRACE(feature.name);
+    StagedRun run = model.run(/*replicas=*/2);
+    feature.set(run.config);
+    expect_stages_change_nothing(run, {3}, 3, feature.tolerance);
+  }
+}
+
+TEST(Pipeline, with_shared_state_and_a_weight_in_two_stages_trains_as_the_whole_model) {
+  const TokenData data(38);
+  for (const int64_t zero : {1, 2}) {
+    StagedRun run{.config = ranks_config("fp64"), .data = data, .replicas = 2};
+    run.config.batch.microbatch = 3;
+    run.config.parallel.zero = zero;
+    expect_stages_change_nothing(run, {3}, 3, 1e-10);
+  }
+}
+
+// The fourth batch has two samples for three replicas.
+TEST(Pipeline, of_a_replica_without_samples_trains_bitwise_as_the_whole_model) {
+  const StagedModel model("bert", "fp64", /*samples=*/38);
+  StagedRun run = model.run(/*replicas=*/3);
+  run.config.batch.global_batch = "12";
+  run.config.batch.microbatch = 2;
+  expect_stages_change_nothing(run, {2}, 4, kBitwise);
+}
+
+// At this scale gradients overflow, so that updates are skipped and the scale is halved.
+TEST(Pipeline, skips_what_the_whole_model_skips) {
+  const StagedModel model("bert", "fp16");
+  StagedRun run = model.run(/*replicas=*/1);
+  run.config.precision.initial_scale = std::to_string(int64_t{1} << 26);
+  run.stages = 1;
+  const Trained whole = trained(run, 4);
+  ASSERT_EQ(whole.actions.front(), Action::skip);
+  run.stages = 3;
+  expect_same(trained(run, 4), whole, kBitwise);
+}
+
+}  // namespace
+}  // namespace tanren::testing

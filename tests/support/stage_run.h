@@ -1,0 +1,134 @@
+// Small runs in stages on ranks that are threads of the test: each rank of a mesh holds its stage
+// of the model and drives its own run update by update.
+#pragma once
+
+#include "tanren/data/collated.h"
+#include "tanren/forecast/block_profile.h"
+#include "tanren/forecast/stages.h"
+#include "tanren/parallel/ranks_test_util.h"
+#include "tanren/train/evaluate.h"
+#include "tanren/train/on_ranks.h"
+#include "tests/support/rank_run.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace tanren::testing {
+
+// What a run in stages is made of. One stage: no stages, each replica has the whole model.
+struct StagedRun {
+  RunConfig config;
+  const Dataset& data;
+  std::function<Task()> make_task = {};  // empty: the config's model
+  int stages = 1;
+  int replicas = 1;
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+
+  Task task() const { return make_task ? make_task() : build_task(config, ModelRegistry(), data); }
+};
+
+// What each stage holds, with the cut whose slowest stage has the least work.
+inline std::vector<StagePlan> cut_run(const StagedRun& run) {
+  const Task task = run.task();
+  const Plan plan = rank_plan(run.config, task, run.data, /*rank=*/0, /*world_size=*/1);
+  const Batch batch = collated(run.data, {0, 1}).batch;
+  const auto make_task = [&] { return run.task(); };
+  const ModelBlocks model = block_profile(plan, make_task, batch);
+  const PipelineCut cut = cut_balanced(model, {.stages = run.stages}).value();
+  return stage_plans(model, cut, *task.module);
+}
+
+// The run of one rank of the mesh.
+struct StageRank {
+  const Dataset& data;
+  Parts parts;
+  RunState state;
+  std::unique_ptr<BatchStream> batches;
+
+  // `stage`: null: the whole model.
+  StageRank(const StagedRun& run, const RankAxes& axes, std::shared_ptr<const StagePlan> stage,
+            const std::shared_ptr<std::atomic<int>>& open_windows)
+      : data(run.data) {
+    static std::mutex one_at_a_time;  // models draw from the process's generator
+    const std::lock_guard lock(one_at_a_time);
+    Task task = run.task();
+    const Plan plan = rank_plan(run.config, task, data, static_cast<int>(axes.data.rank()),
+                                static_cast<int>(axes.data.size()));
+    parts = build_parts(plan, nullptr);
+    parts.ranks = std::make_shared<Ranks>(axes, plan.parallel, open_windows);
+    parts.stage = std::move(stage);
+    state = build_run_state(std::move(task), parts);
+    batches = std::make_unique<BatchStream>(make_loader(state, parts, data), *parts.ranks);
+  }
+
+  StepReport step() { return *update(state, parts, batches->next()); }
+  Objective& objective() { return state.phases.front().objectives.front(); }
+};
+
+// Calls `work` on every rank of the run's mesh, each with its own run.
+inline void on_mesh(const Mesh& mesh, const StagedRun& run,
+                    const std::function<void(StageRank&)>& work) {
+  const auto plans = run.stages > 1 ? cut_run(run) : std::vector<StagePlan>();
+  const auto open_windows = std::make_shared<std::atomic<int>>(0);
+  mesh.run([&](const RankAxes& axes) {
+    std::shared_ptr<StagePlan> stage;
+    if (run.stages > 1) {
+      stage = std::make_shared<StagePlan>(plans[static_cast<size_t>(axes.pipeline.rank())]);
+      stage->replica = axes.data.rank();
+      stage->replicas = axes.data.size();
+      stage->schedule = run.schedule;
+    }
+    StageRank rank(run, axes, std::move(stage), open_windows);
+    axes.world.communicator().sum(at::zeros({1}));  // an update seeds that generator
+    work(rank);
+  });
+}
+
+inline void on_mesh(const StagedRun& run, const std::function<void(StageRank&)>& work) {
+  on_mesh(Mesh(run.stages, run.replicas), run, work);
+}
+
+// What a run leaves: the weights and buffers of all stages by name, and what rank 0 reports.
+struct Trained {
+  TensorMap tensors, averages;
+  std::vector<double> losses, norms, scales;
+  std::vector<Action> actions;
+  std::vector<int64_t> microsteps;
+};
+
+inline Trained trained(const StagedRun& run, int updates) {
+  Trained result;
+  std::mutex mutex;
+  on_mesh(run, [&](StageRank& rank) {
+    std::vector<StepReport> reports;
+    for (int i = 0; i < updates; ++i) reports.push_back(rank.step());
+    const std::lock_guard lock(mutex);
+    const auto keep = [&](const TensorMap& tensors, TensorMap& all) {
+      for (const auto& [name, tensor] : tensors) {
+        if (all.contains(name)) {  // of another replica or stage: bitwise the same
+          EXPECT_TRUE(at::equal(all.at(name), tensor)) << name;
+        } else {
+          all.set(name, tensor.clone());
+        }
+      }
+    };
+    keep(rank.state.model_tensors(), result.tensors);
+    keep(rank.state.average_state().tensors, result.averages);
+    if (!rank.parts.ranks->world().is_first()) return;
+    for (const StepReport& report : reports) {
+      const ObjectiveReport& objective = report.objectives.at(0);
+      result.losses.push_back(objective.loss);
+      result.norms.push_back(objective.grad_norm);
+      result.scales.push_back(objective.loss_scale);
+      result.actions.push_back(objective.verdict.action);
+      result.microsteps.push_back(report.microsteps);
+    }
+  });
+  return result;
+}
+
+}  // namespace tanren::testing
