@@ -21,7 +21,7 @@ constexpr int kStoppedByUser = 130;
 
 // A handler can only reach static storage.
 std::atomic<bool> stops_predicting{false};
-std::atomic<bool> hears_stops{false};  // predict_file looks at it
+std::atomic<bool> hears_stops{false};    // predict_file looks at it
 std::atomic<bool> tells_of_stops{true};  // of several ranks, the first alone
 Interrupts predict_interrupts;
 

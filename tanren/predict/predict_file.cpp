@@ -83,7 +83,9 @@ class Job {
     try {
       open_file();
       prepare_model();
-      if (!is_computed_alike()) {
+      // On such a device, in such a precision.
+      const bool is_alike = done_.rows == 0 || done_.computed == "-" || done_.computed == computed_;
+      if (!is_alike) {
         begin_again(
             fmt::format("was begun with other settings ({}, now {})", done_.computed, computed_));
       } else if (!skip_done_rows()) {
@@ -151,11 +153,6 @@ class Job {
 
   std::string source_name() const {
     return input_.source == "-" ? "standard input" : input_.source.string();
-  }
-
-  // Whether the rows that are done were computed on such a device in such a precision.
-  bool is_computed_alike() const {
-    return done_.rows == 0 || done_.computed == "-" || done_.computed == computed_;
   }
 
   void open_source() {

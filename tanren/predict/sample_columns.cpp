@@ -45,7 +45,7 @@ bool is_json_number(std::string_view text) {
 
 // The same for numbers of one value, whatever their digits, and for true in any case of its letters;
 // else the text itself. Nothing is rounded: ids of 64 bits differ where their doubles do not.
-std::string value_of(std::string_view text) {
+std::string exact_value(std::string_view text) {
   text = trimmed(text);
   double number = 0;
   if (parse_number(text, ".", number) != CellProblem::none || !std::isfinite(number)) {
@@ -53,9 +53,9 @@ std::string value_of(std::string_view text) {
     for (char& c : small) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     return small == "true" || small == "false" ? small : std::string(text);
   }
-  std::string digits;     // from the first to the last that is not 0
-  int64_t exponent = 0;   // of ten, behind them
-  int64_t zeros = 0;      // that no other digit has followed yet
+  std::string digits;    // from the first to the last that is not 0
+  int64_t exponent = 0;  // of ten, behind them
+  int64_t zeros = 0;     // that no other digit has followed yet
   bool past_point = false;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
@@ -111,7 +111,7 @@ SampleColumns::SampleColumns(const RunConfig& config, const DataInfo& info) {
   for (size_t i = 0; i < names_.size(); ++i) {
     if (!is_category(i)) continue;
     for (const std::string& value : encoder_->table().columns[i].values) {
-      categories_[i].emplace(value_of(value), value);  // the first of one value
+      categories_[i].emplace(exact_value(value), value);  // the first of one value
     }
   }
   const std::string instead = "give it tensors (--set data.eval.kind=tensors)";
@@ -211,7 +211,7 @@ const std::string* SampleColumns::category_of(size_t index, const std::string& j
   const auto& values = encoder_->table().columns[index].values;
   const auto known = std::lower_bound(values.begin(), values.end(), json);
   if (known != values.end() && *known == json) return &*known;
-  const auto found = categories_[index].find(value_of(json));
+  const auto found = categories_[index].find(exact_value(json));
   return found == categories_[index].end() ? nullptr : &found->second;
 }
 

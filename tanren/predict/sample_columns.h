@@ -53,7 +53,7 @@ class SampleColumns {
   std::string decimal_ = ".";
   std::optional<CellEncoder> encoder_;  // none: numbers are taken as they are
   std::vector<std::unordered_map<std::string, std::string>> categories_;  // by value
-  std::vector<int64_t> unknown_;        // of each column: texts that its category does not know
+  std::vector<int64_t> unknown_;  // of each column: texts that its category does not know
 };
 
 }  // namespace tanren
