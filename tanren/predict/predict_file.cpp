@@ -83,7 +83,6 @@ class Job {
     try {
       open_file();
       prepare_model();
-      // On such a device, in such a precision.
       const bool is_alike = done_.rows == 0 || done_.computed == "-" || done_.computed == computed_;
       if (!is_alike) {
         begin_again(
