@@ -21,14 +21,17 @@ constexpr int kStoppedByUser = 130;
 
 // A handler can only reach static storage.
 std::atomic<bool> stops_predicting{false};
-std::atomic<bool> hears_stops{false};  // predict_file looks at it
+std::atomic<bool> hears_stops{false};    // predict_file looks at it
+std::atomic<bool> tells_of_stops{true};  // of several ranks, the first alone
 Interrupts predict_interrupts;
 
 // Nothing is written yet that counts. Only async-signal-safe calls here.
 [[noreturn]] void end_before_rows() {
   constexpr std::string_view kNothing =
-      "[predict] stopped by a signal before the first row; give the same command again\n";
-  [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, kNothing.data(), kNothing.size());
+      "[predict] stopped by a signal before a row of this start; give the same command again\n";
+  if (tells_of_stops.load()) {
+    [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, kNothing.data(), kNothing.size());
+  }
   ::_exit(kStoppedByUser);
 }
 
@@ -43,6 +46,7 @@ void on_predict_signal(int signal) {
 void hear_predict_signals() {
   stops_predicting.store(false);
   hears_stops.store(false);
+  tells_of_stops.store(rank_of_process() == 0);
   std::signal(SIGINT, on_predict_signal);
   std::signal(SIGTERM, on_predict_signal);
   if (!hang_up_is_ignored()) std::signal(SIGHUP, on_predict_signal);

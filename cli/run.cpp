@@ -61,8 +61,8 @@ void tell(std::string_view text) {
   constexpr std::string_view kWaiting =
       "[run] stopped by a signal while it waited for the other ranks; nothing has begun\n";
   constexpr std::string_view kStarting =
-      "[run] stopped by a signal before the first update; start it again the same way\n";
-  tell(stage.load() == Stage::waiting ? kWaiting : kStarting);
+      "[run] stopped by a signal before an update of this start; start it again the same way\n";
+  if (tells_of_signals.load()) tell(stage.load() == Stage::waiting ? kWaiting : kStarting);
   ::_exit(kStoppedCode);
 }
 
@@ -85,6 +85,7 @@ void on_signal(int signal) {
 void hear_signals() {
   stage.store(Stage::starting);
   stop_requested.store(false);
+  tells_of_signals.store(rank_of_process() == 0);
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
   if (!hang_up_is_ignored()) std::signal(SIGHUP, on_signal);
@@ -207,7 +208,6 @@ void print_end(const RunOutput& output, const Named& named, const std::string& a
 int run(const Arguments& arguments, const Registry& registry) {
   const double started_at = seconds_before_main();
   hear_signals();
-  tells_of_signals.store(rank_of_process() == 0);
   const Named named = read_named(arguments, registry);
   check_place_of(named, arguments);
   RunInput input{.config = named.config,

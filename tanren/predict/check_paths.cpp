@@ -1,6 +1,7 @@
 #include "tanren/predict/check_paths.h"
 
 #include "tanren/base/error.h"
+#include "tanren/data/text/line_reader.h"
 #include "tanren/predict/growing_file.h"
 #include "tanren/run/kept_files.h"
 
@@ -17,6 +18,15 @@ namespace {
   throw ConfigError("[predict] " + out.string() + " " + what + "; name another file with --out");
 }
 
+// Whether a file of predictions may be called after the source, and lie beside it.
+bool names_file(const fs::path& source) {
+  std::error_code none;
+  const fs::file_status status = fs::status(source, none);
+  // Another process has opened what these stand for.
+  if (source == "-" || source == "/dev/stdin" || source.parent_path() == "/dev/fd") return false;
+  return !fs::exists(status) || fs::is_regular_file(status) || fs::is_directory(status);
+}
+
 void check_out(const fs::path& out, const fs::path& written, const PredictInput& input) {
   std::vector<KeptFile> kept = files_of_model(input.model);
   if (input.source != "-") {
@@ -27,21 +37,13 @@ void check_out(const fs::path& out, const fs::path& written, const PredictInput&
 
 }  // namespace
 
-bool is_stream(const fs::path& source) {
-  std::error_code none;
-  const fs::file_status status = fs::status(source, none);
-  // Another process has opened what /dev/stdin and /dev/fd/63 stand for.
-  return source == "-" || source.string().starts_with("/dev/") ||
-         (fs::exists(status) && !fs::is_regular_file(status) && !fs::is_directory(status));
-}
-
 void check_paths(const PredictInput& input, const fs::path& out, int64_t ranks) {
   std::error_code none;
   if (input.source != "-" && !fs::exists(input.source, none)) {
     throw InputError("[predict] there is no " + input.source.string() +
                      "; name the file or folder to predict on");
   }
-  if (ranks > 1 && is_stream(input.source)) {
+  if (ranks > 1 && is_pipe(input.source)) {
     throw ConfigError("[predict] " +
                       (input.source == "-" ? "standard input" : input.source.string()) +
                       " can be read by one process only; name a file, or predict without launch");
@@ -56,7 +58,7 @@ void check_paths(const PredictInput& input, const fs::path& out, int64_t ranks) 
 }
 
 fs::path predictions_file_of(const fs::path& source) {
-  if (is_stream(source)) return {};
+  if (!names_file(source)) return {};
   std::string name = source.string();
   while (name.size() > 1 && name.back() == '/') name.pop_back();
   fs::path plain = name;

@@ -9,11 +9,7 @@
 
 namespace tanren {
 
-// Standard input, or what else can be read once only (a pipe, a device). It gives no name to a file
-// of predictions.
-bool is_stream(const std::filesystem::path& source);
-
-// InputError if the source is not there, or is a stream and there are `ranks`; or if `out`, or a
+// InputError if the source is not there, or is a pipe (line_reader.h) and there are `ranks`; or if `out`, or a
 // file beside it that the rows lie in meanwhile, is the source, the model, a weights file of its
 // folder or the data of its run, or if `out` is there and no file. Also with `input.replaces`.
 void check_paths(const PredictInput& input, const std::filesystem::path& out, int64_t ranks);

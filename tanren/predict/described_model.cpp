@@ -136,7 +136,7 @@ Metadata description_of_run(const RunConfig& config, const fs::path& folder,
   const Prepared prepared =
       prepare(config, registry, /*has_weights=*/true, folder, {}, /*trains=*/false);
   const Dataset& train = *prepared.datasets.train;
-  check_same_table(config, train, checkpoint, verb, registry.known());
+  check_same_table(config, train, checkpoint, verb);
   return describe_model(prepared.config, train.info(), train.size());
 }
 

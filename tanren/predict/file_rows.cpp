@@ -146,15 +146,16 @@ class TensorRows : public RowSource {
     return true;
   }
 
-  // Where sizes vary: the largest of some samples all over the data.
+  // Where sizes vary, or the first sample could not be read: the largest of some all over the data.
   Sample largest(const Sample& first) const override {
     const std::vector<int64_t> shape = data_->info().input_shape;
-    if (std::find(shape.begin(), shape.end(), kAnySize) == shape.end()) return first;
     const auto elements = [](const Sample& sample) {
       int64_t count = 0;
       for (const auto& [name, tensor] : sample.tensors) count += tensor.numel();
       return count;
     };
+    const bool varies = std::find(shape.begin(), shape.end(), kAnySize) != shape.end();
+    if (!varies && elements(first) > 0) return first;
     const int64_t looks = std::min<int64_t>(data_->size(), 64);
     Sample most = first;
     for (int64_t i = 0; i < looks; ++i) {
@@ -279,7 +280,7 @@ std::unique_ptr<RowSource> open_rows(const fs::path& source, const RunConfig& co
     }
     return open_line_rows(source, config, options.stop);
   }
-  if (is_stream(source)) {
+  if (is_pipe(source)) {
     throw ConfigError("[predict] " + (source == "-" ? "standard input" : source.string()) +
                       " is read as texts or tables, and the data of this model are of kind " +
                       kind + "; name a file or folder");

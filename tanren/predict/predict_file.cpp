@@ -6,6 +6,7 @@
 #include "tanren/base/seconds.h"
 #include "tanren/base/text.h"
 #include "tanren/comm/exchange.h"
+#include "tanren/data/text/line_reader.h"
 #include "tanren/interop/export.h"
 #include "tanren/predict/answer_writer.h"
 #include "tanren/predict/check_paths.h"
@@ -75,14 +76,15 @@ class Job {
         ranks_(ranks),
         alone_(ranks, {}),
         out_(std::move(out)),
-        is_stream_(is_stream(input.source)) {}
+        is_pipe_(is_pipe(input.source)) {}
 
   PredictOutput run() {
     const auto start = std::chrono::steady_clock::now();
     try {
       open_file();
       prepare_model();
-      if (!is_computed_alike()) {
+      const bool is_alike = done_.rows == 0 || done_.computed == "-" || done_.computed == computed_;
+      if (!is_alike) {
         begin_again(
             fmt::format("was begun with other settings ({}, now {})", done_.computed, computed_));
       } else if (!skip_done_rows()) {
@@ -152,19 +154,21 @@ class Job {
     return input_.source == "-" ? "standard input" : input_.source.string();
   }
 
-  // Whether the rows that are done were computed on such a device in such a precision.
-  bool is_computed_alike() const {
-    return done_.rows == 0 || done_.computed == "-" || done_.computed == computed_;
-  }
-
   void open_source() {
     // All but texts that are tokenized as a whole look at the stop as they are opened.
     const std::string& kind = config_.data.eval.kind;
-    if (input_.hears && kind != "text" && kind != "tokens") input_.hears();
+    const bool tokenizes = kind == "text" || kind == "tokens";
+    if (!tokenizes) hear();
     rows_.reset();
     rows_ = std::make_unique<RowReader>(open_rows(input_.source, config_, info_, registry_.datasets,
                                                   form_.kind, {.stop = input_.stop, .out = out_}),
                                         skips_);
+    if (tokenizes) hear();
+  }
+
+  // At the same time on all ranks: a signal ends them all at once, or is looked at by all.
+  void hear() const {
+    on_any_rank(false, alone_);
     if (input_.hears) input_.hears();
   }
 
@@ -202,11 +206,11 @@ class Job {
 
   void begin_again(const std::string& problem) {
     agreed(alone_, [&] {
-      // A stream cannot be read again.
-      if (is_stream_ || !file_->begins_again(begin_)) {
+      // A pipe cannot be read again.
+      if (is_pipe_ || !file_->begins_again(begin_)) {
         throw ConfigError("[predict] " + file_->partial().string() + " " + problem +
                           "; remove it and " + file_->state().string() +
-                          (is_stream_ ? "" : ", or begin again with --force"));
+                          (is_pipe_ ? "" : ", or begin again with --force"));
       }
       return std::string();
     });
@@ -293,10 +297,10 @@ class Job {
     }
   }
 
-  // False after the last. Rows that were taken from a stream are not there any more: they are
+  // False after the last. Rows that were taken from a pipe are not there any more: they are
   // finished whatever stops.
   bool predict_window(WindowPredictor& predictor, const Parts& parts) {
-    output_.stopped = !is_stream_ && on_any_rank(parts.stop_requested(), *parts.ranks);
+    output_.stopped = !is_pipe_ && on_any_rank(parts.stop_requested(), *parts.ranks);
     if (output_.stopped) return false;
     RowWindow read = rows_->window(kBatchesAWindow * batch_);
     check_same_rows(read, *parts.ranks);
@@ -305,7 +309,7 @@ class Job {
       for (Row& row : read.rows) {
         samples.push_back(row.broken.empty() ? std::move(row.sample) : Sample());
       }
-      WindowAnswers window = predictor.predict(std::move(samples), /*may_stop=*/!is_stream_);
+      WindowAnswers window = predictor.predict(std::move(samples), /*may_stop=*/!is_pipe_);
       output_.stopped = window.stopped;
       if (window.stopped) return false;
       cut_ += window.cut;
@@ -356,9 +360,9 @@ class Job {
   const DataInfo& info_;
   bool skips_;
   std::shared_ptr<Communicator> ranks_;
-  Ranks alone_;     // for exchanges before the plan
-  fs::path out_;    // empty: rows go to input_.print
-  bool is_stream_;  // what is read cannot be read again
+  Ranks alone_;   // for exchanges before the plan
+  fs::path out_;  // empty: rows go to input_.print
+  bool is_pipe_;  // what is read cannot be read again
   TableFormat format_ = TableFormat::csv;
   Progress begin_, done_, progress_;
   std::string computed_;               // computed_in() of this start

@@ -26,7 +26,7 @@ struct PredictInput {
   // Called when `stop` is looked at from then on. Before it, while data are opened and tokenized,
   // the process may end at any moment.
   std::function<void()> hears;
-  // Takes the rows, if the source is a stream and `out` is empty: they go into no file.
+  // Takes the rows, if neither `out` nor the source names a file for them.
   std::function<void(std::string_view)> print;
 };
 
@@ -42,7 +42,8 @@ struct PredictOutput {
   double seconds = 0;
 };
 
-// "new.csv" → "new.predictions.csv", beside the source. Empty for a stream (is_stream).
+// "new.csv" → "new.predictions.csv", beside the source. Empty for standard input by any name ("-",
+// /dev/stdin, /dev/fd/N), a pipe or a device.
 std::filesystem::path predictions_file_of(const std::filesystem::path& source);
 
 // The processes of a launcher share the rows. Errors are InputErrors for all that the user can fix

@@ -13,8 +13,12 @@ int64_t bytes_of(const Row& row) {
   // What tables alone have is counted where they have it.
   int64_t bytes =
       static_cast<int64_t>(sizeof(Row) - sizeof(row.sample.cells) - sizeof(row.sample.inputs));
-  for (const Cell& cell : row.cells) bytes += static_cast<int64_t>(cell.text.size());
-  for (const auto& name : row.names) bytes += static_cast<int64_t>(name.size());
+  for (const Cell& cell : row.cells) {
+    bytes += static_cast<int64_t>(sizeof(Cell) + cell.text.size());
+  }
+  for (const auto& name : row.names) {
+    bytes += static_cast<int64_t>(sizeof(std::string) + name.size());
+  }
   const Sample& sample = row.sample;
   bytes += static_cast<int64_t>(sample.text.size() + sample.pair.size() + sample.image.size());
   bytes += static_cast<int64_t>(sample.numbers.size() * sizeof(double));
@@ -55,6 +59,7 @@ RowWindow RowReader::window(int64_t most) {
   try {
     Row row;
     for (int64_t bytes = 0; std::ssize(window.rows) < most && bytes < kWindowBytes;) {
+      if (!window.rows.empty() && !source_->is_ready()) break;
       if (!next(row)) break;
       if (!row.broken.empty() && !skips_) refuse_row(row.place, row.broken);
       bytes += bytes_of(row);

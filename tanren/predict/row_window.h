@@ -1,6 +1,7 @@
 // RowReader: the rows of a source, a window at a time. Invariant: where a window ends is a function
-// of the rows alone (how many, and of how many bytes), whatever the memory and the ranks. What ends
-// the reading is handed out behind the rows before it. Called by predict_file.
+// of the rows alone (how many, and of how many bytes), whatever the memory and the ranks; of a pipe,
+// also of when they come. What ends the reading is handed out behind the rows before it. Called by
+// predict_file.
 #pragma once
 
 #include "tanren/parallel/ranks.h"
@@ -38,7 +39,8 @@ class RowReader {
   // The first row that next() will give; null if there is none.
   const Row* peek();
   bool next(Row& row);
-  // At most `most` rows, and no more after kWindowBytes. StoppedReading ends it: all rows that were
+  // At most `most` rows, and no more after kWindowBytes or where the next one would be waited for.
+  // StoppedReading ends it: all rows that were
   // taken from the source are handed out before.
   RowWindow window(int64_t most);
 

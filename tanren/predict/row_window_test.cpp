@@ -15,13 +15,15 @@ namespace {
 using testing::error_of;
 
 // Rows of some bytes; -1: a broken row; -2: the source itself is broken there; -3: a stop ends the
-// wait for the next.
+// wait for the next; -4: what comes next is waited for.
 class SizedRows : public RowSource {
  public:
   explicit SizedRows(std::vector<int64_t> sizes, uint64_t since = 0)
       : sizes_(std::move(sizes)), since_(since) {}
+  bool is_ready() override { return at_ == sizes_.size() || sizes_[at_] != -4; }
   bool next(Row& row) override {
     row = {};
+    if (at_ < sizes_.size() && sizes_[at_] == -4) ++at_;
     if (at_ == sizes_.size()) return false;
     const int64_t size = sizes_[at_++];
     if (size == -3) throw StoppedReading();
@@ -90,6 +92,37 @@ TEST(RowReader, ends_a_window_by_rows_and_by_bytes_alone) {
   auto large = reader_of({half, half, 1, 1});
   EXPECT_EQ(large.window(100).rows.size(), 2u);
   EXPECT_EQ(large.window(100).rows.size(), 2u);
+}
+
+// Issue 26: cells of little text, whose windows took far more memory than was counted.
+TEST(RowReader, counts_cells_and_names_beside_their_texts) {
+  class WideRows : public RowSource {
+   public:
+    bool next(Row& row) override {
+      row = {};
+      row.cells.resize(cells);
+      row.names.resize(names);
+      return true;
+    }
+    size_t cells = 0, names = 0;
+  };
+  constexpr size_t kMany = 100'000;
+  for (const bool has_names : {false, true}) {
+    auto rows = std::make_unique<WideRows>();
+    (has_names ? rows->names : rows->cells) = kMany;
+    const size_t each = has_names ? sizeof(std::string) : sizeof(Cell);
+    RowReader reader(std::move(rows), false);
+    const RowWindow window = reader.window(kMany);
+    EXPECT_LE(window.rows.size(), static_cast<size_t>(kWindowBytes) / (kMany * each) + 1);
+  }
+}
+
+// Issue 26: tail -f log.csv got no answer before thousands of rows.
+TEST(RowReader, ends_a_window_where_the_next_row_would_be_waited_for) {
+  auto reader = reader_of({-4, 1, 2, -4, 3, 4, 5});
+  EXPECT_EQ(reader.window(10).rows.size(), 2u) << "the first row is waited for";
+  EXPECT_EQ(reader.window(10).rows.size(), 3u);
+  EXPECT_TRUE(reader.window(10).rows.empty());
 }
 
 TEST(RowReader, gives_the_print_of_the_source_after_each_row) {

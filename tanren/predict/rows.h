@@ -42,6 +42,8 @@ class RowSource {
   // The next row; false at the end. DataError for what is wrong with the whole source;
   // StoppedReading.
   virtual bool next(Row& row) = 0;
+  // Whether next() need not wait, as LineReader::is_ready.
+  virtual bool is_ready() { return true; }
   // The columns that rows come with; those of the first row, where each has its own.
   const std::vector<std::string>& columns() const { return columns_; }
   // A hash of all rows that were handed out: two sources that agree in it began alike.
@@ -51,7 +53,8 @@ class RowSource {
   uint64_t begun() const { return print_.value() ^ times_; }
   // How many texts of each category training did not have, in words; empty: none.
   virtual std::string unknown_text() const { return ""; }
-  // A sample that is about as large as samples get, for dry runs; `first` is that of the first row.
+  // A sample that is about as large as samples get, for dry runs; `first` is that of the first row,
+  // which may be broken.
   virtual Sample largest(const Sample& first) const { return first; }
 
  protected:

@@ -3,12 +3,15 @@
 #include "tanren/base/error.h"
 #include "tanren/base/testing.h"
 #include "tanren/formats/safetensors.h"
+#include "tanren/predict/predict_file.h"
 
 #include <gtest/gtest.h>
 
 #include <ATen/ATen.h>
 
+#include <atomic>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 
@@ -297,6 +300,49 @@ TEST_F(RowsTest, of_json_values_are_the_categories_of_their_value) {
   TANREN_EXPECT_CONTAINS(rows[7].broken, "column a: [1] is no text");
 }
 
+// Issue 26: two ids of one double were one category.
+TEST_F(RowsTest, of_json_numbers_are_the_categories_of_their_exact_value) {
+  auto table = std::make_shared<TableEncoding>();
+  table->columns.push_back({.name = "a",
+                            .is_category = true,
+                            .values = {"-0.0", "0.25", "007", "1e3", "9007199254740992"}});
+  table->columns.push_back({.name = "b", .values = {}});
+  info_.table = table;
+  const std::vector<std::string> values{
+      "0", "2.50e-1", "7", "1000.0", "9007199254740992.0", "9007199254740993"};
+  std::string text;
+  for (const std::string& value : values) text += "{\"a\": " + value + ", \"b\": 1}\n";
+  const auto rows = rows_of(table_, "x.jsonl", text);
+  ASSERT_EQ(rows.size(), values.size());
+  for (size_t i = 0; i < 5; ++i) {
+    std::vector<float> expected(6);
+    expected[i] = expected[5] = 1;
+    EXPECT_EQ(rows[i].sample.inputs, expected) << values[i] << ": " << rows[i].broken;
+  }
+  TANREN_EXPECT_CONTAINS(rows[5].broken, "9007199254740993 is no text, and no value");
+}
+
+// Issue 26: NA was a text among numbers, and so were numbers of rows that are broken.
+TEST_F(RowsTest, have_numbers_or_null_in_a_column_of_numbers_also_where_they_are_broken) {
+  auto table = std::make_shared<TableEncoding>();
+  table->columns.push_back({.name = "a", .values = {}});
+  table->columns.push_back({.name = "b", .values = {}});
+  table->fills = true;
+  info_.table = table;
+  const auto rows = rows_of(table_, "x.csv", "a,b\nNA,1\nx,+2\n3\n");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].broken, "");
+  ASSERT_TRUE(rows[0].cells[0].number.has_value());
+  EXPECT_TRUE(std::isnan(*rows[0].cells[0].number));
+  EXPECT_EQ(rows[0].cells[0].text, "NA") << "to the letter in a CSV";
+  EXPECT_NE(rows[1].broken, "");
+  EXPECT_FALSE(rows[1].cells[0].is_json || rows[1].cells[0].number) << "x is no number";
+  EXPECT_EQ(rows[1].cells[1].number, 2);
+  TANREN_EXPECT_CONTAINS(rows[2].broken, "has 1 cells");
+  EXPECT_TRUE(rows[2].cells[0].is_json);
+  EXPECT_TRUE(rows[2].cells[1].number.has_value());
+}
+
 TEST_F(RowsTest, count_the_texts_of_categories_that_training_did_not_have) {
   auto table = std::make_shared<TableEncoding>();
   table->columns.push_back({.name = "a", .values = {}});
@@ -310,7 +356,7 @@ TEST_F(RowsTest, count_the_texts_of_categories_that_training_did_not_have) {
   EXPECT_EQ(rows->unknown_text(), "b 2");
 }
 
-// Issue 26: all of them were kept in memory, and a stop was not heard.
+// Issue 26: all of them were kept in memory. Ranks hear a stop together, so not here.
 TEST_F(RowsTest, of_json_lines_without_a_sound_one_end_soon) {
   texts_.predict.broken = "skip";
   std::string text;
@@ -319,7 +365,7 @@ TEST_F(RowsTest, of_json_lines_without_a_sound_one_end_soon) {
   const std::atomic<bool> stop = true;
   EXPECT_THROW(open_rows(folder_.path() / "x.jsonl", texts_, info_, kinds_, AnswerKind::classes,
                          {.stop = &stop, .out = {}}),
-               StoppedReading);
+               DataError);
 }
 
 TEST_F(RowsTest, of_tensors_have_no_labels_that_could_be_wrong) {
@@ -414,6 +460,45 @@ TEST_F(RowsTest, whose_sizes_vary_show_a_large_one_to_dry_runs) {
   EXPECT_EQ(rows->largest(row.sample).tensors.at("inputs").size(1), 6);
   ASSERT_TRUE(rows->next(row));
   EXPECT_EQ(row.sample.tensors.at("inputs").size(1), 2) << "no row was taken";
+}
+
+// The first of them cannot be read.
+class HoledSamples : public Dataset {
+ public:
+  int64_t size() const override { return 3; }
+  DataInfo info() const override { return {.input_shape = {2}}; }
+  Collated collate(const std::vector<int64_t>& indices) const override {
+    Collated made;
+    const int64_t rows = indices[0] == 0 ? 0 : 1;
+    made.batch.fields.set("inputs", at::full({rows, 2}, static_cast<double>(indices[0])));
+    made.batch.ids = ids_of(indices).narrow(0, 0, rows);
+    return made;
+  }
+};
+
+// Issue 26: it was what a dry run was made of.
+TEST_F(RowsTest, whose_first_could_not_be_read_show_another_one_to_dry_runs) {
+  kinds_.add("holed", [](const SourceOptions&, const std::string&, const DataInfo*) {
+    return std::make_unique<HoledSamples>();
+  });
+  RunConfig config;
+  config.data.eval.kind = "holed";
+  const auto rows = open_rows(folder_.path(), config, info_, kinds_, AnswerKind::classes);
+  Row row;
+  ASSERT_TRUE(rows->next(row));
+  EXPECT_EQ(row.broken, "could not be read");
+  const Sample shown = rows->largest(row.sample);
+  EXPECT_EQ(shown.tensors.at("inputs").size(0), 1);
+  ASSERT_TRUE(rows->next(row));
+  EXPECT_EQ(rows->largest(row.sample).tensors.at("inputs")[0][0].item<double>(), 1);
+}
+
+// Issue 26: a plain file below /dev passed for a pipe.
+TEST_F(RowsTest, of_plain_files_below_dev_go_into_files) {
+  EXPECT_EQ(predictions_file_of("/dev/shm/new.csv"), "/dev/shm/new.predictions.csv");
+  for (const char* source : {"-", "/dev/stdin", "/dev/fd/63", "/dev/null"}) {
+    EXPECT_EQ(predictions_file_of(source), "") << source;
+  }
 }
 
 TEST_F(RowsTest, agree_in_their_print_only_if_they_are_the_same) {

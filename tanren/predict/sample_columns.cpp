@@ -7,10 +7,12 @@
 #include "tanren/data/table_columns.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <utility>
 
 namespace tanren {
 
@@ -41,22 +43,40 @@ bool is_json_number(std::string_view text) {
   return text.empty();
 }
 
-// The category that a JSON value which is no text stands for: true in any case of its letters, a
-// number by its value. Null if there is none.
-const std::string* category_of(const std::string& json, const std::vector<std::string>& values) {
-  const auto is_same = [&](const std::string& value) {
-    if (json == "true" || json == "false") {
-      return std::equal(value.begin(), value.end(), json.begin(), json.end(), [](char a, char b) {
-        return (a >= 'A' && a <= 'Z' ? static_cast<char>(a - 'A' + 'a') : a) == b;
-      });
+// The same for numbers of one value, whatever their digits, and for true in any case of its letters;
+// else the text itself. Nothing is rounded: ids of 64 bits differ where their doubles do not.
+std::string exact_value(std::string_view text) {
+  text = trimmed(text);
+  double number = 0;
+  if (parse_number(text, ".", number) != CellProblem::none || !std::isfinite(number)) {
+    std::string small(text);
+    for (char& c : small) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    return small == "true" || small == "false" ? small : std::string(text);
+  }
+  std::string digits;    // from the first to the last that is not 0
+  int64_t exponent = 0;  // of ten, behind them
+  int64_t zeros = 0;     // that no other digit has followed yet
+  bool past_point = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == 'e' || c == 'E') {
+      const size_t at = i + (i + 1 < text.size() && text[i + 1] == '+' ? 2 : 1);
+      int64_t more = 0;
+      std::from_chars(text.data() + at, text.data() + text.size(), more);
+      exponent += more;
+      break;
     }
-    double mine = 0, theirs = 0;
-    return parse_number(json, ".", mine) == CellProblem::none &&
-           parse_number(value, ".", theirs) == CellProblem::none && mine == theirs;
-  };
-  auto found = std::find(values.begin(), values.end(), json);
-  if (found == values.end()) found = std::find_if(values.begin(), values.end(), is_same);
-  return found == values.end() ? nullptr : &*found;
+    past_point |= c == '.';
+    if (c < '0' || c > '9') continue;
+    exponent -= past_point ? 1 : 0;
+    ++zeros;
+    if (c == '0') continue;
+    if (!digits.empty()) digits.append(static_cast<size_t>(zeros - 1), '0');
+    digits += c;
+    zeros = 0;
+  }
+  if (digits.empty()) return "0";
+  return (text.front() == '-' ? "-" : "") + digits + "e" + to_text(exponent + zeros);
 }
 
 // The name itself, else one that differs in blanks around it alone.
@@ -87,6 +107,13 @@ SampleColumns::SampleColumns(const RunConfig& config, const DataInfo& info) {
   if (!source.decimal.empty()) decimal_ = source.decimal;
   names_ = info.feature_names;
   unknown_.resize(names_.size());
+  categories_.resize(names_.size());
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (!is_category(i)) continue;
+    for (const std::string& value : encoder_->table().columns[i].values) {
+      categories_[i].emplace(exact_value(value), value);  // the first of one value
+    }
+  }
   const std::string instead = "give it tensors (--set data.eval.kind=tensors)";
   if (names_.empty()) {
     throw ConfigError(
@@ -125,9 +152,8 @@ bool SampleColumns::is_category(size_t index) const {
 }
 
 void SampleColumns::read_at(const std::vector<size_t>& places, Row& row) {
-  const bool is_table = row.names.empty();  // whose cells have no types yet
   for (size_t i = 0; i < places.size(); ++i) {
-    Cell& cell = row.cells[places[i]];
+    const Cell& cell = row.cells[places[i]];
     const std::string& column = names_[i];
     if (!numbers_) {
       if (cell.is_json || trimmed(cell.text).empty()) {
@@ -142,7 +168,7 @@ void SampleColumns::read_at(const std::vector<size_t>& places, Row& row) {
     std::string_view text = cell.text;
     std::string with_comma;
     if (cell.is_json && is_category(i) && !is_missing(text)) {
-      const std::string* known = category_of(cell.text, encoder_->table().columns[i].values);
+      const std::string* known = category_of(i, cell.text);
       if (known == nullptr) {
         row.broken = "column " + one_line(column) + ": " + one_line(text).substr(0, 40) +
                      " is no text, and no value that training had; put it into quotes or drop the "
@@ -160,14 +186,33 @@ void SampleColumns::read_at(const std::vector<size_t>& places, Row& row) {
       row.broken = cell_text(problem, column, cell.text);
       return;
     }
-    if (!is_table || is_category(i)) continue;
-    cell.is_json = is_json_number(trimmed(cell.text));
-    double number = 0;  // the column's cells are of one type in JSON
-    const bool is_other = !cell.is_json &&
-                          parse_number(cell.text, decimal_, number) == CellProblem::none &&
-                          std::isfinite(number);
-    if (is_other) cell.number = number;
   }
+}
+
+// The cells of a column are of one type in JSON: numbers, or null where there is none. What is
+// neither stays a text.
+void SampleColumns::set_types(Row& row) const {
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (is_category(i)) continue;
+    Cell& cell = row.cells[places_[i]];
+    cell.is_json = is_json_number(trimmed(cell.text));
+    double number = 0;
+    if (cell.is_json) continue;
+    if (is_missing(cell.text)) {
+      cell.number = NAN;
+    } else if (parse_number(cell.text, decimal_, number) == CellProblem::none &&
+               std::isfinite(number)) {
+      cell.number = number;
+    }
+  }
+}
+
+const std::string* SampleColumns::category_of(size_t index, const std::string& json) const {
+  const auto& values = encoder_->table().columns[index].values;
+  const auto known = std::lower_bound(values.begin(), values.end(), json);
+  if (known != values.end() && *known == json) return &*known;
+  const auto found = categories_[index].find(exact_value(json));
+  return found == categories_[index].end() ? nullptr : &found->second;
 }
 
 CellProblem SampleColumns::read_input(size_t index, std::string_view cell, Sample& sample) {
@@ -196,7 +241,10 @@ std::string SampleColumns::unknown_text() const {
   return join(columns);
 }
 
-void SampleColumns::read(Row& row) { read_at(places_, row); }
+void SampleColumns::read(Row& row) {
+  if (row.broken.empty()) read_at(places_, row);
+  if (numbers_) set_types(row);
+}
 
 void SampleColumns::read_by_name(Row& row) {
   std::vector<size_t> places;

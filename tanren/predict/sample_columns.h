@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace tanren {
@@ -28,8 +29,8 @@ class SampleColumns {
   // count. DataError naming both lists if one is missing. `where` begins the text
   // ("[predict] new.csv:1").
   void bind(const std::vector<std::string>& columns, const std::string& where);
-  // Reads the sample from the cells of the bound columns; sets row.broken if it cannot. Cells that
-  // the model reads as numbers become JSON numbers.
+  // Reads the sample from the cells of the bound columns; sets row.broken if it cannot. The cells of
+  // numbers get their JSON, also of a row that is broken already.
   void read(Row& row);
   // Reads it from the cells that row.names calls so. A JSON value that is no text is the category
   // of that value.
@@ -39,6 +40,9 @@ class SampleColumns {
 
  private:
   void read_at(const std::vector<size_t>& places, Row& row);
+  void set_types(Row& row) const;
+  // The text of column `index` that a JSON value which is no text stands for; null: there is none.
+  const std::string* category_of(size_t index, const std::string& json) const;
   // Adds what column `index` gives of the sample.
   CellProblem read_input(size_t index, std::string_view cell, Sample& sample);
   bool is_category(size_t index) const;
@@ -48,7 +52,8 @@ class SampleColumns {
   std::vector<size_t> places_;
   std::string decimal_ = ".";
   std::optional<CellEncoder> encoder_;  // none: numbers are taken as they are
-  std::vector<int64_t> unknown_;        // of each column: texts that its category does not know
+  std::vector<std::unordered_map<std::string, std::string>> categories_;  // by value
+  std::vector<int64_t> unknown_;  // of each column: texts that its category does not know
 };
 
 }  // namespace tanren

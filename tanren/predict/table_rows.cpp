@@ -102,6 +102,7 @@ class LineRows : public RowSource {
     }
     return true;
   }
+  bool is_ready() override { return lines_.is_ready(); }
 
  private:
   LineReader lines_;
@@ -154,9 +155,10 @@ class TableRows : public RowSource {
     for (size_t i = 0; i < columns_.size(); ++i) {
       row.cells.push_back({i < cells.size() ? std::string(cells[i]) : std::string()});
     }
-    if (row.broken.empty()) sample_.read(row);
+    sample_.read(row);
     return true;
   }
+  bool is_ready() override { return lines_.is_ready(); }
   std::string unknown_text() const override { return sample_.unknown_text(); }
 
  private:
@@ -193,7 +195,6 @@ class JsonRows : public RowSource {
     const bool skips = config.predict.broken == "skip";
     size_t bytes = 0;
     for (Row row; ahead_.empty() || (skips && !ahead_.back().row.broken.empty());) {
-      if (stop != nullptr && stop->load()) throw StoppedReading();
       if (!take(row)) break;
       bytes += sizeof(Ahead) + row.place.size() + row.broken.size() + line_.size();
       if (bytes > static_cast<size_t>(kWindowBytes)) {
@@ -224,6 +225,7 @@ class JsonRows : public RowSource {
     if (row.broken.empty()) sample_.read_by_name(row);
     return true;
   }
+  bool is_ready() override { return !ahead_.empty() || lines_.is_ready(); }
   std::string unknown_text() const override { return sample_.unknown_text(); }
 
  private:

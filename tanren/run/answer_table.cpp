@@ -26,7 +26,7 @@ Cell number_cell(float value) {
 }
 
 std::string json_of_cell(const Cell& cell) {
-  if (cell.number) return to_text(*cell.number);
+  if (cell.number) return std::isfinite(*cell.number) ? to_text(*cell.number) : kNull;
   return cell.is_json ? std::string(trimmed(cell.text)) : json_text(nlohmann::json(cell.text));
 }
 
@@ -81,8 +81,9 @@ AnswerTable::AnswerTable(TableFormat format, std::vector<std::string> own, Answe
       names.push_back("score_" + class_text(info_, i));
     }
   }
+  for (size_t i = 0; i < own_.size(); ++i) places_.emplace(own_[i], i);
   for (auto& name : names) {
-    while (std::find(own_.begin(), own_.end(), name) != own_.end()) name = "predicted_" + name;
+    while (places_.contains(name)) name = "predicted_" + name;
     added_.push_back(std::move(name));
   }
 }
@@ -167,13 +168,13 @@ void AnswerTable::add(std::string& text, const std::vector<Cell>& cells,
 }
 
 bool AnswerTable::holds(const std::string& name) const {
-  const auto is_among = [&](const std::vector<std::string>& all) {
-    return std::find(all.begin(), all.end(), name) != all.end();
-  };
-  return format_ == TableFormat::jsonl ? !is_among(added_) : is_among(own_);
+  if (places_.contains(name)) return true;
+  return format_ == TableFormat::jsonl &&
+         std::find(added_.begin(), added_.end(), name) == added_.end();
 }
 
 std::string AnswerTable::problem_of(const std::vector<std::string>& names) const {
+  if (names == own_) return "";
   const auto other = std::find_if(names.begin(), names.end(),
                                   [&](const std::string& name) { return !holds(name); });
   if (other == names.end()) return "";
@@ -194,8 +195,7 @@ void AnswerTable::add(std::string& text, const std::vector<std::string>& names,
   for (size_t i = 0; i < names.size(); ++i) {
     if (!holds(names[i])) continue;
     if (is_csv) {
-      const auto place = std::find(own_.begin(), own_.end(), names[i]);
-      values[static_cast<size_t>(place - own_.begin())] = cells[i];
+      values[places_.at(names[i])] = cells[i];
     } else {
       held.push_back(names[i]);
       values.push_back(cells[i]);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace tanren {
@@ -20,7 +21,8 @@ struct Cell {
   std::string text;
   bool is_json = false;  // `text` is a JSON value (a number, null, a list), not a text; blanks may
                          // stand around it
-  std::optional<double> number = {};  // that JSON has in place of `text`, such as "+2"
+  // That JSON has in place of `text`, such as "+2"; NaN: null.
+  std::optional<double> number = {};
 };
 
 enum class TableFormat { csv, jsonl, tensors };
@@ -63,6 +65,7 @@ class AnswerTable {
 
   TableFormat format_;
   std::vector<std::string> own_, added_;
+  std::unordered_map<std::string, size_t> places_;  // of own_
   AnswerForm form_;
   DataInfo info_;
   bool all_scores_ = false;

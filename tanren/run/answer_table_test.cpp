@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace tanren {
 namespace {
 
@@ -122,6 +124,13 @@ TEST(AnswerTables, write_numbers_as_they_stand_in_the_input) {
   text.clear();
   AnswerTable(TableFormat::jsonl, {"n"}, form, named(), false).add(text, plus, &cat);
   EXPECT_EQ(text, "{\"n\":2,\"label\":\"cat\",\"score\":1}\n");
+  const std::vector<Cell> missing{{"NA", false, NAN}};
+  text.clear();
+  AnswerTable(TableFormat::csv, {"n"}, form, named(), false).add(text, missing, &cat);
+  EXPECT_EQ(text, "NA,cat,1\n");
+  text.clear();
+  AnswerTable(TableFormat::jsonl, {"n"}, form, named(), false).add(text, missing, &cat);
+  EXPECT_EQ(text, "{\"n\":null,\"label\":\"cat\",\"score\":1}\n");
 }
 
 }  // namespace

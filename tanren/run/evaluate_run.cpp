@@ -74,7 +74,7 @@ Evaluated evaluate_on(const std::shared_ptr<Communicator>& ranks, const RunConfi
   }
   if (config.data.eval.kind.empty()) check_held_out(config, prepared.datasets, checkpoint);
   fit_threads(prepared);
-  check_same_table(config, *prepared.datasets.train, checkpoint, "eval", registry.known());
+  check_same_table(config, *prepared.datasets.train, checkpoint, "eval");
   const ShortWaits waits(prepared.plan.device.threads);
   Parts parts = build_parts(prepared.plan, stop, registry.accelerators);
   parts.ranks = std::make_shared<Ranks>(ranks, prepared.plan.parallel);

@@ -275,7 +275,11 @@ RunOutput run_all(const RunInput& input, const Registry& registry,
     origin.fork = fork->lines;
   }
   const Fitted fitted = fit(prepared);
-  if (ranks->world_size() > 1 && input.prepared) input.prepared();
+  if (ranks->world_size() > 1) {
+    // At the same time on all: a signal ends them all at once, or is looked at by all.
+    gather_numbers(*ranks, {0});
+    if (input.prepared) input.prepared();
+  }
   add_origin(prepared.plan, origin);
   if (is_first) {
     folder->begin();

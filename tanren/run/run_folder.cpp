@@ -187,7 +187,7 @@ std::optional<fs::path> checkpoint_to_resume(const fs::path& folder) {
   const auto newest = latest_checkpoint(checkpoints);
   if (newest) return newest;
   const bool is_there = is_link || fs::exists(checkpoints, none);
-  const bool has_saved = fs::exists(folder / kSaved, none) || (is_link && counts_steps(folder));
+  const bool has_saved = fs::exists(folder / kSaved, none) || counts_steps(folder);
   if (!error && !(is_there && has_saved)) return std::nullopt;
   const std::string target = fs::read_symlink(checkpoints, none).string();
   throw InputError(fmt::format(

@@ -88,6 +88,16 @@ TEST_F(RunFolderOf, a_run_that_has_saved_begins_again_only_without_the_folder_of
   EXPECT_NO_THROW(RunFolder(at("run"), config_of())) << "killed before it saved again";
 }
 
+// Issue 26: a tanren that kept no file of its own for that told it in the summary alone.
+TEST_F(RunFolderOf, a_run_whose_summary_tells_of_steps_has_saved) {
+  RunFolder(at("run"), config_of()).begin();
+  fs::create_directory(at("run/checkpoints"));
+  folder_.file("run/summary.json", R"({"status": "stopped", "steps": 3})");
+  TANREN_EXPECT_CONTAINS(refusal(at("run"), config_of()), "has no complete checkpoint");
+  folder_.file("run/summary.json", R"({"status": "stopped", "steps": 0})");
+  EXPECT_NO_THROW(RunFolder(at("run"), config_of()));
+}
+
 // The maker of the folder gives up after another start has opened the lock file and before that
 // start locks it: the locked file is then no longer the folder's, and the other start must create
 // its own.

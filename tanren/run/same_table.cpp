@@ -6,19 +6,19 @@
 #include "tanren/checkpoint/checkpoint.h"
 #include "tanren/formats/safetensors.h"
 #include "tanren/interop/table_json.h"
-#include "tanren/interop/whole_model.h"
 #include "tanren/run/origin.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <optional>
 
 namespace tanren {
 
 namespace fs = std::filesystem;
 
 namespace {
+
+using Json = nlohmann::json;
 
 constexpr const char* kColumns = "columns of data.train";  // which older checkpoints do not have
 constexpr const char* kTable = "columns and what was measured of data.train";
@@ -31,21 +31,33 @@ std::string fact_of(const Facts& facts, const std::string& name) {
   return found == facts.end() ? "" : found->second;
 }
 
-std::string text_of(const std::vector<std::string>& names) {
-  return json_text(nlohmann::json(names));  // which a description has them as: they may be no UTF-8
+// What an exported model says of its training data (describe_model); null if that is not usable.
+// Untrusted: it is compared, and neither copied nor printed.
+Json described_data(const Metadata& metadata) {
+  const auto found = metadata.find("tanren.data");
+  if (found == metadata.end()) return nullptr;
+  Json data = parse_json(found->second);
+  const auto is_sound = [&](const char* key, bool is_array) {
+    const auto part = data.find(key);  // end() if it is no object
+    return part == data.end() || (is_array ? part->is_array() : part->is_object());
+  };
+  const bool is_usable = data.is_object() && is_sound("feature_names", true) &&
+                         is_sound("class_names", true) && is_sound("table", false);
+  if (!is_usable) return nullptr;
+  return data;
 }
 
-std::string table_of(const DataInfo& info) {
-  return info.table != nullptr ? json_text(table_json(*info.table)) : "";
-}
-
-// What differs between the training data that an exported model describes and `now`; empty:
-// nothing. Old descriptions have no names of columns.
-std::string other_part(const DataInfo& saved, const DataInfo& now) {
-  const bool names_columns = !saved.feature_names.empty();
-  if (names_columns && text_of(saved.feature_names) != text_of(now.feature_names)) return kColumns;
-  if (table_of(saved) != table_of(now)) return kTable;
-  return text_of(saved.class_names) != text_of(now.class_names) ? kNames : "";
+// What differs between that and `now`; empty: nothing. Old descriptions have no names of columns.
+std::string other_part(const Json& saved, const DataInfo& now) {
+  const auto is_other = [&](const char* key, const Json& mine) {
+    const auto found = saved.find(key);
+    return found != saved.end() && *found != parse_json(json_text(mine));
+  };
+  const bool names_columns = saved.contains("feature_names") && !saved["feature_names"].empty();
+  if (names_columns && is_other("feature_names", now.feature_names)) return kColumns;
+  const Json table = now.table != nullptr ? table_json(*now.table) : Json();
+  if (is_other("table", table) || saved.contains("table") != table.is_object()) return kTable;
+  return is_other("class_names", now.class_names) ? kNames : "";
 }
 
 // The same for the origin of a checkpoint.
@@ -62,19 +74,19 @@ std::string other_part(const Facts& saved, const Facts& now) {
 }  // namespace
 
 void check_same_table(const RunConfig& config, const Dataset& train, const fs::path& checkpoint,
-                      const std::string& verb, const KnownKinds& known) {
+                      const std::string& verb) {
   std::string other;
   if (fs::is_directory(checkpoint)) {
     other = other_part(read_origin(checkpoint).data, data_facts(train, nullptr));
   } else {
-    const Metadata metadata = read_safetensors(checkpoint).metadata;
-    if (!describes_model(metadata)) {
+    const Json saved = described_data(read_safetensors(checkpoint).metadata);
+    if (saved.is_null()) {
       log("[" + verb + "] " + checkpoint.string() +
           " does not say how its data were read, so it is not known whether data.train is still "
           "read so");
       return;
     }
-    other = other_part(description_of(metadata, checkpoint, {}, known).info, train.info());
+    other = other_part(saved, train.info());
   }
   if (other.empty()) return;
   throw DataError("[" + verb + "] the " + other + " (" + config.data.train.path +

@@ -2,7 +2,6 @@
 // weights were trained with. Checked before a checkpoint is evaluated or predicts.
 #pragma once
 
-#include "tanren/config/known_kinds.h"
 #include "tanren/config/run_config.h"
 #include "tanren/data/dataset.h"
 
@@ -14,9 +13,8 @@ namespace tanren {
 // DataError if the columns of the data `train`, what was measured of them, or the names of classes
 // are others than those in the origin (origin.h) of `checkpoint`, a step folder, or in the
 // description that a run's exported weights carry. Checkpoints without an origin pass, and exported
-// weights without a description with a line in the log. `verb` begins the error ("eval").
+// weights without a usable description with a line in the log. `verb` begins the error ("eval").
 void check_same_table(const RunConfig& config, const Dataset& train,
-                      const std::filesystem::path& checkpoint, const std::string& verb,
-                      const KnownKinds& known);
+                      const std::filesystem::path& checkpoint, const std::string& verb);
 
 }  // namespace tanren

@@ -53,7 +53,11 @@ std::filesystem::path save_checkpoint(const RunState& run, const Parts& parts,
   } else {
     written = write_checkpoint(checkpoints, run.step(), snapshot, keep, best);
   }
-  if (inputs.saved) inputs.saved();
+  try {
+    if (inputs.saved) inputs.saved();
+  } catch (const std::exception& error) {
+    log(fmt::format("{}; {} is complete all the same", error.what(), written.string()));
+  }
   if (spared == 0) end_with_unwritten(unwritten, written);  // else another error is being handled
   return written;
 }

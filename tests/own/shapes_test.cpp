@@ -176,6 +176,35 @@ TEST(OwnShapes, that_nobody_names_are_not_those_of_rows_without_an_answer) {
   }
 }
 
+// Issue 26: the dry run and the width were made from the first row, whatever it was.
+TEST(OwnShapes, that_nobody_names_are_those_of_a_row_that_could_be_read) {
+  OwnProgram program;
+  program.info.outputs = 0;
+  program.factory = [](const ModelOptions& options, DataInfo info) {
+    info.outputs = 3;
+    Task task = own_task(options, info);
+    task.classes = 0;
+    return task;
+  };
+  ASSERT_EQ(program.go("run"), 0) << program.err;
+  program.spoil_eval = [](Collated& collated, const std::vector<int64_t>& indices) {
+    if (indices.size() != 1 || indices[0] != 0) return;
+    for (const char* name : {"inputs", "labels"}) {
+      collated.batch.fields.set(name, collated.batch[name].narrow(0, 0, 0));
+    }
+    collated.batch.ids = collated.batch.ids.narrow(0, 0, 0);
+  };
+  const std::string file = program.at("p.csv").string();
+  EXPECT_EQ(
+      program.go("predict", {program.run().string(), program.at("run.toml").string(), "--out", file,
+                             "--set", "predict.scores=all", "--set", "predict.broken=skip"}),
+      0)
+      << program.err;
+  TANREN_EXPECT_CONTAINS(program.out, "24 rows, 1 of them broken");
+  const std::string text = read_file(file);
+  EXPECT_TRUE(text.starts_with("row,label,score,score_0,score_1,score_2\n0,,,,,\n1,")) << text;
+}
+
 TEST(OwnShapes, that_vary_are_told_by_the_kinds_that_need_one_size) {
   for (const std::string kind : {"mlp", "convnet", "resnet", "lstm"}) {
     Sequences program;

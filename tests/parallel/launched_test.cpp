@@ -390,6 +390,10 @@ TEST_F(Launched, a_signal_ends_ranks_that_wait_for_the_ids_of_a_text_at_once) {
   launcher.send(SIGTERM);
   EXPECT_EQ(launcher.wait(10), 130) << launcher.err();
   EXPECT_EQ(launcher.left(), std::vector<pid_t>{});
+  const std::string told = launcher.err(), line = "[run] stopped by a signal";
+  const size_t first = told.find(line);
+  ASSERT_NE(first, std::string::npos) << told;
+  EXPECT_EQ(told.find(line, first + 1), std::string::npos) << "one rank tells: " << told;
   ::close(held);
   EXPECT_TRUE(fs::is_empty(at(".tokens")));
   const auto result = launch(2, "run text.toml --quiet --out out");

@@ -163,6 +163,23 @@ TEST_F(PredictGoesOn, from_a_pipe_with_a_path_to_standard_output) {
   EXPECT_FALSE(exists("pipe.predictions.csv"));
 }
 
+// Issue 26: the first answers came after thousands of rows.
+TEST_F(PredictGoesOn, with_each_row_of_a_pipe_as_it_comes) {
+  train("run.toml");
+  ASSERT_EQ(::mkfifo(at("log.csv").c_str(), 0600), 0);
+  const int held = ::open(at("log.csv").c_str(), O_RDWR | O_CLOEXEC);
+  Child child({"/bin/sh", "-c",
+               "cd '" + folder_.path().string() + "' && exec " + TANREN_BINARY +
+                   " predict out log.csv --quiet"});
+  for (const std::string row : {"id,b,a\nr0,0.5,1\n", "r1,0.5,2\n", "r2,0.5,3\n"}) {
+    ASSERT_EQ(::write(held, row.data(), row.size()), std::ssize(row));
+    const std::string begin = row.substr(row.find('r')).substr(0, 3);
+    EXPECT_TRUE(child.await("\n" + begin, seconds(60))) << child.text();
+  }
+  ::close(held);
+  EXPECT_EQ(child.ended(seconds(60)), 0) << child.text();
+}
+
 // Issue 26: what "auto" means may differ from start to start.
 TEST_F(PredictGoesOn, only_in_the_precision_that_its_rows_were_computed_in) {
   train("run.toml");

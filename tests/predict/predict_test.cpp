@@ -247,7 +247,7 @@ TEST_F(Predict, names_the_line_of_a_broken_row_or_leaves_null_in_place_of_broken
   for (const size_t sound : {1, 3, 6}) EXPECT_NE(table[sound][2], "");
   EXPECT_EQ(table[2][0], "x");
   expect("predict out new.csv --set predict.broken=skip --quiet --out new.jsonl", 0);
-  TANREN_EXPECT_CONTAINS(read("new.jsonl"), R"({"a":"x","b":"2","label":null,"score":null})");
+  TANREN_EXPECT_CONTAINS(read("new.jsonl"), R"({"a":"x","b":2,"label":null,"score":null})");
 }
 
 TEST_F(Predict, keeps_columns_that_are_called_like_its_own) {

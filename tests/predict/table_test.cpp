@@ -3,6 +3,7 @@
 #include "tanren/base/error.h"
 #include "tanren/base/file.h"
 #include "tanren/base/json_text.h"
+#include "tanren/base/log.h"
 #include "tanren/base/testing.h"
 #include "tanren/config/read_config.h"
 #include "tanren/formats/safetensors.h"
@@ -306,6 +307,37 @@ TEST_F(Tables, that_changed_give_exported_weights_no_evaluation) {
   expect_refused(";1000;", ";5000;", "columns and what was measured of data.train");
   expect_refused("size;weight", "weight;size", "columns of data.train");
   expect_refused("apple", "quince", "class names of data.train");
+}
+
+// Issue 26: what else is wrong with a description ended evaluations that do not read it.
+TEST_F(Tables, are_compared_by_what_can_be_read_of_the_description_of_exported_weights) {
+  train();
+  const SafetensorsFile read = read_safetensors(place() / "model.safetensors");
+  const fs::path file = place() / "other.safetensors";
+  const auto evaluated = [&] { return evaluate_checkpoint(config(), file, {}, nullptr, {}, {}); };
+  const auto write = [&](const nlohmann::json& data) {
+    Metadata metadata = read.metadata;
+    metadata["tanren.version"] = "9";
+    metadata["tanren.data"] = json_text(data);
+    write_safetensors(file, read.tensors, metadata);
+  };
+  nlohmann::json data = parse_json(read.metadata.at("tanren.data"));
+  for (const char* key : {"input_shape", "outputs", "vocab_size", "class_labels"}) data.erase(key);
+  write(data);
+  EXPECT_NO_THROW(evaluated());
+  data["class_names"] = {"apple", "pear"};
+  write(data);
+  TANREN_EXPECT_CONTAINS(error_of<DataError>(evaluated), "[eval] the class names of data.train (");
+  data.erase("class_names");
+  write(data);
+  EXPECT_NO_THROW(evaluated());
+  data["table"] = 1;
+  write(data);
+  std::string told;
+  const LogSink before = set_log_sink([&](std::string_view line) { told += line; });
+  EXPECT_NO_THROW(evaluated());
+  set_log_sink(before);
+  TANREN_EXPECT_CONTAINS(told, "does not say how its data were read");
 }
 
 TEST_F(Tables, that_changed_are_refused_when_their_run_goes_on) {

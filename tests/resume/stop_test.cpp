@@ -346,8 +346,9 @@ TEST_F(Stop, a_signal_before_the_first_update_ends_at_once) {
     Child child = start("exec " + kTanren + " run long.toml --quiet --out out",
                         {kPreload, "POINTS_AT=2", "POINTS_SIGNAL=" + std::to_string(signal)});
     EXPECT_EQ(child.ended(seconds(60)), 130);
-    EXPECT_EQ(child.text(),
-              "[run] stopped by a signal before the first update; start it again the same way\n");
+    EXPECT_EQ(
+        child.text(),
+        "[run] stopped by a signal before an update of this start; start it again the same way\n");
     EXPECT_FALSE(fs::exists(at("out") / "log.jsonl"));
   }
 }

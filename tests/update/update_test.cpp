@@ -154,6 +154,24 @@ TEST(NothingCounted, in_all_of_an_evaluation_ends_the_run_once_it_is_saved) {
   EXPECT_EQ(last->filename(), "step-1");
 }
 
+// Issue 26: what cannot be noted beside a complete checkpoint ended the run.
+TEST(Saved, checkpoints_count_also_where_that_cannot_be_noted) {
+  const SparseTokens data(36, 36, 36);
+  auto config = sparse_config("fp64");
+  config.run.steps = 2;
+  TinyRun run(config, &data, std::nullopt);
+  const TemporaryFolder folder;
+  LoopInputs inputs{.train = data, .checkpoints = folder.path()};
+  inputs.saved = [] { throw InputError("[file] no room"); };
+  std::string told;
+  const LogSink before = set_log_sink([&](std::string_view line) { told += line; });
+  EXPECT_NO_THROW(train_loop(run.state, run.parts, inputs));
+  set_log_sink(before);
+  EXPECT_EQ(latest_checkpoint(folder.path())->filename(), "step-2");
+  TANREN_EXPECT_CONTAINS(told, "[file] no room; ");
+  TANREN_EXPECT_CONTAINS(told, "step-2 is complete all the same");
+}
+
 // Two terms with their own counts, and an objective for each.
 struct Two : torch::nn::Module {
   Two() {

@@ -20,14 +20,15 @@ namespace {
 constexpr size_t kReadPart = size_t{1} << 16;
 constexpr std::string_view kMark = "\xEF\xBB\xBF";
 
-// A pipe or a terminal, which may have to be waited for.
-bool is_pipe(const std::filesystem::path& source) {
-  std::error_code unknown;
-  return std::filesystem::is_fifo(source, unknown) ||
-         std::filesystem::is_character_file(source, unknown);
-}
+constexpr int kLookAtStop = 100;  // milliseconds
 
 }  // namespace
+
+bool is_pipe(const std::filesystem::path& source) {
+  std::error_code unknown;
+  return source == "-" || std::filesystem::is_fifo(source, unknown) ||
+         std::filesystem::is_character_file(source, unknown);
+}
 
 LineReader::LineReader(const std::filesystem::path& source, std::string what, std::string encoding,
                        const std::atomic<bool>* stop, size_t longest)
@@ -55,15 +56,19 @@ LineReader::~LineReader() {
   if (waited_ > STDIN_FILENO) ::close(waited_);
 }
 
+// Waits a little for what comes next, or for the end. A failure is told by the read.
+bool LineReader::has_input() {
+  pollfd input{.fd = waited_, .events = POLLIN, .revents = 0};
+  const int ready = ::poll(&input, 1, kLookAtStop);
+  return ready > 0 || (ready < 0 && errno != EINTR);
+}
+
 // As OpenFile::read, but what is waited for gives what there is; 0 is the end.
 size_t LineReader::read(char* to, size_t most) {
   if (file_) return file_->read(to, most);
-  constexpr int kLookAtStop = 100;  // milliseconds
   for (;;) {
     if (stop_ != nullptr && stop_->load()) throw StoppedReading();
-    pollfd input{.fd = waited_, .events = POLLIN, .revents = 0};
-    const int ready = ::poll(&input, 1, kLookAtStop);
-    if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
+    if (!has_input()) continue;
     const ssize_t got = ::read(waited_, to, most);
     if (got >= 0) return static_cast<size_t>(got);
     if (errno == EINTR || errno == EAGAIN) continue;
@@ -95,20 +100,30 @@ bool LineReader::fill() {
   return got > 0;
 }
 
-bool LineReader::next(std::string& line) {
-  size_t seen = begin_;
-  size_t end = buffer_.find('\n', seen);
+// Where the next line ends, or npos: it ends with the file or, unless this `waits`, has not come.
+size_t LineReader::find_end(bool waits) {
+  size_t end = buffer_.find('\n', begin_);
   while (end == std::string::npos) {
     size_t searched = buffer_.size() - begin_;
     if (searched > longest_) {
       throw DataError(fmt::format("[{}] {}:{}: the line is longer than {}; is this a text?", what_,
                                   name_, number_ + 1, size_text(static_cast<int64_t>(longest_))));
     }
+    if (!waits && !ended_ && !has_input()) break;
     const bool had_mark = past_mark_;
     if (!fill()) break;
     if (past_mark_ != had_mark) searched = 0;  // a mark is no part of the line
     end = buffer_.find('\n', begin_ + searched);
   }
+  return end;
+}
+
+bool LineReader::is_ready() {
+  return file_ || find_end(/*waits=*/false) != std::string::npos || ended_;
+}
+
+bool LineReader::next(std::string& line) {
+  const size_t end = find_end(/*waits=*/true);
   if (end == std::string::npos && begin_ == buffer_.size()) return false;
   line.assign(buffer_, begin_, std::min(end, buffer_.size()) - begin_);
   begin_ = std::min(end + (end == std::string::npos ? 0 : 1), buffer_.size());

@@ -16,6 +16,10 @@ namespace tanren {
 // Thrown where a source is waited for and a stop is asked for meanwhile.
 struct StoppedReading {};
 
+// Standard input ("-"), a pipe or a terminal: it may have to be waited for, and gives its bytes
+// once.
+bool is_pipe(const std::filesystem::path& source);
+
 class LineReader {
  public:
   // `source` "-" is standard input. InputError if it cannot be opened. Error texts begin with
@@ -31,6 +35,9 @@ class LineReader {
   // left out. DataError for a byte 0 and for UTF-16, wherever they are, and for a line that is too
   // long; StoppedReading if a stop ends the wait.
   bool next(std::string& line);
+  // Whether next() gives a line, or the end, without a wait; of a pipe, after 0.1 seconds at most
+  // in which nothing comes. Errors as next().
+  bool is_ready();
   // What ended the line that was handed out last: "\n", "\r\n", or nothing at the file's end.
   const std::string& ending() const { return ending_; }
   // Lines handed out so far.
@@ -45,7 +52,9 @@ class LineReader {
   void make_text(std::string& record, int64_t first) const;
 
  private:
+  bool has_input();
   bool fill();
+  size_t find_end(bool waits);
   size_t read(char* to, size_t most);
 
   std::string name_, what_, encoding_, ending_;

@@ -75,6 +75,49 @@ TEST(LineReader, waits_for_a_pipe_until_a_stop) {
   EXPECT_EQ(reader.number(), 4);
 }
 
+// Issue 26: plain files below /dev passed for what is read once.
+TEST(LineReader, waits_for_pipes_and_terminals_alone) {
+  const testing::TemporaryFolder folder;
+  const std::string pipe = (folder.path() / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& source : {pipe, std::string("-"), std::string("/dev/null")}) {
+    EXPECT_TRUE(is_pipe(source)) << source;
+  }
+  for (const std::string& source :
+       {folder.file("x.csv", ""), std::string("/dev/shm"), std::string("/dev/shm/none.csv")}) {
+    EXPECT_FALSE(is_pipe(source)) << source;
+  }
+}
+
+TEST(LineReader, says_whether_a_line_is_there) {
+  const testing::TemporaryFolder folder;
+  const std::string pipe = (folder.path() / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::string line;
+  LineReader reader(pipe, "predict", "utf-8");
+  EXPECT_FALSE(reader.is_ready()) << "nobody writes";
+  {
+    std::ofstream to(pipe);
+    to << "a\nb" << std::flush;
+    EXPECT_TRUE(reader.is_ready());
+    ASSERT_TRUE(reader.next(line));
+    EXPECT_EQ(line, "a");
+    EXPECT_FALSE(reader.is_ready()) << "half a line";
+    to << "c\n" << std::flush;
+    EXPECT_TRUE(reader.is_ready());
+    ASSERT_TRUE(reader.next(line));
+    EXPECT_EQ(line, "bc") << "nothing was lost";
+    to << "d" << std::flush;
+  }
+  EXPECT_TRUE(reader.is_ready()) << "the end";
+  ASSERT_TRUE(reader.next(line));
+  EXPECT_EQ(line, "d");
+  EXPECT_TRUE(reader.is_ready());
+  EXPECT_FALSE(reader.next(line));
+  LineReader file(folder.file("x.txt", "a\n"), "predict", "utf-8");
+  EXPECT_TRUE(file.is_ready());
+}
+
 TEST(LineReader, says_which_byte_is_no_utf_8_or_reads_latin_1) {
   const testing::TemporaryFolder folder;
   const std::string file = folder.file("x.txt", "caf\xe9\n");
