@@ -9,9 +9,10 @@
 
 namespace tanren {
 
-// InputError if the source is not there, or is a pipe (line_reader.h) and there are `ranks`; or if `out`, or a
-// file beside it that the rows lie in meanwhile, is the source, the model, a weights file of its
-// folder or the data of its run, or if `out` is there and no file. Also with `input.replaces`.
+// InputError if the source is not there, or is a pipe (line_reader.h) and there are `ranks`; or if
+// `out`, or a file beside it that the rows lie in meanwhile, is the source, the model, a weights
+// file of its folder or the data of its run, or if `out` is there and no file. Also with
+// `input.replaces`.
 void check_paths(const PredictInput& input, const std::filesystem::path& out, int64_t ranks);
 
 }  // namespace tanren

@@ -1,7 +1,7 @@
 // RowReader: the rows of a source, a window at a time. Invariant: where a window ends is a function
-// of the rows alone (how many, and of how many bytes), whatever the memory and the ranks; of a pipe,
-// also of when they come. What ends the reading is handed out behind the rows before it. Called by
-// predict_file.
+// of the rows alone (how many, and of how many bytes), whatever the memory and the ranks; of a
+// pipe, also of when they come. What ends the reading is handed out behind the rows before it.
+// Called by predict_file.
 #pragma once
 
 #include "tanren/parallel/ranks.h"

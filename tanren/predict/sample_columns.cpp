@@ -43,8 +43,9 @@ bool is_json_number(std::string_view text) {
   return text.empty();
 }
 
-// The same for numbers of one value, whatever their digits, and for true in any case of its letters;
-// else the text itself. Nothing is rounded: ids of 64 bits differ where their doubles do not.
+// The same for numbers of one value, whatever their digits, and for true in any case of its
+// letters; else the text itself. Nothing is rounded: ids of 64 bits differ where their doubles do
+// not.
 std::string exact_value(std::string_view text) {
   text = trimmed(text);
   double number = 0;

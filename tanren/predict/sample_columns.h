@@ -29,8 +29,8 @@ class SampleColumns {
   // count. DataError naming both lists if one is missing. `where` begins the text
   // ("[predict] new.csv:1").
   void bind(const std::vector<std::string>& columns, const std::string& where);
-  // Reads the sample from the cells of the bound columns; sets row.broken if it cannot. The cells of
-  // numbers get their JSON, also of a row that is broken already.
+  // Reads the sample from the cells of the bound columns; sets row.broken if it cannot. The cells
+  // of numbers get their JSON, also of a row that is broken already.
   void read(Row& row);
   // Reads it from the cells that row.names calls so. A JSON value that is no text is the category
   // of that value.

@@ -1,4 +1,5 @@
-// What a fork's plan says where the new run reads columns or classes in another way than the checkpoint's.
+// What a fork's plan says where the new run reads columns or classes in another way than the
+// checkpoint's.
 #include "tanren/base/names.h"
 #include "tanren/run/fork_parts.h"
 

@@ -74,8 +74,8 @@ void check_run_folder(const std::filesystem::path& folder);
 void check_place(const std::filesystem::path& folder);
 
 // The last complete checkpoint of the run in `folder`; nothing if it has none. InputError if they
-// cannot be listed, or if none is left in the folder that is there and the run has saved some: a run
-// that began again would lose them.
+// cannot be listed, or if none is left in the folder that is there and the run has saved some: a
+// run that began again would lose them.
 std::optional<std::filesystem::path> checkpoint_to_resume(const std::filesystem::path& folder);
 
 // How the folder's run can be continued, as the end of a refusal, if it reached its end and `now`

@@ -49,10 +49,10 @@ void check_counts(const Terms& terms, const Counts& counts) {
                   "; let the dataset's collate count it");
 }
 
-// The module's tensors that this rank holds, around a rehearsal of predict. torch's embeddings with a largest norm
-// shorten rows of their weights in every forward; these weights are put back. Any other parameter
-// that predict leaves changed (an initialisation by its first data) is an error, as is one that it
-// registers.
+// The module's tensors that this rank holds, around a rehearsal of predict. torch's embeddings with
+// a largest norm shorten rows of their weights in every forward; these weights are put back. Any
+// other parameter that predict leaves changed (an initialisation by its first data) is an error, as
+// is one that it registers.
 class KeptTensors {
  public:
   explicit KeptTensors(const RunState& run)

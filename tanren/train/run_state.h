@@ -44,8 +44,8 @@ struct Phase {
   std::vector<Objective*> in_turn();
 };
 
-// A value of an objective's average_state() that was never updated: the names of its tensors, a line
-// each. They hold no average, and the raw weights are used in their place.
+// A value of an objective's average_state() that was never updated: the names of its tensors, a
+// line each. They hold no average, and the raw weights are used in their place.
 inline constexpr const char* kNoAverage = "no_average";
 
 struct RunState {
@@ -97,8 +97,8 @@ struct RunState {
   // objectives have averages. `slices`: of the optimizer's state, if it is stored in slices.
   void load(at::Device device, const State& model, const State& optimizer, const State& run,
             const State& average = {}, const std::vector<StateSlice>& slices = {});
-  // Loads weights and buffers alone. `tensors` may be those of the whole model: this rank takes what
-  // it holds.
+  // Loads weights and buffers alone. `tensors` may be those of the whole model: this rank takes
+  // what it holds.
   void load_model(const TensorMap& tensors, const std::string& what);
 };
 

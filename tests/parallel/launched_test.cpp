@@ -97,8 +97,8 @@ class Launched : public ::testing::Test {
     }
     return ranks;
   }
-  // Expects exit code `code` and a single line that matches `line`. Under AddressSanitizer the ranks
-  // may end further apart than the launcher waits; then it shows each rank's line.
+  // Expects exit code `code` and a single line that matches `line`. Under AddressSanitizer the
+  // ranks may end further apart than the launcher waits; then it shows each rank's line.
   static void expect_line(const ShellResult& result, int code, const std::string& line) {
     EXPECT_EQ(result.code, code) << result.output;
     std::string expected = line + "\n";

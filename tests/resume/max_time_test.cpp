@@ -1,5 +1,5 @@
-// run.max_time: a start saves and stops by then, on all ranks at the same step, and the same command
-// resumes it (issue 26).
+// run.max_time: a start saves and stops by then, on all ranks at the same step, and the same
+// command resumes it (issue 26).
 #include "tests/support/child.h"
 #include "tests/support/command_run.h"
 #include "tests/support/run_log.h"
@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 
 class MaxTime : public CommandRun {
  protected:
-  // Starts `command` until it does not stop for lack of time any more; returns the number of starts.
+  // Starts `command` until it does not stop for lack of time any more; returns the number of
+  // starts.
   int start_until_done(const std::string& command, const std::string& out) const {
     int starts = 0;
     for (int code = 130; code == 130 && starts < 20; ++starts) {
