@@ -133,8 +133,7 @@ struct ThreadGroup::Shared : ThreadLine {
   void wait(const Part& part, int rank, Call& call);
   void combine_share(Call& call, std::unique_lock<std::mutex>& lock);
   [[noreturn]] void give_up(const Part& part, const Call& call);
-  // Of the ranks that have not come, the one that has started the fewest operations of the part;
-  // below 0: all have come.
+  // Of the ranks that have not come, the one with the fewest operations; below 0: none.
   static int latest(const Part& part, const Call& call);
   // Of ranks of `parent`, for its rank `rank`; the same for all that name these ranks in the same
   // call.
