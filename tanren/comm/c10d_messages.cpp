@@ -104,10 +104,10 @@ void C10dMessages::launch(const C10dMessage& message) {
 
 C10dMessages::Batch C10dMessages::take_posted(int rank, const C10dMessage* last) {
   Batch taken, left;
-  bool is_over = false;
+  bool is_past = false;
   for (auto& message : std::exchange(posted_, {})) {
-    const bool is_taken = message->rank == rank && !is_over;
-    is_over = is_over || message.get() == last;
+    const bool is_taken = message->rank == rank && !is_past;
+    is_past = is_past || message.get() == last;
     (is_taken ? taken : left).push_back(std::move(message));
   }
   posted_ = std::move(left);

@@ -66,7 +66,8 @@ class Communicator {
 
   // Every rank calls it. The ranks of one colour become a communicator of their own, in the order
   // that they have here, with the timeout of this one. A cancel or a lost rank ends the waits of
-  // all parts and of this one. A part is destroyed before the communicator that it was made from.
+  // all parts and of this one. A part is destroyed before the communicator that it was made from;
+  // with_parts.h has what an exception needs.
   // CommError for an engine that cannot be split.
   virtual std::unique_ptr<Communicator> split(int colour);
 
