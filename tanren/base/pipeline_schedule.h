@@ -5,8 +5,8 @@
 // rising microbatch. A stage posts the receive of its next action after the wait for that of the
 // current one, and before it computes the current one. Then a window ends even where each send
 // waits for its receive, and where a send and the receive posted before it go as one group, as over
-// NCCL: a receive posted any earlier would hold up the current one. Torch-free and pure: the plan predicts
-// with it, and train/ goes over the actions.
+// NCCL: a receive posted any earlier would hold up the current one. Torch-free and pure: the plan
+// predicts with it, and train/ goes over the actions.
 #pragma once
 
 #include <cstdint>

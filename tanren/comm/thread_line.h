@@ -1,5 +1,6 @@
 // ThreadLine: what all ranks of a ThreadGroup and its parts share: one lock, the first failure, the
-// simulated link, the counters, and what each rank waits for. Called by thread_group.cpp and thread_wires.cpp.
+// simulated link, the counters, and what each rank waits for. Called by thread_group.cpp and
+// thread_wires.cpp.
 #pragma once
 
 #include "tanren/comm/awaited.h"

@@ -2,8 +2,8 @@
 // line: its word and its fields, a blank between them; the last field may contain blanks.
 //
 //   word     fields                     from → to         when
-//   hello    version run size rank pid  client → server   first; any other beginning is refused, and
-//            machine                                      so is another kControlVersion
+//   hello    version run size rank pid  client → server   first; any other beginning is refused,
+//            machine                                      and so is another kControlVersion
 //   no       reason                     server → client   its hello is refused
 //   welcome  pid machine                server → clients  all ranks have connected
 //   state    text                       either            the sender's progress has changed
